@@ -1,0 +1,178 @@
+"""The few places where verl 0.9.1 offers no extension point, changed here and nowhere else.
+
+Each function patches one module right after it was imported and says why. A test for each fails when the patch is no
+longer needed. All of them are guarded by the version of verl that they were written for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+from uuid import uuid4
+
+from agent_rl.errors import ConfigError, FatalError, UnscoredError, did_you_mean
+
+__all__ = [
+    "ERRORS_PARTITION",
+    "VERL_VERSION",
+    "check_version",
+    "error_stops",
+    "gloo_process_group",
+    "replay_buffer_polling",
+    "session_errors",
+    "step_metrics",
+    "tool_loading",
+]
+
+VERL_VERSION = "0.9.1"
+
+ERRORS_PARTITION = "agent_rl_errors"
+"""TransferQueue partition through which workers tell the trainer of failed trajectories: one tag for each."""
+
+POLL_INTERVAL_S = 0.05
+
+
+def check_version(version: str) -> None:
+    """Refuse a verl that the patches were not written for.
+
+    Raises:
+        ConfigError: naming both versions.
+    """
+    if version != VERL_VERSION:
+        raise ConfigError("verl", f"version {version} is installed, agent_rl extends {VERL_VERSION}", "Install agent-rl[train]")
+
+
+def gloo_process_group(module: ModuleType) -> None:
+    """`verl.utils.distributed`: on a CPU the backend must be plain "gloo".
+
+    verl builds "cpu:gloo,<device>:<backend>", which names the device cpu twice; torch rejects that.
+    """
+    original = module.initialize_global_process_group_ray
+
+    @functools.wraps(original)
+    def initialize(timeout_second: int | None = None, backend: str | None = None) -> Any:
+        return original(timeout_second=timeout_second, backend="gloo")
+
+    module.initialize_global_process_group_ray = initialize  # type: ignore[attr-defined]
+
+
+def replay_buffer_polling(module: ModuleType) -> None:
+    """`verl.trainer.ppo.v1.replay_buffer`: poll for finished trajectories more often than every two seconds.
+
+    The interval is a constructor argument for which verl has no configuration key; on a laptop, where a step takes one or
+    two seconds, it would double the step.
+    """
+    original = module.ReplayBuffer.__init__
+
+    @functools.wraps(original)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("poll_interval", POLL_INTERVAL_S)
+        original(self, *args, **kwargs)
+
+    module.ReplayBuffer.__init__ = init
+
+
+def tool_loading(module: ModuleType) -> None:
+    """`verl.tools.tool_registry`: load tool YAML files with our loader.
+
+    verl's knows one form of entry, takes an instance for each class as it is, and answers a broken file with whatever
+    exception came first.
+    """
+    from agent_rl.loops import verl_tools
+
+    module.initialize_tools_from_config = verl_tools.load  # type: ignore[attr-defined]
+
+
+def session_errors(module: ModuleType) -> None:
+    """`verl.trainer.ppo.v1.agent_loop_tq`: tell the trainer why a trajectory failed.
+
+    verl logs the error in the worker and marks the group; nobody counts it, and a wrong configuration fails one group after the
+    other instead of stopping the run.
+    """
+    original = module._settle_session_tasks
+
+    @functools.wraps(original)
+    async def settle(tasks: list[asyncio.Task[Any]]) -> list[BaseException]:
+        errors: list[BaseException] = await original(tasks)
+        for error in errors:
+            tag = {"error": f"{type(error).__name__}: {_reason(error)}", "fatal": _is_fatal(error)}
+            await module.tq.async_kv_put(key=uuid4().hex, partition_id=ERRORS_PARTITION, tag=tag)
+        return errors
+
+    module._settle_session_tasks = settle  # type: ignore[attr-defined]
+
+
+def error_stops(module: ModuleType) -> None:
+    """`verl.trainer.ppo.v1.replay_buffer`: stop at a fatal error, and say why when every trajectory failed."""
+    original_sync = module.ReplayBuffer._sync_metadata_from_transfer_queue
+    original_sample = module.ReplayBuffer.sample
+
+    @functools.wraps(original_sync)
+    def sync(self: Any) -> None:
+        original_sync(self)
+        for tag in self.partitions.get(ERRORS_PARTITION, {}).values():
+            if tag["fatal"]:
+                raise FatalError(tag["error"])
+
+    @functools.wraps(original_sample)
+    def sample(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return original_sample(self, *args, **kwargs)
+        except RuntimeError as error:
+            tags = list(self.partitions.get(ERRORS_PARTITION, {}).values())
+            if not tags:
+                raise
+            raise UnscoredError(f"no trajectory of the step could be used; {len(tags)} failed, one with: {tags[-1]['error']}") from error
+
+    module.ReplayBuffer._sync_metadata_from_transfer_queue = sync
+    module.ReplayBuffer.sample = sample
+
+
+def step_metrics(module: ModuleType) -> None:
+    """`verl.trainer.ppo.v1.trainer_base`: log the reward's components with each training step.
+
+    verl logs what a reward manager reports in validation only. Adds `agent/<key>` (mean over the step's trajectories) and
+    `agent/unscored` (number of trajectories that failed since the last step).
+    """
+    original = module.PPOTrainer._compute_metrics
+
+    @functools.wraps(original)
+    def compute_metrics(self: Any, batch: Any, metrics: dict[str, Any], *args: Any, **kwargs: Any) -> None:
+        original(self, batch, metrics, *args, **kwargs)
+        keys = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
+        data = module.tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
+        infos = [fields.get("reward_extra_info", {}) for fields in data.pop("extra_fields").tolist()]
+        for key in infos[0]:
+            values = [info[key] for info in infos if isinstance(info.get(key), int | float)]
+            if values:
+                metrics[f"agent/{key}"] = sum(values) / len(values)
+        failed = list((module.tq.kv_list(ERRORS_PARTITION) or {}).get(ERRORS_PARTITION, {}))
+        metrics["agent/unscored"] = len(failed)
+        if failed:
+            module.tq.kv_clear(keys=failed, partition_id=ERRORS_PARTITION)
+
+    module.PPOTrainer._compute_metrics = compute_metrics
+
+
+def _is_fatal(error: BaseException) -> bool:
+    return isinstance(error, FatalError) or isinstance(getattr(error, "cause", None), FatalError) or _unregistered(error)
+
+
+def _unregistered(error: BaseException) -> bool:
+    """Whether verl asserted that an agent loop is not registered."""
+    return isinstance(error, AssertionError) and "not registered" in str(error)
+
+
+def _reason(error: BaseException) -> str:
+    """The error's own message: Ray's wrapper prints the remote traceback around it."""
+    cause = getattr(error, "cause", None)
+    if _unregistered(error):
+        import verl.experimental.agent_loop.agent_loop as agent_loop
+
+        known: Mapping[str, Any] = agent_loop._agent_loop_registry
+        name = str(error).removeprefix("Agent loop ").split(" ")[0]
+        return f"agent loop {name!r} is not registered. {did_you_mean(name, known)}"
+    return str(cause or error)

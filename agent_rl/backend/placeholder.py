@@ -1,0 +1,42 @@
+"""Objects that can be imported, named and decorated with, and that fail loudly when they are used.
+
+The stand-ins for GPU-only packages are made of them. Importing SGLang on a CPU touches many names of `triton`,
+`sgl_kernel` and `torchvision` without ever calling them; a call means that a GPU code path was taken by mistake.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+__all__ = ["Placeholder", "placeholder_jit"]
+
+
+class Placeholder:
+    """A name of a GPU-only package: attributes and subscripts give further placeholders, a call raises."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = self.__qualname__ = name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise RuntimeError(
+            f"{self.__name__} was called, but this process runs SGLang on a CPU with stand-ins for GPU-only packages. "
+            "Choose the CPU engine flags of agent_rl/backend/config/platform/cpu.yaml, or run without VERL_PLATFORM=cpu"
+        )
+
+    def __getattr__(self, name: str) -> Placeholder:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Placeholder(f"{self.__name__}.{name}")
+
+    def __getitem__(self, key: Any) -> Placeholder:
+        return Placeholder(f"{self.__name__}[{key!r}]")
+
+    def __repr__(self) -> str:
+        return f"<placeholder {self.__name__}>"
+
+
+def placeholder_jit(function: Any = None, **options: Any) -> Any:
+    """Stand-in for `triton.jit` and its kin, as a bare decorator or with options."""
+    if function is None:
+        return placeholder_jit
+    return Placeholder(getattr(function, "__qualname__", repr(function)))

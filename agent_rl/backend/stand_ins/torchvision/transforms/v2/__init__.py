@@ -1,0 +1,1 @@
+"""Stand-in: image transforms, second version."""

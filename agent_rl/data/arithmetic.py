@@ -1,0 +1,142 @@
+"""Generated word problems with two or three operations on numbers too long to do in one's head.
+
+They are the smallest task that a calculator makes easy: the wording comes from a few templates with a small vocabulary,
+and the numbers stand in the question in the order in which the expression uses them, so that even a very small model
+can learn to copy them. What the problems do not have: division, negative numbers, brackets, facts that are not needed.
+
+Numbers that are added or subtracted have 3 or 4 digits, multipliers 2. All values on the way are non-negative integers.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Set
+from dataclasses import dataclass
+from typing import Any
+
+from agent_rl.data.rows import make_row
+
+__all__ = ["DATA_SOURCE", "Problem", "generate", "to_row", "train_test"]
+
+DATA_SOURCE = "agent_rl/arithmetic"
+
+NAMES = ("Ada", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gina", "Hugo")
+OBJECTS = ("apples", "books", "cards", "coins", "eggs", "nails", "pens", "stamps")
+STORIES = (
+    ("{a}+{b}-{c}", "{name} has {a} {things}, gets {b} more and sells {c}."),
+    ("{a}-{b}+{c}", "{name} has {a} {things}, sells {b} and then gets {c} more."),
+    ("{a}*{m}+{b}", "{name} has {a} boxes of {m} {things} each and {b} more {things}."),
+    ("{a}*{m}-{b}", "{name} has {a} boxes of {m} {things} each and sells {b} {things}."),
+    ("{a}+{b}*{m}", "{name} has {a} {things} and gets {b} boxes of {m} {things} each."),
+    ("{s}*{m}*{n}", "{name} fills {s} shelves with {m} boxes of {n} {things} each."),
+    ("{a}+{b}+{c}-{d}", "{name} has {a} {things}, gets {b} and then {c} more and sells {d}."),
+    ("{a}-{b}+{c}-{d}", "{name} has {a} {things}, sells {b}, gets {c} and sells {d}."),
+    ("{a}*{m}+{b}-{c}", "{name} has {a} boxes of {m} {things} each, gets {b} more {things} and sells {c}."),
+    ("{a}+{b}*{m}-{c}", "{name} has {a} {things}, gets {b} boxes of {m} {things} each and sells {c} {things}."),
+    ("{a}*{m}+{b}*{n}", "{name} has {a} boxes of {m} {things} each and {b} boxes of {n} {things} each."),
+)
+"""Expression and story. a to d have 3 or 4 digits, m and n 2, and s 3, so that a product of three has at most 7."""
+
+QUESTION = "{story} How many {things} does {name} have now?"
+
+OPERATIONS: dict[str, Callable[[int, int], int]] = {
+    "+": lambda left, right: left + right,
+    "-": lambda left, right: left - right,
+    "*": lambda left, right: left * right,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One word problem and its solution."""
+
+    question: str
+    expression: str
+    """What a calculator is asked, for example `4821+377-1290`."""
+    answer: str
+    """The value of the expression, a non-negative integer in digits."""
+    steps: tuple[tuple[str, str], ...]
+    """The same as calls of one operation each, in order: (expression, value)."""
+
+
+def generate(seed: int, count: int, *, exclude: Set[str] = frozenset()) -> list[Problem]:
+    """The first `count` problems of a seed; neither a question nor an expression comes twice.
+
+    Args:
+        seed: the same seed gives the same problems, and a smaller count gives the first of them.
+        count: number of problems.
+        exclude: questions and expressions that may not occur.
+
+    Raises:
+        ValueError: for a negative count.
+    """
+    if count < 0:
+        raise ValueError(f"count must not be negative, got {count}")
+    source = random.Random(seed)
+    seen: set[str] = set()
+    problems: list[Problem] = []
+    while len(problems) < count:
+        problem = _draw(source)
+        if problem is None or not seen.isdisjoint((problem.question, problem.expression)):
+            continue
+        if problem.question in exclude or problem.expression in exclude:
+            continue
+        seen.update((problem.question, problem.expression))
+        problems.append(problem)
+    return problems
+
+
+def train_test(seed: int, train_count: int, test_count: int) -> tuple[list[Problem], list[Problem]]:
+    """Problems for training and for testing that share neither a question nor an expression.
+
+    The test problems depend on the seed and their own count only, so that runs on more training data stay comparable.
+    """
+    test = generate(2 * seed, test_count)
+    exclude = {text for problem in test for text in (problem.question, problem.expression)}
+    return generate(2 * seed + 1, train_count, exclude=exclude), test
+
+
+def to_row(problem: Problem, split: str, index: int, *, agent_name: str = "react_agent") -> dict[str, Any]:
+    """One row; `extra_info.answer` is the worked answer in GSM8K's notation, a calculator annotation for each step."""
+    lines = [f"{expression} = <<{expression}={value}>>{value}" for expression, value in problem.steps]
+    return make_row(
+        question=problem.question,
+        data_source=DATA_SOURCE,
+        ground_truth=problem.answer,
+        split=split,
+        index=index,
+        agent_name=agent_name,
+        extra_info={"answer": "\n".join([*lines, f"#### {problem.answer}"]), "expression": problem.expression},
+    )
+
+
+def _draw(source: random.Random) -> Problem | None:
+    """One problem, or None when a value on the way would be negative."""
+    expression_form, story = source.choice(STORIES)
+    numbers = {name: _long_number(source) for name in "abcd"}
+    numbers |= {"s": source.randint(100, 999), "m": source.randint(12, 99), "n": source.randint(12, 99)}
+    expression = expression_form.format(**numbers)
+    steps = _steps(expression)
+    if any(value.startswith("-") for _, value in steps):
+        return None
+    words = {"name": source.choice(NAMES), "things": source.choice(OBJECTS)}
+    question = QUESTION.format(story=story.format(**words, **numbers), **words)
+    return Problem(question, expression, steps[-1][1], steps)
+
+
+def _long_number(source: random.Random) -> int:
+    return source.randint(100, 999) if source.random() < 0.5 else source.randint(1000, 9999)
+
+
+def _steps(expression: str) -> tuple[tuple[str, str], ...]:
+    """The expression as single operations: first the products, then the sums, each from left to right."""
+    tokens = re.findall(r"\d+|[-+*]", expression)
+    steps = []
+    while len(tokens) > 1:
+        at = tokens.index("*") if "*" in tokens else 1
+        left, operator, right = tokens[at - 1 : at + 2]
+        value = str(OPERATIONS[operator](int(left), int(right)))
+        steps.append((f"{left}{operator}{right}", value))
+        tokens[at - 1 : at + 2] = [value]
+    return tuple(steps)

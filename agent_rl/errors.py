@@ -1,0 +1,95 @@
+"""One exception tree that says who a failure is for.
+
+- `ObservationError`: the model's own mistake. It becomes tool text that the policy reads, and shaping may count it.
+- `UnscoredError`: the infrastructure failed. The trajectory is not a zero: it must neither push the policy nor move its
+  group's baseline, and it is counted.
+- `FatalError`: the configuration or the code is wrong. Stop at once, before a GPU is spent, and say which key.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+__all__ = [
+    "AgentRLError",
+    "ConfigError",
+    "EngineError",
+    "FatalError",
+    "InvalidArgumentsError",
+    "MalformedActionError",
+    "ObservationError",
+    "ToolError",
+    "ToolTimeoutError",
+    "UnknownToolError",
+    "UnscoredError",
+    "did_you_mean",
+]
+
+
+class AgentRLError(Exception):
+    """Base of everything that agent_rl raises on purpose."""
+
+
+class ObservationError(AgentRLError):
+    """The policy's own mistake; the message is written for the policy to read."""
+
+
+class MalformedActionError(ObservationError):
+    """The turn's text does not follow the loop's format."""
+
+
+class UnknownToolError(ObservationError):
+    """The policy named a tool that does not exist."""
+
+
+class InvalidArgumentsError(ObservationError):
+    """The arguments do not fit the tool's schema."""
+
+
+class ToolError(ObservationError):
+    """The tool was called properly and could not do it; tools raise this with a text for the policy."""
+
+
+class ToolTimeoutError(ObservationError):
+    """The tool ran past its limit in seconds."""
+
+
+class UnscoredError(AgentRLError):
+    """The infrastructure failed: no verdict about the policy can be drawn from this trajectory."""
+
+
+class EngineError(UnscoredError):
+    """The inference engine did not answer."""
+
+
+class FatalError(AgentRLError):
+    """Wrong configuration or wrong code: the run must stop."""
+
+
+class ConfigError(FatalError):
+    """A configuration value that cannot be used.
+
+    Args:
+        key: the full key as the user writes it, for example `agent_rl.reward.efficiency.penalty`, or file and entry.
+        problem: what is wrong, with the value.
+        remedy: what to do about it.
+    """
+
+    def __init__(self, key: str, problem: str, remedy: str) -> None:
+        super().__init__(f"{key}: {problem}. {remedy}")
+        self.key = key
+        self.problem = problem
+        self.remedy = remedy
+
+    def __reduce__(self) -> tuple[Any, ...]:  # three arguments, so that the error crosses process boundaries
+        return type(self), (self.key, self.problem, self.remedy)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A remedy for an unknown name: the nearest known one, and the list of all."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    listing = f"Known: {', '.join(names) or 'none'}."
+    return f"Did you mean '{near[0]}'? {listing}" if near else listing

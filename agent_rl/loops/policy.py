@@ -1,0 +1,107 @@
+"""What an episode talks to: something that gives the next assistant message of one conversation.
+
+In training it is verl's token server (`verl_loop.TokenPolicy`), in tests a script. A policy lives for one episode.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from agent_rl.errors import EngineError
+
+__all__ = ["Generation", "Policy", "ScriptedPolicy", "cut_at_stop"]
+
+ChatMessage = dict[str, Any]
+"""A chat message as chat templates take it: at least `role` and `content`."""
+
+
+@dataclass(slots=True)
+class Generation:
+    """One assistant message."""
+
+    text: str
+    """Without special tokens, and without a stop string and what follows it."""
+    tokens: int
+    """Number of sampled tokens."""
+    finish: Literal["stop", "length"] = "stop"
+    """`length`: the token budget ended the message."""
+
+
+class Policy(ABC):
+    """One conversation with a model."""
+
+    prompt_tokens: int = 0
+    response_tokens: int = 0
+
+    @abstractmethod
+    async def begin(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]]) -> None:
+        """Start the conversation.
+
+        Args:
+            messages: the prompt.
+            tools: OpenAI function schemas for the chat template; empty when the prompt's text describes the tools.
+
+        Raises:
+            UnscoredError: when the prompt does not fit.
+        """
+
+    @abstractmethod
+    async def generate(self, stop: Sequence[str] = ()) -> Generation:
+        """The next assistant message; it ends before the first of the stop strings.
+
+        Raises:
+            EngineError: when the engine fails.
+        """
+
+    @abstractmethod
+    async def extend(self, messages: Sequence[ChatMessage]) -> bool:
+        """Append the environment's messages; False, with nothing appended, when no token would be left to answer."""
+
+
+class ScriptedPolicy(Policy):
+    """Plays given assistant messages in order; a token is a whitespace-separated word."""
+
+    def __init__(self, texts: Iterable[str], max_tokens: int | None = None) -> None:
+        self.messages: list[ChatMessage] = []
+        self._texts = list(texts)
+        self._next = 0
+        self._max_tokens = max_tokens
+
+    async def begin(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]]) -> None:
+        """Keep the prompt."""
+        self.messages = list(messages)
+        self.prompt_tokens = sum(len(message["content"].split()) for message in messages)
+
+    async def generate(self, stop: Sequence[str] = ()) -> Generation:
+        """The next text of the script.
+
+        Raises:
+            EngineError: when the script is used up.
+        """
+        if self._next == len(self._texts):
+            raise EngineError(f"the script has {len(self._texts)} messages and one more was asked for")
+        words = self._texts[self._next].split(" ")
+        self._next += 1
+        left = len(words) if self._max_tokens is None else self._max_tokens - self.response_tokens
+        text = " ".join(words[:left])
+        self.response_tokens += min(len(words), left)
+        self.messages.append({"role": "assistant", "content": text})
+        return Generation(cut_at_stop(text, stop), min(len(words), left), "length" if left < len(words) else "stop")
+
+    async def extend(self, messages: Sequence[ChatMessage]) -> bool:
+        """Append the messages unless the budget is spent by them."""
+        tokens = sum(len(message["content"].split()) for message in messages)
+        if self._max_tokens is not None and self.response_tokens + tokens >= self._max_tokens:
+            return False
+        self.response_tokens += tokens
+        self.messages.extend(messages)
+        return True
+
+
+def cut_at_stop(text: str, stop: Sequence[str]) -> str:
+    """The text before the first of the stop strings."""
+    positions = [position for position in map(text.find, stop) if position >= 0]
+    return text[: min(positions)] if positions else text

@@ -1,0 +1,102 @@
+"""Tools across the border to verl, in both directions.
+
+verl's worker loads `multi_turn.tool_config_path` itself and expects objects with its `BaseTool` methods. `load` gives it
+our tools in that shape, so the normal key works for every entry form and verl's own `tool_agent` runs them; `to_specs` takes
+them, and tools that were written for verl, back to what our loops use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+from uuid import uuid4
+
+from verl.tools.function_tool import FunctionTool, normalize_function_tool_return
+from verl.tools.schemas import OpenAIFunctionToolSchema, ToolResponse
+
+from agent_rl.settings import BudgetSettings
+from agent_rl.tools import Tool, ToolOutput, ToolSession, ToolSpec, load_tools
+from agent_rl.trajectory import ToolCall
+
+__all__ = ["VerlTool", "load", "to_specs"]
+
+
+def load(path: str) -> list[Any]:
+    """Load a tool YAML for verl, in place of its own `initialize_tools_from_config`.
+
+    Raises:
+        ConfigError: naming file, entry and field.
+    """
+    return [_verl_instance(spec) if spec.is_verl else VerlTool(spec) for spec in load_tools(path)]
+
+
+class VerlTool:
+    """One of our tools with the methods of verl's `BaseTool`; `create` to `release` is the life of one instance."""
+
+    def __init__(self, spec: ToolSpec) -> None:
+        self.spec = spec
+        self.name = spec.name
+        self.tool_schema = OpenAIFunctionToolSchema.model_validate(spec.schema())
+        self._sessions: dict[str, ToolSession] = {}
+
+    async def create(
+        self, instance_id: str | None = None, create_kwargs: Mapping[str, Any] | None = None, **_: Any
+    ) -> tuple[str, ToolResponse]:
+        """Open a session with this tool alone."""
+        instance_id = instance_id or uuid4().hex
+        session = ToolSession(
+            [self.spec],
+            tools_kwargs={self.name: {"create_kwargs": dict(create_kwargs or {})}},
+            default_timeout_s=BudgetSettings().tool_timeout_s,
+        )
+        self._sessions[instance_id] = await session.__aenter__()
+        return instance_id, ToolResponse()
+
+    async def execute(self, instance_id: str, parameters: dict[str, Any], **_: Any) -> tuple[ToolResponse, float | None, dict]:
+        """Run one call."""
+        (result,) = await self._sessions[instance_id].run([ToolCall(self.name, parameters)])
+        return ToolResponse(text=result.text), result.reward, {"status": result.status.value, **result.metrics}
+
+    async def release(self, instance_id: str, **_: Any) -> None:
+        """Close the session."""
+        await self._sessions.pop(instance_id).__aexit__(None, None, None)
+
+
+def to_specs(tools: Iterable[Any]) -> list[ToolSpec]:
+    """What verl's worker loaded, as specs for a `ToolSession`."""
+    return [tool.spec if isinstance(tool, VerlTool) else _foreign_spec(tool) for tool in tools]
+
+
+def _verl_instance(spec: ToolSpec) -> Any:
+    schema = OpenAIFunctionToolSchema.model_validate(spec.schema())
+    return spec.cls(config={"type": "native", **spec.config}, tool_schema=schema)
+
+
+def _foreign_spec(tool: Any) -> ToolSpec:
+    function = tool.tool_schema.model_dump(exclude_unset=True, exclude_none=True)["function"]
+    parameters = function.get("parameters", {"type": "object", "properties": {}})
+    cls = _FunctionTool if isinstance(tool, FunctionTool) else _BaseTool
+    return ToolSpec(tool.name, function["description"], parameters, cls, {"tool": tool})
+
+
+class _BaseTool(Tool):
+    """A verl `BaseTool`, created once for a trajectory instead of once for each call."""
+
+    async def start(self) -> None:
+        self.instance_id, _ = await self.config["tool"].create(create_kwargs=dict(self.create_kwargs))
+
+    async def call(self, arguments: dict[str, Any]) -> ToolOutput:
+        response, reward, metrics = await self.config["tool"].execute(self.instance_id, arguments)
+        return ToolOutput(response.text or "", reward, metrics or {})
+
+    async def close(self) -> None:
+        if hasattr(self, "instance_id"):
+            await self.config["tool"].release(self.instance_id)
+
+
+class _FunctionTool(Tool):
+    """A verl function tool: no state."""
+
+    async def call(self, arguments: dict[str, Any]) -> ToolOutput:
+        response, reward, metrics = normalize_function_tool_return(await self.config["tool"].call(arguments))
+        return ToolOutput(response.text or "", reward, metrics or {})

@@ -1,0 +1,82 @@
+"""The single place that registers agent_rl with verl, and that puts its patches in place.
+
+verl loads this module (entry point `verl.plugins`) at the end of `import verl` in every process. Registration must be cheap
+there, so each part waits until verl itself imports the module that it extends.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable
+from types import ModuleType
+
+import wrapt
+
+__all__ = ["register"]
+
+
+def register() -> None:
+    """Register loops, reward manager, tools and, when it is chosen, the CPU backend. Idempotent."""
+    import verl
+
+    from agent_rl.backend import cpu, patches
+    from agent_rl.loops import registry
+
+    patches.check_version(verl.__version__)
+    _when("verl.experimental.agent_loop.agent_loop", registry.install)
+    _when("verl.trainer.constants_ppo", registry.export_to_workers)
+    _when("verl.experimental.reward_loop.reward_manager", _register_reward_manager)
+    _when("verl.tools.tool_registry", patches.tool_loading)
+    _when("verl.trainer.ppo.v1.agent_loop_tq", patches.session_errors)
+    _when("verl.trainer.ppo.v1.replay_buffer", patches.error_stops)
+    _when("verl.trainer.ppo.v1.trainer_base", patches.step_metrics)
+    if cpu.is_selected():
+        cpu.activate()
+        from agent_rl.backend import platform  # noqa: F401 - registers the platform
+
+        _when("verl.utils.distributed", patches.gloo_process_group)
+        _when("verl.trainer.ppo.v1.replay_buffer", patches.replay_buffer_polling)
+        _when("verl.workers.engine.fsdp.transformer_impl", _register_cpu_engines)
+        _when("verl.workers.rollout.base", _register_cpu_rollout)
+
+
+_hooked: set[str] = set()
+
+
+def _when(module: str, action: Callable[[ModuleType], None]) -> None:
+    """Run the action once, right after verl imports the module (at once if it is imported already)."""
+    key = f"{module}:{action.__name__}"
+    if key not in _hooked:
+        _hooked.add(key)
+        wrapt.register_post_import_hook(action, module)
+
+
+def _register_reward_manager(module: ModuleType) -> None:
+    """`reward.reward_manager.name=trajectory`."""
+    from agent_rl.rewards import manager  # noqa: F401 - registers itself
+
+
+def _register_cpu_engines(module: ModuleType) -> None:
+    """verl registers its FSDP engines for cuda and npu only."""
+    from verl.workers.engine.base import EngineRegistry
+
+    for model_type, engine in (
+        ("language_model", module.FSDPEngineWithLMHead),
+        ("value_model", module.FSDPEngineWithValueHead),
+    ):
+        EngineRegistry.register(model_type=model_type, backend=["fsdp", "fsdp2"], device="cpu")(engine)
+
+
+def _register_cpu_rollout(module: ModuleType) -> None:
+    """The weight transport of the CPU, under the name that verl looks up."""
+    module._ROLLOUT_REGISTRY[("sglang", "async")] = "agent_rl.backend.rollout.CPUServerAdapter"
+
+
+try:
+    register()
+except Exception:
+    # verl logs a failing plugin at debug level only; without this its user would meet "unknown agent loop" later.
+    print("agent_rl could not register itself with verl:", file=sys.stderr)
+    traceback.print_exc()
+    raise

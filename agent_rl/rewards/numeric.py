@@ -1,0 +1,259 @@
+r"""Numeric answers, read with GSM8K's conventions and compared exactly.
+
+How a number is read:
+
+- `1,234` and `1,00,000` are grouped integers; a no-break or thin space groups as well. A comma is never a decimal sign:
+  `3,5` is two numbers.
+- `%`, currencies and units after the number are dropped: `50%` is 50 and `18 dollars` is 18. The words hundred,
+  thousand, million, billion and trillion multiply instead; `k` and `M` do not.
+- `3/4` and `\frac{3}{4}` are exact quotients, `2 1/2` is a mixed number, `1.5e3` and `1.5 x 10^3` are 1500.
+- Nothing is computed: `2+3` holds the numbers 2 and 3.
+
+Two numbers are compared as exact rationals, so that `18.00` is 18. A difference is allowed only where one side is
+visibly a rounded form of the other: see `numeric_match`.
+
+Time and memory are bounded for any input: only the last 5,000 characters of a text are read, a number has at most 100
+digits, and a power of ten at most 100 as its exponent; what is longer is not a number.
+"""
+
+from __future__ import annotations
+
+import re
+import reprlib
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+__all__ = ["extract_number", "numeric_match", "parse_number"]
+
+_MAX_TEXT = 5_000
+_MAX_NUMBER_TEXT = 1_000
+_MAX_DIGITS = 100
+_MAX_EXPONENT = 100
+_DUST_DIGITS = 12
+_DUST_SHARE = Fraction(1, 10**9)
+_DUST_SIZE = Fraction(1, 10**6)  # far below the distance between two integers
+
+_SCALES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+_SYMBOLS = "$¢£¤¥₩₪₫€₱₴₹₺₽₿฿"
+_CURRENCY = rf"(?:(?:[A-Z]{{1,3}})?[{_SYMBOLS}]|(?:USD|EUR|GBP|JPY|CNY|INR|AUD|CAD|CHF|Rs\.?)(?=[\s0-9.+-]))"
+_UNSIGNED = (
+    r"(?:(?:[0-9]{1,3}(?:,[0-9]{2,3}){0,30},[0-9]{3}(?![0-9])|[0-9]+)(?:\.[0-9]+)?"
+    r"|(?<![A-Za-z0-9_.])\.[0-9]+)"
+)
+_POWER = (
+    r"(?:[eE](?P<e>[-+]?[0-9]+)|\s{0,2}(?:[x*\u00d7\u00b7]|\\times|\\cdot)\s{0,2}10\s?\^\s?\{?(?P<ten>[-+]?[0-9]+)\}?)"
+)
+# Every repetition is bounded or cannot be entered twice for the same characters: matching takes linear time.
+_NUMBER = (
+    # not inside a word, a longer number or an exponent
+    r"(?<![A-Za-z0-9_])(?<![0-9]\.)(?<!\^)(?<!\^\{)(?<!\^-)(?<!\^\{-)"
+    r"(?:(?<![)\]}%])(?P<sign>[-+]))?"  # in `(3)-2` and `10-5` the dash is an operator
+    rf"(?:{_CURRENCY}\s?(?P<inner_sign>[-+])?)?"
+    r"(?:(?P<whole>[0-9]+)\s{1,3}(?P<part>[0-9]+)/(?P<parts>[0-9]+)(?![0-9./])"
+    rf"|(?P<number>{_UNSIGNED}){_POWER}?(?:\s?/\s?(?P<divisor>{_UNSIGNED}))?)"
+    rf"(?:\s?(?P<scale>{'|'.join(_SCALES)})\b)?"
+)
+_UNIT = rf"(?:-\s?[^\W\d_]|/\s?[^\W\d_]|[^\W\d_]|[°'\"({_SYMBOLS}])(?:[^0-9]|(?<=[A-Za-z^])[23]){{0,80}}"
+_FIND = re.compile(_NUMBER)
+_WHOLE = re.compile(rf"{_NUMBER}\s?%?\s?(?:{_UNIT})?[\s.,;:!\u3002\uff01]*")
+_MARKER = re.compile(r"####[\s*]{0,4}(?P<rest>[^\n]{1,200})")
+
+_CHARACTERS = str.maketrans(
+    {
+        **dict.fromkeys("\u2212\u2010\u2011\u2012\u2013\ufe63\uff0d", "-"),
+        **dict.fromkeys("\u00a0\u2007\u2009\u202f\u3000", " "),
+        **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff", None),
+        **{chr(0xFF10 + digit): str(digit) for digit in range(10)},
+        **{"\uff0e": ".", "\uff0c": ",", "\uff04": "$", "\uff05": "%", "\u2044": "/"},
+        **{"½": " 1/2", "⅓": " 1/3", "⅔": " 2/3", "¼": " 1/4", "¾": " 3/4", "⅛": " 1/8"},
+    }
+)
+_DIGIT_GROUPS = re.compile("(?<=[0-9])[\u00a0\u2009\u202f](?=[0-9]{3}(?![0-9]))")
+_LATEX_FRACTION = re.compile(r"\\[dt]?frac\s?\{([^{}]{1,40})\}\s?\{([^{}]{1,40})\}")
+_LATEX_TEXT = re.compile(r"\\(?:text|mathrm|mbox)\s?\{([^{}]{0,80})\}")
+_LATEX_NOISE = (
+    ("{,}", ","),
+    ("\\!", ""),
+    ("\\,", " "),
+    ("\\ ", " "),
+    ("\\(", ""),
+    ("\\)", ""),
+    ("\\$", "$"),
+    ("\\%", "%"),
+    ("^\\circ", "°"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Number:
+    """A value and how it was written."""
+
+    value: Fraction
+    decimals: int | None = None
+    """Digits after the point of a plain decimal; None for anything else (fractions, powers, scale words)."""
+    digits: int = 0
+    """Significant digits of a plain decimal."""
+
+
+def parse_number(text: str) -> Fraction | None:
+    """The number that the whole text is, with an optional currency before it and a unit after it; otherwise None."""
+    number = _parse(text)
+    return None if number is None else number.value
+
+
+def extract_number(text: str) -> Fraction | None:
+    r"""The number that a text answers with: after the last `####`, else in the last `\boxed{}`, else its last number.
+
+    A `####` that no number follows (a heading) is passed over; a box without a number answers nothing.
+    """
+    number = _extract(text)
+    return None if number is None else number.value
+
+
+def numeric_match(answer: str | None, ground_truth: Any) -> bool:
+    r"""Whether an answer's number equals the ground truth.
+
+    The answer is read by `extract_number`. The ground truth is a number, a text that is one number, or a text that
+    marks it with `####` or `\boxed{}`. Besides equality there are two allowances, and neither applies between integers:
+
+    - Rounding: a decimal with at least two decimal places and two significant digits equals every value that rounds to
+      it in its last place. `0.33` and `0.3333` match `1/3`; `0.3332` and `0.3` do not, nor does `0.00` match `0.004`.
+    - Binary dust: a decimal written with 12 or more significant digits may be off by one part in 10^9, and by
+      no more than 10^-6, so that `17.999999999999996` matches 18.
+
+    Args:
+        answer: the final answer's text; None never matches.
+        ground_truth: str, int, float, Fraction or Decimal.
+
+    Raises:
+        ValueError: when the ground truth is not a number, whatever the answer is.
+    """
+    truth = _truth(ground_truth)
+    if truth is None:
+        raise ValueError(f"the ground truth is not a number: {reprlib.repr(ground_truth)}")
+    number = None if answer is None else _extract(answer)
+    if number is None:
+        return False
+    if number.value == truth.value:
+        return True
+    return any(_rounded_form(*pair) or _dust(*pair) for pair in ((number, truth.value), (truth, number.value)))
+
+
+def _rounded_form(shown: _Number, exact: Fraction) -> bool:
+    if shown.decimals is None or shown.decimals < 2 or shown.digits < 2:
+        return False
+    half_a_unit = Fraction(1, 2 * 10**shown.decimals)
+    return abs(shown.value - exact) <= half_a_unit
+
+
+def _dust(shown: _Number, exact: Fraction) -> bool:
+    if not shown.decimals or shown.digits < _DUST_DIGITS:
+        return False
+    return abs(shown.value - exact) <= min(_DUST_SIZE, _DUST_SHARE * abs(exact))
+
+
+def _truth(ground_truth: Any) -> _Number | None:
+    if ground_truth is None or isinstance(ground_truth, bool):
+        return None
+    text = str(ground_truth)
+    return _parse(text) or _marked(_clean(text[-_MAX_TEXT:]))[0]
+
+
+def _parse(text: str) -> _Number | None:
+    if len(text) > _MAX_NUMBER_TEXT:
+        return None
+    text = re.sub(r"^([-+])\s+", r"\1", _clean(text).strip(" \t\r\n*`_\"'"))
+    if text.endswith("$"):  # $18$ is LaTeX's inline formula, 18$ a currency
+        text = text[:-1].rstrip()
+    match = _WHOLE.fullmatch(text)
+    return None if match is None else _value(match)
+
+
+def _extract(text: str) -> _Number | None:
+    text = _clean(text[-_MAX_TEXT:])
+    number, decided = _marked(text)
+    if decided:
+        return number
+    return _parse(text) or _last(text)
+
+
+def _marked(text: str) -> tuple[_Number | None, bool]:
+    """The number that `####` or a box marks, and whether the text marks one at all."""
+    for match in reversed(list(_MARKER.finditer(text))[-20:]):
+        rest = match["rest"]
+        number = _parse(rest) or (_boxed(rest) or (None,))[0]
+        if number is not None:
+            return number, True
+    boxed = _boxed(text)
+    return (None, False) if boxed is None else (boxed[0], True)
+
+
+def _boxed(text: str) -> tuple[_Number | None] | None:
+    start = text.rfind("\\boxed{")
+    if start < 0:
+        return None
+    start += len("\\boxed{")
+    depth = 1
+    for end in range(start, min(len(text), start + _MAX_NUMBER_TEXT)):
+        depth += {"{": 1, "}": -1}.get(text[end], 0)
+        if depth == 0:
+            content = text[start:end]
+            return (_parse(content) or _last(content),)
+    return (None,)
+
+
+def _last(text: str) -> _Number | None:
+    last = None
+    for last in _FIND.finditer(text):  # noqa: B007 - the last match is what is wanted
+        pass
+    return None if last is None else _value(last)
+
+
+def _clean(text: str) -> str:
+    """One spelling for what has several: dashes, spaces, wide digits, vulgar fractions and LaTeX."""
+    text = _DIGIT_GROUPS.sub("", text).translate(_CHARACTERS)
+    if "\\" in text or "{,}" in text:
+        for written, meant in _LATEX_NOISE:
+            text = text.replace(written, meant)
+        text = _LATEX_TEXT.sub(r" \1", text)
+        text = _LATEX_FRACTION.sub(_plain_fraction, text)
+    return text
+
+
+def _plain_fraction(match: re.Match[str]) -> str:
+    before = match.string[match.start() - 1 : match.start()]
+    return f"{' ' if before.isdigit() else ''}{match[1]}/{match[2]}"
+
+
+def _value(match: re.Match[str]) -> _Number | None:
+    """The matched number; None when it is out of bounds or divides by zero."""
+    groups = match.groupdict()
+    sign = -1 if (groups["sign"] == "-") != (groups["inner_sign"] == "-") else 1
+    scale = _SCALES.get(groups["scale"] or "", 1)
+    if groups["whole"] is not None:
+        whole, part, parts = (_plain(groups[name]) for name in ("whole", "part", "parts"))
+        if whole is None or part is None or not parts:
+            return None
+        return _Number(sign * scale * (whole + part / parts))
+    value, power = _plain(groups["number"]), _power(groups["e"] or groups["ten"])
+    divisor = Fraction(1) if groups["divisor"] is None else _plain(groups["divisor"])
+    if value is None or power is None or not divisor:
+        return None
+    result = sign * scale * value * power / divisor
+    if scale != 1 or power != 1 or groups["divisor"] is not None:
+        return _Number(result)
+    integer, _, decimals = groups["number"].partition(".")
+    return _Number(result, len(decimals), len((integer.replace(",", "") + decimals).lstrip("0")))
+
+
+def _plain(text: str) -> Fraction | None:
+    return Fraction(text.replace(",", "")) if len(text) <= _MAX_DIGITS else None
+
+
+def _power(exponent: str | None) -> Fraction | None:
+    if exponent is None:
+        return Fraction(1)
+    if len(exponent) > 6 or abs(int(exponent)) > _MAX_EXPONENT:
+        return None
+    return Fraction(10) ** int(exponent)

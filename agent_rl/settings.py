@@ -1,0 +1,141 @@
+"""The `agent_rl:` section of a hydra configuration, as typed settings.
+
+Every key has a default, so the section may be absent. An unknown key or a value of the wrong type is a `ConfigError` that
+names the full key and the nearest known name. What verl already has a key for is not repeated here: turns are
+`actor_rollout_ref.rollout.multi_turn.max_assistant_turns`, tokens `data.max_response_length`, tools
+`actor_rollout_ref.rollout.multi_turn.tool_config_path`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from agent_rl.errors import ConfigError, did_you_mean
+
+__all__ = [
+    "AgentRLSettings",
+    "BudgetSettings",
+    "CorrectnessSettings",
+    "EfficiencySettings",
+    "FormatSettings",
+    "ReactSettings",
+    "RewardSettings",
+    "TraceSettings",
+]
+
+SECTION = "agent_rl"
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class BudgetSettings(_Section):
+    """What one episode may spend, beside verl's own limits on turns and tokens."""
+
+    max_tool_calls: int | None = Field(default=None, ge=0)
+    """Tool calls in one episode; null: no limit."""
+    max_seconds: float | None = Field(default=None, gt=0)
+    """Wall-clock seconds of one episode; null: no limit."""
+    tool_timeout_s: float = Field(default=30.0, gt=0)
+    """Seconds that one tool call may take, unless the tool's entry has its own `timeout_s`."""
+
+
+class ReactSettings(_Section):
+    """The text format of `react_agent`."""
+
+    instructions: str | None = None
+    """Text of the system message, with `{tools}` and `{tool_names}` filled in; null: the default; empty: no such text."""
+    observation_role: Literal["user", "tool"] = "user"
+    """Role of the message that carries an observation."""
+    max_malformed: int = Field(default=3, ge=1)
+    """Malformed turns in a row after which the episode ends."""
+
+
+class CorrectnessSettings(_Section):
+    """1 for the right answer, 0 otherwise."""
+
+    weight: float = 1.0
+
+
+class EfficiencySettings(_Section):
+    """`-penalty * max(0, tool_calls - free_calls)`, never below `floor`."""
+
+    weight: float = 1.0
+    penalty: float = Field(default=0.1, ge=0)
+    free_calls: int = Field(default=3, ge=0)
+    floor: float = Field(default=-0.5, le=0)
+
+
+class FormatSettings(_Section):
+    """Minus the share of malformed turns: 0 for a clean trajectory, -1 when no turn could be read."""
+
+    weight: float = 0.2
+
+
+class RewardSettings(_Section):
+    """The components of the trajectory reward; the total is the weighted sum."""
+
+    correctness: CorrectnessSettings = CorrectnessSettings()
+    efficiency: EfficiencySettings = EfficiencySettings()
+    format: FormatSettings = FormatSettings()
+
+
+class TraceSettings(_Section):
+    """Where trajectories are kept."""
+
+    path: str | None = None
+    """JSONL file to which every trajectory is appended; null: none."""
+
+
+class AgentRLSettings(_Section):
+    """The whole section."""
+
+    budget: BudgetSettings = BudgetSettings()
+    react: ReactSettings = ReactSettings()
+    reward: RewardSettings = RewardSettings()
+    trace: TraceSettings = TraceSettings()
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any] | Any) -> AgentRLSettings:
+        """Read the section from a whole trainer configuration (a mapping or an omegaconf DictConfig).
+
+        Raises:
+            ConfigError: naming the key, the value and the remedy.
+        """
+        section = config.get(SECTION) if config is not None else None
+        if section is None:
+            return cls()
+        if not isinstance(section, Mapping):
+            raise ConfigError(SECTION, f"expected a mapping, got {section!r}", "Write keys below it, or remove it")
+        try:
+            return cls.model_validate(_plain(section))
+        except ValidationError as error:
+            raise _config_error(cls, error) from error
+
+
+def _plain(value: Any) -> Any:
+    """Plain containers from omegaconf's, interpolations resolved, without importing omegaconf."""
+    if isinstance(value, Mapping):
+        return {key: _plain(value[key]) for key in value}
+    if isinstance(value, str | bytes) or not hasattr(value, "__iter__"):
+        return value
+    return [_plain(item) for item in value]
+
+
+def _config_error(root: type[BaseModel], error: ValidationError) -> ConfigError:
+    """The first problem that pydantic found, in terms of the user's keys."""
+    first = error.errors()[0]
+    location = [str(part) for part in first["loc"]]
+    key = ".".join([SECTION, *location])
+    if first["type"] == "extra_forbidden":
+        model: Any = root
+        for part in location[:-1]:
+            model = model.model_fields[part].annotation
+        return ConfigError(
+            key, f"unknown key (value {first['input']!r})", did_you_mean(location[-1], model.model_fields)
+        )
+    return ConfigError(key, f"{first['msg']} (value {first['input']!r})", "Mend the value or remove the key")

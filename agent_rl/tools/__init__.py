@@ -1,0 +1,11 @@
+"""Tools: the contract (`base`), YAML loading (`loading`), dispatch for one trajectory (`runtime`), one file a tool.
+
+Nothing here imports torch, verl, ray or transformers, so a tool can be written and tested anywhere.
+"""
+
+from agent_rl.tools.base import Tool, ToolOutput
+from agent_rl.tools.loading import load_tools
+from agent_rl.tools.runtime import ToolSession
+from agent_rl.tools.spec import ToolSpec
+
+__all__ = ["Tool", "ToolOutput", "ToolSession", "ToolSpec", "load_tools"]

@@ -1,0 +1,220 @@
+"""Arguments of a call: checking a schema once, then coercing and validating what the policy wrote. Pure functions.
+
+Coercion is lossless only: `"3"` becomes 3 where an integer is asked for, `"3.7"` does not. A value that already has an
+allowed type is never touched.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from itertools import islice
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError, ValidationError
+from jsonschema.protocols import Validator
+from referencing import Registry, Resource
+from referencing.exceptions import Unresolvable
+from referencing.jsonschema import DRAFT202012
+
+from agent_rl.errors import InvalidArgumentsError, did_you_mean
+
+__all__ = ["check_arguments", "coerce", "make_validator", "schema_problem"]
+
+_MAX_ERRORS = 3
+_MAX_SHOWN = 120  # characters of a value that are repeated to the policy
+_INTEGER = re.compile(r"[+-]?[0-9]{1,400}")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,3})?")
+_JSON_TYPES: dict[str, type | tuple[type, ...]] = {
+    "string": str,
+    "integer": int,
+    "number": (int, float),
+    "boolean": bool,
+    "null": type(None),
+    "array": list,
+    "object": dict,
+}
+
+
+def schema_problem(parameters: Any) -> tuple[str, str] | None:
+    """(problem, remedy) of a tool's `parameters`, or None when they can be used."""
+    if not isinstance(parameters, Mapping):
+        return f"expected a JSON schema of type object, got {parameters!r}", "Write a mapping with type and properties"
+    if parameters.get("type") != "object":
+        return f"type must be 'object', got {parameters.get('type')!r}", "Write `type: object` and name each property"
+    properties = parameters.get("properties", {})
+    if not isinstance(properties, Mapping):
+        return f"properties must be a mapping, got {properties!r}", "Write one key for each argument"
+    try:
+        Draft202012Validator.check_schema(parameters, format_checker=Draft202012Validator.FORMAT_CHECKER)
+    except SchemaError as error:
+        return (
+            f"not a JSON schema: at {_path(error) or 'the top'}: {error.message}",
+            "See json-schema.org, draft 2020-12",
+        )
+    for name in parameters.get("required", []):
+        if name not in properties:
+            return f"required names {name!r}, which is not in properties", did_you_mean(name, properties)
+    return _reference_problem(parameters)
+
+
+def make_validator(parameters: Mapping[str, Any]) -> Validator:
+    """A validator that fetches nothing from the network."""
+    return Draft202012Validator(parameters, registry=Registry())
+
+
+def check_arguments(name: str, validator: Validator, arguments: Any) -> dict[str, Any]:
+    """A copy of the arguments, coerced where that loses nothing.
+
+    Args:
+        name: the tool's name, for the message.
+        validator: from `make_validator`.
+        arguments: what the policy wrote. The trajectory keeps it, so a tool gets a copy that it may change.
+
+    Raises:
+        InvalidArgumentsError: with a text that says which argument is wrong and what was expected.
+    """
+    schema = validator.schema
+    try:
+        arguments = coerce(schema, copy.deepcopy(arguments))
+        errors = list(islice(validator.iter_errors(arguments), _MAX_ERRORS))
+    except RecursionError:
+        raise InvalidArgumentsError(f"invalid arguments for {name}: nested too deeply") from None
+    if not errors:
+        return arguments
+    problems = "; ".join(dict.fromkeys(_explain(error) for error in errors))
+    raise InvalidArgumentsError(f"invalid arguments for {name}: {problems}. {_signature(name, schema)}")
+
+
+def coerce(schema: Any, value: Any) -> Any:
+    """`value` in the type that `schema` asks for where nothing is lost by it, otherwise `value` itself."""
+    if not isinstance(schema, Mapping):
+        return value
+    kinds = schema.get("type")
+    if kinds is not None:
+        value = _coerce_type([kinds] if isinstance(kinds, str) else kinds, value)
+    if isinstance(value, dict) and (properties := schema.get("properties")):
+        changed = {key: new for key, old in value.items() if (new := coerce(properties.get(key), old)) is not old}
+        return {**value, **changed} if changed else value
+    if isinstance(value, list) and isinstance(items := schema.get("items"), Mapping):
+        return [coerce(items, item) for item in value]
+    return value
+
+
+def _coerce_type(kinds: list[str], value: Any) -> Any:
+    if type(value) is float and "integer" in kinds and "number" not in kinds:
+        return int(value) if value.is_integer() else value
+    if any(_has_type(kind, value) for kind in kinds):
+        return value
+    if type(value) is int and "string" in kinds:
+        return str(value) if value.bit_length() < 1024 else value
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
+    for kind in kinds:
+        new = _read(kind, text)
+        if new is not None:
+            return new
+    return None if "null" in kinds and text == "null" else value
+
+
+def _read(kind: str, text: str) -> Any:
+    """`text` as a value of the JSON type `kind`; None when it is not one, or not without loss."""
+    if kind == "integer" and _INTEGER.fullmatch(text):
+        return int(text)
+    if kind == "number" and _NUMBER.fullmatch(text):
+        number = int(text) if _INTEGER.fullmatch(text) else float(text)
+        return number if math.isfinite(number) and Decimal(text) == Decimal(repr(number)) else None
+    if kind == "boolean" and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    if kind in ("array", "object") and text[:1] in ("[", "{"):
+        try:
+            decoded = json.loads(text)
+        except ValueError:
+            return None
+        return decoded if _has_type(kind, decoded) else None
+    return None
+
+
+def _has_type(kind: str, value: Any) -> bool:
+    if isinstance(value, bool):  # a bool is an int in Python, not in JSON
+        return kind == "boolean"
+    return isinstance(value, _JSON_TYPES.get(kind, ()))
+
+
+def _explain(error: ValidationError) -> str:
+    """One problem, in words for the policy. Values are cut, because jsonschema's own messages repeat them in full."""
+    where = f"argument '{_path(error)}'" if error.absolute_path else "the arguments"
+    rule, expected, got = error.validator, error.validator_value, error.instance
+    if rule == "required":
+        missing = [name for name in expected if name not in got]
+        given = f"given: {', '.join(_cut(str(key)) for key in islice(got, 8))}" if got else "none given"
+        inside = f" in '{_path(error)}'" if error.absolute_path else ""
+        return f"missing {', '.join(repr(name) for name in missing)}{inside} ({given})"
+    if rule == "additionalProperties" and isinstance(got, dict):
+        known = error.schema.get("properties", {})
+        extra = _cut(next((str(key) for key in got if key not in known), ""))
+        return f"{where}: unknown name '{extra}'. {did_you_mean(extra, known)}".rstrip(".")
+    if rule == "type":
+        kinds = expected if isinstance(expected, str) else " or ".join(expected)
+        return f"{where}: expected {kinds}, got {_kind(got)} {_shown(got)}"
+    if rule == "enum":
+        return f"{where}: expected one of {_shown(expected)}, got {_shown(got)}"
+    return f"{where}: expected {rule} {_shown(expected)}, got {_shown(got)}"
+
+
+def _signature(name: str, schema: Mapping[str, Any]) -> str:
+    required = schema.get("required", [])
+    parts = []
+    for key, value in schema.get("properties", {}).items():
+        kind = value.get("type", "any") if isinstance(value, Mapping) else "any"
+        kind = kind if isinstance(kind, str) else " or ".join(kind)
+        parts.append(f"{key} ({kind}, {'required' if key in required else 'optional'})")
+    return f"Arguments of {name}: {', '.join(parts) or 'none'}."
+
+
+def _path(error: ValidationError | SchemaError) -> str:
+    path = ""
+    for part in error.absolute_path:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return path.lstrip(".")
+
+
+def _kind(value: Any) -> str:
+    return next((kind for kind in _JSON_TYPES if _has_type(kind, value)), type(value).__name__)
+
+
+def _shown(value: Any) -> str:
+    return _cut(json.dumps(value, ensure_ascii=False, default=str))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
+
+
+def _reference_problem(parameters: Mapping[str, Any]) -> tuple[str, str] | None:
+    """A `$ref` that leads nowhere would only be found by the first call that reaches it."""
+    resource = Resource.from_contents(parameters, default_specification=DRAFT202012)
+    resolver = Registry().resolver_with_root(resource)
+    for reference in _references(parameters):
+        try:
+            resolver.lookup(reference)
+        except Unresolvable:
+            return f"$ref {reference!r} leads nowhere", "Put the definition below $defs and refer to '#/$defs/<name>'"
+    return None
+
+
+def _references(node: Any) -> Iterator[str]:
+    if isinstance(node, Mapping):
+        if isinstance(node.get("$ref"), str):
+            yield node["$ref"]
+        for value in node.values():
+            yield from _references(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from _references(value)

@@ -1,0 +1,86 @@
+"""The contract that every tool fulfils.
+
+A tool is a class that carries its own schema; an instance lives for one trajectory and keeps that trajectory's state:
+
+    class Dice(Tool):
+        name = "dice"
+        description = "Roll one die."
+        parameters = {"type": "object", "properties": {"sides": {"type": "integer", "minimum": 2}}, "required": ["sides"]}
+
+        async def call(self, arguments):
+            return str(random.randint(1, arguments["sides"]))
+
+The contract does not promise isolation: a tool runs inside the rollout worker. What executes a model's code belongs into
+`agent_rl.sandbox`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+__all__ = ["Tool", "ToolOutput"]
+
+
+@dataclass(slots=True)
+class ToolOutput:
+    """What a call gives when a text alone does not say it."""
+
+    text: str
+    reward: float | None = None
+    """A step reward that the tool itself assigns."""
+    metrics: dict[str, Any] = field(default_factory=dict)
+    """JSON data for the trace; the policy does not see it."""
+
+
+class Tool(ABC):
+    """Base of all tools.
+
+    Args:
+        config: the YAML entry's `config`, read-only, the same for all trajectories.
+        create_kwargs: this row's `extra_info.tools_kwargs[name]["create_kwargs"]`, the trajectory's own copy.
+
+    `__init__` should be quick, because it runs on the event loop; what takes time belongs into `start`.
+    """
+
+    name: ClassVar[str]
+    description: ClassVar[str]
+    """For the policy: what the tool does and when it helps."""
+    parameters: ClassVar[dict[str, Any]]
+    """JSON schema (draft 2020-12) of type object."""
+    timeout_s: ClassVar[float | None] = None
+    """Seconds that one call may take; None: the run's default."""
+
+    def __init__(self, config: Mapping[str, Any], create_kwargs: Mapping[str, Any]) -> None:
+        self.config = config
+        self.create_kwargs = create_kwargs
+
+    @classmethod
+    def check_config(cls, config: Mapping[str, Any]) -> None:
+        """Refuse a `config` that cannot work by raising ValueError; called once, when the YAML file is loaded."""
+        return None
+
+    async def start(self) -> None:
+        """Prepare the trajectory's state; awaited once, before the first call and within that call's time limit."""
+        return None
+
+    @abstractmethod
+    def call(self, arguments: dict[str, Any]) -> str | ToolOutput | Awaitable[str | ToolOutput]:
+        """Answer one call; `arguments` fit `parameters`.
+
+        Either `async def`, or a plain `def`, which runs in a thread of its own so that it cannot block other trajectories.
+        Calls of one turn may overlap: a tool whose state does not bear that takes a lock.
+
+        Raises:
+            ToolError: for what the tool cannot do; the policy reads the text.
+            UnscoredError: when the infrastructure failed and the trajectory must not be scored.
+            FatalError: when the run must stop.
+
+        Any other exception is shown to the policy in one line and logged with its traceback.
+        """
+
+    async def close(self) -> None:
+        """Release the trajectory's state; awaited once for every instance, also when `start` failed."""
+        return None

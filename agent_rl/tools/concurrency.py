@@ -1,0 +1,113 @@
+"""Four pieces of asyncio that the tool runtime stands on, because the standard ones do not fit.
+
+`asyncio.wait_for` waits for work that ignores its cancellation, `asyncio.gather` leaves work running when one item raises,
+and the default executor's threads keep a process from exiting. A thread that is left behind here is a daemon: it goes on until
+its function returns or the process exits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import logging
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+__all__ = ["CANCEL_GRACE_S", "OutOfTime", "in_thread", "together", "uninterrupted", "within"]
+
+T = TypeVar("T")
+
+CANCEL_GRACE_S = 1.0
+"""Seconds that cancelled work has to clean up before it is left to itself."""
+
+logger = logging.getLogger(__name__)
+
+
+class OutOfTime(Exception):
+    """Our own limit, as distinct from a TimeoutError that a tool raises."""
+
+
+async def within(limit_s: float, work: Coroutine[Any, Any, T]) -> T:
+    """Await `work` for at most `limit_s` seconds.
+
+    Unlike `asyncio.wait_for` this returns in time when the work ignores its cancellation, and tells a cancellation that the
+    work brought upon itself from one of the whole episode.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.sleep(0)  # work that never waits is done after one step, and needs no timer
+        if not task.done():
+            await asyncio.wait((task,), timeout=limit_s)
+    except asyncio.CancelledError:
+        await _stop(task)
+        raise
+    if not task.done():
+        await _stop(task)
+        raise OutOfTime
+    if task.cancelled():
+        raise RuntimeError("it was cancelled from within")
+    return task.result()
+
+
+async def _stop(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())  # seen, so asyncio does not complain
+    await asyncio.wait((task,), timeout=CANCEL_GRACE_S)
+    if not task.done():
+        logger.warning("a tool ignores its cancellation and is left to itself: %r", task)
+
+
+async def together(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """Like `asyncio.gather`, but nothing is left running when one of them raises."""
+    tasks = [asyncio.ensure_future(item) for item in work]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        running = [task for task in tasks if not task.done()]
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running)
+
+
+async def uninterrupted(work: asyncio.Future[Any]) -> None:
+    """Finish `work` even when the caller is cancelled meanwhile, then pass the cancellation on."""
+    interruption: asyncio.CancelledError | None = None
+    while not work.done():
+        try:
+            await asyncio.shield(work)
+        except asyncio.CancelledError as error:
+            interruption = error
+    if interruption is not None:
+        raise interruption
+
+
+async def in_thread(function: Callable[[dict[str, Any]], Any], arguments: dict[str, Any]) -> Any:
+    """`function(arguments)` in a daemon thread of its own: the default executor's threads would block the process's exit."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+
+    def deliver(result: Any, error: BaseException | None) -> None:
+        if future.done():  # abandoned
+            return
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
+
+    def work() -> None:
+        result, failure = None, None
+        try:
+            result = context.run(function, arguments)
+        except StopIteration as error:  # a future cannot carry it
+            failure = RuntimeError(f"the tool raised {error!r}")
+        except BaseException as error:  # handed to the awaiting call, which sorts it
+            failure = error
+        with contextlib.suppress(RuntimeError):  # the loop has been closed since: nobody waits any more
+            loop.call_soon_threadsafe(deliver, result, failure)
+
+    context = contextvars.copy_context()
+    threading.Thread(target=work, name="agent_rl-tool", daemon=True).start()
+    return await future

@@ -1,0 +1,81 @@
+"""`ToolSpec`: one tool as it is configured, shared by all trajectories; instances are made from it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+from jsonschema.protocols import Validator
+
+from agent_rl.errors import ConfigError, FatalError
+from agent_rl.tools.arguments import make_validator, schema_problem
+from agent_rl.tools.base import Tool
+
+__all__ = ["ToolSpec"]
+
+
+@dataclass(frozen=True)
+class ToolSpec:
+    """A tool's name and schema as the policy sees them, and the class and config that answer its calls."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    cls: type
+    config: Mapping[str, Any] = field(default_factory=dict)
+    timeout_s: float | None = None
+    """Seconds that one call may take; None: the session's default."""
+
+    @classmethod
+    def from_class(cls, tool: type[Tool], *, config: Mapping[str, Any] | None = None) -> ToolSpec:
+        """The spec that a YAML entry with nothing but this class would give.
+
+        Raises:
+            ConfigError: when the class's schema cannot be used.
+        """
+        for attribute in ("name", "description", "parameters"):
+            if not hasattr(tool, attribute):
+                raise ConfigError(f"{tool.__qualname__}.{attribute}", "not set", "Set it on the class")
+        if problem := schema_problem(tool.parameters):
+            raise ConfigError(f"{tool.__qualname__}.parameters", *problem)
+        return cls(tool.name, tool.description, tool.parameters, tool, dict(config or {}), tool.timeout_s)
+
+    @property
+    def is_verl(self) -> bool:
+        """Whether `cls` is a verl `BaseTool` (constructor `(config, tool_schema)`) and needs an adapter."""
+        return not issubclass(self.cls, Tool)
+
+    def schema(self) -> dict[str, Any]:
+        """The OpenAI function dict, a copy that the caller may change."""
+        function = {
+            "name": self.name,
+            "description": self.description,
+            "parameters": copy.deepcopy(self.parameters),
+        }
+        return {"type": "function", "function": function}
+
+    def create(self, create_kwargs: Mapping[str, Any] | None = None) -> Tool:
+        """A new instance for one trajectory.
+
+        Args:
+            create_kwargs: the row's own values. They are copied: the samples of one row share them in memory, and a tool
+                that changed them would leak state from one trajectory into the next.
+
+        Raises:
+            FatalError: for a verl `BaseTool`, which cannot be made without an adapter.
+        """
+        if self.is_verl:
+            raise FatalError(f"tool {self.name!r}: {self.cls.__qualname__} is a verl BaseTool and needs verl's adapter")
+        return self.cls(MappingProxyType(dict(self.config)), copy.deepcopy(dict(create_kwargs or {})))
+
+    @cached_property
+    def validator(self) -> Validator:
+        """Validator of `parameters`; building one costs more than using it."""
+        return make_validator(self.parameters)
+
+    def __getstate__(self) -> dict[str, Any]:  # the cached validator stays behind when a spec crosses processes
+        return {item.name: getattr(self, item.name) for item in fields(self)}

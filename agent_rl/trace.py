@@ -1,0 +1,46 @@
+"""Append-only JSONL of trajectories, safe with many processes on one machine.
+
+Each trajectory is one line, written with a single write under an advisory lock. Processes on different nodes need a path
+of their own each (a network file system's locks are not relied on).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from agent_rl.trajectory import Trajectory
+
+__all__ = ["append", "read"]
+
+
+def append(path: str | os.PathLike[str], trajectory: Trajectory) -> None:
+    """Append one trajectory as one line; parent folders are made.
+
+    Raises:
+        OSError: when the file cannot be written.
+    """
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    line = trajectory.to_json().encode() + b"\n"
+    with open(target, "ab", buffering=0) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        view = memoryview(line)
+        while view:
+            view = view[file.write(view) :]
+
+
+def read(path: str | os.PathLike[str]) -> Iterator[Trajectory]:
+    """Read the trajectories of a file in the order in which they were written.
+
+    Raises:
+        ValueError: naming file and line, for a line that is not a trajectory (a torn last line of a killed run included).
+    """
+    with open(path, "rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                yield Trajectory.from_json(line)
+            except ValueError as error:
+                raise ValueError(f"{path}, line {number}: {error}") from error

@@ -1,0 +1,227 @@
+"""The vocabulary: what one episode of an agent was, as plain data.
+
+A `Trajectory` is the one thing that everybody passes on. The loop fills it, the reward reads it, the trace stores it.
+Nothing downstream parses the response text again to find out what happened.
+
+Everything here is a standard dataclass without behaviour beyond counting. JSON goes both ways through
+`Trajectory.to_dict` / `Trajectory.from_dict` (and `to_json` / `from_json`); the `version` field names the schema, and a
+reader refuses a version that it does not know. Token ids are not part of a trajectory: they belong to the training sample.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cache
+from typing import Any, Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "Message",
+    "Role",
+    "Score",
+    "StopReason",
+    "ToolCall",
+    "ToolResult",
+    "ToolStatus",
+    "Trajectory",
+    "Turn",
+]
+
+SCHEMA_VERSION = 1
+
+Role = Literal["system", "user", "assistant", "tool"]
+
+
+class StopReason(str, Enum):
+    """Why an episode ended. A trajectory has exactly one."""
+
+    ANSWERED = "answered"
+    """The policy gave its final answer."""
+    MAX_TURNS = "max_turns"
+    """The turn budget was spent without an answer."""
+    MAX_TOOL_CALLS = "max_tool_calls"
+    """The policy asked for a tool after its last allowed call."""
+    MAX_TOKENS = "max_tokens"
+    """The token budget was spent, inside a turn or by an observation that no longer fitted."""
+    MAX_SECONDS = "max_seconds"
+    """The time budget was spent."""
+    MALFORMED = "malformed"
+    """Too many malformed turns in a row."""
+    ENGINE_ERROR = "engine_error"
+    """The inference engine failed: the trajectory is unscored."""
+    ERROR = "error"
+    """The loop itself failed: the trajectory is unscored and `Trajectory.error` says why."""
+
+
+class ToolStatus(str, Enum):
+    """How one tool call ended."""
+
+    OK = "ok"
+    ERROR = "error"
+    TIMEOUT = "timeout"
+    UNKNOWN_TOOL = "unknown_tool"
+    INVALID_ARGUMENTS = "invalid_arguments"
+    SKIPPED = "skipped"
+    """Answered without being executed, for example beyond the cap on parallel calls."""
+
+
+@dataclass(slots=True)
+class ToolCall:
+    """One call that the policy asked for."""
+
+    name: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+    id: str = ""
+
+
+@dataclass(slots=True)
+class ToolResult:
+    """What one call gave: `text` is what the policy is shown."""
+
+    call_id: str
+    name: str
+    text: str
+    status: ToolStatus = ToolStatus.OK
+    seconds: float = 0.0
+    reward: float | None = None
+    """A step reward that the tool itself assigned, if it does."""
+    metrics: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Message:
+    """One chat message."""
+
+    role: Role
+    content: str
+    tool_calls: list[ToolCall] = field(default_factory=list)
+    tool_call_id: str | None = None
+
+
+@dataclass(slots=True)
+class Turn:
+    """One assistant message and what the environment answered."""
+
+    text: str
+    """The assistant's text as it was sampled, without special tokens."""
+    tokens: int = 0
+    """Number of sampled tokens."""
+    calls: list[ToolCall] = field(default_factory=list)
+    results: list[ToolResult] = field(default_factory=list)
+    malformed: str | None = None
+    """What was wrong with the turn's format; None when it was well-formed."""
+    observation: str | None = None
+    """The text that the environment answered; None after the last turn."""
+    generation_seconds: float = 0.0
+    tool_seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Score:
+    """A total and the components that it was computed from."""
+
+    total: float
+    """The sum of weight times value over the components."""
+    components: dict[str, float] = field(default_factory=dict)
+    """The unweighted value of each component, under the same keys for every trajectory."""
+
+
+@dataclass(slots=True)
+class Trajectory:
+    """One episode, from the prompt to the stop reason.
+
+    `info` carries what the caller knows about the row (step, split, index, ...); it must be JSON data.
+    """
+
+    prompt: list[Message]
+    stop_reason: StopReason
+    turns: list[Turn] = field(default_factory=list)
+    id: str = ""
+    agent: str = ""
+    data_source: str = ""
+    ground_truth: Any = None
+    answer: str | None = None
+    """The final answer's text; None when none was given."""
+    error: str | None = None
+    score: Score | None = None
+    """None until a reward has been computed, and for ever when the trajectory is unscored."""
+    prompt_tokens: int = 0
+    response_tokens: int = 0
+    """Sampled tokens and observation tokens together."""
+    seconds: float = 0.0
+    info: dict[str, Any] = field(default_factory=dict)
+    version: int = SCHEMA_VERSION
+
+    @property
+    def results(self) -> list[ToolResult]:
+        """All tool results, in order."""
+        return [result for turn in self.turns for result in turn.results]
+
+    @property
+    def tool_calls(self) -> int:
+        """Number of calls that the policy asked for, executed or not."""
+        return sum(len(turn.calls) for turn in self.turns)
+
+    @property
+    def tool_errors(self) -> int:
+        """Number of calls that did not end well."""
+        return sum(result.status is not ToolStatus.OK for result in self.results)
+
+    @property
+    def malformed_turns(self) -> int:
+        """Number of turns whose format could not be read."""
+        return sum(turn.malformed is not None for turn in self.turns)
+
+    @property
+    def generation_seconds(self) -> float:
+        """Seconds spent waiting for the engine."""
+        return sum(turn.generation_seconds for turn in self.turns)
+
+    @property
+    def tool_seconds(self) -> float:
+        """Seconds spent waiting for tools."""
+        return sum(turn.tool_seconds for turn in self.turns)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON data (only str, int, float, bool, None, list, dict)."""
+        return _adapter().dump_python(self, mode="json")
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        return _adapter().dump_json(self).decode()
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Trajectory:
+        """Read back what `to_dict` gave.
+
+        Raises:
+            ValueError: for another schema version, or data that is not a trajectory.
+        """
+        version = data.get("version")
+        if version != SCHEMA_VERSION:
+            raise ValueError(f"trajectory version {version!r} cannot be read: this agent_rl reads {SCHEMA_VERSION}")
+        try:
+            return _adapter().validate_python(data)
+        except ValidationError as error:
+            raise ValueError(f"not a trajectory: {error}") from error
+
+    @classmethod
+    def from_json(cls, line: str | bytes) -> Trajectory:
+        """Read back one line that `to_json` gave.
+
+        Raises:
+            ValueError: for broken JSON, another schema version, or data that is not a trajectory.
+        """
+        data = json.loads(line)
+        if not isinstance(data, dict):
+            raise ValueError(f"not a trajectory: expected a JSON object, got {type(data).__name__}")
+        return cls.from_dict(data)
+
+
+@cache
+def _adapter() -> TypeAdapter[Trajectory]:
+    return TypeAdapter(Trajectory)

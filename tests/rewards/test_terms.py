@@ -1,0 +1,58 @@
+import math
+
+import pytest
+
+from agent_rl.errors import UnscoredError
+from agent_rl.rewards.terms import correctness, efficiency, format_term
+from agent_rl.settings import EfficiencySettings
+from agent_rl.trajectory import StopReason, ToolCall, Trajectory, Turn
+
+
+def _trajectory(turns=(), **fields):
+    return Trajectory(prompt=[], stop_reason=StopReason.ANSWERED, turns=list(turns), **fields)
+
+
+def _calls(*counts):
+    return _trajectory([Turn(text="", calls=[ToolCall("python")] * count) for count in counts])
+
+
+@pytest.mark.parametrize(
+    ("answer", "value"), [("18", 1.0), ("$18.00", 1.0), ("It is 18.", 1.0), ("17", 0.0), ("", 0.0), (None, 0.0)]
+)
+def test_correctness(answer, value):
+    assert correctness(_trajectory(answer=answer, ground_truth="18")) == value
+
+
+@pytest.mark.parametrize("ground_truth", [None, "", "Paris", {}])
+@pytest.mark.parametrize("answer", ["18", None])
+def test_a_row_that_cannot_be_judged_is_named(answer, ground_truth):
+    row = _trajectory(answer=answer, ground_truth=ground_truth, data_source="gsm8k", info={"index": 7})
+    with pytest.raises(UnscoredError, match=r"data_source 'gsm8k', index 7"):
+        correctness(row)
+
+
+@pytest.mark.parametrize(
+    ("counts", "value"), [((), 0.0), ((0, 0), 0.0), ((3,), 0.0), ((2, 2), -0.1), ((1,) * 5, -0.2), ((100,), -0.5)]
+)
+def test_efficiency(counts, value):
+    assert efficiency(_calls(*counts), EfficiencySettings()) == pytest.approx(value)
+
+
+def test_efficiency_follows_its_settings():
+    settings = EfficiencySettings(penalty=0.25, free_calls=0, floor=-2.0)
+    assert efficiency(_calls(4), settings) == -1.0
+    assert efficiency(_calls(40), settings) == -2.0
+    assert efficiency(_calls(40), EfficiencySettings(floor=0.0)) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("malformed", "value"), [([], 0.0), ([None], 0.0), (["bad", None, None, None], -0.25), (["bad", "bad"], -1.0)]
+)
+def test_format_term(malformed, value):
+    assert format_term(_trajectory([Turn(text="", malformed=problem) for problem in malformed])) == value
+
+
+def test_no_negative_zero_reaches_the_logs():
+    clean = _calls(1)
+    for value in (efficiency(clean, EfficiencySettings()), format_term(clean)):
+        assert math.copysign(1.0, value) == 1.0

@@ -1,0 +1,39 @@
+import pickle
+
+import pytest
+
+from agent_rl import errors
+from agent_rl.errors import ConfigError, did_you_mean
+
+PLAIN = [getattr(errors, name) for name in errors.__all__ if name not in ("ConfigError", "did_you_mean")]
+
+
+@pytest.mark.parametrize("kind", PLAIN, ids=lambda kind: kind.__name__)
+def test_errors_cross_process_boundaries(kind):
+    copy = pickle.loads(pickle.dumps(kind("what happened")))
+    assert type(copy) is kind
+    assert str(copy) == "what happened"
+
+
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_config_error_crosses_with_its_parts(protocol):
+    error = ConfigError("agent_rl.trace.path", "cannot be written", "Name another file")
+    copy = pickle.loads(pickle.dumps(error, protocol))
+    assert type(copy) is ConfigError
+    assert (copy.key, copy.problem, copy.remedy) == ("agent_rl.trace.path", "cannot be written", "Name another file")
+    assert str(copy) == str(error) == "agent_rl.trace.path: cannot be written. Name another file"
+
+
+def test_a_failure_has_one_owner():
+    owners = (errors.ObservationError, errors.UnscoredError, errors.FatalError)
+    for kind in PLAIN:
+        assert issubclass(kind, errors.AgentRLError)
+        assert sum(issubclass(kind, owner) for owner in owners) == (kind is not errors.AgentRLError)
+    assert issubclass(ConfigError, errors.FatalError)
+
+
+def test_did_you_mean():
+    assert did_you_mean("wieght", ["weight", "floor"]) == "Did you mean 'weight'? Known: floor, weight."
+    assert did_you_mean("xyz", ["weight", "floor"]) == "Known: floor, weight."
+    assert did_you_mean("xyz", []) == "Known: none."
+    assert did_you_mean("a", iter(["b", "a"])) == "Did you mean 'a'? Known: a, b."

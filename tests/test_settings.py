@@ -1,0 +1,102 @@
+import pickle
+
+import pytest
+from omegaconf import OmegaConf
+
+from agent_rl.errors import ConfigError
+from agent_rl.settings import AgentRLSettings, RewardSettings
+
+
+def _as_is(config):
+    return config
+
+
+@pytest.fixture(params=[_as_is, OmegaConf.create], ids=["dict", "omegaconf"])
+def settings(request):
+    return lambda config: AgentRLSettings.from_config(request.param(config))
+
+
+@pytest.mark.parametrize("config", [{}, {"agent_rl": None}, {"agent_rl": {}}, {"trainer": {"device": "cpu"}}])
+def test_an_absent_section_gives_the_defaults(settings, config):
+    assert settings(config) == AgentRLSettings()
+
+
+def test_no_configuration_gives_the_defaults():
+    assert AgentRLSettings.from_config(None) == AgentRLSettings()
+
+
+def test_a_missing_section_of_a_struct_configuration_gives_the_defaults():
+    config = OmegaConf.create({"trainer": {}})
+    OmegaConf.set_struct(config, True)
+    assert AgentRLSettings.from_config(config) == AgentRLSettings()
+
+
+def test_values_are_read(settings):
+    section = {
+        "budget": {"max_tool_calls": 8, "max_seconds": 60, "tool_timeout_s": 5},
+        "react": {"instructions": "Use {tools}.", "observation_role": "tool"},
+        "reward": {"efficiency": {"penalty": 0.2, "free_calls": 1}, "format": {"weight": 0}},
+        "trace": {"path": "runs/trace.jsonl"},
+    }
+    read = settings({"agent_rl": section})
+    assert read.budget.max_tool_calls == 8
+    assert read.budget.tool_timeout_s == 5.0
+    assert read.react.observation_role == "tool"
+    assert (read.reward.efficiency.penalty, read.reward.efficiency.free_calls) == (0.2, 1)
+    assert read.reward.efficiency.floor == -0.5
+    assert read.reward.format.weight == 0.0
+    assert read.trace.path == "runs/trace.jsonl"
+
+
+def test_interpolations_are_resolved():
+    config = OmegaConf.create({"out": "runs", "agent_rl": {"trace": {"path": "${out}/trace.jsonl"}}})
+    assert AgentRLSettings.from_config(config).trace.path == "runs/trace.jsonl"
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "near"),
+    [
+        ({"rewards": {}}, "agent_rl.rewards", "reward"),
+        ({"reward": {"efficency": {}}}, "agent_rl.reward.efficency", "efficiency"),
+        ({"reward": {"efficiency": {"penalti": 1}}}, "agent_rl.reward.efficiency.penalti", "penalty"),
+        ({"trace": {"pth": "x"}}, "agent_rl.trace.pth", "path"),
+    ],
+)
+def test_an_unknown_key_is_named_with_its_nearest_neighbour(settings, section, key, near):
+    with pytest.raises(ConfigError, match="unknown key") as caught:
+        settings({"agent_rl": section})
+    assert caught.value.key == key
+    assert f"Did you mean '{near}'?" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("section", "key"),
+    [
+        ({"reward": {"efficiency": {"penalty": "much"}}}, "agent_rl.reward.efficiency.penalty"),
+        ({"reward": {"efficiency": {"penalty": -1}}}, "agent_rl.reward.efficiency.penalty"),
+        ({"reward": {"efficiency": {"floor": 1}}}, "agent_rl.reward.efficiency.floor"),
+        ({"reward": {"efficiency": {"free_calls": 1.5}}}, "agent_rl.reward.efficiency.free_calls"),
+        ({"reward": {"format": {"weight": float("nan")}}}, "agent_rl.reward.format.weight"),
+        ({"reward": {"correctness": {"weight": float("inf")}}}, "agent_rl.reward.correctness.weight"),
+        ({"reward": {"correctness": 1}}, "agent_rl.reward.correctness"),
+        ({"reward": None}, "agent_rl.reward"),
+        ({"reward": [1]}, "agent_rl.reward"),
+        ({"budget": {"max_seconds": 0}}, "agent_rl.budget.max_seconds"),
+        ({"react": {"observation_role": "assistant"}}, "agent_rl.react.observation_role"),
+        ({"trace": {"path": 3}}, "agent_rl.trace.path"),
+        ("yes", "agent_rl"),
+        (["yes"], "agent_rl"),
+    ],
+)
+def test_a_wrong_value_is_named(settings, section, key):
+    with pytest.raises(ConfigError) as caught:
+        settings({"agent_rl": section})
+    assert caught.value.key == key
+    assert caught.value.remedy
+
+
+def test_settings_cannot_be_changed_and_can_be_pickled():
+    settings = AgentRLSettings.from_config({"agent_rl": {"reward": {"format": {"weight": 0.5}}}})
+    with pytest.raises(ValueError, match="frozen"):
+        settings.reward = RewardSettings()
+    assert pickle.loads(pickle.dumps(settings)) == settings

@@ -1,0 +1,101 @@
+import json
+import pickle
+
+import pytest
+
+from agent_rl.trajectory import (
+    SCHEMA_VERSION,
+    Message,
+    Score,
+    StopReason,
+    ToolCall,
+    ToolResult,
+    ToolStatus,
+    Trajectory,
+    Turn,
+)
+
+
+def _full():
+    call = ToolCall("python", {"code": "6*7", "deep": [1, {"a": None}]}, id="1")
+    good = ToolResult("1", "python", "42", seconds=0.5, reward=0.1, metrics={"lines": 1})
+    bad = ToolResult("2", "nope", "no such tool", status=ToolStatus.UNKNOWN_TOOL)
+    return Trajectory(
+        prompt=[Message("system", "s"), Message("user", "6*7? \u00e9\u4e2d\U0001f600\n\u2028")],
+        stop_reason=StopReason.ANSWERED,
+        turns=[
+            Turn(
+                "t1", 3, [call, ToolCall("nope")], [good, bad], observation="42", generation_seconds=1, tool_seconds=0.5
+            ),
+            Turn("t2", 2, malformed="no action", generation_seconds=0.25),
+            Turn("42", 1),
+        ],
+        id="u_0",
+        agent="react_agent",
+        data_source="gsm8k",
+        ground_truth="42",
+        answer="42",
+        score=Score(1.0, {"correctness": 1.0}),
+        prompt_tokens=5,
+        response_tokens=9,
+        seconds=2.0,
+        info={"index": 3, "split": "train"},
+    )
+
+
+def test_counts():
+    trajectory = _full()
+    assert (trajectory.tool_calls, trajectory.tool_errors, trajectory.malformed_turns) == (2, 1, 1)
+    assert [result.text for result in trajectory.results] == ["42", "no such tool"]
+    assert (trajectory.generation_seconds, trajectory.tool_seconds) == (1.25, 0.5)
+
+
+def test_counts_of_an_empty_trajectory():
+    empty = Trajectory(prompt=[], stop_reason=StopReason.ERROR)
+    assert (empty.tool_calls, empty.tool_errors, empty.malformed_turns, empty.results) == (0, 0, 0, [])
+    assert (empty.generation_seconds, empty.tool_seconds) == (0, 0)
+
+
+@pytest.mark.parametrize("trajectory", [_full(), Trajectory(prompt=[], stop_reason=StopReason.ERROR, error="boom")])
+def test_json_goes_both_ways(trajectory):
+    assert Trajectory.from_dict(trajectory.to_dict()) == trajectory
+    assert Trajectory.from_json(trajectory.to_json()) == trajectory
+    assert Trajectory.from_json(trajectory.to_json().encode()) == trajectory
+
+
+def test_to_dict_is_plain_data_that_crosses_process_boundaries():
+    data = _full().to_dict()
+    assert json.loads(json.dumps(data)) == data
+    assert _types(data) <= {dict, list, str, int, float, bool, type(None)}
+    assert Trajectory.from_dict(pickle.loads(pickle.dumps(data))) == _full()
+    assert pickle.loads(pickle.dumps(_full())) == _full()
+
+
+def test_a_line_of_json_is_one_line():
+    assert "\n" not in _full().to_json()
+
+
+@pytest.mark.parametrize("version", [None, 0, SCHEMA_VERSION + 1, "1"])
+def test_another_version_is_refused(version):
+    with pytest.raises(ValueError, match="cannot be read"):
+        Trajectory.from_dict(_full().to_dict() | {"version": version})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"stop_reason": "bored"}, {"turns": [{"tokens": 1}]}, {"prompt": "hello"}, {"prompt": [{"role": "robot"}]}],
+)
+def test_what_is_no_trajectory_is_refused(change):
+    with pytest.raises(ValueError, match="not a trajectory"):
+        Trajectory.from_dict(_full().to_dict() | change)
+
+
+@pytest.mark.parametrize("line", ["", "{", "[]", "3", "null", "{}", b"\xff"])
+def test_what_is_no_line_of_json_is_refused(line):
+    with pytest.raises(ValueError):  # noqa: PT011 - json's own message, or ours
+        Trajectory.from_json(line)
+
+
+def _types(value):
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return {type(value)}.union(*(_types(item) for item in inner))
