@@ -26,7 +26,8 @@ def trainer_command(recipe: str | os.PathLike[str], overrides: Sequence[str] = (
         overrides: hydra overrides, `key=value`.
 
     Raises:
-        ConfigError: when the folder is not a recipe, or an override is not of the form `key=value`.
+        ConfigError: when the folder is not a recipe, an override is not of the form `key=value`, or there is no accelerator
+            and the CPU was not chosen.
     """
     folder = Path(recipe).resolve()
     if not (folder / "config.yaml").is_file():
@@ -34,6 +35,8 @@ def trainer_command(recipe: str | os.PathLike[str], overrides: Sequence[str] = (
     for override in overrides:
         if "=" not in override and not override.startswith("~"):
             raise ConfigError(override, "not a hydra override", "Write key=value, or ~key to remove one")
+    if not (cpu.is_selected() or _has_accelerator() or os.environ.get("RAY_ADDRESS")):
+        raise ConfigError("VERL_PLATFORM", "there is no accelerator on this machine", "Set VERL_PLATFORM=cpu to use the CPU")
     groups = []
     if cpu.is_selected():
         groups.append("+platform=cpu")
@@ -52,3 +55,8 @@ def trainer_command(recipe: str | os.PathLike[str], overrides: Sequence[str] = (
         *groups,
         *overrides,
     ]
+
+
+def _has_accelerator() -> bool:
+    """Whether a device file of an NVIDIA GPU, an AMD GPU or an Ascend NPU exists; without one verl would wait for ever."""
+    return any(any(Path("/dev").glob(pattern)) for pattern in ("nvidia[0-9]*", "kfd", "davinci[0-9]*", "dxg"))

@@ -13,6 +13,8 @@ from types import ModuleType
 from typing import Any
 from uuid import uuid4
 
+from hydra.errors import InstantiationException
+
 from agent_rl.errors import ConfigError, FatalError, UnscoredError, did_you_mean
 
 __all__ = [
@@ -114,18 +116,18 @@ def error_stops(module: ModuleType) -> None:
     def sync(self: Any) -> None:
         original_sync(self)
         for tag in self.partitions.get(ERRORS_PARTITION, {}).values():
-            if tag["fatal"]:
+            if tag.get("fatal"):
                 raise FatalError(tag["error"])
 
     @functools.wraps(original_sample)
     def sample(self: Any, *args: Any, **kwargs: Any) -> Any:
         try:
-            return original_sample(self, *args, **kwargs)
-        except RuntimeError as error:
-            tags = list(self.partitions.get(ERRORS_PARTITION, {}).values())
-            if not tags:
-                raise
-            raise UnscoredError(f"no trajectory of the step could be used; {len(tags)} failed, one with: {tags[-1]['error']}") from error
+            batch, metrics = original_sample(self, *args, **kwargs)
+        except RuntimeError as error:  # verl's for training; in validation it goes on with an empty batch
+            raise UnscoredError(_nothing_usable(self, error)) from error
+        if not batch.keys:
+            raise UnscoredError(_nothing_usable(self, "every trajectory failed"))
+        return batch, metrics
 
     module.ReplayBuffer._sync_metadata_from_transfer_queue = sync
     module.ReplayBuffer.sample = sample
@@ -157,8 +159,16 @@ def step_metrics(module: ModuleType) -> None:
     module.PPOTrainer._compute_metrics = compute_metrics
 
 
+def _nothing_usable(buffer: Any, problem: object) -> str:
+    tags = list(buffer.partitions.get(ERRORS_PARTITION, {}).values())
+    last = f"; {len(tags)} failed, the last with: {tags[-1].get('error')}" if tags else ""
+    return f"no trajectory of the step is usable: {problem}{last}"
+
+
 def _is_fatal(error: BaseException) -> bool:
-    return isinstance(error, FatalError) or isinstance(getattr(error, "cause", None), FatalError) or _unregistered(error)
+    """Whether the run cannot go on: a fatal error here or in a reward worker, a loop that is unknown or cannot be made."""
+    causes = (error, getattr(error, "cause", None))
+    return any(isinstance(each, FatalError | InstantiationException) for each in causes) or _unregistered(error)
 
 
 def _unregistered(error: BaseException) -> bool:

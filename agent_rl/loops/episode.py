@@ -102,10 +102,8 @@ async def run_episode(
     """
     episode = _Episode(policy, format, tools, budget)
     trajectory = episode.trajectory
-    trajectory.prompt = [
-        Message(role=message["role"], content=_text(message["content"]))
-        for message in (prompt := format.prompt(messages, tools.specs))
-    ]
+    prompt = format.prompt(messages, tools.specs)
+    trajectory.prompt = [Message(role=message["role"], content=_text(message["content"])) for message in prompt]
     await policy.begin(prompt, format.template_tools(tools.specs))
     try:
         while (reason := await episode.turn()) is None:

@@ -14,7 +14,7 @@ from uuid import uuid4
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput, ToolListWrap
 
 from agent_rl import trace
-from agent_rl.errors import AgentRLError, EngineError, UnscoredError
+from agent_rl.errors import EngineError, UnscoredError
 from agent_rl.loops.episode import Budget, Format, run_episode
 from agent_rl.loops.policy import ChatMessage, Generation, Policy, cut_at_stop
 from agent_rl.loops.verl_tools import to_specs
@@ -230,10 +230,10 @@ class EpisodeAgentLoop(AgentLoopBase):
             if trajectory.stop_reason is StopReason.ENGINE_ERROR:
                 raise UnscoredError(trajectory.error)
             return self._output(policy, trajectory)
-        except AgentRLError as error:
+        except Exception as error:  # goes on to verl, which fails this session; the trace keeps what happened
             failed = trajectory or Trajectory(prompt=_messages(row), stop_reason=StopReason.ERROR)
             self._describe(failed, row)
-            failed.error = failed.error or str(error)
+            failed.error = failed.error or f"{type(error).__name__}: {error}"
             self._keep(failed)
             raise
 

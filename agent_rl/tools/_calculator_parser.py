@@ -4,7 +4,7 @@
     product = unary (("*" | "/" | "//" | "%" | nothing) unary)*       nothing: 2(3+4), 2 pi
     unary   = ("+" | "-")* power
     power   = postfix (("**" | "^") unary)?                           so -2^2 = -4 and 2^-1 = 0.5
-    postfix = atom ("!" | "%")*                                       "%" only where no operand follows: otherwise modulo
+    postfix = atom ("!" | "%")*                                       "%" before an operand is modulo instead
     atom    = number | constant | function "(" sum ("," sum)* ")" | "(" sum ")"
 
 Currency signs are skipped. A comma separates thousands, except directly inside a function that takes several arguments.
@@ -36,10 +36,13 @@ MAX_DEPTH = 50
 MAX_EXPONENT = 1000
 """Of a literal such as 1e3."""
 
-_SAME = str.maketrans(
-    {"×": "*", "·": "*", "⋅": "*", "∙": "*", "•": "*", "∗": "*", "÷": "/", "∕": "/", "−": "-", "–": "-", "—": "-"}
-)  # one character for one, so that positions stay true
-_CURRENCY = "$€£¥₹₩₽¢"
+_SAME = str.maketrans(  # one character for one, so that positions stay true
+    "\u00d7\u00b7\u22c5\u2219\u2022\u2217"  # times, middle dot, dot, bullet operator, bullet, asterisk
+    "\u00f7\u2215\u2044"  # division sign, division slash, fraction slash
+    "\u2212\u2013\u2014",  # minus, en dash, em dash
+    "******///---",
+)
+_CURRENCY = "$€£¥₹₩₽"
 _SKIP = re.compile(rf"[\s{_CURRENCY}]*")
 _NUMBER = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _GROUPED = re.compile(r"[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])(?:\.[0-9]*)?")

@@ -1,7 +1,7 @@
 """Numbers of the calculator: operators and functions with bounded cost.
 
-A `Value` is a `Fraction` while everything that led to it is exact, and a `float` from the first irrational step on. A float
-is taken as exact again where an integer is needed (floor, gcd, ...), after rounding to 13 digits, so that
+A `Value` is a `Fraction` while everything that led to it is exact, and a `float` from the first irrational step on. A
+float is taken as exact again where an integer is needed (floor, gcd, ...), after rounding to 13 digits, so that
 floor(log(243, 3)) is 5.
 """
 
@@ -10,13 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Union
 
 from agent_rl.errors import ToolError
 
 __all__ = ["CONSTANTS", "FUNCTIONS", "Value", "arithmetic", "checked", "factorial", "power", "too_large"]
 
-Value = Union[Fraction, float]
+Value = Fraction | float
 
 MAX_BITS = 10_000
 """Bits of a numerator or a denominator on the way; about 3000 digits."""

@@ -55,7 +55,7 @@ def schema_problem(parameters: Any) -> tuple[str, str] | None:
     except SchemaError as error:
         return (
             f"not a JSON schema: at {_path(error) or 'the top'}: {error.message}",
-            "See json-schema.org, draft 2020-12",
+            "See json-schema.org",
         )
     for name in parameters.get("required", []):
         if name not in properties:

@@ -5,13 +5,17 @@ A tool is a class that carries its own schema; an instance lives for one traject
     class Dice(Tool):
         name = "dice"
         description = "Roll one die."
-        parameters = {"type": "object", "properties": {"sides": {"type": "integer", "minimum": 2}}, "required": ["sides"]}
+        parameters = {
+            "type": "object",
+            "properties": {"sides": {"type": "integer", "minimum": 2}},
+            "required": ["sides"],
+        }
 
         async def call(self, arguments):
             return str(random.randint(1, arguments["sides"]))
 
-The contract does not promise isolation: a tool runs inside the rollout worker. What executes a model's code belongs into
-`agent_rl.sandbox`.
+The contract does not promise isolation: a tool runs inside the rollout worker. What executes a model's code belongs
+into `agent_rl.sandbox`.
 """
 
 from __future__ import annotations
@@ -70,8 +74,8 @@ class Tool(ABC):
     def call(self, arguments: dict[str, Any]) -> str | ToolOutput | Awaitable[str | ToolOutput]:
         """Answer one call; `arguments` fit `parameters`.
 
-        Either `async def`, or a plain `def`, which runs in a thread of its own so that it cannot block other trajectories.
-        Calls of one turn may overlap: a tool whose state does not bear that takes a lock.
+        Either `async def`, or a plain `def`, which runs in a thread of its own so that it cannot block other
+        trajectories. Calls of one turn may overlap: a tool whose state does not bear that takes a lock.
 
         Raises:
             ToolError: for what the tool cannot do; the policy reads the text.

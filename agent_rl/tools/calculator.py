@@ -1,14 +1,14 @@
 """`calculator`: exact arithmetic for word problems, written the way people and models write it.
 
-Nothing is evaluated as Python: `_calculator_parser` reads the expression and `_calculator_values` computes it on fractions,
-so 0.1+0.2 is 0.3. Both bound time and size; an expression beyond a bound gets an error that says so.
+Nothing is evaluated as Python: `_calculator_parser` reads the expression and `_calculator_values` computes it on
+fractions, so 0.1+0.2 is 0.3. Both bound time and size; an expression beyond a bound gets an error that says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 from agent_rl.tools._calculator_parser import evaluate
 from agent_rl.tools._calculator_values import Value, too_large
@@ -28,11 +28,11 @@ class Calculator(Tool):
 
     name = "calculator"
     description = (
-        "Evaluate an arithmetic expression exactly. Supports + - * / // % (after a number: percent) ** ^ ! parentheses, "
+        "Evaluate an arithmetic expression exactly. Supports + - * / // % ** ^ ! parentheses, percent (20% is 0.2), "
         "pi, e and the functions sqrt, abs, round, floor, ceil, min, max, sum, gcd, lcm, pow, factorial, exp, "
         "log (natural, or log(x, base)), ln, log10, log2, sin, cos, tan (radians)."
     )
-    parameters = {
+    parameters: ClassVar[dict[str, Any]] = {
         "type": "object",
         "properties": {"expression": {"type": "string", "description": "For example (80000 + 50000) * 1.5"}},
         "required": ["expression"],
@@ -43,15 +43,15 @@ class Calculator(Tool):
         if config:
             raise ValueError(f"the calculator takes no config, got {', '.join(map(str, config))}")
 
-    async def call(self, arguments: dict[str, Any]) -> str:  # bounded well below the cost of a thread that would matter
+    async def call(self, arguments: dict[str, Any]) -> str:  # not in a thread: it costs more than this does
         return calculate(arguments["expression"])
 
 
 def calculate(expression: str) -> str:
     """The value of `expression` as text.
 
-    Integers and decimals of at most `MAX_DECIMALS` places are exact; everything else is rounded to 12 significant digits
-    (6 decimals at least where the integer part is longer).
+    Integers and decimals of at most `MAX_DECIMALS` places are exact; everything else is rounded to 12 significant
+    digits (a fraction above 1 has at least 6 decimals).
 
     Raises:
         ToolError: for anything that has no value, with a text for the policy.
@@ -96,7 +96,7 @@ def _digits(number: int) -> str:
 
 
 def _show_float(value: Value) -> str:
-    """12 significant digits, in scientific notation only where the plain form would be longer than its digits."""
+    """12 significant digits; scientific notation from 1e12 on and below 1e-4."""
     try:
         text = f"{float(value):.{SIGNIFICANT_DIGITS}g}"
     except OverflowError:

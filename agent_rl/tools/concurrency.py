@@ -1,8 +1,8 @@
 """Four pieces of asyncio that the tool runtime stands on, because the standard ones do not fit.
 
-`asyncio.wait_for` waits for work that ignores its cancellation, `asyncio.gather` leaves work running when one item raises,
-and the default executor's threads keep a process from exiting. A thread that is left behind here is a daemon: it goes on until
-its function returns or the process exits.
+`asyncio.wait_for` waits for work that ignores its cancellation, `asyncio.gather` leaves work running when one item
+raises, and the default executor's threads keep a process from exiting. A thread that is left behind here is a daemon:
+it goes on until its function returns or the process exits.
 """
 
 from __future__ import annotations
@@ -32,8 +32,12 @@ class OutOfTime(Exception):
 async def within(limit_s: float, work: Coroutine[Any, Any, T]) -> T:
     """Await `work` for at most `limit_s` seconds.
 
-    Unlike `asyncio.wait_for` this returns in time when the work ignores its cancellation, and tells a cancellation that the
-    work brought upon itself from one of the whole episode.
+    Unlike `asyncio.wait_for` this returns in time when the work ignores its cancellation, and tells a cancellation that
+    the work brought upon itself from one of the whole episode.
+
+    Raises:
+        OutOfTime: the limit was reached; the work has been cancelled.
+        RuntimeError: the work ended cancelled although nobody had cancelled it.
     """
     task = asyncio.ensure_future(work)
     try:
@@ -85,7 +89,7 @@ async def uninterrupted(work: asyncio.Future[Any]) -> None:
 
 
 async def in_thread(function: Callable[[dict[str, Any]], Any], arguments: dict[str, Any]) -> Any:
-    """`function(arguments)` in a daemon thread of its own: the default executor's threads would block the process's exit."""
+    """`function(arguments)`, awaited, in a daemon thread of its own."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
 

@@ -1,7 +1,7 @@
 """Finding the class that a tool's `class_name` names.
 
-Two forms: a dotted path (`my_package.tools.Search`) and a file of one's own (`my_tools.py:Search`). A file is loaded under a
-module name that is made from its path, so that it is the same module however often, and by whomever, it is asked for.
+Two forms: a dotted path (`my_package.tools.Search`) and a file of one's own (`my_tools.py:Search`). A file is loaded
+under a module name that is made from its path, so that it is the same module however often it is asked for.
 """
 
 from __future__ import annotations

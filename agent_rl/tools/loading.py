@@ -6,8 +6,8 @@
         config: {top_k: 3}
         timeout_s: 5
 
-`name`, `description` and `parameters` override what the class says. verl's form (`class_name`, `config` with `type: native`,
-`tool_schema`) is read as well, and so are verl's own `BaseTool` classes.
+`name`, `description` and `parameters` override what the class says. verl's form (`class_name`, `config` with
+`type: native`, `tool_schema`) is read as well, and so are verl's own `BaseTool` classes.
 """
 
 from __future__ import annotations
@@ -53,9 +53,8 @@ def load_tools(path: str | Path) -> list[ToolSpec]:
         reader = _Entry(path, index, entry)
         spec = reader.spec()
         if spec.name in (names := [other.name for other in specs]):
-            reader.fail(
-                "name", f"{spec.name!r} is already the name of tools[{names.index(spec.name)}]", "Rename one of them"
-            )
+            problem = f"{spec.name!r} is already the name of tools[{names.index(spec.name)}]"
+            reader.fail("name", problem, "Rename one of them")
         specs.append(spec)
     return specs
 
@@ -89,9 +88,7 @@ def _read_yaml(path: Path) -> Any:
         key = f"{path}: {error.full_key}" if error.full_key else str(path)
         problem = str(error).splitlines()[0]
         raise ConfigError(key, problem, "Set the variable or write the value itself") from error
-    except (
-        OSError
-    ) as error:  # unreadable, or YAML without a mapping or list at its top, for which omegaconf raises IOError
+    except OSError as error:  # unreadable, or (says omegaconf) neither a mapping nor a list at the top
         raise ConfigError(str(path), f"cannot be read: {error}", "Name a readable file with a `tools` list") from error
 
 
@@ -102,57 +99,58 @@ class _Entry:
         self.path = path
         self.place = f"{path}: tools[{index}]"
         if not isinstance(entry, dict):
-            self.fail(
-                "",
-                f"expected a mapping, got {entry!r}",
-                f"Write `- name: {entry if isinstance(entry, str) else '...'}`",
-            )
+            name = entry if isinstance(entry, str) else "..."
+            self.fail("", f"expected a mapping, got {entry!r}", f"Write `- name: {name}`")
         self.data: dict[str, Any] = {key: value for key, value in entry.items() if value is not None}
         label = self.data.get("name") or self.data.get("class_name")
         self.place += f" ({label})" if isinstance(label, str) else ""
         for key in entry:
             if key not in _KEYS:
                 self.fail(str(key), f"unknown key (value {entry[key]!r})", did_you_mean(str(key), _KEYS))
-        self._check_keys(self.data, "")
+        self._check_keys({key: value for key, value in self.data.items() if key != "config"}, "")
 
     def fail(self, field: str, problem: str, remedy: str) -> NoReturn:
         raise ConfigError(f"{self.place}.{field}" if field else self.place, problem, remedy)
 
     def spec(self) -> ToolSpec:
+        """The entry's spec: what the class says, overridden by what the entry says."""
         declared = self._declared()
         cls = self._class()
-        own = _verl_function(cls) if not issubclass(cls, Tool) else _class_function(cls)
-        function = {**own, **declared}
+        function = {**(_class_function(cls) if issubclass(cls, Tool) else _verl_function(cls)), **declared}
         for key in ("name", "description"):
             self._check_text(key, function.get(key), cls)
         if not _NAME.fullmatch(function["name"]):
-            self.fail(
-                "name", f"{function['name']!r} cannot be a tool's name", "Use 1 to 64 of the characters A-Z a-z 0-9 _ -"
-            )
-        if "parameters" not in function:
-            if "tool_schema" not in self.data:
-                self.fail(
-                    "parameters",
-                    f"{cls.__qualname__} has no schema",
-                    "Write `parameters:` here, or set it on the class",
-                )
-            function["parameters"] = {"type": "object", "properties": {}}
-        if problem := schema_problem(function["parameters"]):
-            self.fail("tool_schema.function.parameters" if "tool_schema" in self.data else "parameters", *problem)
-        parameters = {"properties": {}, **function["parameters"]}
+            problem = f"{function['name']!r} cannot be a tool's name"
+            self.fail(self._field("name"), problem, "Use 1 to 64 of the characters A-Z a-z 0-9 _ -")
         return ToolSpec(
-            function["name"], function["description"], parameters, cls, self._config(cls), self._timeout(cls)
+            name=function["name"],
+            description=function["description"],
+            parameters=self._parameters(function, cls),
+            cls=cls,
+            config=self._config(cls),
+            timeout_s=self._timeout(cls),
         )
+
+    def _field(self, key: str) -> str:
+        return f"tool_schema.function.{key}" if "tool_schema" in self.data else key
+
+    def _parameters(self, function: dict[str, Any], cls: type) -> dict[str, Any]:
+        parameters = function.get("parameters")
+        if parameters is None:
+            if "tool_schema" not in self.data:
+                remedy = "Write `parameters:` here, or set it on the class"
+                self.fail("parameters", f"{cls.__qualname__} has no schema", remedy)
+            parameters = {"type": "object"}  # as in verl: a tool without parameters
+        if problem := schema_problem(parameters):
+            self.fail(self._field("parameters"), *problem)
+        return {**parameters, "properties": parameters.get("properties", {})}  # chat templates iterate over it
 
     def _declared(self) -> dict[str, Any]:
         """Name, description and parameters as the entry itself gives them."""
         if "tool_schema" not in self.data:
             if "name" not in self.data and "class_name" not in self.data:
-                self.fail(
-                    "",
-                    "neither name nor class_name",
-                    f"Write `name:` with a built-in tool ({', '.join(BUILT_IN_TOOLS)}) or `class_name:`",
-                )
+                remedy = f"Write `name:` with a built-in tool ({', '.join(BUILT_IN_TOOLS)}) or `class_name:`"
+                self.fail("", "neither name nor class_name", remedy)
             return {key: self.data[key] for key in ("name", "description", "parameters") if key in self.data}
         if "class_name" not in self.data:
             self.fail("class_name", "missing beside tool_schema", "Name the class that answers the calls")
@@ -161,11 +159,8 @@ class _Entry:
                 self.fail(key, "given beside tool_schema, which says it too", "Keep one of them")
         schema = self.data["tool_schema"]
         if not isinstance(schema, dict) or not isinstance(schema.get("function"), dict):
-            self.fail(
-                "tool_schema",
-                f"expected {{type: function, function: {{...}}}}, got {schema!r}",
-                "Write an OpenAI function",
-            )
+            remedy = "Write {type: function, function: {name, description, parameters}}"
+            self.fail("tool_schema", f"expected an OpenAI function, got {schema!r}", remedy)
         self._check_known("tool_schema", schema, ("type", "function"))
         if schema.get("type", "function") != "function":
             self.fail("tool_schema.type", f"expected 'function', got {schema['type']!r}", "Write `type: function`")
@@ -182,11 +177,8 @@ class _Entry:
                 self.fail("name", f"{name!r} is not a built-in tool", remedy)
             class_name = BUILT_IN_TOOLS[name]
         if not isinstance(class_name, str):
-            self.fail(
-                "class_name",
-                f"expected text, got {class_name!r}",
-                "Write package.module.Class, or path/to/file.py:Class",
-            )
+            remedy = "Write package.module.Class, or path/to/file.py:Class"
+            self.fail("class_name", f"expected text, got {class_name!r}", remedy)
         try:
             cls = find_class(class_name, self.path.parent)
         except ClassNameError as error:
@@ -213,15 +205,12 @@ class _Entry:
         if seconds is None:
             return None
         if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < math.inf:
-            self.fail(
-                "timeout_s",
-                f"expected seconds above 0, got {seconds!r}",
-                "Write a number, or remove it for the run's default",
-            )
+            remedy = "Write a number, or remove it for the run's default"
+            self.fail("timeout_s", f"expected seconds above 0, got {seconds!r}", remedy)
         return float(seconds)
 
     def _check_text(self, key: str, value: Any, cls: type) -> None:
-        field = f"tool_schema.function.{key}" if "tool_schema" in self.data else key
+        field = self._field(key)
         if value is None:
             self.fail(field, f"{cls.__qualname__} has none", f"Write `{key}:` here, or set it on the class")
         if not isinstance(value, str) or not value.strip():
@@ -250,7 +239,7 @@ def _class_function(cls: type) -> dict[str, Any]:
 
 
 def _verl_function(cls: Any) -> dict[str, Any]:
-    """What a verl `BaseTool` says about itself, without constructing it: its constructor may need resources and prints."""
+    """What a verl `BaseTool` says about itself, without constructing it, which prints and may need resources."""
     try:
         schema = cls.get_openai_tool_schema(cls.__new__(cls))
     except Exception:  # the base class's method needs an instance: then the schema has to stand in the YAML file

@@ -1,10 +1,11 @@
 """`ToolSession`: the tools of one trajectory, from the first call to the release of their state.
 
-Every call is answered, whatever happens to it: the policy's own mistakes and a tool's failures become results with a text
-that it can use. Only `UnscoredError` and `FatalError` leave `run`, and then the turn's other calls are cancelled.
+Every call is answered, whatever happens to it: the policy's own mistakes and a tool's failures become results with a
+text that it can use. Only `UnscoredError` and `FatalError` leave `run`, and then the turn's other calls are cancelled.
 
-What this does not promise: a thread cannot be stopped. A plain `def` call that runs past its limit is abandoned in its daemon
-thread, which goes on until it returns or the process exits; an `async def` call that never awaits blocks the event loop.
+What this does not promise: a thread cannot be stopped. A plain `def` call that runs past its limit is abandoned in its
+daemon thread, which goes on until it returns or the process exits; an `async def` call that never awaits blocks the
+event loop.
 """
 
 from __future__ import annotations
@@ -49,14 +50,14 @@ logger = logging.getLogger(__name__)
 class ToolSession:
     """The tools of one trajectory; use it as an async context manager.
 
-    A tool's instance is made and started at its first call, and closed once when the session ends, however it ends. When a
-    tool cannot be started, all its calls in this trajectory are answered so; it is not tried again.
+    A tool's instance is made and started at its first call, and closed once when the session ends, however it ends. A
+    tool that cannot be started is not tried again: all its calls in this trajectory are answered so.
 
     Args:
         specs: the tools that this row may use.
         tools_kwargs: the row's `extra_info.tools_kwargs`: tool name -> `{"create_kwargs": {...}}`.
-        default_timeout_s: seconds for one call, its tool's start included, where the tool has no limit of its own; also for
-            closing a tool.
+        default_timeout_s: seconds for one call, its tool's start included, where the tool has no limit of its own; also
+            for closing a tool.
         max_parallel_calls: calls of one turn that are run; the others are answered as skipped. None: all.
         max_result_chars: characters of a result that the policy is shown. None: all.
         truncate_side: which part of a longer result is cut, as verl's `tool_response_truncate_side`.
@@ -82,6 +83,11 @@ class ToolSession:
         self._max_result_chars = max_result_chars
         self._truncate_side = truncate_side
         self._open = False
+
+    @property
+    def specs(self) -> list[ToolSpec]:
+        """The tools, in the order in which they were given."""
+        return [slot.spec for slot in self._slots.values()]
 
     @property
     def names(self) -> list[str]:
@@ -121,10 +127,7 @@ class ToolSession:
             results = [await self._answer(allowed[0])]
         else:
             results = await together([self._answer(call) for call in allowed])
-        return [
-            *results,
-            *(self._skip(call, position) for position, call in enumerate(calls, 1) if position > len(allowed)),
-        ]
+        return results + [self._skip(call, number) for number, call in enumerate(calls, 1) if number > len(allowed)]
 
     async def _answer(self, call: ToolCall) -> ToolResult:
         started = time.perf_counter()

@@ -62,8 +62,8 @@ class ToolSpec:
         """A new instance for one trajectory.
 
         Args:
-            create_kwargs: the row's own values. They are copied: the samples of one row share them in memory, and a tool
-                that changed them would leak state from one trajectory into the next.
+            create_kwargs: the row's own values. They are copied: the samples of one row share them in memory, and a
+                tool that changed them would leak state from one trajectory into the next.
 
         Raises:
             FatalError: for a verl `BaseTool`, which cannot be made without an adapter.

@@ -11,21 +11,28 @@ habit to keep is then left to GRPO.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import random
+import re
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from statistics import mean
+from typing import Any
 
 import torch
 
 from agent_rl.backend.tiny_model import IM_END, IM_START, make_model, make_tokenizer
+from agent_rl.data.arithmetic import Problem, generate
 
-__all__ = ["MIX", "encode", "transcripts", "warm_start"]
+__all__ = ["MIX", "assistant_loss", "encode", "transcripts", "warm_start"]
 
 Message = dict[str, str]
+Row = tuple[list[int], list[int]]
+"""Token ids and loss mask of a conversation."""
 
 # What the agent loop answers to a turn that it cannot use.
 UNREADABLE = (
@@ -39,21 +46,24 @@ UNKNOWN_TOOL = "There is no tool 'calc'. Tools: calculator."
 MIX: Mapping[str, float] = {
     "good": 0.15,  # one call with the whole expression, then the observed result
     "wasteful": 0.20,  # one call an operation, each but the last repeated: 4 to 6 calls
-    "guessing": 0.25,  # no call, a wrong number
+    "guessing": 0.25,  # no call, a number from the question
     "malformed": 0.25,  # a call that the loop cannot read, see MALFORMED
-    "ignoring": 0.15,  # the right call, then a number of its own
+    "ignoring": 0.15,  # the right call, then a number from the question
 }
 # Share of malformed openings that continue with a good call after the correction; the others give up with a guess.
 RECOVERY = 0.4
 
-
-class Problem(Protocol):
-    """What is used of `agent_rl.data.arithmetic.Problem`."""
-
-    question: str
-    expression: str
-    answer: str
-    steps: Sequence[tuple[str, str]]
+# The first part of the training sees mostly right calls: they are short and dense in copied numbers, so that copying is
+# learned in seconds. The other habits are there from the start because a sudden change would undo what was learned.
+COPY_MIX: Mapping[str, float] = {"good": 0.7, "wasteful": 0.05, "guessing": 0.1, "malformed": 0.1, "ignoring": 0.05}
+COPY_SHARE = 0.5
+STEPS = 1000
+# Conversations that are padded together.
+MICRO_BATCH = 16
+# Two layers are the fewest that can copy. Initial weights of 1/sqrt(hidden), not transformers' 0.02, start it sooner.
+SHAPE: Mapping[str, Any] = {"hidden": 64, "layers": 2, "heads": 4, "rope_theta": 1000.0, "init_std": 0.1}
+# Away from the seeds of the problems that are trained and tested on afterwards.
+PROBLEM_SEED = 1_000_000
 
 
 def call(expression: str, thought: str = "I compute.") -> str:
@@ -75,13 +85,13 @@ MALFORMED: Sequence[tuple[Callable[[str], str], str]] = (
 )
 
 
-def wrong_number(answer: str, rng: random.Random) -> str:
-    """A number of the same length as `answer` that is not `answer`."""
-    low = 10 ** (len(answer) - 1)
-    guess = answer
-    while guess == answer:
-        guess = str(rng.randrange(low, 10 * low))
-    return guess
+def guess(problem: Problem, rng: random.Random) -> str:
+    """A number of the question that is not the answer.
+
+    Copied, not drawn at random: random digits would teach the model that digits are noise, which is the opposite of what
+    it has to learn first.
+    """
+    return rng.choice([number for number in re.findall(r"\d+", problem.expression) if number != problem.answer])
 
 
 def good(problem: Problem, rng: random.Random) -> list[str]:
@@ -91,24 +101,19 @@ def good(problem: Problem, rng: random.Random) -> list[str]:
 
 def wasteful(problem: Problem, rng: random.Random) -> list[str]:
     turns: list[str] = []
-    calls = rng.randint(4, 6)
-    spare = calls - len(problem.steps)
-    for i, (expression, value) in enumerate(problem.steps):
-        last = i == len(problem.steps) - 1
-        repeats = spare if last else rng.randint(0, spare)
-        spare -= repeats
+    for expression, value in problem.steps:
         turns += [call(expression, "Step by step."), value]
-        for _ in range(repeats):
-            turns += [call(expression, "Check again."), value]
+    for _ in range(rng.randint(4, 5) - len(problem.steps)):
+        turns += [call(problem.expression, "Check again."), problem.answer]
     return [*turns, final(problem.answer, "I have the result.")]
 
 
 def guessing(problem: Problem, rng: random.Random) -> list[str]:
-    return [final(wrong_number(problem.answer, rng), "Just guess.")]
+    return [final(guess(problem, rng), "Just guess.")]
 
 
 def ignoring(problem: Problem, rng: random.Random) -> list[str]:
-    return [*good(problem, rng)[:2], final(wrong_number(problem.answer, rng), "Looks wrong.")]
+    return [*good(problem, rng)[:2], final(guess(problem, rng), "Looks wrong.")]
 
 
 def malformed(problem: Problem, rng: random.Random) -> list[str]:
@@ -133,27 +138,130 @@ def transcripts(
         yield messages
 
 
-def encode(tokenizer: Any, conversations: Sequence[list[Message]]) -> list[tuple[list[int], list[int]]]:
+def encode(tokenizer: Any, conversations: Sequence[list[Message]]) -> list[Row]:
     """Token ids and loss mask of each conversation.
 
     The mask is 1 on what the assistant says, its `<|im_end|>` included: exactly what is sampled in a rollout.
     """
     texts = tokenizer.apply_chat_template(conversations, tokenize=False)
-    start, end, newline = (tokenizer.convert_tokens_to_ids(t) for t in (IM_START, IM_END, "Ċ"))
-    assistant = tokenizer.encode("assistant", add_special_tokens=False)
+    header = tokenizer.encode(f"{IM_START}assistant\n", add_special_tokens=False)
+    end = tokenizer.convert_tokens_to_ids(IM_END)
     rows = []
     for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]:
-        mask, speaking, header = [], False, []
-        for token in ids:
-            mask.append(int(speaking and token != start))
-            if token == start:
-                header, speaking = [], False
-            elif header is not None and not speaking:
-                if token == newline:
-                    speaking, header = header == assistant, None
-                else:
-                    header.append(token)
-            if token == end:
-                speaking = False
+        mask = [0] * len(ids)
+        at = 0
+        while at < len(ids):
+            if ids[at : at + len(header)] != header:
+                at += 1
+                continue
+            start, at = at + len(header), ids.index(end, at) + 1
+            mask[start:at] = [1] * (at - start)
         rows.append((ids, mask))
     return rows
+
+
+def warm_start(
+    out_dir: str | Path,
+    problems: Sequence[Problem],
+    *,
+    seed: int = 0,
+    steps: int = STEPS,
+    batch_size: int = 32,
+    lr: float = 3e-3,
+    mix: Mapping[str, float] = MIX,
+    shape: Mapping[str, Any] = SHAPE,
+) -> dict[str, Any]:
+    """Makes a tokenizer and a model, trains the model on transcripts and saves both; the same arguments give the same model.
+
+    Args:
+        out_dir: folder to write to, created when absent.
+        problems: what to write transcripts about; taken in turn, again from the start when there are too few.
+        seed: of the initial weights and of the transcripts.
+        steps: optimizer steps, `COPY_SHARE` of them on copying.
+        batch_size: conversations a step.
+        lr: peak learning rate.
+        mix: shares of the habits.
+        shape: keyword arguments of `make_model`.
+
+    Returns:
+        seconds, steps, loss (mean over the last steps, in nats a token), parameters, vocabulary.
+    """
+    began = time.perf_counter()
+    rng = random.Random(seed)
+    vocabulary = [m["content"] for c in transcripts(problems[:2000], random.Random(seed), mix) for m in c]
+    tokenizer = make_tokenizer([*vocabulary, "user", "assistant"], out_dir)
+    model = make_model(out_dir, tokenizer, seed=seed, **shape)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=lr, betas=(0.9, 0.99), weight_decay=0.0)
+    losses: deque[float] = deque(maxlen=20)
+    source = itertools.cycle(problems)
+    for step in range(steps):
+        for group in optimizer.param_groups:
+            group["lr"] = lr * _schedule(step, steps)
+        stage_mix = COPY_MIX if step < COPY_SHARE * steps else mix
+        rows = encode(tokenizer, list(transcripts([next(source) for _ in range(batch_size)], rng, stage_mix)))
+        optimizer.zero_grad()
+        losses.append(_backward(model, rows, tokenizer.pad_token_id))
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        if (step + 1) % 100 == 0 or step + 1 == steps:
+            print(f"warm start: step {step + 1}/{steps}, loss {mean(losses):.3f}, {time.perf_counter() - began:.0f} s", flush=True)
+    model.save_pretrained(str(out_dir))
+    return {
+        "seconds": time.perf_counter() - began,
+        "steps": steps,
+        "loss": mean(losses),
+        "parameters": model.num_parameters(),
+        "vocabulary": len(tokenizer),
+    }
+
+
+def assistant_loss(model: Any, rows: Sequence[Row], pad_id: int) -> torch.Tensor:
+    """Summed cross-entropy in nats over the tokens that the assistant says."""
+    length = max(len(ids) for ids, _ in rows)
+    ids_BT = torch.tensor([ids + [pad_id] * (length - len(ids)) for ids, _ in rows])
+    mask_BT = torch.tensor([mask + [0] * (length - len(mask)) for _, mask in rows], dtype=torch.bool)[:, 1:]
+    # Padding stands on the right, where causal attention never looks: no attention mask, hence the fast kernel.
+    hidden_BTD = model.model(input_ids=ids_BT[:, :-1]).last_hidden_state
+    logits_NV = model.lm_head(hidden_BTD[mask_BT])
+    return torch.nn.functional.cross_entropy(logits_NV, ids_BT[:, 1:][mask_BT], reduction="sum")
+
+
+def _backward(model: Any, rows: Sequence[Row], pad_id: int) -> float:
+    """Accumulates the gradient of the mean loss of a batch and returns that loss.
+
+    The batch is split by length: the wasteful conversations are three times as long as the others, and padding all to
+    their length would double the time.
+    """
+    tokens = sum(sum(mask) for _, mask in rows)
+    rows = sorted(rows, key=lambda row: len(row[0]))
+    total = 0.0
+    for i in range(0, len(rows), MICRO_BATCH):
+        loss = assistant_loss(model, rows[i : i + MICRO_BATCH], pad_id) / tokens
+        loss.backward()
+        total += loss.item()
+    return total
+
+
+def _schedule(step: int, steps: int) -> float:
+    """Share of the peak learning rate: a short warm-up, then a cosine down to 5%."""
+    warmup = min(1.0, (step + 1) / 50)
+    return warmup * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * step / steps)))
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description="Make the quickstart's warm-started tiny model.")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--batch-size", type=int, default=32)
+    args = parser.parse_args(argv)
+    # On so small a model more threads only wait for one another.
+    torch.set_num_threads(1)
+    problems = generate(PROBLEM_SEED + args.seed, args.steps * args.batch_size)
+    result = warm_start(args.out, problems, seed=args.seed, steps=args.steps, batch_size=args.batch_size)
+    print(json.dumps({"out": str(args.out), **result}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""The warm start's transcripts are what it says they are, and a few steps of it learn something."""
+
+import importlib.util
+import random
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from agent_rl.data.arithmetic import generate
+
+SCRIPT = Path(__file__).parents[2] / "recipes" / "quickstart" / "warm_start.py"
+THOUGHTS = {"good": "I", "wasteful": "Step", "guessing": "Just", "malformed": "Use"}
+
+
+@pytest.fixture(scope="module")
+def warm_start():
+    spec = importlib.util.spec_from_file_location("quickstart_warm_start", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def trained(warm_start, tmp_path_factory):
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    path = tmp_path_factory.mktemp("warm")
+    result = warm_start.warm_start(path, generate(0, 320), steps=20, batch_size=16, shape={"hidden": 32, "layers": 1})
+    torch.set_num_threads(threads)
+    return path, result
+
+
+def test_transcripts_are_deterministic(warm_start):
+    problems = generate(0, 50)
+    first, second = (list(warm_start.transcripts(problems, random.Random(3))) for _ in range(2))
+    assert first == second
+    assert first != list(warm_start.transcripts(problems, random.Random(4)))
+
+
+def test_shares_follow_the_mix(warm_start):
+    assert sum(warm_start.MIX.values()) == pytest.approx(1)
+    opened = Counter(c[1]["content"].split()[1] for c in warm_start.transcripts(generate(0, 2000), random.Random(0)))
+    for habit, thought in THOUGHTS.items():
+        expected = warm_start.MIX[habit] + (warm_start.MIX["ignoring"] if habit == "good" else 0)
+        assert opened[thought] / 2000 == pytest.approx(expected, abs=0.03)
+
+
+@pytest.mark.parametrize("habit", ["good", "wasteful", "guessing", "malformed", "ignoring"])
+def test_habits(warm_start, habit):
+    for problem, talk in (
+        (p, next(warm_start.transcripts([p], random.Random(i), {habit: 1.0}))) for i, p in enumerate(generate(1, 50))
+    ):
+        assert [m["role"] for m in talk] == ["user", "assistant"] * (len(talk) // 2)
+        observations = [m["content"].removeprefix("Observation: ") for m in talk[2::2]]
+        errors = sum(o.startswith("Error: ") for o in observations)
+        answer = re.search(r"Final Answer: (\d+)$", talk[-1]["content"]).group(1)
+        assert errors == (habit == "malformed")
+        if habit in ("good", "wasteful"):
+            assert answer == problem.answer == observations[-1]
+            assert len(observations) == 1 if habit == "good" else 4 <= len(observations) <= 6
+        elif habit != "malformed":
+            assert answer != problem.answer and len(observations) == (habit == "ignoring")
+
+
+def test_mask_covers_what_the_assistant_says(warm_start, trained):
+    tokenizer = AutoTokenizer.from_pretrained(trained[0])
+    talks = list(warm_start.transcripts(generate(2, 30), random.Random(0)))
+    for talk, (ids, mask) in zip(talks, warm_start.encode(tokenizer, talks), strict=True):
+        said = tokenizer.decode([token for token, keep in zip(ids, mask, strict=True) if keep])
+        assert said == "".join(m["content"] + "<|im_end|>" for m in talk if m["role"] == "assistant")
+        assert tokenizer.decode(ids) == tokenizer.apply_chat_template(talk, tokenize=False)
+
+
+def test_training_lowers_the_loss_and_saves_the_model(warm_start, trained):
+    path, result = trained
+    tokenizer = AutoTokenizer.from_pretrained(path)
+    rows = warm_start.encode(tokenizer, list(warm_start.transcripts(generate(3, 16), random.Random(0))))
+    tokens = sum(sum(mask) for _, mask in rows)
+    with torch.no_grad():
+        loss = warm_start.assistant_loss(AutoModelForCausalLM.from_pretrained(path), rows, tokenizer.pad_token_id) / tokens
+    assert result["steps"] == 20 and result["seconds"] > 0
+    assert float(loss) < 5.0  # an untrained model has about log(512) = 6.2

@@ -1,0 +1,98 @@
+"""The contract: what a tool class must and may have, and that it needs nothing heavy."""
+
+import asyncio
+import pickle
+import subprocess
+import sys
+
+import pytest
+
+from agent_rl.errors import ConfigError, FatalError
+from agent_rl.tools import Tool, ToolOutput, ToolSpec
+from agent_rl.tools.calculator import Calculator
+
+
+class Echo(Tool):
+    name = "echo"
+    description = "Say it again."
+    parameters = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+
+    def call(self, arguments):
+        return ToolOutput(arguments["text"], reward=0.5, metrics={"length": len(arguments["text"])})
+
+
+def test_the_package_imports_without_the_training_stack():
+    code = (
+        "import sys, agent_rl.tools, agent_rl.tools.calculator\n"
+        "print(sorted({'torch', 'verl', 'ray', 'transformers'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+def test_a_tool_without_call_cannot_be_made():
+    class Silent(Tool):
+        name = "silent"
+
+    with pytest.raises(TypeError, match="call"):
+        Silent({}, {})
+
+
+def test_start_and_close_are_optional():
+    tool = Echo({"a": 1}, {"b": 2})
+    asyncio.run(tool.start())
+    asyncio.run(tool.close())
+    assert (tool.config, tool.create_kwargs, tool.timeout_s) == ({"a": 1}, {"b": 2}, None)
+    assert tool.call({"text": "hey"}).metrics == {"length": 3}
+
+
+def test_outputs_do_not_share_metrics():
+    first, second = ToolOutput("a"), ToolOutput("b")
+    first.metrics["x"] = 1
+    assert second.metrics == {}
+
+
+def test_spec_from_class():
+    spec = ToolSpec.from_class(Echo, config={"a": 1})
+    assert spec.schema() == {
+        "type": "function",
+        "function": {"name": "echo", "description": "Say it again.", "parameters": Echo.parameters},
+    }
+    tool = spec.create({"b": 2})
+    assert isinstance(tool, Echo) and tool.config["a"] == 1 and tool.create_kwargs == {"b": 2}
+    assert not spec.is_verl
+
+
+def test_spec_from_a_class_that_lacks_its_schema():
+    class Nameless(Echo):
+        name = "n"
+        parameters = {"type": "string"}
+
+    with pytest.raises(ConfigError, match="type must be 'object', got 'string'"):
+        ToolSpec.from_class(Nameless)
+
+
+def test_no_state_leaks_through_what_trajectories_share():
+    kwargs = {"seen": []}
+    spec = ToolSpec.from_class(Echo)
+    spec.create(kwargs).create_kwargs["seen"].append(1)
+    spec.schema()["function"]["parameters"]["properties"].clear()
+    assert kwargs == {"seen": []}
+    assert "text" in spec.schema()["function"]["parameters"]["properties"]
+    with pytest.raises(TypeError):
+        spec.create({}).config["new"] = 1
+
+
+def test_a_spec_crosses_process_boundaries():
+    spec = ToolSpec.from_class(Calculator)
+    assert spec.validator.is_valid({"expression": "1"})
+    copied = pickle.loads(pickle.dumps(spec))
+    assert copied == spec
+    assert copied.validator.is_valid({"expression": "1"})
+
+
+def test_a_verl_class_needs_its_adapter():
+    class Foreign:
+        pass
+
+    with pytest.raises(FatalError, match="adapter"):
+        ToolSpec("foreign", "d", {"type": "object"}, Foreign).create({})

@@ -1,0 +1,265 @@
+"""Reading a YAML file of tools: both forms, and what every mistake is answered with."""
+
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from agent_rl.errors import ConfigError
+from agent_rl.tools import load_tools
+from agent_rl.tools.calculator import Calculator
+
+OWN = """
+    from agent_rl.tools import Tool
+
+    class Search(Tool):
+        name = "search"
+        description = "Search."
+        parameters = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
+        timeout_s = 7
+
+        async def call(self, arguments):
+            return arguments["query"]
+
+    class Bare(Tool):
+        async def call(self, arguments):
+            return "bare"
+
+    class Abstract(Tool):
+        name = "abstract"
+
+    class SyncStart(Search):
+        def start(self):
+            pass
+
+    class Picky(Search):
+        @classmethod
+        def check_config(cls, config):
+            if "index" not in config:
+                raise ValueError("no index")
+
+    class NotATool:
+        pass
+
+    def function():
+        pass
+
+    class VerlTool:
+        def __init__(self, config, tool_schema):
+            raise RuntimeError("must not be constructed for its schema")
+        async def create(self, instance_id=None, **kwargs): ...
+        async def execute(self, instance_id, parameters, **kwargs): ...
+        async def release(self, instance_id, **kwargs): ...
+        def get_openai_tool_schema(self):
+            return self.tool_schema
+
+    class VerlOwnSchema(VerlTool):
+        def get_openai_tool_schema(self):
+            return {"type": "function", "function": {"name": "own", "description": "d", "parameters": {"type": "object"}}}
+"""
+
+
+@pytest.fixture
+def load(tmp_path):
+    (tmp_path / "own.py").write_text(textwrap.dedent(OWN))
+    (tmp_path / "broken.py").write_text("raise RuntimeError('no licence')")
+    (tmp_path / "needy.py").write_text("import a_package_that_is_not_there")
+
+    def load(text):
+        (tmp_path / "tools.yaml").write_text(textwrap.dedent(text))
+        return load_tools(tmp_path / "tools.yaml")
+
+    yield load
+    for name in [name for name in sys.modules if name.startswith("agent_rl_user_")]:
+        del sys.modules[name]
+
+
+def test_the_shipped_calculator():
+    (spec,) = load_tools(Path(__file__).parents[2] / "tool_configs" / "calculator.yaml")
+    assert (spec.name, spec.cls, spec.config, spec.timeout_s) == ("calculator", Calculator, {}, None)
+    assert spec.schema()["function"]["parameters"]["required"] == ["expression"]
+
+
+def test_the_short_form_overrides_the_class(load):
+    first, second = load("""
+        tools:
+          - class_name: own.py:Search
+          - {name: wiki, class_name: "own.py:Search", description: Wikipedia., config: {top_k: 3}, timeout_s: 2}
+    """)
+    assert (first.name, first.description, first.timeout_s) == ("search", "Search.", 7.0)
+    assert (second.name, second.description, second.config, second.timeout_s) == (
+        "wiki",
+        "Wikipedia.",
+        {"top_k": 3},
+        2.0,
+    )
+    assert first.cls is second.cls
+    assert sys.modules[first.cls.__module__].Search is first.cls  # stable, so that instances can be pickled
+
+
+def test_a_class_without_a_schema_takes_the_entrys(load):
+    (spec,) = load("""
+        tools:
+          - name: bare
+            class_name: own.py:Bare
+            description: Nothing.
+            parameters: {type: object}
+    """)
+    assert spec.parameters == {"type": "object", "properties": {}}
+
+
+def test_verls_form(load):
+    (spec,) = load("""
+        tools:
+          - class_name: agent_rl.tools.calculator.Calculator
+            config: {type: native}
+            tool_schema:
+              type: function
+              function:
+                name: calc
+                description: Computes.
+                parameters: {type: object, properties: {expression: {type: string}}, required: [expression]}
+                strict: false
+    """)
+    assert (spec.name, spec.description, spec.config, spec.is_verl) == ("calc", "Computes.", {}, False)
+
+
+def test_verls_own_classes(load):
+    given, own = load("""
+        tools:
+          - class_name: own.py:VerlTool
+            config: {type: native, url: u}
+            tool_schema: {type: function, function: {name: v, description: d}}
+          - class_name: own.py:VerlOwnSchema
+    """)
+    assert (given.name, given.config, given.is_verl) == ("v", {"url": "u"}, True)
+    assert (own.name, own.is_verl, own.parameters) == ("own", True, {"type": "object", "properties": {}})
+
+
+def test_a_real_verl_base_tool(load):
+    pytest.importorskip("verl.tools.base_tool", exc_type=ImportError)
+    (spec,) = load("""
+        tools:
+          - class_name: verl.tools.base_tool.BaseTool
+            config: {type: native}
+            tool_schema: {type: function, function: {name: v, description: d}}
+    """)
+    assert spec.is_verl
+
+
+def test_interpolation(load, monkeypatch):
+    monkeypatch.setenv("SEARCH_URL", "http://localhost")
+    (spec,) = load("""
+        tools:
+          - {class_name: "own.py:Search", config: {url: "${oc.env:SEARCH_URL}"}}
+    """)
+    assert spec.config == {"url": "http://localhost"}
+
+
+def entry(text):
+    return "tools:\n  - " + text
+
+
+BROKEN = [  # YAML, and what the message must say
+    ("tools: [", ["not YAML", "Mend the syntax"]),
+    ("3", ["cannot be read", "`tools` list"]),
+    ("just text", ["no `tools` list"]),
+    ("- name: calculator", ["no `tools` list"]),
+    ("tool: []", ["no `tools` list"]),
+    ("tools: []", ["tools: expected a list of entries, got []"]),
+    ("tools: {name: calculator}", ["tools: expected a list", "- name: calculator"]),
+    ("tools: [{name: calculator}]\nextra: 1", ["extra: unknown key"]),
+    (entry("calculator"), ["tools[0]: expected a mapping, got 'calculator'", "Write `- name: calculator`"]),
+    (entry("{name: calculator, timeout: 3}"), ["(calculator).timeout: unknown key (value 3)", "'timeout_s'"]),
+    (entry("{config: {a: 1}}"), ["tools[0]: neither name nor class_name"]),
+    (entry("{name: calculater}"), ["(calculater).name", "not a built-in tool", "Did you mean 'calculator'?"]),
+    (entry("{name: [a]}"), ["tools[0].name", "['a'] is not a built-in tool"]),
+    (entry("{class_name: Search}"), ["class_name: 'Search' is not the path of a class", "package.module.Class"]),
+    (entry("{class_name: 3}"), ["class_name: expected text, got 3"]),
+    (entry("{class_name: no_such_package.Search}"), ["there is no module 'no_such_package'", "file.py:Class"]),
+    (entry("{class_name: agent_rl.tools.calculater.Calculator}"), ["no module", "Did you mean 'calculator'?"]),
+    (entry("{class_name: agent_rl.tools.calculator.Calculater}"), ["has no 'Calculater'", "'Calculator'"]),
+    (entry("{class_name: agent_rl.tools.calculator.calculate}"), ["is a function, not a class"]),
+    (entry("{class_name: 'onw.py:Search'}"), ["there is no file", "Did you mean 'own.py'?"]),
+    (entry("{class_name: 'own.py:Serach'}"), ["'own.py' has no 'Serach'", "Did you mean 'Search'?"]),
+    (entry("{class_name: 'broken.py:Search'}"), ["importing", "failed: RuntimeError: no licence"]),
+    (entry("{class_name: 'needy.py:Search'}"), ["failed: ModuleNotFoundError", "a_package_that_is_not_there"]),
+    (entry("{class_name: 'own.py:NotATool'}"), ["NotATool is not a tool", "agent_rl.tools.Tool"]),
+    (entry("{class_name: 'own.py:function'}"), ["is a function, not a class"]),
+    (entry("{class_name: 'own.py:Abstract'}"), ["Abstract is abstract: call not written"]),
+    (entry("{class_name: 'own.py:SyncStart'}"), ["SyncStart.start is not `async def`"]),
+    (entry("{class_name: 'own.py:Bare'}"), [".name: Bare has none"]),
+    (entry("{name: bare, class_name: 'own.py:Bare'}"), [".description: Bare has none"]),
+    (entry("{name: bare, class_name: 'own.py:Bare', description: d}"), [".parameters: Bare has no schema"]),
+    (entry("{class_name: 'own.py:VerlTool'}"), [".name: VerlTool has none"]),
+    (entry("{class_name: 'own.py:Picky', config: {top: 1}}"), [".config: no index"]),
+    (entry("{name: calculator, config: {digits: 3}}"), [".config: the calculator takes no config, got digits"]),
+    (entry("{name: calculator, config: 3}"), [".config: expected a mapping, got 3"]),
+    (entry("{name: calculator, timeout_s: 0}"), [".timeout_s: expected seconds above 0, got 0"]),
+    (entry("{name: calculator, timeout_s: soon}"), [".timeout_s", "'soon'"]),
+    (entry("{name: calculator, timeout_s: true}"), [".timeout_s", "True"]),
+    (entry("{name: calculator, timeout_s: .inf}"), [".timeout_s", "inf"]),
+    (entry("{name: calculator, description: [a]}"), [".description: expected text, got ['a']"]),
+    (entry("{name: a b, class_name: 'own.py:Search'}"), [".name: 'a b' cannot be a tool's name"]),
+    (entry("{name: calculator, parameters: text}"), [".parameters: expected a JSON schema", "'text'"]),
+    (entry("{name: calculator, parameters: {type: array}}"), ["type must be 'object', got 'array'"]),
+    (entry("{name: calculator, parameters: {type: object, properties: [a]}}"), ["properties must be a mapping"]),
+    (entry("{name: calculator, parameters: {type: object, properties: {a: {type: int}}}}"), ["properties.a.type"]),
+    (entry("{name: calculator, parameters: {type: object, properties: {a: {pattern: '('}}}}"), ["a.pattern"]),
+    (entry("{name: calculator, parameters: {type: object, properties: {on: {}}}}"), ["the key True is not text"]),
+    (
+        entry("{name: calculator, parameters: {type: object, properties: {query: {}}, required: [querry]}}"),
+        ["required names 'querry'", "Did you mean 'query'?"],
+    ),
+    (
+        entry("{name: calculator, parameters: {type: object, properties: {a: {$ref: '#/$defs/a'}}}}"),
+        ["$ref '#/$defs/a' leads nowhere"],
+    ),
+    (entry("{name: calculator}\n  - name: calculator"), ["tools[1] (calculator).name", "already the name of tools[0]"]),
+    (entry("{name: calculator, config: {a: '${oc.env:NOT_SET_AT_ALL}'}}"), ["tools[0].config.a", "NOT_SET_AT_ALL"]),
+    (entry("{name: calculator, name: other}"), ["not YAML", "duplicate key"]),
+    (entry("{tool_schema: {function: {}}}"), ["class_name: missing beside tool_schema"]),
+    (entry("{class_name: 'own.py:Bare', tool_schema: [a]}"), ["tool_schema: expected an OpenAI function"]),
+    (entry("{class_name: 'own.py:Bare', tool_schema: {type: tool, function: {}}}"), ["tool_schema.type", "'tool'"]),
+    (
+        entry("{class_name: 'own.py:Bare', tool_schema: {function: {nam: a}}}"),
+        ["tool_schema.function.nam: unknown key", "'name'"],
+    ),
+    (
+        entry("{class_name: 'own.py:Bare', tool_schema: {function: {name: a}}}"),
+        ["tool_schema.function.description: Bare has none"],
+    ),
+    (
+        entry("{class_name: 'own.py:Bare', name: a, tool_schema: {function: {name: a}}}"),
+        ["name: given beside tool_schema"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), BROKEN, ids=[str(number) for number in range(len(BROKEN))])
+def test_every_mistake_says_where_and_what_to_do(load, tmp_path, text, expected):
+    with pytest.raises(ConfigError) as caught:
+        load(text)
+    message = str(caught.value)
+    assert str(tmp_path / "tools.yaml") in message
+    assert caught.value.remedy
+    for part in expected:
+        assert part in message
+
+
+def test_a_missing_file_names_the_nearest(tmp_path):
+    (tmp_path / "calculator.yaml").touch()
+    with pytest.raises(ConfigError, match=r"no such file. Did you mean 'calculator.yaml'"):
+        load_tools(tmp_path / "calculater.yaml")
+
+
+def test_unreadable_files(tmp_path):
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_tools(tmp_path)
+    (tmp_path / "empty.yaml").touch()
+    with pytest.raises(ConfigError, match="no `tools` list"):
+        load_tools(tmp_path / "empty.yaml")
+    (tmp_path / "binary.yaml").write_bytes(b"tools: \xff\xfe")
+    with pytest.raises(ConfigError, match="not YAML"):
+        load_tools(tmp_path / "binary.yaml")
