@@ -58,14 +58,8 @@ def _register_reward_manager(module: ModuleType) -> None:
 
 
 def _register_cpu_engines(module: ModuleType) -> None:
-    """verl registers its FSDP engines for cuda and npu only."""
-    from verl.workers.engine.base import EngineRegistry
-
-    for model_type, engine in (
-        ("language_model", module.FSDPEngineWithLMHead),
-        ("value_model", module.FSDPEngineWithValueHead),
-    ):
-        EngineRegistry.register(model_type=model_type, backend=["fsdp", "fsdp2"], device="cpu")(engine)
+    """Training engines for the device `cpu`."""
+    from agent_rl.backend import engine  # noqa: F401 - registers itself
 
 
 def _register_cpu_rollout(module: ModuleType) -> None:

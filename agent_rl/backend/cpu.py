@@ -25,6 +25,8 @@ ENVIRONMENT = {
     # verl asks each worker for its visible devices, under the name that the platform gives.
     "CPU_VISIBLE_DEVICES": "0",
     "TOKENIZERS_PARALLELISM": "false",
+    # Ray would start an idle process for each logical core.
+    "RAY_prestart_worker_first_driver": "0",
     # Ray otherwise warns at each start that it will one day stop hiding accelerators from actors without any.
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }

@@ -1,21 +1,38 @@
-"""Starting verl's trainer for a recipe: one command line and one environment, on a GPU node and on a CPU.
+"""Starting verl's trainer for a recipe: one command line, on a GPU node and on a CPU.
 
-A recipe is a folder with `config.yaml`, which starts from verl's own configuration, and optionally `cpu.yaml`, which holds
-what is smaller on a CPU. With `VERL_PLATFORM=cpu` the CPU profile and `cpu.yaml` are laid over the recipe; what the user
-writes on the command line wins over everything.
+A recipe is a folder with `config.yaml`, which starts from verl's own configuration, and optionally a hydra group `size`, whose
+`cpu.yaml` holds what is smaller on a CPU. With `VERL_PLATFORM=cpu` that size is chosen and the CPU profile is laid over the
+recipe; what the user writes on the command line wins over everything.
 """
 
 from __future__ import annotations
 
+import ctypes
+import json
 import os
+import re
+import shutil
+import signal
+import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from agent_rl.backend import cpu
-from agent_rl.errors import ConfigError
+from agent_rl.errors import AgentRLError, ConfigError
 
-__all__ = ["trainer_command"]
+__all__ = ["TrainerError", "run_trainer", "trainer_command"]
+
+POLL_S = 0.5
+STOP_S = 20.0
+"""Seconds that the trainer gets to end after it was asked to."""
+
+
+class TrainerError(AgentRLError):
+    """The trainer ended with an error; the message is its cause."""
 
 
 def trainer_command(recipe: str | os.PathLike[str], overrides: Sequence[str] = ()) -> list[str]:
@@ -40,8 +57,8 @@ def trainer_command(recipe: str | os.PathLike[str], overrides: Sequence[str] = (
     groups = []
     if cpu.is_selected():
         groups.append("+platform=cpu")
-        if (folder / "cpu.yaml").is_file():
-            groups.append("+cpu@_global_=cpu")
+        if (folder / "size" / "cpu.yaml").is_file():
+            groups.append("size=cpu")
     searchpath = f"hydra.searchpath=[pkg://verl.trainer.config,file://{cpu.CONFIG_DIR}]"
     return [
         sys.executable,
@@ -55,6 +72,113 @@ def trainer_command(recipe: str | os.PathLike[str], overrides: Sequence[str] = (
         *groups,
         *overrides,
     ]
+
+
+def run_trainer(
+    command: Sequence[str],
+    out_dir: str | os.PathLike[str],
+    *,
+    on_metrics: Callable[[int, dict[str, Any]], None] | None = None,
+    environment: Mapping[str, str] | None = None,
+    timeout_s: float | None = None,
+) -> None:
+    """Run the trainer as a child that cannot outlive this process, with everything that it writes below one folder.
+
+    Args:
+        command: from `trainer_command`; with `trainer.logger` containing `file`, metrics are followed.
+        out_dir: gets `train.log` (all output), `metrics.jsonl` (a line for each step) and `cache/`.
+        on_metrics: called with step and metrics as soon as a step is logged.
+        environment: variables added to this process's.
+        timeout_s: seconds after which the trainer is stopped.
+
+    Raises:
+        TrainerError: with the cause, when the trainer fails or runs out of time; the log keeps everything.
+    """
+    out = Path(out_dir).resolve()
+    out.mkdir(parents=True, exist_ok=True)
+    log, metrics = out / "train.log", out / "metrics.jsonl"
+    metrics.unlink(missing_ok=True)
+    # Ray's sockets need a short path; its files are of no use after the run.
+    ray_dir = tempfile.mkdtemp(prefix="agent_rl_ray_")
+    env = {
+        **os.environ,
+        "HF_HOME": str(out / "cache"),
+        "VERL_FILE_LOGGER_PATH": str(metrics),
+        "RAY_TMPDIR": ray_dir,
+        "RAY_AUTH_TOKEN_PATH": f"{ray_dir}/token",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        **(environment or {}),
+    }
+    try:
+        with open(log, "wb") as output:
+            child = subprocess.Popen(
+                command, stdout=output, stderr=subprocess.STDOUT, env=env, preexec_fn=_die_with_parent
+            )
+            try:
+                _follow(child, metrics, on_metrics, timeout_s)
+            finally:
+                _stop(child)
+        if child.returncode:
+            raise TrainerError(f"the trainer failed: {_cause(log)} (whole output: {log})")
+    finally:
+        shutil.rmtree(ray_dir, ignore_errors=True)
+
+
+def _follow(
+    child: subprocess.Popen[bytes],
+    metrics: Path,
+    on_metrics: Callable[[int, dict[str, Any]], None] | None,
+    timeout_s: float | None,
+) -> None:
+    """Wait for the child and report each logged step once."""
+    started, offset = time.monotonic(), 0
+    while True:
+        ended = child.poll() is not None
+        if metrics.exists():
+            with open(metrics, "rb") as file:
+                file.seek(offset)
+                for line in file:
+                    if not line.endswith(b"\n"):
+                        break
+                    offset += len(line)
+                    record = json.loads(line)
+                    if on_metrics:
+                        on_metrics(record["step"], record["data"])
+        if ended:
+            return
+        if timeout_s is not None and time.monotonic() - started > timeout_s:
+            raise TrainerError(f"the trainer was stopped after {timeout_s:.0f} seconds")
+        time.sleep(POLL_S)
+
+
+def _stop(child: subprocess.Popen[bytes]) -> None:
+    """End the child; Ray takes its own processes down when their driver is gone."""
+    if child.poll() is None:
+        child.terminate()
+        try:
+            child.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+
+
+def _die_with_parent() -> None:
+    """In the child: be killed when the parent dies, however it dies (Linux's PR_SET_PDEATHSIG is 1)."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+_EXCEPTION = re.compile(r"^(?:\x1b\[[0-9;]*m|\([^)]*\)|\s)*([A-Za-z_][\w.]*(?:Error|Exception)): (.+)$")
+
+
+def _cause(log: Path) -> str:
+    """The last exception in the log that is not Ray's wrapper, which repeats the remote traceback."""
+    cause = "no exception in its output"
+    with open(log, errors="replace") as file:
+        for line in file:
+            found = _EXCEPTION.match(line.rstrip())
+            if found and not found[1].startswith("ray.exceptions.RayTaskError"):
+                cause = f"{found[1].rsplit('.', 1)[-1]}: {found[2]}"
+    return cause
 
 
 def _has_accelerator() -> bool:

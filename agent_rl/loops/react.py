@@ -21,7 +21,7 @@ from agent_rl.errors import MalformedActionError
 from agent_rl.loops.episode import Format, Step
 from agent_rl.loops.policy import ChatMessage
 from agent_rl.tools import ToolSpec
-from agent_rl.trajectory import ToolCall, ToolResult, ToolStatus
+from agent_rl.trajectory import ToolCall, ToolResult
 
 __all__ = ["DEFAULT_INSTRUCTIONS", "NO_ACTION", "ReactFormat", "invalid_json"]
 
@@ -92,11 +92,8 @@ class ReactFormat(Format):
         return Step(calls=[ToolCall(name=action[1], arguments=_arguments(action[1], raw, tools))])
 
     def observation(self, results: Sequence[ToolResult]) -> str:
-        """One line for each result; what went wrong begins with "Error:"."""
-        return "\n".join(
-            f"Observation: {result.text}" if result.status is ToolStatus.OK else f"Observation: Error: {result.text}"
-            for result in results
-        )
+        """One line for each result; the text of what went wrong begins with "Error:"."""
+        return "\n".join(f"Observation: {result.text}" for result in results)
 
     def correction(self, error: MalformedActionError) -> str:
         """The mistake as an observation."""

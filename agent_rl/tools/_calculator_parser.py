@@ -77,7 +77,7 @@ def evaluate(expression: str) -> Value:
 def _tokenize(text: str) -> list[_Token]:
     tokens: list[_Token] = []
     in_arguments: list[bool] = []  # for each open parenthesis: does a comma separate arguments directly inside it?
-    position = _SKIP.match(text).end()
+    position = _skip(text, 0)
     while position < len(text):
         token = _next_token(text, position, tokens, bool(in_arguments and in_arguments[-1]))
         if token.kind == "(":
@@ -85,8 +85,14 @@ def _tokenize(text: str) -> list[_Token]:
         elif token.kind == ")" and in_arguments:
             in_arguments.pop()
         tokens.append(token)
-        position = _SKIP.match(text, position + len(token.text)).end()
+        position = _skip(text, position + len(token.text))
     return [*tokens, _Token("end", "", len(text))]
+
+
+def _skip(text: str, position: int) -> int:
+    """The position after white space and currency signs."""
+    match = _SKIP.match(text, position)
+    return match.end() if match else position
 
 
 def _next_token(text: str, position: int, before: list[_Token], in_arguments: bool) -> _Token:

@@ -79,14 +79,14 @@ def check_arguments(name: str, validator: Validator, arguments: Any) -> dict[str
     Raises:
         InvalidArgumentsError: with a text that says which argument is wrong and what was expected.
     """
-    schema = validator.schema
+    schema: Any = validator.schema
     try:
-        arguments = coerce(schema, copy.deepcopy(arguments))
-        errors = list(islice(validator.iter_errors(arguments), _MAX_ERRORS))
+        checked: dict[str, Any] = coerce(schema, copy.deepcopy(arguments))
+        errors = list(islice(validator.iter_errors(checked), _MAX_ERRORS))
     except RecursionError:
         raise InvalidArgumentsError(f"invalid arguments for {name}: nested too deeply") from None
     if not errors:
-        return arguments
+        return checked
     problems = "; ".join(dict.fromkeys(_explain(error) for error in errors))
     raise InvalidArgumentsError(f"invalid arguments for {name}: {problems}. {_signature(name, schema)}")
 
@@ -150,14 +150,16 @@ def _has_type(kind: str, value: Any) -> bool:
 def _explain(error: ValidationError) -> str:
     """One problem, in words for the policy. Values are cut, because jsonschema's own messages repeat them in full."""
     where = f"argument '{_path(error)}'" if error.absolute_path else "the arguments"
-    rule, expected, got = error.validator, error.validator_value, error.instance
+    rule = error.validator
+    expected: Any = error.validator_value
+    got: Any = error.instance
     if rule == "required":
         missing = [name for name in expected if name not in got]
         given = f"given: {', '.join(_cut(str(key)) for key in islice(got, 8))}" if got else "none given"
         inside = f" in '{_path(error)}'" if error.absolute_path else ""
         return f"missing {', '.join(repr(name) for name in missing)}{inside} ({given})"
     if rule == "additionalProperties" and isinstance(got, dict):
-        known = error.schema.get("properties", {})
+        known = error.schema.get("properties", {}) if isinstance(error.schema, Mapping) else {}
         extra = _cut(next((str(key) for key in got if key not in known), ""))
         return f"{where}: unknown name '{extra}'. {did_you_mean(extra, known)}".rstrip(".")
     if rule == "type":

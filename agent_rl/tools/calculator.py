@@ -7,11 +7,12 @@ fractions, so 0.1+0.2 is 0.3. Both bound time and size; an expression beyond a b
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any, ClassVar
 
 from agent_rl.tools._calculator_parser import evaluate
-from agent_rl.tools._calculator_values import Value, too_large
+from agent_rl.tools._calculator_values import too_large
 from agent_rl.tools.base import Tool
 
 __all__ = ["Calculator", "calculate"]
@@ -40,10 +41,12 @@ class Calculator(Tool):
 
     @classmethod
     def check_config(cls, config: Mapping[str, Any]) -> None:
+        """Refuse any key: there is nothing to configure."""
         if config:
             raise ValueError(f"the calculator takes no config, got {', '.join(map(str, config))}")
 
-    async def call(self, arguments: dict[str, Any]) -> str:  # not in a thread: it costs more than this does
+    async def call(self, arguments: dict[str, Any]) -> str:
+        """`calculate`; not in a thread, which would cost more than the computation."""
         return calculate(arguments["expression"])
 
 
@@ -67,7 +70,7 @@ def _show_exact(value: Fraction) -> str:
     if decimals is None:
         whole = abs(value.numerator) // value.denominator
         if whole == 0:
-            return _show_float(value)
+            return _show_small(value)
         if whole.bit_length() > MAX_RESULT_DIGITS * 4:
             raise too_large()
         decimals = max(SIGNIFICANT_DIGITS - len(str(whole)), 6)
@@ -95,10 +98,12 @@ def _digits(number: int) -> str:
     return str(number)
 
 
-def _show_float(value: Value) -> str:
-    """12 significant digits; scientific notation from 1e12 on and below 1e-4."""
-    try:
-        text = f"{float(value):.{SIGNIFICANT_DIGITS}g}"
-    except OverflowError:
-        raise too_large() from None
+def _show_small(value: Fraction) -> str:
+    """A fraction between -1 and 1, by way of Decimal because it may be far below what a float can hold."""
+    rounded = Context(prec=SIGNIFICANT_DIGITS).divide(Decimal(value.numerator), Decimal(value.denominator))
+    return f"{rounded.normalize():g}"
+
+
+def _show_float(value: float) -> str:
+    text = f"{value:.{SIGNIFICANT_DIGITS}g}"
     return "0" if text == "-0" else text

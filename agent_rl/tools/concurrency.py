@@ -102,12 +102,13 @@ async def in_thread(function: Callable[[dict[str, Any]], Any], arguments: dict[s
             future.set_exception(error)
 
     def work() -> None:
-        result, failure = None, None
+        result: Any = None
+        failure: BaseException | None = None
         try:
             result = context.run(function, arguments)
         except StopIteration as error:  # a future cannot carry it
             failure = RuntimeError(f"the tool raised {error!r}")
-        except BaseException as error:  # handed to the awaiting call, which sorts it
+        except BaseException as error:  # noqa: BLE001 - handed to the awaiting call, which sorts it
             failure = error
         with contextlib.suppress(RuntimeError):  # the loop has been closed since: nobody waits any more
             loop.call_soon_threadsafe(deliver, result, failure)

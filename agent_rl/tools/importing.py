@@ -117,7 +117,8 @@ def _load_file(location: str, folder: Path) -> ModuleType:
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, found)
-    assert spec is not None and spec.loader is not None  # the name ends in .py
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # before it runs: dataclasses and pickle look the module up
     try:

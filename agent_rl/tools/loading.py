@@ -242,7 +242,7 @@ def _verl_function(cls: Any) -> dict[str, Any]:
     """What a verl `BaseTool` says about itself, without constructing it, which prints and may need resources."""
     try:
         schema = cls.get_openai_tool_schema(cls.__new__(cls))
-    except Exception:  # the base class's method needs an instance: then the schema has to stand in the YAML file
+    except Exception:  # noqa: BLE001 - the base class's needs an instance; then the YAML file has to say it
         return {}
     if hasattr(schema, "model_dump"):
         schema = schema.model_dump(exclude_unset=True, exclude_none=True)

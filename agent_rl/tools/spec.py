@@ -70,7 +70,8 @@ class ToolSpec:
         """
         if self.is_verl:
             raise FatalError(f"tool {self.name!r}: {self.cls.__qualname__} is a verl BaseTool and needs verl's adapter")
-        return self.cls(MappingProxyType(dict(self.config)), copy.deepcopy(dict(create_kwargs or {})))
+        tool: Tool = self.cls(MappingProxyType(dict(self.config)), copy.deepcopy(dict(create_kwargs or {})))
+        return tool
 
     @cached_property
     def validator(self) -> Validator:

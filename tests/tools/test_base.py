@@ -4,6 +4,7 @@ import asyncio
 import pickle
 import subprocess
 import sys
+from typing import ClassVar
 
 import pytest
 
@@ -15,7 +16,7 @@ from agent_rl.tools.calculator import Calculator
 class Echo(Tool):
     name = "echo"
     description = "Say it again."
-    parameters = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+    parameters: ClassVar = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 
     def call(self, arguments):
         return ToolOutput(arguments["text"], reward=0.5, metrics={"length": len(arguments["text"])})
@@ -58,14 +59,16 @@ def test_spec_from_class():
         "function": {"name": "echo", "description": "Say it again.", "parameters": Echo.parameters},
     }
     tool = spec.create({"b": 2})
-    assert isinstance(tool, Echo) and tool.config["a"] == 1 and tool.create_kwargs == {"b": 2}
+    assert isinstance(tool, Echo)
+    assert tool.config["a"] == 1
+    assert tool.create_kwargs == {"b": 2}
     assert not spec.is_verl
 
 
 def test_spec_from_a_class_that_lacks_its_schema():
     class Nameless(Echo):
         name = "n"
-        parameters = {"type": "string"}
+        parameters: ClassVar = {"type": "string"}
 
     with pytest.raises(ConfigError, match="type must be 'object', got 'string'"):
         ToolSpec.from_class(Nameless)

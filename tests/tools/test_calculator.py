@@ -35,6 +35,9 @@ VALUES = [
     ("0.1**30", "0.000000000000000000000000000001"),
     ("0.1**60", "1e-60"),
     ("1/7e20", "1.42857142857e-21"),
+    ("1/7000", "0.000142857142857"),
+    ("-1/7^400", "-9.13658700633e-339"),
+    ("1e-999", "1e-999"),
     ("5.00", "5"),
     ("100", "100"),
     ("-0", "0"),
@@ -164,7 +167,7 @@ ERRORS = [
     ("\u00d7 & 2", "position 3"),
     ("1,00", "unexpected ',' at position 2"),
     ("1,2", "unexpected ',' at position 2"),
-    ("max(1,000, 5)", "write 1000 for 1,000"),
+    ("max(1,000, 5)", "write 1000 instead of 1,000"),
     ("0x10", "hexadecimal"),
     ("squrt(4)", "unknown name 'squrt'. Did you mean 'sqrt'?"),
     ("sqrt 4", "sqrt needs parentheses"),
@@ -208,15 +211,22 @@ HOSTILE = [
     "gcd(" + ",".join(f"3^{number}+1" for number in range(5000, 5100)) + ")",
     "sum(" + ",".join(["1/7^3500"] * 100) + ")",
     *("__import__('os')", "__import__('os').system('true')", "().__class__", "(1).__class__.__mro__", "lambda: 1"),
-    *("lambda x: x", "[x for x in (1,)]", "{1: 2}", "'a' * 10**9", '"a" "b"', "f'{1}'", "open('/etc/passwd')", "eval(1)"),
+    *("lambda x: x", "[x for x in (1,)]", "{1: 2}", "'a' * 10**9", '"a" "b"', "f'{1}'", "open('/etc/passwd')"),
+    *("eval(1)",),
     *("exec('1')", "print(1)", "globals()", "a = 1", "1; 2", "1 if 1 else 2", "1 or 2", "not 1", "~1", "1 << 10**9"),
-    *("1 >> 10**9", "1 << 2", "1 | 2", "1 @ 2", "x := 3", "import os", "`ls`", "$(ls)", "1j", "nan", "inf", "-inf", "None"),
-    *("True", "\u0661+\u0662", "\uff11+\uff12", "\u00b2", "2\u00b2", "\u2460", "1\x00+1", "\x00", "\ud800", "\u202e1+2"),
-    *("1\u200b+1", "\U0001f600", "0b11", "0o17", "0xFF", "1_000", "_", "__", "x", "x x x", "5x", "of", "5 of", "% %", "5%%5"),
-    *("max()", "max(" + ",".join(["1"] * 450) + ")", "pow(9,pow(9,9))", "pow(2,-1e9)", "exp(1e9)", "exp(-1e9)", "e^1e9"),
+    *("1 >> 10**9", "1 << 2", "1 | 2", "1 @ 2", "x := 3", "import os", "`ls`", "$(ls)", "1j", "nan", "inf"),
+    *("-inf", "None"),
+    *("True", "\u0661+\u0662", "\uff11+\uff12", "\u00b2", "2\u00b2", "\u2460", "1\x00+1", "\x00", "\ud800"),
+    *("\u202e1+2",),
+    *("1\u200b+1", "\U0001f600", "0b11", "0o17", "0xFF", "1_000", "_", "__", "x", "x x x", "5x", "of", "5 of"),
+    *("% %", "5%%5"),
+    *("max()", "max(" + ",".join(["1"] * 450) + ")", "pow(9,pow(9,9))", "pow(2,-1e9)", "exp(1e9)"),
+    *("exp(-1e9)", "e^1e9"),
     *("sqrt(10^999)", "sqrt(9^9^5)", "(10^999+1)^0.5", "(10^900)^(1/3)", "log(10^999)", "log(1/10^999)", "sin(10^500)"),
-    *("round(1e999, 50)", "round(1/3, -50)", "floor(pi*10^300)", "pi^600", "pi*10^400", "10^400/3", "10^2000/3", "1//1e-999"),
-    *("7^1000 % 13", "pi % 1e-300", "1e300*pi//1e-300", ",", ",,,", "1,", "1,,2", "$$$", "=", "==", "1==", "()", "(,)", "e", "E"),
+    *("round(1e999, 50)", "round(1/3, -50)", "floor(pi*10^300)", "pi^600", "pi*10^400", "10^400/3"),
+    *("10^2000/3", "1//1e-999"),
+    *("7^1000 % 13", "pi % 1e-300", "1e300*pi//1e-300", ",", ",,,", "1,", "1,,2", "$$$", "=", "==", "1=="),
+    *("()", "(,)", "e", "E"),
 ]  # fmt: skip
 
 
@@ -234,7 +244,7 @@ def test_hostile_input_gives_a_value_or_an_error_at_once():
 
 @pytest.mark.parametrize(
     "expression",
-    ["9**9**9", "2**1e9", "factorial(10**9)", "1e999999", "9" * 999 + "!", "10^2000", "pi^600", "sqrt(10^999)"],
+    ["9**9**9", "2**1e9", "factorial(10**9)", "1e999999", "9" * 999 + "!", "10^2000", "pi^700", "sqrt(10^999)"],
 )
 def test_too_large_is_said(expression):
     with pytest.raises(ToolError, match="too large"):
@@ -245,9 +255,10 @@ def test_too_large_is_said(expression):
 @given(st.text(alphabet="0123456789.,+-*/%^!()x= epi", max_size=30))
 def test_any_text_gives_a_value_or_an_error(text):
     try:
-        assert calculate(text)
+        result = calculate(text)
     except ToolError as error:
-        assert str(error)
+        result = str(error)
+    assert result
 
 
 def _trees():
@@ -294,20 +305,20 @@ def test_agrees_with_fractions(tree):
         assert math.isclose(result, value, rel_tol=1e-11)
 
 
+_OPERATORS = st.lists(st.tuples(st.integers(0, 99), st.sampled_from(["+", "-", "*", "//", "%", "**"])), max_size=6)
+
+
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 99), st.sampled_from(["+", "-", "*", "//", "%", "**"])), max_size=6))
+@given(_OPERATORS.filter(lambda pairs: sum(operator == "**" for _, operator in pairs) < 2))
 def test_precedence_agrees_with_python(pairs):
-    text = "".join(f"{number % (4 if operator == '**' else 100)}{operator}" for number, operator in pairs) + "2"
+    text = "".join(f"{number}{operator}" for number, operator in pairs) + "2"
     try:
-        expected = eval(re.sub(r"\d+", lambda match: f"Fraction({match.group()})", text), {"Fraction": Fraction})
+        expected = eval(text)  # noqa: S307
     except ZeroDivisionError:
-        return
-    try:
-        result = calculate(text)
-    except ToolError as error:
-        assert "too large" in str(error)
-        return
-    assert math.isclose(Fraction(result), expected, rel_tol=1e-11)
+        with pytest.raises(ToolError, match="division by zero"):
+            calculate(text)
+    else:
+        assert calculate(text) == str(expected)
 
 
 def test_the_tool():

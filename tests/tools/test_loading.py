@@ -56,7 +56,8 @@ OWN = """
 
     class VerlOwnSchema(VerlTool):
         def get_openai_tool_schema(self):
-            return {"type": "function", "function": {"name": "own", "description": "d", "parameters": {"type": "object"}}}
+            function = {"name": "own", "description": "d", "parameters": {"type": "object"}}
+            return {"type": "function", "function": function}
 """
 
 

@@ -1,6 +1,7 @@
 """One trajectory's tools: every call is answered, and the state is made once and released once."""
 
 import asyncio
+import contextlib
 import logging
 import subprocess
 import sys
@@ -172,7 +173,8 @@ def test_a_failing_start_is_answered_and_not_repeated():
     spec, events = spec_of(start=start)
     first, second = run(spec, [call()], [call()])
     assert (first.status, first.text) == (ToolStatus.ERROR, "Error: no index")
-    assert second.status is ToolStatus.ERROR and "not available: ToolError: no index" in second.text
+    assert second.status is ToolStatus.ERROR
+    assert "not available: ToolError: no index" in second.text
     assert events == ["start", "close"]
 
 
@@ -203,10 +205,8 @@ def test_timeout_of_a_tool_that_ignores_its_cancellation(monkeypatch, caplog):
     async def stubborn(self, arguments):
         end = time.monotonic() + 1
         while time.monotonic() < end:
-            try:
+            with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.sleep(0.3)
-            except asyncio.CancelledError:
-                pass
         return "late"
 
     spec, _ = spec_of(call=stubborn, timeout_s=0.1)
@@ -218,7 +218,8 @@ def test_timeout_of_a_tool_that_ignores_its_cancellation(monkeypatch, caplog):
             return result, time.monotonic() - started
 
     result, seconds = asyncio.run(episode())
-    assert result.status is ToolStatus.TIMEOUT and seconds < 0.9
+    assert result.status is ToolStatus.TIMEOUT
+    assert seconds < 0.9
     assert "ignores its cancellation" in caplog.text
 
 
@@ -272,7 +273,8 @@ def test_calls_beyond_the_cap_are_answered_as_skipped():
     results = run(spec, [call(_id=str(number)) for number in range(4)], max_parallel_calls=2)
     assert [result.call_id for result in results] == ["0", "1", "2", "3"]
     assert [result.status.value for result in results] == ["ok", "ok", "skipped", "skipped"]
-    assert "at most 2 calls" in results[3].text and "number 4" in results[3].text
+    assert "at most 2 calls" in results[3].text
+    assert "number 4" in results[3].text
     assert run(spec, [], max_parallel_calls=2) == []
 
 
@@ -292,7 +294,8 @@ def test_a_tools_own_exception_is_one_line_for_the_policy_and_a_traceback_for_it
     spec, _ = spec_of(call=crash)
     (result,) = run(spec, [call()])
     assert (result.status, result.text) == (ToolStatus.ERROR, "Error: recorder failed: ValueError: secret")
-    assert "Traceback" in caplog.text and "second line" in caplog.text
+    assert "Traceback" in caplog.text
+    assert "second line" in caplog.text
 
 
 def raising(error):
@@ -322,7 +325,8 @@ def test_how_a_call_can_end(behaviour, status, text, caplog):
     caplog.set_level(logging.CRITICAL)
     spec, events = spec_of(call=behaviour)
     (result,) = run(spec, [call()])
-    assert result.status is status and text in result.text
+    assert result.status is status
+    assert text in result.text
     assert events == ["start", "close"]
 
 
@@ -424,13 +428,19 @@ SCHEMA = {
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        ({}, ["missing 'query' (none given)", "Arguments of search: count (integer, optional), query (string, required)"]),
+        (
+            {},
+            [
+                "missing 'query' (none given)",
+                "Arguments of search: count (integer, optional), query (string, required)",
+            ],
+        ),
         ({"querry": "a"}, ["missing 'query' (given: querry)", "unknown name 'querry'. Did you mean 'query'?"]),
         ({"query": ["a"]}, ["argument 'query': expected string, got array [\"a\"]"]),
         ({"query": "a", "count": "3.7"}, ["argument 'count': expected integer, got string \"3.7\""]),
         ({"query": "a", "count": True}, ["argument 'count': expected integer, got boolean true"]),
         ({"query": "a", "count": 0}, ["argument 'count': expected minimum 1, got 0"]),
-        ({"query": "a", "mode": "slow"}, ["argument 'mode': expected one of [\"fast\", \"exact\"], got \"slow\""]),
+        ({"query": "a", "mode": "slow"}, ['argument \'mode\': expected one of ["fast", "exact"], got "slow"']),
         ({"query": "a" * 10_000}, ["argument 'query': expected maxLength 20", "..."]),
         ({"query": "a", "filters": [{"year": "soon"}]}, ["argument 'filters[0].year': expected integer"]),
         (["a"], ["the arguments: expected object, got array"]),
@@ -440,7 +450,8 @@ def test_invalid_arguments_are_explained(arguments, parts):
     spec, events = spec_of(name="search", parameters=SCHEMA)
     (result,) = run(spec, [ToolCall("search", arguments)])
     assert result.status is ToolStatus.INVALID_ARGUMENTS
-    assert result.text.startswith("Error: invalid arguments for search: ") and len(result.text) < 500
+    assert result.text.startswith("Error: invalid arguments for search: ")
+    assert len(result.text) < 500
     for part in parts:
         assert part in result.text
     assert events == []  # nothing was started for it
@@ -490,7 +501,8 @@ def test_arguments_nested_beyond_reason():
 )
 def test_coercion_loses_nothing(kind, value, expected):
     result = coerce({"type": kind}, value)
-    assert result == expected and type(result) is type(expected)
+    assert result == expected
+    assert type(result) is type(expected)
 
 
 def test_coercion_reaches_nested_values():

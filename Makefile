@@ -1,0 +1,47 @@
+# Everything is installed into .venv the first time and checked against the files that name the versions after that.
+PYTHON ?= python3
+# On Linux, PyPI's torch brings gigabytes of CUDA. Point this at PyTorch's index of CPU wheels (the address that the
+# installation selector on pytorch.org shows for "Pip" and "CPU"): make quickstart TORCH_INDEX=<address>
+TORCH_INDEX ?=
+TORCH = torch==2.13.0
+
+VENV = .venv
+PY = $(VENV)/bin/python
+PIP = $(PY) -m pip install --quiet --disable-pip-version-check
+
+.PHONY: quickstart test check bench clean install install-dev
+
+quickstart: $(VENV)/.cpu ## the main job: a tiny agent learns to use its tool, on this CPU
+	$(PY) recipes/quickstart/quickstart.py $(ARGS)
+
+test: check ## all checks
+	$(PY) -m pytest $(ARGS)
+
+check: $(VENV)/.dev ## format, lint and types
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+
+bench: $(VENV)/.dev ## measurements
+	$(PY) -m pytest tests/benchmarks -s $(ARGS)
+
+install: $(VENV)/.cpu ## the environment for CPU runs
+install-dev: $(VENV)/.dev ## the same with the development tools
+
+clean: ## remove the environment, caches and outputs
+	rm -rf $(VENV) outputs build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(PY):
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.cpu: pyproject.toml requirements/sglang-cpu.txt | $(PY)
+	@echo "installing into $(VENV) (about 2 GB, a few minutes)"
+	$(PIP) $(TORCH) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
+	$(PIP) --editable ".[cpu]"
+	$(PIP) --no-deps --requirement requirements/sglang-cpu.txt
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.cpu pyproject.toml
+	$(PIP) --editable ".[cpu,dev]"
+	@touch $@

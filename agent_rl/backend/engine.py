@@ -1,0 +1,40 @@
+"""verl's FSDP training engines on a CPU, registered for the device `cpu`; verl registers them for cuda and npu only."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from verl.workers.engine.base import EngineRegistry
+from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead, FSDPEngineWithValueHead
+
+__all__ = ["CPUEngineWithLMHead", "CPUEngineWithValueHead"]
+
+
+class _OnCPU:
+    engine_config: Any
+
+    def _build_fsdp_module(self, module: torch.nn.Module) -> torch.nn.Module:
+        """Shard the module, without the offload that verl forces on a forward-only engine (the reference policy).
+
+        Offloading pins host memory for a device, and there is none; the parameters are where they would be offloaded to.
+        """
+        config = self.engine_config
+        self.engine_config = copy.copy(config)
+        object.__setattr__(self.engine_config, "forward_only", False)  # verl's configs refuse assignment
+        try:
+            built: torch.nn.Module = super()._build_fsdp_module(module)  # type: ignore[misc]
+        finally:
+            self.engine_config = config
+        return built
+
+
+@EngineRegistry.register(model_type="language_model", backend=["fsdp", "fsdp2"], device="cpu")
+class CPUEngineWithLMHead(_OnCPU, FSDPEngineWithLMHead):
+    """Actor and reference policy."""
+
+
+@EngineRegistry.register(model_type="value_model", backend=["fsdp", "fsdp2"], device="cpu")
+class CPUEngineWithValueHead(_OnCPU, FSDPEngineWithValueHead):
+    """Critic."""

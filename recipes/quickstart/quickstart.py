@@ -1,0 +1,221 @@
+"""The quickstart: a tiny agent learns to use its calculator, from data to the table of results, on a CPU.
+
+It makes word problems, a model that uses its tool badly (warm_start.py), trains it with GRPO through verl's own trainer on the
+real SGLang engine, and evaluates it before and after on problems that it has never seen.
+
+    python recipes/quickstart/quickstart.py --seed 0
+
+Everything that it writes is below `--out`: `summary.json`, `trajectories.jsonl` (both evaluations), `metrics.jsonl` (every
+step), `train.log`, and the data and models.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from rich.console import Console
+from rich.panel import Panel
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from agent_rl import trace
+from agent_rl.backend.launch import run_trainer, trainer_command
+from agent_rl.data import arithmetic, write_parquet
+from agent_rl.errors import AgentRLError
+from agent_rl.trajectory import Trajectory
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+PROMPTS_PER_STEP = 16
+TEST_PROBLEMS = 256
+WARM_START_SEED = 1_000_000
+"""Added to the seed: the warm start has problems of its own."""
+
+console = Console()
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    parser.add_argument("--out", type=Path, default=Path("outputs/quickstart"), help="default: %(default)s")
+    parser.add_argument("--seed", type=int, default=0, help="of data, model and training, default: %(default)s")
+    parser.add_argument("--steps", type=int, default=40, help="GRPO steps, default: %(default)s")
+    parser.add_argument("--test-problems", type=int, default=TEST_PROBLEMS, help="default: %(default)s")
+    parser.add_argument("--model", type=Path, help="a model folder to start from, instead of the warm start")
+    parser.add_argument("overrides", nargs="*", help="hydra overrides for the trainer, key=value")
+    args = parser.parse_args(argv)
+    os.environ["VERL_PLATFORM"] = "cpu"
+    try:
+        run(args.out.resolve(), args.seed, args.steps, args.test_problems, args.model, args.overrides)
+    except AgentRLError as error:
+        console.print(f"[bold red]error:[/] {error}", highlight=False, markup=True)
+        sys.exit(1)
+
+
+def run(
+    out: Path, seed: int, steps: int, test_problems: int, model: Path | None, overrides: Sequence[str]
+) -> dict[str, Any]:
+    """The whole quickstart; returns the summary."""
+    started = time.monotonic()
+    out.mkdir(parents=True, exist_ok=True)
+    for name in ("trace.jsonl", "trajectories.jsonl", "summary.json"):
+        (out / name).unlink(missing_ok=True)
+    train, test = arithmetic.train_test(seed, steps * PROMPTS_PER_STEP, test_problems)
+    for split, problems in (("train", train), ("test", test)):
+        write_parquet([arithmetic.to_row(p, split, i) for i, p in enumerate(problems)], out / f"{split}.parquet")
+    console.print(f"1/3 data: {len(train)} problems to train on, {len(test)} to evaluate on")
+
+    if model is None:
+        model = out / "model"
+        warm = _warm_start(model, {p.question for p in test} | {p.expression for p in test}, seed)
+    else:
+        model, warm = model.resolve(), {"seconds": 0.0}
+
+    train_started = time.monotonic()
+    console.print(f"3/3 GRPO, {steps} steps on SGLang and verl; their output goes to {out / 'train.log'}")
+    metrics = _train(out, model, steps, [f"data.seed={seed}", *overrides])
+    summary = _summarize(out, metrics, steps, seed)
+    summary["warm_start_seconds"] = round(warm["seconds"], 1)
+    summary["train_seconds"] = round(time.monotonic() - train_started, 1)
+    summary["seconds"] = round(time.monotonic() - started, 1)
+    (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+    _report(out, summary)
+    return summary
+
+
+def _warm_start(model: Path, unseen: set[str], seed: int) -> dict[str, Any]:
+    import torch
+
+    sys.path.insert(0, str(HERE))
+    import warm_start
+
+    torch.set_num_threads(1)
+    shutil.rmtree(model, ignore_errors=True)
+    problems = arithmetic.generate(WARM_START_SEED + seed, warm_start.STEPS * 32, exclude=frozenset(unseen))
+    console.print("2/3 warm start: a small Qwen2 learns the ReAct format, and bad habits with it")
+    result = warm_start.warm_start(model, problems, seed=seed)
+    console.print(
+        f"    {result['parameters'] / 1e6:.2f} M parameters, {result['steps']} steps, {result['seconds']:.0f} s, "
+        f"loss {result['loss']:.3f}"
+    )
+    return result
+
+
+def _train(out: Path, model: Path, steps: int, overrides: Sequence[str]) -> list[dict[str, Any]]:
+    """Train and return the metrics of each step, step 0 being the evaluation before training."""
+    columns = (TextColumn("    {task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    logged: list[dict[str, Any]] = []
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task("starting Ray, SGLang and the trainer", total=steps)
+
+        def on_metrics(step: int, data: dict[str, Any]) -> None:
+            logged.append({"step": step, **data})
+            reward = data.get("critic/score/mean", data.get(_val_key("reward")))
+            progress.update(task, completed=step, description=f"reward {reward:+.2f}")
+            if not sys.stdout.isatty() and (step % 10 == 0 or step == steps):
+                console.print(f"    step {step}: reward {reward:+.2f}", highlight=False)
+
+        run_trainer(
+            trainer_command(
+                HERE,
+                [
+                    f"data.train_files={out}/train.parquet",
+                    f"data.val_files={out}/test.parquet",
+                    f"data.train_batch_size={PROMPTS_PER_STEP}",
+                    f"actor_rollout_ref.actor.ppo_mini_batch_size={PROMPTS_PER_STEP}",
+                    f"actor_rollout_ref.model.path={model}",
+                    f"actor_rollout_ref.rollout.multi_turn.tool_config_path={ROOT}/tool_configs/calculator.yaml",
+                    f"trainer.total_training_steps={steps}",
+                    f"trainer.test_freq={steps}",
+                    f"trainer.default_local_dir={out}/checkpoints",
+                    "trainer.logger=[console,file]",
+                    f"agent_rl.trace.path={out}/trace.jsonl",
+                    f"hydra.run.dir={out}/hydra",
+                    *overrides,
+                ],
+            ),
+            out,
+            on_metrics=on_metrics,
+        )
+    return logged
+
+
+def _val_key(name: str) -> str:
+    return f"val-aux/{arithmetic.DATA_SOURCE}/{name}/mean@1"
+
+
+def _summarize(out: Path, metrics: list[dict[str, Any]], steps: int, seed: int) -> dict[str, Any]:
+    """Both evaluations from their trajectories, which are kept; the trace of training is not."""
+    evaluations = [t for t in trace.read(out / "trace.jsonl") if t.info.get("split") == "test"]
+    for trajectory in evaluations:
+        trace.append(out / "trajectories.jsonl", trajectory)
+    (out / "trace.jsonl").unlink()
+    summary: dict[str, Any] = {
+        "engine": "sglang",
+        "sglang_version": importlib.metadata.version("sglang"),
+        "verl_version": importlib.metadata.version("verl"),
+        "seed": seed,
+        "steps": steps,
+    }
+    for when, step in (("before", 0), ("after", steps)):
+        of_step = [t for t in evaluations if t.info["step"] == step]
+        summary[f"val_reward_{when}"] = _mean(t.score.total for t in of_step if t.score)
+        summary[f"val_accuracy_{when}"] = _mean(t.score.components["correctness"] for t in of_step if t.score)
+        summary[f"tool_calls_per_trajectory_{when}"] = _mean(t.tool_calls for t in of_step)
+        summary[f"malformed_rate_{when}"] = _mean(t.malformed_turns / max(1, len(t.turns)) for t in of_step)
+    diffs = [m["training/rollout_probs_diff_mean"] for m in metrics if "training/rollout_probs_diff_mean" in m]
+    summary["rollout_probs_diff_mean_max"] = max(diffs, default=None)
+    return summary
+
+
+def _mean(values: Any) -> float:
+    return round(mean(values), 4)
+
+
+def _report(out: Path, summary: dict[str, Any]) -> None:
+    table = Table(title="On problems that it has never seen")
+    for column, justify in (("", "left"), ("before", "right"), ("after", "right"), ("change", "right")):
+        table.add_column(column, justify=justify)  # type: ignore[arg-type]
+    for name, label in (
+        ("val_reward", "mean reward"),
+        ("val_accuracy", "accuracy"),
+        ("tool_calls_per_trajectory", "tool calls for each problem"),
+        ("malformed_rate", "malformed turns"),
+    ):
+        before, after = summary[f"{name}_before"], summary[f"{name}_after"]
+        table.add_row(label, f"{before:.2f}", f"{after:.2f}", f"{after - before:+.2f}")
+    console.print(table)
+    trajectories = list(trace.read(out / "trajectories.jsonl"))
+    before = [t for t in trajectories if t.info["step"] == 0]
+    after = [t for t in trajectories if t.info["step"] == summary["steps"]]
+    _show("before training, wrong", next((t for t in before if not t.score or t.score.total < 0.5), before[0]))
+    _show("before training, wasteful", max(before, key=lambda t: t.tool_calls))
+    _show("after training", next((t for t in after if t.score and t.score.total > 0.5), after[0]))
+    console.print(f"{summary['seconds']:.0f} s in all. Summary: {out / 'summary.json'}", highlight=False)
+
+
+def _show(title: str, trajectory: Trajectory) -> None:
+    text = Text()
+    for message in trajectory.prompt:
+        text.append(message.content + "\n", style="bold")
+    for turn in trajectory.turns:
+        text.append(turn.text.strip() + "\n")
+        if turn.observation is not None:
+            text.append(turn.observation + "\n", style="cyan")
+    reward = f"{trajectory.score.total:+.2f}" if trajectory.score else "unscored"
+    console.print(Panel(text, title=f"{title}: reward {reward}, right answer {trajectory.ground_truth}", title_align="left"))
+
+
+if __name__ == "__main__":
+    main()
