@@ -11,6 +11,7 @@ import ctypes
 import json
 import os
 import re
+import secrets
 import shutil
 import signal
 import subprocess
@@ -70,7 +71,9 @@ def trainer_command(recipe: str | os.PathLike[str], overrides: Sequence[str] = (
         "config",
         searchpath,
         *groups,
-        *overrides,
+        # Our section has no schema in hydra, which would refuse a key that the recipe does not spell out; wrong keys are
+        # caught when the settings are read.
+        *(f"++{override}" if override.startswith("agent_rl.") else override for override in overrides),
     ]
 
 
@@ -105,7 +108,7 @@ def run_trainer(
         "HF_HOME": str(out / "cache"),
         "VERL_FILE_LOGGER_PATH": str(metrics),
         "RAY_TMPDIR": ray_dir,
-        "RAY_AUTH_TOKEN_PATH": f"{ray_dir}/token",
+        "RAY_AUTH_TOKEN": secrets.token_hex(32),  # otherwise Ray keeps one in the home directory
         "RAY_USAGE_STATS_ENABLED": "0",
         **(environment or {}),
     }
@@ -171,14 +174,13 @@ _EXCEPTION = re.compile(r"^(?:\x1b\[[0-9;]*m|\([^)]*\)|\s)*([A-Za-z_][\w.]*(?:Er
 
 
 def _cause(log: Path) -> str:
-    """The last exception in the log that is not Ray's wrapper, which repeats the remote traceback."""
-    cause = "no exception in its output"
-    with open(log, errors="replace") as file:
-        for line in file:
-            found = _EXCEPTION.match(line.rstrip())
-            if found and not found[1].startswith("ray.exceptions.RayTaskError"):
-                cause = f"{found[1].rsplit('.', 1)[-1]}: {found[2]}"
-    return cause
+    """The last exception in the log that is not Ray's wrapper, which repeats the remote traceback; else its last lines."""
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    for line in reversed(lines):
+        found = _EXCEPTION.match(line)
+        if found and not found[1].startswith("ray.exceptions.RayTaskError"):
+            return f"{found[1].rsplit('.', 1)[-1]}: {found[2]}"
+    return " / ".join(line for line in lines[-4:] if "HYDRA_FULL_ERROR" not in line)
 
 
 def _has_accelerator() -> bool:

@@ -6,16 +6,16 @@ shown; a `Policy` gives the turns; a `ToolSession` runs the calls. What happened
 
 from __future__ import annotations
 
-import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from agent_rl.errors import EngineError, MalformedActionError
 from agent_rl.loops.policy import ChatMessage, Generation, Policy
 from agent_rl.tools import ToolSession, ToolSpec
+from agent_rl.tools.concurrency import OutOfTime, within
 from agent_rl.trajectory import Message, StopReason, ToolCall, ToolResult, Trajectory, Turn
 
 __all__ = ["Budget", "Format", "Step", "run_episode"]
@@ -94,8 +94,8 @@ async def run_episode(
         budget: what may be spent.
 
     Returns:
-        The trajectory, with exactly one stop reason. After an engine failure the reason is `ENGINE_ERROR` and `error` says
-        what failed: it is the caller's business not to score it.
+        The trajectory, with exactly one stop reason. After an engine failure the reason is `ENGINE_ERROR` and `error`
+        says what failed: it is the caller's business not to score it.
 
     Raises:
         UnscoredError, FatalError: from a tool, or for a prompt that does not fit.
@@ -116,10 +116,6 @@ async def run_episode(
     return trajectory
 
 
-class _OutOfTimeError(Exception):
-    """The episode's seconds are spent."""
-
-
 class _Episode:
     def __init__(self, policy: Policy, format: Format, tools: ToolSession, budget: Budget) -> None:
         self.policy, self.format, self.tools, self.budget = policy, format, tools, budget
@@ -130,15 +126,17 @@ class _Episode:
 
     async def turn(self) -> StopReason | None:
         """One assistant message and the answer to it; the stop reason when it was the last."""
+        if self.budget.max_seconds is not None and time.monotonic() - self.started >= self.budget.max_seconds:
+            return StopReason.MAX_SECONDS
         try:
             generated, seconds = await self._timed(self.policy.generate(self.format.stop))
-        except _OutOfTimeError:
+        except OutOfTime:
             return StopReason.MAX_SECONDS
         turn = Turn(text=generated.text, tokens=generated.tokens, generation_seconds=seconds)
         self.trajectory.turns.append(turn)
         try:
             return await self._act(turn, generated)
-        except _OutOfTimeError:
+        except OutOfTime:
             return StopReason.MAX_SECONDS
 
     async def _act(self, turn: Turn, generated: Generation) -> StopReason | None:
@@ -178,18 +176,13 @@ class _Episode:
     def _last_turn(self) -> bool:
         return self.budget.max_turns is not None and len(self.trajectory.turns) >= self.budget.max_turns
 
-    async def _timed(self, awaitable: Awaitable[T]) -> tuple[T, float]:
+    async def _timed(self, work: Coroutine[Any, Any, T]) -> tuple[T, float]:
         """The result and the seconds that it took, within what is left of the episode's time."""
         start = time.monotonic()
         if self.budget.max_seconds is None:
-            return await awaitable, time.monotonic() - start
-        task = asyncio.ensure_future(awaitable)
-        done, _ = await asyncio.wait({task}, timeout=max(0.0, self.started + self.budget.max_seconds - start))
-        if not done:
-            task.cancel()
-            await asyncio.wait({task}, timeout=1.0)  # a tool's own clean-up; the engine's request is not waited for
-            raise _OutOfTimeError
-        return task.result(), time.monotonic() - start
+            return await work, time.monotonic() - start
+        left = max(0.0, self.started + self.budget.max_seconds - start)
+        return await within(left, work), time.monotonic() - start
 
 
 def _text(content: Any) -> str:

@@ -6,15 +6,16 @@ A turn is free text that ends in one action or in the final answer:
     Action: calculator                      Final Answer: 42
     Action Input: {"expression": "6*7"}
 
-The environment answers `Observation: ...` in a message of its own. An action's input is a JSON object; for a tool with a
-single parameter the bare text is taken as well. A turn that writes its own observation is cut before it.
+The environment answers `Observation: ...` in a message of its own. An action's input is a JSON object; for a tool with
+a single parameter the bare text is taken as well. A turn that writes its own observation is cut before it.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, Literal
 
 from agent_rl.errors import MalformedActionError
@@ -42,13 +43,18 @@ Final Answer: the answer
 After an action you receive a message that begins with "Observation:"."""
 
 NO_ACTION = (
-    'I could not read an action. Write "Action: <tool>" and "Action Input: <JSON arguments>", or "Final Answer: <answer>".'
+    'I could not read an action. Write "Action: <tool>" and "Action Input: <JSON arguments>", '
+    'or "Final Answer: <answer>".'
 )
 
-_ANSWER = re.compile(r"^[ \t]*Final Answer[ \t]*:[ \t]*", re.IGNORECASE | re.MULTILINE)
-_ACTION = re.compile(r"^[ \t]*Action[ \t]*:[ \t]*([^\n]*?)[ \t]*$", re.IGNORECASE | re.MULTILINE)
-_INPUT = re.compile(r"^[ \t]*Action Input[ \t]*:[ \t]*", re.IGNORECASE | re.MULTILINE)
-_FENCE = re.compile(r"^```(?:json)?\s*\n?(.*?)\n?```$", re.DOTALL)
+_LABEL = re.compile(
+    r"^[ \t]*(Thought|Action|Action[ \t]+Input|Observation|Final[ \t]+Answer)[ \t]*:", re.IGNORECASE | re.MULTILINE
+)
+_FENCE = "```"
+_FENCE_OPENING = re.compile(r"\w*[ \t]*\n|json")
+
+_MAX_DEPTH = 64
+"""Levels of nesting in an action's input: what goes beyond could not be stored as JSON again."""
 
 
 def invalid_json(tool: str) -> str:
@@ -77,19 +83,19 @@ class ReactFormat(Format):
         return [{"role": "system", "content": text}, *messages]
 
     def parse(self, text: str, tools: Sequence[ToolSpec]) -> Step:
-        """Read the first action or final answer of a turn."""
-        action, answer = _ACTION.search(text), _ANSWER.search(text)
-        if answer and not (action and action.start() < answer.start()):
-            return Step(answer=text[answer.end() :].strip())
-        if not action or not action[1]:
-            raise MalformedActionError(NO_ACTION)
-        found = _INPUT.match(text, min(action.end() + 1, len(text)))
-        if not found:
-            raise MalformedActionError(NO_ACTION)
-        raw = text[found.end() : answer.start() if answer else len(text)]
-        following = _ACTION.search(raw)
-        raw = (raw[: following.start()] if following else raw).strip()
-        return Step(calls=[ToolCall(name=action[1], arguments=_arguments(action[1], raw, tools))])
+        """Read the first action or final answer of a turn; labelled lines after it are ignored."""
+        sections = _sections(text)
+        for label, body in sections:
+            if label == "final answer":
+                return Step(answer=body)
+            if label == "action":
+                following, raw = next(sections, ("", ""))
+                if not body or "\n" in body or following != "action input":
+                    break
+                return Step(calls=[ToolCall(name=body, arguments=_arguments(body, raw, tools))])
+            if label == "observation":
+                break
+        raise MalformedActionError(NO_ACTION)
 
     def observation(self, results: Sequence[ToolResult]) -> str:
         """One line for each result; the text of what went wrong begins with "Error:"."""
@@ -109,12 +115,20 @@ def describe(tools: Sequence[ToolSpec]) -> str:
     return "\n".join(f"{tool.name}: {tool.description} Parameters: {json.dumps(tool.parameters)}" for tool in tools)
 
 
+def _sections(text: str) -> Iterator[tuple[str, str]]:
+    """Each label at the beginning of a line, in lower case, with the text up to the next one."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    labels = list(_LABEL.finditer(text))
+    ends = (label.start() for label in labels[1:])
+    for label, end in zip_longest(labels, ends, fillvalue=len(text)):
+        yield " ".join(label[1].lower().split()), text[label.end() : end].strip()
+
+
 def _arguments(name: str, raw: str, tools: Sequence[ToolSpec]) -> dict[str, Any]:
     """An action's input as arguments: a JSON object, or the bare text of a tool's only parameter."""
-    fenced = _FENCE.match(raw)
-    raw = fenced[1].strip() if fenced else raw
+    raw = _unfenced(raw)
     try:
-        value = json.loads(raw)
+        value = _read_json(raw)
     except (ValueError, RecursionError):
         value = raw
     if isinstance(value, dict):
@@ -123,7 +137,42 @@ def _arguments(name: str, raw: str, tools: Sequence[ToolSpec]) -> dict[str, Any]
     if tool is None:  # the call is answered with the list of tools, which helps more than a word on its arguments
         return {}
     properties = tool.parameters.get("properties", {})
-    if len(properties) != 1 or not raw or raw.startswith(("{", "[")):
+    if len(properties) != 1 or not raw:
         raise MalformedActionError(invalid_json(name))
-    (parameter, schema), *_ = properties.items()
-    return {parameter: raw if schema.get("type") == "string" and not isinstance(value, str) else value}
+    ((parameter, schema),) = properties.items()
+    kinds = schema.get("type", ()) if isinstance(schema, Mapping) else ()
+    if raw.startswith(("{", "[")) and not (isinstance(value, list) and "array" in kinds):
+        raise MalformedActionError(invalid_json(name))
+    return {parameter: raw if "string" in kinds and not isinstance(value, str) else value}
+
+
+def _unfenced(raw: str) -> str:
+    """What stands between Markdown's code fences, when they are around the whole text."""
+    if not (raw.startswith(_FENCE) and raw.endswith(_FENCE) and len(raw) >= 2 * len(_FENCE)):
+        return raw
+    inner = raw[len(_FENCE) : -len(_FENCE)]
+    opening = _FENCE_OPENING.match(inner)
+    return (inner[opening.end() :] if opening else inner).strip()
+
+
+def _read_json(raw: str) -> Any:
+    """A JSON value that can be stored as JSON again; line breaks inside its strings are taken as they are.
+
+    Raises:
+        ValueError: when it is not JSON, nested too deeply, or has what JSON cannot carry (infinity, a lone surrogate).
+        RecursionError: when it is nested beyond what the parser bears.
+    """
+    value = json.loads(raw, strict=False)
+    json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
+    level, depth = [value], 0
+    while level := [child for item in level for child in _children(item)]:
+        depth += 1
+        if depth > _MAX_DEPTH:
+            raise ValueError(f"nested more than {_MAX_DEPTH} levels deep")
+    return value
+
+
+def _children(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()

@@ -1,7 +1,8 @@
 """Registration of agent loops with verl, so that they exist in every Ray worker on every node.
 
-Our own loops are registered by name wherever verl's registry is loaded. A loop from a user's script has no importable home
-in a worker: `register_agent_loop` sends the class itself along, pickled by value in an environment variable of the Ray job.
+Our own loops are registered by name wherever verl's registry is loaded. A loop from a user's script has no importable
+home in a worker: `register_agent_loop` sends the class itself along, pickled by value in an environment variable of the
+Ray job.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ def register_agent_loop(name: str, cls: C) -> C: ...
 def register_agent_loop(name: str, cls: type | None = None) -> Any:
     """Register an agent loop under a name, as a call or as a decorator.
 
-    Call it in the script that starts the trainer, before the trainer starts. The class may stand in that script or in a module
-    beside it: it is sent to the workers by value, on any node, together with what it refers to in that module.
+    Call it in the script that starts the trainer, before the trainer starts. The class may stand in that script or in a
+    module beside it: it is sent to the workers by value, on any node, together with what it refers to in that module.
 
     Args:
         name: what `agent_name` in a row or `rollout.agent.default_agent_loop` says.
@@ -100,7 +101,8 @@ def _attribute(name: str) -> str:
 def _payload() -> str:
     from ray import cloudpickle
 
-    modules = {module for cls in _loops.values() if (module := sys.modules[cls.__module__]) and _is_users(module)}
+    found = (sys.modules.get(cls.__module__) for cls in _loops.values())  # a class that was received may have none
+    modules = {module for module in found if module and _is_users(module)}
     for module in modules:
         cloudpickle.register_pickle_by_value(module)
     try:

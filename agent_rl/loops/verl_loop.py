@@ -84,31 +84,40 @@ class TokenPolicy(Policy):
         if self.prompt_tokens > self._prompt_length:
             raise UnscoredError(
                 f"the prompt has {self.prompt_tokens} tokens with the agent's instructions, more than "
-                f"data.max_prompt_length={self._prompt_length}: raise it, or shorten the row or agent_rl.react.instructions"
+                f"data.max_prompt_length={self._prompt_length}: raise it, or shorten the row or "
+                "agent_rl.react.instructions"
             )
         self.ids = list(self.prompt_ids)
 
     async def generate(self, stop: Sequence[str] = ()) -> Generation:
         """Sample one turn within what is left of `data.max_response_length`."""
-        params = {**self._sampling_params, "max_new_tokens": self._response_length - len(self.mask)}
+        left = self._response_length - len(self.mask)
+        params = {**self._sampling_params, "max_new_tokens": left}
         if stop and self._engine_stops:
             params["stop"] = list(stop)
         try:
-            output = await self._server.generate(request_id=self._request_id, prompt_ids=self.ids, sampling_params=params)
+            output = await self._server.generate(
+                request_id=self._request_id, prompt_ids=self.ids, sampling_params=params
+            )
         except Exception as error:  # whatever the engine or Ray raises: the trajectory is not the policy's fault
             raise EngineError(f"{type(error).__name__}: {error}") from error
         self._note(output)
         sampled, logprobs = output.token_ids, output.log_probs
-        if not sampled:
-            raise EngineError(f"the engine returned no token (stop reason {output.stop_reason!r})")
+        if output.stop_reason in ("abort", "aborted"):
+            raise EngineError("the engine aborted the request")
+        if not sampled or len(sampled) > left:
+            raise EngineError(
+                f"the engine returned {len(sampled)} tokens where 1 to {left} were asked for "
+                f"(stop reason {output.stop_reason!r})"
+            )
         if self.logprobs is not None and (logprobs is None or len(logprobs) != len(sampled)):
             raise EngineError(f"{len(sampled)} tokens came with {len(logprobs or ())} log-probs")
         kept, text, cut = self._cut(sampled, stop)
         result = self._builder.merge_assistant_tokens(self.ids, kept)
         self._apply(result, logprobs[: len(kept)] if self.logprobs is not None else None)
-        if cut:  # the turn did not write its own end: the template's next turn needs it
-            self._append([self._end_of_turn()])
         finished = cut or output.stop_reason != "length"
+        if finished and len(self.mask) < self._response_length:
+            self._append(self._missing_end(kept[-1], cut))
         self._messages.append({"role": "assistant", "content": text})
         return Generation(text, len(kept), "stop" if finished else "length")
 
@@ -163,9 +172,15 @@ class TokenPolicy(Policy):
             low, high = (low, middle) if any(s in prefix for s in stop) else (middle + 1, high)
         return sampled[:low], before, True
 
-    def _end_of_turn(self) -> int:
-        """The token that ends a turn: the builder's, where it knows one, since a tokenizer's eos may be another."""
-        return getattr(self._builder, "_im_end_id", self._tokenizer.eos_token_id)
+    def _missing_end(self, last: int, cut: bool) -> list[int]:
+        """The token that ends a turn, if the turn did not write it: the template's next turn needs it.
+
+        The builder's, where it knows one: a tokenizer's eos may be another, and a model may stop at several.
+        """
+        end = getattr(self._builder, "_im_end_id", None)
+        if end is None:
+            return [self._tokenizer.eos_token_id] if cut else []
+        return [] if last == end else [end]
 
     def _note(self, output: Any) -> None:
         """Keep what verl wants to know of the server's answers: versions of the weights and preemptions."""
@@ -177,7 +192,7 @@ class TokenPolicy(Policy):
             self.preempted = max(self.preempted, 0) + output.num_preempted
 
 
-class EpisodeAgentLoop(AgentLoopBase):
+class EpisodeAgentLoop(AgentLoopBase):  # type: ignore[misc] # verl has no types
     """Base of our agent loops: an episode for each row, with the format that a subclass gives.
 
     A subclass sets `agent` and implements `format`; the row's columns `extra_info.tool_selection`, `tools_kwargs`,

@@ -1,8 +1,8 @@
 """Tools across the border to verl, in both directions.
 
-verl's worker loads `multi_turn.tool_config_path` itself and expects objects with its `BaseTool` methods. `load` gives it
-our tools in that shape, so the normal key works for every entry form and verl's own `tool_agent` runs them; `to_specs` takes
-them, and tools that were written for verl, back to what our loops use.
+verl's worker loads `multi_turn.tool_config_path` itself and expects objects with its `BaseTool` methods. `load` gives
+it our tools in that shape, so the normal key works for every entry form and verl's own `tool_agent` runs them;
+`to_specs` takes them, and tools that were written for verl, back to what our loops use.
 """
 
 from __future__ import annotations
@@ -11,8 +11,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import uuid4
 
+from pydantic import ConfigDict
 from verl.tools.function_tool import FunctionTool, normalize_function_tool_return
-from verl.tools.schemas import OpenAIFunctionToolSchema, ToolResponse
+from verl.tools.schemas import (
+    OpenAIFunctionParametersSchema,
+    OpenAIFunctionPropertySchema,
+    OpenAIFunctionSchema,
+    OpenAIFunctionToolSchema,
+    ToolResponse,
+)
 
 from agent_rl.settings import BudgetSettings
 from agent_rl.tools import Tool, ToolOutput, ToolSession, ToolSpec, load_tools
@@ -36,7 +43,7 @@ class VerlTool:
     def __init__(self, spec: ToolSpec) -> None:
         self.spec = spec
         self.name = spec.name
-        self.tool_schema = OpenAIFunctionToolSchema.model_validate(spec.schema())
+        self.tool_schema = _tool_schema(spec)
         self._sessions: dict[str, ToolSession] = {}
 
     async def create(
@@ -52,7 +59,9 @@ class VerlTool:
         self._sessions[instance_id] = await session.__aenter__()
         return instance_id, ToolResponse()
 
-    async def execute(self, instance_id: str, parameters: dict[str, Any], **_: Any) -> tuple[ToolResponse, float | None, dict]:
+    async def execute(
+        self, instance_id: str, parameters: dict[str, Any], **_: Any
+    ) -> tuple[ToolResponse, float | None, dict[str, Any]]:
         """Run one call."""
         (result,) = await self._sessions[instance_id].run([ToolCall(self.name, parameters)])
         return ToolResponse(text=result.text), result.reward, {"status": result.status.value, **result.metrics}
@@ -62,21 +71,47 @@ class VerlTool:
         await self._sessions.pop(instance_id).__aexit__(None, None, None)
 
 
+class _Property(OpenAIFunctionPropertySchema):  # type: ignore[misc] # verl has no types
+    model_config = ConfigDict(extra="allow")
+    type: str | list[str] | None = None
+
+
+class _Parameters(OpenAIFunctionParametersSchema):  # type: ignore[misc]
+    model_config = ConfigDict(extra="allow")
+    properties: dict[str, _Property]
+
+
+class _Function(OpenAIFunctionSchema):  # type: ignore[misc]
+    parameters: _Parameters
+
+
+class _ToolSchema(OpenAIFunctionToolSchema):  # type: ignore[misc]
+    """verl's, which drops what it does not know (`items`, `minimum`) and demands a `type` of every argument."""
+
+    function: _Function
+
+
+def _tool_schema(spec: ToolSpec) -> OpenAIFunctionToolSchema:
+    return _ToolSchema.model_validate(spec.schema())
+
+
 def to_specs(tools: Iterable[Any]) -> list[ToolSpec]:
     """What verl's worker loaded, as specs for a `ToolSession`."""
     return [tool.spec if isinstance(tool, VerlTool) else _foreign_spec(tool) for tool in tools]
 
 
 def _verl_instance(spec: ToolSpec) -> Any:
-    schema = OpenAIFunctionToolSchema.model_validate(spec.schema())
-    return spec.cls(config={"type": "native", **spec.config}, tool_schema=schema)
+    tool = spec.cls(config={"type": "native", **spec.config}, tool_schema=_tool_schema(spec))
+    tool.timeout_s = spec.timeout_s  # verl has no such limit: `_foreign_spec` finds it here
+    return tool
 
 
 def _foreign_spec(tool: Any) -> ToolSpec:
     function = tool.tool_schema.model_dump(exclude_unset=True, exclude_none=True)["function"]
     parameters = function.get("parameters", {"type": "object", "properties": {}})
     cls = _FunctionTool if isinstance(tool, FunctionTool) else _BaseTool
-    return ToolSpec(tool.name, function["description"], parameters, cls, {"tool": tool})
+    timeout_s = getattr(tool, "timeout_s", None)
+    return ToolSpec(tool.name, function["description"], parameters, cls, {"tool": tool}, timeout_s)
 
 
 class _BaseTool(Tool):

@@ -57,9 +57,10 @@ RECOVERY = 0.4
 # copying works (it sets in suddenly, after 200 to 500 steps, depending on the seed) or after COPY_STEPS.
 COPY_MIX: Mapping[str, float] = {"good": 1.0}
 COPY_STEPS = 800
-COPIES = 0.03
-# The second stage teaches the habits.
-STEPS = 700
+COPIES = 0.015
+# The second stage teaches the habits; at the full learning rate the sudden change would undo some of the copying.
+STEPS = 600
+HABITS_LR = 0.6
 # Conversations that are padded together.
 MICRO_BATCH = 16
 # Two layers are the fewest that can copy. Initial weights of 1/sqrt(hidden), not transformers' 0.02, start it sooner.
@@ -204,7 +205,7 @@ def warm_start(
             if stage == "copying" and len(losses) == losses.maxlen and mean(losses) < COPIES:
                 break
             for group in optimizer.param_groups:
-                group["lr"] = lr * _schedule(step, 0 if stage == "copying" else count)
+                group["lr"] = lr * (_warmup(step) if stage == "copying" else HABITS_LR * _warmup(step) * _decay(step / count))
             rows = encode(tokenizer, list(transcripts([next(source) for _ in range(batch_size)], rng, stage_mix)))
             optimizer.zero_grad()
             losses.append(_backward(model, rows, tokenizer.pad_token_id))
@@ -250,10 +251,13 @@ def _backward(model: Any, rows: Sequence[Row], pad_id: int) -> float:
     return total
 
 
-def _schedule(step: int, steps: int) -> float:
-    """Share of the peak learning rate: a short warm-up, then constant when `steps` is 0, else a cosine down to 2%."""
-    decay = 0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * step / steps)) if steps else 1.0
-    return decay * min(1.0, (step + 1) / 30)
+def _warmup(step: int) -> float:
+    return min(1.0, (step + 1) / 30)
+
+
+def _decay(progress: float) -> float:
+    """A cosine from 1 down to 0.02."""
+    return 0.02 + 0.49 * (1 + math.cos(math.pi * progress))
 
 
 def main(argv: list[str] | None = None) -> None:
