@@ -20,11 +20,14 @@ app = typer.Typer(help="Train LLM agents that use tools.", no_args_is_help=True,
 def train(
     recipe: Annotated[str, typer.Argument(help="Folder with config.yaml, for example recipes/gsm8k_calculator")],
     overrides: Annotated[list[str] | None, typer.Argument(help="Hydra overrides, key=value")] = None,
+    script: Annotated[
+        str | None, typer.Option(help="Your own entry point: registers loops, then calls verl.trainer.main_ppo.main()")
+    ] = None,
 ) -> None:
     """Train a recipe with verl; VERL_PLATFORM=cpu runs it on a CPU."""
     from agent_rl.backend.launch import trainer_command
 
-    command = trainer_command(recipe, overrides or [])
+    command = trainer_command(recipe, overrides or [], script)
     os.execv(command[0], command)
 
 

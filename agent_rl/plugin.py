@@ -27,6 +27,7 @@ def register() -> None:
     _when("verl.experimental.agent_loop.agent_loop", registry.install)
     _when("verl.trainer.constants_ppo", registry.export_to_workers)
     _when("verl.experimental.reward_loop.reward_manager", _register_reward_manager)
+    _when("verl.utils.config", patches.early_checks)
     _when("verl.tools.tool_registry", patches.tool_loading)
     _when("verl.trainer.ppo.v1.agent_loop_tq", patches.session_errors)
     _when("verl.trainer.ppo.v1.replay_buffer", patches.error_stops)

@@ -36,12 +36,16 @@ class TrainerError(AgentRLError):
     """The trainer ended with an error; the message is its cause."""
 
 
-def trainer_command(recipe: str | os.PathLike[str], overrides: Sequence[str] = ()) -> list[str]:
+def trainer_command(
+    recipe: str | os.PathLike[str], overrides: Sequence[str] = (), script: str | os.PathLike[str] | None = None
+) -> list[str]:
     """The command that trains a recipe, to be run or exec'ed from the folder that relative paths refer to.
 
     Args:
         recipe: a folder with `config.yaml`.
         overrides: hydra overrides, `key=value`.
+        script: the user's own entry point instead of verl's, which registers loops and then calls
+            `verl.trainer.main_ppo.main()`.
 
     Raises:
         ConfigError: when the folder is not a recipe, an override is not of the form `key=value`, or there is no accelerator
@@ -63,8 +67,7 @@ def trainer_command(recipe: str | os.PathLike[str], overrides: Sequence[str] = (
     searchpath = f"hydra.searchpath=[pkg://verl.trainer.config,file://{cpu.CONFIG_DIR}]"
     return [
         sys.executable,
-        "-m",
-        "verl.trainer.main_ppo",
+        *(("-m", "verl.trainer.main_ppo") if script is None else (str(script),)),
         "--config-path",
         str(folder),
         "--config-name",

@@ -16,11 +16,14 @@ from uuid import uuid4
 from hydra.errors import InstantiationException
 
 from agent_rl.errors import ConfigError, FatalError, UnscoredError, did_you_mean
+from agent_rl.settings import AgentRLSettings
+from agent_rl.tools import load_tools
 
 __all__ = [
     "ERRORS_PARTITION",
     "VERL_VERSION",
     "check_version",
+    "early_checks",
     "error_stops",
     "gloo_process_group",
     "replay_buffer_polling",
@@ -86,6 +89,23 @@ def tool_loading(module: ModuleType) -> None:
     from agent_rl.loops import verl_tools
 
     module.initialize_tools_from_config = verl_tools.load  # type: ignore[attr-defined]
+
+
+def early_checks(module: ModuleType) -> None:
+    """`verl.utils.config`: check our section and the tool file where verl checks its configuration, before Ray starts.
+
+    Both are read by workers otherwise, a minute later and on every node.
+    """
+    original = module.validate_config
+
+    @functools.wraps(original)
+    def validate(config: Any, *args: Any, **kwargs: Any) -> None:
+        AgentRLSettings.from_config(config)
+        if path := config.actor_rollout_ref.rollout.multi_turn.tool_config_path:
+            load_tools(_resolved(path))
+        original(config, *args, **kwargs)
+
+    module.validate_config = validate  # type: ignore[attr-defined]
 
 
 def session_errors(module: ModuleType) -> None:
@@ -157,6 +177,16 @@ def step_metrics(module: ModuleType) -> None:
             module.tq.kv_clear(keys=failed, partition_id=ERRORS_PARTITION)
 
     module.PPOTrainer._compute_metrics = compute_metrics
+
+
+def _resolved(path: str) -> str:
+    """The path as verl's workers will find it; an unknown one as it is, for our loader's message."""
+    from verl.utils.import_utils import resolve_config_path
+
+    try:
+        return str(resolve_config_path(path))
+    except FileNotFoundError:
+        return path
 
 
 def _nothing_usable(buffer: Any, problem: object) -> str:

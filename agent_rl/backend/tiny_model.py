@@ -1,8 +1,8 @@
 """A tiny Qwen2 model and its tokenizer, made from scratch: for tests and for runs on a CPU.
 
-`make_tokenizer` trains a byte-level BPE whose boundaries are chosen for tool-using agents: every digit and every newline is
-a token of its own and no token crosses a chat marker, so a conversation gives the same ids whether it is encoded whole or
-turn by turn. `make_model` saves a randomly initialised `Qwen2ForCausalLM` beside it. Together they make a folder that
+`make_tokenizer` trains a byte-level BPE whose boundaries are chosen for tool-using agents: every digit and newline is a
+token of its own and no token crosses a chat marker, so a conversation gives the same ids whether it is encoded whole or
+turn by turn. `make_model` saves a randomly initialised `Qwen2ForCausalLM` beside it. The two make a folder that
 `AutoTokenizer`, `AutoModelForCausalLM`, verl and SGLang load like any published checkpoint.
 
 The model knows nothing. `recipes/quickstart/warm_start.py` shows how to teach it a format;
@@ -28,8 +28,8 @@ IM_END = "<|im_end|>"
 MAX_POSITIONS = 2048
 
 # Qwen2.5's ChatML without its default system message and its tool list: a tiny model has no use for either, and without
-# them rendering messages one after the other gives exactly the text of rendering them together. Tool calls and tool
-# results look as Qwen2.5 writes them, so that verl's "hermes" parser can be tried as well. `tools` is accepted and ignored.
+# them rendering messages one after the other gives exactly the text of rendering them together. Tool calls and results
+# look as Qwen2.5 writes them, so that verl's "hermes" parser can be tried as well. `tools` is accepted and ignored.
 CHAT_TEMPLATE = """\
 {%- for message in messages %}
 {%- if message.role == 'tool' %}
@@ -53,7 +53,7 @@ CHAT_TEMPLATE = """\
 # Enough English and agent formatting for the untrained model's tokenizer; every other text is encoded byte by byte.
 CORPUS = (
     "You are a careful assistant that may use tools. Answer the question of the user.\n",
-    "Thought: I should compute this first.\nAction: calculator\nAction Input: {\"expression\": \"12+34\"}",
+    'Thought: I should compute this first.\nAction: calculator\nAction Input: {"expression": "12+34"}',
     "Observation: 46\nThought: I have the result.\nFinal Answer: 46\n",
     "Observation: Error: I could not read an action. There is no tool with that name.\n",
     '<tool_call>\n{"name": "search", "arguments": {"query": "capital of France"}}\n</tool_call>\n',
@@ -61,7 +61,8 @@ CORPUS = (
     "<think>\nLet me think about it step by step.\n</think>\n<answer>\nThe answer is \\boxed{72}.\n</answer>\n",
     "Natalie sold some of the eggs to her friends and then she bought half as many more. How many are left in total?\n",
     "How much money does he have after a week, if each costs dollars and the price is a percent of what they pay?\n",
-    "def solve(numbers):\n    total = 0\n    for number in numbers:\n        total += number\n    return total\n\nprint(solve())\n",
+    "def solve(numbers):\n    total = 0\n    for number in numbers:\n        total += number\n    return total\n",
+    "result = solve([1, 2])\nprint(result)\n",
 )
 
 
@@ -80,8 +81,8 @@ def make_tokenizer(texts: Iterable[str], out_dir: str | Path, vocab_size: int = 
     rules = Qwen2Tokenizer().backend_tokenizer
     trained = Tokenizer(models.BPE())
     trained.normalizer = rules.normalizer
-    # Qwen2's rules already make each digit a piece of its own. They leave a newline with the punctuation before it, where
-    # the text of a turn would encode differently with and without its end; a merge that was never learned cannot happen.
+    # Qwen2's rules already make each digit a piece of its own. They leave a newline with the punctuation before it, so
+    # that the text of a turn would encode differently with and without its end; a merge never learned cannot happen.
     newline = pre_tokenizers.Split(Regex("\n"), behavior="isolated")
     trained.pre_tokenizer = pre_tokenizers.Sequence([newline, rules.pre_tokenizer])
     trainer = trainers.BpeTrainer(

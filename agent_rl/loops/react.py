@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import zip_longest
 from typing import Any, Literal
 
 from agent_rl.errors import MalformedActionError
@@ -119,9 +118,9 @@ def _sections(text: str) -> Iterator[tuple[str, str]]:
     """Each label at the beginning of a line, in lower case, with the text up to the next one."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     labels = list(_LABEL.finditer(text))
-    ends = (label.start() for label in labels[1:])
-    for label, end in zip_longest(labels, ends, fillvalue=len(text)):
-        yield " ".join(label[1].lower().split()), text[label.end() : end].strip()
+    starts = [*(label.start() for label in labels), len(text)]
+    for number, label in enumerate(labels, start=1):
+        yield " ".join(label[1].lower().split()), text[label.end() : starts[number]].strip()
 
 
 def _arguments(name: str, raw: str, tools: Sequence[ToolSpec]) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 A random model would never stumble on a tool call, so there is nothing for reinforcement learning to reward. Supervised
 training on generated transcripts teaches the format and the copying of numbers; the transcripts are mediocre on purpose
-(see `MIX`): the model learns good and bad habits side by side and picks among them at random, whatever the question. Which
-habit to keep is then left to GRPO.
+(see `MIX`): the model learns good and bad habits side by side and picks among them at random, whatever the question.
+Which habit to keep is then left to GRPO.
 
     python recipes/quickstart/warm_start.py --out /tmp/warm --seed 0
 """
@@ -17,8 +17,7 @@ import math
 import random
 import re
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -36,31 +35,35 @@ Row = tuple[list[int], list[int]]
 
 # What the agent loop answers to a turn that it cannot use.
 UNREADABLE = (
-    'I could not read an action. Write "Action: <tool>" and "Action Input: <JSON arguments>", or "Final Answer: <answer>".'
+    'I could not read an action. Write "Action: <tool>" and "Action Input: <JSON arguments>", '
+    'or "Final Answer: <answer>".'
 )
 BAD_JSON = "Action Input is not valid JSON arguments for 'calculator'."
 UNKNOWN_TOOL = "There is no tool 'calc'. Tools: calculator."
 
-# Share of transcripts that open with each habit. Every habit has its own first thought, so that choosing one is a single
-# early decision which a policy gradient can move, while the copying of numbers that follows is the same skill in all.
+# Share of transcripts with each habit. Every habit has its own first thought ("ignoring" its own second), so that
+# choosing one is a single early decision, which a policy gradient can move; the copying that follows is one skill.
 MIX: Mapping[str, float] = {
-    "good": 0.15,  # one call with the whole expression, then the observed result
-    "wasteful": 0.20,  # one call an operation, each but the last repeated: 4 to 6 calls
-    "guessing": 0.25,  # no call, a number from the question
+    "good": 0.20,  # one call with the whole expression, then the observed result
+    "wasteful": 0.20,  # one call an operation, then the whole expression again: 4 to 5 calls
+    "guessing": 0.20,  # no call, a number from the question
     "malformed": 0.25,  # a call that the loop cannot read, see MALFORMED
     "ignoring": 0.15,  # the right call, then a number from the question
 }
 # Share of malformed openings that continue with a good call after the correction; the others give up with a guess.
 RECOVERY = 0.4
 
-# The first stage sees right calls only: they are short and every number in them is a copy. It ends when the loss shows that
-# copying works (it sets in suddenly, after 200 to 500 steps, depending on the seed) or after COPY_STEPS.
+# The first stage sees right calls only: they are short and every number in them is a copy. It ends when the loss shows
+# that copying works (it sets in suddenly, after about 200 steps) or after COPY_STEPS.
 COPY_MIX: Mapping[str, float] = {"good": 1.0}
 COPY_STEPS = 800
-COPIES = 0.015
-# The second stage teaches the habits; at the full learning rate the sudden change would undo some of the copying.
+COPY_LR = 3e-3
+COPY_LOSS = 0.03
+# The second stage teaches the habits; with the first one's learning rate it would undo some of the copying.
 STEPS = 600
-HABITS_LR = 0.6
+LR = 3e-3
+# Conversations a step.
+BATCH = 32
 # Conversations that are padded together.
 MICRO_BATCH = 16
 # Two layers are the fewest that can copy. Initial weights of 1/sqrt(hidden), not transformers' 0.02, start it sooner.
@@ -91,8 +94,8 @@ MALFORMED: Sequence[tuple[Callable[[str], str], str]] = (
 def guess(problem: Problem, rng: random.Random) -> str:
     """A number of the question that is not the answer.
 
-    Copied, not drawn at random: random digits would teach the model that digits are noise, which is the opposite of what
-    it has to learn first.
+    Copied, not drawn at random: random digits would teach the model that digits are noise, the opposite of what it has
+    to learn first.
     """
     return rng.choice([number for number in re.findall(r"\d+", problem.expression) if number != problem.answer])
 
@@ -137,7 +140,9 @@ def transcripts(
         turns = HABITS[rng.choices(names, weights)[0]](problem, rng)
         messages = [{"role": "user", "content": problem.question}]
         for i, text in enumerate(turns):
-            messages.append({"role": "user", "content": f"Observation: {text}"} if i % 2 else {"role": "assistant", "content": text})
+            messages.append(
+                {"role": "user", "content": f"Observation: {text}"} if i % 2 else {"role": "assistant", "content": text}
+            )
         yield messages
 
 
@@ -169,56 +174,53 @@ def warm_start(
     *,
     seed: int = 0,
     steps: int = STEPS,
-    batch_size: int = 32,
-    lr: float = 3e-3,
+    copy_steps: int = COPY_STEPS,
     mix: Mapping[str, float] = MIX,
     shape: Mapping[str, Any] = SHAPE,
 ) -> dict[str, Any]:
-    """Makes a tokenizer and a model, trains the model on transcripts and saves both; the same arguments give the same model.
+    """Makes a tokenizer and a model, trains the model on transcripts and saves both.
+
+    The same arguments give the same model on the same machine.
 
     Args:
         out_dir: folder to write to, created when absent.
         problems: what to write transcripts about; taken in turn, again from the start when there are too few.
         seed: of the initial weights and of the transcripts.
-        steps: optimizer steps, `COPY_SHARE` of them on copying.
-        batch_size: conversations a step.
-        lr: peak learning rate.
+        steps: optimizer steps on the habits, of 32 conversations each.
+        copy_steps: most optimizer steps on copying that come before; they end early when copying works.
         mix: shares of the habits.
         shape: keyword arguments of `make_model`.
 
     Returns:
-        seconds, steps, loss (mean over the last steps, in nats a token), parameters, vocabulary.
+        seconds, steps (of both stages), loss (mean over the last 20 steps, in nats a token), parameters, vocabulary.
     """
     began = time.perf_counter()
     rng = random.Random(seed)
-    vocabulary = [m["content"] for c in transcripts(problems[:2000], random.Random(seed), mix) for m in c]
-    tokenizer = make_tokenizer([*vocabulary, "user", "assistant"], out_dir)
+    sample = transcripts(problems[:2000], random.Random(seed), mix)
+    tokenizer = make_tokenizer(["user", "assistant", *(m["content"] for talk in sample for m in talk)], out_dir)
     model = make_model(out_dir, tokenizer, seed=seed, **shape)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=lr, betas=(0.9, 0.99), weight_decay=0.0)
-    losses: deque[float] = deque(maxlen=20)
+    optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.99), weight_decay=0.0)
     source = itertools.cycle(problems)
-    done = 0
-    for stage, count in (("copying", COPY_STEPS), ("habits", steps)):
-        stage_mix = COPY_MIX if stage == "copying" else mix
-        losses.clear()
-        for step in range(count):
-            if stage == "copying" and len(losses) == losses.maxlen and mean(losses) < COPIES:
+
+    def stage(name: str, rates: Iterable[float], shares: Mapping[str, float], enough: float) -> list[float]:
+        losses: list[float] = []
+        for rate in rates:
+            rows = encode(tokenizer, list(transcripts(list(itertools.islice(source, BATCH)), rng, shares)))
+            losses.append(_step(model, optimizer, rate, rows, tokenizer.pad_token_id))
+            if len(losses) % 100 == 0:
+                seconds = time.perf_counter() - began
+                print(f"{name}: step {len(losses)}, loss {mean(losses[-20:]):.3f}, {seconds:.0f} s", flush=True)
+            if len(losses) >= 20 and mean(losses[-20:]) < enough:
                 break
-            for group in optimizer.param_groups:
-                group["lr"] = lr * (_warmup(step) if stage == "copying" else HABITS_LR * _warmup(step) * _decay(step / count))
-            rows = encode(tokenizer, list(transcripts([next(source) for _ in range(batch_size)], rng, stage_mix)))
-            optimizer.zero_grad()
-            losses.append(_backward(model, rows, tokenizer.pad_token_id))
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            done += 1
-            if done % 100 == 0:
-                print(f"{stage}: step {done}, loss {mean(losses):.3f}, {time.perf_counter() - began:.0f} s", flush=True)
+        return losses
+
+    losses = stage("copying", (COPY_LR * _warmup(i) for i in range(copy_steps)), COPY_MIX, COPY_LOSS)
+    losses += stage("habits", (LR * _warmup(i) * _decay(i / steps) for i in range(steps)), mix, 0.0)
     model.save_pretrained(str(out_dir))
     return {
         "seconds": time.perf_counter() - began,
-        "steps": done,
-        "loss": mean(losses),
+        "steps": len(losses),
+        "loss": mean(losses[-20:]),
         "parameters": model.num_parameters(),
         "vocabulary": len(tokenizer),
     }
@@ -235,19 +237,24 @@ def assistant_loss(model: Any, rows: Sequence[Row], pad_id: int) -> torch.Tensor
     return torch.nn.functional.cross_entropy(logits_NV, ids_BT[:, 1:][mask_BT], reduction="sum")
 
 
-def _backward(model: Any, rows: Sequence[Row], pad_id: int) -> float:
-    """Accumulates the gradient of the mean loss of a batch and returns that loss.
+def _step(model: Any, optimizer: torch.optim.Optimizer, rate: float, rows: Sequence[Row], pad_id: int) -> float:
+    """One optimizer step on the mean loss of `rows`, which it returns.
 
     The batch is split by length: the wasteful conversations are three times as long as the others, and padding all to
     their length would double the time.
     """
+    for group in optimizer.param_groups:
+        group["lr"] = rate
     tokens = sum(sum(mask) for _, mask in rows)
     rows = sorted(rows, key=lambda row: len(row[0]))
     total = 0.0
+    optimizer.zero_grad()
     for i in range(0, len(rows), MICRO_BATCH):
         loss = assistant_loss(model, rows[i : i + MICRO_BATCH], pad_id) / tokens
         loss.backward()
         total += loss.item()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
     return total
 
 
@@ -265,13 +272,12 @@ def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Make the quickstart's warm-started tiny model.")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--steps", type=int, default=STEPS)
-    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--steps", type=int, default=STEPS, help="optimizer steps on the habits, after the copying")
     args = parser.parse_args(argv)
     # On so small a model more threads only wait for one another.
     torch.set_num_threads(1)
-    problems = generate(PROBLEM_SEED + args.seed, args.steps * args.batch_size)
-    result = warm_start(args.out, problems, seed=args.seed, steps=args.steps, batch_size=args.batch_size)
+    problems = generate(PROBLEM_SEED + args.seed, (args.steps + COPY_STEPS // 2) * BATCH)
+    result = warm_start(args.out, problems, seed=args.seed, steps=args.steps)
     print(json.dumps({"out": str(args.out), **result}))
 
 

@@ -8,9 +8,16 @@ from agent_rl.backend import tiny_model
 MESSAGES = [
     {"role": "system", "content": "You may use tools."},
     {"role": "user", "content": "What is 4821+377?"},
-    {"role": "assistant", "content": 'Thought: I compute.\nAction: calculator\nAction Input: {"expression": "4821+377"}'},
+    {
+        "role": "assistant",
+        "content": 'Thought: I compute.\nAction: calculator\nAction Input: {"expression": "4821+377"}',
+    },
     {"role": "user", "content": "Observation: 5198"},
-    {"role": "assistant", "content": "Let me look.", "tool_calls": [{"function": {"name": "f", "arguments": {"x": 1}}}]},
+    {
+        "role": "assistant",
+        "content": "Let me look.",
+        "tool_calls": [{"function": {"name": "f", "arguments": {"x": 1}}}],
+    },
     {"role": "tool", "content": "first\n"},
     {"role": "tool", "content": "second"},
     {"role": "assistant", "content": "Thought: I have the result.\nFinal Answer: 5198"},
@@ -72,28 +79,36 @@ def test_template_is_prefix_stable(tokenizer):
         assert whole.startswith(prefix)
         if MESSAGES[count]["role"] == "assistant":
             prompt = tokenizer.apply_chat_template(MESSAGES[:count], tokenize=False, add_generation_prompt=True)
-            assert prompt == prefix + "<|im_start|>assistant\n" and whole.startswith(prompt)
+            assert prompt == prefix + "<|im_start|>assistant\n"
+            assert whole.startswith(prompt)
 
 
 def test_template_is_plain_chatml(tokenizer):
-    text = tokenizer.apply_chat_template([MESSAGES[1]], tokenize=False, add_generation_prompt=True, tools=[{"name": "f"}])
+    text = tokenizer.apply_chat_template(
+        [MESSAGES[1]], tokenize=False, add_generation_prompt=True, tools=[{"name": "f"}]
+    )
     assert text == "<|im_start|>user\nWhat is 4821+377?<|im_end|>\n<|im_start|>assistant\n"
 
 
 def test_template_renders_tools_as_qwen_does(tokenizer):
     text = tokenizer.apply_chat_template(MESSAGES[4:7], tokenize=False)
     assert text == (
-        '<|im_start|>assistant\nLet me look.\n<tool_call>\n{"name": "f", "arguments": {"x": 1}}\n</tool_call><|im_end|>\n'
+        "<|im_start|>assistant\nLet me look.\n"
+        '<tool_call>\n{"name": "f", "arguments": {"x": 1}}\n</tool_call><|im_end|>\n'
         "<|im_start|>user\n<tool_response>\nfirst\n\n</tool_response>\n<tool_response>\nsecond\n</tool_response><|im_end|>\n"
     )
 
 
 def test_model_loads_and_stops_at_the_end_of_a_turn(folder, tokenizer):
     model = AutoModelForCausalLM.from_pretrained(folder)
-    assert model.config.model_type == "qwen2" and model.config.tie_word_embeddings
-    assert model.generation_config.eos_token_id == tokenizer.convert_tokens_to_ids("<|im_end|>") == tokenizer.eos_token_id
+    assert model.config.model_type == "qwen2"
+    assert model.config.tie_word_embeddings
+    assert (
+        model.generation_config.eos_token_id == tokenizer.convert_tokens_to_ids("<|im_end|>") == tokenizer.eos_token_id
+    )
     assert model.config.vocab_size == len(tokenizer)
-    assert model.dtype.is_floating_point and model.dtype.itemsize == 4
+    assert model.dtype.is_floating_point
+    assert model.dtype.itemsize == 4
 
 
 def test_odd_heads_are_refused(tokenizer, tmp_path):

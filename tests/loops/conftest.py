@@ -50,7 +50,7 @@ def compose(model_dir):
                 overrides=[
                     "actor_rollout_ref.rollout.name=sglang",
                     f"actor_rollout_ref.model.path={model_dir}",
-                    "data.max_prompt_length=512",
+                    "data.max_prompt_length=1024",
                     "data.max_response_length=512",
                     *overrides,
                 ],

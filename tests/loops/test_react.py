@@ -217,7 +217,7 @@ def test_turn_is_read_as(text, expected):
         got = {NO_ACTION: NOTHING, invalid_json("calculator"): BAD_JSON}.get(str(error), str(error))
         assert "Action Input is not valid JSON arguments for" in got or got in (NOTHING, BAD_JSON)
         got = NOTHING if got == NOTHING else BAD_JSON
-    assert time.perf_counter() - started < 2, "reading a turn must take linear time"
+    assert time.perf_counter() - started < 10, "reading a turn must take linear time"
     if expected is not None:
         assert got == expected
 
@@ -226,9 +226,9 @@ def test_table_is_large():
     assert len(READ) >= 80
 
 
-@pytest.mark.parametrize("text", [text for text, expected in READ.values() if expected not in (NOTHING, BAD_JSON)])
-def test_whatever_is_read_can_be_stored_as_json(text):
-    step = ReactFormat().parse(text, TOOLS)
+@pytest.mark.parametrize("name", [name for name, (_, expected) in READ.items() if expected not in (NOTHING, BAD_JSON)])
+def test_whatever_is_read_can_be_stored_as_json(name):
+    step = ReactFormat().parse(READ[name][0], TOOLS)
     turn = Turn(text="", calls=step.calls)
     trajectory = Trajectory(prompt=[], stop_reason=StopReason.MAX_TURNS, turns=[turn], answer=step.answer)
     assert Trajectory.from_json(trajectory.to_json()) == trajectory

@@ -29,7 +29,9 @@ def trained(warm_start, tmp_path_factory):
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     path = tmp_path_factory.mktemp("warm")
-    result = warm_start.warm_start(path, generate(0, 320), steps=20, batch_size=16, shape={"hidden": 32, "layers": 1})
+    result = warm_start.warm_start(
+        path, generate(0, 320), steps=15, copy_steps=15, shape={"hidden": 32, "layers": 1, "init_std": 0.1}
+    )
     torch.set_num_threads(threads)
     return path, result
 
@@ -61,9 +63,10 @@ def test_habits(warm_start, habit):
         assert errors == (habit == "malformed")
         if habit in ("good", "wasteful"):
             assert answer == problem.answer == observations[-1]
-            assert len(observations) == 1 if habit == "good" else 4 <= len(observations) <= 6
+            assert len(observations) == 1 if habit == "good" else 4 <= len(observations) <= 5
         elif habit != "malformed":
-            assert answer != problem.answer and len(observations) == (habit == "ignoring")
+            assert answer != problem.answer
+            assert len(observations) == (habit == "ignoring")
 
 
 def test_mask_covers_what_the_assistant_says(warm_start, trained):
@@ -81,6 +84,9 @@ def test_training_lowers_the_loss_and_saves_the_model(warm_start, trained):
     rows = warm_start.encode(tokenizer, list(warm_start.transcripts(generate(3, 16), random.Random(0))))
     tokens = sum(sum(mask) for _, mask in rows)
     with torch.no_grad():
-        loss = warm_start.assistant_loss(AutoModelForCausalLM.from_pretrained(path), rows, tokenizer.pad_token_id) / tokens
-    assert result["steps"] == 20 and result["seconds"] > 0
-    assert float(loss) < 5.0  # an untrained model has about log(512) = 6.2
+        loss = (
+            warm_start.assistant_loss(AutoModelForCausalLM.from_pretrained(path), rows, tokenizer.pad_token_id) / tokens
+        )
+    assert result["steps"] == 30
+    assert result["seconds"] > 0
+    assert float(loss) < 5.7  # an untrained model has about log(512) = 6.2

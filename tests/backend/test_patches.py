@@ -1,0 +1,120 @@
+"""Each patch works, and is still needed: the second half of each pair fails once verl does the thing itself."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agent_rl.backend import patches
+from agent_rl.errors import ConfigError
+
+ROOT = Path(__file__).parents[2]
+
+
+def python(code: str, *, plugins: str = "auto") -> str:
+    env = os.environ | {"VERL_PLATFORM": "cpu" if plugins == "auto" else "", "VERL_USE_EXTERNAL_PLUGINS": plugins}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, env=env, cwd=ROOT, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip().splitlines()[-1]
+
+
+def test_another_verl_is_refused() -> None:
+    patches.check_version("0.9.1")
+    with pytest.raises(ConfigError, match=r"version 0\.10\.0 is installed, agent_rl extends 0\.9\.1"):
+        patches.check_version("0.10.0")
+
+
+GROUP = (
+    "import os, socket; s = socket.socket(); s.bind(('127.0.0.1', 0)); port = s.getsockname()[1]; s.close()\n"
+    "os.environ.update(RANK='0', WORLD_SIZE='1', DIST_INIT_METHOD=f'tcp://127.0.0.1:{port}')\n"
+    "import verl, torch.distributed as dist\n"
+    "from verl.utils.distributed import initialize_global_process_group_ray as init\n"
+)
+
+
+def test_gloo_process_group() -> None:
+    assert python(GROUP + "init(); print(dist.get_backend())") == "gloo"
+
+
+def test_gloo_process_group_is_needed() -> None:
+    code = GROUP + "try:\n    init.__wrapped__(); print('started')\nexcept Exception as e: print('refused')"
+    assert python(code) == "refused"
+
+
+BUFFER = (
+    "import verl\nfrom verl.trainer.ppo.v1.replay_buffer import ReplayBuffer\n"
+    "b = ReplayBuffer(trainer_mode='sync', trainer_config={}, max_off_policy_threshold=8,"
+    " max_off_policy_strategy='drop', sampler_kwargs={})\n"
+)
+
+
+def test_replay_buffer_polling() -> None:
+    assert float(python(BUFFER + "print(b.poll_interval)")) == patches.POLL_INTERVAL_S
+
+
+def test_replay_buffer_polling_is_needed() -> None:
+    code = (
+        "import inspect\nfrom verl.trainer.ppo.v1.trainer_base import PPOTrainer\n"
+        "print('poll_interval' in inspect.getsource(PPOTrainer._build_replay_buffer))"
+    )
+    assert float(python(BUFFER + "print(b.poll_interval)", plugins="none")) == 2.0
+    assert python(code) == "False"
+
+
+LOAD = (
+    "import verl\nfrom verl.tools.tool_registry import load_all_tools\n"
+    "try: print([t.name for t in load_all_tools('tool_configs/calculator.yaml', None)])\n"
+    "except Exception as e: print('cannot')"
+)
+
+
+def test_tool_loading() -> None:
+    assert python(LOAD) == "['calculator']"
+
+
+def test_tool_loading_is_needed() -> None:
+    assert python(LOAD, plugins="none") == "cannot"
+
+
+CHECK = (
+    "import verl, hydra\nfrom verl.utils.config import validate_config\n"
+    "with hydra.initialize_config_module('verl.trainer.config', version_base=None):\n"
+    "    c = hydra.compose('ppo_trainer', ['+agent_rl.budget.max_second=3'])\n"
+    "try: validate_config(c, use_reference_policy=False, use_critic=False)\n"
+    "except Exception as e: print(e)"
+)
+
+
+def test_early_checks_name_the_key_before_ray_starts() -> None:
+    assert "agent_rl.budget.max_second: unknown key (value 3). Did you mean 'max_seconds'?" in python(CHECK)
+
+
+def test_step_metrics_and_session_errors_are_needed() -> None:
+    """What they do is seen in tests/e2e; this is when they can go."""
+    code = (
+        "import inspect\nfrom verl.trainer.ppo.v1 import agent_loop_tq, replay_buffer, trainer_base\n"
+        "metrics = inspect.getsource(trainer_base.PPOTrainer._compute_metrics)\n"
+        "settle = inspect.getsource(agent_loop_tq._settle_session_tasks)\n"
+        "sample = inspect.getsource(replay_buffer.ReplayBuffer.sample)\n"
+        "print('reward_extra_info' in metrics, 'kv_put' in settle, 'partition_id != \"val\" and not any' in sample)"
+    )
+    assert python(code, plugins="none") == "False False True"
+
+
+def test_errors_of_every_owner_are_told_apart() -> None:
+    code = (
+        "import verl\nfrom agent_rl.backend.patches import _is_fatal, _reason\n"
+        "from agent_rl.errors import *\nfrom ray.exceptions import RayTaskError\n"
+        "import verl.experimental.agent_loop\n"
+        "remote = RayTaskError('compute_score', 'traceback', ConfigError('key', 'wrong', 'Mend it'))\n"
+        "lost = AssertionError(\"Agent loop react_agnt not registered, registered agent loops: dict_keys([])\")\n"
+        "cases = [remote, remote.as_instanceof_cause(), FatalError('x'), lost, UnscoredError('x'), ValueError('x')]\n"
+        "assert \"Did you mean 'react_agent'\" in _reason(lost), _reason(lost)\n"
+        "assert _reason(remote.as_instanceof_cause()) == 'key: wrong. Mend it'\n"
+        "print([_is_fatal(e) for e in cases])"
+    )
+    assert python(code) == "[True, True, True, True, False, False]"

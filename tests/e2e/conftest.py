@@ -1,0 +1,65 @@
+"""What the end-to-end tests share: a tiny model, a way to find every process of a run, and what a run must leave alone."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import psutil
+import pytest
+
+from agent_rl.backend.tiny_model import CORPUS, make_model, make_tokenizer
+
+MARK = "AGENT_RL_TEST_RUN"
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An untrained model of 0.1 M parameters that fits GSM8K's prompts with the agent's instructions."""
+    folder = tmp_path_factory.mktemp("tiny_model")
+    make_model(folder, make_tokenizer(CORPUS, folder, 512), hidden=48, layers=2, heads=4, max_positions=4096)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The switch, for the trainer's process."""
+    monkeypatch.setenv("VERL_PLATFORM", "cpu")
+
+
+@pytest.fixture
+def run_processes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], list[psutil.Process]]]:
+    """Finds the processes of this test's run by an environment variable that they all inherit."""
+    mark = uuid4().hex
+    monkeypatch.setenv(MARK, mark)
+
+    def find() -> list[psutil.Process]:
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if process.pid != os.getpid() and process.environ().get(MARK) == mark:
+                    found.append(process)
+            except (psutil.NoSuchProcess, psutil.AccessDenied):
+                continue
+        return found
+
+    yield find
+    for process in find():  # of a failed test
+        process.kill()
+
+
+def gone(find: Callable[[], list[psutil.Process]], within_s: float) -> list[str]:
+    """Waits until no process is left; the command lines of those that are after all."""
+    deadline = time.monotonic() + within_s
+    while (left := find()) and time.monotonic() < deadline:
+        time.sleep(0.25)
+    return [" ".join(process.cmdline())[:100] for process in left if process.is_running()]
+
+
+def outside() -> set[str]:
+    """Files where a run must leave nothing behind."""
+    places = [Path("/dev/shm"), Path("/tmp"), Path.home(), Path.home() / ".ray"]
+    return {str(path) for place in places if place.is_dir() for path in place.iterdir() if "pytest-of" not in path.name}

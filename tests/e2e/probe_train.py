@@ -1,0 +1,51 @@
+"""A user's own training script: registers a loop of its own, then starts verl's trainer.
+
+The loop is `react_agent` with one addition: once a step it asks the engine for its weights and keeps them in a file.
+"""
+
+import json
+import os
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from agent_rl import register_agent_loop
+from agent_rl.loops.react_agent import ReactAgentLoop
+
+PARAMETERS = ("model.embed_tokens.weight", "model.layers.1.mlp.down_proj.weight", "model.norm.weight")
+
+
+def engine_weights(address: str) -> dict[str, Any]:
+    found = {}
+    for name in PARAMETERS:
+        request = urllib.request.Request(
+            f"http://{address}/get_weights_by_name",
+            data=json.dumps({"name": name, "truncate_size": 4}).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=30) as response:
+            found[name] = json.load(response)
+    return found
+
+
+@register_agent_loop("weights_probe")
+class WeightsProbe(ReactAgentLoop):
+    agent = "weights_probe"
+
+    async def run(self, sampling_params: dict[str, Any], **row: Any) -> Any:
+        target = Path(os.environ["PROBE_DIR"]) / f"engine_{int(row['global_steps'])}.json"
+        try:
+            target.touch(exist_ok=False)
+        except FileExistsError:
+            return await super().run(sampling_params, **row)
+        import ray
+
+        host, port = await ray.get_actor("sglang_server_0_0").get_server_address.remote()
+        target.write_text(json.dumps(await self.loop.run_in_executor(None, engine_weights, f"{host}:{port}")))
+        return await super().run(sampling_params, **row)
+
+
+if __name__ == "__main__":
+    from verl.trainer.main_ppo import main
+
+    main()

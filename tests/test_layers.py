@@ -1,0 +1,102 @@
+"""The floor: imports point down only, and what must stay light stays light."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "agent_rl"
+
+FLOORS = [
+    {"trajectory", "errors", "settings", "trace", "remote", "sandbox"},
+    {"tools", "rewards", "data", "viewer"},
+    {"loops", "reasoning_rm"},
+    {"backend", "plugin", "cli"},
+]
+LEVEL = {name: level for level, names in enumerate(FLOORS) for name in names}
+
+HEAVY = {"torch", "verl", "ray", "transformers"}
+MAY_IMPORT_HEAVY = ("rewards/manager.py", "loops/verl_loop.py", "loops/verl_tools.py", "loops/react_agent.py", "backend/")
+
+
+def modules() -> list[Path]:
+    return [path for path in sorted(PACKAGE.rglob("*.py")) if "stand_ins" not in path.parts]
+
+
+def part(module: str) -> str:
+    return module.split(".")[1]
+
+
+def imports(path: Path, *, top_level_only: bool = False) -> set[str]:
+    tree = ast.parse(path.read_text())
+    nodes = tree.body if top_level_only else list(ast.walk(tree))
+    found: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+            if node.module == "agent_rl":
+                found |= {f"agent_rl.{alias.name}" for alias in node.names}
+    return found
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_point_down(path: Path) -> None:
+    own = path.relative_to(PACKAGE).with_suffix("").parts[0]
+    if own == "__init__":
+        return  # the package's own names, loaded when they are used
+    for module in imports(path):
+        if not module.startswith("agent_rl.") or part(module) == own:
+            continue
+        other = part(module)
+        if (own, other) == ("loops", "backend") or LEVEL[other] > LEVEL[own]:
+            pytest.fail(f"{path.name} imports {module}, which stands above it")
+        if LEVEL[other] == LEVEL[own] == 1:
+            pytest.fail(f"{path.name} imports {module}, its neighbour")
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_heavy_imports_stay_where_they_are_used(path: Path) -> None:
+    relative = str(path.relative_to(PACKAGE))
+    if relative.startswith(MAY_IMPORT_HEAVY):
+        return
+    heavy = {module.split(".")[0] for module in imports(path, top_level_only=True)} & HEAVY
+    assert not heavy, f"{relative} imports {heavy} at its top"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import agent_rl.tools",
+        "import agent_rl.rewards",
+        "import agent_rl.data",
+        "import agent_rl.loops.react",
+        "import agent_rl.loops.registry",
+        "from agent_rl.cli import app; import typer.main; typer.main.get_command(app)",
+    ],
+)
+def test_light_parts_import_without_torch(statement: str) -> None:
+    code = f"{statement}; import sys; print(sorted({HEAVY!r} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_every_module_has_a_test() -> None:
+    """Tests mirror the package; what only adapts to verl is tested where it runs."""
+    without = {
+        "backend/config", "backend/engine", "backend/rollout", "plugin", "loops/react_agent", "tools/spec",
+        "tools/importing", "tools/concurrency", "tools/arguments", "tools/_calculator_parser", "tools/_calculator_values",
+        "backend/placeholder", "backend/platform",
+    }
+    missing = []
+    for path in modules():
+        relative = path.relative_to(PACKAGE).with_suffix("")
+        if path.name == "__init__.py" or str(relative) in without:
+            continue
+        if not (ROOT / "tests" / relative.parent / f"test_{relative.name}.py").exists():
+            missing.append(str(relative))
+    assert not missing
