@@ -22,11 +22,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from agent_rl.backend import cpu
 from agent_rl.errors import AgentRLError, ConfigError
 
 __all__ = ["TrainerError", "run_trainer", "trainer_command"]
 
+SHARED_MEMORY = Path("/dev/shm")
 POLL_S = 0.5
 STOP_S = 20.0
 """Seconds that the trainer gets to end after it was asked to."""
@@ -104,13 +107,15 @@ def run_trainer(
     out.mkdir(parents=True, exist_ok=True)
     log, metrics = out / "train.log", out / "metrics.jsonl"
     metrics.unlink(missing_ok=True)
-    # Ray's sockets need a short path; its files are of no use after the run.
-    ray_dir = tempfile.mkdtemp(prefix="agent_rl_ray_")
+    # Ray's sockets need a short path; temporary files are of no use after the run.
+    temporary = tempfile.mkdtemp(prefix="agent_rl_")
+    semaphores = set(SHARED_MEMORY.glob("sem.mp-*"))
     env = {
         **os.environ,
         "HF_HOME": str(out / "cache"),
         "VERL_FILE_LOGGER_PATH": str(metrics),
-        "RAY_TMPDIR": ray_dir,
+        "TMPDIR": temporary,
+        "RAY_TMPDIR": temporary,
         "RAY_AUTH_TOKEN": secrets.token_hex(32),  # otherwise Ray keeps one in the home directory
         "RAY_USAGE_STATS_ENABLED": "0",
         **(environment or {}),
@@ -124,10 +129,12 @@ def run_trainer(
                 _follow(child, metrics, on_metrics, timeout_s)
             finally:
                 _stop(child)
+                _end_all(temporary)
         if child.returncode:
             raise TrainerError(f"the trainer failed: {_cause(log)} (whole output: {log})")
     finally:
-        shutil.rmtree(ray_dir, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
+        _remove_dead_semaphores(set(SHARED_MEMORY.glob("sem.mp-*")) - semaphores)
 
 
 def _follow(
@@ -166,6 +173,39 @@ def _stop(child: subprocess.Popen[bytes]) -> None:
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait()
+
+
+def _end_all(temporary: str) -> None:
+    """Wait for every process of the run, known by its folder for temporary files, and kill those that stay."""
+    deadline = time.monotonic() + STOP_S
+    while (left := _processes_of(temporary)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    for process in left:
+        process.kill()
+
+
+def _processes_of(temporary: str) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("RAY_TMPDIR") == temporary and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return found
+
+
+def _remove_dead_semaphores(candidates: set[Path]) -> None:
+    """Remove what Python's multiprocessing leaves in shared memory when Ray kills a process, and nobody has mapped."""
+    mapped = set()
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        try:
+            mapped |= {name for name in re.findall(r"/dev/shm/sem\.mp-\S+", maps.read_text())}
+        except OSError:  # ended meanwhile, or another user's
+            continue
+    for path in candidates:
+        if str(path) not in mapped and path.exists() and path.stat().st_uid == os.getuid():
+            path.unlink(missing_ok=True)
 
 
 def _die_with_parent() -> None:

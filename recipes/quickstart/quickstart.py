@@ -41,6 +41,7 @@ PROMPTS_PER_STEP = 16
 TEST_PROBLEMS = 256
 WARM_START_SEED = 1_000_000
 """Added to the seed: the warm start has problems of its own."""
+WARM_START_PROBLEMS = 40_000
 
 console = Console()
 
@@ -50,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("--out", type=Path, default=Path("outputs/quickstart"), help="default: %(default)s")
     parser.add_argument("--seed", type=int, default=0, help="of data, model and training, default: %(default)s")
-    parser.add_argument("--steps", type=int, default=40, help="GRPO steps, default: %(default)s")
+    parser.add_argument("--steps", type=int, default=30, help="GRPO steps, default: %(default)s")
     parser.add_argument("--test-problems", type=int, default=TEST_PROBLEMS, help="default: %(default)s")
     parser.add_argument("--model", type=Path, help="a model folder to start from, instead of the warm start")
     parser.add_argument("overrides", nargs="*", help="hydra overrides for the trainer, key=value")
@@ -102,7 +103,7 @@ def _warm_start(model: Path, unseen: set[str], seed: int) -> dict[str, Any]:
 
     torch.set_num_threads(1)
     shutil.rmtree(model, ignore_errors=True)
-    problems = arithmetic.generate(WARM_START_SEED + seed, warm_start.STEPS * 32, exclude=frozenset(unseen))
+    problems = arithmetic.generate(WARM_START_SEED + seed, WARM_START_PROBLEMS, exclude=frozenset(unseen))
     console.print("2/3 warm start: a small Qwen2 learns the ReAct format, and bad habits with it")
     result = warm_start.warm_start(model, problems, seed=seed)
     console.print(

@@ -12,7 +12,13 @@ from typing import Any
 from agent_rl import register_agent_loop
 from agent_rl.loops.react_agent import ReactAgentLoop
 
-PARAMETERS = ("model.embed_tokens.weight", "model.layers.1.mlp.down_proj.weight", "model.norm.weight")
+PARAMETERS = (
+    "model.embed_tokens.weight",
+    "model.layers.0.self_attn.k_proj.weight",
+    "model.layers.1.mlp.down_proj.weight",
+    "model.norm.weight",
+    "lm_head.weight",
+)
 
 
 def engine_weights(address: str) -> dict[str, Any]:
@@ -20,7 +26,7 @@ def engine_weights(address: str) -> dict[str, Any]:
     for name in PARAMETERS:
         request = urllib.request.Request(
             f"http://{address}/get_weights_by_name",
-            data=json.dumps({"name": name, "truncate_size": 4}).encode(),
+            data=json.dumps({"name": name, "truncate_size": 100_000}).encode(),
             headers={"Content-Type": "application/json"},
         )
         with urllib.request.urlopen(request, timeout=30) as response:
