@@ -1,7 +1,7 @@
 """The single place that registers agent_rl with verl, and that puts its patches in place.
 
-verl loads this module (entry point `verl.plugins`) at the end of `import verl` in every process. Registration must be cheap
-there, so each part waits until verl itself imports the module that it extends.
+verl loads this module (entry point `verl.plugins`) at the end of `import verl` in every process. Registration must be
+cheap there, so each part waits until verl itself imports the module that it extends.
 """
 
 from __future__ import annotations

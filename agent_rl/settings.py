@@ -1,7 +1,7 @@
 """The `agent_rl:` section of a hydra configuration, as typed settings.
 
-Every key has a default, so the section may be absent. An unknown key or a value of the wrong type is a `ConfigError` that
-names the full key and the nearest known name. What verl already has a key for is not repeated here: turns are
+Every key has a default, so the section may be absent. An unknown key or a value of the wrong type is a `ConfigError`
+that names the full key and the nearest known name. What verl already has a key for is not repeated here: turns are
 `actor_rollout_ref.rollout.multi_turn.max_assistant_turns`, tokens `data.max_response_length`, tools
 `actor_rollout_ref.rollout.multi_turn.tool_config_path`.
 """
@@ -48,7 +48,8 @@ class ReactSettings(_Section):
     """The text format of `react_agent`."""
 
     instructions: str | None = None
-    """Text of the system message, with `{tools}` and `{tool_names}` filled in; null: the default; empty: no such text."""
+    """Text of the system message, with `{tools}` and `{tool_names}` filled in; null: the default; empty: no such
+    text."""
     observation_role: Literal["user", "tool"] = "user"
     """Role of the message that carries an observation."""
     max_malformed: int = Field(default=3, ge=1)

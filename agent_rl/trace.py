@@ -1,7 +1,7 @@
 """Append-only JSONL of trajectories, safe with many processes on one machine.
 
-Each trajectory is one line, written with a single write under an advisory lock. Processes on different nodes need a path
-of their own each (a network file system's locks are not relied on).
+Each trajectory is one line, written with a single write under an advisory lock. Processes on different nodes need a
+path of their own each (a network file system's locks are not relied on).
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ def read(path: str | os.PathLike[str]) -> Iterator[Trajectory]:
     """Read the trajectories of a file in the order in which they were written.
 
     Raises:
-        ValueError: naming file and line, for a line that is not a trajectory (a torn last line of a killed run included).
+        ValueError: naming file and line, for a line that is not a trajectory (a torn last line of a killed run
+        included).
     """
     with open(path, "rb") as file:
         for number, line in enumerate(file, start=1):

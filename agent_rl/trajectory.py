@@ -5,7 +5,8 @@ Nothing downstream parses the response text again to find out what happened.
 
 Everything here is a standard dataclass without behaviour beyond counting. JSON goes both ways through
 `Trajectory.to_dict` / `Trajectory.from_dict` (and `to_json` / `from_json`); the `version` field names the schema, and a
-reader refuses a version that it does not know. Token ids are not part of a trajectory: they belong to the training sample.
+reader refuses a version that it does not know. Token ids are not part of a trajectory: they belong to the training
+sample.
 """
 
 from __future__ import annotations
@@ -188,7 +189,8 @@ class Trajectory:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON data (only str, int, float, bool, None, list, dict)."""
-        return _adapter().dump_python(self, mode="json")
+        data: dict[str, Any] = _adapter().dump_python(self, mode="json")
+        return data
 
     def to_json(self) -> str:
         """One line of JSON."""

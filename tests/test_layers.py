@@ -19,7 +19,13 @@ FLOORS = [
 LEVEL = {name: level for level, names in enumerate(FLOORS) for name in names}
 
 HEAVY = {"torch", "verl", "ray", "transformers"}
-MAY_IMPORT_HEAVY = ("rewards/manager.py", "loops/verl_loop.py", "loops/verl_tools.py", "loops/react_agent.py", "backend/")
+MAY_IMPORT_HEAVY = (
+    "rewards/manager.py",
+    "loops/verl_loop.py",
+    "loops/verl_tools.py",
+    "loops/react_agent.py",
+    "backend/",
+)
 
 
 def modules() -> list[Path]:
@@ -88,9 +94,19 @@ def test_light_parts_import_without_torch(statement: str) -> None:
 def test_every_module_has_a_test() -> None:
     """Tests mirror the package; what only adapts to verl is tested where it runs."""
     without = {
-        "backend/config", "backend/engine", "backend/rollout", "plugin", "loops/react_agent", "tools/spec",
-        "tools/importing", "tools/concurrency", "tools/arguments", "tools/_calculator_parser", "tools/_calculator_values",
-        "backend/placeholder", "backend/platform",
+        "backend/config",
+        "backend/engine",
+        "backend/rollout",
+        "plugin",
+        "loops/react_agent",
+        "tools/spec",
+        "tools/importing",
+        "tools/concurrency",
+        "tools/arguments",
+        "tools/_calculator_parser",
+        "tools/_calculator_values",
+        "backend/placeholder",
+        "backend/platform",
     }
     missing = []
     for path in modules():

@@ -1,8 +1,8 @@
 """The CPU switch: `VERL_PLATFORM=cpu` turns a recipe that was written for GPUs into one for a CPU.
 
-verl reads the variable itself to choose its platform. When it says `cpu`, every process that imports verl comes here through
-the plugin: threads and environment variables are set, for this process and for its children. The engine flags and dtypes are
-the hydra group `platform=cpu` (config/platform/cpu.yaml), which the launcher adds.
+verl reads the variable itself to choose its platform. When it says `cpu`, every process that imports verl comes here
+through the plugin: threads and environment variables are set, for this process and for its children. The engine flags
+and dtypes are the hydra group `platform=cpu` (config/platform/cpu.yaml), which the launcher adds.
 
 The stand-ins are on the path of child processes only: whether torchvision exists is decided when transformers is first
 imported, which verl has done by then. verl imports SGLang in Ray workers only, which are children.

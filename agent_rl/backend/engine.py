@@ -18,7 +18,8 @@ class _OnCPU:
     def _build_fsdp_module(self, module: torch.nn.Module) -> torch.nn.Module:
         """Shard the module, without the offload that verl forces on a forward-only engine (the reference policy).
 
-        Offloading pins host memory for a device, and there is none; the parameters are where they would be offloaded to.
+        Offloading pins host memory for a device, and there is none; the parameters are where they would be offloaded
+        to.
         """
         config = self.engine_config
         self.engine_config = copy.copy(config)

@@ -1,8 +1,8 @@
 """Starting verl's trainer for a recipe: one command line, on a GPU node and on a CPU.
 
-A recipe is a folder with `config.yaml`, which starts from verl's own configuration, and optionally a hydra group `size`, whose
-`cpu.yaml` holds what is smaller on a CPU. With `VERL_PLATFORM=cpu` that size is chosen and the CPU profile is laid over the
-recipe; what the user writes on the command line wins over everything.
+A recipe is a folder with `config.yaml`, which starts from verl's own configuration, and optionally a hydra group
+`size`, whose `cpu.yaml` holds what is smaller on a CPU. With `VERL_PLATFORM=cpu` that size is chosen and the CPU
+profile is laid over the recipe; what the user writes on the command line wins over everything.
 """
 
 from __future__ import annotations
@@ -51,17 +51,22 @@ def trainer_command(
             `verl.trainer.main_ppo.main()`.
 
     Raises:
-        ConfigError: when the folder is not a recipe, an override is not of the form `key=value`, or there is no accelerator
+        ConfigError: when the folder is not a recipe, an override is not of the form `key=value`, or there is no
+        accelerator
             and the CPU was not chosen.
     """
     folder = Path(recipe).resolve()
     if not (folder / "config.yaml").is_file():
-        raise ConfigError(str(recipe), "there is no config.yaml", "Give a recipe's folder, for example recipes/quickstart")
+        raise ConfigError(
+            str(recipe), "there is no config.yaml", "Give a recipe's folder, for example recipes/quickstart"
+        )
     for override in overrides:
         if "=" not in override and not override.startswith("~"):
             raise ConfigError(override, "not a hydra override", "Write key=value, or ~key to remove one")
     if not (cpu.is_selected() or _has_accelerator() or os.environ.get("RAY_ADDRESS")):
-        raise ConfigError("VERL_PLATFORM", "there is no accelerator on this machine", "Set VERL_PLATFORM=cpu to use the CPU")
+        raise ConfigError(
+            "VERL_PLATFORM", "there is no accelerator on this machine", "Set VERL_PLATFORM=cpu to use the CPU"
+        )
     groups = []
     if cpu.is_selected():
         groups.append("+platform=cpu")
@@ -77,8 +82,8 @@ def trainer_command(
         "config",
         searchpath,
         *groups,
-        # Our section has no schema in hydra, which would refuse a key that the recipe does not spell out; wrong keys are
-        # caught when the settings are read.
+        # Our section has no schema in hydra, which would refuse a key that the recipe does not spell out; wrong keys
+        # are caught when the settings are read.
         *(f"++{override}" if override.startswith("agent_rl.") else override for override in overrides),
     ]
 
@@ -200,7 +205,7 @@ def _remove_dead_semaphores(candidates: set[Path]) -> None:
     mapped = set()
     for maps in Path("/proc").glob("[0-9]*/maps"):
         try:
-            mapped |= {name for name in re.findall(r"/dev/shm/sem\.mp-\S+", maps.read_text())}
+            mapped |= set(re.findall(r"/dev/shm/sem\.mp-\S+", maps.read_text()))
         except OSError:  # ended meanwhile, or another user's
             continue
     for path in candidates:
@@ -217,7 +222,9 @@ _EXCEPTION = re.compile(r"^(?:\x1b\[[0-9;]*m|\([^)]*\)|\s)*([A-Za-z_][\w.]*(?:Er
 
 
 def _cause(log: Path) -> str:
-    """The last exception in the log that is not Ray's wrapper, which repeats the remote traceback; else its last lines."""
+    """The last exception in the log that is not Ray's wrapper, which repeats the remote traceback; else its last
+    lines.
+    """
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     for line in reversed(lines):
         found = _EXCEPTION.match(line)
@@ -227,5 +234,7 @@ def _cause(log: Path) -> str:
 
 
 def _has_accelerator() -> bool:
-    """Whether a device file of an NVIDIA GPU, an AMD GPU or an Ascend NPU exists; without one verl would wait for ever."""
+    """Whether a device file of an NVIDIA GPU, an AMD GPU or an Ascend NPU exists; without one verl would wait for
+    ever.
+    """
     return any(any(Path("/dev").glob(pattern)) for pattern in ("nvidia[0-9]*", "kfd", "davinci[0-9]*", "dxg"))

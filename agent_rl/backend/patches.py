@@ -47,7 +47,9 @@ def check_version(version: str) -> None:
         ConfigError: naming both versions.
     """
     if version != VERL_VERSION:
-        raise ConfigError("verl", f"version {version} is installed, agent_rl extends {VERL_VERSION}", "Install agent-rl[train]")
+        raise ConfigError(
+            "verl", f"version {version} is installed, agent_rl extends {VERL_VERSION}", "Install agent-rl[train]"
+        )
 
 
 def gloo_process_group(module: ModuleType) -> None:
@@ -67,8 +69,8 @@ def gloo_process_group(module: ModuleType) -> None:
 def replay_buffer_polling(module: ModuleType) -> None:
     """`verl.trainer.ppo.v1.replay_buffer`: poll for finished trajectories more often than every two seconds.
 
-    The interval is a constructor argument for which verl has no configuration key; on a laptop, where a step takes one or
-    two seconds, it would double the step.
+    The interval is a constructor argument for which verl has no configuration key; on a laptop, where a step takes one
+    or two seconds, it would double the step.
     """
     original = module.ReplayBuffer.__init__
 
@@ -111,8 +113,8 @@ def early_checks(module: ModuleType) -> None:
 def session_errors(module: ModuleType) -> None:
     """`verl.trainer.ppo.v1.agent_loop_tq`: tell the trainer why a trajectory failed.
 
-    verl logs the error in the worker and marks the group; nobody counts it, and a wrong configuration fails one group after the
-    other instead of stopping the run.
+    verl logs the error in the worker and marks the group; nobody counts it, and a wrong configuration fails one group
+    after the other instead of stopping the run.
     """
     original = module._settle_session_tasks
 
@@ -156,8 +158,8 @@ def error_stops(module: ModuleType) -> None:
 def step_metrics(module: ModuleType) -> None:
     """`verl.trainer.ppo.v1.trainer_base`: log the reward's components with each training step.
 
-    verl logs what a reward manager reports in validation only. Adds `agent/<key>` (mean over the step's trajectories) and
-    `agent/unscored` (number of trajectories that failed since the last step).
+    verl logs what a reward manager reports in validation only. Adds `agent/<key>` (mean over the step's trajectories)
+    and `agent/unscored` (number of trajectories that failed since the last step).
     """
     original = module.PPOTrainer._compute_metrics
 
@@ -196,7 +198,9 @@ def _nothing_usable(buffer: Any, problem: object) -> str:
 
 
 def _is_fatal(error: BaseException) -> bool:
-    """Whether the run cannot go on: a fatal error here or in a reward worker, a loop that is unknown or cannot be made."""
+    """Whether the run cannot go on: a fatal error here or in a reward worker, a loop that is unknown or cannot be
+    made.
+    """
     causes = (error, getattr(error, "cause", None))
     return any(isinstance(each, FatalError | InstantiationException) for each in causes) or _unregistered(error)
 

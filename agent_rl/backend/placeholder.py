@@ -17,7 +17,7 @@ class Placeholder:
     def __init__(self, name: str) -> None:
         self.__name__ = self.__qualname__ = name
 
-    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:  # noqa: D102 - the class says it
         raise RuntimeError(
             f"{self.__name__} was called, but this process runs SGLang on a CPU with stand-ins for GPU-only packages. "
             "Choose the CPU engine flags of agent_rl/backend/config/platform/cpu.yaml, or run without VERL_PLATFORM=cpu"

@@ -42,7 +42,13 @@ def _device_module() -> ModuleType:
     def get_device_name(device: Any = None) -> str:
         return "cpu"
 
-    for name in ("empty_cache", "ipc_collect", "reset_peak_memory_stats", "set_per_process_memory_fraction", "set_device"):
+    for name in (
+        "empty_cache",
+        "ipc_collect",
+        "reset_peak_memory_stats",
+        "set_per_process_memory_fraction",
+        "set_device",
+    ):
         setattr(module, name, nothing)
     for name in ("memory_allocated", "memory_reserved", "max_memory_allocated", "max_memory_reserved"):
         setattr(module, name, zero)
@@ -78,7 +84,7 @@ class PlatformCPU(PlatformBase):
         """Never chosen by detection: a GPU machine must not fall back to the CPU without being asked."""
         return False
 
-    def current_device(self) -> str:  # type: ignore[override]
+    def current_device(self) -> str:
         """The device as a string: verl hands it to `Tensor.to`, where an index would mean a GPU."""
         return "cpu"
 

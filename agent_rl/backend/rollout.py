@@ -1,7 +1,7 @@
 """The trainer's side of the SGLang engine on a CPU: how updated weights reach the server.
 
-verl's adapter hands the weights over as GPU memory handles. On a CPU they are written as safetensors into shared memory and
-the server loads them from there, through the same loader as at its start; the folder is removed at once.
+verl's adapter hands the weights over as GPU memory handles. On a CPU they are written as safetensors into shared
+memory and the server loads them from there, through the same loader as at its start; the folder is removed at once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from agent_rl.errors import ConfigError
 
 __all__ = ["CPUServerAdapter"]
 
-SHARED_MEMORY = Path("/dev/shm")
+SHARED_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
 class CPUServerAdapter(ServerAdapter):
@@ -62,7 +62,7 @@ class CPUServerAdapter(ServerAdapter):
         tensors = {name: _full(tensor) for name, tensor in weights}
         if self._engine is None:
             return
-        folder = tempfile.mkdtemp(prefix="agent_rl_weights_", dir=SHARED_MEMORY if SHARED_MEMORY.is_dir() else None)
+        folder = tempfile.mkdtemp(prefix="agent_rl_weights_", dir=SHARED_MEMORY)
         try:
             save_file(tensors, f"{folder}/model.safetensors")
             result = await self._engine._make_async_request(

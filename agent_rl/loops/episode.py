@@ -12,7 +12,7 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from agent_rl.errors import EngineError, MalformedActionError
+from agent_rl.errors import EngineError, MalformedActionError, UnscoredError
 from agent_rl.loops.policy import ChatMessage, Generation, Policy
 from agent_rl.tools import ToolSession, ToolSpec
 from agent_rl.tools.concurrency import OutOfTime, within
@@ -94,22 +94,24 @@ async def run_episode(
         budget: what may be spent.
 
     Returns:
-        The trajectory, with exactly one stop reason. After an engine failure the reason is `ENGINE_ERROR` and `error`
-        says what failed: it is the caller's business not to score it.
+        The trajectory, with exactly one stop reason. When the infrastructure failed (the engine, a tool that says so, a
+        prompt that does not fit), the reason is `ENGINE_ERROR` or `ERROR` and `error` says what happened: it is the
+        caller's business not to score it.
 
     Raises:
-        UnscoredError, FatalError: from a tool, or for a prompt that does not fit.
+        FatalError: from a tool or the format.
     """
     episode = _Episode(policy, format, tools, budget)
     trajectory = episode.trajectory
     prompt = format.prompt(messages, tools.specs)
     trajectory.prompt = [Message(role=message["role"], content=_text(message["content"])) for message in prompt]
-    await policy.begin(prompt, format.template_tools(tools.specs))
     try:
+        await policy.begin(prompt, format.template_tools(tools.specs))
         while (reason := await episode.turn()) is None:
             pass
-    except EngineError as error:
-        reason, trajectory.error = StopReason.ENGINE_ERROR, str(error)
+    except UnscoredError as error:
+        reason = StopReason.ENGINE_ERROR if isinstance(error, EngineError) else StopReason.ERROR
+        trajectory.error = str(error)
     trajectory.stop_reason = reason
     trajectory.prompt_tokens, trajectory.response_tokens = policy.prompt_tokens, policy.response_tokens
     trajectory.seconds = time.monotonic() - episode.started

@@ -68,7 +68,7 @@ class TokenPolicy(Policy):
         self.preempted = -1
 
     @property
-    def response_tokens(self) -> int:  # type: ignore[override]
+    def response_tokens(self) -> int:
         """Sampled and observation tokens together."""
         return len(self.mask)
 
@@ -192,7 +192,7 @@ class TokenPolicy(Policy):
             self.preempted = max(self.preempted, 0) + output.num_preempted
 
 
-class EpisodeAgentLoop(AgentLoopBase):  # type: ignore[misc] # verl has no types
+class EpisodeAgentLoop(AgentLoopBase):
     """Base of our agent loops: an episode for each row, with the format that a subclass gives.
 
     A subclass sets `agent` and implements `format`; the row's columns `extra_info.tool_selection`, `tools_kwargs`,
@@ -242,7 +242,7 @@ class EpisodeAgentLoop(AgentLoopBase):  # type: ignore[misc] # verl has no types
             async with self._session(row) as session:
                 trajectory = await run_episode(policy, self.format(), session, list(row["raw_prompt"]), self.budget())
             self._describe(trajectory, row)
-            if trajectory.stop_reason is StopReason.ENGINE_ERROR:
+            if trajectory.error is not None:
                 raise UnscoredError(trajectory.error)
             return self._output(policy, trajectory)
         except Exception as error:  # goes on to verl, which fails this session; the trace keeps what happened

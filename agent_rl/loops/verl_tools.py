@@ -71,7 +71,7 @@ class VerlTool:
         await self._sessions.pop(instance_id).__aexit__(None, None, None)
 
 
-class _Property(OpenAIFunctionPropertySchema):  # type: ignore[misc] # verl has no types
+class _Property(OpenAIFunctionPropertySchema):
     model_config = ConfigDict(extra="allow")
     type: str | list[str] | None = None
 

@@ -37,7 +37,7 @@ _NUMERIC = (bool, int, float, np.bool_, np.integer, np.floating)
 
 
 @register("trajectory")
-class TrajectoryRewardManager(RewardManagerBase):  # type: ignore[misc] # verl has no types
+class TrajectoryRewardManager(RewardManagerBase):
     """Scores the trajectory that the agent loop put into `extra_fields["trajectory"]` (by `Trajectory.to_dict`).
 
     For a loop that hands over none, a minimal trajectory is made from the decoded response: its text is the answer, and

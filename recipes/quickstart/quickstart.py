@@ -1,12 +1,12 @@
 """The quickstart: a tiny agent learns to use its calculator, from data to the table of results, on a CPU.
 
-It makes word problems, a model that uses its tool badly (warm_start.py), trains it with GRPO through verl's own trainer on the
-real SGLang engine, and evaluates it before and after on problems that it has never seen.
+It makes word problems, a model that uses its tool badly (warm_start.py), trains it with GRPO through verl's own
+trainer on the real SGLang engine, and evaluates it before and after on problems that it has never seen.
 
     python recipes/quickstart/quickstart.py --seed 0
 
-Everything that it writes is below `--out`: `summary.json`, `trajectories.jsonl` (both evaluations), `metrics.jsonl` (every
-step), `train.log`, and the data and models.
+Everything that it writes is below `--out`: `summary.json`, `trajectories.jsonl` (both evaluations), `metrics.jsonl`
+(every step), `train.log`, and the data and models.
 """
 
 from __future__ import annotations
@@ -53,49 +53,49 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of data, model and training, default: %(default)s")
     parser.add_argument("--steps", type=int, default=30, help="GRPO steps, default: %(default)s")
     parser.add_argument("--test-problems", type=int, default=TEST_PROBLEMS, help="default: %(default)s")
+    parser.add_argument("--warm-start-steps", type=int, help="default: see warm_start.py")
     parser.add_argument("--model", type=Path, help="a model folder to start from, instead of the warm start")
     parser.add_argument("overrides", nargs="*", help="hydra overrides for the trainer, key=value")
     args = parser.parse_args(argv)
     os.environ["VERL_PLATFORM"] = "cpu"
     try:
-        run(args.out.resolve(), args.seed, args.steps, args.test_problems, args.model, args.overrides)
+        run(args)
     except AgentRLError as error:
         console.print(f"[bold red]error:[/] {error}", highlight=False, markup=True)
         sys.exit(1)
 
 
-def run(
-    out: Path, seed: int, steps: int, test_problems: int, model: Path | None, overrides: Sequence[str]
-) -> dict[str, Any]:
-    """The whole quickstart; returns the summary."""
+def run(args: argparse.Namespace) -> None:
+    """The whole quickstart."""
     started = time.monotonic()
+    out, steps = args.out.resolve(), args.steps
     out.mkdir(parents=True, exist_ok=True)
     for name in ("trace.jsonl", "trajectories.jsonl", "summary.json"):
         (out / name).unlink(missing_ok=True)
-    train, test = arithmetic.train_test(seed, steps * PROMPTS_PER_STEP, test_problems)
+    train, test = arithmetic.train_test(args.seed, steps * PROMPTS_PER_STEP, args.test_problems)
     for split, problems in (("train", train), ("test", test)):
         write_parquet([arithmetic.to_row(p, split, i) for i, p in enumerate(problems)], out / f"{split}.parquet")
     console.print(f"1/3 data: {len(train)} problems to train on, {len(test)} to evaluate on")
 
+    model, warm_start_seconds = args.model, 0.0
     if model is None:
         model = out / "model"
-        warm = _warm_start(model, {p.question for p in test} | {p.expression for p in test}, seed)
-    else:
-        model, warm = model.resolve(), {"seconds": 0.0}
+        unseen = {p.question for p in test} | {p.expression for p in test}
+        warm_start_seconds = _warm_start(model, unseen, args.seed, args.warm_start_steps)
 
     train_started = time.monotonic()
     console.print(f"3/3 GRPO, {steps} steps on SGLang and verl; their output goes to {out / 'train.log'}")
-    metrics = _train(out, model, steps, [f"data.seed={seed}", *overrides])
-    summary = _summarize(out, metrics, steps, seed)
-    summary["warm_start_seconds"] = round(warm["seconds"], 1)
+    metrics = _train(out, model.resolve(), steps, [f"data.seed={args.seed}", *args.overrides])
+    summary = _summarize(out, metrics, steps, args.seed)
+    summary["warm_start_seconds"] = round(warm_start_seconds, 1)
     summary["train_seconds"] = round(time.monotonic() - train_started, 1)
     summary["seconds"] = round(time.monotonic() - started, 1)
     (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
     _report(out, summary)
-    return summary
 
 
-def _warm_start(model: Path, unseen: set[str], seed: int) -> dict[str, Any]:
+def _warm_start(model: Path, unseen: set[str], seed: int, steps: int | None) -> float:
+    """Make the model that training starts from, in so many seconds."""
     import torch
 
     sys.path.insert(0, str(HERE))
@@ -105,12 +105,13 @@ def _warm_start(model: Path, unseen: set[str], seed: int) -> dict[str, Any]:
     shutil.rmtree(model, ignore_errors=True)
     problems = arithmetic.generate(WARM_START_SEED + seed, WARM_START_PROBLEMS, exclude=frozenset(unseen))
     console.print("2/3 warm start: a small Qwen2 learns the ReAct format, and bad habits with it")
-    result = warm_start.warm_start(model, problems, seed=seed)
+    sizes: dict[str, Any] = {} if steps is None else {"steps": steps, "copy_steps": steps}
+    result = warm_start.warm_start(model, problems, seed=seed, **sizes)
     console.print(
         f"    {result['parameters'] / 1e6:.2f} M parameters, {result['steps']} steps, {result['seconds']:.0f} s, "
         f"loss {result['loss']:.3f}"
     )
-    return result
+    return float(result["seconds"])
 
 
 def _train(out: Path, model: Path, steps: int, overrides: Sequence[str]) -> list[dict[str, Any]]:
@@ -181,7 +182,7 @@ def _summarize(out: Path, metrics: list[dict[str, Any]], steps: int, seed: int) 
 
 
 def _mean(values: Any) -> float:
-    return round(mean(values), 4)
+    return round(float(mean(values)), 4)
 
 
 def _report(out: Path, summary: dict[str, Any]) -> None:
@@ -215,7 +216,9 @@ def _show(title: str, trajectory: Trajectory) -> None:
         if turn.observation is not None:
             text.append(turn.observation + "\n", style="cyan")
     reward = f"{trajectory.score.total:+.2f}" if trajectory.score else "unscored"
-    console.print(Panel(text, title=f"{title}: reward {reward}, right answer {trajectory.ground_truth}", title_align="left"))
+    console.print(
+        Panel(text, title=f"{title}: reward {reward}, right answer {trajectory.ground_truth}", title_align="left")
+    )
 
 
 if __name__ == "__main__":

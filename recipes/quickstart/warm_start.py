@@ -26,6 +26,7 @@ import torch
 
 from agent_rl.backend.tiny_model import IM_END, IM_START, make_model, make_tokenizer
 from agent_rl.data.arithmetic import Problem, generate
+from agent_rl.loops.react import NO_ACTION, invalid_json
 
 __all__ = ["MIX", "assistant_loss", "encode", "transcripts", "warm_start"]
 
@@ -34,12 +35,9 @@ Row = tuple[list[int], list[int]]
 """Token ids and loss mask of a conversation."""
 
 # What the agent loop answers to a turn that it cannot use.
-UNREADABLE = (
-    'I could not read an action. Write "Action: <tool>" and "Action Input: <JSON arguments>", '
-    'or "Final Answer: <answer>".'
-)
-BAD_JSON = "Action Input is not valid JSON arguments for 'calculator'."
-UNKNOWN_TOOL = "There is no tool 'calc'. Tools: calculator."
+UNREADABLE = NO_ACTION
+BAD_JSON = invalid_json("calculator")
+UNKNOWN_TOOL = "there is no tool 'calc'. Did you mean 'calculator'? Known: calculator."
 
 # Share of transcripts with each habit. Every habit has its own first thought ("ignoring" its own second), so that
 # choosing one is a single early decision, which a policy gradient can move; the copying that follows is one skill.
@@ -97,7 +95,8 @@ def guess(problem: Problem, rng: random.Random) -> str:
     Copied, not drawn at random: random digits would teach the model that digits are noise, the opposite of what it has
     to learn first.
     """
-    return rng.choice([number for number in re.findall(r"\d+", problem.expression) if number != problem.answer])
+    numbers: list[str] = re.findall(r"\d+", problem.expression)
+    return rng.choice([number for number in numbers if number != problem.answer])
 
 
 def good(problem: Problem, rng: random.Random) -> list[str]:

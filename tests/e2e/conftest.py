@@ -1,4 +1,5 @@
-"""What the end-to-end tests share: a tiny model, a way to find every process of a run, and what a run must leave alone."""
+"""What the end-to-end tests share: a tiny model, a way to find every process of a run, and what a run must leave
+alone."""
 
 from __future__ import annotations
 

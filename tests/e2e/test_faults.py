@@ -1,0 +1,147 @@
+"""Faults of every owner in one training step; a fatal one; and a driver that is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from agent_rl import trace
+from agent_rl.backend.launch import TrainerError, run_trainer, trainer_command
+from agent_rl.data import make_row
+from agent_rl.trajectory import StopReason, ToolStatus, Trajectory
+from tests.e2e.conftest import gone
+
+ROOT = Path(__file__).parents[2]
+FAULTS = ("tool_raises", "tool_hangs", "malformed_row", "engine_fails")
+
+pytestmark = pytest.mark.engine
+
+
+def overrides(folder: Path, model: Path, **more: Any) -> list[str]:
+    settings = {
+        "data.train_files": f"{folder}/rows.parquet",
+        "data.val_files": f"{folder}/rows.parquet",
+        "data.train_batch_size": 4,
+        "data.max_prompt_length": 256,
+        "data.max_response_length": 128,
+        "actor_rollout_ref.actor.ppo_mini_batch_size": 4,
+        "actor_rollout_ref.model.path": model,
+        "actor_rollout_ref.rollout.n": 2,
+        "actor_rollout_ref.rollout.multi_turn.tool_config_path": ROOT / "tests/e2e/faulty_tools.yaml",
+        "trainer.val_before_train": False,
+        "trainer.total_training_steps": 1,
+        "trainer.logger": "[console,file]",
+        "trainer.default_local_dir": f"{folder}/checkpoints",
+        "agent_rl.trace.path": f"{folder}/trace.jsonl",
+        "hydra.run.dir": f"{folder}/hydra",
+        **more,
+    }
+    return [f"{key}={value}" for key, value in settings.items()]
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    """One row for each fault, written past our own checks: a row that is malformed must not get that far otherwise."""
+    table = []
+    for index, fault in enumerate(FAULTS):
+        row = make_row(
+            question="What is 2+2?",
+            data_source="faults",
+            ground_truth="4",
+            split="train",
+            index=index,
+            agent_name="faulty",
+            extra_info={"fault": fault},
+        )
+        if fault == "malformed_row":
+            row["reward_model"]["ground_truth"] = "not a number"
+        table.append(row)
+    pq.write_table(pa.Table.from_pylist(table), tmp_path / "rows.parquet")
+    return tmp_path
+
+
+def test_every_fault_ends_as_its_owner_says_and_the_step_completes(
+    rows: Path, tiny_model: Path, run_processes: Callable[[], list[psutil.Process]]
+) -> None:
+    command = trainer_command(
+        ROOT / "recipes/quickstart", overrides(rows, tiny_model), script=ROOT / "tests/e2e/faults_train.py"
+    )
+    logged: dict[int, dict[str, Any]] = {}
+    run_trainer(command, rows / "out", on_metrics=logged.__setitem__, timeout_s=300)
+
+    assert list(logged) == [1]
+    assert logged[1]["agent/unscored"] == 4  # two rows, two samples each: neither zero nor lost
+    assert logged[1]["agent/tool_errors"] == 1
+    kept: dict[str, list[Trajectory]] = {fault: [] for fault in FAULTS}
+    for trajectory in trace.read(rows / "trace.jsonl"):
+        kept[FAULTS[trajectory.info["index"]]].append(trajectory)
+    assert {fault: len(of_fault) for fault, of_fault in kept.items()} == dict.fromkeys(FAULTS, 2)
+    for trajectory in kept["tool_raises"]:
+        assert trajectory.results[0].status is ToolStatus.ERROR
+        assert trajectory.turns[0].observation is not None
+        assert "the tool's own bug" in trajectory.turns[0].observation
+        assert trajectory.score is not None
+    for trajectory in kept["tool_hangs"]:
+        assert trajectory.results[0].status is ToolStatus.TIMEOUT
+        assert trajectory.results[0].seconds < 3
+        assert trajectory.score is not None
+    for trajectory in kept["malformed_row"]:
+        assert trajectory.score is None
+        assert "not a number" in str(trajectory.error)
+    for trajectory in kept["engine_fails"]:
+        assert trajectory.stop_reason is StopReason.ENGINE_ERROR
+        assert trajectory.score is None
+        assert "the engine went away" in str(trajectory.error)
+        assert len(trajectory.turns) == 1  # what happened before the failure is kept
+    assert run_processes() == []
+
+
+def test_a_loop_that_does_not_exist_stops_the_run_and_says_so(rows: Path, tiny_model: Path) -> None:
+    command = trainer_command(ROOT / "recipes/quickstart", overrides(rows, tiny_model))  # nobody registers "faulty"
+    with pytest.raises(TrainerError, match="agent loop 'faulty' is not registered"):
+        run_trainer(command, rows / "out", timeout_s=300)
+
+
+def test_a_wrong_key_stops_the_run_before_ray_starts(rows: Path, tiny_model: Path) -> None:
+    command = trainer_command(
+        ROOT / "recipes/quickstart", overrides(rows, tiny_model, **{"agent_rl.reward.eficiency.penalty": 1})
+    )
+    with pytest.raises(TrainerError, match=r"agent_rl\.reward\.eficiency: unknown key") as caught:
+        run_trainer(command, rows / "out", timeout_s=100)
+    assert "Did you mean 'efficiency'?" in str(caught.value)
+    assert "Started a local Ray instance" not in (rows / "out/train.log").read_text()
+
+
+def test_a_killed_driver_leaves_no_process_behind(
+    rows: Path, tiny_model: Path, run_processes: Callable[[], list[psutil.Process]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VERL_FILE_LOGGER_PATH", str(rows / "metrics.jsonl"))
+    ray_dir = rows.parent / "r"  # Ray's sockets need a short path
+    monkeypatch.setenv("RAY_TMPDIR", f"/tmp/agent_rl_kill_{os.getpid()}")
+    monkeypatch.setenv("HF_HOME", str(ray_dir))
+    command = trainer_command(
+        ROOT / "recipes/quickstart",
+        overrides(rows, tiny_model, **{"trainer.total_training_steps": 1000}),
+        script=ROOT / "tests/e2e/faults_train.py",
+    )
+    with open(rows / "log", "wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as driver:
+        deadline = time.monotonic() + 200
+        while not (rows / "metrics.jsonl").exists() or not (rows / "metrics.jsonl").read_text().strip():
+            assert driver.poll() is None, (rows / "log").read_text()[-3000:]
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        assert json.loads((rows / "metrics.jsonl").read_text().splitlines()[0])["step"] == 1
+        assert len(run_processes()) > 5
+        driver.kill()
+    assert gone(run_processes, 15) == []
+    subprocess.run(["rm", "-rf", os.environ["RAY_TMPDIR"]], check=True)
