@@ -68,7 +68,7 @@ class TokenPolicy(Policy):
         self.preempted = -1
 
     @property
-    def response_tokens(self) -> int:
+    def response_tokens(self) -> int:  # type: ignore[override]
         """Sampled and observation tokens together."""
         return len(self.mask)
 

@@ -76,16 +76,16 @@ class _Property(OpenAIFunctionPropertySchema):
     type: str | list[str] | None = None
 
 
-class _Parameters(OpenAIFunctionParametersSchema):  # type: ignore[misc]
+class _Parameters(OpenAIFunctionParametersSchema):
     model_config = ConfigDict(extra="allow")
     properties: dict[str, _Property]
 
 
-class _Function(OpenAIFunctionSchema):  # type: ignore[misc]
+class _Function(OpenAIFunctionSchema):
     parameters: _Parameters
 
 
-class _ToolSchema(OpenAIFunctionToolSchema):  # type: ignore[misc]
+class _ToolSchema(OpenAIFunctionToolSchema):
     """verl's, which drops what it does not know (`items`, `minimum`) and demands a `type` of every argument."""
 
     function: _Function

@@ -1,0 +1,80 @@
+"""What the README says is so: its code runs, its table is the settings, its files and targets exist."""
+
+import asyncio
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from agent_rl.loops.verl_loop import DEFAULT_MAX_TURNS
+from agent_rl.settings import AgentRLSettings
+from agent_rl.tools import ToolSession, load_tools
+from agent_rl.trajectory import ToolCall
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def block(language: str, containing: str) -> str:
+    """The fenced block of a language that contains a text."""
+    blocks = re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+    (found,) = (text for text in blocks if containing in text)
+    return found
+
+
+def test_your_own_tool(tmp_path: Path) -> None:
+    (tmp_path / "my_tools.py").write_text(block("python", "my_tools.py"))
+    (tmp_path / "my_tools.yaml").write_text(block("yaml", "my_tools.yaml"))
+
+    async def use() -> list[str]:
+        async with ToolSession(load_tools(tmp_path / "my_tools.yaml"), default_timeout_s=5) as session:
+            calls = [ToolCall("counter", {"by": 2}), ToolCall("calculator", {"expression": "6*7"})]
+            results = await session.run(calls) + await session.run([ToolCall("counter", {"by": 3})])
+            return [result.text for result in results]
+
+    assert asyncio.run(use()) == ["2", "42", "5"]
+
+
+def test_your_own_loop(tmp_path: Path) -> None:
+    script = block("python", "my_train.py").split('if __name__ == "__main__"')[0]
+    check = (
+        "import verl.experimental.agent_loop.agent_loop as a\nfrom hydra.utils import get_class\n"
+        "assert get_class(a._agent_loop_registry['my_agent']['_target_']) is MyAgent\n"
+    )
+    (tmp_path / "my_train.py").write_text(script + check)
+    subprocess.run([sys.executable, "-W", "ignore", str(tmp_path / "my_train.py")], check=True, timeout=100)
+
+
+def flat(model: BaseModel, prefix: str) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for name in type(model).model_fields:
+        value = getattr(model, name)
+        found.update(flat(value, f"{prefix}.{name}") if isinstance(value, BaseModel) else {f"{prefix}.{name}": value})
+    return found
+
+
+def test_the_table_of_settings_is_the_settings() -> None:
+    rows = dict(re.findall(r"^\| `(agent_rl\.[\w.]+)` \| ([^|]+?) \|", README, re.MULTILINE))
+    actual = {key: "null" if value is None else value for key, value in flat(AgentRLSettings(), "agent_rl").items()}
+    assert rows.keys() == actual.keys()
+    for key, value in actual.items():
+        assert rows[key] == str(value) or float(rows[key]) == value, key
+    assert f"max_assistant_turns` ({DEFAULT_MAX_TURNS} when null)" in README
+
+
+def test_named_files_and_targets_exist() -> None:
+    for link in re.findall(r"\]\((?!http)([^)]+)\)", README):
+        assert (ROOT / link).exists(), link
+    for command in re.findall(r"(?:bash|python) ((?:recipes|data_preprocess)/[\w/.]+)", README):
+        assert (ROOT / command).exists(), command
+    makefile = (ROOT / "Makefile").read_text()
+    for target in set(re.findall(r"make (\w+)", README)):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+def test_the_text_of_the_quickstart_is_what_it_prints() -> None:
+    source = (ROOT / "recipes/quickstart/quickstart.py").read_text()
+    for label in re.findall(r"^([a-z ]+?)  +[-\d.]+ -> ", README, re.MULTILINE):
+        assert f'"{label}"' in source, label
