@@ -43,9 +43,7 @@ validate_config(config, need_reference_policy(config), need_critic(config))
 for part in ("actor_rollout_ref.actor", "actor_rollout_ref.rollout"):
     omega_conf_to_dataclass(OmegaConf.select(config, part))
 print("composes")
-"""
-    % CONFIG_DIR
-)
+""".replace("CONFIG_DIR", str(CONFIG_DIR))
 
 
 def compose(recipe: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
