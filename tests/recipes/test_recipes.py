@@ -12,8 +12,7 @@ from agent_rl.backend.cpu import CONFIG_DIR
 ROOT = Path(__file__).parents[2]
 RECIPES = sorted(path.parent for path in (ROOT / "recipes").glob("*/config.yaml"))
 
-COMPOSE = (
-    """
+COMPOSE = """
 import sys, hydra
 from omegaconf import OmegaConf
 import verl
