@@ -35,6 +35,8 @@ def overrides(folder: Path, model: Path, **more: Any) -> list[str]:
         "data.max_prompt_length": 256,
         "data.max_response_length": 128,
         "actor_rollout_ref.actor.ppo_mini_batch_size": 4,
+        "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": 8,
+        "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu": 8,
         "actor_rollout_ref.model.path": model,
         "actor_rollout_ref.rollout.n": 2,
         "actor_rollout_ref.rollout.multi_turn.tool_config_path": ROOT / "tests/e2e/faulty_tools.yaml",
