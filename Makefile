@@ -23,7 +23,7 @@ check: $(VENV)/.dev ## format, lint and types
 	$(PY) -m mypy
 
 bench: $(VENV)/.dev ## measurements
-	$(PY) -m pytest tests/benchmarks -s $(ARGS)
+	$(PY) -m pytest tests/benchmarks -m benchmark -s $(ARGS)
 
 install: $(VENV)/.cpu ## the environment for CPU runs
 install-dev: $(VENV)/.dev ## the same with the development tools
