@@ -97,7 +97,9 @@ def run(args: argparse.Namespace) -> None:
 def _warm_start(model: Path, unseen: set[str], seed: int, steps: int | None) -> float:
     """Make the model that training starts from, in so many seconds."""
     import torch
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()
     sys.path.insert(0, str(HERE))
     import warm_start
 

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -53,24 +54,21 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with open(folder / "log", "wb") as log, subprocess.Popen(command, env=env, stdout=log, stderr=log) as process:
         url = f"http://127.0.0.1:{port}"
         try:
-            asyncio.run(ready(url, process, folder / "log"))
+            wait_until_ready(url, process, folder / "log")
             print(f"\nserver start: {time.monotonic() - started:.1f} s")
             yield url
         finally:
             process.terminate()
 
 
-async def ready(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    async with aiohttp.ClientSession() as session:
-        for _ in range(600):
-            assert process.poll() is None, log.read_text()[-2000:]
-            try:
-                async with session.get(f"{url}/health") as response:
-                    if response.status == 200:
-                        return
-            except aiohttp.ClientError:
-                pass
-            await asyncio.sleep(0.2)
+def wait_until_ready(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    for _ in range(600):
+        assert process.poll() is None, log.read_text()[-2000:]
+        try:
+            with urllib.request.urlopen(f"{url}/health", timeout=5):
+                return
+        except OSError:
+            time.sleep(0.2)
     raise AssertionError("the server did not start")
 
 
