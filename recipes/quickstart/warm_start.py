@@ -52,13 +52,13 @@ MIX: Mapping[str, float] = {
 RECOVERY = 0.4
 
 # The first stage sees right calls only: they are short and every number in them is a copy. It ends when the loss shows
-# that copying works. It sets in suddenly, after 150 to 300 steps; from about one start in four it does not set in for a
+# that copying works. It sets in suddenly, after 150 to 300 steps; from some starts it does not set in for a
 # long time, and another start is quicker than patience.
 COPY_MIX: Mapping[str, float] = {"good": 1.0}
-COPY_STEPS = 450
-COPY_ATTEMPTS = 4
+COPY_STEPS = 320
+COPY_ATTEMPTS = 6
 COPY_LR = 5e-3
-COPY_LOSS = 0.03
+COPY_LOSS = 0.04
 # The second stage teaches the habits; with the first one's learning rate it would undo some of the copying.
 STEPS = 600
 LR = 3e-3
