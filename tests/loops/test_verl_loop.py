@@ -509,8 +509,8 @@ def test_failure_before_the_first_turn_is_kept_in_the_trace(run, tmp_path):
         run(ANSWER, overrides=[CALCULATOR, "data.max_prompt_length=16", f"+agent_rl.trace.path={path}"])
     (trajectory,) = trace.read(path)
     assert trajectory.stop_reason is StopReason.ERROR
-    assert trajectory.error.startswith("UnscoredError: the prompt has")
-    assert trajectory.prompt[0].content == "What is 6*7?"
+    assert trajectory.error.startswith("the prompt has")
+    assert trajectory.prompt[-1].content == "What is 6*7?"
 
 
 def test_settings_are_those_of_the_section(run, tokenizer, tmp_path):

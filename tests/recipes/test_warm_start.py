@@ -87,6 +87,6 @@ def test_training_lowers_the_loss_and_saves_the_model(warm_start, trained):
         loss = (
             warm_start.assistant_loss(AutoModelForCausalLM.from_pretrained(path), rows, tokenizer.pad_token_id) / tokens
         )
-    assert result["steps"] == 30
+    assert result["steps"] == 15 * warm_start.COPY_ATTEMPTS + 15  # so short a start never copies
     assert result["seconds"] > 0
     assert float(loss) < 5.7  # an untrained model has about log(512) = 6.2
