@@ -48,8 +48,7 @@ class ReactSettings(_Section):
     """The text format of `react_agent`."""
 
     instructions: str | None = None
-    """Text of the system message, with `{tools}` and `{tool_names}` filled in; null: the default; empty: no such
-    text."""
+    """System text with `{tools}` and `{tool_names}` filled in; null: the default; empty: none."""
     observation_role: Literal["user", "tool"] = "user"
     """Role of the message that carries an observation."""
     max_malformed: int = Field(default=3, ge=1)

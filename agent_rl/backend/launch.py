@@ -52,8 +52,7 @@ def trainer_command(
 
     Raises:
         ConfigError: when the folder is not a recipe, an override is not of the form `key=value`, or there is no
-        accelerator
-            and the CPU was not chosen.
+            accelerator and the CPU was not chosen.
     """
     folder = Path(recipe).resolve()
     if not (folder / "config.yaml").is_file():
@@ -234,7 +233,5 @@ def _cause(log: Path) -> str:
 
 
 def _has_accelerator() -> bool:
-    """Whether a device file of an NVIDIA GPU, an AMD GPU or an Ascend NPU exists; without one verl would wait for
-    ever.
-    """
+    """Whether there is a device file of an NVIDIA GPU, an AMD GPU or an Ascend NPU; verl would wait for one for ever."""
     return any(any(Path("/dev").glob(pattern)) for pattern in ("nvidia[0-9]*", "kfd", "davinci[0-9]*", "dxg"))

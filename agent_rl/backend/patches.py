@@ -198,9 +198,7 @@ def _nothing_usable(buffer: Any, problem: object) -> str:
 
 
 def _is_fatal(error: BaseException) -> bool:
-    """Whether the run cannot go on: a fatal error here or in a reward worker, a loop that is unknown or cannot be
-    made.
-    """
+    """Whether the run cannot go on: a fatal error, here or in a reward worker, or a loop that cannot be made."""
     causes = (error, getattr(error, "cause", None))
     return any(isinstance(each, FatalError | InstantiationException) for each in causes) or _unregistered(error)
 
