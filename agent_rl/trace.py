@@ -17,7 +17,7 @@ __all__ = ["append", "read"]
 
 
 def append(path: str | os.PathLike[str], trajectory: Trajectory) -> None:
-    """Append one trajectory as one line; parent folders are made.
+    """Append one trajectory as one line; parent folders are made, and a line torn by a killed run is ended first.
 
     Raises:
         OSError: when the file cannot be written.
@@ -25,9 +25,11 @@ def append(path: str | os.PathLike[str], trajectory: Trajectory) -> None:
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     line = trajectory.to_json().encode() + b"\n"
-    with open(target, "ab", buffering=0) as file:
+    with open(target, "ab+", buffering=0) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        view = memoryview(line)
+        end = file.seek(0, os.SEEK_END)
+        file.seek(max(0, end - 1))
+        view = memoryview(line if file.read(1) in (b"", b"\n") else b"\n" + line)
         while view:
             view = view[file.write(view) :]
 
@@ -36,8 +38,7 @@ def read(path: str | os.PathLike[str]) -> Iterator[Trajectory]:
     """Read the trajectories of a file in the order in which they were written.
 
     Raises:
-        ValueError: naming file and line, for a line that is not a trajectory (a torn last line of a killed run
-        included).
+        ValueError: naming file and line, for a line that is not a trajectory, as a killed run may leave one.
     """
     with open(path, "rb") as file:
         for number, line in enumerate(file, start=1):

@@ -72,3 +72,11 @@ def test_a_path_that_cannot_be_written(tmp_path):
         trace.append(tmp_path / "file" / "trace.jsonl", _trajectory("0"))
     with pytest.raises(OSError, match="missing"):
         list(trace.read(tmp_path / "missing"))
+
+
+def test_a_torn_line_does_not_take_the_next_trajectory_with_it(tmp_path):
+    path = tmp_path / "trace.jsonl"
+    path.write_text('{"prompt": [')
+    trajectory = Trajectory(prompt=[], stop_reason=StopReason.ANSWERED)
+    trace.append(path, trajectory)
+    assert Trajectory.from_json(path.read_text().splitlines()[1]) == trajectory

@@ -221,9 +221,7 @@ _EXCEPTION = re.compile(r"^(?:\x1b\[[0-9;]*m|\([^)]*\)|\s)*([A-Za-z_][\w.]*(?:Er
 
 
 def _cause(log: Path) -> str:
-    """The last exception in the log that is not Ray's wrapper, which repeats the remote traceback; else its last
-    lines.
-    """
+    """The last exception in the log (not Ray's wrapper, which repeats the remote traceback), else its last lines."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     for line in reversed(lines):
         found = _EXCEPTION.match(line)
@@ -233,5 +231,5 @@ def _cause(log: Path) -> str:
 
 
 def _has_accelerator() -> bool:
-    """Whether there is a device file of an NVIDIA GPU, an AMD GPU or an Ascend NPU; verl would wait for one for ever."""
+    """Whether there is a device file of an NVIDIA or AMD GPU or an Ascend NPU; verl would wait for one for ever."""
     return any(any(Path("/dev").glob(pattern)) for pattern in ("nvidia[0-9]*", "kfd", "davinci[0-9]*", "dxg"))
