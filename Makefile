@@ -7,6 +7,7 @@ TORCH = torch==2.13.0
 
 VENV = .venv
 PY = $(VENV)/bin/python
+PYTEST = mkdir -p outputs && $(PY) -m pytest --basetemp outputs/pytest
 PIP = $(PY) -m pip install --quiet --disable-pip-version-check
 
 .PHONY: quickstart test check bench clean install install-dev
@@ -15,7 +16,7 @@ quickstart: $(VENV)/.cpu ## the main job: a tiny agent learns to use its tool, o
 	$(PY) recipes/quickstart/quickstart.py $(ARGS)
 
 test: check ## all checks
-	$(PY) -m pytest $(ARGS)
+	$(PYTEST) $(ARGS)
 
 check: $(VENV)/.dev ## format, lint and types
 	$(PY) -m ruff format --check .
@@ -23,7 +24,7 @@ check: $(VENV)/.dev ## format, lint and types
 	$(PY) -m mypy
 
 bench: $(VENV)/.dev ## measurements
-	$(PY) -m pytest tests/benchmarks -m benchmark -s $(ARGS)
+	$(PYTEST) tests/benchmarks -m benchmark -s $(ARGS)
 
 install: $(VENV)/.cpu ## the environment for CPU runs
 install-dev: $(VENV)/.dev ## the same with the development tools

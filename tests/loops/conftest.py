@@ -1,16 +1,6 @@
 """verl on a CPU, with a tokenizer that is made here, and a server that plays scripts."""
 
-import contextlib
-import os
-import warnings
-
-os.environ["VERL_PLATFORM"] = "cpu"
-
 import pytest
-
-with contextlib.suppress(ImportError), warnings.catch_warnings():
-    warnings.filterwarnings("ignore", "Ray state API is no longer experimental", DeprecationWarning)
-    import verl.experimental.agent_loop.agent_loop  # noqa: F401 - imports ray.experimental, which warns
 
 
 @pytest.fixture(scope="session")
