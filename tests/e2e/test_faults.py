@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
+import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from agent_rl import trace
-from agent_rl.backend.launch import TrainerError, run_trainer, trainer_command
+from agent_rl.backend.launch import (
+    SHARED_MEMORY,
+    TrainerError,
+    _remove_dead_semaphores,
+    run_trainer,
+    trainer_command,
+)
 from agent_rl.data import make_row
 from agent_rl.trajectory import StopReason, ToolStatus, Trajectory
 from tests.e2e.conftest import gone
@@ -128,9 +135,10 @@ def test_a_killed_driver_leaves_no_process_behind(
     rows: Path, tiny_model: Path, run_processes: Callable[[], list[psutil.Process]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VERL_FILE_LOGGER_PATH", str(rows / "metrics.jsonl"))
-    ray_dir = rows.parent / "r"  # Ray's sockets need a short path
-    monkeypatch.setenv("RAY_TMPDIR", f"/tmp/agent_rl_kill_{os.getpid()}")
-    monkeypatch.setenv("HF_HOME", str(ray_dir))
+    temporary = tempfile.mkdtemp(prefix="agent_rl_")  # Ray's sockets need a short path
+    for variable in ("RAY_TMPDIR", "TMPDIR"):
+        monkeypatch.setenv(variable, temporary)
+    semaphores = set(SHARED_MEMORY.glob("sem.mp-*"))
     command = trainer_command(
         ROOT / "recipes/quickstart",
         overrides(rows, tiny_model, **{"trainer.total_training_steps": 1000}),
@@ -146,4 +154,5 @@ def test_a_killed_driver_leaves_no_process_behind(
         assert len(run_processes()) > 5
         driver.kill()
     assert gone(run_processes, 15) == []
-    subprocess.run(["rm", "-rf", os.environ["RAY_TMPDIR"]], check=True)
+    shutil.rmtree(temporary, ignore_errors=True)
+    _remove_dead_semaphores(set(SHARED_MEMORY.glob("sem.mp-*")) - semaphores)
