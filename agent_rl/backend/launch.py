@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +92,6 @@ def run_trainer(
     out_dir: str | os.PathLike[str],
     *,
     on_metrics: Callable[[int, dict[str, Any]], None] | None = None,
-    environment: Mapping[str, str] | None = None,
     timeout_s: float | None = None,
 ) -> None:
     """Run the trainer as a child that cannot outlive this process, with everything that it writes below one folder.
@@ -101,7 +100,6 @@ def run_trainer(
         command: from `trainer_command`; with `trainer.logger` containing `file`, metrics are followed.
         out_dir: gets `train.log` (all output), `metrics.jsonl` (a line for each step) and `cache/`.
         on_metrics: called with step and metrics as soon as a step is logged.
-        environment: variables added to this process's.
         timeout_s: seconds after which the trainer is stopped.
 
     Raises:
@@ -122,7 +120,6 @@ def run_trainer(
         "RAY_TMPDIR": temporary,
         "RAY_AUTH_TOKEN": secrets.token_hex(32),  # otherwise Ray keeps one in the home directory
         "RAY_USAGE_STATS_ENABLED": "0",
-        **(environment or {}),
     }
     try:
         with open(log, "wb") as output:

@@ -146,6 +146,8 @@ def error_stops(module: ModuleType) -> None:
         try:
             batch, metrics = original_sample(self, *args, **kwargs)
         except RuntimeError as error:  # verl's for training; in validation it goes on with an empty batch
+            if "no materializable trajectories" not in str(error):
+                raise
             raise UnscoredError(_nothing_usable(self, error)) from error
         if not batch.keys:
             raise UnscoredError(_nothing_usable(self, "every trajectory failed"))
