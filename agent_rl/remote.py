@@ -15,14 +15,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import random
 import time
 import zlib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
-from email.utils import parsedate_to_datetime
+from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import lru_cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
@@ -35,8 +33,8 @@ import stamina
 from aiolimiter import AsyncLimiter
 from pydantic import BaseModel, ConfigDict, Field
 
-from agent_rl.errors import UnscoredError
 from agent_rl.per_loop import PerLoop
+from agent_rl.responses import RemoteError, Response, host_of, read_body, wait_wanted_s
 from agent_rl.secrets import Secrets
 
 __all__ = ["Remote", "RemoteError", "RemoteLimits", "Response"]
@@ -51,27 +49,6 @@ FIRST_DELAY_S, LONGEST_DELAY_S, JITTER_S = 0.2, 8.0, 1.0
 _MIN_SECRET = 8  # characters of a header's word; shorter ones are found in innocent texts too
 _MAX_EXCERPT = 200  # characters of a refusal's body that an error repeats
 _KEPT_ACROSS_HOSTS = {"accept", "accept-encoding", "content-length", "content-type", "host", "user-agent"}
-
-
-class RemoteError(UnscoredError):
-    """A remote service did not answer, or not usefully.
-
-    Args:
-        host: its name and port.
-        problem: what happened last.
-        status: the last HTTP status; None when there was none.
-        attempts: how often it was tried.
-    """
-
-    def __init__(self, host: str, problem: str, status: int | None = None, attempts: int = 1) -> None:
-        super().__init__(f"{host}: {problem}" + (f" (attempt {attempts})" if attempts > 1 else ""))
-        self.host = host
-        self.problem = problem
-        self.status = status
-        self.attempts = attempts
-
-    def __reduce__(self) -> tuple[Any, ...]:  # so that the error crosses process boundaries
-        return type(self), (self.host, self.problem, self.status, self.attempts)
 
 
 class RemoteLimits(BaseModel):
@@ -90,52 +67,6 @@ class RemoteLimits(BaseModel):
     """Attempts a second, evenly spaced, per process; null: no limit."""
     max_bytes: int = Field(default=4 * 1024 * 1024, ge=1)
     """Bytes of a body, after decompression, that are read; the rest is dropped."""
-
-
-@dataclass(frozen=True, slots=True)
-class Response:
-    """An answer whose body was read."""
-
-    status: int
-    headers: Mapping[str, str] = field(repr=False)
-    """Names in lower case."""
-    content: bytes = field(repr=False)
-    truncated: bool
-    """Whether the body was longer than `max_bytes`."""
-    url: str = field(repr=False)
-    """Where the answer came from, after redirects; it may hold secrets."""
-
-    @property
-    def ok(self) -> bool:
-        """Whether the status is 2xx."""
-        return 200 <= self.status < 300
-
-    @property
-    def host(self) -> str:
-        """Name and port."""
-        return _host(httpx.URL(self.url))
-
-    @property
-    def text(self) -> str:
-        """The body, decoded as its content type says (else as UTF-8); what cannot be decoded is replaced."""
-        charset = httpx.Response(200, headers={"content-type": self.headers.get("content-type", "")}).charset_encoding
-        try:
-            return self.content.decode(charset or "utf-8", "replace")
-        except (LookupError, UnicodeError):  # no such text encoding
-            return self.content.decode("utf-8", "replace")
-
-    def json(self) -> Any:
-        """The body as JSON.
-
-        Raises:
-            RemoteError: it is not JSON, or longer than `max_bytes`.
-        """
-        if self.truncated:
-            raise RemoteError(self.host, f"the answer is longer than {len(self.content)} bytes", self.status)
-        try:
-            return json.loads(self.content)
-        except (ValueError, RecursionError):
-            raise RemoteError(self.host, f"the answer is not JSON (status {self.status})", self.status) from None
 
 
 class _Failure(Exception):
@@ -298,10 +229,10 @@ class Remote:
                         return await self._attempt(lane, request)
                     except _Failure as failure:
                         last = failure
-                        logger.info("%s: %s (attempt %d)", _host(request.url), failure.problem, number)
+                        logger.info("%s: %s (attempt %d)", host_of(request.url), failure.problem, number)
                         raise
         problem = last.problem + (f"; gave up after {limits.total_s:g} s" if total.cancelled_caught else "")
-        raise RemoteError(_host(request.url), problem, last.status, number) from last.__cause__
+        raise RemoteError(host_of(request.url), problem, last.status, number) from last.__cause__
 
     async def _attempt(self, lane: _Lane, request: httpx.Request) -> Response:
         assert lane.client is not None
@@ -309,7 +240,7 @@ class Remote:
             with anyio.fail_after(self.limits.timeout_s):
                 response = await self._follow(lane.client, request)
                 try:
-                    content, truncated = await _read(response, self.limits.max_bytes)
+                    content, truncated = await read_body(response, self.limits.max_bytes)
                 finally:
                     await response.aclose()
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
@@ -322,8 +253,8 @@ class Remote:
             raise _Failure(f"the connection broke: {type(error).__name__}") from error
         status = response.status_code
         if status in (408, 425, 429) or status >= 500:
-            retry_after_s = _retry_after(response.headers.get("retry-after"))
-            raise _Failure(f"status {status}", status=status, retry_after_s=retry_after_s)
+            wanted_s = wait_wanted_s(response.headers.get("retry-after"))
+            raise _Failure(f"status {status}", status=status, retry_after_s=wanted_s)
         return Response(status, dict(response.headers.items()), content, truncated, str(response.url))
 
     async def _follow(self, client: httpx.AsyncClient, request: httpx.Request) -> httpx.Response:
@@ -369,39 +300,12 @@ def _may_repeat(failure: _Failure, idempotent: bool) -> bool:
     return idempotent or failure.unsent or (failure.status in (429, 503) and failure.retry_after_s is not None)
 
 
-def _retry_after(value: str | None) -> float | None:
-    """Seconds from now; the header has seconds or an HTTP date."""
-    if not value:
-        return None
-    try:
-        seconds = float(value) if value[0].isdigit() else parsedate_to_datetime(value).timestamp() - time.time()
-        return max(0.0, seconds)
-    except (ValueError, TypeError, OverflowError):
-        return None
-
-
 def _redirected(request: httpx.Request, target: httpx.Request) -> httpx.Request:
     """`target`, without the caller's own headers when it leads to another host: they may hold keys."""
     if (request.url.host, request.url.port) != (target.url.host, target.url.port):
         for name in [name for name in target.headers if name not in _KEPT_ACROSS_HOSTS]:
             del target.headers[name]
     return target
-
-
-async def _read(response: httpx.Response, limit: int) -> tuple[bytes, bool]:
-    """At most `limit` bytes of the body, never holding more, and whether there were more of them."""
-    encoding = response.headers.get("content-encoding", "identity").strip().lower()
-    decoder = zlib.decompressobj(zlib.MAX_WBITS | 32) if encoding in ("gzip", "x-gzip", "deflate") else None
-    body = bytearray()
-    async for chunk in response.aiter_raw():
-        body += chunk[: limit + 1] if decoder is None else decoder.decompress(chunk, limit + 1 - len(body))
-        if len(body) > limit:
-            return bytes(body[:limit]), True
-    return bytes(body), False
-
-
-def _host(url: httpx.URL) -> str:
-    return f"{url.host}:{url.port}" if url.port else url.host
 
 
 @lru_cache(maxsize=2)

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "agent_rl"
 
 FLOORS = [
-    {"trajectory", "errors", "settings", "trace", "remote", "sandbox", "per_loop", "secrets"},
+    {"trajectory", "errors", "settings", "trace", "remote", "sandbox", "per_loop", "responses", "secrets"},
     {"tools", "rewards", "data", "viewer"},
     {"loops", "reasoning_rm"},
     {"backend", "plugin", "cli"},
@@ -98,6 +98,7 @@ def test_every_module_has_a_test() -> None:
         "backend/engine",
         "backend/rollout",
         "plugin",
+        "responses",
         "sandbox/execution",
         "loops/react_agent",
         "tools/entry",

@@ -207,9 +207,7 @@ def warm_start(
         for rate in rates:
             rows = encode(tokenizer, list(transcripts(list(itertools.islice(source, BATCH)), rng, shares)))
             losses.append(_step(model, optimizer, rate, rows, tokenizer.pad_token_id))
-            if len(losses) % 100 == 0:
-                seconds = time.perf_counter() - began
-                print(f"{name}: step {len(losses)}, loss {mean(losses[-20:]):.3f}, {seconds:.0f} s", flush=True)
+            _report(name, losses, began)
             if len(losses) >= 20 and mean(losses[-20:]) < enough:
                 break
         return losses
@@ -230,6 +228,13 @@ def warm_start(
         "parameters": model.num_parameters(),
         "vocabulary": len(tokenizer),
     }
+
+
+def _report(stage: str, losses: Sequence[float], began: float) -> None:
+    """Every hundredth step."""
+    if len(losses) % 100 == 0:
+        seconds = time.perf_counter() - began
+        print(f"{stage}: step {len(losses)}, loss {mean(losses[-20:]):.3f}, {seconds:.0f} s", flush=True)
 
 
 def assistant_loss(model: Any, rows: Sequence[Row], pad_id: int) -> torch.Tensor:

@@ -9,6 +9,7 @@ import string
 import subprocess
 import sys
 import sysconfig
+import time
 from pathlib import Path
 
 __all__ = ["World"]
@@ -34,6 +35,8 @@ class World:
             (self.folder / name).write_text(text)
             (self.folder / name).chmod(0o666)
         self.victim = subprocess.Popen(["sleep", "600"])
+        while self._state_of_victim()[0] != "S":
+            time.sleep(0.001)
         self.tcp = socket.create_server(("127.0.0.1", 0))
         self.udp = socket.socket(type=socket.SOCK_DGRAM)
         self.udp.bind(("127.0.0.1", 0))
@@ -79,9 +82,8 @@ class World:
         found = [] if self._files() == self.before else [f"files: {self._files()}"]
         if self.victim.poll() is not None:
             found.append("the victim is dead")
-        status = Path(f"/proc/{self.victim.pid}/stat").read_text().split()
-        if status[2] != "S" or status[18] != "0":
-            found.append(f"the victim's state and nice value are {status[2]}, {status[18]}")
+        if (state := self._state_of_victim()) != ("S", "0"):
+            found.append(f"the victim's state and nice value are {state}")
         for name in ("tcp", "udp", "unix", "abstract"):
             server: socket.socket = getattr(self, name)
             server.setblocking(False)
@@ -92,6 +94,11 @@ class World:
             found.append(f"somebody reached the {name} server")
         left = [path for path in (Path("/dev/shm"), Path("/tmp")) for path in path.glob(f"{self.mark}*")]
         return found + [f"left behind: {path}" for path in left if str(path) != self.unix_path]
+
+    def _state_of_victim(self) -> tuple[str, str]:
+        """Its state (S: sleeping) and nice value."""
+        status = Path(f"/proc/{self.victim.pid}/stat").read_text().split()
+        return status[2], status[18]
 
     def _files(self) -> dict[str, tuple[int, ...]]:
         files = {}

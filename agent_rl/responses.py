@@ -1,0 +1,115 @@
+"""What comes back over HTTP: a `Response` whose body was read within bounds, or a `RemoteError`.
+
+`agent_rl.remote` sends requests; here is only what is read from an answer.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import httpx
+
+from agent_rl.errors import UnscoredError
+
+__all__ = ["RemoteError", "Response", "host_of", "read_body", "wait_wanted_s"]
+
+
+class RemoteError(UnscoredError):
+    """A remote service did not answer, or not usefully.
+
+    Args:
+        host: its name and port.
+        problem: what happened last.
+        status: the last HTTP status; None when there was none.
+        attempts: how often it was tried.
+    """
+
+    def __init__(self, host: str, problem: str, status: int | None = None, attempts: int = 1) -> None:
+        super().__init__(f"{host}: {problem}" + (f" (attempt {attempts})" if attempts > 1 else ""))
+        self.host = host
+        self.problem = problem
+        self.status = status
+        self.attempts = attempts
+
+    def __reduce__(self) -> tuple[Any, ...]:  # so that the error crosses process boundaries
+        return type(self), (self.host, self.problem, self.status, self.attempts)
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """An answer whose body was read."""
+
+    status: int
+    headers: Mapping[str, str] = field(repr=False)
+    """Names in lower case."""
+    content: bytes = field(repr=False)
+    truncated: bool
+    """Whether the body was longer than `max_bytes`."""
+    url: str = field(repr=False)
+    """Where the answer came from, after redirects; it may hold secrets."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the status is 2xx."""
+        return 200 <= self.status < 300
+
+    @property
+    def host(self) -> str:
+        """Name and port."""
+        return host_of(httpx.URL(self.url))
+
+    @property
+    def text(self) -> str:
+        """The body, decoded as its content type says (else as UTF-8); what cannot be decoded is replaced."""
+        charset = httpx.Response(200, headers={"content-type": self.headers.get("content-type", "")}).charset_encoding
+        try:
+            return self.content.decode(charset or "utf-8", "replace")
+        except (LookupError, UnicodeError):  # no such text encoding
+            return self.content.decode("utf-8", "replace")
+
+    def json(self) -> Any:
+        """The body as JSON.
+
+        Raises:
+            RemoteError: it is not JSON, or longer than `max_bytes`.
+        """
+        if self.truncated:
+            raise RemoteError(self.host, f"the answer is longer than {len(self.content)} bytes", self.status)
+        try:
+            return json.loads(self.content)
+        except (ValueError, RecursionError):
+            raise RemoteError(self.host, f"the answer is not JSON (status {self.status})", self.status) from None
+
+
+async def read_body(response: httpx.Response, limit: int) -> tuple[bytes, bool]:
+    """At most `limit` bytes of the body, never holding more, and whether there were more of them."""
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    decoder = zlib.decompressobj(zlib.MAX_WBITS | 32) if encoding in ("gzip", "x-gzip", "deflate") else None
+    body = bytearray()
+    async for chunk in response.aiter_raw():
+        body += chunk[: limit + 1] if decoder is None else decoder.decompress(chunk, limit + 1 - len(body))
+        if len(body) > limit:
+            return bytes(body[:limit]), True
+    return bytes(body), False
+
+
+def wait_wanted_s(value: str | None) -> float | None:
+    """Seconds from now that a Retry-After header asks for, which it gives in seconds or as an HTTP date."""
+    if not value:
+        return None
+    try:
+        seconds = float(value) if value[0].isdigit() else parsedate_to_datetime(value).timestamp() - time.time()
+        return max(0.0, seconds)
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+def host_of(url: httpx.URL) -> str:
+    """Name and port, without what may be a secret."""
+    return f"{url.host}:{url.port}" if url.port else url.host
