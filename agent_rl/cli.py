@@ -36,7 +36,7 @@ def train(
     ] = None,
 ) -> None:
     """Train a recipe with verl; VERL_PLATFORM=cpu runs it on a CPU."""
-    from agent_rl.backend.launch import trainer_command
+    from agent_rl.launch.command import trainer_command
 
     command = trainer_command(recipe, overrides or [], script)
     os.execv(command[0], command)

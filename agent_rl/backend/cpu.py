@@ -2,7 +2,7 @@
 
 verl reads the variable itself to choose its platform. When it says `cpu`, every process that imports verl comes here
 through the plugin: threads and environment variables are set, for this process and for its children. The engine flags
-and dtypes are the hydra group `platform=cpu` (config/platform/cpu.yaml), which the launcher adds.
+and dtypes are the hydra group `platform=cpu` (agent_rl/config/platform/cpu.yaml), which the launcher adds.
 
 The stand-ins are on the path of child processes only: whether torchvision exists is decided when transformers is first
 imported, which verl has done by then. verl imports SGLang in Ray workers only, which are children.
@@ -13,9 +13,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["CONFIG_DIR", "ENVIRONMENT", "STAND_INS_DIR", "activate", "is_selected"]
+__all__ = ["ENVIRONMENT", "STAND_INS_DIR", "activate", "is_selected"]
 
-CONFIG_DIR = Path(__file__).parent / "config"
 STAND_INS_DIR = Path(__file__).parent / "stand_ins"
 
 ENVIRONMENT = {

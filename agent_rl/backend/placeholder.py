@@ -20,7 +20,7 @@ class Placeholder:
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:  # noqa: D102 - the class says it
         raise RuntimeError(
             f"{self.__name__} was called, but this process runs SGLang on a CPU with stand-ins for GPU-only packages. "
-            "Choose the CPU engine flags of agent_rl/backend/config/platform/cpu.yaml, or run without VERL_PLATFORM=cpu"
+            "Choose the CPU engine flags of agent_rl/config/platform/cpu.yaml, or run without VERL_PLATFORM=cpu"
         )
 
     def __getattr__(self, name: str) -> Placeholder:

@@ -30,9 +30,10 @@ from rich.table import Table
 from rich.text import Text
 
 from agent_rl import trace
-from agent_rl.backend.launch import run_trainer, trainer_command
 from agent_rl.data import arithmetic, write_parquet
 from agent_rl.errors import AgentRLError
+from agent_rl.launch.command import trainer_command
+from agent_rl.launch.process import run_trainer
 from agent_rl.trajectory import Trajectory
 
 HERE = Path(__file__).parent

@@ -20,6 +20,7 @@ import aiohttp
 import pytest
 import yaml
 
+import agent_rl
 from agent_rl.backend import cpu
 from agent_rl.backend.tiny_model import CORPUS, make_model, make_tokenizer
 
@@ -31,7 +32,7 @@ VOCABULARY = 512
 
 def flags() -> list[str]:
     """The engine flags of the CPU profile, as the server's command line takes them."""
-    profile = yaml.safe_load((cpu.CONFIG_DIR / "platform/cpu.yaml").read_text())
+    profile = yaml.safe_load((Path(agent_rl.__file__).parent / "config/platform/cpu.yaml").read_text())
     options = profile["actor_rollout_ref"]["rollout"]["engine_kwargs"]["sglang"]
     found = []
     for key, value in options.items():

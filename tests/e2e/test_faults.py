@@ -17,14 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from agent_rl import trace
-from agent_rl.backend.launch import (
-    SHARED_MEMORY,
-    TrainerError,
-    _remove_dead_semaphores,
-    run_trainer,
-    trainer_command,
-)
 from agent_rl.data import make_row
+from agent_rl.launch.command import trainer_command
+from agent_rl.launch.process import SHARED_MEMORY, TrainerError, _remove_dead_semaphores, run_trainer
 from agent_rl.trajectory import StopReason, ToolStatus, Trajectory
 from tests.e2e.conftest import gone
 

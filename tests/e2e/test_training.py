@@ -12,8 +12,9 @@ import psutil
 import pytest
 
 from agent_rl import trace
-from agent_rl.backend.launch import run_trainer, trainer_command
 from agent_rl.data import arithmetic, gsm8k, write_parquet
+from agent_rl.launch.command import trainer_command
+from agent_rl.launch.process import run_trainer
 from tests.e2e.conftest import outside
 
 ROOT = Path(__file__).parents[2]

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from agent_rl.backend.cpu import CONFIG_DIR
-
 ROOT = Path(__file__).parents[2]
 RECIPES = sorted(path.parent for path in (ROOT / "recipes").glob("*/config.yaml"))
 
@@ -20,7 +18,7 @@ from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import omega_conf_to_dataclass, validate_config
 recipe, *overrides = sys.argv[1:]
 with hydra.initialize_config_dir(recipe, version_base=None):
-    config = hydra.compose("config", ["hydra.searchpath=[pkg://verl.trainer.config,file://CONFIG_DIR]", *overrides])
+    config = hydra.compose("config", overrides)
 with hydra.initialize_config_module("verl.trainer.config", version_base=None):
     known = hydra.compose("ppo_trainer")
 
@@ -42,7 +40,7 @@ validate_config(config, need_reference_policy(config), need_critic(config))
 for part in ("actor_rollout_ref.actor", "actor_rollout_ref.rollout"):
     omega_conf_to_dataclass(OmegaConf.select(config, part))
 print("composes")
-""".replace("CONFIG_DIR", str(CONFIG_DIR))
+"""
 
 
 def compose(recipe: Path, *overrides: str) -> subprocess.CompletedProcess[str]:

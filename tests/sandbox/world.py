@@ -82,13 +82,13 @@ class World:
         found = [] if self._files() == self.before else [f"files: {self._files()}"]
         if self.victim.poll() is not None:
             found.append("the victim is dead")
-        if (state := self._state_of_victim()) != ("S", "0"):
+        elif (state := self._state_of_victim()) != ("S", "0"):
             found.append(f"the victim's state and nice value are {state}")
         for name in ("tcp", "udp", "unix", "abstract"):
             server: socket.socket = getattr(self, name)
             server.setblocking(False)
             try:
-                _ = server.recv(9) if name == "udp" else server.accept()
+                _ = server.recv(9) if name == "udp" else server.accept()[0].close()
             except BlockingIOError:
                 continue
             found.append(f"somebody reached the {name} server")

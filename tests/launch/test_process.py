@@ -7,49 +7,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from agent_rl.backend import launch
-from agent_rl.backend.launch import TrainerError, run_trainer, trainer_command
-from agent_rl.errors import ConfigError
-
-RECIPES = Path(__file__).parents[2] / "recipes"
+from agent_rl.launch.process import TrainerError, run_trainer
 
 
 def script(code: str) -> list[str]:
     return [sys.executable, "-u", "-c", code]
-
-
-def test_on_a_cpu_the_profile_and_the_small_size_are_laid_over_the_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VERL_PLATFORM", "cpu")
-    command = trainer_command(RECIPES / "gsm8k_calculator", ["trainer.total_training_steps=5"])
-    assert command[1:3] == ["-m", "verl.trainer.main_ppo"]
-    assert command[-3:] == ["+platform=cpu", "size=cpu", "trainer.total_training_steps=5"]
-
-
-def test_on_an_accelerator_nothing_is_added(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("VERL_PLATFORM", raising=False)
-    monkeypatch.setattr(launch, "_has_accelerator", lambda: True)
-    command = trainer_command(RECIPES / "gsm8k_calculator", script="mine.py")
-    assert not [part for part in command if "platform" in part or "size" in part]
-    assert command[1] == "mine.py"
-
-
-def test_without_accelerator_and_without_the_switch_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("VERL_PLATFORM", raising=False)
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setattr(launch, "_has_accelerator", lambda: False)
-    with pytest.raises(ConfigError, match="VERL_PLATFORM=cpu"):
-        trainer_command(RECIPES / "gsm8k_calculator")
-
-
-def test_our_section_can_be_overridden_though_hydra_does_not_know_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VERL_PLATFORM", "cpu")
-    assert trainer_command(RECIPES / "quickstart", ["agent_rl.trace.path=x"])[-1] == "++agent_rl.trace.path=x"
-
-
-def test_an_override_without_value_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VERL_PLATFORM", "cpu")
-    with pytest.raises(ConfigError, match=r"trainer\.total_epochs: not a hydra override"):
-        trainer_command(RECIPES / "quickstart", ["trainer.total_epochs"])
 
 
 def test_metrics_are_followed_line_by_line(tmp_path: Path) -> None:
@@ -93,7 +55,7 @@ def test_the_trainer_dies_with_its_parent(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     trainer = f"import os, time; open({str(pid_file)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
     code = (
-        "import sys\nfrom agent_rl.backend.launch import run_trainer\n"
+        "import sys\nfrom agent_rl.launch.process import run_trainer\n"
         f"run_trainer([sys.executable, '-c', {trainer!r}], {str(tmp_path)!r})"
     )
     with subprocess.Popen(script(code)) as parent:

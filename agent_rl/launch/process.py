@@ -1,9 +1,4 @@
-"""Starting verl's trainer for a recipe: one command line, on a GPU node and on a CPU.
-
-A recipe is a folder with `config.yaml`, which starts from verl's own configuration, and optionally a hydra group
-`size`, whose `cpu.yaml` holds what is smaller on a CPU. With `VERL_PLATFORM=cpu` that size is chosen and the CPU
-profile is laid over the recipe; what the user writes on the command line wins over everything.
-"""
+"""The trainer as a child process that cannot outlive its parent, its metrics followed, its failure explained."""
 
 from __future__ import annotations
 
@@ -15,7 +10,6 @@ import secrets
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -24,10 +18,9 @@ from typing import Any
 
 import psutil
 
-from agent_rl.backend import cpu
-from agent_rl.errors import AgentRLError, ConfigError
+from agent_rl.errors import AgentRLError
 
-__all__ = ["TrainerError", "run_trainer", "trainer_command"]
+__all__ = ["TrainerError", "run_trainer"]
 
 SHARED_MEMORY = Path("/dev/shm")
 POLL_S = 0.5
@@ -37,54 +30,6 @@ STOP_S = 20.0
 
 class TrainerError(AgentRLError):
     """The trainer ended with an error; the message is its cause."""
-
-
-def trainer_command(
-    recipe: str | os.PathLike[str], overrides: Sequence[str] = (), script: str | os.PathLike[str] | None = None
-) -> list[str]:
-    """The command that trains a recipe, to be run or exec'ed from the folder that relative paths refer to.
-
-    Args:
-        recipe: a folder with `config.yaml`.
-        overrides: hydra overrides, `key=value`.
-        script: the user's own entry point instead of verl's, which registers loops and then calls
-            `verl.trainer.main_ppo.main()`.
-
-    Raises:
-        ConfigError: when the folder is not a recipe, an override is not of the form `key=value`, or there is no
-            accelerator and the CPU was not chosen.
-    """
-    folder = Path(recipe).resolve()
-    if not (folder / "config.yaml").is_file():
-        raise ConfigError(
-            str(recipe), "there is no config.yaml", "Give a recipe's folder, for example recipes/quickstart"
-        )
-    for override in overrides:
-        if "=" not in override and not override.startswith("~"):
-            raise ConfigError(override, "not a hydra override", "Write key=value, or ~key to remove one")
-    if not (cpu.is_selected() or _has_accelerator() or os.environ.get("RAY_ADDRESS")):
-        raise ConfigError(
-            "VERL_PLATFORM", "there is no accelerator on this machine", "Set VERL_PLATFORM=cpu to use the CPU"
-        )
-    groups = []
-    if cpu.is_selected():
-        groups.append("+platform=cpu")
-        if (folder / "size" / "cpu.yaml").is_file():
-            groups.append("size=cpu")
-    searchpath = f"hydra.searchpath=[pkg://verl.trainer.config,file://{cpu.CONFIG_DIR}]"
-    return [
-        sys.executable,
-        *(("-m", "verl.trainer.main_ppo") if script is None else (str(script),)),
-        "--config-path",
-        str(folder),
-        "--config-name",
-        "config",
-        searchpath,
-        *groups,
-        # Our section has no schema in hydra, which would refuse a key that the recipe does not spell out; wrong keys
-        # are caught when the settings are read.
-        *(f"++{override}" if override.startswith("agent_rl.") else override for override in overrides),
-    ]
 
 
 def run_trainer(
@@ -225,8 +170,3 @@ def _cause(log: Path) -> str:
         if found and not found[1].startswith("ray.exceptions.RayTaskError"):
             return f"{found[1].rsplit('.', 1)[-1]}: {found[2]}"
     return " / ".join(line for line in lines[-4:] if "HYDRA_FULL_ERROR" not in line)
-
-
-def _has_accelerator() -> bool:
-    """Whether there is a device file of an NVIDIA or AMD GPU or an Ascend NPU; verl would wait for one for ever."""
-    return any(any(Path("/dev").glob(pattern)) for pattern in ("nvidia[0-9]*", "kfd", "davinci[0-9]*", "dxg"))

@@ -1,0 +1,83 @@
+"""The command line that trains a recipe, on a GPU node and on a CPU."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from agent_rl.backend import cpu
+from agent_rl.errors import ConfigError
+
+__all__ = ["has_accelerator", "hydra_arguments", "recipe_folder", "trainer_command"]
+
+
+def trainer_command(
+    recipe: str | os.PathLike[str], overrides: Sequence[str] = (), script: str | os.PathLike[str] | None = None
+) -> list[str]:
+    """The command that trains a recipe, to be run or exec'ed from the folder that relative paths refer to.
+
+    Args:
+        recipe: a folder with `config.yaml`.
+        overrides: hydra overrides, `key=value`.
+        script: the user's own entry point instead of verl's, which registers loops and then calls
+            `verl.trainer.main_ppo.main()`.
+
+    Raises:
+        ConfigError: when the folder is not a recipe, an override is not of the form `key=value`, or there is no
+            accelerator and the CPU was not chosen.
+    """
+    folder = recipe_folder(recipe)
+    arguments = hydra_arguments(folder, overrides)
+    if not (cpu.is_selected() or has_accelerator() or os.environ.get("RAY_ADDRESS")):
+        raise ConfigError(
+            "VERL_PLATFORM", "there is no accelerator on this machine", "Set VERL_PLATFORM=cpu to use the CPU"
+        )
+    return [
+        sys.executable,
+        *(("-m", "verl.trainer.main_ppo") if script is None else (str(script),)),
+        "--config-path",
+        str(folder),
+        "--config-name",
+        "config",
+        *arguments,
+    ]
+
+
+def recipe_folder(recipe: str | os.PathLike[str]) -> Path:
+    """The recipe's folder, absolute.
+
+    Raises:
+        ConfigError: when it has no `config.yaml`.
+    """
+    folder = Path(recipe).resolve()
+    if not (folder / "config.yaml").is_file():
+        raise ConfigError(
+            str(recipe), "there is no config.yaml", "Give a recipe's folder, for example recipes/quickstart"
+        )
+    return folder
+
+
+def hydra_arguments(folder: Path, overrides: Sequence[str] = ()) -> list[str]:
+    """The groups that the platform adds to a recipe, then the user's overrides.
+
+    Raises:
+        ConfigError: when an override is not of the form `key=value`.
+    """
+    for override in overrides:
+        if "=" not in override and not override.startswith("~"):
+            raise ConfigError(override, "not a hydra override", "Write key=value, or ~key to remove one")
+    groups = []
+    if cpu.is_selected():
+        groups.append("+platform=cpu")
+        if (folder / "size" / "cpu.yaml").is_file():
+            groups.append("size=cpu")
+    # Our section has no schema in hydra, which would refuse a key that the recipe does not spell out; wrong keys are
+    # caught when the settings are read.
+    return [*groups, *(f"++{override}" if override.startswith("agent_rl.") else override for override in overrides)]
+
+
+def has_accelerator() -> bool:
+    """Whether there is a device file of an NVIDIA or AMD GPU or an Ascend NPU; verl would wait for one for ever."""
+    return any(any(Path("/dev").glob(pattern)) for pattern in ("nvidia[0-9]*", "kfd", "davinci[0-9]*", "dxg"))

@@ -1,0 +1,169 @@
+"""The configuration that a recipe and its overrides give, and the keys in it that verl does not know.
+
+hydra composes it as in the trainer's process, without importing verl, which takes seconds.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException, OverrideParseException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from agent_rl.errors import ConfigError
+from agent_rl.launch.command import hydra_arguments, recipe_folder
+from agent_rl.settings import SECTION, AgentRLSettings
+
+__all__ = ["compose", "nearest_key", "unknown_keys", "verl_defaults"]
+
+FREE = (
+    "ray_kwargs.ray_init",
+    "actor_rollout_ref.model.override_config",
+    "actor_rollout_ref.rollout.engine_kwargs",
+    "critic.model.override_config",
+    "reward.reward_model.rollout.engine_kwargs",
+    "actor_rollout_ref.actor.fsdp_config.mixed_precision",
+    "actor_rollout_ref.ref.fsdp_config.mixed_precision",
+    "critic.fsdp.mixed_precision",
+)
+"""Where verl takes any key: it hands them on, to Ray, transformers, the engine and torch."""
+
+
+def compose(recipe: str | os.PathLike[str], overrides: Sequence[str] = ()) -> DictConfig:
+    """The recipe's configuration as the trainer will compose it, interpolations not yet resolved.
+
+    Args:
+        recipe: a folder with `config.yaml`.
+        overrides: hydra overrides, `key=value`; `+key=value` adds one that verl does not know.
+
+    Raises:
+        ConfigError: for a key that verl does not know, with the nearest that it does, and for whatever else hydra
+            refuses.
+    """
+    folder = recipe_folder(recipe)
+    arguments = hydra_arguments(folder, overrides)
+    searchpath = f"hydra.searchpath=[{','.join(_searchpath(folder))}]"
+    with initialize_config_dir(str(folder), version_base=None):
+        _check_keys(folder, searchpath, arguments)
+        config = _composed(searchpath, arguments)
+    added = [parsed.key_or_group for parsed in _parse(arguments) if parsed.is_add() or parsed.is_force_add()]
+    for key in unknown_keys(config):
+        if not any(key == each or each.startswith(f"{key}.") for each in added):
+            raise ConfigError(
+                key, f"verl has no such key ({folder / 'config.yaml'})", nearest_key(key, verl_defaults())
+            )
+    AgentRLSettings.from_config(config)
+    return config
+
+
+def verl_defaults() -> DictConfig:
+    """Verl's own configuration, without any recipe."""
+    with initialize_config_dir(str(_verl_config_dir()), version_base=None):
+        config: DictConfig = hydra_compose("ppo_trainer")
+        return config
+
+
+def unknown_keys(config: DictConfig) -> list[str]:
+    """Keys that verl has not: neither it nor hydra says a word about most of them."""
+    return list(_unknown(config, verl_defaults()))
+
+
+def nearest_key(key: str, known: DictConfig) -> str:
+    """A remedy for an unknown key: the known ones that end alike, or are spelled alike."""
+    import difflib
+
+    keys = list(_flatten(known))
+    tail = [each for each in keys if each.endswith(f".{key}") or each.split(".")[-1] == key.split(".")[-1]]
+    near = sorted(tail, key=lambda each: -difflib.SequenceMatcher(None, key, each).ratio())
+    near = near or difflib.get_close_matches(key, keys, n=3, cutoff=0.6)
+    if near:
+        return "Did you mean " + " or ".join(f"'{each}'" for each in near[:3]) + "?"
+    return f"--dry-run prints every key; +{key}=... adds one that verl does not know"
+
+
+def _composed(searchpath: str, arguments: Sequence[str]) -> DictConfig:
+    try:
+        config: DictConfig = hydra_compose("config", [searchpath, *arguments])
+        return config
+    except (HydraException, OmegaConfBaseException) as error:
+        text = " ".join(str(error).split())
+        raise ConfigError("config.yaml", text, "Mend the recipe or the override") from error
+
+
+def _check_keys(folder: Path, searchpath: str, arguments: Sequence[str]) -> None:
+    """Refuse an override of a key that is not there, in better words than hydra's."""
+    groups, values = [], []
+    for argument, parsed in zip(arguments, _parse(arguments), strict=True):
+        key = parsed.key_or_group
+        if parsed.is_add() or parsed.is_force_add() or any((Path(place) / key).is_dir() for place in _places(folder)):
+            groups.append(argument)
+        elif not key.startswith("hydra."):
+            values.append(key)
+    config = _composed(searchpath, groups)
+    known = set(_flatten(config))
+    for key in values:
+        if key not in known:
+            raise ConfigError(key, "unknown key", nearest_key(key, config))
+
+
+def _parse(arguments: Sequence[str]) -> list[Any]:
+    try:
+        parsed: list[Any] = OverridesParser.create().parse_overrides(list(arguments))
+    except OverrideParseException as error:
+        problem = "not a hydra override: " + " ".join(str(error).split())
+        raise ConfigError(error.override, problem, "Quote values with commas, braces or spaces") from error
+    return parsed
+
+
+def _searchpath(folder: Path) -> list[str]:
+    """The recipe's own search path, with verl's folder in place of its package: importing verl takes seconds."""
+    raw = OmegaConf.load(folder / "config.yaml")
+    declared = OmegaConf.select(raw, "hydra.searchpath") or []
+    verls = f"file://{_verl_config_dir()}"
+    return [verls if path == "pkg://verl.trainer.config" else path for path in declared]
+
+
+def _places(folder: Path) -> Iterator[str]:
+    """The folders in which hydra looks for groups."""
+    yield str(folder)
+    for path in _searchpath(folder):
+        if path.startswith("file://"):
+            yield path.removeprefix("file://")
+        elif spec := importlib.util.find_spec(path.removeprefix("pkg://")):
+            yield from spec.submodule_search_locations or ()
+
+
+def _verl_config_dir() -> Path:
+    spec = importlib.util.find_spec("verl")
+    if spec is None or spec.origin is None:
+        raise ConfigError("verl", "it is not installed", "Install agent-rl[sglang], or on a CPU run make install")
+    return Path(spec.origin).parent / "trainer" / "config"
+
+
+def _unknown(ours: Any, verls: Any, path: str = "") -> Iterator[str]:
+    for key in ours:
+        here = f"{path}.{key}".lstrip(".")
+        if here == SECTION or here.startswith(FREE):
+            continue
+        if key not in set(verls.keys()):  # `in` denies a mandatory value, ???
+            yield here
+        elif OmegaConf.is_dict(ours._get_node(key)) and OmegaConf.is_dict(verls._get_node(key)):
+            yield from _unknown(ours[key], verls[key], here)
+
+
+def _flatten(config: Any, path: str = "") -> Iterator[str]:
+    """Every key as the user writes it, sections included."""
+    for key in config:
+        here = f"{path}.{key}".lstrip(".")
+        yield here
+        node = config._get_node(key)
+        if OmegaConf.is_dict(node) and not node._is_none() and not node._is_interpolation():
+            yield from _flatten(node, here)

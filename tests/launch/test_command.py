@@ -1,0 +1,43 @@
+from pathlib import Path
+
+import pytest
+
+from agent_rl.errors import ConfigError
+from agent_rl.launch import command as module
+from agent_rl.launch.command import trainer_command
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+
+
+def test_on_a_cpu_the_profile_and_the_small_size_are_laid_over_the_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VERL_PLATFORM", "cpu")
+    command = trainer_command(RECIPES / "gsm8k_calculator", ["trainer.total_training_steps=5"])
+    assert command[1:3] == ["-m", "verl.trainer.main_ppo"]
+    assert command[-3:] == ["+platform=cpu", "size=cpu", "trainer.total_training_steps=5"]
+
+
+def test_on_an_accelerator_nothing_is_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VERL_PLATFORM", raising=False)
+    monkeypatch.setattr(module, "has_accelerator", lambda: True)
+    command = trainer_command(RECIPES / "gsm8k_calculator", script="mine.py")
+    assert not [part for part in command if "platform" in part or "size" in part]
+    assert command[1] == "mine.py"
+
+
+def test_without_accelerator_and_without_the_switch_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VERL_PLATFORM", raising=False)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(module, "has_accelerator", lambda: False)
+    with pytest.raises(ConfigError, match="VERL_PLATFORM=cpu"):
+        trainer_command(RECIPES / "gsm8k_calculator")
+
+
+def test_our_section_can_be_overridden_though_hydra_does_not_know_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VERL_PLATFORM", "cpu")
+    assert trainer_command(RECIPES / "quickstart", ["agent_rl.trace.path=x"])[-1] == "++agent_rl.trace.path=x"
+
+
+def test_an_override_without_value_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VERL_PLATFORM", "cpu")
+    with pytest.raises(ConfigError, match=r"trainer\.total_epochs: not a hydra override"):
+        trainer_command(RECIPES / "quickstart", ["trainer.total_epochs"])

@@ -1,0 +1,47 @@
+from pathlib import Path
+
+import pytest
+
+from agent_rl.errors import ConfigError
+from agent_rl.launch.composition import compose, unknown_keys
+
+GSM8K = Path(__file__).parents[2] / "recipes/gsm8k_calculator"
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("trainer.nnode=2", "trainer.nnode: unknown key. Did you mean 'trainer.nnodes'"),
+        ("rollout.n=4", "Did you mean 'actor_rollout_ref.rollout.n'"),
+        ("size=8b", "Available options in 'size': 3b cpu"),
+        ("agent_rl.reward.x=1", "agent_rl.reward.x: unknown key"),
+        ("~data.bla", "data.bla: unknown key"),
+        ("trainer.nnodes=[1", "not a hydra override"),
+    ],
+)
+def test_a_wrong_override_names_the_remedy(override: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        compose(GSM8K, [override])
+    assert message in str(caught.value)
+
+
+def test_the_user_wins_over_the_cpu_profile_and_that_over_the_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VERL_PLATFORM", "cpu")
+    config = compose(GSM8K, ["data.train_batch_size=6"])
+    assert (config.trainer.device, config.data.train_batch_size, config.data.val_max_samples) == ("cpu", 6, 8)
+    monkeypatch.delenv("VERL_PLATFORM")
+    config = compose(GSM8K)
+    assert (config.trainer.device, config.data.train_batch_size) == ("cuda", 256)
+
+
+def test_a_key_may_be_added_on_purpose() -> None:
+    config = compose(GSM8K, ["+mine.key=1"])
+    assert config.mine.key == 1
+    assert "mine" in unknown_keys(config)
+
+
+def test_a_wrong_key_in_the_recipe_is_found(tmp_path: Path) -> None:
+    text = (GSM8K / "config.yaml").read_text().replace("  - size: 3b\n", "")
+    (tmp_path / "config.yaml").write_text(text.replace("  actor:\n", "  actor:\n    use_kl_los: true\n"))
+    with pytest.raises(ConfigError, match=r"use_kl_los: .* Did you mean 'actor_rollout_ref\.actor\.use_kl_loss'"):
+        compose(tmp_path)
