@@ -10,7 +10,7 @@ PY = $(VENV)/bin/python
 PYTEST = mkdir -p outputs && $(PY) -m pytest --basetemp outputs/pytest
 PIP = $(PY) -m pip install --quiet --disable-pip-version-check
 
-.PHONY: quickstart test check bench clean install install-dev
+.PHONY: quickstart test test-recipes check bench clean install install-dev
 
 quickstart: $(VENV)/.cpu ## the main job: a tiny agent learns to use its tool, on this CPU
 	$(PY) recipes/quickstart/quickstart.py $(ARGS)
@@ -22,6 +22,9 @@ check: $(VENV)/.dev ## format, lint and types
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy
+
+test-recipes: $(VENV)/.dev ## two steps with every algorithm, up to 45 minutes
+	$(PYTEST) tests/recipes -m recipes $(ARGS)
 
 bench: $(VENV)/.dev ## measurements
 	$(PYTEST) tests/benchmarks -m benchmark -s $(ARGS)

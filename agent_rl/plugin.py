@@ -17,9 +17,10 @@ __all__ = ["register"]
 
 
 def register() -> None:
-    """Register loops, reward manager, tools and, when it is chosen, the CPU backend. Idempotent."""
+    """Register loops, reward manager, tools, the estimator and, when it is chosen, the CPU backend. Idempotent."""
     import verl
 
+    from agent_rl.algorithms import remax
     from agent_rl.backend import cpu, patches
     from agent_rl.loops import registry
 
@@ -27,6 +28,7 @@ def register() -> None:
     _when("verl.experimental.agent_loop.agent_loop", registry.install)
     _when("verl.trainer.constants_ppo", registry.export_to_workers)
     _when("verl.experimental.reward_loop.reward_manager", _register_reward_manager)
+    _when("verl.trainer.ppo.core_algos", remax.register_estimator)
     _when("verl.utils.config", patches.early_checks)
     _when("verl.tools.tool_registry", patches.tool_loading)
     _when("verl.trainer.ppo.v1.agent_loop_tq", patches.session_errors)

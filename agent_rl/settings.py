@@ -22,6 +22,7 @@ __all__ = [
     "CorrectnessSettings",
     "EfficiencySettings",
     "FormatSettings",
+    "OverlongSettings",
     "ReactSettings",
     "RewardSettings",
     "ToolsSettings",
@@ -78,12 +79,23 @@ class FormatSettings(_Section):
     weight: float = 0.2
 
 
+class OverlongSettings(_Section):
+    """From 0 to `-penalty` over the last `buffer_tokens` before `data.max_response_length`; off by default."""
+
+    weight: float = 1.0
+    penalty: float = Field(default=0.0, ge=0)
+    """0: off."""
+    buffer_tokens: int | None = Field(default=None, ge=1)
+    """null: a fifth of `data.max_response_length`."""
+
+
 class RewardSettings(_Section):
     """The components of the trajectory reward; the total is the weighted sum."""
 
     correctness: CorrectnessSettings = CorrectnessSettings()
     efficiency: EfficiencySettings = EfficiencySettings()
     format: FormatSettings = FormatSettings()
+    overlong: OverlongSettings = OverlongSettings()
 
 
 class CassetteSettings(_Section):

@@ -13,7 +13,7 @@ PACKAGE = ROOT / "agent_rl"
 FLOORS = [
     {"trajectory", "errors", "settings", "trace", "remote", "sandbox", "per_loop", "responses", "secrets"},
     {"tools", "rewards", "data", "viewer"},
-    {"loops", "reasoning_rm"},
+    {"loops", "reasoning_rm", "algorithms"},
     {"backend", "config", "launch", "plugin", "cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(FLOORS) for name in names}
@@ -24,6 +24,7 @@ MAY_IMPORT_HEAVY = (
     "loops/verl_loop.py",
     "loops/verl_tools.py",
     "loops/react_agent.py",
+    "algorithms/remax_rollout.py",
     "backend/",
 )
 
@@ -100,6 +101,7 @@ def test_every_module_has_a_test() -> None:
         "responses",
         "sandbox/execution",
         "loops/react_agent",
+        "algorithms/remax_rollout",
         "tools/entry",
         "tools/slot",
         "tools/spec",

@@ -15,7 +15,9 @@ from uuid import uuid4
 
 from hydra.errors import InstantiationException
 
+from agent_rl.algorithms import remax
 from agent_rl.errors import ConfigError, FatalError, UnscoredError, did_you_mean
+from agent_rl.rewards.compose import require_limits
 from agent_rl.settings import AgentRLSettings
 from agent_rl.tools import load_tools
 
@@ -102,7 +104,9 @@ def early_checks(module: ModuleType) -> None:
 
     @functools.wraps(original)
     def validate(config: Any, *args: Any, **kwargs: Any) -> None:
-        AgentRLSettings.from_config(config)
+        settings = AgentRLSettings.from_config(config)
+        require_limits(settings.reward, config.data.max_response_length)
+        remax.check(config)
         if path := config.actor_rollout_ref.rollout.multi_turn.tool_config_path:
             load_tools(_resolved(path))
         original(config, *args, **kwargs)
@@ -161,7 +165,7 @@ def step_metrics(module: ModuleType) -> None:
     """`verl.trainer.ppo.v1.trainer_base`: log the reward's components with each training step.
 
     verl logs what a reward manager reports in validation only. Adds `agent/<key>` (mean over the step's trajectories)
-    and `agent/unscored` (number of trajectories that failed since the last step).
+    and `agent/unscored` (number of trajectories that failed since the last step). With ReMax, its baselines.
     """
     original = module.PPOTrainer._compute_metrics
 
@@ -179,6 +183,8 @@ def step_metrics(module: ModuleType) -> None:
         metrics["agent/unscored"] = len(failed)
         if failed:
             module.tq.kv_clear(keys=failed, partition_id=ERRORS_PARTITION)
+        if self.config.algorithm.adv_estimator == remax.ESTIMATOR:
+            metrics.update(remax.take_metrics(key.split("_")[0] for key in keys))
 
     module.PPOTrainer._compute_metrics = compute_metrics
 

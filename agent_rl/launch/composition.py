@@ -5,6 +5,7 @@ hydra composes it as in the trainer's process, without importing verl, which tak
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 from collections.abc import Iterator, Sequence
@@ -36,6 +37,12 @@ FREE = (
 )
 """Where verl takes any key: it hands them on, to Ray, transformers, the engine and torch."""
 
+NOT_IN_YAML = (
+    "actor_rollout_ref.rollout.agent.agent_loop_manager_class",
+    "critic.ppo_infer_max_token_len_per_gpu",
+)
+"""Keys that verl reads into its dataclasses, and that its YAML files leave out."""
+
 
 def compose(recipe: str | os.PathLike[str], overrides: Sequence[str] = ()) -> DictConfig:
     """The recipe's configuration as the trainer will compose it, interpolations not yet resolved.
@@ -64,6 +71,7 @@ def compose(recipe: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Di
     return config
 
 
+@functools.cache
 def verl_defaults() -> DictConfig:
     """Verl's own configuration, without any recipe."""
     with initialize_config_dir(str(_verl_config_dir()), version_base=None):
@@ -107,6 +115,8 @@ def _check_keys(folder: Path, searchpath: str, arguments: Sequence[str]) -> None
             groups.append(argument)
         elif not key.startswith("hydra."):
             values.append(key)
+    if not values:
+        return
     config = _composed(searchpath, groups)
     known = set(_flatten(config))
     for key in values:
@@ -151,7 +161,7 @@ def _verl_config_dir() -> Path:
 def _unknown(ours: Any, verls: Any, path: str = "") -> Iterator[str]:
     for key in ours:
         here = f"{path}.{key}".lstrip(".")
-        if here == SECTION or here.startswith(FREE):
+        if here == SECTION or here in NOT_IN_YAML or here.startswith(FREE):
             continue
         if key not in set(verls.keys()):  # `in` denies a mandatory value, ???
             yield here

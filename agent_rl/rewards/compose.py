@@ -6,14 +6,14 @@ whatever the weights are. The same functions score a batch offline.
 
 from __future__ import annotations
 
-from agent_rl.errors import UnscoredError
+from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards import terms
 from agent_rl.settings import RewardSettings
 from agent_rl.trajectory import Score, StopReason, Trajectory
 
-__all__ = ["COMPONENTS", "SCORED_STOP_REASONS", "extra_info", "require_scorable", "score"]
+__all__ = ["COMPONENTS", "SCORED_STOP_REASONS", "extra_info", "require_limits", "require_scorable", "score"]
 
-COMPONENTS = ("correctness", "efficiency", "format")
+COMPONENTS = ("correctness", "efficiency", "format", "overlong")
 """The keys of `Score.components`, which are also those of the weights' sections in the settings."""
 
 _UNSCORED_STOP_REASONS = (StopReason.ENGINE_ERROR, StopReason.ERROR)
@@ -31,7 +31,31 @@ def require_scorable(trajectory: Trajectory) -> None:
         raise UnscoredError(f"trajectory {trajectory.id!r} ended by {trajectory.stop_reason.value}: {trajectory.error}")
 
 
-def score(trajectory: Trajectory, settings: RewardSettings, *, verdict: float | None = None) -> Score:
+def require_limits(settings: RewardSettings, max_response_tokens: int | None) -> None:
+    """Refuse settings that do not fit the limit on response tokens (`data.max_response_length`).
+
+    Raises:
+        ConfigError: when the overlong penalty is on and there is no limit, or its buffer is longer than that.
+    """
+    if not settings.overlong.penalty:
+        return
+    if max_response_tokens is None:
+        raise ConfigError("agent_rl.reward.overlong", "there is no limit on tokens", "Give max_response_tokens")
+    if (settings.overlong.buffer_tokens or 0) > max_response_tokens:
+        raise ConfigError(
+            "agent_rl.reward.overlong.buffer_tokens",
+            f"{settings.overlong.buffer_tokens} is more than data.max_response_length={max_response_tokens}",
+            "Lower it; null is a fifth of the limit",
+        )
+
+
+def score(
+    trajectory: Trajectory,
+    settings: RewardSettings,
+    *,
+    verdict: float | None = None,
+    max_response_tokens: int | None = None,
+) -> Score:
     """Score one trajectory.
 
     Args:
@@ -39,15 +63,19 @@ def score(trajectory: Trajectory, settings: RewardSettings, *, verdict: float | 
         settings: the components' weights and parameters.
         verdict: the value of the component `correctness` when something else has judged the answer; None: numeric
             comparison with the ground truth.
+        max_response_tokens: the limit that the episode had; only the overlong penalty asks for it.
 
     Raises:
         UnscoredError: when the engine or the loop failed, or the row's ground truth is unusable.
+        ConfigError: see `require_limits`.
     """
     require_scorable(trajectory)
+    require_limits(settings, max_response_tokens)
     components = {
         "correctness": terms.correctness(trajectory) if verdict is None else verdict,
         "efficiency": terms.efficiency(trajectory, settings.efficiency),
         "format": terms.format_term(trajectory),
+        "overlong": terms.overlong(trajectory, settings.overlong, max_response_tokens or 0),
     }
     total = sum(getattr(settings, name).weight * value for name, value in components.items())
     return Score(total=total + 0.0, components=components)

@@ -88,7 +88,12 @@ class TrajectoryRewardManager(RewardManagerBase):
         _fill_in(trajectory, row)
         try:
             verdict, logged = await self._judge(trajectory, text, row)
-            result = score(trajectory, self.settings.reward, verdict=verdict)
+            result = score(
+                trajectory,
+                self.settings.reward,
+                verdict=verdict,
+                max_response_tokens=self.config.data.max_response_length,
+            )
             info = _merged(extra_info(trajectory, result), logged)
         except Exception as error:  # goes on to verl, which fails the session; the trace keeps what happened
             trajectory.error = trajectory.error or f"{type(error).__name__}: {error}"

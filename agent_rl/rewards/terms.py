@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from agent_rl.errors import UnscoredError
 from agent_rl.rewards.numeric import numeric_match
-from agent_rl.settings import EfficiencySettings
+from agent_rl.settings import EfficiencySettings, OverlongSettings
 from agent_rl.trajectory import Trajectory
 
-__all__ = ["correctness", "efficiency", "format_term"]
+__all__ = ["correctness", "efficiency", "format_term", "overlong"]
 
 
 def correctness(trajectory: Trajectory) -> float:
@@ -34,3 +34,14 @@ def format_term(trajectory: Trajectory) -> float:
     if not trajectory.turns:
         return 0.0
     return -trajectory.malformed_turns / len(trajectory.turns) + 0.0
+
+
+def overlong(trajectory: Trajectory, settings: OverlongSettings, max_response_tokens: int) -> float:
+    """DAPO's soft overlong punishment (https://arxiv.org/abs/2503.14476, equation 13), in [-penalty, 0].
+
+    0 up to `max_response_tokens - buffer_tokens` response tokens (sampled and observed together), then falling linearly
+    to `-penalty` at the limit.
+    """
+    buffer = settings.buffer_tokens or max(1, max_response_tokens // 5)
+    exceeding = trajectory.response_tokens - (max_response_tokens - buffer)
+    return -settings.penalty * min(1.0, max(0.0, exceeding / buffer)) + 0.0

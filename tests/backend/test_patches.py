@@ -93,6 +93,20 @@ def test_early_checks_name_the_key_before_ray_starts() -> None:
     assert "agent_rl.budget.max_second: unknown key (value 3). Did you mean 'max_seconds'?" in python(CHECK)
 
 
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("algorithm.adv_estimator=remax", "Use algo=remax"),
+        (
+            "+agent_rl.reward.overlong={penalty: 1, buffer_tokens: 1000}",
+            "1000 is more than data.max_response_length=512",
+        ),
+    ],
+)
+def test_early_checks_know_what_goes_together(override: str, message: str) -> None:
+    assert message in python(CHECK.replace("+agent_rl.budget.max_second=3", override))
+
+
 def test_step_metrics_and_session_errors_are_needed() -> None:
     """What they do is seen in tests/e2e; this is when they can go."""
     code = (

@@ -4,14 +4,14 @@ import sys
 
 import pytest
 
-from agent_rl.errors import UnscoredError
+from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards.compose import COMPONENTS, SCORED_STOP_REASONS, extra_info, score
 from agent_rl.settings import RewardSettings
 from agent_rl.trajectory import Score, StopReason, ToolCall, ToolResult, ToolStatus, Trajectory, Turn
 
 KEYS = {
     *{"acc", "correctness", "efficiency", "format", "tool_calls", "tool_errors", "malformed_turns", "malformed_rate"},
-    *{"turns", "answered", "tool_seconds", "generation_seconds"},
+    *{"turns", "answered", "tool_seconds", "generation_seconds", "overlong"},
     *{
         "stop_answered",
         "stop_max_turns",
@@ -36,7 +36,8 @@ def _trajectory(**fields):
 def test_the_total_is_the_weighted_sum_of_unweighted_components():
     settings = RewardSettings.model_validate({"correctness": {"weight": 2}, "efficiency": {"weight": 0.5}})
     result = score(_trajectory(), settings)
-    assert result.components == pytest.approx({"correctness": 1.0, "efficiency": -0.2, "format": -0.5})
+    expected = {"correctness": 1.0, "efficiency": -0.2, "format": -0.5, "overlong": 0.0}
+    assert result.components == pytest.approx(expected)
     assert result.total == pytest.approx(2 * 1.0 + 0.5 * -0.2 + 0.2 * -0.5)
     assert tuple(result.components) == COMPONENTS
 
@@ -48,6 +49,24 @@ def test_every_component_has_its_settings_section():
 def test_another_verdict_replaces_correctness_and_needs_no_numeric_ground_truth():
     result = score(_trajectory(ground_truth="Paris"), RewardSettings(), verdict=0.5)
     assert result.components["correctness"] == 0.5
+
+
+def test_a_long_episode_loses_reward_when_the_settings_say_so():
+    settings = RewardSettings.model_validate({"overlong": {"penalty": 1, "weight": 0.5}})
+    long, short = (score(_trajectory(response_tokens=n), settings, max_response_tokens=100) for n in (90, 80))
+    assert (long.components["overlong"], short.components["overlong"]) == (-0.5, 0.0)
+    assert long.total == pytest.approx(short.total - 0.25)
+
+
+@pytest.mark.parametrize(
+    ("overlong", "limit", "key"),
+    [({"penalty": 1}, None, "overlong"), ({"penalty": 1, "buffer_tokens": 101}, 100, "overlong.buffer_tokens")],
+)
+def test_an_overlong_penalty_needs_a_limit_that_it_fits(overlong, limit, key):
+    settings = RewardSettings.model_validate({"overlong": overlong})
+    with pytest.raises(ConfigError) as caught:
+        score(_trajectory(), settings, max_response_tokens=limit)
+    assert caught.value.key == f"agent_rl.reward.{key}"
 
 
 def test_scoring_leaves_the_trajectory_alone():
@@ -91,7 +110,7 @@ def test_every_scored_sample_has_the_same_keys_and_finite_floats(reason, fields)
 
 
 def test_extra_info_logs_the_given_score():
-    given = Score(total=9.0, components={"correctness": 0.25, "efficiency": 0.0, "format": 0.0})
+    given = Score(total=9.0, components={"correctness": 0.25, "efficiency": 0.0, "format": 0.0, "overlong": 0.0})
     info = extra_info(_trajectory(), given)
     assert (info["acc"], info["correctness"]) == (0.25, 0.25)
 

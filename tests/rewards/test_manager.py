@@ -146,6 +146,12 @@ def test_the_settings_weigh(run, batch):
     assert result["reward_score"] == pytest.approx(2.0 - 0.2 * 0.5)
 
 
+def test_the_overlong_penalty_knows_the_limit(run, batch):
+    overrides = ["+agent_rl.reward.overlong.penalty=1", "data.max_response_length=100"]
+    info = run(batch(_handed_over(_trajectory(response_tokens=90))), overrides=overrides)["reward_extra_info"]
+    assert info["overlong"] == -0.5
+
+
 def test_what_the_loop_left_open_is_taken_from_the_row(run, batch, tmp_path):
     path = tmp_path / "trace.jsonl"
     bare = _trajectory(ground_truth=None, data_source="")

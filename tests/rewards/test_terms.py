@@ -3,8 +3,8 @@ import math
 import pytest
 
 from agent_rl.errors import UnscoredError
-from agent_rl.rewards.terms import correctness, efficiency, format_term
-from agent_rl.settings import EfficiencySettings
+from agent_rl.rewards.terms import correctness, efficiency, format_term, overlong
+from agent_rl.settings import EfficiencySettings, OverlongSettings
 from agent_rl.trajectory import StopReason, ToolCall, Trajectory, Turn
 
 
@@ -52,7 +52,20 @@ def test_format_term(malformed, value):
     assert format_term(_trajectory([Turn(text="", malformed=problem) for problem in malformed])) == value
 
 
+@pytest.mark.parametrize(("tokens", "value"), [(0, 0.0), (80, 0.0), (81, -0.05), (90, -0.5), (100, -1.0), (130, -1.0)])
+def test_overlong_falls_over_its_buffer(tokens, value):
+    trajectory = _trajectory(response_tokens=tokens)
+    assert overlong(trajectory, OverlongSettings(penalty=1, buffer_tokens=20), 100) == pytest.approx(value)
+    assert overlong(trajectory, OverlongSettings(penalty=1), 100) == pytest.approx(value)  # a fifth of the limit
+    assert overlong(trajectory, OverlongSettings(penalty=0.5), 100) == pytest.approx(0.5 * value)
+    assert overlong(trajectory, OverlongSettings(), 100) == 0.0
+
+
 def test_no_negative_zero_reaches_the_logs():
     clean = _calls(1)
-    for value in (efficiency(clean, EfficiencySettings()), format_term(clean)):
+    for value in (
+        efficiency(clean, EfficiencySettings()),
+        format_term(clean),
+        overlong(clean, OverlongSettings(), 100),
+    ):
         assert math.copysign(1.0, value) == 1.0

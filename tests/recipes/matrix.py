@@ -1,0 +1,134 @@
+"""What the recipes can be told in one line, and how a run shows that it did it.
+
+An entry is one run of two steps in `make test-recipes`; a new group of the package gets its entries here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+__all__ = ["ALGORITHMS", "ENTRIES", "KL", "Entry"]
+
+ALGORITHMS = [f"algo={name}" for name in ("grpo", "ppo", "rloo", "remax", "reinforce_plus_plus", "dapo", "gspo")]
+KL = ["kl=none", "kl=loss", "kl=reward"]
+
+Metrics = Mapping[str, float]
+Evidence = Callable[[Metrics, Metrics], bool]
+"""Of the metrics of the first and of the second step."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One run: the recipe, what it is told, and what its metrics must show."""
+
+    overrides: list[str]
+    evidence: Evidence
+    recipe: str = "gsm8k_calculator"
+    script: str | None = None
+    """A training script beside this file, in place of verl's."""
+
+
+def grpo(first: Metrics, second: Metrics) -> bool:
+    """The advantages of two samples that differ are one standard deviation apart, whatever the rewards."""
+    return all(abs(step["critic/advantages/max"] - 0.5**0.5) < 1e-3 for step in (first, second))
+
+
+def ppo(first: Metrics, second: Metrics) -> bool:
+    """The critic is trained and its values move."""
+    trained = all(step["critic/vf_loss"] > 0 and step["critic/grad_norm"] > 0 for step in (first, second))
+    return trained and first["critic/values/mean"] != second["critic/values/mean"]
+
+
+def rloo(first: Metrics, second: Metrics) -> bool:
+    """The advantage of one of two samples is how much more reward it got, and the other's the opposite."""
+    steps = (first, second)
+    differences = [step["critic/score/max"] - step["critic/score/min"] for step in steps]
+    return not grpo(first, second) and all(
+        0 < step["critic/advantages/max"] <= most + 1e-5 and opposite(step)
+        for step, most in zip(steps, differences, strict=True)
+    )
+
+
+def opposite(step: Metrics) -> bool:
+    """Whether the largest advantage and the smallest cancel."""
+    return abs(step["critic/advantages/max"] + step["critic/advantages/min"]) < 1e-5
+
+
+def remax(first: Metrics, second: Metrics) -> bool:
+    """Each prompt has its greedy reward, and advantages are rewards above it."""
+    return all(
+        step["agent/without_baseline"] == 0
+        and -2 <= step["agent/greedy_reward"] <= 1
+        and abs(step["critic/advantages/mean"]) < 2
+        for step in (first, second)
+    )
+
+
+def remax_unlucky(first: Metrics, second: Metrics) -> bool:
+    """Each greedy episode that failed is counted, and leaves its prompt without a baseline, not with one of 0."""
+    steps = (first, second)
+    counted = all(step["agent/without_baseline"] == step["agent/unscored"] for step in steps)
+    return counted and sum(step["agent/unscored"] for step in steps) > 0
+
+
+def reinforce_plus_plus(first: Metrics, second: Metrics) -> bool:
+    """Advantages are centred over the batch, returns are the rewards."""
+    return all(
+        abs(step["critic/advantages/mean"]) < 1e-4 and abs(step["critic/returns/max"] - step["critic/score/max"]) < 1e-5
+        for step in (first, second)
+    )
+
+
+def dapo(first: Metrics, second: Metrics) -> bool:
+    """Groups were replaced, and long episodes lost reward."""
+    replaced = [step.get("training/filter_groups/evicted_samples", 0) for step in (first, second)]
+    return sum(replaced) > 0 and first["agent/overlong"] < 0 and grpo(first, second)
+
+
+def gspo(first: Metrics, second: Metrics) -> bool:
+    """Its clip range of 0.0003 is left at once; there is no second, lower clip."""
+    return all(step["actor/pg_clipfrac"] > 0 and step["actor/pg_clipfrac_lower"] == 0 for step in (first, second))
+
+
+def kl_none(first: Metrics, second: Metrics) -> bool:
+    """No reference policy ran."""
+    return not any(key.startswith(("actor/kl_loss", "actor/reward_kl", "timing_s/ref")) for key in {**first, **second})
+
+
+def kl_loss(first: Metrics, second: Metrics) -> bool:
+    """The policy's distance from the reference grows from nothing and weighs in the loss."""
+    return second["actor/kl_loss"] > 0 and second["actor/kl_coef"] == 0.001 and "actor/reward_kl_penalty" not in second
+
+
+def kl_reward(first: Metrics, second: Metrics) -> bool:
+    """It is taken off the reward: none in the first step, where the policy is the reference."""
+    taken = [abs(step["actor/reward_kl_penalty"]) for step in (first, second)]
+    changed = second["critic/rewards/mean"] != second["critic/score/mean"]
+    return taken[0] < 1e-5 < taken[1] and changed and "actor/kl_loss" not in second
+
+
+def both(*evidence: Evidence) -> Evidence:
+    """All of them."""
+    return lambda first, second: all(each(first, second) for each in evidence)
+
+
+ENTRIES = {
+    "grpo": Entry(["algo=grpo", "kl=loss"], both(grpo, kl_loss)),
+    "ppo": Entry(["algo=ppo", "kl=loss"], both(ppo, kl_loss)),
+    "rloo": Entry(["algo=rloo", "kl=none"], both(rloo, kl_none)),
+    "remax": Entry(["algo=remax", "kl=none"], both(remax, kl_none)),
+    "reinforce_plus_plus": Entry(["algo=reinforce_plus_plus", "kl=none"], both(reinforce_plus_plus, kl_none)),
+    "dapo": Entry(["algo=dapo", "kl=none"], both(dapo, kl_none)),
+    "gspo": Entry(["algo=gspo", "kl=none"], both(gspo, kl_none)),
+    "kl_reward": Entry(["algo=rloo", "kl=reward"], kl_reward),
+    "quickstart_ppo": Entry(["algo=ppo", "kl=reward"], both(ppo, kl_reward), "quickstart"),
+    "quickstart_remax_unlucky": Entry(
+        ["algo=remax", "kl=loss", "actor_rollout_ref.rollout.agent.default_agent_loop=unlucky"],
+        both(remax_unlucky, kl_loss),
+        "quickstart",
+        "unlucky_train.py",
+    ),
+    "quickstart_dapo": Entry(["algo=dapo"], both(dapo, kl_none), "quickstart"),
+}
+"""Name to run. LoRA and the asynchronous modes have a place here as every other group."""

@@ -1,0 +1,97 @@
+"""Every entry of the matrix trains for two real steps on a CPU: `make test-recipes`; one entry a day in `make test`."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from agent_rl import trace
+from agent_rl.data import arithmetic, write_parquet
+from agent_rl.launch.command import trainer_command
+from agent_rl.launch.process import run_trainer
+from tests.recipes.matrix import ENTRIES, Entry
+
+ROOT = Path(__file__).parents[2]
+PROMPTS, SAMPLES = 4, 2
+TODAYS = list(ENTRIES)[datetime.date.today().toordinal() % len(ENTRIES)]
+
+Find = Callable[[], list[psutil.Process]]
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.mark.recipes
+@pytest.mark.parametrize("name", ENTRIES)
+def test_two_steps(name: str, tmp_path: Path, tiny_model: Path, run_processes: Find) -> None:
+    train(ENTRIES[name], tmp_path, tiny_model)
+    assert run_processes() == []
+
+
+@pytest.mark.parametrize("name", [TODAYS])
+def test_two_steps_of_todays_entry(name: str, tmp_path: Path, tiny_model: Path, run_processes: Find) -> None:
+    test_two_steps(name, tmp_path, tiny_model, run_processes)
+
+
+def train(entry: Entry, folder: Path, model: Path) -> None:
+    """Run the entry and check what every algorithm must show, then what it must show itself."""
+    problems, _ = arithmetic.train_test(0, 16, 1)
+    write_parquet(
+        [arithmetic.to_row(problem, "train", i) for i, problem in enumerate(problems)], folder / "rows.parquet"
+    )
+    logged: dict[int, dict[str, Any]] = {}
+    script = entry.script and Path(__file__).parent / entry.script
+    command = trainer_command(ROOT / "recipes" / entry.recipe, [*settings(folder, model), *entry.overrides], script)
+    run_trainer(command, folder / "out", on_metrics=logged.__setitem__, timeout_s=500)
+
+    assert sorted(logged) == [1, 2]
+    for metrics in logged.values():
+        assert metrics["training/rollout_probs_diff_mean"] < 1e-5
+        assert math.isfinite(metrics["actor/grad_norm"])
+        assert 0 <= metrics["actor/pg_clipfrac"] <= 1
+        assert metrics["actor/ppo_kl"] != 0  # the second mini-batch meets a policy that the first has changed
+        assert metrics["critic/score/max"] > metrics["critic/score/min"]  # else there would be nothing to learn from
+        assert entry.script or metrics["agent/unscored"] == 0
+    assert entry.evidence(logged[1], logged[2]), {step: interesting(metrics) for step, metrics in logged.items()}
+    greedy = "algo=remax" in entry.overrides
+    if "algo=dapo" not in entry.overrides:  # which samples as many as it needs
+        assert len(list(trace.read(folder / "trace.jsonl"))) == 2 * PROMPTS * (SAMPLES + greedy)
+
+
+def settings(folder: Path, model: Path) -> list[str]:
+    """As few prompts and tokens as show the algorithm, with two mini-batches a step.
+
+    An untrained model's answers are all equally wrong: what tells them apart is their length.
+    """
+    values = {
+        "data.train_files": f"{folder}/rows.parquet",
+        "data.val_files": f"{folder}/rows.parquet",
+        "data.train_batch_size": PROMPTS,
+        "data.max_response_length": 128,
+        "data.seed": 0,
+        "actor_rollout_ref.model.path": model,
+        "actor_rollout_ref.actor.optim.lr": 0.01,
+        "actor_rollout_ref.actor.ppo_mini_batch_size": PROMPTS // 2,
+        "actor_rollout_ref.rollout.n": SAMPLES,
+        "trainer.total_training_steps": 2,
+        "trainer.val_before_train": False,
+        "trainer.test_freq": -1,
+        "trainer.logger": "[console,file]",
+        "trainer.default_local_dir": f"{folder}/checkpoints",
+        "agent_rl.reward.overlong.penalty": 1.0,
+        "agent_rl.reward.overlong.buffer_tokens": 128,
+        "agent_rl.trace.path": f"{folder}/trace.jsonl",
+        "hydra.run.dir": f"{folder}/hydra",
+    }
+    return [f"{key}={value}" for key, value in values.items()]
+
+
+def interesting(metrics: dict[str, Any]) -> dict[str, Any]:
+    """What evidence is looked for in, for the message of a failure."""
+    sections = ("actor/", "critic/", "agent/", "training/")
+    return {key: value for key, value in sorted(metrics.items()) if key.startswith(sections)}

@@ -1,0 +1,26 @@
+"""A training script whose engine fails in the greedy episode of every second problem."""
+
+from typing import Any
+
+from agent_rl import register_agent_loop
+from agent_rl.algorithms.remax_rollout import GREEDY_SESSION
+from agent_rl.errors import EngineError
+from agent_rl.loops.react_agent import ReactAgentLoop
+
+
+@register_agent_loop("unlucky")
+class Unlucky(ReactAgentLoop):
+    agent = "unlucky"
+
+    async def run(self, sampling_params: dict[str, Any], **row: Any) -> Any:
+        if row["session_id"] == GREEDY_SESSION:
+            assert sampling_params["temperature"] == 0
+            if row["index"] % 2:
+                raise EngineError("the engine went away")
+        return await super().run(sampling_params, **row)
+
+
+if __name__ == "__main__":
+    from verl.trainer.main_ppo import main
+
+    main()
