@@ -32,7 +32,7 @@ COLUMNS = {
     "timing_s/update_weights": "weights s",
     "perf/total_num_tokens": "tokens",
     "perf/throughput": "tokens/s/GPU",
-    "perf/max_memory_allocated_gb": "GiB",
+    "actor/perf/max_memory_allocated_gb": "GiB",
     "training/rollout_probs_diff_mean": "probs diff",
 }
 
