@@ -34,6 +34,7 @@ def register() -> None:
     _when("verl.trainer.ppo.v1.agent_loop_tq", patches.session_errors)
     _when("verl.trainer.ppo.v1.replay_buffer", patches.error_stops)
     _when("verl.trainer.ppo.v1.trainer_base", patches.step_metrics)
+    _when("verl.trainer.ppo.v1.trainer_base", patches.filter_limit)
     if cpu.is_selected():
         cpu.activate()
         from agent_rl.backend import platform  # noqa: F401 - registers the platform

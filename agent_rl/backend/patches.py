@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 from uuid import uuid4
@@ -27,6 +28,7 @@ __all__ = [
     "check_version",
     "early_checks",
     "error_stops",
+    "filter_limit",
     "gloo_process_group",
     "replay_buffer_polling",
     "session_errors",
@@ -187,6 +189,43 @@ def step_metrics(module: ModuleType) -> None:
             metrics.update(remax.take_metrics(key.split("_")[0] for key in keys))
 
     module.PPOTrainer._compute_metrics = compute_metrics
+
+
+def filter_limit(module: ModuleType) -> None:
+    """`verl.trainer.ppo.v1.trainer_base`: obey `algorithm.filter_groups.max_num_gen_batches`, which v1 ignores.
+
+    Without it a run whose groups all agree (a policy that solves nothing, or everything) samples for ever.
+    """
+    original_build = module.PPOTrainer._build_replay_buffer
+
+    @functools.wraps(original_build)
+    def build(self: Any) -> Any:
+        buffer = original_build(self)
+        groups = self.config.algorithm.filter_groups
+        if groups.enable and groups.max_num_gen_batches > 0:
+            limit = groups.max_num_gen_batches * self.config.data.train_batch_size
+            buffer._evict_terminal_groups = _limited(buffer._evict_terminal_groups, limit)
+        return buffer
+
+    module.PPOTrainer._build_replay_buffer = build
+
+
+def _limited(evict: Callable[..., Any], limit: int) -> Callable[..., Any]:
+    """The replay buffer's eviction, which stops the run when one step has replaced more than so many groups."""
+    replaced: Counter[int] = Counter()
+
+    def limited(global_steps: int, *args: Any, **kwargs: Any) -> Any:
+        evicted = evict(global_steps, *args, **kwargs)
+        replaced[global_steps] += evicted[2]
+        if replaced[global_steps] > limit:
+            raise FatalError(
+                f"step {global_steps} has replaced {replaced[global_steps]} groups whose samples all got the same "
+                "reward: choose problems that the policy solves now and then, or raise "
+                "algorithm.filter_groups.max_num_gen_batches"
+            )
+        return evicted
+
+    return limited
 
 
 def _resolved(path: str) -> str:

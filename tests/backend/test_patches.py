@@ -107,6 +107,30 @@ def test_early_checks_know_what_goes_together(override: str, message: str) -> No
     assert message in python(CHECK.replace("+agent_rl.budget.max_second=3", override))
 
 
+FILTER = (
+    "import verl, hydra\nfrom types import SimpleNamespace\nfrom verl.trainer.ppo.v1.trainer_base import PPOTrainer\n"
+    "with hydra.initialize_config_module('verl.trainer.config', version_base=None):\n"
+    "    c = hydra.compose('ppo_trainer', ['data.train_batch_size=3', 'algorithm.filter_groups.enable=true',"
+    " 'algorithm.filter_groups.max_num_gen_batches=2'])\n"
+    "t = SimpleNamespace(config=c, trainer_mode='sync', _add_prompts_to_generate=print,"
+    " _resolve_filter_groups_metric=lambda: 'reward')\n"
+    "b = PPOTrainer._build_replay_buffer(t)\n"
+    "b._clear_groups = lambda *args: None\n"  # the TransferQueue's part
+    "def replace(step, count): b._evict_terminal_groups(step, 'train', (set(), set(range(count)), set(), {}))\n"
+    "replace(1, 4); replace(2, 6)\n"
+    "try: replace(1, 3); print('goes on')\n"
+    "except Exception as e: print(e)"
+)
+
+
+def test_filter_limit_stops_a_step_that_only_replaces_groups() -> None:
+    assert "step 1 has replaced 7 groups whose samples all got the same reward" in python(FILTER)
+
+
+def test_filter_limit_is_needed() -> None:
+    assert python(FILTER, plugins="none") == "goes on"
+
+
 def test_step_metrics_and_session_errors_are_needed() -> None:
     """What they do is seen in tests/e2e; this is when they can go."""
     code = (
