@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from omegaconf import OmegaConf
+
 import agent_rl
 
 ROOT = Path(__file__).parent.parent
@@ -31,8 +33,41 @@ def test_a_folder_that_is_no_recipe_is_one_line() -> None:
     assert "Traceback" not in done.stderr
 
 
+GSM8K = str(ROOT / "recipes" / "gsm8k_calculator")
+
+
 def test_help_of_train_explains() -> None:
-    assert "VERL_PLATFORM=cpu" in cli("train", "--help").stdout
+    text = cli("train", "--help").stdout
+    for part in ("VERL_PLATFORM=cpu", "size=3b", "NNODES=2 NODE_RANK=1 MASTER_ADDR=", "--dry-run", "RAY_ADDRESS"):
+        assert part in text
+
+
+def test_a_dry_run_prints_yaml_for_a_pipe_and_the_command_line_beside_it() -> None:
+    done = cli("train", GSM8K, "trainer.total_epochs=7", "--dry-run")  # nothing runs, so no GPU is needed
+    assert done.returncode == 0
+    composed = OmegaConf.create(done.stdout)
+    assert (composed.trainer.total_epochs, composed.trainer.experiment_name) == (7, "gsm8k_calculator")
+    assert "verl.trainer.main_ppo" in done.stderr
+    assert done.stderr.strip().endswith("trainer.total_epochs=7")
+
+
+def test_a_dry_run_names_what_is_missing_and_fails() -> None:
+    done = cli("train", GSM8K, "--dry-run", "trainer.project_name=${oc.env:AGENT_RL_UNSET}")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: trainer.project_name: the environment variable AGENT_RL_UNSET is not set")
+    assert OmegaConf.create(done.stdout).trainer.experiment_name == "gsm8k_calculator"
+
+
+def test_a_wrong_key_is_refused_before_anything_heavy_is_imported() -> None:
+    code = (
+        "import sys\nfrom agent_rl import cli\n"
+        f"sys.argv = ['agent-rl', 'train', {GSM8K!r}, 'trainer.nnode=2']\n"
+        "try:\n    cli.main()\n"
+        "except SystemExit as end:\n    print(end.code, {'torch', 'verl', 'ray', 'transformers'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "trainer.nnode: unknown key. Did you mean 'trainer.nnodes'" in done.stdout
+    assert done.stdout.strip().endswith("set()")
 
 
 CALCULATOR = str(ROOT / "tool_configs" / "calculator.yaml")

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["ENVIRONMENT", "STAND_INS_DIR", "activate", "is_selected"]
+__all__ = ["ENVIRONMENT", "STAND_INS_DIR", "activate", "child_environment", "is_selected"]
 
 STAND_INS_DIR = Path(__file__).parent / "stand_ins"
 
@@ -37,13 +37,18 @@ def is_selected() -> bool:
     return os.environ.get("VERL_PLATFORM", "").strip().lower() == "cpu"
 
 
+def child_environment() -> dict[str, str]:
+    """The variables that a child process needs before it imports anything; the user's own values stay."""
+    paths = [
+        path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path not in ("", str(STAND_INS_DIR))
+    ]
+    chosen = {name: os.environ.get(name, value) for name, value in ENVIRONMENT.items()}
+    return {**chosen, "PYTHONPATH": os.pathsep.join([*paths, str(STAND_INS_DIR)])}
+
+
 def activate() -> None:
     """Prepare this process, and through the environment its children, for verl and SGLang on a CPU. Idempotent."""
-    for name, value in ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
-    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    if str(STAND_INS_DIR) not in paths:
-        os.environ["PYTHONPATH"] = os.pathsep.join([*filter(None, paths), str(STAND_INS_DIR)])
+    os.environ.update(child_environment())
     import torch
 
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from agent_rl.backend import cpu
 from agent_rl.errors import ConfigError
 
-__all__ = ["has_accelerator", "hydra_arguments", "recipe_folder", "trainer_command"]
+__all__ = ["has_accelerator", "hydra_arguments", "joins_ray", "recipe_folder", "trainer_command"]
+
+SIZED_BY_NODE = ("num_cpus", "num_gpus", "object_store_memory", "resources")
+"""What `ray.init` refuses to hear when it joins a cluster: its nodes have said it when they were started."""
 
 
 def trainer_command(
-    recipe: str | os.PathLike[str], overrides: Sequence[str] = (), script: str | os.PathLike[str] | None = None
+    recipe: str | os.PathLike[str],
+    overrides: Sequence[str] = (),
+    script: str | os.PathLike[str] | None = None,
+    *,
+    for_this_machine: bool = True,
 ) -> list[str]:
     """The command that trains a recipe, to be run or exec'ed from the folder that relative paths refer to.
 
@@ -23,6 +31,7 @@ def trainer_command(
         overrides: hydra overrides, `key=value`.
         script: the user's own entry point instead of verl's, which registers loops and then calls
             `verl.trainer.main_ppo.main()`.
+        for_this_machine: whether it must be able to run here; otherwise it is only shown.
 
     Raises:
         ConfigError: when the folder is not a recipe, an override is not of the form `key=value`, or there is no
@@ -30,7 +39,7 @@ def trainer_command(
     """
     folder = recipe_folder(recipe)
     arguments = hydra_arguments(folder, overrides)
-    if not (cpu.is_selected() or has_accelerator() or os.environ.get("RAY_ADDRESS")):
+    if for_this_machine and not (cpu.is_selected() or has_accelerator() or joins_ray()):
         raise ConfigError(
             "VERL_PLATFORM", "there is no accelerator on this machine", "Set VERL_PLATFORM=cpu to use the CPU"
         )
@@ -60,7 +69,7 @@ def recipe_folder(recipe: str | os.PathLike[str]) -> Path:
 
 
 def hydra_arguments(folder: Path, overrides: Sequence[str] = ()) -> list[str]:
-    """The groups that the platform adds to a recipe, then the user's overrides.
+    """The groups that the platform adds to a recipe, the user's overrides, and what joining a Ray cluster demands.
 
     Raises:
         ConfigError: when an override is not of the form `key=value`.
@@ -75,7 +84,25 @@ def hydra_arguments(folder: Path, overrides: Sequence[str] = ()) -> list[str]:
             groups.append("size=cpu")
     # Our section has no schema in hydra, which would refuse a key that the recipe does not spell out; wrong keys are
     # caught when the settings are read.
-    return [*groups, *(f"++{override}" if override.startswith("agent_rl.") else override for override in overrides)]
+    ours = [f"++{override}" if override.startswith("agent_rl.") else override for override in overrides]
+    return [*groups, *ours, *(_joining() if joins_ray() else ())]
+
+
+def joins_ray(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether the trainer joins a Ray cluster that is there already, instead of starting one."""
+    return environ.get("RAY_ADDRESS", "local") not in ("", "local")
+
+
+def _joining() -> list[str]:
+    """Overrides for a trainer that joins a cluster: its nodes know their sizes, but not that they are to be CPUs."""
+    overrides = [f"++ray_kwargs.ray_init.{key}=null" for key in SIZED_BY_NODE]
+    if cpu.is_selected():
+        job = json.loads(os.environ.get("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")).get("runtime_env") or {}
+        told = job.get("env_vars") or {}  # by `ray job submit`; Ray refuses to be told twice
+        for name, value in {"VERL_PLATFORM": "cpu", **cpu.child_environment()}.items():
+            if name not in told:
+                overrides.append(f"++ray_kwargs.ray_init.runtime_env.env_vars.{name}={json.dumps(value)}")
+    return overrides
 
 
 def has_accelerator() -> bool:

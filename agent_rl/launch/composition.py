@@ -15,11 +15,11 @@ from typing import Any
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import HydraException, OverrideParseException
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from agent_rl.errors import ConfigError
+from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.launch.command import hydra_arguments, recipe_folder
 from agent_rl.settings import SECTION, AgentRLSettings
 
@@ -101,9 +101,18 @@ def _composed(searchpath: str, arguments: Sequence[str]) -> DictConfig:
     try:
         config: DictConfig = hydra_compose("config", [searchpath, *arguments])
         return config
+    except MissingConfigException as error:
+        if error.missing_cfg_file is None or not error.options:
+            raise ConfigError("config.yaml", _short(error), "Mend the recipe's defaults") from error
+        group, _, option = error.missing_cfg_file.rpartition("/")
+        raise ConfigError(group, f"there is no {option!r}", did_you_mean(option, error.options)) from error
     except (HydraException, OmegaConfBaseException) as error:
-        text = " ".join(str(error).split())
-        raise ConfigError("config.yaml", text, "Mend the recipe or the override") from error
+        raise ConfigError("config.yaml", _short(error), "Mend the recipe or the override") from error
+
+
+def _short(error: Exception) -> str:
+    """The error in one line, without the list of all folders that were searched."""
+    return " ".join(str(error).split("Config search path:")[0].split())
 
 
 def _check_keys(folder: Path, searchpath: str, arguments: Sequence[str]) -> None:
@@ -121,7 +130,20 @@ def _check_keys(folder: Path, searchpath: str, arguments: Sequence[str]) -> None
     known = set(_flatten(config))
     for key in values:
         if key not in known:
-            raise ConfigError(key, "unknown key", nearest_key(key, config))
+            raise ConfigError(key, "unknown key", _nearest_group(key, folder) or nearest_key(key, config))
+
+
+def _nearest_group(key: str, folder: Path) -> str | None:
+    """A remedy for a misspelled group: the nearest of the recipe's and ours, and its options."""
+    import difflib
+
+    options: dict[str, list[str]] = {}
+    for place in _places(folder):
+        if Path(place) != _verl_config_dir():  # verl's groups are sections, which are keys as well
+            for file in sorted(Path(place).glob("*/*.yaml")):
+                options.setdefault(file.parent.name, []).append(file.stem)
+    near = difflib.get_close_matches(key.lstrip("+"), options, n=1, cutoff=0.6)
+    return f"Did you mean the group '{near[0]}'? Known: {', '.join(options[near[0]])}." if near else None
 
 
 def _parse(arguments: Sequence[str]) -> list[Any]:

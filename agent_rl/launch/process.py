@@ -20,7 +20,7 @@ import psutil
 
 from agent_rl.errors import AgentRLError
 
-__all__ = ["TrainerError", "run_trainer"]
+__all__ = ["TrainerError", "die_with_parent", "end_all", "run_trainer", "stop"]
 
 SHARED_MEMORY = Path("/dev/shm")
 POLL_S = 0.5
@@ -69,18 +69,43 @@ def run_trainer(
     try:
         with open(log, "wb") as output:
             child = subprocess.Popen(
-                command, stdout=output, stderr=subprocess.STDOUT, env=env, preexec_fn=_die_with_parent
+                command, stdout=output, stderr=subprocess.STDOUT, env=env, preexec_fn=die_with_parent
             )
             try:
                 _follow(child, metrics, on_metrics, timeout_s)
             finally:
-                _stop(child)
-                _end_all(temporary)
+                stop(child)
+                end_all("RAY_TMPDIR", temporary)
         if child.returncode:
             raise TrainerError(f"the trainer failed: {_cause(log)} (whole output: {log})")
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
         _remove_dead_semaphores(set(SHARED_MEMORY.glob("sem.mp-*")) - semaphores)
+
+
+def stop(child: subprocess.Popen[bytes]) -> None:
+    """End the child; Ray takes its own processes down when their driver is gone."""
+    if child.poll() is None:
+        child.terminate()
+        try:
+            child.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+
+
+def end_all(variable: str, value: str) -> None:
+    """Wait for every process but this one that has inherited an environment variable, and kill those that stay."""
+    deadline = time.monotonic() + STOP_S
+    while (left := _processes_with(variable, value)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    for process in left:
+        process.kill()
+
+
+def die_with_parent() -> None:
+    """In a child, before its program starts: be killed when the parent dies, however it dies."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # Linux's PR_SET_PDEATHSIG
 
 
 def _follow(
@@ -110,31 +135,12 @@ def _follow(
         time.sleep(POLL_S)
 
 
-def _stop(child: subprocess.Popen[bytes]) -> None:
-    """End the child; Ray takes its own processes down when their driver is gone."""
-    if child.poll() is None:
-        child.terminate()
-        try:
-            child.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
-
-
-def _end_all(temporary: str) -> None:
-    """Wait for every process of the run, known by its folder for temporary files, and kill those that stay."""
-    deadline = time.monotonic() + STOP_S
-    while (left := _processes_of(temporary)) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    for process in left:
-        process.kill()
-
-
-def _processes_of(temporary: str) -> list[psutil.Process]:
+def _processes_with(variable: str, value: str) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         try:
-            if process.environ().get("RAY_TMPDIR") == temporary and process.status() != psutil.STATUS_ZOMBIE:
+            inherited = process.pid != os.getpid() and process.environ().get(variable) == value
+            if inherited and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
@@ -152,11 +158,6 @@ def _remove_dead_semaphores(candidates: set[Path]) -> None:
     for path in candidates:
         if str(path) not in mapped and path.exists() and path.stat().st_uid == os.getuid():
             path.unlink(missing_ok=True)
-
-
-def _die_with_parent() -> None:
-    """In the child: be killed when the parent dies, however it dies (Linux's PR_SET_PDEATHSIG is 1)."""
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
 _EXCEPTION = re.compile(r"^(?:\x1b\[[0-9;]*m|\([^)]*\)|\s)*([A-Za-z_][\w.]*(?:Error|Exception)): (.+)$")

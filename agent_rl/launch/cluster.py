@@ -1,0 +1,322 @@
+"""Several nodes: the same command runs on each, and what a node has to do follows from its rank.
+
+Rank 0 starts the head of a Ray cluster, waits until every node has joined, trains as a driver of that cluster, and
+takes its head down again. Any other rank starts a Ray node that joins, and ends when the head is gone. Every process is
+a descendant of the launcher that started it and ends with it, however it ends; those of others are left alone.
+
+A cluster that somebody else has started is not touched: with `RAY_ADDRESS` the trainer only joins it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+from uuid import uuid4
+
+import psutil
+
+from agent_rl.backend import cpu
+from agent_rl.errors import AgentRLError, ConfigError
+from agent_rl.launch.command import joins_ray
+from agent_rl.launch.process import die_with_parent, end_all, stop
+
+__all__ = ["ClusterError", "Nodes", "node_options", "run_head", "run_worker"]
+
+PORT = 6379
+"""Ray's own default for the head."""
+POLL_S = 0.5
+SILENT_S = 60.0
+"""Seconds without an answer after which a head counts as gone; Ray's own limit. A closed port counts at once."""
+MARK = "AGENT_RL_NODE"
+"""Environment variable that all processes of a node inherit."""
+OWN = ("NNODES", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
+"""Said to the launcher, and not passed on: verl's workers have their own under two of these names."""
+
+
+class ClusterError(AgentRLError):
+    """The nodes did not come together, or one of Ray's own processes ended."""
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """How many nodes train together, which one this is, and where the first is."""
+
+    count: int
+    rank: int
+    head: str
+    port: int = PORT
+
+    @property
+    def address(self) -> str:
+        """Where the head listens, as Ray writes it."""
+        return f"[{self.head}]:{self.port}" if ":" in self.head else f"{self.head}:{self.port}"
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Nodes | None:
+        """What `NNODES`, `NODE_RANK`, `MASTER_ADDR` and `MASTER_PORT` say, or their `PET_` forms, which torchrun reads,
+        or SLURM.
+
+        Returns:
+            None for a single node, and when the trainer is to join the cluster at `RAY_ADDRESS`.
+
+        Raises:
+            ConfigError: for a variable that is missing or wrong.
+        """
+        if joins_ray(environ):
+            if _count(environ, "NNODES", "PET_NNODES") > 1:
+                raise ConfigError("RAY_ADDRESS", "it is set, and so is NNODES", "Unset RAY_ADDRESS to start a cluster")
+            return None
+        count = _count(environ, "NNODES", "PET_NNODES", "SLURM_STEP_NUM_NODES", "SLURM_NNODES")
+        if count == 1:
+            return None
+        rank = _number(environ, "NODE_RANK", "PET_NODE_RANK", "SLURM_NODEID")
+        if rank is None:
+            raise ConfigError("NODE_RANK", f"there are {count} nodes, and it is not set", "Set 0 on the first node")
+        if not 0 <= rank < count:
+            raise ConfigError("NODE_RANK", f"{rank} of {count} nodes", f"Set 0 to {count - 1}, another on each node")
+        if _number(environ, "SLURM_LOCALID"):
+            raise ConfigError("--ntasks-per-node", "SLURM runs several tasks on a node", "Set --ntasks-per-node=1")
+        head = environ.get("MASTER_ADDR") or environ.get("PET_MASTER_ADDR") or _slurm_head(environ)
+        if not head:
+            raise ConfigError("MASTER_ADDR", "it is not set", "Set it to the first node's host name or address")
+        return cls(count, rank, head, _number(environ, "MASTER_PORT", "PET_MASTER_PORT") or PORT)
+
+
+def node_options(config: Any, *, head: bool) -> list[str]:
+    """The options of `ray start` that `ray_kwargs.ray_init` of a composed configuration asks for."""
+    ray_init = config.ray_kwargs.ray_init
+    keys = ("num_cpus", "num_gpus", "object_store_memory", *(("include_dashboard",) if head else ()))
+    options = [f"--{key.replace('_', '-')}={ray_init[key]}" for key in keys if ray_init.get(key) is not None]
+    if resources := ray_init.get("resources"):
+        options.append(f"--resources={json.dumps(dict(resources))}")
+    return options
+
+
+def run_head(nodes: Nodes, command: Sequence[str], options: Sequence[str], wait_s: float) -> int:
+    """Rank 0: start the head, wait for the other nodes, run the trainer, and end the head.
+
+    Args:
+        nodes: the nodes.
+        command: the trainer's, from `trainer_command`.
+        options: of `ray start`.
+        wait_s: seconds within which all nodes must have joined.
+
+    Returns:
+        The trainer's exit status; 128 plus the signal's number for one that a signal ended.
+
+    Raises:
+        ClusterError: when nodes are missing, or the head ends before the trainer.
+    """
+    head = ["--head", f"--port={nodes.port}", *_own_address(nodes.head), *options]
+    with _sigterm_exits(), _ray_node(head) as node:
+        _wait_for_nodes(nodes, node, wait_s)
+        env = {**_environment(), "RAY_ADDRESS": nodes.address}
+        trainer = subprocess.Popen(command, env=env, preexec_fn=die_with_parent)
+        try:
+            while trainer.poll() is None:
+                node.check("the head of the Ray cluster ended before the trainer")
+                time.sleep(POLL_S)
+        finally:
+            stop(trainer)
+    return trainer.returncode if trainer.returncode >= 0 else 128 - trainer.returncode
+
+
+def run_worker(nodes: Nodes, options: Sequence[str], wait_s: float) -> int:
+    """Any other rank: join the head's cluster, and stay until the head is gone.
+
+    Args:
+        nodes: the nodes.
+        options: of `ray start`.
+        wait_s: seconds within which the head must be there.
+
+    Returns:
+        0: whether training went well is what rank 0 says.
+
+    Raises:
+        ClusterError: when the head does not come, or this node's Ray ends while the head is there.
+    """
+    deadline = time.monotonic() + wait_s
+    while not _answers(nodes):
+        if time.monotonic() > deadline:
+            raise ClusterError(f"rank {nodes.rank}: no head answered at {nodes.address} within {wait_s:.0f} s")
+        time.sleep(POLL_S)
+    _say(f"rank {nodes.rank} of {nodes.count} joins {nodes.address}")
+    with _sigterm_exits(), _ray_node([f"--address={nodes.address}", *options]) as node:
+        heard = time.monotonic()
+        while True:
+            answer = _answers(nodes)
+            if answer is False or time.monotonic() - heard > SILENT_S:
+                _say(f"rank {nodes.rank}: the head is gone, this node ends")
+                return 0
+            if answer:
+                heard = time.monotonic()
+                node.check(f"rank {nodes.rank}: this node's Ray ended while the head is there")
+            time.sleep(POLL_S)
+
+
+class _RayNode:
+    """A `ray start --block` and what it printed."""
+
+    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], output: IO[bytes]) -> None:
+        command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *arguments]
+        if directory := environment.get("RAY_TMPDIR"):
+            command.append(f"--temp-dir={directory}")
+        self.output = output
+        self.process = subprocess.Popen(
+            command, env=environment, stdout=output, stderr=subprocess.STDOUT, preexec_fn=die_with_parent
+        )
+
+    def check(self, problem: str) -> None:
+        """Raise what Ray said last, if it ended."""
+        if self.process.poll() is None:
+            return
+        self.output.seek(0)
+        lines = [line for line in self.output.read().decode(errors="replace").splitlines() if line.strip()]
+        raise ClusterError("\n  ".join([problem, *lines[-12:]]))
+
+
+@contextmanager
+def _ray_node(arguments: Sequence[str]) -> Iterator[_RayNode]:
+    """A Ray node of our own; afterwards nothing of it, and nothing that it started, is left."""
+    mark = os.environ[MARK] = uuid4().hex
+    with tempfile.TemporaryFile() as output:
+        node = _RayNode(arguments, _environment(), output)
+        try:
+            yield node
+        finally:
+            stop(node.process)
+            end_all(MARK, mark)
+
+
+def _wait_for_nodes(nodes: Nodes, node: _RayNode, wait_s: float) -> None:
+    """Block until all nodes are in the cluster."""
+    deadline = time.monotonic() + wait_s
+    while not _answers(nodes):
+        node.check("the head of the Ray cluster did not start")
+        if time.monotonic() > deadline:
+            raise ClusterError(f"the head does not answer at {nodes.address}, its own address")
+        time.sleep(POLL_S)
+    os.environ.update(_security())
+    import ray
+
+    ray.init(address=nodes.address, log_to_driver=False, logging_level="ERROR")
+    try:
+        seen = 0
+        while seen < nodes.count:
+            node.check("the head of the Ray cluster ended")
+            joined = sum(each["Alive"] for each in ray.nodes())
+            if joined != seen:
+                _say(f"{joined} of {nodes.count} nodes have joined at {nodes.address}")
+                seen = joined
+            elif time.monotonic() > deadline:
+                raise ClusterError(
+                    f"{nodes.count - seen} of {nodes.count} nodes did not join {nodes.address} within {wait_s:.0f} s. "
+                    "Run the same command on every node, each with its own NODE_RANK"
+                )
+            time.sleep(POLL_S)
+    finally:
+        ray.shutdown()
+        _exit_on_sigterm()  # Ray has put its own handler there
+
+
+def _environment() -> dict[str, str]:
+    """For Ray's processes and the trainer."""
+    env = {name: value for name, value in os.environ.items() if name not in (*OWN, "RAY_ADDRESS")}
+    env.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Ray would wait 30 seconds for a node's work to move elsewhere; there is nowhere else.
+    env.setdefault("RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S", "0")
+    return {**env, **_security(), **(cpu.child_environment() if cpu.is_selected() else {})}
+
+
+def _security() -> dict[str, str]:
+    """With a token at hand Ray's head asks for it, and its other processes do not know that unless they are told."""
+    given = os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH")
+    if "RAY_AUTH_MODE" in os.environ or not (given or (Path.home() / ".ray" / "auth_token").is_file()):
+        return {}
+    return {"RAY_AUTH_MODE": "token"}
+
+
+def _answers(nodes: Nodes) -> bool | None:
+    """Whether the head's port is open; None when nothing can be said: no answer, or an unknown host."""
+    try:
+        with socket.create_connection((nodes.head, nodes.port), timeout=5):
+            return True
+    except ConnectionRefusedError:
+        return False
+    except OSError:
+        return None
+
+
+def _own_address(head: str) -> list[str]:
+    """Tells Ray which of this host's addresses the others use, when the head's name says it."""
+    try:
+        addresses = {str(info[4][0]) for info in socket.getaddrinfo(head, None, type=socket.SOCK_STREAM)}
+    except OSError:
+        return []
+    own = {each.address for interface in psutil.net_if_addrs().values() for each in interface}
+    usable = sorted(each for each in addresses & own if not each.startswith("127.") and each != "::1")
+    return [f"--node-ip-address={usable[0]}"] if usable else []
+
+
+def _count(environ: Mapping[str, str], *names: str) -> int:
+    count = _number(environ, *names)
+    return 1 if count is None else count
+
+
+def _number(environ: Mapping[str, str], *names: str) -> int | None:
+    """The first of the variables that is set."""
+    for name in names:
+        if text := environ.get(name):
+            if not text.isdecimal():
+                raise ConfigError(name, f"not a number: {text!r}", "Set a whole number")
+            return int(text)
+    return None
+
+
+def _slurm_head(environ: Mapping[str, str]) -> str | None:
+    """The first host of the SLURM step or job."""
+    hosts = environ.get("SLURM_STEP_NODELIST") or environ.get("SLURM_JOB_NODELIST")
+    if not hosts:
+        return None
+    try:
+        done = subprocess.run(["scontrol", "show", "hostnames", hosts], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise ConfigError(
+            "MASTER_ADDR",
+            f"scontrol could not say which host of {hosts} is the first",
+            'Before srun: export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
+        ) from error
+    return done.stdout.split()[0]
+
+
+@contextmanager
+def _sigterm_exits() -> Iterator[None]:
+    """SIGTERM ends the launcher as an exception would, so that what it started ends too."""
+    before = signal.getsignal(signal.SIGTERM)
+    _exit_on_sigterm()
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _exit_on_sigterm() -> None:
+    def handler(signum: int, frame: Any) -> None:
+        sys.exit(128 + signum)
+
+    signal.signal(signal.SIGTERM, handler)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

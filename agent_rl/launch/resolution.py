@@ -1,0 +1,84 @@
+"""What a composed configuration says once its interpolations are resolved, and which values it lacks.
+
+verl resolves the whole configuration when its trainer starts, in a Ray worker; here the same is found beforehand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
+
+from agent_rl.errors import ConfigError
+
+__all__ = ["problems", "to_yaml"]
+
+_CAUSES = {
+    r"Environment variable '(.+?)' not found": "the environment variable {} is not set",
+    r"Interpolation key '(.+?)' not found": "it refers to '{}', which is not there",
+    r"Unsupported interpolation type (\S+)": "there is no resolver '{}'",
+}
+
+
+def to_yaml(config: DictConfig) -> str:
+    """The configuration with every interpolation that can be resolved replaced by its value."""
+    return OmegaConf.to_yaml(OmegaConf.create(_resolved(config)))
+
+
+def problems(config: DictConfig) -> list[ConfigError]:
+    """Mandatory values that nobody gave, and interpolations that cannot be resolved, each where it is written."""
+    found = [_problem(*fault) for fault in _faults(config) if _is_read(config, fault[0])]
+    return [problem for problem in found if problem is not None]
+
+
+def _is_read(config: DictConfig, key: str) -> bool:
+    """Whether verl reads a key at all: without a reward model its section lies idle."""
+    part = "reward.reward_model"
+    return not key.startswith(f"{part}.") or bool(OmegaConf.select(config, f"{part}.enable"))
+
+
+def _faults(node: Any, path: str = "") -> Iterator[tuple[str, str, OmegaConfBaseException]]:
+    """Key, value as it is written, and error."""
+    for key in node if OmegaConf.is_dict(node) else range(len(node)):
+        here = f"{path}.{key}".lstrip(".")
+        try:
+            value = node[key]
+        except OmegaConfBaseException as error:
+            yield here, str(_raw(node, key)), error
+            continue
+        if OmegaConf.is_config(value) and not OmegaConf.is_interpolation(node, key):
+            yield from _faults(value, here)
+
+
+def _problem(key: str, written: str, error: OmegaConfBaseException) -> ConfigError | None:
+    """The error in the user's words; None for a value that only refers to the one that is wrong."""
+    remedy = f"Give {key}=..."
+    if isinstance(error, MissingMandatoryValue):
+        return ConfigError(key, "verl needs a value and there is none", remedy)
+    for pattern, problem in _CAUSES.items():
+        if cause := re.search(pattern, str(error)):
+            return ConfigError(key, problem.format(cause[1]), remedy) if cause[1] in written else None
+    return ConfigError(key, " ".join(str(error).split("full_key:")[0].split()), remedy)
+
+
+def _resolved(node: Any) -> Any:
+    if OmegaConf.is_dict(node):
+        return {key: _value(node, key) for key in node}
+    return [_value(node, index) for index in range(len(node))]
+
+
+def _value(node: Any, key: Any) -> Any:
+    try:
+        value = node[key]
+    except OmegaConfBaseException:
+        return _raw(node, key)
+    return _resolved(value) if OmegaConf.is_config(value) else value
+
+
+def _raw(node: Any, key: Any) -> Any:
+    """A value as it is written."""
+    plain: Any = OmegaConf.to_container(node)
+    return plain[key]

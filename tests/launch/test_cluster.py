@@ -1,0 +1,85 @@
+"""What a node concludes from its environment; real nodes are tested in tests/e2e/test_nodes.py."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from agent_rl.errors import ConfigError
+from agent_rl.launch.cluster import ClusterError, Nodes, node_options, run_worker
+from agent_rl.launch.composition import compose
+
+GSM8K = Path(__file__).parents[2] / "recipes/gsm8k_calculator"
+
+SLURM = {"SLURM_NNODES": "4", "SLURM_NODEID": "2", "SLURM_LOCALID": "0", "SLURM_JOB_NODELIST": "gpu[07-10]"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, None),
+        ({"NNODES": "1", **SLURM}, None),
+        ({"RAY_ADDRESS": "10.0.0.1:6379"}, None),
+        ({"RAY_ADDRESS": "10.0.0.1:6379", **SLURM}, None),  # inside a job of a cluster that SLURM's nodes form
+        ({"NNODES": "2", "NODE_RANK": "0", "MASTER_ADDR": "host0"}, Nodes(2, 0, "host0", 6379)),
+        ({"NNODES": "2", "NODE_RANK": "1", "MASTER_ADDR": "h", "MASTER_PORT": "7000"}, Nodes(2, 1, "h", 7000)),
+        ({"RAY_ADDRESS": "local", "NNODES": "2", "NODE_RANK": "0", "MASTER_ADDR": "h"}, Nodes(2, 0, "h")),
+        (
+            {"PET_NNODES": "3", "PET_NODE_RANK": "2", "PET_MASTER_ADDR": "h", "PET_MASTER_PORT": "7001"},
+            Nodes(3, 2, "h", 7001),
+        ),
+        ({**SLURM, "MASTER_ADDR": "h"}, Nodes(4, 2, "h")),
+        ({**SLURM, "SLURM_STEP_NUM_NODES": "3", "MASTER_ADDR": "h"}, Nodes(3, 2, "h")),
+    ],
+)
+def test_the_environment_says_which_node_this_is(environ: dict[str, str], expected: Nodes | None) -> None:
+    assert Nodes.from_environment(environ) == expected
+
+
+@pytest.mark.parametrize(
+    ("environ", "message"),
+    [
+        ({"NNODES": "2"}, "NODE_RANK: there are 2 nodes, and it is not set"),
+        ({"NNODES": "2", "NODE_RANK": "2"}, "NODE_RANK: 2 of 2 nodes. Set 0 to 1"),
+        ({"NNODES": "1:4", "NODE_RANK": "0"}, "NNODES: not a number: '1:4'"),
+        ({"NNODES": "2", "NODE_RANK": "0"}, "MASTER_ADDR: it is not set"),
+        ({**SLURM, "SLURM_LOCALID": "1"}, "Set --ntasks-per-node=1"),
+        ({"NNODES": "2", "RAY_ADDRESS": "10.0.0.1:6379"}, "RAY_ADDRESS: it is set, and so is NNODES"),
+    ],
+)
+def test_a_wrong_environment_is_named(environ: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Nodes.from_environment(environ)
+    assert message in str(caught.value)
+
+
+def test_slurm_names_the_first_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ConfigError, match=r"MASTER_ADDR: scontrol could not say which host of gpu\[07-10\]"):
+        Nodes.from_environment(SLURM)
+    (tmp_path / "scontrol").write_text('#!/bin/sh\n[ "$*" = "show hostnames gpu[07-10]" ] && printf "gpu07\\ngpu08\\n"')
+    (tmp_path / "scontrol").chmod(0o755)
+    assert Nodes.from_environment(SLURM) == Nodes(4, 2, "gpu07")
+
+
+def test_an_address_is_written_as_ray_writes_it() -> None:
+    assert Nodes(2, 0, "host0", 7000).address == "host0:7000"
+    assert Nodes(2, 0, "fd00::2", 7000).address == "[fd00::2]:7000"
+
+
+def test_a_node_gets_the_sizes_of_the_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VERL_PLATFORM", "cpu")
+    config = compose(GSM8K, ["ray_kwargs.ray_init.num_cpus=12", "+ray_kwargs.ray_init.resources={judge: 1}"])
+    options = node_options(config, head=False)
+    assert {"--num-cpus=12", "--object-store-memory=536870912", '--resources={"judge": 1}'} <= set(options)
+    assert "--include-dashboard=False" not in options  # only the head has one
+    assert "--include-dashboard=False" in node_options(config, head=True)
+    monkeypatch.delenv("VERL_PLATFORM")
+    assert node_options(compose(GSM8K), head=True) == []  # Ray finds the GPUs
+
+
+def test_a_worker_without_a_head_gives_up_and_says_where_it_looked() -> None:
+    nodes = Nodes(2, 1, "127.0.0.1", 1)
+    with pytest.raises(ClusterError, match=r"rank 1: no head answered at 127\.0\.0\.1:1 within 0 s"):
+        run_worker(nodes, [], 0)
+    assert "AGENT_RL_NODE" not in os.environ  # nothing was started

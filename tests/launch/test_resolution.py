@@ -1,0 +1,43 @@
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from agent_rl.launch.composition import compose
+from agent_rl.launch.resolution import problems, to_yaml
+
+GSM8K = Path(__file__).parents[2] / "recipes/gsm8k_calculator"
+
+
+def test_a_recipe_resolves() -> None:
+    config = compose(GSM8K, ["trainer.project_name=mine"])
+    assert problems(config) == []
+    text = to_yaml(config)
+    assert "${" not in text
+    assert "default_local_dir: checkpoints/mine/gsm8k_calculator" in text
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        (
+            "data.train_files=${oc.env:AGENT_RL_UNSET}",
+            "data.train_files: the environment variable AGENT_RL_UNSET is not set",
+        ),
+        ("data.train_files=[a,'${oc.env:AGENT_RL_UNSET}']", "data.train_files.1: the environment variable"),
+        ("trainer.project_name=${nothing.here}", "trainer.project_name: it refers to 'nothing.here', which is not"),
+        ("trainer.project_name=${oc.foo:a}", "trainer.project_name: there is no resolver 'oc.foo'"),
+        ("actor_rollout_ref.rollout.name=???", "actor_rollout_ref.rollout.name: verl needs a value"),
+        ("reward.reward_model.enable=true", "reward.reward_model.rollout.name: verl needs a value"),
+    ],
+)
+def test_what_is_missing_is_named_once_and_where_it_is_written(override: str, message: str) -> None:
+    config = compose(GSM8K, [override])
+    (problem,) = problems(config)  # trainer.default_local_dir refers to project_name, and is not to blame
+    assert str(problem).startswith(message)
+    assert "trainer:" in to_yaml(config)
+
+
+def test_what_cannot_be_resolved_stays_as_it_is_written() -> None:
+    config = OmegaConf.create({"a": {"b": "${c}-${d}", "e": "???"}, "c": 1, "f": ["${c}", "${d}"]})
+    assert to_yaml(config) == "a:\n  b: ${c}-${d}\n  e: ???\nc: 1\nf:\n- 1\n- ${d}\n"
