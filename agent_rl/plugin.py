@@ -10,6 +10,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
 import wrapt
 
@@ -35,6 +36,7 @@ def register() -> None:
     _when("verl.trainer.ppo.v1.replay_buffer", patches.error_stops)
     _when("verl.trainer.ppo.v1.trainer_base", patches.step_metrics)
     _when("verl.trainer.ppo.v1.trainer_base", patches.filter_limit)
+    _when("verl.trainer.ppo.v1.trainer_separate_async", patches.separate_logging)
     if cpu.is_selected():
         cpu.activate()
         from agent_rl.backend import platform  # noqa: F401 - registers the platform
@@ -43,6 +45,8 @@ def register() -> None:
         _when("verl.trainer.ppo.v1.replay_buffer", patches.replay_buffer_polling)
         _when("verl.workers.engine.fsdp.transformer_impl", _register_cpu_engines)
         _when("verl.workers.rollout.base", _register_cpu_rollout)
+        _when("verl.workers.rollout.replica", _register_cpu_server)
+        _when("verl.checkpoint_engine", _register_shared_memory)
 
 
 _hooked: set[str] = set()
@@ -69,6 +73,23 @@ def _register_cpu_engines(module: ModuleType) -> None:
 def _register_cpu_rollout(module: ModuleType) -> None:
     """The weight transport of the CPU, under the name that verl looks up."""
     module._ROLLOUT_REGISTRY[("sglang", "async")] = "agent_rl.backend.rollout.CPUServerAdapter"
+
+
+def _register_cpu_server(module: ModuleType) -> None:
+    """The server of the CPU, under the name that verl looks up."""
+
+    def load() -> Any:
+        module._load_sglang()  # what its imports need
+        from agent_rl.backend.server import CPUReplica
+
+        return CPUReplica
+
+    module.RolloutReplicaRegistry.register("sglang", load)
+
+
+def _register_shared_memory(module: ModuleType) -> None:
+    """Weights for standalone rollout servers, in place of verl's engine `nccl`."""
+    from agent_rl.backend import shared_memory  # noqa: F401 - registers itself
 
 
 try:

@@ -12,8 +12,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
-__all__ = ["ENVIRONMENT", "STAND_INS_DIR", "activate", "child_environment", "is_selected"]
+from agent_rl.errors import ConfigError
+
+__all__ = ["ENVIRONMENT", "STAND_INS_DIR", "activate", "check", "child_environment", "is_selected"]
 
 STAND_INS_DIR = Path(__file__).parent / "stand_ins"
 
@@ -52,3 +55,38 @@ def activate() -> None:
     import torch
 
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+
+
+def check(config: Any) -> None:
+    """Refuse what cannot run on a CPU, before Ray starts.
+
+    Args:
+        config: verl's whole configuration.
+
+    Raises:
+        ConfigError: for another engine than SGLang, for a LoRA adapter served beside its base model, and for a way to
+            send weights that needs a device.
+    """
+    rollout, model = config.actor_rollout_ref.rollout, config.actor_rollout_ref.model
+    for key, name in (
+        ("actor_rollout_ref.rollout.name", rollout.name),
+        ("reward.reward_model.rollout.name", _reward_engine(config)),
+    ):
+        if name != "sglang":
+            raise ConfigError(key, f"{name!r} needs a GPU", "Set it to sglang, or run without VERL_PLATFORM=cpu")
+    if max(model.lora_rank, model.lora.rank) > 0 and not model.lora.merge:
+        raise ConfigError(
+            "actor_rollout_ref.model.lora.merge",
+            "SGLang keeps LoRA adapters in pinned memory, which exists beside a GPU only",
+            "Set it to true: the engine then gets the merged weights",
+        )
+    backend = rollout.checkpoint_engine.backend
+    if backend not in ("naive", "nccl"):
+        raise ConfigError(
+            "actor_rollout_ref.rollout.checkpoint_engine.backend", f"{backend!r} needs a GPU", "Set it to nccl"
+        )
+
+
+def _reward_engine(config: Any) -> str:
+    model = config.reward.reward_model
+    return str(model.rollout.name) if model.enable else "sglang"

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from typing import Any
 
 import torch
+from verl.utils.fsdp_utils import merged_lora_context, normalize_peft_param_name
+from verl.utils.model import convert_weight_keys
 from verl.workers.engine.base import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead, FSDPEngineWithValueHead
+
+from agent_rl.backend.shared_memory import full_tensor
 
 __all__ = ["CPUEngineWithLMHead", "CPUEngineWithValueHead"]
 
@@ -34,6 +39,16 @@ class _OnCPU:
 @EngineRegistry.register(model_type="language_model", backend=["fsdp", "fsdp2"], device="cpu")
 class CPUEngineWithLMHead(_OnCPU, FSDPEngineWithLMHead):
     """Actor and reference policy."""
+
+    def _merged_lora_per_tensor_param(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """The weights with the LoRA adapter merged in, in their own dtype.
+
+        verl rounds them to bf16, which the engine does not compute in on a CPU.
+        """
+        with merged_lora_context(self.module, backup_adapters=True):
+            params = normalize_peft_param_name(self.module.state_dict())
+            for name, param in convert_weight_keys(params, self.module).items():
+                yield name, full_tensor(param)
 
 
 @EngineRegistry.register(model_type="value_model", backend=["fsdp", "fsdp2"], device="cpu")

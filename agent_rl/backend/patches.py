@@ -17,6 +17,7 @@ from uuid import uuid4
 from hydra.errors import InstantiationException
 
 from agent_rl.algorithms import remax
+from agent_rl.backend import cpu, resume
 from agent_rl.errors import ConfigError, FatalError, UnscoredError, did_you_mean
 from agent_rl.rewards.compose import require_limits
 from agent_rl.settings import AgentRLSettings
@@ -31,6 +32,7 @@ __all__ = [
     "filter_limit",
     "gloo_process_group",
     "replay_buffer_polling",
+    "separate_logging",
     "session_errors",
     "step_metrics",
     "tool_loading",
@@ -86,6 +88,19 @@ def replay_buffer_polling(module: ModuleType) -> None:
     module.ReplayBuffer.__init__ = init
 
 
+def separate_logging(module: ModuleType) -> None:
+    """`verl.trainer.ppo.v1.trainer_separate_async`: log the message that hybrid_engine=False leads to.
+
+    verl passes `flush=True` to its logger, as if it were print, which is a TypeError.
+    """
+    original = module.logger.info
+
+    def info(*args: Any, flush: bool = False, **kwargs: Any) -> None:
+        original(*args, **kwargs)
+
+    module.logger.info = info
+
+
 def tool_loading(module: ModuleType) -> None:
     """`verl.tools.tool_registry`: load tool YAML files with our loader.
 
@@ -105,13 +120,17 @@ def early_checks(module: ModuleType) -> None:
     original = module.validate_config
 
     @functools.wraps(original)
-    def validate(config: Any, *args: Any, **kwargs: Any) -> None:
+    def validate(config: Any, use_reference_policy: bool, use_critic: bool) -> None:
         settings = AgentRLSettings.from_config(config)
+        if cpu.is_selected():
+            cpu.check(config)
         require_limits(settings.reward, config.data.max_response_length)
         remax.check(config)
         if path := config.actor_rollout_ref.rollout.multi_turn.tool_config_path:
             load_tools(_resolved(path))
-        original(config, *args, **kwargs)
+        _check_reward_model(config.reward)
+        original(config, use_reference_policy, use_critic)
+        resume.check(config, use_critic)
 
     module.validate_config = validate  # type: ignore[attr-defined]
 
@@ -136,9 +155,13 @@ def session_errors(module: ModuleType) -> None:
 
 
 def error_stops(module: ModuleType) -> None:
-    """`verl.trainer.ppo.v1.replay_buffer`: stop at a fatal error, and say why when every trajectory failed."""
+    """`verl.trainer.ppo.v1.replay_buffer`: stop at a fatal error, and say why when every trajectory failed.
+
+    The asynchronous buffer replaces failed groups for ever; it stops when twice the batch failed and no group finished.
+    """
     original_sync = module.ReplayBuffer._sync_metadata_from_transfer_queue
-    original_sample = module.ReplayBuffer.sample
+    original_wait = module.ReplayBufferAsync.wait_for_sampleable
+    original_evict = module.ReplayBufferAsync._evict_terminal_groups
 
     @functools.wraps(original_sync)
     def sync(self: Any) -> None:
@@ -147,20 +170,24 @@ def error_stops(module: ModuleType) -> None:
             if tag.get("fatal"):
                 raise FatalError(tag["error"])
 
-    @functools.wraps(original_sample)
-    def sample(self: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            batch, metrics = original_sample(self, *args, **kwargs)
-        except RuntimeError as error:  # verl's for training; in validation it goes on with an empty batch
-            if "no materializable trajectories" not in str(error):
-                raise
-            raise UnscoredError(_nothing_usable(self, error)) from error
-        if not batch.keys:
-            raise UnscoredError(_nothing_usable(self, "every trajectory failed"))
-        return batch, metrics
+    @functools.wraps(original_wait)
+    def wait(self: Any, global_steps: int, partition_id: str, target_count: int) -> Any:
+        self._hopeless, self._failed_in_a_row = 2 * target_count, 0
+        return original_wait(self, global_steps, partition_id, target_count)
+
+    @functools.wraps(original_evict)
+    def evict(self: Any, global_steps: int, partition_id: str, reasons: Any) -> Any:
+        failed = len(reasons[2])
+        self._failed_in_a_row = 0 if self.finished_keys[partition_id] else self._failed_in_a_row + failed
+        if failed and self._failed_in_a_row >= self._hopeless:
+            raise UnscoredError(_nothing_usable(self, f"{self._failed_in_a_row} groups failed in a row"))
+        return original_evict(self, global_steps, partition_id, reasons)
 
     module.ReplayBuffer._sync_metadata_from_transfer_queue = sync
-    module.ReplayBuffer.sample = sample
+    module.ReplayBufferAsync.wait_for_sampleable = wait
+    module.ReplayBufferAsync._evict_terminal_groups = evict
+    for buffer in (module.ReplayBuffer, module.ReplayBufferAsync):
+        buffer.sample = _explained(buffer.sample)
 
 
 def step_metrics(module: ModuleType) -> None:
@@ -228,6 +255,17 @@ def _limited(evict: Callable[..., Any], limit: int) -> Callable[..., Any]:
     return limited
 
 
+def _check_reward_model(reward: Any) -> None:
+    """Refuse a reward model that would silently replace our reward: verl asks the manager only for custom functions."""
+    custom = reward.custom_reward_function.path is not None
+    if reward.reward_model.enable and reward.reward_manager.name == "trajectory" and not custom:
+        raise ConfigError(
+            "reward.reward_model.enable",
+            "verl would score with the reward model alone and never ask the reward manager 'trajectory'",
+            "Set reward.reward_manager.name=naive for that, or give reward.custom_reward_function.path",
+        )
+
+
 def _resolved(path: str) -> str:
     """The path as verl's workers will find it; an unknown one as it is, for our loader's message."""
     from verl.utils.import_utils import resolve_config_path
@@ -236,6 +274,24 @@ def _resolved(path: str) -> str:
         return str(resolve_config_path(path))
     except FileNotFoundError:
         return path
+
+
+def _explained(original: Callable[..., Any]) -> Callable[..., Any]:
+    """A replay buffer's `sample` that says why there is nothing."""
+
+    @functools.wraps(original)
+    def sample(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            batch, metrics = original(self, *args, **kwargs)
+        except RuntimeError as error:  # verl's for training; in validation it goes on with an empty batch
+            if "no materializable trajectories" not in str(error):
+                raise
+            raise UnscoredError(_nothing_usable(self, error)) from error
+        if not batch.keys:
+            raise UnscoredError(_nothing_usable(self, "every trajectory failed"))
+        return batch, metrics
+
+    return sample
 
 
 def _nothing_usable(buffer: Any, problem: object) -> str:

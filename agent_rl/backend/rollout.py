@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Generator
-from pathlib import Path
+from collections.abc import AsyncGenerator, Generator
 from typing import Any
 
 import torch
 from safetensors.torch import save_file
 from verl.workers.rollout.sglang_rollout.sglang_rollout import ServerAdapter
+from verl.workers.rollout.utils import ensure_async_iterator
 
-from agent_rl.errors import ConfigError
+from agent_rl.backend.shared_memory import SHARED_MEMORY, full_tensor
 
 __all__ = ["CPUServerAdapter"]
-
-SHARED_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
 class CPUServerAdapter(ServerAdapter):
@@ -28,7 +26,7 @@ class CPUServerAdapter(ServerAdapter):
 
     async def update_weights(
         self,
-        weights: Generator[tuple[str, torch.Tensor], None, None],
+        weights: Generator[tuple[str, torch.Tensor], None, None] | AsyncGenerator[tuple[str, torch.Tensor], None],
         global_steps: int | None = None,
         wire_format: str = "named_tensors",
         **kwargs: Any,
@@ -39,27 +37,14 @@ class CPUServerAdapter(ServerAdapter):
             weights: pairs of parameter name and tensor; consumed by every rank, since gathering a sharded tensor is
                 collective.
             global_steps: version of the weights, which the server reports with each generation.
-            wire_format: only full tensors are supported.
-            kwargs: what verl passes for adapters; a LoRA adapter is not supported.
+            wire_format: full tensors, always: `cpu.check` refuses what would send anything else.
+            kwargs: what verl passes for LoRA adapters, which are merged into the weights (`cpu.check` again).
 
         Raises:
-            ConfigError: for a delta checkpoint engine or a LoRA adapter that is served apart from the base model.
             RuntimeError: when the server refuses the weights.
         """
-        if wire_format != "named_tensors":
-            raise ConfigError(
-                "actor_rollout_ref.rollout.checkpoint_engine.backend",
-                f"wire format {wire_format!r} is not supported on a CPU",
-                "Use the backend 'naive'",
-            )
-        if kwargs.get("peft_config") and kwargs.get("base_sync_done"):
-            raise ConfigError(
-                "actor_rollout_ref.model.lora.merge",
-                "LoRA adapters cannot be served apart from the base model on a CPU",
-                "Set it to True",
-            )
         await self._init_server_adapter()
-        tensors = {name: _full(tensor) for name, tensor in weights}
+        tensors = {name: full_tensor(tensor) async for name, tensor in ensure_async_iterator(weights)}
         if self._engine is None:
             return
         folder = tempfile.mkdtemp(prefix="agent_rl_weights_", dir=SHARED_MEMORY)
@@ -74,9 +59,3 @@ class CPUServerAdapter(ServerAdapter):
             raise RuntimeError(f"the SGLang server refused the updated weights: {result.get('message', result)}")
         if global_steps is not None:
             await self.server_actor.set_global_steps.remote(global_steps)
-
-
-def _full(tensor: torch.Tensor) -> torch.Tensor:
-    """A whole, contiguous tensor with memory of its own: safetensors refuses shared memory (tied embeddings)."""
-    whole = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
-    return whole.detach().clone().contiguous()

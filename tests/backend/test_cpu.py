@@ -1,18 +1,26 @@
 """The switch and the platform, in processes of their own: both belong to a process for its whole life."""
 
+import importlib.util
+import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import torch
 
 from agent_rl.backend import cpu
 
+ROOT = Path(__file__).parents[2]
 
-def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+
+def python(code: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     drop = {"VERL_PLATFORM", "OMP_NUM_THREADS", "PYTHONPATH", *cpu.ENVIRONMENT}
     env = {key: value for key, value in os.environ.items() if key not in drop} | environment
-    return subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, env=env)
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code, *arguments], capture_output=True, text=True, env=env
+    )
 
 
 def test_the_switch_prepares_this_process_and_its_children() -> None:
@@ -77,3 +85,55 @@ def test_a_broken_plugin_is_loud() -> None:
     done = python("import agent_rl.backend.patches as p; p.VERL_VERSION = '0.0'; import verl")
     assert "agent_rl could not register itself with verl" in done.stderr
     assert "agent_rl extends 0.0" in done.stderr
+
+
+VALIDATE = (
+    "import json, sys, verl, hydra\nfrom verl.utils.config import validate_config\n"
+    "recipe, groups, overrides = sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3])\n"
+    "with hydra.initialize_config_dir(recipe, version_base=None):\n"
+    "    for override in overrides:\n"
+    "        c = hydra.compose('config', [*groups, override])\n"
+    "        try: validate_config(c, use_reference_policy=False, use_critic=False)\n"
+    "        except Exception as e: print(type(e).__name__, e)\n"
+)
+PASSED = "[validate_config] All configuration checks passed successfully!"
+GROUPS = [
+    f"+{group}" for group in ("tuning=lora", "tuning=full", "mode=sync", "mode=colocate_async", "mode=separate_async")
+]
+
+
+def validated(platform: str, *overrides: str) -> list[str]:
+    """What verl's validation says to each override of a recipe."""
+    groups = ["+platform=cpu", "size=cpu"] if platform == "cpu" else []
+    recipe = str(ROOT / "recipes/gsm8k_calculator")
+    done = python(VALIDATE, recipe, json.dumps(groups), json.dumps(overrides), VERL_PLATFORM=platform)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip().splitlines()
+
+
+def test_what_cannot_run_on_a_cpu_is_refused_before_ray_starts() -> None:
+    refused = {
+        "actor_rollout_ref.rollout.name=vllm": "actor_rollout_ref.rollout.name: 'vllm' needs a GPU. Set it to sglang",
+        "actor_rollout_ref.model.lora_rank=8": "actor_rollout_ref.model.lora.merge: SGLang keeps LoRA adapters",
+        "actor_rollout_ref.rollout.checkpoint_engine.backend=nixl": "backend: 'nixl' needs a GPU. Set it to nccl",
+        "reward.reward_model.enable=True": "never ask the reward manager 'trajectory'",
+    }
+    said = validated("cpu", *refused, *GROUPS)
+    for line, message in zip(said, refused.values(), strict=False):
+        assert line.startswith("ConfigError ")
+        assert message in line
+    assert said[len(refused) :] == [PASSED] * len(GROUPS)
+
+
+def test_the_same_recipe_is_fine_on_a_gpu_with_vllm_and_with_every_group() -> None:
+    assert validated("cuda", "actor_rollout_ref.rollout.name=vllm", *GROUPS) == [PASSED] * (1 + len(GROUPS))
+
+
+def test_adapters_apart_from_the_base_model_still_need_pinned_memory() -> None:
+    """When this fails, `model.lora.merge=False` may be tried on a CPU."""
+    spec = importlib.util.find_spec("sglang")
+    assert spec is not None
+    assert spec.origin is not None
+    assert "pin_memory=True" in (Path(spec.origin).parent / "srt/lora/layers.py").read_text()
+    with pytest.raises(RuntimeError, match="pin_memory"):
+        torch.tensor([1], device="cpu", pin_memory=True)

@@ -131,6 +131,54 @@ def test_filter_limit_is_needed() -> None:
     assert python(FILTER, plugins="none") == "goes on"
 
 
+ASYNC = """
+import verl
+from verl.trainer.ppo.v1 import replay_buffer as module
+from agent_rl.errors import UnscoredError
+
+class Polled(module.ReplayBufferAsync):
+    # Each poll finds two groups that failed, or in the poll `good` two that finished.
+    def _sync_metadata_from_transfer_queue(self):
+        self.polls += 1
+        if self.polls > 20:
+            raise StopIteration
+        self.failure_keys.clear(), self.finished_keys.clear()
+        ended = self.finished_keys if self.polls == self.good else self.failure_keys
+        ended["train"].update({"a", "b"})
+
+def ends(good):
+    buffer = Polled("colocate_async", {}, 8, "drop", {}, refill_fn=print)
+    buffer.polls, buffer.good = 0, good
+    try:
+        return sorted(buffer.wait_for_sampleable(1, "train", 2)[0])
+    except UnscoredError as error:
+        return str(error)
+    except StopIteration:
+        return "for ever"
+
+module.tq.kv_clear = lambda **what: None  # there is no queue to clear
+print([ends(good) for good in (0, 1, 2)])
+"""
+
+
+def test_the_asynchronous_buffer_gives_up_when_all_fails() -> None:
+    gave_up = "no trajectory of the step is usable: 4 groups failed in a row"
+    assert python(ASYNC) == str([gave_up, ["a", "b"], ["a", "b"]])
+
+
+def test_the_asynchronous_buffer_would_go_on_for_ever() -> None:
+    assert python(ASYNC, plugins="none") == str(["for ever", ["a", "b"], ["a", "b"]])
+
+
+def test_separate_logging() -> None:
+    code = (
+        "import verl, inspect\nfrom verl.trainer.ppo.v1 import trainer_separate_async as module\n"
+        "module.logger.info('one %s', 'word', flush=True)\n"
+        "print('flush=True' in inspect.getsource(module.PPOTrainerSeparateAsync._setup))"
+    )
+    assert python(code) == "True"  # the second half: it is needed
+
+
 def test_step_metrics_and_session_errors_are_needed() -> None:
     """What they do is seen in tests/e2e; this is when they can go."""
     code = (

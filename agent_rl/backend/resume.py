@@ -1,0 +1,74 @@
+"""Whether the checkpoint that a run will continue from is whole: asked before Ray starts.
+
+verl begins from scratch, without a word, when the newest checkpoint's folder is gone, and fails in a worker when one of
+its files is. Only what FSDP writes is looked at, and on one node only: each may keep its own ranks' files.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from agent_rl.errors import ConfigError
+
+__all__ = ["check"]
+
+TRACKER = "latest_checkpointed_iteration.txt"
+OTHERWISE = "or begin again with trainer.resume_mode=disable and another trainer.default_local_dir"
+
+
+def check(config: Any, use_critic: bool) -> None:
+    """Refuse to resume from a checkpoint that is not whole.
+
+    Args:
+        config: verl's whole configuration.
+        use_critic: whether the run has a critic.
+
+    Raises:
+        ConfigError: naming the first file that is missing.
+    """
+    trainer = config.trainer
+    found = _folder(trainer)
+    if found is None:
+        return
+    key, folder = found
+    if not folder.is_dir():
+        raise ConfigError(key, f"there is no checkpoint {folder}", f"Restore it, {OTHERWISE}")
+    if trainer.nnodes > 1 or not config.actor_rollout_ref.actor.strategy.startswith("fsdp"):
+        return
+    for file in _files(config, use_critic):
+        if not (folder / file).is_file():
+            written = sorted(
+                path.name for path in (folder / file).parent.glob(f"{file.name.split('_')[0]}_*_rank_0.pt")
+            )
+            other = f" but {written[0]}: another number of ranks wrote it" if written else ""
+            raise ConfigError(
+                key,
+                f"the checkpoint {folder} is not whole: it has no {file}{other}",
+                "Use as many ranks as wrote it" if written else f"Name an earlier step, {OTHERWISE}",
+            )
+
+
+def _folder(trainer: Any) -> tuple[str, Path] | None:
+    """Where verl will resume from, with the key that says so."""
+    if trainer.resume_mode == "resume_path" and trainer.resume_from_path:
+        return "trainer.resume_from_path", Path(os.path.abspath(trainer.resume_from_path))
+    tracker = Path(os.path.abspath(trainer.default_local_dir)) / TRACKER
+    if trainer.resume_mode != "auto" or not tracker.is_file():
+        return None
+    return str(tracker), tracker.with_name(f"global_step_{tracker.read_text().strip()}")
+
+
+def _files(config: Any, use_critic: bool) -> Iterator[Path]:
+    """What verl will load, from each rank's model to the dataloader's place."""
+    roles = [("actor", config.actor_rollout_ref.actor)]
+    if use_critic:
+        roles.append(("critic", config.critic))
+    for role, section in roles:
+        parts = {"model": "model", "optimizer": "optim", "extra": "extra_state"}
+        for part in (parts[name] for name in section.checkpoint.load_contents if name in parts):
+            for rank in range(config.trainer.n_gpus_per_node):
+                yield Path(role) / f"{part}_world_size_{config.trainer.n_gpus_per_node}_rank_{rank}.pt"
+    yield Path("data.pt")

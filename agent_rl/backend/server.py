@@ -1,0 +1,35 @@
+"""The SGLang server on a CPU: verl's, told which cores its tensor-parallel ranks may use.
+
+SGLang refuses more ranks than NUMA nodes unless it is told; each server is a process of its own, so a judge may have
+another number of ranks than the policy. Ranks reduce over gloo: slow, meant to try a recipe's plumbing.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import psutil
+import ray
+from verl.workers.rollout.sglang_rollout.async_sglang_server import SGLangHttpServer, SGLangReplica
+
+__all__ = ["CPUHttpServer", "CPUReplica"]
+
+
+class CPUHttpServer(SGLangHttpServer):
+    """One server."""
+
+    async def launch_server(self, *args: Any, **kwargs: Any) -> None:
+        """Start the engine's processes and serve; every rank may run on every core."""
+        ranks = self.config.tensor_model_parallel_size * self.config.data_parallel_size
+        cores = ",".join(map(str, psutil.Process().cpu_affinity()))
+        os.environ.setdefault("SGLANG_CPU_OMP_THREADS_BIND", "|".join([cores] * ranks))
+        await super().launch_server(*args, **kwargs)
+
+
+class CPUReplica(SGLangReplica):
+    """What verl asks for under the name `sglang`."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.server_class = ray.remote(CPUHttpServer)

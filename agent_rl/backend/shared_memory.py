@@ -1,0 +1,101 @@
+"""Weights from the trainer to standalone rollout servers on a CPU: verl's checkpoint engine over shared memory.
+
+verl's own engines (nccl, nixl, ...) need a device. This one takes the name `nccl` when the CPU is chosen, as verl's
+engine for Ascend does, so that a configuration for GPUs need not change. One machine only: the servers read the files
+that the trainer's first rank writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncGenerator, Generator
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from verl.checkpoint_engine.base import CheckpointEngine, CheckpointEngineRegistry
+
+from agent_rl.errors import ConfigError
+
+__all__ = ["SHARED_MEMORY", "SharedMemoryCheckpointEngine", "full_tensor"]
+
+SHARED_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
+POLL_S = 0.02
+
+
+@CheckpointEngineRegistry.register("nccl")
+class SharedMemoryCheckpointEngine(CheckpointEngine):
+    """One file of weights for each update.
+
+    Args:
+        bucket_size: of no use here; verl passes it to every engine.
+        is_master: whether this is the trainer's first rank, which writes.
+    """
+
+    def __init__(self, bucket_size: int, is_master: bool = False) -> None:
+        self._is_master = is_master
+        self._folder = ""
+
+    def prepare(self) -> dict[str, Any]:
+        """The folder of this update, made by the writer, and the machine that it is on."""
+        if self._is_master:
+            self._folder = tempfile.mkdtemp(prefix="agent_rl_weights_", dir=SHARED_MEMORY)
+        return {"folder": self._folder, "machine": os.uname().nodename}
+
+    @classmethod
+    def build_topology(
+        cls, actor_wg_world_size: int, rollout_world_size: int, metadata: list[dict[str, Any]]
+    ) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
+        """Tell every rank the writer's folder.
+
+        Raises:
+            ConfigError: when the ranks are on several machines.
+        """
+        machines = sorted({each["machine"] for each in metadata})
+        if len(machines) > 1:
+            raise ConfigError(
+                "actor_rollout_ref.rollout.nnodes",
+                f"on a CPU trainer and rollout must share a machine, these are on {', '.join(machines)}",
+                "Use one node, or trainer.v1.trainer_mode=sync",
+            )
+        folder = metadata[0]["folder"]
+        return {"folder": [folder] * actor_wg_world_size}, {"folder": [folder] * rollout_world_size}
+
+    def init_process_group(self, folder: str) -> None:
+        """Keep the folder's name."""
+        self._folder = folder
+
+    def finalize(self) -> None:
+        """Remove the folder."""
+        if self._is_master:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    async def send_weights(
+        self, weights: Generator[tuple[str, torch.Tensor], None, None], global_steps: int | None = None
+    ) -> None:
+        """Write the weights; every rank takes part in gathering them."""
+        tensors = {name: full_tensor(tensor) for name, tensor in weights}
+        if self._is_master:
+            save_file(tensors, f"{self._folder}/partial")
+            os.rename(f"{self._folder}/partial", self._file)
+
+    async def receive_weights(self, global_steps: int | None = None) -> AsyncGenerator[tuple[str, torch.Tensor], None]:
+        """Wait for the file and yield what is in it."""
+        while not os.path.exists(self._file):  # noqa: ASYNC110, ASYNC240 - another process writes it; no disk is involved
+            await asyncio.sleep(POLL_S)
+        for name, tensor in load_file(self._file).items():
+            yield name, tensor
+
+    @property
+    def _file(self) -> str:
+        return f"{self._folder}/model.safetensors"
+
+
+def full_tensor(tensor: torch.Tensor) -> torch.Tensor:
+    """A whole, contiguous tensor with memory of its own: safetensors refuses shared memory (tied embeddings)."""
+    whole = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+    return whole.detach().clone().contiguous()
