@@ -11,18 +11,24 @@ from pathlib import Path
 from agent_rl.backend import cpu
 from agent_rl.errors import ConfigError
 
-__all__ = ["has_accelerator", "hydra_arguments", "joins_ray", "recipe_folder", "trainer_command"]
+__all__ = [
+    "JOINING",
+    "command_line",
+    "has_accelerator",
+    "hydra_arguments",
+    "joins_ray",
+    "recipe_folder",
+    "trainer_command",
+]
 
-SIZED_BY_NODE = ("num_cpus", "num_gpus", "object_store_memory", "resources")
-"""What `ray.init` refuses to hear when it joins a cluster: its nodes have said it when they were started."""
+JOINING = tuple(
+    f"++ray_kwargs.ray_init.{key}=null" for key in ("num_cpus", "num_gpus", "object_store_memory", "resources")
+)
+"""Overrides for a trainer that joins a Ray cluster: its nodes know their sizes, and Ray refuses to hear them again."""
 
 
 def trainer_command(
-    recipe: str | os.PathLike[str],
-    overrides: Sequence[str] = (),
-    script: str | os.PathLike[str] | None = None,
-    *,
-    for_this_machine: bool = True,
+    recipe: str | os.PathLike[str], overrides: Sequence[str] = (), script: str | os.PathLike[str] | None = None
 ) -> list[str]:
     """The command that trains a recipe, to be run or exec'ed from the folder that relative paths refer to.
 
@@ -31,18 +37,24 @@ def trainer_command(
         overrides: hydra overrides, `key=value`.
         script: the user's own entry point instead of verl's, which registers loops and then calls
             `verl.trainer.main_ppo.main()`.
-        for_this_machine: whether it must be able to run here; otherwise it is only shown.
 
     Raises:
         ConfigError: when the folder is not a recipe, an override is not of the form `key=value`, or there is no
             accelerator and the CPU was not chosen.
     """
-    folder = recipe_folder(recipe)
-    arguments = hydra_arguments(folder, overrides)
-    if for_this_machine and not (cpu.is_selected() or has_accelerator() or joins_ray()):
+    command = command_line(recipe, overrides, script)
+    if not (cpu.is_selected() or has_accelerator() or joins_ray()):
         raise ConfigError(
             "VERL_PLATFORM", "there is no accelerator on this machine", "Set VERL_PLATFORM=cpu to use the CPU"
         )
+    return command
+
+
+def command_line(
+    recipe: str | os.PathLike[str], overrides: Sequence[str] = (), script: str | os.PathLike[str] | None = None
+) -> list[str]:
+    """The same, whether or not it can run on this machine."""
+    folder = recipe_folder(recipe)
     return [
         sys.executable,
         *(("-m", "verl.trainer.main_ppo") if script is None else (str(script),)),
@@ -50,7 +62,7 @@ def trainer_command(
         str(folder),
         "--config-name",
         "config",
-        *arguments,
+        *hydra_arguments(folder, overrides),
     ]
 
 
@@ -94,8 +106,8 @@ def joins_ray(environ: Mapping[str, str] = os.environ) -> bool:
 
 
 def _joining() -> list[str]:
-    """Overrides for a trainer that joins a cluster: its nodes know their sizes, but not that they are to be CPUs."""
-    overrides = [f"++ray_kwargs.ray_init.{key}=null" for key in SIZED_BY_NODE]
+    """What joining somebody's cluster demands: on a CPU its nodes have to be told so, too."""
+    overrides = list(JOINING)
     if cpu.is_selected():
         job = json.loads(os.environ.get("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")).get("runtime_env") or {}
         told = job.get("env_vars") or {}  # by `ray job submit`; Ray refuses to be told twice

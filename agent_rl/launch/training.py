@@ -8,11 +8,13 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+
+from omegaconf import DictConfig
 
 from agent_rl.backend import cpu
 from agent_rl.launch import resolution
-from agent_rl.launch.command import trainer_command
+from agent_rl.launch.cluster import Nodes, node_options, run_head, run_worker
+from agent_rl.launch.command import JOINING, command_line, trainer_command
 from agent_rl.launch.composition import compose
 
 __all__ = ["dry_run", "train"]
@@ -39,19 +41,17 @@ def train(
         ConfigError: for a configuration that cannot be trained, before anything is started.
         ClusterError: when the nodes do not come together.
     """
-    from agent_rl.launch import cluster
-
-    nodes = cluster.Nodes.from_environment()
-    config, overrides = _composed(recipe, overrides, nodes)
+    nodes = Nodes.from_environment()
+    config, command = _composed(recipe, overrides, script, nodes)
     if problems := resolution.problems(config):
         raise problems[0]
     if nodes is not None and nodes.rank > 0:
-        return cluster.run_worker(nodes, cluster.node_options(config, head=False), nodes_timeout_s)
+        return run_worker(nodes, node_options(config, head=False), nodes_timeout_s)
+    if nodes is None:
+        command = trainer_command(recipe, overrides, script)
     _make_tiny_model(config)
-    command = _command(recipe, overrides, script, nodes)
     if nodes is not None:
-        return cluster.run_head(nodes, command, cluster.node_options(config, head=True), nodes_timeout_s)
-    sys.stdout.flush()
+        return run_head(nodes, command, node_options(config, head=True), nodes_timeout_s)
     os.execv(command[0], command)
 
 
@@ -64,28 +64,22 @@ def dry_run(recipe: str, overrides: Sequence[str] = (), script: str | None = Non
     Raises:
         ConfigError: for a key that verl does not know, and whatever else cannot be composed.
     """
-    from agent_rl.launch import cluster
-
-    nodes = cluster.Nodes.from_environment()
-    config, overrides = _composed(recipe, overrides, nodes)
+    config, command = _composed(recipe, overrides, script, Nodes.from_environment())
     notes = [f"error: {problem}" for problem in resolution.problems(config)]
-    command = _command(recipe, overrides, script, nodes, for_this_machine=False)
     return resolution.to_yaml(config), [*notes, shlex.join(command)]
 
 
-def _composed(recipe: str, overrides: Sequence[str], nodes: Any) -> tuple[Any, list[str]]:
-    """The configuration, and the overrides that it was made with: those for the nodes, then the user's."""
-    whole = [*([f"trainer.nnodes={nodes.count}"] if nodes else ()), *overrides]
-    return compose(recipe, whole), whole
+def _composed(
+    recipe: str, overrides: Sequence[str], script: str | None, nodes: Nodes | None
+) -> tuple[DictConfig, list[str]]:
+    """The configuration and the trainer's command line; on several nodes the user's overrides win over their number."""
+    if nodes is None:
+        return compose(recipe, overrides), command_line(recipe, overrides, script)
+    overrides = [f"trainer.nnodes={nodes.count}", *overrides]
+    return compose(recipe, overrides), command_line(recipe, [*overrides, *JOINING], script)
 
 
-def _command(recipe: str, overrides: Sequence[str], script: str | None, nodes: Any, **how: bool) -> list[str]:
-    if nodes is not None:
-        os.environ["RAY_ADDRESS"] = nodes.address  # the trainer joins the head that this launcher starts
-    return trainer_command(recipe, overrides, script, **how)
-
-
-def _make_tiny_model(config: Any) -> None:
+def _make_tiny_model(config: DictConfig) -> None:
     """Make the model of a recipe's trial on a CPU, the first time."""
     wanted = cpu.is_selected() and str(config.actor_rollout_ref.model.path) == TINY_MODEL
     if wanted and not (Path(TINY_MODEL) / "config.json").exists():

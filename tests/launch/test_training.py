@@ -18,7 +18,7 @@ RECIPE = str(Path(__file__).parents[2] / "recipes/gsm8k_calculator")
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VERL_PLATFORM", "cpu")
-    monkeypatch.setenv("RAY_ADDRESS", "")  # so that what the launcher sets is taken back after each test
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
 
 
 @pytest.fixture
