@@ -31,7 +31,10 @@ def test_a_recipe_resolves() -> None:
         ("reward.reward_model.enable=true", "reward.reward_model.rollout.name: verl needs a value"),
     ],
 )
-def test_what_is_missing_is_named_once_and_where_it_is_written(override: str, message: str) -> None:
+def test_what_is_missing_is_named_once_and_where_it_is_written(
+    override: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("VERL_PLATFORM")  # on a CPU the reward model has an engine
     config = compose(GSM8K, [override])
     (problem,) = problems(config)  # trainer.default_local_dir refers to project_name, and is not to blame
     assert str(problem).startswith(message)
