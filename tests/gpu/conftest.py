@@ -35,5 +35,5 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     folder = tmp_path_factory.mktemp("tiny_model")
     tokenizer = make_tokenizer(CORPUS, folder, 512)
-    make_model(folder, tokenizer, hidden=256, layers=2, heads=4, max_positions=4096, init_std=0.15)
+    make_model(folder, tokenizer, hidden=256, layers=2, heads=4, max_positions=4096, init_std=0.12)
     return folder
