@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 import agent_rl
+from agent_rl.doctor.command import doctor
 from agent_rl.errors import AgentRLError, ConfigError
 from agent_rl.trajectory import ToolStatus
 
@@ -71,6 +72,9 @@ def train(
         print(*notes, sep="\n", file=sys.stderr)
         raise typer.Exit(len(notes) > 1)
     raise typer.Exit(training.train(recipe, overrides or [], script, nodes_timeout_s=nodes_timeout_s))
+
+
+app.command(context_settings={"ignore_unknown_options": True})(doctor)
 
 
 @tools_app.command("list")

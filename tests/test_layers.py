@@ -14,7 +14,7 @@ FLOORS = [
     {"trajectory", "errors", "settings", "trace", "remote", "sandbox", "per_loop", "responses", "secrets"},
     {"tools", "rewards", "data", "viewer"},
     {"loops", "reasoning_rm", "algorithms"},
-    {"backend", "config", "launch", "plugin", "cli"},
+    {"backend", "config", "launch", "doctor", "plugin", "cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(FLOORS) for name in names}
 
@@ -96,6 +96,7 @@ def test_every_module_has_a_test() -> None:
     """Tests mirror the package; what only adapts to verl is tested where it runs."""
     without = {
         "backend/engine",
+        "doctor/child",
         "backend/rollout",
         "backend/server",
         "plugin",

@@ -1,0 +1,110 @@
+"""What the doctor looks at: the configuration that a run would have, and the machine that it would have it on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from agent_rl.doctor.devices import Gpu, read_gpus
+from agent_rl.doctor.tables import Table, read_table
+from agent_rl.doctor.weights import Model, find_model
+from agent_rl.errors import ConfigError
+
+__all__ = ["Case"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run that somebody wants to start.
+
+    Attributes:
+        environ: the environment that the run would inherit.
+        folder: where it would be started: relative paths begin here.
+        config: the composed configuration; None without a recipe, or when it does not compose.
+        script: the user's own entry point, as for `agent-rl train --script`.
+    """
+
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    folder: Path = field(default_factory=Path.cwd)
+    config: DictConfig | None = None
+    script: Path | None = None
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the CPU was chosen."""
+        return self.environ.get("VERL_PLATFORM", "").strip().lower() == "cpu"
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether the run needs a GPU, and there is none here: then this machine is not the one to measure."""
+        return not (self.on_cpu or self.gpus)
+
+    @cached_property
+    def gpus(self) -> list[Gpu]:
+        """The NVIDIA GPUs that this process may use."""
+        return read_gpus(self.environ)
+
+    @cached_property
+    def model(self) -> Model:
+        """The model that is trained."""
+        return find_model(self.path(self.get("actor_rollout_ref.model.path", "")))
+
+    @cached_property
+    def train(self) -> list[Table]:
+        """The training files."""
+        return self._tables("data.train_files")
+
+    @cached_property
+    def val(self) -> list[Table]:
+        """The validation files."""
+        return self._tables("data.val_files")
+
+    @property
+    def world_size(self) -> int:
+        """GPUs of the whole run; on a CPU, trainer processes."""
+        return int(self.get("trainer.n_gpus_per_node", 1)) * int(self.get("trainer.nnodes", 1))
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value of a key as plain data, interpolations resolved; `default` for null and for an absent key.
+
+        Raises:
+            ConfigError: when the value refers to something that is not there.
+        """
+        if self.config is None:
+            return default
+        try:
+            value = OmegaConf.select(self.config, key, default=default)
+            if isinstance(value, DictConfig | ListConfig):
+                value = OmegaConf.to_container(value, resolve=True)
+        except OmegaConfBaseException as error:
+            problem = str(error).splitlines()[0]
+            raise ConfigError(key, problem, "Set the variable, or write the value itself") from error
+        return default if value is None else value
+
+    def path(self, value: str) -> str:
+        """A path as the run would see it; a name that is no existing path stays as it is."""
+        expanded = os.path.expanduser(value)
+        joined = self.folder / expanded
+        return str(joined) if value and joined.exists() else expanded
+
+    def shown(self, path: str | os.PathLike[str]) -> str:
+        """A path as one would write it here: from the working directory or the home directory, where it lies there."""
+        absolute = os.path.normpath(self.folder / path)
+        home = os.path.expanduser("~")
+        for place, mark in ((str(self.folder), ""), (home, "~/")):
+            if absolute.startswith(f"{place}/"):
+                return mark + absolute[len(place) + 1 :]
+        return absolute
+
+    def _tables(self, key: str) -> list[Table]:
+        """The parquet files of this machine that a key names; verl reads JSON and remote files as well."""
+        named = self.get(key, [])
+        paths = [str(path) for path in ([named] if isinstance(named, str) else named)]
+        return [read_table(self.path(path)) for path in paths if path.endswith(".parquet") and "://" not in path]

@@ -1,0 +1,39 @@
+"""The checks that need verl, in a process of their own: `python -m agent_rl.doctor.child CONFIG ANSWER`.
+
+Importing verl takes seconds and prints; when it crashes, the doctor still has a table to show.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from pathlib import Path
+
+from omegaconf import DictConfig, OmegaConf
+
+from agent_rl.doctor.case import Case
+from agent_rl.doctor.checks import CHECKS, Needs
+from agent_rl.doctor.diagnosis import make
+
+__all__ = ["main"]
+
+
+def main(config_file: str, answer: str) -> None:
+    """Read the configuration, make the checks, write the findings as JSON."""
+    warnings.simplefilter("ignore")
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")  # what is not on this machine is not looked at
+    import verl  # noqa: F401 - first, in this thread: what it loads must not meet a half-loaded module
+
+    config = OmegaConf.load(config_file)
+    assert isinstance(config, DictConfig)
+    case = Case(config=config)
+    findings = [finding for check in CHECKS if check.needs is Needs.VERL for finding in make(check, case)]
+    Path(answer).write_text(json.dumps([finding.to_dict() for finding in findings]), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
+    sys.stdout.flush()
+    os._exit(0)  # what verl has started in the background is not waited for

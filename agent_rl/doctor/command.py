@@ -1,0 +1,40 @@
+"""The command `agent-rl doctor`."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from agent_rl.errors import ConfigError
+
+__all__ = ["doctor"]
+
+
+def doctor(
+    recipe: Annotated[
+        str | None, typer.Argument(help="Folder with config.yaml; without it only machine and installation are checked")
+    ] = None,
+    overrides: Annotated[list[str] | None, typer.Argument(help="Hydra overrides, key=value, as for train")] = None,
+    script: Annotated[
+        Path | None, typer.Option(help="Your own entry point, as for train: the loops that it registers count as known")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON for machines instead of the table")] = False,
+) -> None:
+    """Find what would stop a run before a GPU is used, and say what to change. Exit code 1 when there is a problem."""
+    from agent_rl.doctor import table
+    from agent_rl.doctor.diagnosis import diagnose
+
+    if recipe and "=" in recipe:
+        raise ConfigError(recipe, "an override without a recipe", "Name the recipe's folder first")
+    with contextlib.redirect_stdout(sys.stderr):  # what a tool or a package prints is no part of the answer
+        findings = diagnose(recipe, overrides or [], script)
+    if as_json:
+        print(table.as_json(findings))
+    else:
+        table.show(findings, Console())
+    raise typer.Exit(table.has_problem(findings))

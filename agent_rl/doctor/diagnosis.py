@@ -1,0 +1,144 @@
+"""Making the checks: each within its time, none hidden by another's failure, those that need verl in one child."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from omegaconf import DictConfig, OmegaConf
+
+from agent_rl.doctor.case import Case
+from agent_rl.doctor.checks import CHECKS, Check, Needs
+from agent_rl.doctor.finding import Finding, ok, problem, reason, skipped, warning
+from agent_rl.errors import ConfigError
+from agent_rl.launch.composition import compose
+
+__all__ = ["diagnose", "make"]
+
+LIMIT_S = 30.0
+"""Seconds of one check; an index that a tool builds, or a silent server, may take longer."""
+CHILD_LIMIT_S = 120.0
+"""Seconds of the child process, which imports verl."""
+
+
+def diagnose(recipe: str | None = None, overrides: Sequence[str] = (), script: Path | None = None) -> list[Finding]:
+    """Look at this machine and, with a recipe, at the run that it would start here.
+
+    Args:
+        recipe: a folder with `config.yaml`; None: the machine and the installation only.
+        overrides: hydra overrides, as for training.
+        script: the user's own entry point, whose loops count as registered.
+
+    Returns:
+        What was found, in the order of the checks; nothing is raised for what is wrong.
+    """
+    if recipe is None:
+        return _findings(Case(script=script), {Needs.MACHINE})
+    config, composed = _composed(recipe, overrides)
+    case = Case(config=config, script=script)
+    if config is None:
+        groups = dict.fromkeys(check.group for check in CHECKS if check.needs is not Needs.MACHINE)
+        unseen = skipped("the rest", f"{', '.join(groups)}: they need the composed configuration")
+        return [*_findings(case, {Needs.MACHINE}), *composed, replace(unseen, group="configuration")]
+    child = _Child(case)
+    own = _findings(case, {Needs.MACHINE, Needs.CONFIG})
+    order = list(dict.fromkeys(check.group for check in CHECKS))
+    return sorted([*composed, *own, *child.findings()], key=lambda finding: order.index(finding.group))
+
+
+def make(check: Check, case: Case, limit_s: float = LIMIT_S) -> list[Finding]:
+    """One check's findings; its failure is a finding as well."""
+    found: list[Finding] = []
+
+    def run() -> None:
+        try:
+            found.extend(check.run(case))
+        except ConfigError as error:
+            found.append(problem(check.name, f"{error.key}: {error.problem}", error.remedy))
+        except Exception as error:  # noqa: BLE001 - one broken check must not hide the others
+            text = f"the check itself failed: {reason(error)}"
+            found.append(warning(check.name, text, "Report it, with the recipe"))
+
+    thread = threading.Thread(target=run, daemon=True)  # one that hangs does not keep the doctor from ending
+    thread.start()
+    thread.join(limit_s)
+    if thread.is_alive():
+        text = f"not finished after {limit_s:g} seconds"
+        found = [*found, warning(check.name, text, "A server does not answer, or an index is being built")]
+    return [replace(finding, group=check.group) for finding in found]
+
+
+def _findings(case: Case, needs: set[Needs]) -> list[Finding]:
+    return [finding for check in CHECKS if check.needs in needs for finding in make(check, case)]
+
+
+def _composed(recipe: str, overrides: Sequence[str]) -> tuple[DictConfig | None, list[Finding]]:
+    """The configuration; a wrong override is told and left out, so that the others are still looked at."""
+    found: list[Finding] = []
+    left = list(overrides)
+    while True:
+        try:
+            config = compose(recipe, left)
+        except ConfigError as error:
+            found.append(problem("recipe", f"{error.key}: {error.problem}", error.remedy))
+            blamed = [each for each in left if each.lstrip("+~").partition("=")[0] == error.key or each == error.key]
+            if not left:
+                config = None
+                break
+            left = [each for each in left if each not in (blamed or left)]
+        else:
+            break
+    if config is not None:
+        removed = [each for each in overrides if each not in left]
+        without = f"; without {' '.join(removed)} for what follows" if removed else ""
+        found.append(ok("recipe", f"{recipe} composes{without}"))
+    return config, [replace(finding, group="configuration") for finding in found]
+
+
+class _Child:
+    """The process that imports verl, started before the other checks are made."""
+
+    def __init__(self, case: Case) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="agent_rl_doctor_")
+        self._answer = Path(self._folder.name) / "findings.json"
+        config = Path(self._folder.name) / "config.yaml"
+        config.write_text(OmegaConf.to_yaml(case.config), encoding="utf-8")
+        self._log = Path(self._folder.name) / "log"
+        with open(self._log, "wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "agent_rl.doctor.child", str(config), str(self._answer)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=case.folder,
+                env={**case.environ, "PYTHONPATH": _path()},
+            )
+
+    def findings(self) -> list[Finding]:
+        """Wait for them."""
+        try:
+            self._process.wait(CHILD_LIMIT_S)
+            return [Finding.from_dict(each) for each in json.loads(self._answer.read_text(encoding="utf-8"))]
+        except subprocess.TimeoutExpired:
+            text = f"it has not answered within {CHILD_LIMIT_S:g} seconds"
+        except (OSError, ValueError):
+            lines = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+            text = f"it cannot be imported: {lines[-1] if lines else self._process.returncode}"
+        finally:
+            self._process.kill()
+            self._process.wait()
+            self._folder.cleanup()
+        return [replace(problem("verl", text, "Mend the installation: python -c 'import verl'"), group="installation")]
+
+
+def _path() -> str:
+    """The path of this process, so that the child finds the same agent_rl."""
+    home = str(Path(__file__).parents[2])
+    return os.pathsep.join(dict.fromkeys([home, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]))

@@ -1,0 +1,56 @@
+"""The files of rows that a run would read: size, columns, and enough rows to judge them by."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent_rl.errors import ConfigError
+
+__all__ = ["MOST_ROWS", "Table", "read_table"]
+
+MOST_ROWS = 20_000
+"""Rows of one file that are looked at: its first."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """One file.
+
+    Attributes:
+        path: as it is found.
+        count: rows in the whole file.
+        columns: their names and types, as text.
+        rows: the first `MOST_ROWS`.
+        error: why it could not be read.
+    """
+
+    path: str
+    count: int = 0
+    columns: dict[str, str] = field(default_factory=dict)
+    rows: Sequence[dict[str, Any]] = ()
+    error: ConfigError | None = None
+
+
+def read_table(path: str) -> Table:
+    """Read a parquet file; one that cannot be read has an `error`."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if not os.path.isfile(path):
+        remedy = "Make it with the recipe's data_preprocess script, or mend the path"
+        return Table(path, error=ConfigError(path, "there is no such file", remedy))
+    try:
+        with pq.ParquetFile(path) as file:
+            rows: list[dict[str, Any]] = []
+            for batch in file.iter_batches(min(MOST_ROWS, 4096)):
+                rows += batch.to_pylist()
+                if len(rows) >= MOST_ROWS:
+                    break
+            columns = {each.name: str(each.type) for each in file.schema_arrow}
+            return Table(path, file.metadata.num_rows, columns, rows[:MOST_ROWS])
+    except (OSError, pa.ArrowException) as error:
+        text = str(error).splitlines()[0]
+        return Table(path, error=ConfigError(path, f"cannot be read as parquet: {text}", "Write it again"))

@@ -1,0 +1,178 @@
+"""Checks of what is installed, against what verl's and our own package metadata ask for. Nothing is imported."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.version import InvalidVersion, Version
+
+import agent_rl
+from agent_rl.backend.patches import VERL_VERSION
+from agent_rl.doctor.case import Case
+from agent_rl.doctor.finding import Finding, ok, problem, skipped, warning
+
+__all__ = ["engine", "packages", "plugin", "python", "registration", "torch_build"]
+
+SHOWN = ("verl", "torch", "sglang", "transformers", "ray", "TransferQueue", "tensordict")
+ENGINES = ("sglang", "vllm")
+CPU_HELP = "Run make install"
+GPU_HELP = "Run pip install 'agent-rl[sglang]'"
+
+
+def python(case: Case) -> Iterator[Finding]:
+    """The interpreter, against `requires-python` of agent_rl and verl."""
+    version = ".".join(map(str, sys.version_info[:3]))
+    for name in ("agent-rl", "verl"):
+        wanted = _metadata(name, "Requires-Python")
+        if wanted and not Requirement(f"python{wanted}").specifier.contains(version):
+            yield problem("Python", f"{version}, but {name} needs {wanted}", "Make the environment with another Python")
+            return
+    yield ok("Python", f"{version} in {sys.prefix}")
+
+
+def packages(case: Case) -> Iterator[Finding]:
+    """The right verl, then every requirement of agent_rl and verl that counts on this platform."""
+    remedy = CPU_HELP if case.on_cpu else GPU_HELP
+    installed = _version("verl")
+    if installed is None:
+        yield problem("verl", "is not installed", remedy)
+    elif installed != VERL_VERSION:
+        text = f"{installed} is installed, agent_rl extends {VERL_VERSION}"
+        yield problem("verl", text, f"Run pip install verl=={VERL_VERSION}")
+    wrong = False
+    for name, (version, wanted, by) in sorted(_unmet(case).items()):
+        wrong = True
+        found = f"{version} is installed" if version else "is not installed"
+        pin = f"{name}{wanted}"
+        yield problem(
+            name, f"{found}, {by} needs {wanted or 'it'}", f"Run pip install '{pin}'; or all at once: {remedy}"
+        )
+    if not wrong and installed == VERL_VERSION:
+        shown = ", ".join(f"{name} {version}" for name in SHOWN if (version := _version(name)))
+        yield ok("packages", shown)
+
+
+def plugin(case: Case) -> Iterator[Finding]:
+    """Installed, and once: verl finds agent_rl by its entry point, in every Ray worker."""
+    subject = "verl plugin"
+    points = [point for point in metadata.entry_points(group="verl.plugins") if point.value == "agent_rl.plugin"]
+    policy = case.environ.get("VERL_USE_EXTERNAL_PLUGINS", "auto").strip()
+    allowed = policy.lower() == "auto" or "agent_rl" in [name.strip().lower() for name in policy.split(",")]
+    if not points:
+        text = "agent_rl is on the path but not installed: verl does not load it, so no loop or reward of ours exists"
+        yield problem(subject, text, "Run pip install -e . in its folder")
+    elif not allowed:
+        text = f"VERL_USE_EXTERNAL_PLUGINS={policy} keeps verl from loading agent_rl"
+        yield problem(subject, text, "Unset it, or add agent_rl")
+    elif len(points) > 1:
+        yield warning(subject, f"{len(points)} installed packages declare agent_rl", "Uninstall all but one")
+    elif (version := _version("agent-rl")) != agent_rl.__version__:
+        text = f"agent_rl {agent_rl.__version__} is imported, {version} is installed"
+        yield warning(subject, text, "Install the one that you want, or mend PYTHONPATH")
+    else:
+        yield ok(subject, f"agent_rl {version}, from {Path(agent_rl.__file__).parent}")
+
+
+def engine(case: Case) -> Iterator[Finding]:
+    """The inference engine that the recipe names can be imported."""
+    name = case.get("actor_rollout_ref.rollout.name") or "sglang"
+    if case.on_cpu and name != "sglang":
+        yield problem(
+            "engine", f"rollout.name={name} does not run on a CPU", "Set actor_rollout_ref.rollout.name=sglang"
+        )
+    elif name not in ENGINES:
+        yield skipped("engine", f"{name} is not known to agent_rl")
+    elif find_spec(name) is None:
+        remedy = CPU_HELP if case.on_cpu else f"Run pip install 'verl[{name}]=={VERL_VERSION}'"
+        yield problem("engine", f"{name} is not installed", remedy)
+    else:
+        yield ok("engine", f"{name} {_version(name) or 'of unknown version'}")
+
+
+def registration(case: Case) -> Iterator[Finding]:
+    """The plugin has been loaded by verl, which tells nobody when one fails."""
+    import verl  # noqa: F401
+
+    if "agent_rl.plugin" in sys.modules:
+        yield ok("registration", "verl has loaded agent_rl")
+    else:
+        text = "verl imports, but agent_rl could not register with it"
+        yield problem("registration", text, "python -c 'import verl' shows why")
+
+
+def torch_build(case: Case) -> Iterator[Finding]:
+    """The torch that is installed was built for GPUs, where there are some."""
+    cuda = _cuda_of_torch()
+    if case.on_cpu or not case.gpus or _version("torch") is None:
+        return
+    if cuda is None:
+        remedy = f"Install torch for CUDA: {GPU_HELP} in a fresh environment"
+        yield problem("torch", f"torch {_version('torch')} was built without CUDA", remedy)
+    else:
+        yield ok("torch", f"built for CUDA {cuda}, driver {case.gpus[0].driver}")
+
+
+def _unmet(case: Case) -> dict[str, tuple[str | None, str, str]]:
+    """Package -> its version, what is wanted, by whom."""
+    extras = {"agent-rl": {"", "train", *(["cpu"] if case.on_cpu else [])}, "verl": {""}}
+    engine = case.get("actor_rollout_ref.rollout.name") or "sglang"
+    if not case.on_cpu and case.gpus and engine in ENGINES:
+        extras["verl"].add(engine)  # with the versions of torch and transformers that the engine was built for
+    found = {}
+    for by, chosen in extras.items():
+        for line in _requirements(by):
+            wanted = Requirement(line)
+            applies = wanted.marker is None or any(wanted.marker.evaluate({"extra": extra}) for extra in chosen)
+            if not applies or wanted.name.lower() in ("verl", "agent-rl"):
+                continue
+            version = _version(wanted.name)
+            if version is None or not _fits(wanted, version):
+                found[wanted.name] = (version, str(wanted.specifier), by)
+    return found
+
+
+def _fits(wanted: Requirement, version: str) -> bool:
+    try:
+        return wanted.specifier.contains(Version(version).public, prereleases=True)  # 2.13.0+cpu is 2.13.0
+    except InvalidVersion:
+        return True
+
+
+def _requirements(name: str) -> list[str]:
+    try:
+        return metadata.requires(name) or []
+    except metadata.PackageNotFoundError:
+        return []
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _metadata(name: str, field: str) -> str | None:
+    try:
+        return metadata.metadata(name)[field]
+    except (metadata.PackageNotFoundError, KeyError):
+        return None
+
+
+def _cuda_of_torch() -> str | None:
+    """What torch says about its build, without importing it."""
+    spec = find_spec("torch")
+    if spec is None or spec.origin is None:
+        return None
+    try:
+        text = (Path(spec.origin).parent / "version.py").read_text(encoding="utf-8")
+    except OSError:
+        return None
+    found = re.search(r"^cuda\b[^=]*= *['\"]([\d.]+)", text, re.MULTILINE)
+    return found[1] if found else None

@@ -1,0 +1,99 @@
+"""Cases to check: the recipe gsm8k_calculator, healthy or with one thing broken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import DictConfig, OmegaConf
+
+from agent_rl.backend.tiny_model import CORPUS, make_model, make_tokenizer
+from agent_rl.data import make_row, write_parquet
+from agent_rl.doctor.case import Case
+from agent_rl.doctor.finding import Finding, Status
+from agent_rl.launch.composition import compose
+
+ROOT = Path(__file__).parents[2]
+RECIPE = ROOT / "recipes/gsm8k_calculator"
+
+MakeCase = Callable[..., Case]
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tiny_model")
+    make_model(folder, make_tokenizer(CORPUS, folder, 512))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def rows() -> list[dict[str, Any]]:
+    return [
+        make_row(question=f"What is {number}+1?", data_source="d", ground_truth=number + 1, split="train", index=number)
+        for number in range(12)
+    ]
+
+
+@pytest.fixture(scope="session")
+def parquet(tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]]) -> Path:
+    path = tmp_path_factory.mktemp("data") / "rows.parquet"
+    write_parquet(rows, path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def configs() -> dict[bool, DictConfig]:
+    """Composed with and without VERL_PLATFORM=cpu."""
+    composed = {}
+    with pytest.MonkeyPatch.context() as patch:
+        for on_cpu in (True, False):
+            patch.setenv("VERL_PLATFORM", "cpu" if on_cpu else "")
+            composed[on_cpu] = compose(RECIPE)
+    return composed
+
+
+@pytest.fixture
+def make_case(configs: dict[bool, DictConfig], parquet: Path, tiny_model: Path) -> MakeCase:
+    """A case that is healthy but for the keys and variables that are given."""
+
+    def make(
+        keys: Mapping[str, Any] | None = None, *, on_cpu: bool = True, environ: Mapping[str, str] | None = None
+    ) -> Case:
+        config = configs[on_cpu].copy()
+        healthy = {
+            "data.train_files": str(parquet),
+            "data.val_files": str(parquet),
+            "actor_rollout_ref.model.path": str(tiny_model),
+        }
+        for key, value in {**healthy, **(keys or {})}.items():
+            OmegaConf.update(config, key, value, force_add=True)
+        return Case(
+            environ={**({"VERL_PLATFORM": "cpu"} if on_cpu else {}), "PATH": "", **(environ or {})},
+            folder=ROOT,
+            config=config,
+        )
+
+    return make
+
+
+def with_gpus(folder: Path, number: int, *, memory_mib: int = 81559, used_mib: int = 3) -> dict[str, str]:
+    """An environment whose `nvidia-smi` lists these GPUs, in the form that the real one writes."""
+    lines = [
+        f"{index}, GPU-{index}b3d6a0e-0000, NVIDIA H100 80GB HBM3, {memory_mib}, {used_mib}, 570.86.15"
+        for index in range(number)
+    ]
+    program = folder / "nvidia-smi"
+    program.write_text("#!/bin/sh\n" + "".join(f"echo '{line}'\n" for line in lines))
+    program.chmod(0o755)
+    return {"PATH": str(folder)}
+
+
+def only(findings: Sequence[Finding] | Any) -> Finding:
+    (finding,) = list(findings)
+    return finding
+
+
+def statuses(findings: Any) -> dict[str, Status]:
+    return {finding.subject: finding.status for finding in findings}

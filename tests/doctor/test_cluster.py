@@ -1,0 +1,109 @@
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent_rl.doctor import cluster
+from agent_rl.doctor.finding import Status
+
+from .conftest import MakeCase, only, with_gpus
+
+UNITS = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
+
+
+@pytest.fixture
+def listening() -> Iterator[int]:
+    """A port on which something answers."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        yield server.getsockname()[1]
+
+
+@pytest.fixture
+def silent() -> int:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        return int(server.getsockname()[1])
+
+
+def note(folder: Path, address: str) -> dict[str, str]:
+    """What `ray start --head` leaves behind."""
+    (folder / "ray").mkdir()
+    (folder / "ray" / "ray_current_cluster").write_text(address)
+    return {"RAY_TMPDIR": str(folder)}
+
+
+def test_no_ray(make_case: MakeCase, tmp_path: Path) -> None:
+    assert only(cluster.ray_cluster(make_case(environ={"RAY_TMPDIR": str(tmp_path)}))).status is Status.OK
+
+
+def test_an_address_where_nothing_answers(make_case: MakeCase, silent: int, listening: int) -> None:
+    finding = only(cluster.ray_cluster(make_case(environ={"RAY_ADDRESS": f"127.0.0.1:{silent}"}, on_cpu=False)))
+    assert finding.status is Status.PROBLEM
+    assert "nothing answers" in finding.text
+    for address in (f"127.0.0.1:{listening}", f"ray://127.0.0.1:{listening}", f"http://127.0.0.1:{listening}/"):
+        finding = only(cluster.ray_cluster(make_case(environ={"RAY_ADDRESS": address}, on_cpu=False)))
+        assert finding.status is Status.OK, address
+
+
+def test_arguments_that_ray_refuses_when_it_joins(make_case: MakeCase, listening: int) -> None:
+    keys = {"ray_kwargs.ray_init.num_cpus": 16}
+    finding = only(cluster.ray_cluster(make_case(keys, environ={"RAY_ADDRESS": f"127.0.0.1:{listening}"})))
+    assert finding.status is Status.PROBLEM
+    assert "~ray_kwargs.ray_init.num_cpus" in finding.remedy
+
+
+def test_a_ray_that_runs_here_would_be_joined(make_case: MakeCase, tmp_path: Path, listening: int) -> None:
+    environ = note(tmp_path, f"127.0.0.1:{listening}")
+    assert only(cluster.ray_cluster(make_case(environ=environ, on_cpu=False))).status is Status.WARNING
+    given = make_case({"ray_kwargs.ray_init.num_cpus": 4}, environ=environ, on_cpu=False)
+    assert only(cluster.ray_cluster(given)).status is Status.PROBLEM
+
+
+def test_a_ray_that_is_gone(make_case: MakeCase, tmp_path: Path, silent: int) -> None:
+    finding = only(cluster.ray_cluster(make_case(environ=note(tmp_path, f"127.0.0.1:{silent}"))))
+    assert finding.status is Status.PROBLEM
+    assert "ray_current_cluster" in finding.remedy
+
+
+def test_ports(make_case: MakeCase, listening: int, silent: int) -> None:
+    assert only(cluster.ports(make_case())).status is Status.OK
+    assert only(cluster.ports(make_case(environ={"MASTER_PORT": str(silent)}))).status is Status.OK
+    taken = only(cluster.ports(make_case(environ={"MASTER_PORT": str(listening)})))
+    assert (taken.subject, taken.status) == ("MASTER_PORT", Status.PROBLEM)
+    assert only(cluster.ports(make_case(environ={"MASTER_PORT": "http"}))).status is Status.PROBLEM
+    keys = {"transfer_queue.metrics.enabled": True, "transfer_queue.metrics.port": listening}
+    assert only(cluster.ports(make_case(keys))).status is Status.PROBLEM
+
+
+@pytest.mark.parametrize(
+    ("nodes", "environ", "status"),
+    [
+        (1, {}, "ok"),
+        (2, {}, "problem"),
+        (2, {"NODE_RANK": "1"}, "ok"),
+        (2, {"NODE_RANK": "2"}, "problem"),
+        (2, {"NODE_RANK": "first"}, "problem"),
+        (2, {"RAY_ADDRESS": "head:6379"}, "ok"),
+    ],
+)
+def test_nodes(make_case: MakeCase, nodes: int, environ: dict[str, str], status: str) -> None:
+    case = make_case({"trainer.nnodes": nodes}, on_cpu=False, environ=environ)
+    assert only(cluster.nodes(case)).status.value == status
+
+
+def test_room_for_the_actors(make_case: MakeCase, tmp_path: Path) -> None:
+    assert only(cluster.logical_cpus(make_case())).status is Status.OK
+    keys = {"ray_kwargs.ray_init.num_cpus": 8, UNITS: 8}
+    finding = only(cluster.logical_cpus(make_case(keys)))
+    assert finding.status is Status.PROBLEM
+    assert "8 (ray_kwargs.ray_init.num_cpus), 13 needed (8 storage units" in finding.text
+    assert "ray_kwargs.ray_init.num_cpus=13" in finding.remedy
+    assert only(cluster.logical_cpus(make_case({**keys, UNITS: 3}))).status is Status.OK
+    gpus = with_gpus(tmp_path, 8)
+    eight = only(cluster.logical_cpus(make_case({"ray_kwargs.ray_init.num_cpus": 33}, on_cpu=False, environ=gpus)))
+    assert "34 needed" in eight.text
+    joined = make_case(on_cpu=False, environ={**gpus, "RAY_ADDRESS": "head:6379"})
+    assert only(cluster.logical_cpus(joined)).status is Status.SKIPPED

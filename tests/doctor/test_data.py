@@ -1,0 +1,98 @@
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from agent_rl.doctor import data
+from agent_rl.doctor.finding import Status
+from agent_rl.errors import ConfigError
+
+from .conftest import MakeCase, only
+
+Rows = list[dict[str, Any]]
+
+
+def write(path: Path, rows: Rows) -> str:
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    return str(path)
+
+
+def test_healthy_files(make_case: MakeCase) -> None:
+    assert [finding.status for finding in data.files(make_case())] == [Status.OK, Status.OK]
+
+
+def test_a_column_that_is_missing(make_case: MakeCase, rows: Rows, tmp_path: Path) -> None:
+    path = write(tmp_path / "x.parquet", [{k: v for k, v in row.items() if k != "reward_model"} for row in rows])
+    finding = next(data.files(make_case({"data.train_files": path})))
+    assert finding.status is Status.PROBLEM
+    assert "column reward_model: the column is missing" in finding.text
+
+
+def test_a_column_of_another_type(make_case: MakeCase, rows: Rows, tmp_path: Path) -> None:
+    path = write(tmp_path / "x.parquet", [{**row, "reward_model": {"ground_truth": 3}} for row in rows])
+    assert "expected text, got 3 (int)" in next(data.files(make_case({"data.train_files": path}))).text
+
+
+def test_a_file_that_is_not_there(make_case: MakeCase) -> None:
+    finding = next(data.files(make_case({"data.train_files": "nowhere/train.parquet"})))
+    assert finding.text == "nowhere/train.parquet: there is no such file"
+
+
+def test_rows_without_agent_name_take_the_default(make_case: MakeCase, rows: Rows, tmp_path: Path) -> None:
+    path = write(tmp_path / "x.parquet", [{k: v for k, v in row.items() if k != "agent_name"} for row in rows])
+    case = make_case({"data.train_files": path, "data.val_files": path})
+    assert next(data.files(case)).status is Status.OK
+    assert only(data.agents(case)).text == "react_agent (24 rows)"
+
+
+def test_files_that_verl_cannot_join(make_case: MakeCase, rows: Rows, parquet: Path, tmp_path: Path) -> None:
+    other = write(tmp_path / "x.parquet", [{**row, "ability": 1.5} for row in rows])
+    findings = list(data.files(make_case({"data.train_files": [str(parquet), other]})))
+    assert any("differ in ability" in finding.text for finding in findings)
+
+
+def test_too_few_rows_for_a_step(make_case: MakeCase) -> None:
+    finding = only(data.row_count(make_case({"data.train_batch_size": 13, "trainer.total_training_steps": None})))
+    assert finding.status is Status.PROBLEM
+    assert "12 rows are fewer than data.train_batch_size=13" in finding.text
+    samples = only(data.row_count(make_case({"data.train_max_samples": 3})))
+    assert samples.status is Status.PROBLEM
+
+
+def test_the_steps_of_a_run(make_case: MakeCase) -> None:
+    case = make_case({"data.train_batch_size": 5, "trainer.total_epochs": 3, "trainer.total_training_steps": None})
+    assert data.total_steps(case) == 6
+    assert "12 rows // 5 in a batch * 3 epochs" in only(data.row_count(case)).text
+    assert data.total_steps(make_case({"trainer.total_training_steps": 7})) == 7
+    assert data.total_steps(make_case({"data.train_files": "x.parquet", "trainer.total_training_steps": None})) == 0
+
+
+def test_an_agent_that_nobody_registered(make_case: MakeCase, rows: Rows, tmp_path: Path) -> None:
+    path = write(tmp_path / "x.parquet", [{**row, "agent_name": "reakt_agent"} for row in rows])
+    findings = [f for f in data.agents(make_case({"data.train_files": path})) if f.status is Status.PROBLEM]
+    assert "'reakt_agent' (12 rows) is not registered" in only(findings).text
+    assert "Did you mean 'react_agent'?" in only(findings).remedy
+
+
+def test_loops_of_ones_own_are_known(make_case: MakeCase, rows: Rows, tmp_path: Path) -> None:
+    path = write(tmp_path / "x.parquet", [{**row, "agent_name": f"mine_{i % 2}"} for i, row in enumerate(rows)])
+    (tmp_path / "loops.yaml").write_text("- name: mine_0\n  _target_: a.b\n")
+    script = tmp_path / "train.py"
+    script.write_text("import agent_rl\n@agent_rl.register_agent_loop('mine_1')\nclass Loop: ...\n")
+    keys = {"data.train_files": path, "data.val_files": path}
+    keys |= {"actor_rollout_ref.rollout.agent.agent_loop_config_path": str(tmp_path / "loops.yaml")}
+    case = make_case(keys)
+    assert [f.text[:8] for f in data.agents(case)] == ["'mine_1'"]
+    object.__setattr__(case, "script", script)
+    assert only(data.agents(case)).status is Status.OK
+    object.__setattr__(case, "script", tmp_path / "nothing.py")
+    with pytest.raises(ConfigError, match="--script"):
+        list(data.agents(case))
+
+
+def test_tools_that_the_default_loop_never_calls(make_case: MakeCase, rows: Rows, tmp_path: Path) -> None:
+    path = write(tmp_path / "x.parquet", [{**row, "agent_name": "single_turn_agent"} for row in rows])
+    findings = list(data.agents(make_case({"data.train_files": path, "data.val_files": path})))
+    assert findings[-1].status is Status.WARNING

@@ -1,0 +1,69 @@
+from pathlib import Path
+
+import pytest
+
+from agent_rl.doctor import machine
+from agent_rl.doctor.finding import Status
+
+from .conftest import MakeCase, only, with_gpus
+
+
+def test_no_accelerator_and_no_switch(make_case: MakeCase, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "has_accelerator", lambda: False)
+    finding = only(machine.accelerator(make_case(on_cpu=False)))
+    assert finding.status is Status.PROBLEM
+    assert finding.remedy == "Set VERL_PLATFORM=cpu to use the CPU"
+    assert only(machine.accelerator(make_case())).status is Status.OK
+    elsewhere = make_case(on_cpu=False, environ={"RAY_ADDRESS": "10.0.0.1:6379"})
+    assert only(machine.accelerator(elsewhere)).status is Status.SKIPPED
+
+
+def test_the_cpu_was_chosen_but_the_profile_is_not_there(make_case: MakeCase) -> None:
+    finding = only(machine.accelerator(make_case({"trainer.device": "cuda"})))
+    assert finding.status is Status.PROBLEM
+    assert "trainer.device is cuda" in finding.text
+
+
+def test_gpus_are_counted_and_named(make_case: MakeCase, tmp_path: Path) -> None:
+    environ = with_gpus(tmp_path, 8)
+    case = make_case(on_cpu=False, environ=environ)
+    assert only(machine.accelerator(case)).text == "8 x NVIDIA H100 80GB HBM3, 80 GiB each, driver 570.86.15"
+    assert only(machine.gpus_per_node(case)).status is Status.OK
+    fewer = make_case(on_cpu=False, environ={**environ, "CUDA_VISIBLE_DEVICES": "0,1"})
+    finding = only(machine.gpus_per_node(fewer))
+    assert finding.status is Status.PROBLEM
+    assert "8 wanted, 2 here" in finding.text
+    assert "trainer.n_gpus_per_node=2" in finding.remedy
+
+
+def test_all_gpus_hidden(make_case: MakeCase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "has_accelerator", lambda: True)
+    case = make_case(on_cpu=False, environ={**with_gpus(tmp_path, 1), "CUDA_VISIBLE_DEVICES": ""})
+    finding = only(machine.accelerator(case))
+    assert finding.status is Status.PROBLEM
+    assert "CUDA_VISIBLE_DEVICES" in finding.remedy or "Unset" in finding.remedy
+
+
+def test_a_gpu_that_others_fill(make_case: MakeCase, tmp_path: Path) -> None:
+    case = make_case(on_cpu=False, environ=with_gpus(tmp_path, 2, used_mib=60_000))
+    finding = only(machine.gpus_in_use(case))
+    assert finding.status is Status.WARNING
+    assert "GPU 1: 58.6 of 80 GiB" in finding.text
+    assert not list(machine.gpus_in_use(make_case()))
+
+
+@pytest.mark.parametrize(
+    ("size", "status", "text"),
+    [(1, "ok", "8 engines"), (2, "ok", "4 engines"), (3, "problem", "not divide"), (8, "problem", "4 attention")],
+)
+def test_tensor_parallel(make_case: MakeCase, size: int, status: str, text: str) -> None:
+    case = make_case({"actor_rollout_ref.rollout.tensor_model_parallel_size": size}, on_cpu=False)
+    finding = only(machine.tensor_parallel(case))
+    assert finding.status.value == status
+    assert text in finding.text
+
+
+def test_threads_that_fight_for_the_cores(make_case: MakeCase) -> None:
+    findings = {finding.subject: finding for finding in machine.cores(make_case(environ={"OMP_NUM_THREADS": "8"}))}
+    assert findings["OMP_NUM_THREADS"].status is Status.WARNING
+    assert "OMP_NUM_THREADS" not in {finding.subject for finding in machine.cores(make_case())}

@@ -1,0 +1,77 @@
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_rl.data import write_parquet
+from agent_rl.doctor import reward
+from agent_rl.doctor.finding import Status
+from agent_rl.errors import ConfigError
+
+from .conftest import MakeCase, only
+
+PATH, NAME = f"{reward.FUNCTION}.path", f"{reward.FUNCTION}.name"
+
+
+def test_weights(make_case: MakeCase) -> None:
+    assert only(reward.weights(make_case())).text == "correctness 1, efficiency 1, format 0.2"
+    zeros = {f"agent_rl.reward.{part}.weight": 0 for part in ("correctness", "efficiency", "format")}
+    assert only(reward.weights(make_case(zeros))).status is Status.PROBLEM
+    with pytest.raises(ConfigError, match=r"agent_rl\.reward\.x: unknown key"):
+        list(reward.weights(make_case({"agent_rl.reward.x": 1})))
+
+
+def test_ground_truths_that_are_no_numbers(make_case: MakeCase, rows: list[dict[str, Any]], tmp_path: Path) -> None:
+    assert only(reward.ground_truths(make_case())).text == "24 rows have a number"
+    named = copy.deepcopy(rows)
+    named[5]["reward_model"]["ground_truth"] = "Paris"
+    write_parquet(named, tmp_path / "x.parquet")
+    keys = {"data.train_files": str(tmp_path / "x.parquet")}
+    finding = only(reward.ground_truths(make_case(keys)))
+    assert finding.status is Status.PROBLEM
+    assert "1 of 24 rows" in finding.text
+    assert "row 5: 'Paris'" in finding.text
+    assert not list(reward.ground_truths(make_case({**keys, PATH: "mine.py"})))
+
+
+def test_managers(make_case: MakeCase, tmp_path: Path) -> None:
+    assert only(reward.manager(make_case())).status is Status.OK
+    finding = only(reward.manager(make_case({reward.MANAGER: "trajectry"})))
+    assert finding.status is Status.PROBLEM
+    assert "Did you mean 'trajectory'?" in finding.remedy
+    (tmp_path / "mine.py").write_text("class Mine: ...\n")
+    keys = {"reward.reward_manager.source": "importlib", "reward.reward_manager.module.path": str(tmp_path / "mine.py")}
+    assert only(reward.manager(make_case({**keys, reward.MANAGER: "Mine"}))).status is Status.OK
+    assert only(reward.manager(make_case({**keys, reward.MANAGER: "Yours"}))).status is Status.PROBLEM
+
+
+@pytest.mark.parametrize(
+    ("source", "status", "text"),
+    [
+        ("def score(data_source, solution_str, ground_truth, extra_info): return 1", "ok", "score in"),
+        ("async def score(solution_str, ground_truth, **rest): return 1", "ok", "score in"),
+        ("def score(solution_str): return 1", "problem", "cannot be called"),
+        ("def other(): ...", "problem", "cannot be loaded"),
+        ("import no_such_module", "problem", "no_such_module"),
+    ],
+)
+def test_a_function_of_ones_own(make_case: MakeCase, tmp_path: Path, source: str, status: str, text: str) -> None:
+    (tmp_path / "mine.py").write_text(f"{source}\n")
+    finding = only(reward.function(make_case({PATH: str(tmp_path / "mine.py"), NAME: "score"})))
+    assert (finding.status.value, text in finding.text) == (status, True), finding
+
+
+def test_no_function_of_ones_own(make_case: MakeCase) -> None:
+    assert not list(reward.function(make_case()))
+    assert only(reward.function(make_case({PATH: "/no/such.py", NAME: "score"}))).status is Status.PROBLEM
+
+
+def test_sources_that_verl_cannot_score(make_case: MakeCase, rows: list[dict[str, Any]], tmp_path: Path) -> None:
+    assert not list(reward.sources(make_case()))
+    finding = only(reward.sources(make_case({reward.MANAGER: "naive"})))
+    assert finding.status is Status.PROBLEM
+    assert "no scoring for 'd' (24 rows)" in finding.text
+    write_parquet([{**row, "data_source": "openai/gsm8k"} for row in rows], tmp_path / "x.parquet")
+    files = {key: str(tmp_path / "x.parquet") for key in ("data.train_files", "data.val_files")}
+    assert only(reward.sources(make_case({reward.MANAGER: "naive", **files}))).status is Status.OK

@@ -1,0 +1,63 @@
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from agent_rl.doctor.finding import Finding, Status, ok, problem, skipped, warning
+from agent_rl.doctor.table import as_json, has_problem, show
+
+LONG = "actor_rollout_ref.rollout.multi_turn.max_tool_response_length=1024"
+FINDINGS = [
+    Finding("Python", Status.OK, "3.11.7", group="installation"),
+    Finding("tool results", Status.WARNING, "cut [at] 256 characters", f"Set {LONG}", "tools"),
+    Finding("a subject of many words indeed", Status.PROBLEM, "x " * 80, "y " * 80, "tools"),
+    Finding("chat template", Status.SKIPPED, "not here", group="chat template"),
+]
+
+
+def rendered(width: int, *, colour: bool = False, findings: list[Finding] = FINDINGS) -> str:
+    file = io.StringIO()
+    show(findings, Console(file=file, width=width, force_terminal=colour, color_system="standard" if colour else None))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+def test_nothing_is_lost_at_any_width(width: int) -> None:
+    text = rendered(width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "…" not in text
+    squeezed = "".join(text.split())
+    for finding in FINDINGS:
+        assert finding.status.value in text
+        assert finding.group in text
+    assert LONG in squeezed
+    assert text.count("x") >= 80
+    assert text.count("y") >= 80
+    assert "[at]" in text
+
+
+def test_long_keys_break_where_they_may() -> None:
+    lines = [line.strip() for line in rendered(80).splitlines()]
+    assert any(line.endswith("-> Set actor_rollout_ref.rollout.") for line in lines)
+
+
+def test_colour_is_for_terminals_only() -> None:
+    assert "\x1b[" not in rendered(80)
+    assert "\x1b[1;31mproblem" in rendered(80, colour=True)
+
+
+def test_the_last_line_sums_up() -> None:
+    assert rendered(80).splitlines()[-1] == "1 problem, 1 warning, 1 ok, 1 skipped: not ready."
+    fine = [ok("a", "b"), warning("a", "b", "c"), warning("a", "b", "c"), skipped("a", "b")]
+    last = rendered(80, findings=fine).splitlines()[-1]
+    assert last == "0 problems, 2 warnings, 1 ok, 1 skipped: ready."
+
+
+def test_json() -> None:
+    answer = json.loads(as_json(FINDINGS))
+    assert answer["ok"] is False
+    assert answer["findings"][1]["remedy"] == f"Set {LONG}"
+    assert [finding["status"] for finding in answer["findings"]] == ["ok", "warning", "problem", "skipped"]
+    assert has_problem([problem("a", "b", "c")])
+    assert not has_problem([warning("a", "b", "c")])

@@ -1,0 +1,105 @@
+import copy
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_rl.data import write_parquet
+from agent_rl.doctor import tooling
+from agent_rl.doctor.finding import Status
+from agent_rl.sandbox.execution import IsolationReport
+
+from .conftest import ROOT, MakeCase, only
+
+KEY = tooling.KEY
+
+
+def tool_file(folder: Path, entry: str) -> dict[str, Any]:
+    path = folder / "tools.yaml"
+    path.write_text(f"tools:\n  - {entry}\n")
+    return {KEY: str(path)}
+
+
+def test_the_recipes_file(make_case: MakeCase) -> None:
+    finding = only(tooling.tool_file(make_case()))
+    assert finding.text == "tool_configs/calculator.yaml: calculator(expression: string)"
+    assert only(tooling.tool_file(make_case({KEY: None}))).status is Status.SKIPPED
+
+
+def test_a_relative_path_is_looked_for_beside_verl_as_well(make_case: MakeCase) -> None:
+    case = make_case({KEY: "trainer/config/ppo_trainer.yaml"})
+    assert str(tooling.tool_path(case)).endswith("verl/trainer/config/ppo_trainer.yaml")
+    assert tooling.tool_path(make_case({KEY: "no/such.yaml"})) == ROOT / "no/such.yaml"
+
+
+@pytest.mark.parametrize(
+    ("entry", "text"),
+    [
+        ("{name: calculater}", "Did you mean 'calculator'?"),
+        ("{name: search, config: {corpus: /no/such/corpus.jsonl}}", "/no/such/corpus.jsonl"),
+        (
+            "{name: search, config: {url: 'http://localhost:9/retrieve', api_key_env: NO_SUCH_KEY}}",
+            "the environment variable NO_SUCH_KEY is not set",
+        ),
+        ("{name: search, config: {corpus: '${oc.env:NO_SUCH_CORPUS}'}}", "NO_SUCH_CORPUS"),
+        ("{name: mcp, config: {command: [no-such-program]}}", "no-such-program"),
+        ("{name: python, config: {packages: [no-such-package]}}", "no-such-package"),
+    ],
+)
+def test_what_a_tool_lacks(make_case: MakeCase, tmp_path: Path, entry: str, text: str) -> None:
+    finding = only(tooling.tool_file(make_case(tool_file(tmp_path, entry))))
+    assert finding.status is Status.PROBLEM
+    assert text in f"{finding.text} {finding.remedy}"
+
+
+def test_an_mcp_server_is_asked_for_its_tools(make_case: MakeCase, tmp_path: Path) -> None:
+    server = ROOT / "tests/tools/mcp_server.py"
+    keys = tool_file(tmp_path, f"{{name: mcp, config: {{command: [{sys.executable}, {server}]}}}}")
+    finding = only(tooling.tool_file(make_case(keys)))
+    assert finding.status is Status.OK, finding
+
+
+def test_results_that_are_cut_short(make_case: MakeCase) -> None:
+    key = "actor_rollout_ref.rollout.multi_turn.max_tool_response_length"
+    findings = list(tooling.tool_file(make_case({key: 256})))
+    assert [finding.status for finding in findings] == [Status.OK, Status.WARNING]
+    assert len(list(tooling.tool_file(make_case({key: 256, "agent_rl.tools.max_result_tokens": 64})))) == 1
+
+
+def test_the_sandbox_is_tried_where_a_tool_needs_it(make_case: MakeCase, tmp_path: Path) -> None:
+    assert not list(tooling.sandbox(make_case()))
+    finding = only(tooling.sandbox(make_case(tool_file(tmp_path, "{name: python}"))))
+    assert finding.status is Status.OK, finding
+    assert "seccomp" in finding.text
+
+
+@pytest.mark.parametrize(("config", "status"), [("{}", "problem"), ("{unsafe: true}", "warning")])
+def test_a_machine_without_isolation(
+    make_case: MakeCase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: str, status: str
+) -> None:
+    async def probe() -> IsolationReport:
+        return IsolationReport(False, (), {"landlock": "use Linux 5.13"}, {})
+
+    monkeypatch.setattr(tooling, "_probe", probe)
+    finding = only(tooling.sandbox(make_case(tool_file(tmp_path, f"{{name: python, config: {config}}}"))))
+    assert finding.status.value == status
+    assert "use Linux 5.13" in finding.text + finding.remedy
+
+
+def test_tools_that_rows_ask_for(make_case: MakeCase, rows: list[dict[str, Any]], tmp_path: Path) -> None:
+    assert not list(tooling.rows_and_tools(make_case()))
+    asking = copy.deepcopy(rows)
+    for row in asking:
+        row["extra_info"]["tool_selection"] = ["calculator"]
+    write_parquet(asking, tmp_path / "good.parquet")
+    keys = {"data.train_files": str(tmp_path / "good.parquet")}
+    assert only(tooling.rows_and_tools(make_case(keys))).text == "calculator (12 rows)"
+    for row in asking:
+        row["extra_info"]["tools_kwargs"] = {"serch": {"create_kwargs": {"top_k": 1}}}
+    write_parquet(asking, tmp_path / "bad.parquet")
+    keys = {"data.train_files": str(tmp_path / "bad.parquet")}
+    finding = only(tooling.rows_and_tools(make_case(keys)))
+    assert finding.status is Status.PROBLEM
+    assert "12 rows name 'serch'" in finding.text
+    assert not list(tooling.rows_and_tools(make_case({**keys, **tool_file(tmp_path, "{name: broken}")})))

@@ -1,0 +1,93 @@
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from agent_rl.doctor import versions
+from agent_rl.doctor.case import Case
+from agent_rl.doctor.finding import Status
+
+from .conftest import MakeCase, only, statuses, with_gpus
+
+CPU = {"VERL_PLATFORM": "cpu"}
+
+
+def installed(folder: Path, name: str, version: str, entry_points: str = "") -> None:
+    """A package's metadata, as pip leaves it."""
+    info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    (info / "entry_points.txt").write_text(entry_points)
+
+
+def test_this_environment_is_healthy() -> None:
+    case = Case(environ=CPU)
+    for check in (versions.python, versions.packages, versions.plugin, versions.engine):
+        assert only(check(case)).status is Status.OK, check
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "wanted"), [("transformers", "5.6.0", "!=5.6.0"), ("tensordict", "0.9.0", "!=0.9.0")]
+)
+def test_a_version_that_verl_refuses_is_named_with_its_range(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, version: str, wanted: str
+) -> None:
+    installed(tmp_path, name, version)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    finding = only(versions.packages(Case(environ=CPU)))
+    assert (finding.subject, finding.status) == (name, Status.PROBLEM)
+    assert version in finding.text
+    assert wanted in finding.text
+    assert f"pip install '{name}" in finding.remedy
+
+
+def test_another_verl_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed(tmp_path, "verl", "0.8.0")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = {finding.subject: finding for finding in versions.packages(Case(environ=CPU))}
+    assert "0.8.0 is installed, agent_rl extends 0.9.1" in found["verl"].text
+
+
+def test_on_a_gpu_the_engines_own_pins_count(make_case: MakeCase, tmp_path: Path) -> None:
+    case = make_case(on_cpu=False, environ=with_gpus(tmp_path, 8))
+    found = {finding.subject: finding for finding in versions.packages(case)}
+    assert "needs ==2.11.0" in found["torch"].text
+    assert "sglang" not in found
+    assert only(versions.torch_build(case)).status is Status.PROBLEM  # this environment's torch is for CPUs
+
+
+def test_agent_rl_on_the_path_alone_is_no_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata, "entry_points", lambda group: metadata.EntryPoints())
+    finding = only(versions.plugin(Case(environ=CPU)))
+    assert finding.status is Status.PROBLEM
+    assert "not installed" in finding.text
+
+
+def test_two_packages_that_declare_the_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed(tmp_path, "agent-rl-fork", "1", "[verl.plugins]\nfork = agent_rl.plugin\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    finding = only(versions.plugin(Case(environ=CPU)))
+    assert finding.status is Status.WARNING
+    assert "2 installed packages" in finding.text
+
+
+@pytest.mark.parametrize(("policy", "status"), [("none", "problem"), ("other", "problem"), ("x, agent_rl", "ok")])
+def test_verl_can_be_told_not_to_load_plugins(policy: str, status: str) -> None:
+    assert only(versions.plugin(Case(environ={**CPU, "VERL_USE_EXTERNAL_PLUGINS": policy}))).status.value == status
+
+
+def test_engines(make_case: MakeCase) -> None:
+    key = "actor_rollout_ref.rollout.name"
+    assert only(versions.engine(make_case())).status is Status.OK
+    assert "does not run on a CPU" in only(versions.engine(make_case({key: "vllm"}))).text
+    vllm = only(versions.engine(make_case({key: "vllm"}, on_cpu=False)))
+    assert vllm.status is Status.PROBLEM
+    assert "verl[vllm]==0.9.1" in vllm.remedy
+    assert only(versions.engine(make_case({key: "hf"}, on_cpu=False))).status is Status.SKIPPED
+
+
+def test_the_plugin_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert only(versions.registration(Case(environ=CPU))).status is Status.OK
+    monkeypatch.delitem(sys.modules, "agent_rl.plugin")
+    assert statuses(versions.registration(Case(environ=CPU))) == {"registration": Status.PROBLEM}
