@@ -14,13 +14,16 @@ from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorke
 
 from agent_rl.algorithms.remax import publish
 
-__all__ = ["ReMaxAgentLoopManager"]
+__all__ = ["GREEDY_SESSION", "ReMaxAgentLoopManager", "ReMaxAgentLoopWorker"]
 
 GREEDY_SESSION = 0
 """The sessions 1 to n are the samples."""
 
 
-class _Worker(AgentLoopWorkerTQ.__ray_actor_class__):
+@ray.remote  # as a decorator: Ray then sends this class and verl's by value, together
+class ReMaxAgentLoopWorker(AgentLoopWorkerTQ.__ray_actor_class__):
+    """verl's worker with one more session for each training prompt, the first, which is greedy and only scored."""
+
     async def _run_prompt(self, prompt: dict[str, Any], sampling_params: Any, trajectory: Any, **kwargs: Any) -> None:
         if not trajectory["validate"]:
             samples = prompt.get("__rollout_n__", self.config.actor_rollout_ref.rollout.n)
@@ -47,7 +50,7 @@ class ReMaxAgentLoopManager(AgentLoopManagerTQ):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.agent_loop_workers_class = ray.remote(_Worker)
+        self.agent_loop_workers_class = ReMaxAgentLoopWorker
 
 
 def _is_greedy(validate: bool, session: dict[str, Any]) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -84,3 +86,29 @@ def test_the_manager_is_where_the_configuration_says() -> None:
     from verl.trainer.ppo.v1 import AgentLoopManagerTQ
 
     assert issubclass(get_class(remax.MANAGER), AgentLoopManagerTQ)
+
+
+PICKLED = """
+import inspect, sys, warnings
+warnings.simplefilter("ignore")
+from ray import cloudpickle
+if sys.argv[1] == "dump":
+    from agent_rl.algorithms.remax_rollout import ReMaxAgentLoopWorker
+    cloudpickle.dump(ReMaxAgentLoopWorker.__ray_metadata__.modified_class, open(sys.argv[2], "wb"))
+else:
+    worker = cloudpickle.load(open(sys.argv[2], "rb"))
+    for name in ("__init__", "_run_prompt", "_agent_loop_postprocess"):
+        (owner,) = (cell.cell_contents for cell in inspect.unwrap(getattr(worker, name)).__closure__)
+        assert owner in worker.__mro__, name  # what super() refers to
+    print([each.__name__ for each in worker.__mro__])
+"""
+
+
+def test_the_worker_reaches_another_process_as_one_family(tmp_path: Path) -> None:
+    for mode in ("dump", "load"):
+        done = subprocess.run(
+            [sys.executable, "-c", PICKLED, mode, str(tmp_path / "worker.pickle")],
+            capture_output=True, text=True, timeout=200,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+    assert "AgentLoopWorkerTQ" in done.stdout

@@ -77,6 +77,8 @@ def settings(folder: Path, model: Path) -> list[str]:
         "actor_rollout_ref.model.path": model,
         "actor_rollout_ref.actor.optim.lr": 0.01,
         "actor_rollout_ref.actor.ppo_mini_batch_size": PROMPTS // 2,
+        "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": PROMPTS // 2 * SAMPLES,
+        "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu": PROMPTS * SAMPLES,
         "actor_rollout_ref.rollout.n": SAMPLES,
         "trainer.total_training_steps": 2,
         "trainer.val_before_train": False,
