@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from dataclasses import fields
@@ -94,6 +95,13 @@ def test_the_matrix_has_every_choice(group: str) -> None:
     known = {f"{group}={path.stem}" for path in (CONFIG / group).glob("*.yaml")}
     assert known == set({"algo": ALGORITHMS, "kl": KL}[group])
     assert known <= {override for entry in ENTRIES.values() for override in entry.overrides}
+
+
+@pytest.mark.parametrize("group", ["algo", "kl"])
+def test_the_table_has_every_choice(group: str) -> None:
+    _, table = (ROOT / "recipes/ALGORITHMS.md").read_text().split(f"| `{group}=` |")
+    rows = re.findall(r"^\| `(\w+)` \|", table.split("\n\n")[0], re.MULTILINE)
+    assert sorted(rows) == sorted(path.stem for path in (CONFIG / group).glob("*.yaml"))
 
 
 def test_algo_and_kl_are_one_line_overrides() -> None:
