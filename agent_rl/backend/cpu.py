@@ -27,6 +27,10 @@ ENVIRONMENT = {
     # verl asks each worker for its visible devices, under the name that the platform gives.
     "CPU_VISIBLE_DEVICES": "0",
     "TOKENIZERS_PARALLELISM": "false",
+    # TransferQueue otherwise gives each of its many small operations a thread for each core.
+    "TQ_NUM_THREADS": "1",
+    # verl's other way to hand a trajectory to a reward worker, torch.save, takes several times as long.
+    "VERL_DATAPROTO_SERIALIZATION_METHOD": "numpy",
     # Ray would start an idle process for each logical core.
     "RAY_prestart_worker_first_driver": "0",
     # Ray otherwise warns at each start that it will one day stop hiding accelerators from actors without any.

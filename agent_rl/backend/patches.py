@@ -10,7 +10,7 @@ import asyncio
 import functools
 from collections import Counter
 from collections.abc import Callable, Mapping
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -31,9 +31,11 @@ __all__ = [
     "error_stops",
     "filter_limit",
     "gloo_process_group",
+    "loop_construction",
     "replay_buffer_polling",
     "separate_logging",
     "session_errors",
+    "single_server",
     "step_metrics",
     "tool_loading",
 ]
@@ -99,6 +101,54 @@ def separate_logging(module: ModuleType) -> None:
         original(*args, **kwargs)
 
     module.logger.info = info
+
+
+def single_server(module: ModuleType) -> None:
+    """`verl.workers.rollout.llm_server`: where there is one server, ask the load balancer for it once.
+
+    Of three actor calls for each turn two go to the balancer; on two cores they were a tenth of a step. Trainers that
+    add and remove servers while they run have a client class of their own, which is left alone.
+    """
+    client = module.LLMServerClient
+    acquire, release = client._acquire_server, client._release_server
+
+    @functools.wraps(acquire)
+    async def acquire_server(self: Any, request_id: str, **extra: Any) -> Any:
+        if type(self) is not client:
+            return await acquire(self, request_id, **extra)
+        if not hasattr(self, "_only_server"):
+            servers = await self._load_balancer.get_all_servers.remote()
+            first = await acquire(self, request_id, **extra)
+            self._only_server = first if len(servers) == 1 else None
+            return first
+        return self._only_server or await acquire(self, request_id, **extra)
+
+    @functools.wraps(release)
+    def release_server(self: Any, *args: Any, **kwargs: Any) -> None:
+        if getattr(self, "_only_server", None) is None:
+            release(self, *args, **kwargs)
+
+    client._acquire_server, client._release_server = acquire_server, release_server
+
+
+def loop_construction(module: ModuleType) -> None:
+    """`verl.experimental.agent_loop.agent_loop`: make an agent loop by calling its class.
+
+    verl has hydra make one for each trajectory, which copies and merges a configuration of one key: nine tenths of the
+    time that making a loop takes. A loop that is registered with more than its class, or that cannot be made, is left
+    to hydra and its error message.
+    """
+    original = module.hydra
+
+    def instantiate(config: Any, **kwargs: Any) -> Any:
+        if set(config) == {"_target_"}:
+            try:
+                return original.utils.get_class(config["_target_"])(**kwargs)
+            except Exception:  # noqa: BLE001 - hydra meets it again, and says whose it is
+                pass
+        return original.utils.instantiate(config=config, **kwargs)
+
+    module.hydra = SimpleNamespace(utils=SimpleNamespace(instantiate=instantiate))  # type: ignore[attr-defined]
 
 
 def tool_loading(module: ModuleType) -> None:

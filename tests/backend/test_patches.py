@@ -65,6 +65,65 @@ def test_replay_buffer_polling_is_needed() -> None:
     assert python(code) == "False"
 
 
+CLIENT = (
+    "import asyncio, verl\nfrom types import SimpleNamespace\n"
+    "from verl.workers.rollout.llm_server import FullyAsyncLLMServerClient, LLMServerClient\n"
+    "calls = []\n"
+    "class Method:\n"
+    "    def __init__(self, name, result): self.name, self.result = name, result\n"
+    "    async def answer(self): return self.result\n"
+    "    def remote(self, **_): calls.append(self.name); return self.answer()\n"
+    "def balancer(servers):\n"
+    "    known = dict(get_all_servers=servers, require_acquire_fields=[], require_release_fields=[],"
+    " acquire_server=(servers[0], None))\n"
+    "    methods = {name: Method(name, result) for name, result in known.items()}\n"
+    "    return SimpleNamespace(**methods, release_server=SimpleNamespace("
+    "remote=lambda **_: calls.append('release_server')))\n"
+    "async def turns(client):\n"
+    "    for turn in range(4):\n"
+    "        server, _ = await client._acquire_server('request')\n"
+    "        client._release_server(server, request_id='request')\n"
+    "    return [calls.count(name) for name in ('acquire_server', 'release_server')]\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("client", "expected"),
+    [
+        ("LLMServerClient(None, balancer(['a']))", "[1, 0]"),
+        ("LLMServerClient(None, balancer(['a', 'b']))", "[4, 4]"),
+        ("FullyAsyncLLMServerClient(None, balancer(['a']))", "[4, 4]"),
+    ],
+)
+def test_single_server(client: str, expected: str) -> None:
+    assert python(CLIENT + f"print(asyncio.run(turns({client})))") == expected
+
+
+def test_single_server_is_needed() -> None:
+    assert (
+        python(CLIENT + "print(asyncio.run(turns(LLMServerClient(None, balancer(['a'])))))", plugins="none") == "[4, 4]"
+    )
+
+
+LOOP = (
+    "import verl, hydra, hydra.utils\nfrom verl.experimental.agent_loop import agent_loop\n"
+    "by_hydra = []\nhydra.utils.instantiate = lambda **_: by_hydra.append(1)\n"
+    "def make(**config): return agent_loop.hydra.utils.instantiate(config=config, start=3)\n"
+)
+
+
+def test_loop_construction() -> None:
+    code = (
+        "count = 'itertools.count'\n"
+        "print(make(_target_=count), make(_target_=count, step=2), make(_target_='no.thing'), len(by_hydra))"
+    )
+    assert python(LOOP + code) == "count(3) None None 2"
+
+
+def test_loop_construction_is_needed() -> None:
+    assert python(LOOP + "make(_target_='itertools.count'); print(len(by_hydra))", plugins="none") == "1"
+
+
 LOAD = (
     "import verl\nfrom verl.tools.tool_registry import load_all_tools\n"
     "try: print([t.name for t in load_all_tools('tool_configs/calculator.yaml', None)])\n"
