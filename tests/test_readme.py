@@ -88,6 +88,15 @@ def test_the_table_of_settings_is_the_settings() -> None:
     assert f"max_assistant_turns` ({DEFAULT_MAX_TURNS} when null)" in README
 
 
+def test_the_table_of_groups_is_what_the_package_has() -> None:
+    rows = re.findall(r"^\| `(\w+)=` \| ([\w, ]+) \|", README, re.MULTILINE)
+    told = {group: set(choices.split(", ")) for group, choices in rows if group != "size"}
+    folders = [path for path in (ROOT / "agent_rl/config").iterdir() if path.is_dir() and path.name != "__pycache__"]
+    groups = {folder.name: {file.stem for file in folder.glob("*.yaml")} for folder in folders}
+    groups.pop("platform")  # VERL_PLATFORM chooses it
+    assert told == groups
+
+
 def test_named_files_and_targets_exist() -> None:
     for link in re.findall(r"\]\((?!http)([^)]+)\)", README):
         assert (ROOT / link).exists(), link
