@@ -36,6 +36,8 @@ __all__ = ["ClusterError", "Nodes", "node_options", "run_head", "run_worker"]
 PORT = 6379
 """Ray's own default for the head."""
 POLL_S = 0.5
+ANY_PORT = ("--min-worker-port=0", "--max-worker-port=0", "--dashboard-agent-listen-port=0")
+"""As `ray.init` does it: Ray's fixed ports would meet those of another node on a shared machine, or `MASTER_PORT`."""
 SILENT_S = 60.0
 """Seconds without an answer after which a head counts as gone; Ray's own limit. A closed port counts at once."""
 MARK = "AGENT_RL_NODE"
@@ -169,7 +171,7 @@ class _RayNode:
     """A `ray start --block` and what it printed."""
 
     def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], output: IO[bytes]) -> None:
-        command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *arguments]
+        command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *ANY_PORT, *arguments]
         if directory := environment.get("RAY_TMPDIR"):
             command.append(f"--temp-dir={directory}")
         self.output = output
