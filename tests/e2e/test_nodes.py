@@ -134,6 +134,9 @@ def test_two_steps_of_the_gsm8k_recipe_on_two_nodes(
         "data.val_files": f"{tmp_path}/test.parquet",
         "actor_rollout_ref.model.path": tiny_model,
         "actor_rollout_ref.rollout.multi_turn.tool_config_path": f"{tmp_path}/tools.yaml",
+        "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": 4,  # a rank's share of 4 prompts with 2 samples
+        "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu": 4,
+        "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu": 4,
         "actor_rollout_ref.rollout.agent.num_workers": 2,
         "reward.num_workers": 2,
         "reward.custom_reward_function.path": PARTS,
