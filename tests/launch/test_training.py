@@ -12,7 +12,8 @@ from omegaconf import OmegaConf
 from agent_rl.errors import ConfigError
 from agent_rl.launch import training
 
-RECIPE = str(Path(__file__).parents[2] / "recipes/gsm8k_calculator")
+ROOT = Path(__file__).parents[2]
+RECIPE = str(ROOT / "recipes/gsm8k_calculator")
 
 
 @pytest.fixture(autouse=True)
@@ -88,3 +89,35 @@ def test_the_tiny_model_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     config.actor_rollout_ref.model.path = "Qwen/Qwen2.5-3B-Instruct"
     training._make_tiny_model(config)
     assert [command[-1] for command in commands] == [training.TINY_MODEL]
+
+
+def shell(command: list[str], path: Path | None = None) -> subprocess.CompletedProcess[str]:
+    places = [*([str(path)] if path else []), str(Path(sys.executable).parent), os.environ["PATH"]]
+    env = {**os.environ, "PATH": os.pathsep.join(places), "PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=env, timeout=100)
+
+
+def test_run_sh_passes_everything_on() -> None:
+    done = shell(["bash", f"{RECIPE}/run.sh", "--dry-run", "trainer.total_epochs=7"])
+    assert OmegaConf.create(done.stdout).trainer.total_epochs == 7, done.stderr
+    assert "Several nodes" in shell(["bash", f"{RECIPE}/run.sh", "--help"]).stdout
+
+
+def test_the_slurm_script_runs_the_same_command_on_every_node(tmp_path: Path) -> None:
+    (tmp_path / "srun").write_text('#!/bin/sh\n[ -n "$RAY_AUTH_TOKEN" ] && shift && SLURM_NNODES=2 SLURM_NODEID=1 "$@"')
+    (tmp_path / "srun").chmod(0o755)
+    (tmp_path / "scontrol").write_text("#!/bin/sh\necho host7\n")
+    (tmp_path / "scontrol").chmod(0o755)
+    command = ["bash", "recipes/slurm.sbatch", "gsm8k_calculator", "trainer.total_epochs=7", "--dry-run"]
+    done = shell(["env", "SLURM_JOB_NODELIST=host[7-8]", *command], tmp_path)
+    trainer = OmegaConf.create(done.stdout).trainer
+    assert (trainer.total_epochs, trainer.nnodes) == (7, 2), done.stderr
+
+
+def test_the_runtime_environment_is_one_that_ray_takes_and_holds_no_key() -> None:
+    from ray.runtime_env import RuntimeEnv
+
+    text = (ROOT / "recipes/runtime_env.yaml").read_text()
+    written = OmegaConf.to_container(OmegaConf.create(text))
+    RuntimeEnv(**{**written, "working_dir": None})  # Ray's own check; the folder is uploaded by `ray job submit`
+    assert written["env_vars"] == {}
