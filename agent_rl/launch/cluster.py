@@ -118,8 +118,10 @@ def run_head(nodes: Nodes, command: Sequence[str], options: Sequence[str], wait_
         The trainer's exit status; 128 plus the signal's number for one that a signal ended.
 
     Raises:
-        ClusterError: when nodes are missing, or the head ends before the trainer.
+        ClusterError: when the port is taken, nodes are missing, or the head ends before the trainer.
     """
+    if _answers(nodes):
+        raise ClusterError(f"something listens at {nodes.address} already. Choose another MASTER_PORT, on every node")
     head = ["--head", f"--port={nodes.port}", *_own_address(nodes.head), *options]
     with _sigterm_exits(), _ray_node(head) as node:
         _wait_for_nodes(nodes, node, wait_s)
@@ -170,13 +172,14 @@ def run_worker(nodes: Nodes, options: Sequence[str], wait_s: float) -> int:
 class _RayNode:
     """A `ray start --block` and what it printed."""
 
-    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], output: IO[bytes]) -> None:
+    def __init__(self, arguments: Sequence[str], output: IO[bytes]) -> None:
         command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *ANY_PORT, *arguments]
-        if directory := environment.get("RAY_TMPDIR"):
+        env = {**_environment(), **(cpu.child_environment() if cpu.is_selected() else {})}
+        if directory := env.get("RAY_TMPDIR"):
             command.append(f"--temp-dir={directory}")
         self.output = output
         self.process = subprocess.Popen(
-            command, env=environment, stdout=output, stderr=subprocess.STDOUT, preexec_fn=die_with_parent
+            command, env=env, stdout=output, stderr=subprocess.STDOUT, preexec_fn=die_with_parent
         )
 
     def check(self, problem: str) -> None:
@@ -193,7 +196,7 @@ def _ray_node(arguments: Sequence[str]) -> Iterator[_RayNode]:
     """A Ray node of our own; afterwards nothing of it, and nothing that it started, is left."""
     mark = os.environ[MARK] = uuid4().hex
     with tempfile.TemporaryFile() as output:
-        node = _RayNode(arguments, _environment(), output)
+        node = _RayNode(arguments, output)
         try:
             yield node
         finally:
@@ -238,7 +241,7 @@ def _environment() -> dict[str, str]:
     env.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     # Ray would wait 30 seconds for a node's work to move elsewhere; there is nowhere else.
     env.setdefault("RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S", "0")
-    return {**env, **_security(), **(cpu.child_environment() if cpu.is_selected() else {})}
+    return {**env, **_security()}
 
 
 def _security() -> dict[str, str]:

@@ -1,12 +1,13 @@
 """What a node concludes from its environment; real nodes are tested in tests/e2e/test_nodes.py."""
 
 import os
+import socket
 from pathlib import Path
 
 import pytest
 
 from agent_rl.errors import ConfigError
-from agent_rl.launch.cluster import ClusterError, Nodes, node_options, run_worker
+from agent_rl.launch.cluster import ClusterError, Nodes, node_options, run_head, run_worker
 from agent_rl.launch.composition import compose
 
 GSM8K = Path(__file__).parents[2] / "recipes/gsm8k_calculator"
@@ -76,6 +77,16 @@ def test_a_node_gets_the_sizes_of_the_configuration(monkeypatch: pytest.MonkeyPa
     assert "--include-dashboard=False" in node_options(config, head=True)
     monkeypatch.delenv("VERL_PLATFORM")
     assert node_options(compose(GSM8K), head=True) == []  # Ray finds the GPUs
+
+
+def test_a_port_that_is_taken_is_named_before_anything_starts() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        nodes = Nodes(2, 0, "127.0.0.1", taken.getsockname()[1])
+        with pytest.raises(ClusterError, match=r"something listens at .* Choose another MASTER_PORT"):
+            run_head(nodes, [], [], 0)
+    assert "AGENT_RL_NODE" not in os.environ  # nothing was started
 
 
 def test_a_worker_without_a_head_gives_up_and_says_where_it_looked() -> None:
