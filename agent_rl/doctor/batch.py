@@ -10,6 +10,7 @@ from typing import Any
 
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.finding import Finding, ok, problem, reason, warning
+from agent_rl.errors import ConfigError
 
 __all__ = ["mini_batches", "validation"]
 
@@ -30,10 +31,17 @@ def validation(case: Case) -> Iterator[Finding]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # verl's, that there is no critic
         critic = need_critic(config)
-    verls = inspect.unwrap(validate_config)  # ours around it reads the tool file again
-    wrong = _complaint(lambda: verls(config, need_reference_policy(config), critic))
+    arguments = config, need_reference_policy(config), critic
+    wrong = _complaint(lambda: inspect.unwrap(validate_config)(*arguments))
     if wrong:
         yield problem("validation", wrong, "Change the values that it names")
+    try:
+        validate_config(*arguments)  # with our own checks around it
+    except ConfigError as error:
+        wrong = wrong or error.problem
+        yield problem("validation", f"{error.key}: {error.problem}", error.remedy)
+    except Exception as error:  # noqa: BLE001 - verl's complaint again
+        wrong = wrong or reason(error)
     failed = False
     for part in PARTS:
         section = OmegaConf.select(config, part)
@@ -59,20 +67,33 @@ def mini_batches(case: Case) -> Iterator[Finding]:
         )
         yield problem("mini-batch", text, f"Choose {key} so that it times {n} is a multiple of {shards}")
         return
+    asynchronous = case.get("trainer.v1.trainer_mode") == "separate_async"
+    if asynchronous and batch != mini * (each := int(case.get("trainer.v1.separate_async.parameter_sync_step", 1))):
+        text = f"separate_async wants data.train_batch_size={batch} to be parameter_sync_step={each} x {mini}"
+        yield problem("mini-batch", text, f"Set data.train_batch_size={each * mini}, or change {key}")
     updates = math.ceil(batch / mini)
     if updates * mini != batch:
         text = f"{mini} does not divide data.train_batch_size={batch}: verl fills each step up to {updates * mini}"
         yield warning("mini-batch", text, f"Set {key} to a divisor of {batch}")
+    longest = int(case.get("data.max_prompt_length", 0)) + int(case.get("data.max_response_length", 0))
     wrong = False
-    for section, micro_key, whole, dynamic in (
-        ("actor", "ppo_micro_batch_size_per_gpu", mini, "use_dynamic_bsz"),
-        ("rollout", "log_prob_micro_batch_size_per_gpu", updates * mini, "log_prob_use_dynamic_bsz"),
+    for section, name, whole, dynamic in (
+        ("actor", "ppo_{}_per_gpu", mini, "use_dynamic_bsz"),
+        ("rollout", "log_prob_{}_per_gpu", updates * mini, "log_prob_use_dynamic_bsz"),
     ):
-        micro, each = case.get(f"{own}.{section}.{micro_key}"), whole * n // shards
-        if micro and not case.get(f"{own}.{section}.{dynamic}") and each % int(micro):
+        if case.get(f"{own}.{section}.{dynamic}"):
+            tokens_key = f"{own}.{section}.{name.format('max_token_len')}"
+            if longest > int(case.get(tokens_key, longest)):
+                wrong = True
+                text = f"{tokens_key} is less than the longest prompt and response together, {longest}"
+                yield problem("micro-batch", text, f"Set it to {longest} or more")
+            continue
+        micro_key = f"{own}.{section}.{name.format('micro_batch_size')}"
+        micro, each = case.get(micro_key), whole * n // shards
+        if micro and each % int(micro):
             wrong = True
             text = f"{each} trajectories of a process are no multiple of {micro}"
-            yield problem("micro-batch", text, f"Set {own}.{section}.{micro_key} to a divisor of {each}")
+            yield problem("micro-batch", text, f"Set {micro_key} to a divisor of {each}")
     if not wrong:
         text = f"{batch} prompts x {n} trajectories, {updates} update(s) of {mini * n} on {shards} process(es)"
         yield ok("batches", text)

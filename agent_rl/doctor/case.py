@@ -16,6 +16,8 @@ from agent_rl.doctor.devices import Gpu, read_gpus
 from agent_rl.doctor.tables import Table, read_table
 from agent_rl.doctor.weights import Model, find_model
 from agent_rl.errors import ConfigError
+from agent_rl.launch.cluster import Nodes
+from agent_rl.launch.command import joins_ray
 
 __all__ = ["Case"]
 
@@ -40,6 +42,35 @@ class Case:
     def on_cpu(self) -> bool:
         """Whether the CPU was chosen."""
         return self.environ.get("VERL_PLATFORM", "").strip().lower() == "cpu"
+
+    @cached_property
+    def nodes(self) -> Nodes | None:
+        """The nodes that the launcher starts; None for one, and for a wrong environment (see `cluster.nodes`)."""
+        try:
+            return Nodes.from_environment(self.environ)
+        except ConfigError:
+            return None
+
+    @property
+    def joins(self) -> bool:
+        """Whether the run joins a Ray cluster that is there already."""
+        return joins_ray(self.environ)
+
+    @property
+    def engine_world(self) -> int:
+        """GPUs that the engines share: the run's, or with verl's separate mode their own."""
+        if self.get("actor_rollout_ref.hybrid_engine", True):
+            return self.world_size
+        rollout = "actor_rollout_ref.rollout"
+        return int(self.get(f"{rollout}.n_gpus_per_node", 1)) * int(self.get(f"{rollout}.nnodes", 1))
+
+    @property
+    def gpus_wanted(self) -> int:
+        """GPUs of one machine: the trainer's, and the engines' where they have their own."""
+        own = int(self.get("trainer.n_gpus_per_node", 1))
+        if self.get("actor_rollout_ref.hybrid_engine", True):
+            return own
+        return own + int(self.get("actor_rollout_ref.rollout.n_gpus_per_node", 0))
 
     @property
     def is_elsewhere(self) -> bool:
@@ -68,7 +99,7 @@ class Case:
 
     @property
     def world_size(self) -> int:
-        """GPUs of the whole run; on a CPU, trainer processes."""
+        """Processes of the trainer, one for each of its GPUs."""
         return int(self.get("trainer.n_gpus_per_node", 1)) * int(self.get("trainer.nnodes", 1))
 
     def get(self, key: str, default: Any = None) -> Any:

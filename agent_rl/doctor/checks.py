@@ -76,6 +76,7 @@ CHECKS: tuple[Check, ...] = (
     Check("Ray", cluster.ports, Needs.MACHINE),
     Check("Ray", cluster.nodes, Needs.CONFIG),
     Check("Ray", cluster.logical_cpus, Needs.CONFIG),
+    Check("configuration", paths.values, Needs.CONFIG),
     Check("configuration", batch.validation, Needs.VERL),
     Check("configuration", batch.mini_batches, Needs.CONFIG),
     Check("configuration", paths.model, Needs.CONFIG),

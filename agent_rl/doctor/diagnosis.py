@@ -41,7 +41,8 @@ def diagnose(recipe: str | None = None, overrides: Sequence[str] = (), script: P
     """
     if recipe is None:
         return _findings(Case(script=script), {Needs.MACHINE})
-    config, composed = _composed(recipe, overrides)
+    nodes = Case().nodes
+    config, composed = _composed(recipe, [*([f"trainer.nnodes={nodes.count}"] if nodes else []), *overrides])
     case = Case(config=config, script=script)
     if config is None:
         groups = dict.fromkeys(check.group for check in CHECKS if check.needs is not Needs.MACHINE)
@@ -50,7 +51,9 @@ def diagnose(recipe: str | None = None, overrides: Sequence[str] = (), script: P
     child = _Child(case)
     own = _findings(case, {Needs.MACHINE, Needs.CONFIG})
     order = list(dict.fromkeys(check.group for check in CHECKS))
-    return sorted([*composed, *own, *child.findings()], key=lambda finding: order.index(finding.group))
+    found = sorted([*composed, *own, *child.findings()], key=lambda finding: order.index(finding.group))
+    told = {finding.text for finding in found if finding.subject != "validation"}  # which repeats what others look at
+    return [finding for finding in found if finding.subject != "validation" or finding.text not in told]
 
 
 def make(check: Check, case: Case, limit_s: float = LIMIT_S) -> list[Finding]:

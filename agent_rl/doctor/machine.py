@@ -38,7 +38,7 @@ def accelerator(case: Case) -> Iterator[Finding]:
     elif has_accelerator():
         text = "there is a device file, but nvidia-smi does not list a GPU"
         yield warning(subject, text, "Mend the driver, unless it is no NVIDIA device: then the GPU checks do not apply")
-    elif case.environ.get("RAY_ADDRESS"):
+    elif case.joins:
         yield skipped(subject, "none here; the Ray cluster's machines are not looked at")
     else:
         yield problem(subject, "there is none on this machine", "Set VERL_PLATFORM=cpu to use the CPU")
@@ -57,16 +57,22 @@ def gpus_in_use(case: Case) -> Iterator[Finding]:
 
 def gpus_per_node(case: Case) -> Iterator[Finding]:
     """The machine has as many GPUs as the recipe wants of each."""
-    subject, wanted = "GPUs per node", int(case.get("trainer.n_gpus_per_node", 1))
+    subject, wanted = "GPUs per node", case.gpus_wanted
     if case.on_cpu:
-        yield ok(subject, f"{wanted}, a logical resource on a CPU")
-    elif case.environ.get("RAY_ADDRESS"):
+        logical = int(case.get("ray_kwargs.ray_init.num_gpus", wanted))
+        if wanted > logical and not case.joins:
+            text = f"{wanted} wanted, Ray is told of {logical}: the run would wait for ever"
+            yield problem(subject, text, f"Set ray_kwargs.ray_init.num_gpus={wanted}")
+        else:
+            yield ok(subject, f"{wanted}, a logical resource on a CPU")
+    elif case.joins:
         yield skipped(subject, f"{wanted}; the Ray cluster's machines are not looked at")
     elif not case.gpus:
         yield skipped(subject, f"{wanted}; no GPU could be counted")
     elif wanted > len(case.gpus):
         text = f"{wanted} wanted, {len(case.gpus)} here: the run would wait for ever"
-        yield problem(subject, text, f"Set trainer.n_gpus_per_node={len(case.gpus)}, and check the batch sizes")
+        remedy = f"Set trainer.n_gpus_per_node to {len(case.gpus)} or less (with engines on GPUs of their own: half)"
+        yield problem(subject, text, remedy)
     elif wanted < len(case.gpus):
         yield ok(subject, f"{wanted} of the {len(case.gpus)} here")
     else:
@@ -81,12 +87,12 @@ def tensor_parallel(case: Case) -> Iterator[Finding]:
     names = ("data_parallel_size", "pipeline_model_parallel_size")
     group = parallel * int(case.get(f"{rollout}.{names[0]}", 1)) * int(case.get(f"{rollout}.{names[1]}", 1))
     heads = case.model.config.get("num_attention_heads")
-    if case.world_size % group:
-        text = f"an engine needs {group} GPUs, which does not divide the run's {case.world_size}"
+    if case.engine_world % group:
+        text = f"an engine needs {group} GPUs, which does not divide the {case.engine_world} that there are"
         yield problem(
             subject,
             text,
-            f"Set {key} so that with {' and '.join(names)} it multiplies to a divisor of {case.world_size}",
+            f"Set {key} so that with {' and '.join(names)} it multiplies to a divisor of {case.engine_world}",
         )
     elif heads and heads % parallel:
         yield problem(
@@ -95,8 +101,8 @@ def tensor_parallel(case: Case) -> Iterator[Finding]:
             f"Set {key} to a divisor of {heads}",
         )
     else:
-        engines = case.world_size // group
-        yield ok(subject, f"{parallel}: {engines} engine{'s' if engines > 1 else ''} on {case.world_size} GPU(s)")
+        engines = case.engine_world // group
+        yield ok(subject, f"{parallel}: {engines} engine{'s' if engines > 1 else ''} on {case.engine_world} GPU(s)")
 
 
 def cores(case: Case) -> Iterator[Finding]:

@@ -1,9 +1,11 @@
 """Checks of memory and disk, from the number of parameters. They are estimates, and each says what it assumes.
 
 With FSDP and Adam a trained parameter is four numbers (itself, its gradient, the optimizer's two moments), of 4 bytes
-each unless `fsdp_config.model_dtype` says bf16, divided among all GPUs; the engine holds 2 bytes (bf16) on each of its
-GPUs, divided by tensor parallelism. With LoRA the adapter is not counted; a critic counts as a second model.
-Activations are not estimated, but the logits of one micro-batch are: with a big vocabulary they are the largest.
+each unless `fsdp_config.model_dtype` says bf16, divided among all GPUs. Kept of a token are the input of each layer
+(2 bytes a number; 34 without gradient checkpointing) and four times its logits (2 bytes; none with fused kernels). The
+engine takes `gpu_memory_utilization` of what is free at its start, for its weights (2 bytes) and its cache. The
+reference policy waits in the host's memory. An adapter of LoRA is not counted; a critic counts as a second model. The
+README of gsm8k_calculator derives the same figures.
 """
 
 from __future__ import annotations
@@ -27,8 +29,10 @@ CHECKPOINT_BYTES = 12
 """Of a trained parameter: itself and Adam's two moments, fp32."""
 CPU_BASE = 6 * GIB
 """What the processes of a run on a CPU were measured to take with a tiny model."""
-PROCESS = 6 * GIB
-"""Of the host, for each GPU's trainer and engine processes: CUDA libraries, pinned buffers; a guess."""
+PROCESS = 2 * GIB
+"""Of the host, for each GPU's trainer and engine processes; a guess."""
+CONTEXTS = 1.5 * GIB
+"""On each GPU: CUDA contexts of trainer and engine, NCCL."""
 TIGHT = 0.9
 """Share of what is there above which an estimate is no assurance."""
 OWN = "actor_rollout_ref"
@@ -39,32 +43,48 @@ ELSEWHERE = "not compared: there is no GPU here, so the run would be on another 
 class GpuNeed:
     """Bytes on one GPU."""
 
-    training: float
-    """Parameters, gradients and optimizer of the actor, of the critic, and parameters of the reference policy."""
+    states: float
+    """Weights, gradients and moments of the policy, and of a critic."""
+    activations: float
     logits: float
-    """Of one micro-batch, in fp32, with their gradient."""
-    engine_weights: float
     resting: float
-    """What of the training state stays on the GPU while the engine generates."""
+    """Of the states, what stays while the engine generates: no gradients, and what is not offloaded."""
+    pool: float
+    """The engine's."""
+    engine_weights: float
     kv_per_token: float
 
+    @property
+    def update(self) -> float:
+        """While training: the engine has released its memory by then."""
+        return self.states + self.activations + self.logits + CONTEXTS
 
-def gpu_need(case: Case) -> GpuNeed:
-    """The estimate for one GPU, of a model whose parameters are known."""
+    @property
+    def rollout(self) -> float:
+        """While the engine generates."""
+        return self.resting + self.pool + CONTEXTS
+
+
+def gpu_need(case: Case, card: float) -> GpuNeed:
+    """The estimate for one GPU that has `card` bytes, and for a model whose parameters are known."""
     parameters, shards = float(case.model.parameters or 0), case.world_size
-    number, lora = _number_bytes(case), int(case.get(f"{OWN}.model.lora_rank", 0)) > 0
-    actor = number * (1 if lora else STATE) * parameters / shards
-    moved = min(_offloaded(case) * number * parameters / shards, actor)
-    critic = STATE * number * parameters / shards if _has_critic(case) else 0.0
-    reference = 0.0
-    if _has_reference(case) and not lora and not case.get(f"{OWN}.ref.fsdp_config.param_offload"):
-        reference = number * parameters / shards
+    one = _number_bytes(case) * parameters / shards
+    lora, separate = _is_lora(case), not case.get(f"{OWN}.hybrid_engine", True)
+    critic = STATE * one if _has_critic(case) else 0.0
+    tokens, config = _micro_batch_tokens(case), case.model.config
+    kept = 2 if case.get(f"{OWN}.model.enable_gradient_checkpointing", True) else 34
+    width = config.get("hidden_size", 0) * config.get("num_hidden_layers", 0)
+    vocabulary = 0 if case.get(f"{OWN}.model.use_fused_kernels") else config.get("vocab_size", 0)
     tensor_parallel = int(case.get(f"{OWN}.rollout.tensor_model_parallel_size", 1))
+    resting = 0.0 if separate else one * (1 if lora else 3) - min(_offloaded(case), 1 if lora else 3) * one + critic
+    share = float(case.get(f"{OWN}.rollout.gpu_memory_utilization", 0.5))
     return GpuNeed(
-        training=actor + critic + reference,
-        logits=_micro_batch_tokens(case) * case.model.config.get("vocab_size", 0) * 8.0,
+        states=one * (1 if lora else STATE) + critic,
+        activations=tokens * width * kept,
+        logits=4.0 * tokens * vocabulary * 2,
+        resting=resting,
+        pool=share * (card - CONTEXTS - (0 if separate else one)),
         engine_weights=parameters * 2 / tensor_parallel,
-        resting=actor - moved + critic + reference,
         kv_per_token=(case.model.kv_values_per_token or 0) * 2 / tensor_parallel,
     )
 
@@ -78,39 +98,35 @@ def gpu(case: Case) -> Iterator[Finding]:
     elif not case.gpus:
         yield skipped("GPU memory", f"there is no GPU here to compare {_billions(case)} parameters with")
     else:
-        need, total = gpu_need(case), min(each.memory_mib for each in case.gpus) * (1 << 20)
+        total = min(each.memory_mib for each in case.gpus) * (1 << 20)
+        need = gpu_need(case, total)
         yield _training(case, need, total)
         yield _generating(case, need, total)
 
 
 def _training(case: Case, need: GpuNeed, total: int) -> Finding:
     detail = (
-        f"{_billions(case)} parameters ({case.model.source}) with gradients and Adam over {case.world_size} GPU(s) "
-        f"{_gib(need.training)}, logits of a micro-batch {_gib(need.logits)}; other activations come on top"
+        f"{_billions(case)} parameters ({case.model.source}) over {case.world_size} GPU(s): states "
+        f"{_gib(need.states)}, activations {_gib(need.activations)}, logits {_gib(need.logits)}"
     )
-    remedy = "Use more GPUs, smaller micro-batches (actor.ppo_max_token_len_per_gpu), or LoRA (model.lora_rank=32)"
-    return _fits("memory, training", need.training + need.logits, total, detail, remedy)
+    if not case.model.config:
+        detail += " (both unknown without the model's config.json)"
+    remedy = "Use more GPUs, smaller micro-batches (actor.ppo_max_token_len_per_gpu), or LoRA (tuning=lora)"
+    return _fits("memory, training", need.update, total, detail, remedy)
 
 
 def _generating(case: Case, need: GpuNeed, total: int) -> Finding:
     key = f"{OWN}.rollout.gpu_memory_utilization"
-    share = float(case.get(key, 0.5))
-    cache = share * total - need.engine_weights
+    cache = need.pool - need.engine_weights
     length = int(case.get("data.max_prompt_length", 0)) + int(case.get("data.max_response_length", 0))
     held = int(max(0, cache) / need.kv_per_token) if need.kv_per_token else 0
     if cache <= 0 or (need.kv_per_token and held < length):
-        text = (
-            f"{share:g} of {_gib(total)} holds the engine's weights ({_gib(need.engine_weights)}) and {held:,} tokens"
-        )
+        text = f"a pool of {_gib(need.pool)} holds the weights ({_gib(need.engine_weights)}) and {held:,} tokens"
         return problem("memory, engine", text, f"Raise {key} or {OWN}.rollout.tensor_model_parallel_size")
     cached = f", cache for {held:,} tokens or {held // max(1, length)} whole trajectories" if held else ""
-    detail = (
-        f"engine {_gib(share * total)} (weights {_gib(need.engine_weights)}{cached}), "
-        f"training state {_gib(need.resting)}"
-    )
-    fsdp = f"{OWN}.actor.fsdp_config"
-    remedy = f"Lower {key}, or set {fsdp}.param_offload=True and {fsdp}.optimizer_offload=True"
-    return _fits("memory, generating", need.resting + share * total, total, detail, remedy)
+    detail = f"engine {_gib(need.pool)} (weights {_gib(need.engine_weights)}{cached}), states {_gib(need.resting)}"
+    remedy = f"Lower {key}, or set {OWN}.actor.fsdp_config.optimizer_offload=True"
+    return _fits("memory, generating", need.rollout, total, detail, remedy)
 
 
 def host(case: Case) -> Iterator[Finding]:
@@ -129,11 +145,16 @@ def host(case: Case) -> Iterator[Finding]:
         what = f"{CPU_BASE / GIB:g} GiB for the processes, {copies} bytes for each of {_billions(case)} parameters"
     else:
         local = int(case.get("trainer.n_gpus_per_node", 1))
-        numbers = _offloaded(case)
-        numbers += bool(_has_reference(case) and case.get(f"{OWN}.ref.fsdp_config.param_offload"))
-        kept = numbers * _number_bytes(case)
-        need = local * PROCESS + parameters * (4 + kept * local / case.world_size)
-        what = f"{local} x {_gib(PROCESS)} for processes, one copy while loading, {kept} bytes a parameter offloaded"
+        share = local / case.world_size
+        numbers = _offloaded(case) + bool(_has_reference(case) and not _is_lora(case))
+        offloaded = numbers * _number_bytes(case) * parameters * share
+        loading = 4.0 * parameters * (local if case.model.config.get("tie_word_embeddings", True) else 1)
+        engines = 2.0 * parameters * local / int(case.get(f"{OWN}.rollout.tensor_model_parallel_size", 1))
+        need = local * PROCESS + offloaded + max(loading, engines)
+        what = (
+            f"{local} x {_gib(PROCESS)} for processes, offloaded {_gib(offloaded)}, loading {_gib(loading)}, "
+            f"then the engines' copies {_gib(engines)}"
+        )
     yield _fits(subject, need, free, what, "Close other programs, use a smaller model, or offload less")
 
 
@@ -184,6 +205,11 @@ def _fits(subject: str, need: float, there: float, detail: str, remedy: str) -> 
     if need > there:
         return problem(subject, text, remedy)
     return warning(subject, f"tight, {text}", remedy) if need > TIGHT * there else ok(subject, text)
+
+
+def _is_lora(case: Case) -> bool:
+    model = f"{OWN}.model"
+    return max(int(case.get(f"{model}.lora_rank", 0)), int(case.get(f"{model}.lora.rank", 0))) > 0
 
 
 def _number_bytes(case: Case) -> int:

@@ -11,8 +11,10 @@ from agent_rl.doctor.case import Case
 from agent_rl.doctor.data import total_steps
 from agent_rl.doctor.finding import Finding, ok, problem, skipped, warning
 from agent_rl.doctor.weights import Model, incomplete_files
+from agent_rl.launch import resolution
+from agent_rl.launch.training import TINY_MODEL
 
-__all__ = ["context", "model", "outputs", "resume"]
+__all__ = ["context", "model", "outputs", "resume", "values"]
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
 OUTPUTS = (
@@ -21,6 +23,13 @@ OUTPUTS = (
     "trainer.validation_data_dir",
     "agent_rl.trace.path",
 )
+
+
+def values(case: Case) -> Iterator[Finding]:
+    """Every value that verl needs is there, and every reference leads somewhere."""
+    assert case.config is not None
+    for wrong in resolution.problems(case.config):
+        yield problem("values", f"{wrong.key}: {wrong.problem}", wrong.remedy)
 
 
 def model(case: Case) -> Iterator[Finding]:
@@ -98,6 +107,8 @@ def resume(case: Case) -> Iterator[Finding]:
 
 def _absent(case: Case, found: Model) -> Finding:
     name = found.name
+    if case.on_cpu and name == TINY_MODEL:
+        return skipped("model", f"{name} is made when the run starts")
     first = name.partition("/")[0]
     if name.startswith(("/", ".", "~", "outputs/")) or name.count("/") != 1 or (case.folder / first).is_dir():
         tiny = "On a CPU: python -m agent_rl.backend.tiny_model --out"

@@ -22,7 +22,7 @@ OURS = "trajectory"
 def weights(case: Case) -> Iterator[Finding]:
     """Our section is valid, and some part of the reward counts."""
     settings = AgentRLSettings.from_config({SECTION: case.get(SECTION)})
-    parts = {name: section.weight for name, section in settings.reward}
+    parts = {name: section.weight for name, section in settings.reward if getattr(section, "penalty", 1)}
     if case.get(MANAGER) != OURS:
         return
     if not any(parts.values()):

@@ -15,7 +15,7 @@ RECIPE = "recipes/gsm8k_calculator"
 
 def doctor(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "agent_rl.cli", "doctor", *arguments]
-    env = {key: value for key, value in os.environ.items() if key not in ("RAY_ADDRESS", "NODE_RANK")}
+    env = {key: value for key, value in os.environ.items() if key not in ("RAY_ADDRESS", "NNODES")}
     env |= {"COLUMNS": "80", "VERL_PLATFORM": "cpu", "RAY_TMPDIR": str(folder), **environment}
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=env, timeout=300)
 
@@ -49,11 +49,11 @@ def test_what_is_broken_is_listed_all_at_once(tmp_path: Path, tiny_model: Path) 
         f"actor_rollout_ref.rollout.multi_turn.tool_config_path={tmp_path / 'tools.yaml'}",
         "reward.reward_manager.name=trajectry",
         "trainer.nnode=1",
-        MASTER_PORT="none",
+        NNODES="2",
     )
     assert done.returncode == 1, done.stderr
     lines = [line.split(" problem ")[0].strip() for line in done.stdout.splitlines() if " problem " in line]
-    assert set(lines) >= {"MASTER_PORT", "recipe", "training steps", "tool file", "reward manager"}
+    assert set(lines) >= {"nodes", "recipe", "training steps", "tool file", "reward manager"}
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert "\x1b[" not in done.stdout
     assert "-> Did you mean 'trajectory'?" in done.stdout

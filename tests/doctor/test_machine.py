@@ -33,7 +33,18 @@ def test_gpus_are_counted_and_named(make_case: MakeCase, tmp_path: Path) -> None
     finding = only(machine.gpus_per_node(fewer))
     assert finding.status is Status.PROBLEM
     assert "8 wanted, 2 here" in finding.text
-    assert "trainer.n_gpus_per_node=2" in finding.remedy
+    assert "trainer.n_gpus_per_node to 2 or less" in finding.remedy
+
+
+def test_engines_on_gpus_of_their_own(make_case: MakeCase, tmp_path: Path) -> None:
+    own = "actor_rollout_ref"
+    keys = {f"{own}.hybrid_engine": False, f"{own}.rollout.n_gpus_per_node": 4, f"{own}.rollout.nnodes": 1}
+    keys |= {f"{own}.rollout.tensor_model_parallel_size": 4}
+    case = make_case(keys, on_cpu=False, environ=with_gpus(tmp_path, 8))
+    assert "12 wanted, 8 here" in only(machine.gpus_per_node(case)).text
+    assert "1 engine on 4 GPU(s)" in only(machine.tensor_parallel(case)).text
+    cpu = make_case({"trainer.n_gpus_per_node": 9})
+    assert "Ray is told of 8" in only(machine.gpus_per_node(cpu)).text
 
 
 def test_all_gpus_hidden(make_case: MakeCase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,6 +45,21 @@ def test_a_folder_that_is_not_there(make_case: MakeCase, name: str) -> None:
     assert "tiny_model" in finding.remedy
 
 
+def test_the_tiny_model_is_made_by_the_launcher(
+    make_case: MakeCase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    case = make_case({MODEL: "outputs/tiny_model"})
+    object.__setattr__(case, "folder", tmp_path)
+    assert only(paths.model(case)).status is Status.SKIPPED
+
+
+def test_values_that_are_missing(make_case: MakeCase) -> None:
+    assert not list(paths.values(make_case()))
+    finding = only(paths.values(make_case({"trainer.experiment_name": "${oc.env:NO_SUCH_VARIABLE}"})))
+    assert finding.text == "trainer.experiment_name: the environment variable NO_SUCH_VARIABLE is not set"
+
+
 def test_a_hub_name_is_not_asked_for(make_case: MakeCase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     keys = {MODEL: "Qwen/Qwen2.5-3B-Instruct"}
