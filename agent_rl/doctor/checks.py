@@ -61,6 +61,7 @@ CHECKS: tuple[Check, ...] = (
     Check("installation", versions.packages, Needs.MACHINE),
     Check("installation", versions.plugin, Needs.MACHINE),
     Check("installation", versions.engine, Needs.MACHINE),
+    Check("installation", versions.engine_set, Needs.MACHINE),
     Check("installation", versions.torch_build, Needs.MACHINE),
     Check("installation", versions.registration, Needs.VERL),
     Check("machine", machine.accelerator, Needs.MACHINE),

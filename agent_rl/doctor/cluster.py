@@ -10,11 +10,12 @@ from pathlib import Path
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.finding import Finding, ok, problem, skipped, warning
 from agent_rl.launch.cluster import Nodes
-from agent_rl.launch.command import SIZED_BY_NODE
 
 __all__ = ["logical_cpus", "nodes", "ports", "ray_cluster"]
 
 TIMEOUT_S = 2.0
+GIVEN = ("num_cpus", "num_gpus", "object_store_memory", "resources")
+"""Arguments of `ray.init` that Ray refuses when it joins a cluster."""
 CPUS_PER_GPU = 3
 """What verl's resource pools reserve beside each GPU (`max_colocate_count`)."""
 CPUS_PER_ENGINE_GPU = 2
@@ -72,9 +73,12 @@ def ports(case: Case) -> Iterator[Finding]:
 def nodes(case: Case) -> Iterator[Finding]:
     """The number of machines, and this machine's place among them."""
     count, several = int(case.get("trainer.nnodes", 1)), Nodes.from_environment(case.environ)
-    if several and several.count != count:
-        text = f"NNODES={several.count}, but trainer.nnodes={count}"
+    if several and several.count < count:
+        text = f"trainer.nnodes={count}, but NNODES={several.count}: the run would wait for ever"
         yield problem("nodes", text, "Leave trainer.nnodes out: the launcher sets it")
+    elif several and several.count > count:
+        text = f"trainer.nnodes={count}, but NNODES={several.count}: nodes would stand idle"
+        yield warning("nodes", text, "Leave trainer.nnodes out: the launcher sets it")
     elif several:
         yield ok("nodes", f"{count}, this one is {several.rank}")
     elif count > 1 and not case.joins:
@@ -134,7 +138,7 @@ def _named(case: Case, address: str) -> Finding:
 
 def _refused(case: Case) -> list[str]:
     given = case.get("ray_kwargs.ray_init", {})
-    return [name for name in SIZED_BY_NODE if given.get(name) is not None]
+    return [name for name in GIVEN if given.get(name) is not None]
 
 
 def _address_file(environ: Mapping[str, str]) -> Path:

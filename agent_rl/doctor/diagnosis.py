@@ -52,8 +52,8 @@ def diagnose(recipe: str | None = None, overrides: Sequence[str] = (), script: P
     own = _findings(case, {Needs.MACHINE, Needs.CONFIG})
     order = list(dict.fromkeys(check.group for check in CHECKS))
     found = sorted([*composed, *own, *child.findings()], key=lambda finding: order.index(finding.group))
-    told = {finding.text for finding in found if finding.subject != "validation"}  # which repeats what others look at
-    return [finding for finding in found if finding.subject != "validation" or finding.text not in told]
+    told = [finding.text for finding in found if finding.subject != "validation"]  # which repeats what others look at
+    return [each for each in found if each.subject != "validation" or not any(t.endswith(each.text) for t in told)]
 
 
 def make(check: Check, case: Case, limit_s: float = LIMIT_S) -> list[Finding]:

@@ -44,7 +44,8 @@ def tool_file(case: Case) -> Iterator[Finding]:
     try:
         specs = load_tools(path)
     except ConfigError as error:
-        yield problem("tool file", f"{error.key}: {error.problem}", error.remedy)
+        place = "" if error.key.startswith(str(path)) else f"{case.shown(path)}: "  # a secret knows only its variable
+        yield problem("tool file", f"{place}{error.key}: {error.problem}", error.remedy)
     except AgentRLError as error:
         yield problem("tool file", f"{case.shown(path)}: {error}", "Start what the tool needs, or mend the file")
     else:

@@ -17,7 +17,7 @@ from agent_rl.backend.patches import VERL_VERSION
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.finding import Finding, ok, problem, skipped, warning
 
-__all__ = ["engine", "packages", "plugin", "python", "registration", "torch_build"]
+__all__ = ["engine", "engine_set", "packages", "plugin", "python", "registration", "torch_build"]
 
 SHOWN = ("verl", "torch", "sglang", "transformers", "ray", "TransferQueue", "tensordict")
 ENGINES = ("sglang", "vllm")
@@ -45,17 +45,27 @@ def packages(case: Case) -> Iterator[Finding]:
     elif installed != VERL_VERSION:
         text = f"{installed} is installed, agent_rl extends {VERL_VERSION}"
         yield problem("verl", text, f"Run pip install verl=={VERL_VERSION}")
-    wrong = False
-    for name, (version, wanted, by) in sorted(_unmet(case).items()):
-        wrong = True
-        found = f"{version} is installed" if version else "is not installed"
-        pin = f"{name}{wanted}"
-        yield problem(
-            name, f"{found}, {by} needs {wanted or 'it'}", f"Run pip install '{pin}'; or all at once: {remedy}"
-        )
-    if not wrong and installed == VERL_VERSION:
-        shown = ", ".join(f"{name} {version}" for name in SHOWN if (version := _version(name)))
-        yield ok("packages", shown)
+    extras = {"agent-rl": {"", "train", *(["cpu"] if case.on_cpu else [])}, "verl": {""}}
+    unmet = {name: each for by, chosen in extras.items() for name, each in _unmet(by, chosen).items()}
+    for name, (version, wanted) in sorted(unmet.items()):
+        text = f"{f'{version} is' if version else 'is not'} installed, {wanted or 'any version'} is needed"
+        yield problem(name, text, f"Run pip install '{name}{wanted}'")
+    if not unmet and installed == VERL_VERSION:
+        yield ok("packages", ", ".join(f"{name} {found}" for name in SHOWN if (found := _version(name))))
+
+
+def engine_set(case: Case) -> Iterator[Finding]:
+    """On GPUs, the versions that verl was released with for this engine."""
+    name = case.get("actor_rollout_ref.rollout.name") or "sglang"
+    if case.on_cpu or not case.gpus or name not in ENGINES:
+        return
+    unmet = _unmet("verl", {name})
+    if unmet:
+        found = [f"{each}{wanted} ({version or 'absent'})" for each, (version, wanted) in sorted(unmet.items())]
+        text = f"verl {VERL_VERSION} is released with {', '.join(found)}"
+        yield warning(f"{name} set", text, f"Run pip install 'verl[{name}]=={VERL_VERSION}' in a fresh environment")
+    else:
+        yield ok(f"{name} set", "the versions that verl is released with")
 
 
 def plugin(case: Case) -> Iterator[Finding]:
@@ -118,22 +128,17 @@ def torch_build(case: Case) -> Iterator[Finding]:
         yield ok("torch", f"built for CUDA {cuda}, driver {case.gpus[0].driver}")
 
 
-def _unmet(case: Case) -> dict[str, tuple[str | None, str, str]]:
-    """Package -> its version, what is wanted, by whom."""
-    extras = {"agent-rl": {"", "train", *(["cpu"] if case.on_cpu else [])}, "verl": {""}}
-    engine = case.get("actor_rollout_ref.rollout.name") or "sglang"
-    if not case.on_cpu and case.gpus and engine in ENGINES:
-        extras["verl"].add(engine)  # with the versions of torch and transformers that the engine was built for
+def _unmet(by: str, extras: set[str]) -> dict[str, tuple[str | None, str]]:
+    """What a package requires with these extras ("": without any) and does not find: name -> version, wanted ones."""
     found = {}
-    for by, chosen in extras.items():
-        for line in _requirements(by):
-            wanted = Requirement(line)
-            applies = wanted.marker is None or any(wanted.marker.evaluate({"extra": extra}) for extra in chosen)
-            if not applies or wanted.name.lower() in ("verl", "agent-rl"):
-                continue
-            version = _version(wanted.name)
-            if version is None or not _fits(wanted, version):
-                found[wanted.name] = (version, str(wanted.specifier), by)
+    for line in _requirements(by):
+        wanted = Requirement(line)
+        applies = wanted.marker is None or any(wanted.marker.evaluate({"extra": extra}) for extra in extras)
+        if not applies or wanted.name.lower() in ("verl", "agent-rl"):
+            continue
+        version = _version(wanted.name)
+        if version is None or not _fits(wanted, version):
+            found[wanted.name] = (version, str(wanted.specifier))
     return found
 
 

@@ -90,6 +90,7 @@ def test_ports(make_case: MakeCase, listening: int, silent: int) -> None:
         (2, {}, "problem"),
         (2, SECOND, "ok"),
         (3, SECOND, "problem"),
+        (1, SECOND, "warning"),
         (2, {"RAY_ADDRESS": "head:6379"}, "ok"),
     ],
 )

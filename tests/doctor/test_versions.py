@@ -51,9 +51,12 @@ def test_another_verl_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_on_a_gpu_the_engines_own_pins_count(make_case: MakeCase, tmp_path: Path) -> None:
     case = make_case(on_cpu=False, environ=with_gpus(tmp_path, 8))
-    found = {finding.subject: finding for finding in versions.packages(case)}
-    assert "needs ==2.11.0" in found["torch"].text
-    assert "sglang" not in found
+    finding = only(versions.engine_set(case))
+    assert finding.status is Status.WARNING
+    assert "torch==2.11.0 (2." in finding.text
+    assert "sglang==" not in finding.text
+    assert not list(versions.engine_set(make_case()))
+    assert only(versions.packages(case)).status is Status.OK
     assert only(versions.torch_build(case)).status is Status.PROBLEM  # this environment's torch is for CPUs
 
 
