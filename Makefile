@@ -24,7 +24,7 @@ check: $(VENV)/.dev ## format, lint and types
 	$(PY) -m mypy
 
 test-recipes: $(VENV)/.dev ## two steps with every algorithm, up to 45 minutes
-	$(PYTEST) tests/recipes -m recipes $(ARGS)
+	$(PYTEST) -m recipes $(ARGS)
 
 bench: $(VENV)/.dev ## measurements
 	$(PYTEST) tests/benchmarks -m benchmark -s $(ARGS)

@@ -42,6 +42,7 @@ def register() -> None:
         from agent_rl.backend import platform  # noqa: F401 - registers the platform
 
         _when("verl.utils.distributed", patches.gloo_process_group)
+        _when("verl.utils.model", patches.value_head_attention)
         _when("verl.trainer.ppo.v1.replay_buffer", patches.replay_buffer_polling)
         _when("verl.workers.rollout.llm_server", patches.single_server)
         _when("verl.experimental.agent_loop.agent_loop", patches.loop_construction)

@@ -38,6 +38,7 @@ __all__ = [
     "single_server",
     "step_metrics",
     "tool_loading",
+    "value_head_attention",
 ]
 
 VERL_VERSION = "0.9.1"
@@ -72,6 +73,23 @@ def gloo_process_group(module: ModuleType) -> None:
         return original(timeout_second=timeout_second, backend="gloo")
 
     module.initialize_global_process_group_ray = initialize  # type: ignore[attr-defined]
+
+
+def value_head_attention(module: ModuleType) -> None:
+    """`verl.utils.model`: no flash attention for the critic on a CPU; verl asks for it whatever the config says."""
+
+    def load(local_path: str, torch_dtype: Any, model_config: Any, trust_remote_code: bool) -> Any:
+        from transformers import AutoModelForTokenClassification
+
+        return AutoModelForTokenClassification.from_pretrained(
+            local_path,
+            dtype=torch_dtype,
+            config=model_config,
+            attn_implementation="sdpa",
+            trust_remote_code=trust_remote_code,
+        )
+
+    module.load_valuehead_model = load  # type: ignore[attr-defined]
 
 
 def replay_buffer_polling(module: ModuleType) -> None:

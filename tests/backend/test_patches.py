@@ -238,6 +238,25 @@ def test_separate_logging() -> None:
     assert python(code) == "True"  # the second half: it is needed
 
 
+VALUE_HEAD = (
+    "import tempfile, verl, torch\nfrom transformers import AutoConfig\nfrom agent_rl.backend.tiny_model import *\n"
+    "folder = tempfile.mkdtemp()\n"
+    "make_model(folder, make_tokenizer(['a'], folder, 260), hidden=16, layers=1, heads=2)\n"
+    "from verl.utils import model\n"
+    "config = AutoConfig.from_pretrained(folder, num_labels=1)\n"
+    "try: print(tuple(model.load_valuehead_model(folder, torch.float32, config, False).score.weight.shape))\n"
+    "except RuntimeError as e: print('refused')"
+)
+
+
+def test_value_head_attention() -> None:
+    assert python(VALUE_HEAD) == "(1, 16)"
+
+
+def test_value_head_attention_is_needed() -> None:
+    assert python(VALUE_HEAD, plugins="none") == "refused"
+
+
 def test_step_metrics_and_session_errors_are_needed() -> None:
     """What they do is seen in tests/e2e; this is when they can go."""
     code = (

@@ -131,4 +131,4 @@ ENTRIES = {
     ),
     "quickstart_dapo": Entry(["algo=dapo"], both(dapo, kl_none), "quickstart"),
 }
-"""Name to run. LoRA and the asynchronous modes have a place here as every other group."""
+"""Name to run. LoRA and the asynchronous modes, which need more than metrics to be believed, are in tests/e2e."""
