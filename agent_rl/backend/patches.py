@@ -17,7 +17,7 @@ from uuid import uuid4
 from hydra.errors import InstantiationException
 
 from agent_rl.algorithms import remax
-from agent_rl.backend import cpu, resume
+from agent_rl.backend import cpu, resume, reward_model
 from agent_rl.errors import ConfigError, FatalError, UnscoredError, did_you_mean
 from agent_rl.rewards.compose import require_limits
 from agent_rl.settings import AgentRLSettings
@@ -196,7 +196,7 @@ def early_checks(module: ModuleType) -> None:
         remax.check(config)
         if path := config.actor_rollout_ref.rollout.multi_turn.tool_config_path:
             load_tools(_resolved(path))
-        _check_reward_model(config.reward)
+        reward_model.check(config.reward)
         original(config, use_reference_policy, use_critic)
         resume.check(config, use_critic)
 
@@ -321,17 +321,6 @@ def _limited(evict: Callable[..., Any], limit: int) -> Callable[..., Any]:
         return evicted
 
     return limited
-
-
-def _check_reward_model(reward: Any) -> None:
-    """Refuse a reward model that would silently replace our reward: verl asks the manager only for custom functions."""
-    custom = reward.custom_reward_function.path is not None
-    if reward.reward_model.enable and reward.reward_manager.name == "trajectory" and not custom:
-        raise ConfigError(
-            "reward.reward_model.enable",
-            "verl would score with the reward model alone and never ask the reward manager 'trajectory'",
-            "Set reward.reward_manager.name=naive for that, or give reward.custom_reward_function.path",
-        )
 
 
 def _resolved(path: str) -> str:

@@ -1,7 +1,7 @@
 """A user's own training script: registers a loop of its own, then starts verl's trainer.
 
 The loop is `react_agent` with two additions: once a step it asks the engine for its weights and keeps them in a file,
-and has a program run by the tool `python`, which nobody could expect of an untrained model.
+and has a program run by the tool `python` where the run has it, which nobody could expect of an untrained model.
 """
 
 import json
@@ -46,7 +46,8 @@ class WeightsProbe(ReactAgentLoop):
             target.touch(exist_ok=False)
         except FileExistsError:
             return await super().run(sampling_params, **row)
-        target.with_name(f"python_{int(row['global_steps'])}.txt").write_text(await self.use_python(row))
+        if "python" in {tool.name for tool in self.tools}:
+            target.with_name(f"python_{int(row['global_steps'])}.txt").write_text(await self.use_python(row))
         import ray
 
         host, port = await ray.get_actor("sglang_server_0_0").get_server_address.remote()

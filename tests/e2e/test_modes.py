@@ -1,0 +1,60 @@
+"""verl's asynchronous modes on a CPU: generations that go on with new weights, and an engine apart from the trainer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.e2e.training import diffs, train
+
+pytestmark = [pytest.mark.engine, pytest.mark.recipes]
+
+SPAN = "training/off_policy/trajectory_spans/max"
+
+
+@pytest.mark.parametrize("mode", ["colocate_async", "separate_async"])
+def test_interrupted_generations_stay_exact(
+    mode: str,
+    tmp_path: Path,
+    tiny_llama: Path,
+    run_processes: Callable[[], list[psutil.Process]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PROBE_DIR", str(tmp_path))
+    logged = train(
+        tmp_path,
+        tiny_llama,
+        f"+mode={mode}",
+        agent="weights_probe",
+        script=Path(__file__).with_name("probe_train.py"),
+        data__max_response_length=256,
+        # Steps so small that old and new weights agree within the limit: what is left is a token in the wrong place.
+        actor_rollout_ref__actor__optim__lr=1e-5,
+        trainer__total_training_steps=4,
+        trainer__save_freq=1,
+    )
+    assert list(logged) == [1, 2, 3, 4]
+    assert max(metrics[SPAN] for metrics in logged.values()) >= 2  # begun with one version, ended with another
+    assert max(diffs(logged)) < 1e-3
+    assert {metrics["agent/unscored"] for metrics in logged.values()} == {0}
+    check_weights(tmp_path)
+    assert run_processes() == []
+
+
+def check_weights(folder: Path) -> None:
+    """The engine got each version of the weights whole: what it had in a step is a checkpoint of about that step."""
+    import torch
+
+    states = {}
+    for step in (1, 2, 3, 4):
+        path = folder / f"checkpoints/global_step_{step}/actor/model_world_size_1_rank_0.pt"
+        states[step] = torch.load(path, weights_only=False, map_location="cpu")
+    for step in (2, 3):
+        for name, values in json.loads((folder / f"engine_{step}.json").read_text()).items():
+            versions = [states[version][name] for version in range(step - 1, 5)]
+            full = [each.full_tensor() if hasattr(each, "full_tensor") else each for each in versions]
+            assert any(torch.equal(torch.tensor(values), each[: len(values)]) for each in full), (step, name)

@@ -1,0 +1,77 @@
+"""A short run on a CPU: generated problems, a model that was never taught, everything below one folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from agent_rl.data import arithmetic, write_parquet
+from agent_rl.launch.command import trainer_command
+from agent_rl.launch.process import run_trainer
+
+ROOT = Path(__file__).parents[2]
+PROMPTS = 4
+"""In each step, with two samples of each."""
+
+
+def train(
+    folder: Path, model: Path, *groups: str, agent: str = "react_agent", script: Path | None = None, **settings: Any
+) -> dict[int, dict[str, Any]]:
+    """Train on the CPU and return each step's metrics.
+
+    Args:
+        folder: gets rows, rollouts, checkpoints and logs; a second run in it goes on where the first ended.
+        model: what is trained.
+        groups: overrides that choose a hydra group or add a key, `+tuning=lora`.
+        agent: the rows' loop.
+        script: an entry point of the test's own.
+        settings: further overrides; `__` in a name stands for a dot.
+    """
+    if not (folder / "train.parquet").exists():
+        for split, problems in zip(("train", "test"), arithmetic.train_test(0, 4 * PROMPTS, PROMPTS), strict=True):
+            rows = [arithmetic.to_row(p, split, i, agent_name=agent) for i, p in enumerate(problems)]
+            write_parquet(rows, folder / f"{split}.parquet")
+    overrides = {
+        "data.train_files": f"{folder}/train.parquet",
+        "data.val_files": f"{folder}/test.parquet",
+        "data.train_batch_size": PROMPTS,
+        "data.shuffle": False,
+        "data.max_prompt_length": 256,
+        "data.max_response_length": 96,
+        "actor_rollout_ref.model.path": model,
+        "actor_rollout_ref.actor.ppo_mini_batch_size": PROMPTS,
+        "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": 2 * PROMPTS,
+        "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu": 2 * PROMPTS,
+        "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu": 2 * PROMPTS,
+        "actor_rollout_ref.rollout.n": 2,
+        "actor_rollout_ref.rollout.multi_turn.tool_config_path": ROOT / "tool_configs/calculator.yaml",
+        "reward.reward_manager.name": "naive",
+        "reward.custom_reward_function.path": Path(__file__).with_name("varied_reward.py"),
+        "trainer.val_before_train": False,
+        "trainer.total_training_steps": 2,
+        "trainer.logger": "[console,file]",
+        "trainer.default_local_dir": f"{folder}/checkpoints",
+        "trainer.rollout_data_dir": f"{folder}/rollouts",
+        "hydra.run.dir": f"{folder}/hydra",
+        **{name.replace("__", "."): value for name, value in settings.items()},
+    }
+    arguments = [*groups, *(f"{key}={value}" for key, value in overrides.items())]
+    logged: dict[int, dict[str, Any]] = {}
+    run_trainer(
+        trainer_command(ROOT / "recipes/quickstart", arguments, script=script),
+        folder / "out",
+        on_metrics=logged.__setitem__,
+        timeout_s=500,
+    )
+    return logged
+
+
+def diffs(logged: dict[int, dict[str, Any]]) -> list[float]:
+    """How far the engine's probabilities are from the trainer's, in each step."""
+    return [metrics["training/rollout_probs_diff_mean"] for metrics in logged.values()]
+
+
+def rollouts(folder: Path, step: int) -> list[dict[str, Any]]:
+    """What verl wrote of each trajectory of a step."""
+    return [json.loads(line) for line in (folder / f"rollouts/{step}.jsonl").read_text().splitlines()]
