@@ -26,7 +26,7 @@ check: $(VENV)/.dev ## format, lint and types
 test-recipes: $(VENV)/.dev ## two steps with every algorithm, up to 45 minutes
 	$(PYTEST) -m recipes $(ARGS)
 
-bench: $(VENV)/.dev ## measurements
+bench: $(VENV)/.bench ## measurements
 	$(PYTEST) tests/benchmarks -m benchmark -s $(ARGS)
 
 install: $(VENV)/.cpu ## the environment for CPU runs
@@ -48,4 +48,8 @@ $(VENV)/.cpu: pyproject.toml requirements/sglang-cpu.txt | $(PY)
 
 $(VENV)/.dev: $(VENV)/.cpu pyproject.toml
 	$(PIP) --editable ".[cpu,dev]"
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.dev pyproject.toml
+	$(PIP) --editable ".[bench]"
 	@touch $@

@@ -1,0 +1,190 @@
+"""Seconds of a whole training step on this CPU, against TRL's GRPOTrainer on the same model, rows and tool.
+
+A step is generation with tool calls, rewards, log-probs, update and whatever else passes between the end of one step
+and the end of the next; the median of those after the first two counts. Both sides write and read conversations alike,
+token for token, and how long they were is shown beside what they cost. torch has one thread in every process. TRL, one
+process, then has one core; ours are several processes and have all of them.
+
+TRL runs before and after ours, so that other load of the machine meets both.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from statistics import mean, median
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+
+from agent_rl.data import arithmetic, write_parquet
+from agent_rl.launch.command import trainer_command
+from agent_rl.launch.process import run_trainer
+
+pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800)]
+
+ROOT = Path(__file__).parents[2]
+SAMPLES = 8
+STEPS, SKIPPED = 10, 2
+TRL_STEPS = 6
+MIX = {"good": 0.9, "wasteful": 0.1}
+"""Habits of the model: one call, or four to five. None is malformed, which the two sides would answer differently."""
+MOST_OF_TRL = {0.0: 1.5, 0.1: 0.5}
+"""For tools that take so many seconds: our step at 128 trajectories may take this share of TRL's."""
+PHASES = ("gen", "old_log_prob", "adv", "update_actor", "update_weights")
+
+
+class Side(NamedTuple):
+    """What one trainer did; lists have an entry for each step that counts."""
+
+    seconds: list[float]
+    response_tokens: list[float]
+    tool_calls: list[float]
+    phases: dict[str, float]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """0.1 M parameters that have learned to write the same calls whatever the question, which is quick to learn."""
+    spec = importlib.util.spec_from_file_location("warm_start", ROOT / "recipes/quickstart/warm_start.py")
+    assert spec
+    assert spec.loader
+    warm_start = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(warm_start)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    out = tmp_path_factory.mktemp("model")
+    problems = arithmetic.generate(1_000_000, 2000)
+    alike = [replace(problems[0], question=problem.question) for problem in problems]
+    warm_start.warm_start(out, alike, steps=250, copy_steps=1, mix=MIX)
+    torch.set_num_threads(threads)
+    return out
+
+
+def run_ours(out: Path, model: Path, prompts: int, tool_s: float) -> Side:
+    problems, _ = arithmetic.train_test(0, prompts * STEPS, 16)
+    rows = [arithmetic.to_row(problem, "train", i) for i, problem in enumerate(problems)]
+    write_parquet(rows, out / "train.parquet")
+    slow = {"class_name": f"{Path(__file__).parent}/slow_calculator.py:SlowCalculator", "config": {"seconds": tool_s}}
+    (out / "tools.json").write_text(json.dumps({"tools": [slow if tool_s else {"name": "calculator"}]}))
+    (out / "tools.json").rename(out / "tools.yaml")  # JSON is YAML
+    command = trainer_command(
+        ROOT / "recipes/quickstart",
+        [
+            f"data.train_files={out}/train.parquet",
+            f"data.val_files={out}/train.parquet",
+            f"data.train_batch_size={prompts}",
+            f"actor_rollout_ref.actor.ppo_mini_batch_size={prompts}",
+            f"actor_rollout_ref.rollout.n={SAMPLES}",
+            f"actor_rollout_ref.model.path={model}",
+            f"actor_rollout_ref.rollout.multi_turn.tool_config_path={out}/tools.yaml",
+            "actor_rollout_ref.actor.optim.lr=1e-6",  # the conversations stay as long as they are
+            f"trainer.total_training_steps={STEPS}",
+            "trainer.val_before_train=false",
+            "trainer.logger=[console,file]",
+            f"hydra.run.dir={out}/hydra",
+        ],
+    )
+    logged: list[dict[str, Any]] = []
+    with LineClock(out / "metrics.jsonl") as clock:
+        run_trainer(command, out, on_metrics=lambda _, metrics: logged.append(metrics), timeout_s=900)
+    counted = logged[SKIPPED:]
+    assert max(metrics["training/rollout_probs_diff_mean"] for metrics in logged) < 1e-3
+    return Side(
+        seconds=[after - before for before, after in pairwise(clock.times)][SKIPPED - 1 :],
+        response_tokens=[metrics["response_length/mean"] for metrics in counted],
+        tool_calls=[metrics["agent/tool_calls"] for metrics in counted],
+        phases={phase: median(metrics[f"timing_s/{phase}"] for metrics in counted) for phase in PHASES},
+    )
+
+
+class LineClock(threading.Thread):
+    """Notes when each line of a file was written: a logged step."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path, self.times, self.ended = path, list[float](), threading.Event()
+
+    def run(self) -> None:
+        while not self.ended.wait(0.01):
+            lines = self.path.read_bytes().count(b"\n") if self.path.exists() else 0
+            self.times += [time.perf_counter()] * (lines - len(self.times))
+
+    def __enter__(self) -> LineClock:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.ended.set()
+        self.join()
+
+
+def run_trl(out: Path, model: Path, prompts: int, tool_s: float) -> Side:
+    problems, _ = arithmetic.train_test(0, prompts * TRL_STEPS, 16)
+    rows = [{"prompt": [{"role": "user", "content": p.question}], "ground_truth": p.answer} for p in problems]
+    out.mkdir()
+    (out / "rows.json").write_text(json.dumps(rows))
+    settings = {
+        "model": str(model),
+        "rows_path": f"{out}/rows.json",
+        "prompts": prompts,
+        "samples": SAMPLES,
+        "steps": TRL_STEPS,
+        "tool_s": tool_s,
+        "out": f"{out}/trainer",
+    }
+    command = [sys.executable, str(Path(__file__).with_name("trl_step.py")), json.dumps(settings)]
+    env = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "HF_HOME": f"{out}/cache"}
+    env.pop("VERL_PLATFORM", None)
+    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    counted = {key: values[SKIPPED - 1 :] for key, values in found.items()}
+    return Side(counted["seconds"], counted["response_tokens"], counted["tool_calls"], {})
+
+
+def show(name: str, side: Side) -> None:
+    phases = ", ".join(f"{phase} {seconds:.2f}" for phase, seconds in side.phases.items())
+    print(
+        f"{name:8} {median(side.seconds):8.2f} {min(side.seconds):8.2f} {max(side.seconds):8.2f}"
+        f" {mean(side.response_tokens):8.1f} {mean(side.tool_calls):8.2f}  {phases}"
+    )
+
+
+@pytest.mark.parametrize("tool_s", [0.0, 0.1])
+@pytest.mark.parametrize("trajectories", [32, 128])
+def test_step(
+    trajectories: int,
+    tool_s: float,
+    model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if importlib.util.find_spec("trl") is None:
+        pytest.skip("TRL is not installed: make bench does it")
+    monkeypatch.setenv("VERL_PLATFORM", "cpu")
+    prompts = trajectories // SAMPLES
+    before = run_trl(tmp_path / "before", model, prompts, tool_s)
+    ours = run_ours(tmp_path, model, prompts, tool_s)
+    after = run_trl(tmp_path / "after", model, prompts, tool_s)
+    trl = Side(*(x + y for x, y in zip(before[:3], after[:3], strict=True)), phases={})
+    ratio = median(ours.seconds) / median(trl.seconds)
+    with capsys.disabled():
+        print(f"\n{trajectories} trajectories, tools of {tool_s} s: {ratio:.2f} of TRL's step")
+        print("seconds    median      min      max   tokens    calls")
+        show("agent_rl", ours)
+        show("TRL", trl)
+    assert mean(ours.response_tokens) == pytest.approx(mean(trl.response_tokens), rel=0.05)
+    assert mean(ours.tool_calls) == pytest.approx(mean(trl.tool_calls), rel=0.05)
+    if trajectories == 128:
+        assert ratio <= MOST_OF_TRL[tool_s]
