@@ -7,11 +7,12 @@ prompts than a server shows it, which renders the whole conversation anew for ev
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -127,12 +128,13 @@ def examine(template: Template) -> Iterator[Finding]:
         return
     yield _tools(template, plain)
     yield _end(template, plain)
-    yield from _stability(template, plain)
-    yield _builder(template, plain)
+    rewritten = _first_change(template, plain)
+    yield _stability(template, rewritten)
+    yield _builder(template, plain, stable=not rewritten)
 
 
 def conversation(template: Template, thought: str = "") -> list[Message]:
-    """A question, two calls of a tool, an answer, and a second question, as the loop would write them."""
+    """An episode as the loop would write it: a question, two calls of a tool with their results, an answer."""
     messages: list[Message] = [
         {"role": "system", "content": "You are careful."},
         {"role": "user", "content": "What is 6*7+1?"},
@@ -149,7 +151,6 @@ def conversation(template: Template, thought: str = "") -> list[Message]:
             messages.append({"role": "assistant", "content": content})
             messages.append({"role": template.observation_role, "content": f"Observation: {result}"})
     messages.append({"role": "assistant", "content": f"{thought}Final Answer: 43"})
-    messages.append({"role": "user", "content": "And twice that?"})
     return messages
 
 
@@ -166,9 +167,8 @@ def _tools(template: Template, messages: Sequence[Message]) -> Finding:
 
 def _end(template: Template, messages: Sequence[Message]) -> Finding:
     """The token after a turn is one at which the engine stops."""
-    subject, answer = "end of a turn", messages[:-1]
-    content = answer[-1]["content"]
-    after = template.text(answer, prompt=False).rpartition(content)[2]
+    subject, answer = "end of a turn", messages[-1]["content"]
+    after = template.text(messages, prompt=False).rpartition(answer)[2]
     first = template.ids(after)[:1]
     if not first:
         text = "nothing marks the end of the policy's turn"
@@ -185,41 +185,44 @@ def _end(template: Template, messages: Sequence[Message]) -> Finding:
     )
 
 
-def _stability(template: Template, plain: Sequence[Message]) -> Iterator[Finding]:
+def _stability(template: Template, rewritten: str) -> Finding:
     subject = "earlier turns"
-    if difference := _first_change(template, plain):
+    if rewritten:
         remedy = f"Set {TEMPLATE_KEY} (and the server's) to one that writes earlier turns as they were generated"
-        yield warning(subject, f"{difference}. A server shows the policy other prompts than training", remedy)
-        return
-    if difference := _first_change(template, conversation(template, THOUGHT)):
-        remedy = (
-            f"Copy the template, take out what drops <think> from earlier turns, set {TEMPLATE_KEY} to its text, and "
-            "serve the model with it; a policy that does not think is not concerned"
-        )
-        yield warning(subject, f"{difference}. A server hides thinking that training keeps", remedy)
-        return
-    yield ok(subject, "they stay as they were generated, thinking included")
+        return warning(subject, f"{rewritten}. A server shows the policy other prompts than training", remedy)
+    if rewritten := _first_change(template, conversation(template, THOUGHT)):
+        remedy = "Set agent_rl.react.observation_role=tool: then this template keeps it"
+        if template.native or not _keeps_thinking(replace(template, observation_role="tool")):
+            remedy = (
+                f"Copy the template, take out what drops <think> from earlier turns, set {TEMPLATE_KEY} to its text, "
+                "and serve the model with it; a policy that does not think is not concerned"
+            )
+        return warning(subject, f"{rewritten}. A server hides thinking that training keeps", remedy)
+    return ok(subject, "they stay as they were generated, thinking included")
+
+
+def _keeps_thinking(template: Template) -> bool:
+    try:
+        return not _first_change(template, conversation(template, THOUGHT))
+    except Exception:  # noqa: BLE001 - a template that does not know the role
+        return False
 
 
 def _first_change(template: Template, messages: Sequence[Message]) -> str:
-    """Where a later rendering does not begin with an earlier prompt and what was generated for it; empty: nowhere."""
-    whole = template.text(messages, prompt=True)
+    """Where a later prompt does not begin with an earlier one and what was generated for it; empty: nowhere."""
     turns = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
-    for number, index in enumerate(turns, 1):
-        prompt = template.text(messages[:index], prompt=True)
-        written = prompt + messages[index]["content"]
-        nexts = turns[number] if number < len(turns) else len(messages)
-        for end in (nexts, len(messages)):
-            later = whole if end == len(messages) else template.text(messages[:end], prompt=True)
+    prompts = [template.text(messages[:index], prompt=True) for index in turns]
+    for number, prompt in enumerate(prompts):
+        written, ids = prompt + messages[turns[number]]["content"], template.ids(prompt)
+        for later in prompts[number + 1 :]:
             if not later.startswith(written):
-                return f"turn {number} is rewritten in later prompts: {_contrast(written, later)}"
-            ids = template.ids(prompt)
+                return f"turn {number + 1} is rewritten in later prompts: {_contrast(written, later)}"
             if template.ids(later)[: len(ids)] != ids:
-                return f"the tokens of turn {number}'s prompt change in later prompts, though its text does not"
+                return f"the tokens of turn {number + 1}'s prompt change in later prompts, though its text does not"
     return ""
 
 
-def _builder(template: Template, messages: Sequence[Message]) -> Finding:
+def _builder(template: Template, messages: Sequence[Message], *, stable: bool) -> Finding:
     """The continuous-token builder of verl takes the conversation, and gives the tokens that the template gives."""
     from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
 
@@ -237,28 +240,29 @@ def _builder(template: Template, messages: Sequence[Message]) -> Finding:
         remedy = f"Set {TEMPLATE_KEY}, or use a model and tokenizer that belong together"
         return problem(subject, f"for model type {template.model_type!r}: {reason(error)}", remedy)
     name = type(builder).__name__
-    rendered = template.text(messages, prompt=True)
+    if not stable:
+        return ok(subject, f"verl's {name} appends to what was sampled, and rewrites nothing")
+    rendered = template.text(messages[:-1], prompt=True)
     if built == template.ids(rendered):
         return ok(subject, f"verl's {name}: turn by turn it gives the template's own tokens")
     contrast = _contrast(rendered, template.tokenizer.decode(built))
     remedy = f"Harmless if this is white space; else set {TEMPLATE_KEY}"
-    return warning(subject, f"{name} does not give the template's tokens: {contrast}", remedy)
+    return warning(subject, f"verl's {name} does not give the template's tokens: {contrast}", remedy)
 
 
 def _appended(template: Template, builder: Any, messages: Sequence[Message], tools: Any) -> list[int]:
-    """The conversation's tokens, each turn appended to those before it as in a rollout."""
+    """The tokens of the last turn's prompt, each turn appended to those before it as in a rollout."""
     turns = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
     ids: list[int] = list(builder.build_initial_tokens(list(messages[: turns[0]]), tools=tools))
-    for number, index in enumerate(turns):
-        end = turns[number + 1] if number + 1 < len(turns) else len(messages)
-        prompt = template.text(messages[:index], prompt=True)
-        turn = template.ids(template.text(messages[: index + 1], prompt=False)[len(prompt) :])
+    for index, following in itertools.pairwise(turns):
+        written = template.text(messages[: index + 1], prompt=False)
+        start = written.rindex(messages[index]["content"])  # without a thought that the template puts before it
+        turn = template.ids(written[start:])
         stops = [place for place, token in enumerate(turn) if token in template.ends]
         turn = turn[: stops[-1] + 1] if stops else turn
         ids = builder.merge_assistant_tokens(ids, turn).token_ids
-        ids = builder.merge_context_tokens(
-            list(messages[: index + 1]), list(messages[:end]), ids, tools=tools
-        ).token_ids
+        before, after = list(messages[: index + 1]), list(messages[:following])
+        ids = builder.merge_context_tokens(before, after, ids, tools=tools).token_ids
     return ids
 
 

@@ -59,6 +59,15 @@ def test_a_template_that_drops_earlier_thinking(tokenizer: Any) -> None:
     assert TEMPLATE_KEY in finding.remedy
 
 
+def test_where_results_as_tool_messages_keep_the_thinking_that_is_said(tokenizer: Any) -> None:
+    """As in Qwen3's template: only a message of the user ends the turns that keep it."""
+    by_user = STRIPS_THINKING.replace("not loop.last", "loop.nextitem is defined and loop.nextitem.role == 'user'")
+    finding = findings(tokenizer, by_user)["earlier turns"]
+    assert finding.status is Status.WARNING
+    assert finding.remedy.startswith("Set agent_rl.react.observation_role=tool")
+    assert findings(tokenizer, by_user, observation_role="tool")["earlier turns"].status is Status.OK
+
+
 def test_a_template_whose_prompt_later_renderings_do_not_repeat(tokenizer: Any) -> None:
     finding = findings(tokenizer, EMPTY_THOUGHT)["earlier turns"]
     assert finding.status is Status.WARNING
