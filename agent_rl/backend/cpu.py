@@ -23,6 +23,9 @@ STAND_INS_DIR = Path(__file__).parent / "stand_ins"
 ENVIRONMENT = {
     # Processes that share few cores with torch's default threads were measured up to 15 times slower.
     "OMP_NUM_THREADS": "1",
+    # A training step takes a fifth less when malloc keeps the memory of one micro-batch for the next.
+    "MALLOC_MMAP_THRESHOLD_": "33554432",
+    "MALLOC_TRIM_THRESHOLD_": "268435456",
     "SGLANG_USE_CPU_ENGINE": "1",
     # verl asks each worker for its visible devices, under the name that the platform gives.
     "CPU_VISIBLE_DEVICES": "0",
