@@ -26,7 +26,8 @@ ARROW = "-> "
 def show(findings: Sequence[Finding], console: Console) -> None:
     """Print the table and a line that sums it up."""
     width = min(console.width, WIDEST)
-    first = min(MOST_FIRST, max((len(finding.subject) for finding in findings), default=0))
+    labels = [label for finding in findings for label in (finding.subject, finding.group)]
+    first = min(MOST_FIRST, max(map(len, labels), default=0))
     last = max(20, width - first - len(Status.PROBLEM.value) - GAPS)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("check", width=first)
