@@ -27,6 +27,7 @@ class Entry:
     recipe: str = "gsm8k_calculator"
     script: str | None = None
     """A training script beside this file, in place of verl's."""
+    agent: str = "react_agent"
     tokens: int = 512
     """Limit of a response. An untrained model ends every second answer of 350 tokens, and few of 128."""
 
@@ -129,10 +130,7 @@ ENTRIES = {
     "kl_reward": Entry(["algo=rloo", "kl=reward"], kl_reward),
     "quickstart_ppo": Entry(["algo=ppo", "kl=reward"], both(ppo, kl_reward), "quickstart"),
     "quickstart_remax_unlucky": Entry(
-        ["algo=remax", "kl=loss", "actor_rollout_ref.rollout.agent.default_agent_loop=unlucky"],
-        both(remax_unlucky, kl_loss),
-        "quickstart",
-        "unlucky_train.py",
+        ["algo=remax", "kl=loss"], both(remax_unlucky, kl_loss), "quickstart", "unlucky_train.py", "unlucky"
     ),
     "quickstart_dapo": Entry(["algo=dapo"], both(dapo, kl_none), "quickstart", tokens=128),
 }
