@@ -44,6 +44,7 @@ def register() -> None:
         _when("verl.utils.distributed", patches.gloo_process_group)
         _when("verl.utils.model", patches.value_head_attention)
         _when("verl.trainer.ppo.v1.replay_buffer", patches.replay_buffer_polling)
+        _when("verl.utils.torch_functional", patches.token_log_probs)
         _when("verl.workers.rollout.llm_server", patches.single_server)
         _when("verl.experimental.agent_loop.agent_loop", patches.loop_construction)
         _when("verl.workers.engine.fsdp.transformer_impl", _register_cpu_engines)

@@ -14,6 +14,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
+import torch
 from hydra.errors import InstantiationException
 
 from agent_rl.algorithms import remax
@@ -37,6 +38,7 @@ __all__ = [
     "session_errors",
     "single_server",
     "step_metrics",
+    "token_log_probs",
     "tool_loading",
     "value_head_attention",
 ]
@@ -47,6 +49,8 @@ ERRORS_PARTITION = "agent_rl_errors"
 """TransferQueue partition through which workers tell the trainer of failed trajectories: one tag for each."""
 
 POLL_INTERVAL_S = 0.05
+
+TOKENS_AT_A_TIME = 1024
 
 
 def check_version(version: str) -> None:
@@ -167,6 +171,25 @@ def loop_construction(module: ModuleType) -> None:
         return original.utils.instantiate(config=config, **kwargs)
 
     module.hydra = SimpleNamespace(utils=SimpleNamespace(instantiate=instantiate))  # type: ignore[attr-defined]
+
+
+def token_log_probs(module: ModuleType) -> None:
+    """`verl.utils.torch_functional`: log-probabilities of many tokens at a time, where there is no flash attention.
+
+    verl goes row by row to save memory, and its rows are tokens: thousands of operations on one token each, and as many
+    in the backward pass, took a quarter of a training step.
+    """
+    original = module.logprobs_from_logits_v2
+
+    @functools.wraps(original)
+    def log_probs(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        if logits.dim() != 2 or logits.dtype not in (torch.float32, torch.float64):
+            result: torch.Tensor = original(logits, labels)
+            return result
+        chosen = logits.gather(-1, labels[:, None])[:, 0]
+        return chosen - torch.cat([rows.logsumexp(-1) for rows in logits.split(TOKENS_AT_A_TIME)])
+
+    module.logprobs_from_logits_v2 = log_probs  # type: ignore[attr-defined]
 
 
 def tool_loading(module: ModuleType) -> None:

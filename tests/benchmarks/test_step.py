@@ -88,6 +88,7 @@ def run_ours(out: Path, model: Path, prompts: int, tool_s: float) -> Side:
             f"actor_rollout_ref.model.path={model}",
             f"actor_rollout_ref.rollout.multi_turn.tool_config_path={out}/tools.yaml",
             "actor_rollout_ref.actor.optim.lr=1e-6",  # the conversations stay as long as they are
+            "agent_rl.react.max_malformed=1",  # where TRL ends a conversation
             f"trainer.total_training_steps={STEPS}",
             "trainer.val_before_train=false",
             "trainer.logger=[console,file]",
@@ -143,7 +144,8 @@ def run_trl(out: Path, model: Path, prompts: int, tool_s: float) -> Side:
         "out": f"{out}/trainer",
     }
     command = [sys.executable, str(Path(__file__).with_name("trl_step.py")), json.dumps(settings)]
-    env = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "HF_HOME": f"{out}/cache"}
+    path = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    env = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(path), "HF_HOME": f"{out}/cache"}
     env.pop("VERL_PLATFORM", None)
     done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=600, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
