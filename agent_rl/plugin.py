@@ -39,14 +39,14 @@ def register() -> None:
     _when("verl.trainer.ppo.v1.trainer_separate_async", patches.separate_logging)
     if cpu.is_selected():
         cpu.activate()
-        from agent_rl.backend import platform  # noqa: F401 - registers the platform
+        from agent_rl.backend import platform, speed  # noqa: F401 - the platform registers itself
 
         _when("verl.utils.distributed", patches.gloo_process_group)
         _when("verl.utils.model", patches.value_head_attention)
-        _when("verl.trainer.ppo.v1.replay_buffer", patches.replay_buffer_polling)
-        _when("verl.utils.torch_functional", patches.token_log_probs)
-        _when("verl.workers.rollout.llm_server", patches.single_server)
-        _when("verl.experimental.agent_loop.agent_loop", patches.loop_construction)
+        _when("verl.trainer.ppo.v1.replay_buffer", speed.replay_buffer_polling)
+        _when("verl.utils.torch_functional", speed.token_log_probs)
+        _when("verl.workers.rollout.llm_server", speed.single_server)
+        _when("verl.experimental.agent_loop.agent_loop", speed.loop_construction)
         _when("verl.workers.engine.fsdp.transformer_impl", _register_cpu_engines)
         _when("verl.workers.rollout.base", _register_cpu_rollout)
         _when("verl.workers.rollout.replica", _register_cpu_server)

@@ -10,11 +10,10 @@ import asyncio
 import functools
 from collections import Counter
 from collections.abc import Callable, Mapping
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 from uuid import uuid4
 
-import torch
 from hydra.errors import InstantiationException
 
 from agent_rl.algorithms import remax
@@ -32,13 +31,9 @@ __all__ = [
     "error_stops",
     "filter_limit",
     "gloo_process_group",
-    "loop_construction",
-    "replay_buffer_polling",
     "separate_logging",
     "session_errors",
-    "single_server",
     "step_metrics",
-    "token_log_probs",
     "tool_loading",
     "value_head_attention",
 ]
@@ -47,10 +42,6 @@ VERL_VERSION = "0.9.1"
 
 ERRORS_PARTITION = "agent_rl_errors"
 """TransferQueue partition through which workers tell the trainer of failed trajectories: one tag for each."""
-
-POLL_INTERVAL_S = 0.05
-
-TOKENS_AT_A_TIME = 1024
 
 
 def check_version(version: str) -> None:
@@ -96,22 +87,6 @@ def value_head_attention(module: ModuleType) -> None:
     module.load_valuehead_model = load  # type: ignore[attr-defined]
 
 
-def replay_buffer_polling(module: ModuleType) -> None:
-    """`verl.trainer.ppo.v1.replay_buffer`: poll for finished trajectories more often than every two seconds.
-
-    The interval is a constructor argument for which verl has no configuration key; on a laptop, where a step takes one
-    or two seconds, it would double the step.
-    """
-    original = module.ReplayBuffer.__init__
-
-    @functools.wraps(original)
-    def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        kwargs.setdefault("poll_interval", POLL_INTERVAL_S)
-        original(self, *args, **kwargs)
-
-    module.ReplayBuffer.__init__ = init
-
-
 def separate_logging(module: ModuleType) -> None:
     """`verl.trainer.ppo.v1.trainer_separate_async`: log the message that hybrid_engine=False leads to.
 
@@ -123,73 +98,6 @@ def separate_logging(module: ModuleType) -> None:
         original(*args, **kwargs)
 
     module.logger.info = info
-
-
-def single_server(module: ModuleType) -> None:
-    """`verl.workers.rollout.llm_server`: where there is one server, ask the load balancer for it once.
-
-    Of three actor calls for each turn two go to the balancer; on two cores they were a tenth of a step. Trainers that
-    add and remove servers while they run have a client class of their own, which is left alone.
-    """
-    client = module.LLMServerClient
-    acquire, release = client._acquire_server, client._release_server
-
-    @functools.wraps(acquire)
-    async def acquire_server(self: Any, request_id: str, **extra: Any) -> Any:
-        if type(self) is not client:
-            return await acquire(self, request_id, **extra)
-        if not hasattr(self, "_only_server"):
-            servers = await self._load_balancer.get_all_servers.remote()
-            first = await acquire(self, request_id, **extra)
-            self._only_server = first if len(servers) == 1 else None
-            return first
-        return self._only_server or await acquire(self, request_id, **extra)
-
-    @functools.wraps(release)
-    def release_server(self: Any, *args: Any, **kwargs: Any) -> None:
-        if getattr(self, "_only_server", None) is None:
-            release(self, *args, **kwargs)
-
-    client._acquire_server, client._release_server = acquire_server, release_server
-
-
-def loop_construction(module: ModuleType) -> None:
-    """`verl.experimental.agent_loop.agent_loop`: make an agent loop by calling its class.
-
-    verl has hydra make one for each trajectory, which copies and merges a configuration of one key: nine tenths of the
-    time that making a loop takes. A loop that is registered with more than its class, or that cannot be made, is left
-    to hydra and its error message.
-    """
-    original = module.hydra
-
-    def instantiate(config: Any, **kwargs: Any) -> Any:
-        if set(config) == {"_target_"}:
-            try:
-                return original.utils.get_class(config["_target_"])(**kwargs)
-            except Exception:  # noqa: BLE001 - hydra meets it again, and says whose it is
-                pass
-        return original.utils.instantiate(config=config, **kwargs)
-
-    module.hydra = SimpleNamespace(utils=SimpleNamespace(instantiate=instantiate))  # type: ignore[attr-defined]
-
-
-def token_log_probs(module: ModuleType) -> None:
-    """`verl.utils.torch_functional`: log-probabilities of many tokens at a time, where there is no flash attention.
-
-    verl goes row by row to save memory, and its rows are tokens: thousands of operations on one token each, and as many
-    in the backward pass, took a quarter of a training step.
-    """
-    original = module.logprobs_from_logits_v2
-
-    @functools.wraps(original)
-    def log_probs(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        if logits.dim() != 2 or logits.dtype not in (torch.float32, torch.float64):
-            result: torch.Tensor = original(logits, labels)
-            return result
-        chosen = logits.gather(-1, labels[:, None])[:, 0]
-        return chosen - torch.cat([rows.logsumexp(-1) for rows in logits.split(TOKENS_AT_A_TIME)])
-
-    module.logprobs_from_logits_v2 = log_probs  # type: ignore[attr-defined]
 
 
 def tool_loading(module: ModuleType) -> None:

@@ -1,0 +1,102 @@
+"""Where verl 0.9.1 spends a small run's time on a CPU and offers no setting: changed here, as in `patches`.
+
+On a GPU with a large model none of it matters, so these are for the CPU only. A test for each fails when the patch is
+no longer needed.
+"""
+
+from __future__ import annotations
+
+import functools
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import torch
+
+__all__ = ["loop_construction", "replay_buffer_polling", "single_server", "token_log_probs"]
+
+POLL_INTERVAL_S = 0.05
+
+TOKENS_AT_A_TIME = 1024
+
+
+def loop_construction(module: ModuleType) -> None:
+    """`verl.experimental.agent_loop.agent_loop`: make an agent loop by calling its class.
+
+    verl has hydra make one for each trajectory, which copies and merges a configuration of one key: nine tenths of the
+    time that making a loop takes. A loop that is registered with more than its class, or that cannot be made, is left
+    to hydra and its error message.
+    """
+    original = module.hydra
+
+    def instantiate(config: Any, **kwargs: Any) -> Any:
+        if set(config) == {"_target_"}:
+            try:
+                return original.utils.get_class(config["_target_"])(**kwargs)
+            except Exception:  # noqa: BLE001 - hydra meets it again, and says whose it is
+                pass
+        return original.utils.instantiate(config=config, **kwargs)
+
+    module.hydra = SimpleNamespace(utils=SimpleNamespace(instantiate=instantiate))  # type: ignore[attr-defined]
+
+
+def replay_buffer_polling(module: ModuleType) -> None:
+    """`verl.trainer.ppo.v1.replay_buffer`: poll for finished trajectories more often than every two seconds.
+
+    The interval is a constructor argument for which verl has no configuration key; on a laptop, where a step takes one
+    or two seconds, it would double the step.
+    """
+    original = module.ReplayBuffer.__init__
+
+    @functools.wraps(original)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("poll_interval", POLL_INTERVAL_S)
+        original(self, *args, **kwargs)
+
+    module.ReplayBuffer.__init__ = init
+
+
+def single_server(module: ModuleType) -> None:
+    """`verl.workers.rollout.llm_server`: where there is one server, ask the load balancer for it once.
+
+    Of three actor calls for each turn two go to the balancer; on two cores they were a tenth of a step. Trainers that
+    add and remove servers while they run have a client class of their own, which is left alone.
+    """
+    client = module.LLMServerClient
+    acquire, release = client._acquire_server, client._release_server
+
+    @functools.wraps(acquire)
+    async def acquire_server(self: Any, request_id: str, **extra: Any) -> Any:
+        if type(self) is not client:
+            return await acquire(self, request_id, **extra)
+        if not hasattr(self, "_only_server"):
+            servers = await self._load_balancer.get_all_servers.remote()
+            first = await acquire(self, request_id, **extra)
+            self._only_server = first if len(servers) == 1 else None
+            return first
+        return self._only_server or await acquire(self, request_id, **extra)
+
+    @functools.wraps(release)
+    def release_server(self: Any, *args: Any, **kwargs: Any) -> None:
+        if getattr(self, "_only_server", None) is None:
+            release(self, *args, **kwargs)
+
+    client._acquire_server, client._release_server = acquire_server, release_server
+
+
+def token_log_probs(module: ModuleType) -> None:
+    """`verl.utils.torch_functional`: log-probabilities of many tokens at a time, where there is no flash attention.
+
+    verl goes row by row to save memory, and its rows are tokens: thousands of operations on one token each, and as many
+    in the backward pass, took a quarter of a training step.
+    """
+    original = module.logprobs_from_logits_v2
+
+    @functools.wraps(original)
+    def log_probs(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        if logits.dim() != 2 or logits.dtype not in (torch.float32, torch.float64):
+            result: torch.Tensor = original(logits, labels)
+            return result
+        chosen = logits.gather(-1, labels[:, None])[:, 0]
+        return chosen - torch.cat([rows.logsumexp(-1) for rows in logits.split(TOKENS_AT_A_TIME)])
+
+    module.logprobs_from_logits_v2 = log_probs  # type: ignore[attr-defined]
