@@ -84,7 +84,8 @@ def test_early_checks_name_the_key_before_ray_starts() -> None:
     ],
 )
 def test_early_checks_know_what_goes_together(override: str, message: str) -> None:
-    assert message in python(CHECK.replace("+agent_rl.budget.max_second=3", override))
+    overrides = f"{override}', 'actor_rollout_ref.rollout.name=sglang"
+    assert message in python(CHECK.replace("+agent_rl.budget.max_second=3", overrides))
 
 
 FILTER = (
