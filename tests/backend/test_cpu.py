@@ -97,9 +97,7 @@ VALIDATE = (
     "        except Exception as e: print(type(e).__name__, e)\n"
 )
 PASSED = "[validate_config] All configuration checks passed successfully!"
-GROUPS = [
-    f"+{group}" for group in ("tuning=lora", "tuning=full", "mode=sync", "mode=colocate_async", "mode=separate_async")
-]
+GROUPS = ["tuning=lora", "tuning=full", "mode=sync", "mode=colocate_async", "mode=separate_async"]
 
 
 def validated(platform: str, *overrides: str) -> list[str]:

@@ -31,7 +31,7 @@ def test_lora_with_a_kl_loss_goes_on_where_it_was_stopped(
         return train(
             tmp_path,
             tiny_llama,
-            "+tuning=lora",
+            "tuning=lora",
             agent="weights_probe",
             script=Path(__file__).with_name("probe_train.py"),
             actor_rollout_ref__model__lora_rank=RANK,

@@ -28,7 +28,7 @@ def test_interrupted_generations_stay_exact(
     logged = train(
         tmp_path,
         tiny_llama,
-        f"+mode={mode}",
+        f"mode={mode}",
         agent="weights_probe",
         script=Path(__file__).with_name("probe_train.py"),
         data__max_response_length=256,

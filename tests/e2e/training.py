@@ -23,7 +23,7 @@ def train(
     Args:
         folder: gets rows, rollouts, checkpoints and logs; a second run in it goes on where the first ended.
         model: what is trained.
-        groups: overrides that choose a hydra group or add a key, `+tuning=lora`.
+        groups: overrides that choose a hydra group or add a key, `tuning=lora`.
         agent: the rows' loop.
         script: an entry point of the test's own.
         settings: further overrides; `__` in a name stands for a dot.
