@@ -50,6 +50,7 @@ $(VENV)/.dev: $(VENV)/.cpu pyproject.toml
 	$(PIP) --editable ".[cpu,dev]"
 	@touch $@
 
-$(VENV)/.bench: $(VENV)/.dev pyproject.toml
-	$(PIP) --editable ".[bench]"
+# Beside the environment, not in it: where verl finds a TRL, it imports a class that TRL 1 no longer has.
+$(VENV)/.bench: $(VENV)/.dev
+	$(PIP) --no-deps --upgrade --target $(VENV)/trl trl==1.16.0 jmespath==1.1.0
 	@touch $@
