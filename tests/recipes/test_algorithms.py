@@ -66,7 +66,8 @@ def train(entry: Entry, folder: Path, model: Path) -> None:
     assert entry.evidence(logged[1], logged[2]), json.dumps([interesting(logged[1]), interesting(logged[2])])
     greedy = "algo=remax" in entry.overrides
     if "algo=dapo" not in entry.overrides:  # which samples as many as it needs
-        assert len(list(trace.read(folder / "trace.jsonl"))) == 2 * PROMPTS * (SAMPLES + greedy)
+        lost = logged[1]["agent/unscored"] + logged[2]["agent/unscored"]
+        assert len(list(trace.read(folder / "trace.jsonl"))) == 2 * PROMPTS * (SAMPLES + greedy) - lost
 
 
 def settings(folder: Path, model: Path, tokens: int) -> list[str]:
