@@ -20,9 +20,11 @@ import psutil
 
 from agent_rl.errors import AgentRLError
 
-__all__ = ["TrainerError", "die_with_parent", "end_all", "run_trainer", "stop"]
+__all__ = ["TrainerError", "die_with_parent", "end_all", "remove_unused", "run_trainer", "shared_files", "stop"]
 
 SHARED_MEMORY = Path("/dev/shm")
+LEFT_BEHIND = ("sem.mp-*", "sglang_loads_*")
+"""What a process leaves in shared memory when Ray kills it: Python's multiprocessing, and SGLang 0.5.13 as well."""
 POLL_S = 0.5
 STOP_S = 20.0
 """Seconds that the trainer gets to end after it was asked to."""
@@ -56,7 +58,7 @@ def run_trainer(
     metrics.unlink(missing_ok=True)
     # Ray's sockets need a short path; temporary files are of no use after the run.
     temporary = tempfile.mkdtemp(prefix="agent_rl_")
-    semaphores = set(SHARED_MEMORY.glob("sem.mp-*"))
+    before = shared_files()
     env = {
         **os.environ,
         "HF_HOME": str(out / "cache"),
@@ -80,7 +82,7 @@ def run_trainer(
             raise TrainerError(f"the trainer failed: {_cause(log)} (whole output: {log})")
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-        _remove_dead_semaphores(set(SHARED_MEMORY.glob("sem.mp-*")) - semaphores)
+        remove_unused(shared_files() - before)
 
 
 def stop(child: subprocess.Popen[bytes]) -> None:
@@ -106,6 +108,24 @@ def end_all(variable: str, value: str) -> None:
 def die_with_parent() -> None:
     """In a child, before its program starts: be killed when the parent dies, however it dies."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # Linux's PR_SET_PDEATHSIG
+
+
+def shared_files() -> set[Path]:
+    """The files in shared memory that a run may leave behind."""
+    return {path for pattern in LEFT_BEHIND for path in SHARED_MEMORY.glob(pattern)}
+
+
+def remove_unused(candidates: set[Path]) -> None:
+    """Remove those files that are this user's and that no process has mapped."""
+    mapped = set()
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        try:
+            mapped |= set(re.findall(rf"{SHARED_MEMORY}/\S+", maps.read_text()))
+        except OSError:  # ended meanwhile, or another user's
+            continue
+    for path in candidates:
+        if str(path) not in mapped and path.exists() and path.stat().st_uid == os.getuid():
+            path.unlink(missing_ok=True)
 
 
 def _follow(
@@ -145,19 +165,6 @@ def _processes_with(variable: str, value: str) -> list[psutil.Process]:
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
     return found
-
-
-def _remove_dead_semaphores(candidates: set[Path]) -> None:
-    """Remove what Python's multiprocessing leaves in shared memory when Ray kills a process, and nobody has mapped."""
-    mapped = set()
-    for maps in Path("/proc").glob("[0-9]*/maps"):
-        try:
-            mapped |= set(re.findall(r"/dev/shm/sem\.mp-\S+", maps.read_text()))
-        except OSError:  # ended meanwhile, or another user's
-            continue
-    for path in candidates:
-        if str(path) not in mapped and path.exists() and path.stat().st_uid == os.getuid():
-            path.unlink(missing_ok=True)
 
 
 _EXCEPTION = re.compile(r"^(?:\x1b\[[0-9;]*m|\([^)]*\)|\s)*([A-Za-z_][\w.]*(?:Error|Exception)): (.+)$")

@@ -19,7 +19,7 @@ import pytest
 from agent_rl import trace
 from agent_rl.data import make_row
 from agent_rl.launch.command import trainer_command
-from agent_rl.launch.process import SHARED_MEMORY, TrainerError, _remove_dead_semaphores, run_trainer
+from agent_rl.launch.process import TrainerError, remove_unused, run_trainer, shared_files
 from agent_rl.trajectory import StopReason, ToolStatus, Trajectory
 from tests.e2e.conftest import gone
 
@@ -133,7 +133,7 @@ def test_a_killed_driver_leaves_no_process_behind(
     temporary = tempfile.mkdtemp(prefix="agent_rl_")  # Ray's sockets need a short path
     for variable in ("RAY_TMPDIR", "TMPDIR"):
         monkeypatch.setenv(variable, temporary)
-    semaphores = set(SHARED_MEMORY.glob("sem.mp-*"))
+    before = shared_files()
     command = trainer_command(
         ROOT / "recipes/quickstart",
         overrides(rows, tiny_model, **{"trainer.total_training_steps": 1000}),
@@ -150,4 +150,4 @@ def test_a_killed_driver_leaves_no_process_behind(
         driver.kill()
     assert gone(run_processes, 15) == []
     shutil.rmtree(temporary, ignore_errors=True)
-    _remove_dead_semaphores(set(SHARED_MEMORY.glob("sem.mp-*")) - semaphores)
+    remove_unused(shared_files() - before)

@@ -1,4 +1,6 @@
 import json
+import mmap
+import os
 import subprocess
 import sys
 import time
@@ -7,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from agent_rl.launch.process import TrainerError, run_trainer
+from agent_rl.launch.process import SHARED_MEMORY, TrainerError, remove_unused, run_trainer, shared_files
 
 
 def script(code: str) -> list[str]:
@@ -66,3 +68,28 @@ def test_the_trainer_dies_with_its_parent(tmp_path: Path) -> None:
         child = psutil.Process(int(pid_file.read_text()))
         parent.kill()
     assert not psutil.wait_procs([child], timeout=5)[1]
+
+
+def test_what_a_killed_process_leaves_in_shared_memory_is_removed(tmp_path: Path) -> None:
+    name = f"agent_rl_test_{os.getpid()}"
+    files = [SHARED_MEMORY / f"sem.mp-{name}", SHARED_MEMORY / f"sglang_loads_{name}.shm", SHARED_MEMORY / name]
+    try:
+        run_trainer(script(f"for path in {list(map(str, files))}: open(path, 'wb').write(bytes(8))"), tmp_path)
+        assert [path.exists() for path in files] == [False, False, True]
+    finally:
+        files[2].unlink(missing_ok=True)
+
+
+def test_what_a_process_still_uses_stays_in_shared_memory() -> None:
+    path = SHARED_MEMORY / f"sem.mp-agent_rl_test_{os.getpid()}"
+    before = shared_files()
+    try:
+        path.write_bytes(bytes(8))
+        assert shared_files() - before == {path}
+        with open(path, "r+b") as file, mmap.mmap(file.fileno(), 8):
+            remove_unused({path})
+            assert path.exists()
+        remove_unused({path})
+        assert not path.exists()
+    finally:
+        path.unlink(missing_ok=True)
