@@ -11,6 +11,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
+from hydra.errors import InstantiationException
 
 __all__ = ["loop_construction", "replay_buffer_polling", "single_server", "token_log_probs"]
 
@@ -23,18 +24,17 @@ def loop_construction(module: ModuleType) -> None:
     """`verl.experimental.agent_loop.agent_loop`: make an agent loop by calling its class.
 
     verl has hydra make one for each trajectory, which copies and merges a configuration of one key: nine tenths of the
-    time that making a loop takes. A loop that is registered with more than its class, or that cannot be made, is left
-    to hydra and its error message.
+    time that making a loop takes. A loop that is registered with more than its class is left to hydra.
     """
     original = module.hydra
 
     def instantiate(config: Any, **kwargs: Any) -> Any:
-        if set(config) == {"_target_"}:
-            try:
-                return original.utils.get_class(config["_target_"])(**kwargs)
-            except Exception:  # noqa: BLE001 - hydra meets it again, and says whose it is
-                pass
-        return original.utils.instantiate(config=config, **kwargs)
+        if set(config) != {"_target_"}:
+            return original.utils.instantiate(config=config, **kwargs)
+        try:
+            return original.utils.get_class(config["_target_"])(**kwargs)
+        except Exception as error:  # the user's class may raise anything: it goes on in hydra's own wrapper
+            raise InstantiationException(f"{config['_target_']} cannot be made: {error!r}") from error
 
     module.hydra = SimpleNamespace(utils=SimpleNamespace(instantiate=instantiate))  # type: ignore[attr-defined]
 

@@ -10,12 +10,11 @@ from pathlib import Path
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.finding import Finding, ok, problem, skipped, warning
 from agent_rl.launch.cluster import Nodes
+from agent_rl.launch.command import SIZES
 
 __all__ = ["logical_cpus", "nodes", "ports", "ray_cluster"]
 
 TIMEOUT_S = 2.0
-GIVEN = ("num_cpus", "num_gpus", "object_store_memory", "resources")
-"""Arguments of `ray.init` that Ray refuses when it joins a cluster."""
 CPUS_PER_GPU = 3
 """What verl's resource pools reserve beside each GPU (`max_colocate_count`)."""
 CPUS_PER_ENGINE_GPU = 2
@@ -138,7 +137,7 @@ def _named(case: Case, address: str) -> Finding:
 
 def _refused(case: Case) -> list[str]:
     given = case.get("ray_kwargs.ray_init", {})
-    return [name for name in GIVEN if given.get(name) is not None]
+    return [name for name in SIZES if given.get(name) is not None]
 
 
 def _address_file(environ: Mapping[str, str]) -> Path:

@@ -23,6 +23,7 @@ SHOWN = ("verl", "torch", "sglang", "transformers", "ray", "TransferQueue", "ten
 ENGINES = ("sglang", "vllm")
 CPU_HELP = "Run make install"
 GPU_HELP = "Run pip install 'agent-rl[sglang]'"
+VERL_HELP = f"Run pip install 'verl[{{}}]=={VERL_VERSION}'"
 
 
 def python(case: Case) -> Iterator[Finding]:
@@ -55,17 +56,17 @@ def packages(case: Case) -> Iterator[Finding]:
 
 
 def engine_set(case: Case) -> Iterator[Finding]:
-    """On GPUs, the versions that verl was released with for this engine."""
+    """On GPUs, the versions that belong to this engine: our extra's for SGLang, verl's own for another."""
     name = case.get("actor_rollout_ref.rollout.name") or "sglang"
     if case.on_cpu or not case.gpus or name not in ENGINES:
         return
-    unmet = _unmet("verl", {name})
+    by, asked = ("agent-rl", GPU_HELP) if name == "sglang" else ("verl", VERL_HELP.format(name))
+    unmet = _unmet(by, {name})
     if unmet:
         found = [f"{each}{wanted} ({version or 'absent'})" for each, (version, wanted) in sorted(unmet.items())]
-        text = f"verl {VERL_VERSION} is released with {', '.join(found)}"
-        yield warning(f"{name} set", text, f"Run pip install 'verl[{name}]=={VERL_VERSION}' in a fresh environment")
+        yield warning(f"{name} set", f"{by} wants {', '.join(found)}", f"{asked} in a fresh environment")
     else:
-        yield ok(f"{name} set", "the versions that verl is released with")
+        yield ok(f"{name} set", f"the versions that {by} wants")
 
 
 def plugin(case: Case) -> Iterator[Finding]:
@@ -99,7 +100,7 @@ def engine(case: Case) -> Iterator[Finding]:
     elif name not in ENGINES:
         yield skipped("engine", f"{name} is not known to agent_rl")
     elif find_spec(name) is None:
-        remedy = CPU_HELP if case.on_cpu else f"Run pip install 'verl[{name}]=={VERL_VERSION}'"
+        remedy = CPU_HELP if case.on_cpu else GPU_HELP if name == "sglang" else VERL_HELP.format(name)
         yield problem("engine", f"{name} is not installed", remedy)
     else:
         yield ok("engine", f"{name} {_version(name) or 'of unknown version'}")

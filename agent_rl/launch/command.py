@@ -13,6 +13,7 @@ from agent_rl.errors import ConfigError
 
 __all__ = [
     "JOINING",
+    "SIZES",
     "command_line",
     "has_accelerator",
     "hydra_arguments",
@@ -21,9 +22,10 @@ __all__ = [
     "trainer_command",
 ]
 
-JOINING = tuple(
-    f"++ray_kwargs.ray_init.{key}=null" for key in ("num_cpus", "num_gpus", "object_store_memory", "resources")
-)
+SIZES = ("num_cpus", "num_gpus", "object_store_memory", "resources")
+"""Keys of `ray_kwargs.ray_init` that Ray refuses when it joins a cluster."""
+
+JOINING = tuple(f"++ray_kwargs.ray_init.{key}=null" for key in SIZES)
 """Overrides for a trainer that joins a Ray cluster: its nodes know their sizes, and Ray refuses to hear them again."""
 
 

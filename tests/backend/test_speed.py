@@ -99,9 +99,11 @@ LOOP = (
 def test_loop_construction() -> None:
     code = (
         "count = 'itertools.count'\n"
-        "print(make(_target_=count), make(_target_=count, step=2), make(_target_='no.thing'), len(by_hydra))"
+        "made = make(_target_=count), make(_target_=count, step=2), len(by_hydra)\n"
+        "try: make(_target_='no.thing')\n"
+        "except hydra.errors.InstantiationException as error: print(*made, str(error).split(': ')[0])"
     )
-    assert python(LOOP + code) == "count(3) None None 2"
+    assert python(LOOP + code) == "count(3) None 1 no.thing cannot be made"
 
 
 def test_loop_construction_is_needed() -> None:

@@ -53,8 +53,8 @@ def test_on_a_gpu_the_engines_own_pins_count(make_case: MakeCase, tmp_path: Path
     case = make_case(on_cpu=False, environ=with_gpus(tmp_path, 8))
     finding = only(versions.engine_set(case))
     assert finding.status is Status.WARNING
-    assert "torch==2.11.0 (2." in finding.text
-    assert "sglang==" not in finding.text
+    assert "agent-rl wants sglang==0.5.13 (0.5.12)" in finding.text
+    assert "pip install 'agent-rl[sglang]'" in finding.remedy
     assert not list(versions.engine_set(make_case()))
     assert only(versions.packages(case)).status is Status.OK
     assert only(versions.torch_build(case)).status is Status.PROBLEM  # this environment's torch is for CPUs
