@@ -85,13 +85,13 @@ def unknown_keys(config: DictConfig) -> list[str]:
 
 
 def nearest_key(key: str, known: DictConfig) -> str:
-    """A remedy for an unknown key: the known ones that end alike, or are spelled alike."""
+    """A remedy for an unknown key: the known ones that end alike, else the one spelled most alike."""
     import difflib
 
     keys = list(_flatten(known))
     tail = [each for each in keys if each.endswith(f".{key}") or each.split(".")[-1] == key.split(".")[-1]]
     near = sorted(tail, key=lambda each: -difflib.SequenceMatcher(None, key, each).ratio())
-    near = near or difflib.get_close_matches(key, keys, n=3, cutoff=0.6)
+    near = near or difflib.get_close_matches(key, keys, n=1, cutoff=0.6)
     if near:
         return "Did you mean " + " or ".join(f"'{each}'" for each in near[:3]) + "?"
     return f"--dry-run prints every key; +{key}=... adds one that verl does not know"
