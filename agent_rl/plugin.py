@@ -34,6 +34,7 @@ def register() -> None:
     _when("verl.tools.tool_registry", patches.tool_loading)
     _when("verl.trainer.ppo.v1.agent_loop_tq", patches.session_errors)
     _when("verl.trainer.ppo.v1.replay_buffer", patches.error_stops)
+    _when("verl.trainer.ppo.v1.trainer_base", patches.reference_pass)
     _when("verl.trainer.ppo.v1.trainer_base", patches.step_metrics)
     _when("verl.trainer.ppo.v1.trainer_base", patches.filter_limit)
     _when("verl.trainer.ppo.v1.trainer_separate_async", patches.separate_logging)

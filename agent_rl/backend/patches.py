@@ -31,6 +31,7 @@ __all__ = [
     "error_stops",
     "filter_limit",
     "gloo_process_group",
+    "reference_pass",
     "separate_logging",
     "session_errors",
     "step_metrics",
@@ -85,6 +86,23 @@ def value_head_attention(module: ModuleType) -> None:
         )
 
     module.load_valuehead_model = load  # type: ignore[attr-defined]
+
+
+def reference_pass(module: ModuleType) -> None:
+    """`verl.trainer.ppo.v1.trainer_base`: switch the adapter off for the reference's log-probs only.
+
+    With LoRA the reference is the policy without its adapter, and a flag on the batch says so. verl leaves the flag there:
+    the critic is then run without its own adapter, or fails because it has none.
+    """
+    original = module.PPOTrainer._compute_ref_log_prob
+
+    @functools.wraps(original)
+    def compute(self: Any, batch: Any, metrics: dict[str, Any]) -> Any:
+        result = original(self, batch, metrics)
+        result.extra_info.pop("no_lora_adapter", None)
+        return result
+
+    module.PPOTrainer._compute_ref_log_prob = compute
 
 
 def separate_logging(module: ModuleType) -> None:

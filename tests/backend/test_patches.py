@@ -112,6 +112,42 @@ def test_filter_limit_is_needed() -> None:
     assert python(FILTER, plugins="none") == "goes on"
 
 
+REFERENCE = """
+import verl
+from types import SimpleNamespace
+from verl.trainer.ppo.v1 import trainer_base as module
+
+class Batch(SimpleNamespace):
+    def __len__(self):
+        return 1
+
+class Data(dict):
+    def select(self, *keys):
+        return self
+
+class Actor:
+    def compute_log_prob(self, batch):
+        self.without_adapter = batch.extra_info["no_lora_adapter"]
+        return ["done"]
+
+queue = {"kv_batch_get": lambda **what: Data(log_probs=0, response_mask=0), "kv_batch_put": lambda **what: None}
+module.tq, module.response_from_nested = SimpleNamespace(**queue), lambda values, mask: values
+actor, batch = Actor(), Batch(keys=["a"], partition_id="train", extra_info={})
+config = SimpleNamespace(actor_rollout_ref=SimpleNamespace(rollout=SimpleNamespace(temperature=1.0)))
+trainer = SimpleNamespace(config=config, ref_in_actor=True, actor_rollout_wg=actor)
+module.PPOTrainer._compute_ref_log_prob(trainer, batch, {})
+print(actor.without_adapter, sorted(batch.extra_info))
+"""
+
+
+def test_the_critic_is_not_told_of_the_reference_pass() -> None:
+    assert python(REFERENCE) == "True ['calculate_entropy', 'compute_loss', 'temperature']"
+
+
+def test_the_critic_would_be_told() -> None:
+    assert "no_lora_adapter" in python(REFERENCE, plugins="none")
+
+
 ASYNC = """
 import verl
 from verl.trainer.ppo.v1 import replay_buffer as module

@@ -128,10 +128,13 @@ ENTRIES = {
     "dapo": Entry(["algo=dapo", "kl=none"], both(dapo, kl_none), tokens=128),
     "gspo": Entry(["algo=gspo", "kl=none"], both(gspo, kl_none)),
     "kl_reward": Entry(["algo=rloo", "kl=reward"], kl_reward),
+    "lora_ppo": Entry(["algo=ppo", "kl=reward", "tuning=lora"], both(ppo, kl_reward)),
+    "lora_colocate_async": Entry(["mode=colocate_async", "kl=loss", "tuning=lora"], kl_loss),
+    "lora_separate_async": Entry(["mode=separate_async", "algo=ppo", "tuning=lora"], both(ppo, kl_none)),
     "quickstart_ppo": Entry(["algo=ppo", "kl=reward"], both(ppo, kl_reward), "quickstart"),
     "quickstart_remax_unlucky": Entry(
         ["algo=remax", "kl=loss"], both(remax_unlucky, kl_loss), "quickstart", "unlucky_train.py", "unlucky"
     ),
     "quickstart_dapo": Entry(["algo=dapo"], both(dapo, kl_none), "quickstart", tokens=128),
 }
-"""Name to run. LoRA and the asynchronous modes, which need more than metrics to be believed, are in tests/e2e."""
+"""Name to run. LoRA's weights and the asynchronous modes, which need more than metrics to be believed, are in tests/e2e."""
