@@ -22,11 +22,12 @@ def register() -> None:
     import verl
 
     from agent_rl.algorithms import remax
-    from agent_rl.backend import cpu, patches
+    from agent_rl.backend import cpu, local_reward, patches
     from agent_rl.loops import registry
 
     patches.check_version(verl.__version__)
     _when("verl.experimental.agent_loop.agent_loop", registry.install)
+    _when("verl.experimental.agent_loop.agent_loop", local_reward.score_here)
     _when("verl.trainer.constants_ppo", registry.export_to_workers)
     _when("verl.experimental.reward_loop.reward_manager", _register_reward_manager)
     _when("verl.trainer.ppo.core_algos", remax.register_estimator)
@@ -48,6 +49,7 @@ def register() -> None:
         _when("verl.utils.torch_functional", speed.token_log_probs)
         _when("verl.workers.rollout.llm_server", speed.single_server)
         _when("verl.experimental.agent_loop.agent_loop", speed.loop_construction)
+        _when("verl.trainer.ppo.v1.agent_loop_tq", speed.trajectory_puts)
         _when("verl.workers.engine.fsdp.transformer_impl", _register_cpu_engines)
         _when("verl.workers.rollout.base", _register_cpu_rollout)
         _when("verl.workers.rollout.replica", _register_cpu_server)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from tensordict import TensorDict
+from tensordict import NonTensorStack, TensorDict
 from verl.utils import tensordict_utils as tu
 from verl.utils.fsdp_utils import merged_lora_context, normalize_peft_param_name
 from verl.utils.model import convert_weight_keys
@@ -28,9 +28,12 @@ class _OnCPU:
     ) -> dict[str, Any]:
         """Like verl's, with sequences of like length in the same micro-batch, where they are padded to the longest.
 
+        What is not a tensor (prompts, rewards' parts) is left out: verl would copy each value for its micro-batch.
+
         Losses are normalised over the whole mini-batch, so that its order does not matter. The order that was given is
         restored in what the model returns.
         """
+        data = data.exclude(*(key for key, value in data.items() if isinstance(value, NonTensorStack)))
         if (
             tu.get_non_tensor_data(data, "use_dynamic_bsz", True)
             or tu.get_non_tensor_data(data, "force_group_size", 1) > 1

@@ -17,7 +17,7 @@ from uuid import uuid4
 from hydra.errors import InstantiationException
 
 from agent_rl.algorithms import remax
-from agent_rl.backend import cpu, resume, reward_model
+from agent_rl.backend import cpu, local_reward, resume, reward_model
 from agent_rl.errors import ConfigError, FatalError, UnscoredError, did_you_mean
 from agent_rl.rewards.compose import require_limits
 from agent_rl.settings import AgentRLSettings
@@ -91,8 +91,8 @@ def value_head_attention(module: ModuleType) -> None:
 def reference_pass(module: ModuleType) -> None:
     """`verl.trainer.ppo.v1.trainer_base`: switch the adapter off for the reference's log-probs only.
 
-    With LoRA the reference is the policy without its adapter, and a flag on the batch says so. verl leaves the flag there:
-    the critic is then run without its own adapter, or fails because it has none.
+    With LoRA the reference is the policy without its adapter, and a flag on the batch says so. verl leaves the flag
+    there: the critic is then run without its own adapter, or fails because it has none.
     """
     original = module.PPOTrainer._compute_ref_log_prob
 
@@ -146,6 +146,7 @@ def early_checks(module: ModuleType) -> None:
         if path := config.actor_rollout_ref.rollout.multi_turn.tool_config_path:
             load_tools(_resolved(path))
         reward_model.check(config.reward)
+        local_reward.check(config.reward)
         original(config, use_reference_policy, use_critic)
         resume.check(config, use_critic)
 

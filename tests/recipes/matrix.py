@@ -31,7 +31,7 @@ class Entry:
     tokens: int = 512
     """Limit of a response. An untrained model ends every second answer of 350 tokens, and few of 128."""
     difference: float = 1e-5
-    """Limit of the mean difference between the engine's and the trainer's probabilities; more where they differ in weights."""
+    """Limit of the engine's mean difference in probability from the trainer; more where their weights differ."""
 
 
 def grpo(first: Metrics, second: Metrics) -> bool:
@@ -150,4 +150,4 @@ ENTRIES = {
     ),
     "quickstart_dapo": Entry(["algo=dapo"], both(dapo, kl_none), "quickstart", tokens=128),
 }
-"""Name to run. LoRA's weights and the asynchronous modes, which need more than metrics to be believed, are in tests/e2e."""
+"""Name to run. What needs more than metrics to be believed (LoRA's weights, the asynchronous modes) is in tests/e2e."""

@@ -1,0 +1,63 @@
+"""`reward.num_workers=0`: trajectories are scored in the agent-loop workers' own processes.
+
+A rule costs less than the call to a reward worker that asks for it, and each reward worker is a process that imports
+all of verl. What is run is verl's own worker class with the same reward manager and the same custom function.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from agent_rl.errors import ConfigError
+
+__all__ = ["check", "score_here"]
+
+
+def check(reward: Any) -> None:
+    """Refuse no reward workers where something needs them.
+
+    Args:
+        reward: the section `reward` of verl's configuration.
+
+    Raises:
+        ConfigError: when there is a reward model, which only reward workers ask.
+    """
+    if reward.num_workers < 1 and reward.reward_model.enable:
+        raise ConfigError(
+            "reward.num_workers",
+            f"{reward.num_workers} leaves nobody to ask the reward model",
+            "Set it to 1 or more, or reward.reward_model.enable=false",
+        )
+
+
+def score_here(module: ModuleType) -> None:
+    """`verl.experimental.agent_loop.agent_loop`: a worker that was given no reward worker is its own.
+
+    verl would choose one from the empty list.
+    """
+    original = module.AgentLoopWorker.__init__
+
+    @functools.wraps(original)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        if self.reward_loop_worker_handles is not None and not self.reward_loop_worker_handles:
+            from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
+
+            self.reward_loop_worker_handles = [_Here(RewardLoopWorker(self.config))]
+
+    module.AgentLoopWorker.__init__ = init
+
+
+class _Here:
+    """An object with the one method that verl calls on a reward worker's handle."""
+
+    def __init__(self, worker: Any) -> None:
+        self.compute_score = _Method(worker.compute_score)
+
+
+class _Method:
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.remote = function
