@@ -1,9 +1,11 @@
 """A user's own training script: registers a loop of its own, then starts verl's trainer.
 
-The loop is `react_agent` with two additions: once a step it asks the engine for its weights and keeps them in a file,
-and has a program run by the tool `python` where the run has it, which nobody could expect of an untrained model.
+The loop is `react_agent` with additions: once a step it asks the engine for its weights and keeps them in a file,
+and has a program run by the tool `python` where the run has it, which nobody could expect of an untrained model. Every
+second row begins late: a step that waits for half of the trajectories then meets the other half in generation.
 """
 
+import asyncio
 import json
 import os
 import urllib.request
@@ -21,6 +23,7 @@ PARAMETERS = (
     "model.norm.weight",
     "lm_head.weight",
 )
+LATE_S = 0.3
 
 
 def engine_weights(address: str) -> dict[str, Any]:
@@ -41,6 +44,8 @@ class WeightsProbe(ReactAgentLoop):
     agent = "weights_probe"
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> Any:
+        if int(row["index"]) % 2:
+            await asyncio.sleep(LATE_S)
         target = Path(os.environ["PROBE_DIR"]) / f"engine_{int(row['global_steps'])}.json"
         try:
             target.touch(exist_ok=False)

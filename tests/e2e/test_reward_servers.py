@@ -64,6 +64,7 @@ def test_a_classifier_that_shares_the_policys_place(
         reward__reward_model__enable=True,
         reward__reward_model__model_path=folder,
         reward__custom_reward_function__path="null",
+        data__max_response_length=24,
         actor_rollout_ref__rollout__multi_turn__max_assistant_turns=1,
     )
     assert list(logged) == [1, 2]
