@@ -21,10 +21,12 @@ __all__ = [
     "CassetteSettings",
     "CorrectnessSettings",
     "EfficiencySettings",
+    "FinalTurnSettings",
     "FormatSettings",
     "OverlongSettings",
     "ReactSettings",
     "RewardSettings",
+    "ThinkingSettings",
     "ToolsSettings",
     "TraceSettings",
 ]
@@ -43,8 +45,24 @@ class BudgetSettings(_Section):
     """Tool calls in one episode; null: no limit."""
     max_seconds: float | None = Field(default=None, gt=0)
     """Wall-clock seconds of one episode; null: no limit."""
+    max_malformed: int = Field(default=3, ge=1)
+    """Malformed turns in a row after which the episode ends."""
+    max_repeats: int | None = Field(default=None, ge=1)
+    """Turns in a row that only repeat earlier calls, after which the episode ends; null: no limit."""
     tool_timeout_s: float = Field(default=30.0, gt=0)
     """Seconds that one tool call may take, unless the tool's entry has its own `timeout_s`."""
+
+
+class FinalTurnSettings(_Section):
+    """A last turn, in which the policy is told that it must answer, when a budget is all but spent."""
+
+    enabled: bool = False
+    text: str | None = None
+    """What it is told; null: the default."""
+    reserve_tokens: int = Field(default=0, ge=0)
+    """Tokens of the response kept for that turn and its text; 0: none when the tokens are spent."""
+    reserve_seconds: float = Field(default=0.0, ge=0)
+    """Seconds of `budget.max_seconds` kept for that turn; 0: none when the time is up."""
 
 
 class ReactSettings(_Section):
@@ -54,8 +72,6 @@ class ReactSettings(_Section):
     """System text with `{tools}` and `{tool_names}` filled in; null: the default; empty: none."""
     observation_role: Literal["user", "tool"] = "user"
     """Role of the message that carries an observation."""
-    max_malformed: int = Field(default=3, ge=1)
-    """Malformed turns in a row after which the episode ends."""
 
 
 class CorrectnessSettings(_Section):
@@ -120,7 +136,17 @@ class ToolsSettings(_Section):
     """Tokens of a result that the policy is shown, instead of verl's limit in characters; null: verl's."""
     cache_path: str | None = None
     """SQLite file on a local disk that keeps the results of tools with `cache: shared`; null: memory only."""
+    reuse_results: bool = True
+    """Whether a repeated call is answered by the earlier result, where the tool is idempotent."""
     cassette: CassetteSettings = CassetteSettings()
+
+
+class ThinkingSettings(_Section):
+    """What becomes of `<think>` blocks; a format never sees them."""
+
+    history: Literal["keep", "template"] = "keep"
+    """`keep`: the context keeps what was sampled. `template`: where the chat template drops thoughts of earlier turns,
+    so does the context, and the trajectory becomes several training sequences."""
 
 
 class TraceSettings(_Section):
@@ -134,8 +160,12 @@ class AgentRLSettings(_Section):
     """The whole section."""
 
     budget: BudgetSettings = BudgetSettings()
+    final_turn: FinalTurnSettings = FinalTurnSettings()
+    hooks: str | None = None
+    """Class that is derived from `agent_rl.loops.hooks.Hooks`: `package.module.Class`, or `path/to/file.py:Class`."""
     react: ReactSettings = ReactSettings()
     reward: RewardSettings = RewardSettings()
+    thinking: ThinkingSettings = ThinkingSettings()
     tools: ToolsSettings = ToolsSettings()
     trace: TraceSettings = TraceSettings()
 

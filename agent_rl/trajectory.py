@@ -32,6 +32,7 @@ __all__ = [
     "ToolStatus",
     "Trajectory",
     "Turn",
+    "call_key",
 ]
 
 SCHEMA_VERSION = 1
@@ -54,6 +55,10 @@ class StopReason(str, Enum):
     """The time budget was spent."""
     MALFORMED = "malformed"
     """Too many malformed turns in a row."""
+    REPETITION = "repetition"
+    """Too many turns in a row that only repeated earlier calls."""
+    STOPPED = "stopped"
+    """A hook ended the episode."""
     ENGINE_ERROR = "engine_error"
     """The inference engine failed: the trajectory is unscored."""
     ERROR = "error"
@@ -197,6 +202,11 @@ class Trajectory:
         return sum(len(turn.calls) for turn in self.turns)
 
     @property
+    def repeated_calls(self) -> int:
+        """Number of calls that were equal to an earlier one, executed or not."""
+        return self.tool_calls - len({call_key(call) for turn in self.turns for call in turn.calls})
+
+    @property
     def tool_errors(self) -> int:
         """Number of calls that did not end well."""
         return sum(result.status is not ToolStatus.OK for result in self.results)
@@ -265,6 +275,11 @@ class Trajectory:
         if not isinstance(data, dict):
             raise ValueError(f"not a trajectory: expected a JSON object, got {type(data).__name__}")
         return cls.from_dict(data)
+
+
+def call_key(call: ToolCall) -> str:
+    """The same for equal calls, whatever the order of their arguments."""
+    return f"{call.name} {json.dumps(call.arguments, sort_keys=True, separators=(',', ':'), default=repr)}"
 
 
 @cache

@@ -68,6 +68,13 @@ def test_calls_are_counted_for_each_tool():
     assert Trajectory(prompt=[], stop_reason=StopReason.ERROR).tool_stats == {}
 
 
+def test_repeated_calls_are_equal_to_an_earlier_one():
+    calls = [ToolCall("a", {"x": 1, "y": 2}), ToolCall("b", {"x": 1, "y": 2}), ToolCall("a", {"x": "1", "y": 2})]
+    again = ToolCall("a", {"y": 2, "x": 1}, id="other")
+    turns = [Turn("1", calls=calls), Turn("2", calls=[again]), Turn("3", calls=[again, ToolCall("a")])]
+    assert Trajectory(prompt=[], stop_reason=StopReason.ANSWERED, turns=turns).repeated_calls == 2
+
+
 def test_results_of_an_older_version_are_read():
     data = _full().to_dict()
     for result in data["turns"][0]["results"]:

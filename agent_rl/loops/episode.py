@@ -7,74 +7,30 @@ shown; a `Policy` gives the turns; a `ToolSession` runs the calls. What happened
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from agent_rl.errors import EngineError, MalformedActionError, UnscoredError
+from agent_rl.loops.budget import Budget, FinalTurn
+from agent_rl.loops.format import Format, Step
+from agent_rl.loops.hooks import Hooks
 from agent_rl.loops.policy import ChatMessage, Generation, Policy
-from agent_rl.tools import ToolSession, ToolSpec
+from agent_rl.loops.repeats import Repeats
+from agent_rl.tools import ToolSession
 from agent_rl.tools.concurrency import OutOfTime, within
-from agent_rl.trajectory import Message, StopReason, ToolCall, ToolResult, Trajectory, Turn
+from agent_rl.trajectory import Message, StopReason, ToolCall, ToolResult, ToolStatus, Trajectory, Turn
 
-__all__ = ["Budget", "Format", "Step", "run_episode"]
+__all__ = ["Budget", "FinalTurn", "Format", "Step", "run_episode"]
 
 T = TypeVar("T")
 
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """What one episode may spend; tokens are the policy's business."""
-
-    max_turns: int | None = None
-    max_tool_calls: int | None = None
-    max_seconds: float | None = None
-    max_malformed: int = 3
-    """Malformed turns in a row after which the episode ends."""
-
-
-@dataclass(slots=True)
-class Step:
-    """What one turn asks for: calls, or an answer when there are none."""
-
-    calls: list[ToolCall] = field(default_factory=list)
-    answer: str | None = None
-
-
-class Format(ABC):
-    """How an agent's turns are written and read."""
-
-    stop: Sequence[str] = ()
-    """Strings that end a turn."""
-
-    @abstractmethod
-    def prompt(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> list[ChatMessage]:
-        """The row's messages with whatever the format must tell the policy about itself and the tools."""
-
-    def template_tools(self, tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
-        """Function schemas for the chat template; none when the prompt's text describes the tools."""
-        return []
-
-    @abstractmethod
-    def parse(self, text: str, tools: Sequence[ToolSpec]) -> Step:
-        """Read a turn.
-
-        Raises:
-            MalformedActionError: with a text that tells the policy what was expected.
-        """
-
-    @abstractmethod
-    def observation(self, results: Sequence[ToolResult]) -> str:
-        """The text that shows the results of a turn's calls."""
-
-    @abstractmethod
-    def correction(self, error: MalformedActionError) -> str:
-        """The text that answers a malformed turn."""
-
-    @abstractmethod
-    def reply(self, observation: str, results: Sequence[ToolResult]) -> list[ChatMessage]:
-        """The observation as chat messages."""
+_NOT_RUN = {
+    StopReason.MAX_TOOL_CALLS: "the number of tool calls is spent",
+    StopReason.MAX_SECONDS: "the time is up",
+    StopReason.REPETITION: "you have asked for this before",
+}
+_NOT_SHOWN = "(not shown: too long for what is left of the conversation)"
 
 
 async def run_episode(
@@ -83,6 +39,7 @@ async def run_episode(
     tools: ToolSession,
     messages: Sequence[ChatMessage],
     budget: Budget,
+    hooks: Hooks | None = None,
 ) -> Trajectory:
     """Run one episode to its end.
 
@@ -92,6 +49,7 @@ async def run_episode(
         tools: an open session; the caller closes it.
         messages: the row's prompt.
         budget: what may be spent.
+        hooks: the user's own logic around turns and tools.
 
     Returns:
         The trajectory, with exactly one stop reason. When the infrastructure failed (the engine, a tool that says so, a
@@ -100,8 +58,9 @@ async def run_episode(
 
     Raises:
         FatalError: from a tool or the format.
+        Exception: whatever a hook raises.
     """
-    episode = _Episode(policy, format, tools, budget)
+    episode = _Episode(policy, format, tools, budget, hooks)
     trajectory = episode.trajectory
     prompt = format.prompt(messages, tools.specs)
     trajectory.prompt = [Message.from_chat(message) for message in prompt]
@@ -119,33 +78,39 @@ async def run_episode(
 
 
 class _Episode:
-    def __init__(self, policy: Policy, format: Format, tools: ToolSession, budget: Budget) -> None:
-        self.policy, self.format, self.tools, self.budget = policy, format, tools, budget
+    def __init__(self, policy: Policy, format: Format, tools: ToolSession, budget: Budget, hooks: Hooks | None) -> None:
+        self.policy, self.format, self.tools, self.budget, self.hooks = policy, format, tools, budget, hooks
         self.trajectory = Trajectory(prompt=[], stop_reason=StopReason.ERROR)
         self.started = time.monotonic()
         self.malformed_in_a_row = 0
         self.calls = 0
+        self.repeats = Repeats() if budget.max_repeats is not None else None
+        self.announced: StopReason | None = None
+        """The budget that made the next turn the last; None before the policy was told so."""
+        policy.reserve = budget.final.reserve_tokens if budget.final else 0
 
     async def turn(self) -> StopReason | None:
         """One assistant message and the answer to it; the stop reason when it was the last."""
-        if self.budget.max_seconds is not None and time.monotonic() - self.started >= self.budget.max_seconds:
+        if self._seconds_left() <= 0:
             return StopReason.MAX_SECONDS
+        if self.hooks is not None:
+            await self.hooks.before_turn(self.trajectory)
         try:
-            generated, seconds = await self._timed(self.policy.generate(self.format.stop))
+            generated, seconds = await self._timed(self.policy.generate(self.format.stop), self._seconds_left())
         except OutOfTime:
             return StopReason.MAX_SECONDS
         turn = Turn(text=generated.text, tokens=generated.tokens, generation_seconds=seconds)
         self.trajectory.turns.append(turn)
-        try:
-            return await self._act(turn, generated)
-        except OutOfTime:
-            return StopReason.MAX_SECONDS
+        reason = await self._act(turn, generated)
+        if reason is None and self.hooks is not None and await self.hooks.after_turn(self.trajectory, turn):
+            return StopReason.STOPPED
+        return reason
 
     async def _act(self, turn: Turn, generated: Generation) -> StopReason | None:
         if generated.finish == "length":
-            return StopReason.MAX_TOKENS
+            return await self._end(turn, StopReason.MAX_TOKENS)
         try:
-            step = self.format.parse(generated.text, self.tools.specs)
+            step = self.format.read(generated, self.tools.specs)
         except MalformedActionError as error:
             return await self._correct(turn, error)
         self.malformed_in_a_row = 0
@@ -153,39 +118,124 @@ class _Episode:
             self.trajectory.answer = step.answer
             return StopReason.ANSWERED
         turn.calls = step.calls
-        self.calls += len(step.calls)
-        if self.budget.max_tool_calls is not None and self.calls > self.budget.max_tool_calls:
-            return StopReason.MAX_TOOL_CALLS
-        if self._last_turn():
-            return StopReason.MAX_TURNS
-        turn.results, turn.tool_seconds = await self._timed(self.tools.run(step.calls))
-        for result in turn.results:
-            if result.answer is not None:  # a tool such as submit_answer has ended the episode
-                self.trajectory.answer = result.answer
-                return StopReason.ANSWERED
-        return await self._show(turn, self.format.observation(turn.results))
+        if self.announced or self._turns_left() == 0:
+            return await self._hand_in(turn)
+        if (reason := self._too_many(step.calls)) is not None:
+            return await self._end(turn, reason)
+        try:
+            turn.results, turn.tool_seconds = await self._timed(self._run(step.calls), self._seconds_left(kept=True))
+        except OutOfTime:
+            return await self._end(turn, StopReason.MAX_SECONDS)
+        return self._answered(turn) or await self._show(turn, self.format.observation(turn.results))
 
     async def _correct(self, turn: Turn, error: MalformedActionError) -> StopReason | None:
         turn.malformed = str(error)
         self.malformed_in_a_row += 1
-        if self.malformed_in_a_row >= self.budget.max_malformed:
+        if self.announced is None and self.malformed_in_a_row >= self.budget.max_malformed:
             return StopReason.MALFORMED
-        if self._last_turn():
-            return StopReason.MAX_TURNS
+        if self.announced or self._turns_left() == 0:
+            return self.announced or StopReason.MAX_TURNS
         return await self._show(turn, self.format.correction(error))
 
+    async def _hand_in(self, turn: Turn) -> StopReason:
+        """The last turn asks for calls: only those that hand in the answer are run."""
+        calls = [call for call in turn.calls if self.tools.answers(call.name)]
+        if calls:
+            try:
+                turn.results, turn.tool_seconds = await self._timed(self._run(calls), self._seconds_left())
+            except OutOfTime:
+                return StopReason.MAX_SECONDS
+        return self._answered(turn) or self.announced or StopReason.MAX_TURNS
+
+    def _answered(self, turn: Turn) -> StopReason | None:
+        for result in turn.results:
+            if result.answer is not None:  # a tool such as submit_answer has ended the episode
+                self.trajectory.answer = result.answer
+                return StopReason.ANSWERED
+        return None
+
+    def _too_many(self, calls: Sequence[ToolCall]) -> StopReason | None:
+        """The budget that these calls would break, all of which are then not run."""
+        self.calls += sum(not self.tools.answers(call.name) for call in calls)
+        if self.budget.max_tool_calls is not None and self.calls > self.budget.max_tool_calls:
+            return StopReason.MAX_TOOL_CALLS
+        if self.repeats is not None and self.budget.max_repeats is not None:
+            self.repeats.add(calls)
+            if self.repeats.in_a_row >= self.budget.max_repeats:
+                return StopReason.REPETITION
+        return None
+
+    async def _run(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
+        if self.hooks is None:
+            return await self.tools.run(calls)
+        answered = [await self.hooks.before_tool(self.trajectory, call) for call in calls]
+        rest = [call for call, result in zip(calls, answered, strict=True) if result is None]
+        run = iter(await self.tools.run(rest) if rest else [])
+        results = [result or next(run) for result in answered]
+        for call, result in zip(calls, results, strict=True):
+            await self.hooks.after_tool(self.trajectory, call, result)
+        return results
+
     async def _show(self, turn: Turn, observation: str) -> StopReason | None:
+        """Answer a turn; the policy is told when only one more is left."""
+        if self.budget.final is not None and (spent := self._all_but_spent()) is not None:
+            return await self._announce(turn, spent, turn.results, observation)
         turn.observation = observation
-        fits = await self.policy.extend(self.format.reply(observation, turn.results))
+        if await self.policy.extend(self.format.reply(observation, turn.results)):
+            return None
+        if self.budget.final is None or not self.budget.final.reserve_tokens:
+            return StopReason.MAX_TOKENS
+        return await self._announce(
+            turn, StopReason.MAX_TOKENS, [replace(result, text=_NOT_SHOWN) for result in turn.results]
+        )
+
+    async def _end(self, turn: Turn, reason: StopReason) -> StopReason | None:
+        """A budget is spent inside a turn: the end, or else the final turn."""
+        final = self.budget.final
+        kept = {StopReason.MAX_TOKENS: bool(final and final.reserve_tokens)}
+        kept[StopReason.MAX_SECONDS] = bool(final and final.reserve_seconds)
+        if final is None or self.announced or self._turns_left() == 0 or not kept.get(reason, True):
+            return reason
+        text = f"Skipped: {_NOT_RUN.get(reason, '')}."
+        turn.results = [ToolResult(call.id, call.name, text, ToolStatus.SKIPPED) for call in turn.calls]
+        return await self._announce(turn, reason, turn.results)
+
+    async def _announce(
+        self, turn: Turn, reason: StopReason, results: list[ToolResult], observation: str | None = None
+    ) -> StopReason | None:
+        """Tell the policy that its next turn is the last, because `reason` is all but spent."""
+        assert self.budget.final is not None
+        self.announced, self.policy.reserve = reason, 0
+        text = self.budget.final.text
+        if observation is None and results:
+            observation = self.format.observation(results)
+        messages = [] if observation is None else self.format.reply(observation, results)
+        turn.observation = text if observation is None else f"{observation}\n\n{text}"
+        fits = await self.policy.extend(self.format.last_word(messages, text))
         return None if fits else StopReason.MAX_TOKENS
 
-    def _last_turn(self) -> bool:
-        return self.budget.max_turns is not None and len(self.trajectory.turns) >= self.budget.max_turns
+    def _all_but_spent(self) -> StopReason | None:
+        """The budget that leaves one more turn and no calls."""
+        if self._turns_left() == 1:
+            return StopReason.MAX_TURNS
+        if self.budget.max_tool_calls is not None and self.calls >= self.budget.max_tool_calls:
+            return StopReason.MAX_TOOL_CALLS
+        late = self.budget.final and self.budget.final.reserve_seconds and self._seconds_left(kept=True) <= 0
+        return StopReason.MAX_SECONDS if late else None
 
-    async def _timed(self, work: Coroutine[Any, Any, T]) -> tuple[T, float]:
-        """The result and the seconds that it took, within what is left of the episode's time."""
-        start = time.monotonic()
+    def _turns_left(self) -> int | None:
+        return None if self.budget.max_turns is None else self.budget.max_turns - len(self.trajectory.turns)
+
+    def _seconds_left(self, *, kept: bool = False) -> float:
+        """What is left of the episode's time; with `kept` without what is kept for the final turn."""
         if self.budget.max_seconds is None:
+            return float("inf")
+        reserve = self.budget.final.reserve_seconds if kept and self.budget.final else 0.0
+        return self.started + self.budget.max_seconds - reserve - time.monotonic()
+
+    async def _timed(self, work: Coroutine[Any, Any, T], limit_s: float) -> tuple[T, float]:
+        """The result and the seconds that it took."""
+        start = time.monotonic()
+        if limit_s == float("inf"):
             return await work, time.monotonic() - start
-        left = max(0.0, self.started + self.budget.max_seconds - start)
-        return await within(left, work), time.monotonic() - start
+        return await within(max(0.0, limit_s), work), time.monotonic() - start

@@ -1,6 +1,6 @@
 """What an episode talks to: something that gives the next assistant message of one conversation.
 
-In training it is verl's token server (`verl_loop.TokenPolicy`), in tests a script. A policy lives for one episode.
+In training it is verl's token server (`token_policy.TokenPolicy`), in tests a script. A policy lives for one episode.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from agent_rl.errors import EngineError
+from agent_rl.trajectory import ToolCall
 
 __all__ = ["Generation", "Policy", "ScriptedPolicy", "cut_at_stop"]
 
@@ -28,6 +29,8 @@ class Generation:
     """Number of sampled tokens."""
     finish: Literal["stop", "length"] = "stop"
     """`length`: the token budget ended the message."""
+    calls: list[ToolCall] | None = None
+    """Tool calls, where an endpoint has read them itself; None: the text says it all."""
 
 
 class Policy(ABC):
@@ -35,10 +38,14 @@ class Policy(ABC):
 
     prompt_tokens: int = 0
     response_tokens: int = 0
+    reserve: int = 0
+    """Tokens at the end of the budget that are kept free: `generate` stops before them, `extend` does not fill them."""
 
     @abstractmethod
     async def begin(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]]) -> None:
-        """Start the conversation.
+        """Start the conversation, or another in its place.
+
+        A conversation that was left behind stays a training sequence of its own.
 
         Args:
             messages: the prompt.
@@ -85,7 +92,7 @@ class ScriptedPolicy(Policy):
             raise EngineError(f"the script has {len(self._texts)} messages and one more was asked for")
         words = self._texts[self._next].split(" ")
         self._next += 1
-        left = len(words) if self._max_tokens is None else self._max_tokens - self.response_tokens
+        left = len(words) if self._max_tokens is None else self._max_tokens - self.reserve - self.response_tokens
         text = " ".join(words[:left])
         self.response_tokens += min(len(words), left)
         self.messages.append({"role": "assistant", "content": text})
@@ -94,7 +101,7 @@ class ScriptedPolicy(Policy):
     async def extend(self, messages: Sequence[ChatMessage]) -> bool:
         """Append the messages unless the budget is spent by them."""
         tokens = sum(len(message["content"].split()) for message in messages)
-        if self._max_tokens is not None and self.response_tokens + tokens >= self._max_tokens:
+        if self._max_tokens is not None and self.response_tokens + tokens >= self._max_tokens - self.reserve:
             return False
         self.response_tokens += tokens
         self.messages.extend(messages)

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from agent_rl.errors import MalformedActionError
-from agent_rl.loops.episode import Format, Step
+from agent_rl.loops.format import Format, Step
 from agent_rl.loops.policy import ChatMessage
 from agent_rl.tools import ToolSpec
 from agent_rl.trajectory import ToolCall, ToolResult

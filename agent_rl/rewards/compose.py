@@ -93,6 +93,7 @@ def extra_info(trajectory: Trajectory, score: Score) -> dict[str, float]:
         **{name: score.components[name] for name in COMPONENTS},
         "tool_calls": float(trajectory.tool_calls),
         "tool_errors": float(trajectory.tool_errors),
+        "repeated_calls": float(trajectory.repeated_calls),
         "malformed_turns": float(trajectory.malformed_turns),
         "malformed_rate": trajectory.malformed_turns / turns if turns else 0.0,
         "turns": float(turns),

@@ -67,6 +67,8 @@ class Tool(ABC):
     tool is retried when its infrastructure fails, and only its results may be cached."""
     retries: ClassVar[int] = 2
     """How often an idempotent tool's call is repeated, unless its entry says so; 0 where the tool itself retries."""
+    answers: ClassVar[bool] = False
+    """Whether a call hands in the final answer: it is run in an episode's last turn too, and no budget counts it."""
 
     scope: TrajectoryScope
     """What the tools of this trajectory have in common; set before `start`."""

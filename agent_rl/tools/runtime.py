@@ -68,6 +68,8 @@ class ToolSession:
         result_limit: how much of a result the policy is shown. None: all.
         cassette: records the calls, or answers them from a recording. None: neither.
         cache_path: SQLite file behind the cache of the tools whose `cache` is `shared`. None: memory only.
+        reuse_results: answer a call that is equal to an earlier one of this trajectory by the earlier result, where the
+            tool is idempotent.
 
     Raises:
         ConfigError: for a spec with retries or a cache whose class is not idempotent, or a file that cannot be used.
@@ -83,6 +85,7 @@ class ToolSession:
         result_limit: ResultLimit | None = None,
         cassette: Cassette | None = None,
         cache_path: str | None = None,
+        reuse_results: bool = False,
     ) -> None:
         self._scope = TrajectoryScope()
         self._default_timeout_s = default_timeout_s
@@ -92,6 +95,8 @@ class ToolSession:
         for slot in self._slots.values():
             if slot.spec.cache != "off":
                 slot.cache = shared_cache(cache_path) if slot.spec.cache == "shared" else ResultCache()
+            elif reuse_results and getattr(slot.spec.cls, "idempotent", False):
+                slot.cache = ResultCache()
         self._tools_kwargs = tools_kwargs or {}
         self._max_parallel_calls = max_parallel_calls
         self._result_limit = result_limit
@@ -102,6 +107,11 @@ class ToolSession:
     def specs(self) -> list[ToolSpec]:
         """The tools, in the order in which they were given."""
         return [slot.spec for slot in self._slots.values()]
+
+    def answers(self, name: str) -> bool:
+        """Whether a call of this tool hands in the final answer."""
+        slot = self._slots.get(name)
+        return slot is not None and getattr(slot.spec.cls, "answers", False)
 
     async def __aenter__(self) -> ToolSession:
         self._open = True

@@ -25,6 +25,7 @@ class SubmitAnswer(Tool):
     """Ends the episode; keeps no state."""
 
     name = "submit_answer"
+    answers = True
     description = "Submit your final answer. Call this once, when you are sure: it ends the task."
     parameters: ClassVar[dict[str, Any]] = {
         "type": "object",

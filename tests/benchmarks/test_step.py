@@ -90,7 +90,7 @@ def run_ours(out: Path, model: Path, prompts: int, tool_s: float) -> Side:
             f"actor_rollout_ref.model.path={model}",
             f"actor_rollout_ref.rollout.multi_turn.tool_config_path={out}/tools.yaml",
             "actor_rollout_ref.actor.optim.lr=1e-6",  # the conversations stay as long as they are
-            "agent_rl.react.max_malformed=1",  # where TRL ends a conversation
+            "agent_rl.budget.max_malformed=1",  # where TRL ends a conversation
             f"trainer.total_training_steps={STEPS}",
             "trainer.val_before_train=false",
             "trainer.logger=[console,file]",

@@ -2,6 +2,15 @@
 
 from verl.workers.rollout.replica import TokenOutput
 
+THINKING = (
+    "{%- set last = namespace(i=-1) %}{%- for m in messages %}{%- if m.role == 'user' %}{%- set last.i = loop.index0 %}"
+    "{%- endif %}{%- endfor %}{%- for m in messages %}<|im_start|>{{ m.role }}\n"
+    "{%- if m.role == 'assistant' and loop.index0 < last.i %}{{ m.content.split('</think>')[-1] }}"
+    "{%- else %}{{ m.content }}{%- endif %}<|im_end|>\n{%- endfor %}"
+    "{%- if add_generation_prompt %}<|im_start|>assistant\n{%- endif %}"
+)
+"""A template that keeps thoughts after the last user message only, as Qwen3's does."""
+
 
 class Server:
     """Answers each request with the next turn of its script.

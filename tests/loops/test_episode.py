@@ -8,93 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_rl.errors import EngineError, FatalError, ToolError, UnscoredError
-from agent_rl.loops.episode import Budget, run_episode
-from agent_rl.loops.policy import Policy, ScriptedPolicy
+from agent_rl.errors import EngineError, FatalError, UnscoredError
+from agent_rl.loops.episode import FinalTurn
+from agent_rl.loops.hooks import Hooks
+from agent_rl.loops.policy import ScriptedPolicy
 from agent_rl.loops.react import NO_ACTION, ReactFormat, invalid_json
-from agent_rl.tools import Tool, ToolOutput, ToolSession, ToolSpec
+from agent_rl.tools import ToolSpec
 from agent_rl.tools.calculator import Calculator
 from agent_rl.trajectory import StopReason, ToolStatus, Trajectory
-
-PROMPT = [{"role": "user", "content": "What is 6*7?"}]
-ANSWER = "Thought: done\nFinal Answer: 42"
-
-
-def act(expression="6*7", name="calculator"):
-    return f'Thought: x\nAction: {name}\nAction Input: {{"expression": "{expression}"}}'
-
-
-class Probe(Tool):
-    """Counts its life, and does what the call asks for."""
-
-    name = "probe"
-    description = "d"
-    parameters = {"type": "object", "properties": {"expression": {"type": "string"}}}  # noqa: RUF012
-    life: list
-
-    async def start(self):
-        self.life.append("start")
-        self.calls = 0
-
-    async def call(self, arguments):
-        self.calls += 1
-        what = arguments["expression"]
-        if what == "hang":
-            try:
-                await asyncio.sleep(60)
-            finally:
-                self.life.append("stopped")
-        if what == "refuse":
-            raise ToolError("no")
-        if what == "bug":
-            raise KeyError("bug")
-        if what == "unscored":
-            raise UnscoredError("the service is down")
-        if what == "fatal":
-            raise FatalError("wrong key")
-        return ToolOutput(str(self.calls), reward=0.5)
-
-    async def close(self):
-        self.life.append("close")
-
-
-class Waiting(Policy):
-    """Plays a script and then hangs."""
-
-    def __init__(self, *texts):
-        self.texts, self.cancelled = list(texts), False
-
-    async def begin(self, messages, tools):
-        pass
-
-    async def generate(self, stop=()):
-        if self.texts:
-            return await ScriptedPolicy([self.texts.pop(0)]).generate(stop)
-        try:
-            await asyncio.sleep(60)
-        finally:
-            self.cancelled = True
-
-    async def extend(self, messages):
-        return True
-
-
-def probe():
-    cls = type("Made", (Probe,), {"life": []})
-    return ToolSpec.from_class(cls), cls.life
-
-
-async def episode(policy, *specs, form=None, prompt=PROMPT, timeout_s=30.0, **budget):
-    specs = specs or (ToolSpec.from_class(Calculator),)
-    async with ToolSession(specs, default_timeout_s=timeout_s, max_parallel_calls=1) as session:
-        return await run_episode(policy, form or ReactFormat(), session, prompt, Budget(**budget))
-
-
-def run(policy, *specs, **options):
-    if isinstance(policy, list):
-        policy = ScriptedPolicy(policy)
-    return asyncio.run(episode(policy, *specs, **options))
-
+from tests.loops.episodes import ANSWER, PROMPT, Waiting, act, episode, probe, run
 
 # How an episode ends
 
@@ -444,9 +366,12 @@ TEXTS = st.lists(st.one_of(WELL_FORMED, BROKEN, st.text(max_size=60)), max_size=
     max_tool_calls=st.none() | st.integers(0, 3),
     max_tokens=st.none() | st.integers(1, 60),
     max_malformed=st.integers(1, 3),
+    max_repeats=st.none() | st.integers(1, 2),
+    final=st.none() | st.builds(FinalTurn, st.just("Now."), st.integers(0, 10)),
+    hooks=st.none() | st.just(Hooks()),
 )
 def test_any_sequence_of_texts_ends_once_and_within_its_budgets(
-    texts, max_turns, max_tool_calls, max_tokens, max_malformed
+    texts, max_turns, max_tool_calls, max_tokens, max_malformed, max_repeats, final, hooks
 ):
     spec, life = probe()
     policy = ScriptedPolicy(texts, max_tokens=max_tokens)
@@ -457,6 +382,9 @@ def test_any_sequence_of_texts_ends_once_and_within_its_budgets(
         max_turns=max_turns,
         max_tool_calls=max_tool_calls,
         max_malformed=max_malformed,
+        max_repeats=max_repeats,
+        final=final,
+        hooks=hooks,
     )
     reason = trajectory.stop_reason
     turns = trajectory.turns
@@ -466,7 +394,11 @@ def test_any_sequence_of_texts_ends_once_and_within_its_budgets(
     assert (trajectory.error is not None) == (reason is StopReason.ENGINE_ERROR)
     assert (len(turns) == len(texts)) or reason is not StopReason.ENGINE_ERROR
     assert max_turns is None or len(turns) <= max_turns
-    assert max_tool_calls is None or len(trajectory.results) <= max_tool_calls
+    run_calls = sum(result.status is not ToolStatus.SKIPPED for result in trajectory.results)
+    assert max_tool_calls is None or run_calls <= max_tool_calls
+    told = [number for number, turn in enumerate(turns) if (turn.observation or "").endswith("Now.")]
+    assert len(told) <= (final is not None)
+    assert not told or len(turns) - told[0] <= 2
     assert max_tokens is None or policy.response_tokens <= max_tokens
     assert all(turn.observation is not None for turn in turns[:-1])
     assert all(turn.malformed is None or not turn.calls for turn in turns)

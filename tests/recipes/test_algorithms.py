@@ -94,7 +94,7 @@ def settings(folder: Path, model: Path, tokens: int) -> list[str]:
         "trainer.default_local_dir": f"{folder}/checkpoints",
         "agent_rl.reward.overlong.penalty": 1.0,
         "agent_rl.reward.overlong.buffer_tokens": tokens,
-        "agent_rl.react.max_malformed": 1,
+        "agent_rl.budget.max_malformed": 1,
         "agent_rl.trace.path": f"{folder}/trace.jsonl",
         "hydra.run.dir": f"{folder}/hydra",
     }

@@ -10,7 +10,17 @@ from agent_rl.settings import RewardSettings
 from agent_rl.trajectory import Score, StopReason, ToolCall, ToolResult, ToolStatus, Trajectory, Turn
 
 KEYS = {
-    *{"acc", "correctness", "efficiency", "format", "tool_calls", "tool_errors", "malformed_turns", "malformed_rate"},
+    *{
+        "acc",
+        "correctness",
+        "efficiency",
+        "format",
+        "tool_calls",
+        "tool_errors",
+        "repeated_calls",
+        "malformed_turns",
+        "malformed_rate",
+    },
     *{"turns", "answered", "tool_seconds", "generation_seconds", "overlong"},
     *{
         "stop_answered",
@@ -19,6 +29,8 @@ KEYS = {
         "stop_max_tokens",
         "stop_max_seconds",
         "stop_malformed",
+        "stop_repetition",
+        "stop_stopped",
     },
 }
 
@@ -93,6 +105,7 @@ def test_extra_info_of_a_trajectory():
         "format": -0.5,
         "tool_calls": 5.0,
         "tool_errors": 2.0,
+        "repeated_calls": 4.0,
     }
     expected |= {"malformed_turns": 1.0, "malformed_rate": 0.5, "turns": 2.0, "answered": 0.0, "tool_seconds": 0.25}
     expected |= {"generation_seconds": 2.0, "stop_max_turns": 1.0}
