@@ -142,7 +142,7 @@ class Turn:
     """One assistant message and what the environment answered."""
 
     text: str
-    """The assistant's text as it was sampled, without special tokens."""
+    """The assistant's text as it was sampled, without special tokens unless its format reads them."""
     tokens: int = 0
     """Number of sampled tokens."""
     calls: list[ToolCall] = field(default_factory=list)

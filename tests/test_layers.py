@@ -24,6 +24,7 @@ MAY_IMPORT_HEAVY = (
     "loops/verl_loop.py",
     "loops/verl_tools.py",
     "loops/react_agent.py",
+    "loops/tool_call_agent.py",
     "algorithms/remax_rollout.py",
     "backend/",
 )

@@ -180,8 +180,8 @@ class _Episode:
         """Answer a turn; the policy is told when only one more is left."""
         if self.budget.final is not None and (spent := self._all_but_spent()) is not None:
             return await self._announce(turn, spent, turn.results, observation)
-        turn.observation = observation
         if await self.policy.extend(self.format.reply(observation, turn.results)):
+            turn.observation = observation
             return None
         if self.budget.final is None or not self.budget.final.reserve_tokens:
             return StopReason.MAX_TOKENS
@@ -210,9 +210,10 @@ class _Episode:
         if observation is None and results:
             observation = self.format.observation(results)
         messages = [] if observation is None else self.format.reply(observation, results)
+        if not await self.policy.extend(self.format.last_word(messages, text)):
+            return StopReason.MAX_TOKENS
         turn.observation = text if observation is None else f"{observation}\n\n{text}"
-        fits = await self.policy.extend(self.format.last_word(messages, text))
-        return None if fits else StopReason.MAX_TOKENS
+        return None
 
     def _all_but_spent(self) -> StopReason | None:
         """The budget that leaves one more turn and no calls."""

@@ -29,6 +29,10 @@ class Format(ABC):
 
     stop: Sequence[str] = ()
     """Strings that end a turn."""
+    stop_tokens: Sequence[str] = ()
+    """Special tokens that end a turn, beside those of the model's configuration."""
+    special_tokens: bool = False
+    """Whether a turn's text has its special tokens, other than the one that ends it."""
 
     @abstractmethod
     def prompt(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> list[ChatMessage]:

@@ -24,7 +24,7 @@ class Generation:
     """One assistant message."""
 
     text: str
-    """Without special tokens, and without a stop string and what follows it."""
+    """Without a stop string and what follows it, and without special tokens unless the format reads them."""
     tokens: int
     """Number of sampled tokens."""
     finish: Literal["stop", "length"] = "stop"

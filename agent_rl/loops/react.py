@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from agent_rl.errors import MalformedActionError
 from agent_rl.loops.format import Format, Step
 from agent_rl.loops.policy import ChatMessage
+from agent_rl.loops.syntaxes.reading import read_json
 from agent_rl.tools import ToolSpec
 from agent_rl.trajectory import ToolCall, ToolResult
 
@@ -51,9 +52,6 @@ _LABEL = re.compile(
 )
 _FENCE = "```"
 _FENCE_OPENING = re.compile(r"\w*[ \t]*\n|json")
-
-_MAX_DEPTH = 64
-"""Levels of nesting in an action's input: what goes beyond could not be stored as JSON again."""
 
 
 def invalid_json(tool: str) -> str:
@@ -127,8 +125,8 @@ def _arguments(name: str, raw: str, tools: Sequence[ToolSpec]) -> dict[str, Any]
     """An action's input as arguments: a JSON object, or the bare text of a tool's only parameter."""
     raw = _unfenced(raw)
     try:
-        value = _read_json(raw)
-    except (ValueError, RecursionError):
+        value = read_json(raw)
+    except ValueError:
         value = raw
     if isinstance(value, dict):
         return value
@@ -152,26 +150,3 @@ def _unfenced(raw: str) -> str:
     inner = raw[len(_FENCE) : -len(_FENCE)]
     opening = _FENCE_OPENING.match(inner)
     return (inner[opening.end() :] if opening else inner).strip()
-
-
-def _read_json(raw: str) -> Any:
-    """A JSON value that can be stored as JSON again; line breaks inside its strings are taken as they are.
-
-    Raises:
-        ValueError: when it is not JSON, nested too deeply, or has what JSON cannot carry (infinity, a lone surrogate).
-        RecursionError: when it is nested beyond what the parser bears.
-    """
-    value = json.loads(raw, strict=False)
-    json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
-    level, depth = [value], 0
-    while level := [child for item in level for child in _children(item)]:
-        depth += 1
-        if depth > _MAX_DEPTH:
-            raise ValueError(f"nested more than {_MAX_DEPTH} levels deep")
-    return value
-
-
-def _children(value: Any) -> Iterable[Any]:
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list) else ()

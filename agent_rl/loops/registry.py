@@ -21,7 +21,10 @@ from agent_rl.errors import ConfigError
 
 __all__ = ["BUILT_IN", "export_to_workers", "install", "register_agent_loop"]
 
-BUILT_IN = {"react_agent": "agent_rl.loops.react_agent.ReactAgentLoop"}
+BUILT_IN = {
+    "react_agent": "agent_rl.loops.react_agent.ReactAgentLoop",
+    "tool_call_agent": "agent_rl.loops.tool_call_agent.ToolCallAgentLoop",
+}
 """Agent name to class; a name is what the column `agent_name` or `rollout.agent.default_agent_loop` says."""
 
 VARIABLE = "AGENT_RL_LOOPS"

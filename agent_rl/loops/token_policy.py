@@ -42,6 +42,8 @@ class TokenPolicy(Policy):
         prompt_length: most tokens of the prompt.
         response_length: most tokens of a training sequence's response.
         engine_stops: whether the engine knows text, and so stop strings.
+        stop_tokens: special tokens that end a turn, beside those of the model's configuration.
+        special_tokens: whether a turn's text has its special tokens, other than the one that ends it.
         drop_thoughts: start a new training sequence where the template drops thoughts of earlier turns.
 
     Attributes:
@@ -62,10 +64,13 @@ class TokenPolicy(Policy):
         prompt_length: int,
         response_length: int,
         engine_stops: bool,
+        stop_tokens: Sequence[str] = (),
+        special_tokens: bool = False,
         drop_thoughts: bool = False,
     ) -> None:
         self._server, self._builder, self._tokenizer = server, builder, tokenizer
-        self._sampling_params = sampling_params
+        self._sampling_params = _with_stops(sampling_params, tokenizer, stop_tokens)
+        self._special_tokens = special_tokens
         self._prompt_length, self._response_length = prompt_length, response_length
         self._engine_stops, self._drop_thoughts = engine_stops, drop_thoughts
         self._request_id = uuid4().hex
@@ -206,16 +211,22 @@ class TokenPolicy(Policy):
 
     def _cut(self, sampled: list[int], stop: Sequence[str]) -> tuple[list[int], str, bool]:
         """Tokens up to the first that completes a stop string, as an engine would stop, and the text before it."""
-        text = self._tokenizer.decode(sampled, skip_special_tokens=True)
+        text = self._text(sampled)
         before = cut_at_stop(text, stop)
         if before == text:
             return sampled, text, False
         low, high = 1, len(sampled)  # whether a prefix contains a stop string is monotonic in its length
         while low < high:
             middle = (low + high) // 2
-            prefix = self._tokenizer.decode(sampled[:middle], skip_special_tokens=True)
+            prefix = self._text(sampled[:middle])
             low, high = (low, middle) if any(s in prefix for s in stop) else (middle + 1, high)
         return sampled[:low], before, True
+
+    def _text(self, sampled: list[int]) -> str:
+        if not self._special_tokens:
+            return str(self._tokenizer.decode(sampled, skip_special_tokens=True))
+        ends = (self._tokenizer.eos_token_id, getattr(self._builder, "_im_end_id", None))
+        return str(self._tokenizer.decode(sampled[:-1] if sampled[-1] in ends else sampled))
 
     def _missing_end(self, last: int, cut: bool) -> list[int]:
         """The token that ends a turn, if the turn did not write it: the template's next turn needs it.
@@ -235,3 +246,12 @@ class TokenPolicy(Policy):
             self.extra_fields["max_global_steps"] = output.extra_fields["max_global_steps"]
         if output.num_preempted is not None:
             self.preempted = max(self.preempted, 0) + output.num_preempted
+
+
+def _with_stops(sampling_params: dict[str, Any], tokenizer: Any, stop_tokens: Sequence[str]) -> dict[str, Any]:
+    """The parameters with the ids of those tokens that the model has."""
+    ids = [tokenizer.convert_tokens_to_ids(token) for token in stop_tokens]
+    known = {token for token in ids if token is not None and token >= 0 and token != tokenizer.unk_token_id}
+    if not known:
+        return sampling_params
+    return {**sampling_params, "stop_token_ids": sorted({*(sampling_params.get("stop_token_ids") or ()), *known})}

@@ -78,7 +78,7 @@ class EpisodeAgentLoop(AgentLoopBase):
             UnscoredError: when the infrastructure failed; verl drops this trajectory from its group. It is kept in the
                 trace.
         """
-        rollout = self.rollout_config
+        rollout, format = self.rollout_config, self.format()
         policy = TokenPolicy(
             self.server_manager,
             self.continuous_token_builder,
@@ -87,13 +87,15 @@ class EpisodeAgentLoop(AgentLoopBase):
             prompt_length=rollout.prompt_length,
             response_length=rollout.response_length,
             engine_stops=not rollout.skip_tokenizer_init,
+            stop_tokens=format.stop_tokens,
+            special_tokens=format.special_tokens,
             drop_thoughts=self.settings.thinking.history == "template",
         )
         trajectory: Trajectory | None = None
         try:
             async with self._session(row) as session:
                 trajectory = await run_episode(
-                    policy, self.format(), session, list(row["raw_prompt"]), self.budget(), self.hooks()
+                    policy, format, session, list(row["raw_prompt"]), self.budget(), self.hooks()
                 )
             self._describe(trajectory, row)
             if trajectory.error is not None:

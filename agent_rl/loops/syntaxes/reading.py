@@ -1,0 +1,129 @@
+"""What the syntaxes of tool calls have in common: JSON that can be stored again, and values by the tool's schema."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NoReturn
+
+from agent_rl.errors import MalformedActionError
+from agent_rl.tools import ToolSpec
+from agent_rl.trajectory import ToolCall
+
+__all__ = ["call_from", "parameter_types", "read_json", "typed", "unreadable", "without_ends"]
+
+_MAX_DEPTH = 64
+"""Levels of nesting in arguments: what goes beyond could not be stored as JSON again."""
+
+_ENDS = re.compile(r"(?:\s*(?:<\|\w+\|>|</s>|<\uff5cend\u2581of\u2581sentence\uff5c>|<turn\|>|\[e~\[))+\s*\Z")
+_LITERALS = {"true": True, "false": False, "null": None, "none": None}
+
+
+def unreadable(why: str) -> NoReturn:
+    """Raise what tells the policy that its call could not be read.
+
+    Raises:
+        MalformedActionError: always.
+    """
+    raise MalformedActionError(f"I could not read the tool call: {why}. No tool was called; write the call again.")
+
+
+def read_json(raw: str) -> Any:
+    """A JSON value that can be stored as JSON again; line breaks inside its strings are taken as they are.
+
+    Raises:
+        ValueError: when it is not JSON, nested too deeply, or has what JSON cannot carry (infinity, a lone surrogate).
+    """
+    try:
+        value = json.loads(raw, strict=False)
+        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    level, depth = [value], 0
+    while level := [child for item in level for child in _children(item)]:
+        depth += 1
+        if depth > _MAX_DEPTH:
+            raise ValueError(f"it is nested more than {_MAX_DEPTH} levels deep")
+    return value
+
+
+def call_from(value: Any, *arguments_keys: str) -> ToolCall:
+    """The call that a JSON object describes; arguments that are JSON within a string are read as well.
+
+    Args:
+        value: the object.
+        arguments_keys: what the arguments may be called.
+
+    Raises:
+        MalformedActionError: when it is no such object.
+    """
+    name = value.get("name") if isinstance(value, dict) else None
+    if not isinstance(name, str) or not name:
+        unreadable('it must be a JSON object with a "name"')
+    arguments = next((value[key] for key in arguments_keys if key in value), None)
+    if isinstance(arguments, str):
+        try:
+            arguments = read_json(arguments)
+        except ValueError:
+            arguments = ""
+    if arguments is None:
+        arguments = {}
+    if not isinstance(arguments, dict):
+        unreadable(f'"{arguments_keys[0]}" must be a JSON object')
+    identifier = value.get("id")
+    return ToolCall(name, arguments, identifier if isinstance(identifier, str) else "")
+
+
+def parameter_types(name: str, tools: Sequence[ToolSpec]) -> dict[str, set[str]]:
+    """The JSON types that each parameter of a tool may have; an empty set where its schema does not say."""
+    properties: Mapping[str, Any] = next(
+        (tool.parameters.get("properties", {}) for tool in tools if tool.name == name), {}
+    )
+    return {key: _types(schema) for key, schema in properties.items()}
+
+
+def typed(raw: str, types: set[str] | None) -> Any:
+    """An argument that was written as plain text, by what its schema asks for; what does not fit stays text.
+
+    Args:
+        raw: the text.
+        types: the parameter's; None for one that the tool does not have.
+    """
+    if types is not None and (not types or types == {"string"}):
+        return raw
+    stripped = raw.strip()
+    if stripped.lower() in _LITERALS:
+        value: Any = _LITERALS[stripped.lower()]
+    else:
+        try:
+            value = read_json(stripped)
+        except ValueError:
+            return raw
+    return raw if types is not None and "string" in types and _type_of(value) not in types else value
+
+
+def without_ends(text: str) -> str:
+    """An answer without the special tokens that ended its turn."""
+    return _ENDS.sub("", text).strip()
+
+
+def _types(schema: Any) -> set[str]:
+    if not isinstance(schema, Mapping):
+        return set()
+    said = schema.get("type")
+    types = {said} if isinstance(said, str) else set(said or ())
+    for part in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
+        types |= _types(part)
+    return types
+
+
+def _type_of(value: Any) -> str:
+    kinds = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
+    return kinds.get(type(value), "null")
+
+
+def _children(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
