@@ -20,7 +20,7 @@ import random
 import time
 import zlib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from functools import lru_cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
@@ -45,6 +45,8 @@ MAX_REDIRECTS = 5
 CONNECT_TIMEOUT_S = 10.0
 KEEPALIVE_S = 2.0
 """Below what servers grant (5 s and more): a connection should not be closed under a request that is sent once."""
+KEPT_CONNECTIONS = 4
+"""Of one client, to different hosts."""
 FIRST_DELAY_S, LONGEST_DELAY_S, JITTER_S = 0.2, 8.0, 1.0
 _MIN_SECRET = 8  # characters of a header's word; shorter ones are found in innocent texts too
 _MAX_EXCERPT = 200  # characters of a refusal's body that an error repeats
@@ -88,7 +90,8 @@ class _Lane:
 
     slots: asyncio.Semaphore
     limiter: AsyncLimiter | None
-    client: httpx.AsyncClient | None = None
+    idle: list[httpx.AsyncClient] = field(default_factory=list)
+    """One for each request at a time: a client looks through all its connections for every request."""
     users: int = 0
 
     async def turn(self) -> None:
@@ -131,17 +134,16 @@ class Remote:
         self._lanes = PerLoop(self._new_lane)
 
     async def __aenter__(self) -> Remote:
-        lane = self._lanes.get()
-        lane.client = lane.client or self._new_client()
-        lane.users += 1
+        self._lanes.get().users += 1
         return self
 
     async def __aexit__(self, *_: object) -> None:
         lane = self._lanes.get()
         lane.users -= 1
-        if lane.users == 0 and lane.client is not None:
-            client, lane.client = lane.client, None
-            await client.aclose()
+        if lane.users == 0:
+            clients, lane.idle = lane.idle, []
+            for client in clients:
+                await client.aclose()
 
     async def post_json(self, url: str, payload: Any, *, idempotent: bool = True) -> Any:
         """POST `payload` as JSON and give back the JSON of the answer.
@@ -182,24 +184,22 @@ class Remote:
             RemoteError: no answer within the limits.
             ValueError: the URL or a header cannot be sent, or the host is not allowed.
         """
-        async with self:
-            lane = self._lanes.get()
-            assert lane.client is not None
+        lane = self._lanes.get()
+        async with self, lane.slots:
+            client = lane.idle.pop() if lane.idle else self._new_client()
             try:
-                request = lane.client.build_request(
-                    method, url, params=params, json=json, content=content, headers=headers
-                )
+                request = client.build_request(method, url, params=params, json=json, content=content, headers=headers)
+                self._check(request.url)
+                await lane.turn()
+                return await self._until_answered(lane, client, request, idempotent)
             except httpx.InvalidURL as error:
                 raise ValueError(f"not a URL that can be asked: {error}") from None
-            if request.url.scheme not in ("http", "https") or not request.url.host:
-                raise ValueError("not a URL that can be asked: it must begin with http:// or https:// and a host")
-            if not self._allowed(request.url):
-                raise ValueError(f"the host {request.url.host!r} is not allowed")
-            async with lane.slots:
-                await lane.turn()
-                return await self._until_answered(lane, request, idempotent)
+            finally:
+                lane.idle.append(client)
 
-    async def _until_answered(self, lane: _Lane, request: httpx.Request, idempotent: bool) -> Response:
+    async def _until_answered(
+        self, lane: _Lane, client: httpx.AsyncClient, request: httpx.Request, idempotent: bool
+    ) -> Response:
         limits = self.limits
         deadline = time.monotonic() + limits.total_s
         number, last = 0, _Failure("no answer")
@@ -226,7 +226,7 @@ class Remote:
                         await lane.turn()
                     number = attempt.num
                     try:
-                        return await self._attempt(lane, request)
+                        return await self._attempt(client, request)
                     except _Failure as failure:
                         last = failure
                         logger.info("%s: %s (attempt %d)", host_of(request.url), failure.problem, number)
@@ -234,11 +234,10 @@ class Remote:
         problem = last.problem + (f"; gave up after {limits.total_s:g} s" if total.cancelled_caught else "")
         raise RemoteError(host_of(request.url), problem, last.status, number) from last.__cause__
 
-    async def _attempt(self, lane: _Lane, request: httpx.Request) -> Response:
-        assert lane.client is not None
+    async def _attempt(self, client: httpx.AsyncClient, request: httpx.Request) -> Response:
         try:
             with anyio.fail_after(self.limits.timeout_s):
-                response = await self._follow(lane.client, request)
+                response = await self._follow(client, request)
                 try:
                     content, truncated = await read_body(response, self.limits.max_bytes)
                 finally:
@@ -274,16 +273,21 @@ class Remote:
         return _Lane(asyncio.Semaphore(self.limits.max_concurrent), limiter)
 
     def _new_client(self) -> httpx.AsyncClient:
-        concurrent = self.limits.max_concurrent
         return httpx.AsyncClient(
             base_url=self._base_url,
             headers=self._headers,
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
-            limits=httpx.Limits(max_keepalive_connections=concurrent, keepalive_expiry=KEEPALIVE_S),
+            limits=httpx.Limits(max_keepalive_connections=KEPT_CONNECTIONS, keepalive_expiry=KEEPALIVE_S),
             timeout=httpx.Timeout(None, connect=min(CONNECT_TIMEOUT_S, self.limits.timeout_s)),
             trust_env=self._trust_env,
             verify=_certificates(self._trust_env),
         )
+
+    def _check(self, url: httpx.URL) -> None:
+        if url.scheme not in ("http", "https") or not url.host:
+            raise ValueError("not a URL that can be asked: it must begin with http:// or https:// and a host")
+        if not self._allowed(url):
+            raise ValueError(f"the host {url.host!r} is not allowed")
 
     def _allowed(self, url: httpx.URL) -> bool:
         return self._allow_hosts is None or any(fnmatch(url.host, host) for host in self._allow_hosts)
