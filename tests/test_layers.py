@@ -13,7 +13,7 @@ PACKAGE = ROOT / "agent_rl"
 FLOORS = [
     {"trajectory", "errors", "settings", "trace", "remote", "sandbox", "per_loop", "responses", "secrets"},
     {"tools", "rewards", "data", "viewer"},
-    {"loops", "reasoning_rm", "algorithms"},
+    {"loops", "policies", "reasoning_rm", "algorithms"},
     {"backend", "config", "launch", "doctor", "plugin", "cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(FLOORS) for name in names}
@@ -25,6 +25,7 @@ MAY_IMPORT_HEAVY = (
     "loops/verl_tools.py",
     "loops/react_agent.py",
     "loops/tool_call_agent.py",
+    "policies/local.py",
     "algorithms/remax_rollout.py",
     "backend/",
 )
@@ -84,6 +85,7 @@ def test_heavy_imports_stay_where_they_are_used(path: Path) -> None:
         "import agent_rl.data",
         "import agent_rl.loops.react",
         "import agent_rl.loops.registry",
+        "import agent_rl.policies.chat",
         "from agent_rl.cli import app; import typer.main; typer.main.get_command(app)",
     ],
 )

@@ -1,0 +1,126 @@
+"""A transformers model in this process, for where no server runs: small models, tests, a look at a checkpoint.
+
+Requests that wait at the same time are generated together. It is no inference engine: a batch is as slow as its longest
+turn, and every turn computes the whole conversation anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM
+
+from agent_rl.errors import ConfigError
+from agent_rl.policies.source import Sampling
+from agent_rl.policies.tokens import Sampled, TokenSource
+
+__all__ = ["LocalModel"]
+
+Request = tuple[list[int], dict[str, Any], "asyncio.Future[Sampled]"]
+
+
+class LocalModel(TokenSource):
+    """A model folder, or a name on the Hub.
+
+    Args:
+        model: where weights and tokenizer are.
+        sampling: how turns are sampled; `seed` is not used.
+        batch: conversations that are generated together.
+        dtype: of the weights, as transformers takes it.
+        logprobs: ask for the log-probability of every sampled token.
+
+    Raises:
+        ConfigError: there is no such model.
+    """
+
+    def __init__(
+        self, model: str, sampling: Sampling, *, batch: int = 16, dtype: str = "auto", logprobs: bool = False
+    ) -> None:
+        super().__init__(model, sampling, logprobs=logprobs)
+        try:
+            loaded = AutoModelForCausalLM.from_pretrained(model, dtype=dtype)
+        except (OSError, ValueError) as error:
+            problem = f"transformers cannot load {model!r} ({str(error).splitlines()[0]})"
+            raise ConfigError("model", problem, "Name a model's folder, or its name on the Hub") from None
+        self.model = loaded.to("cuda" if torch.cuda.is_available() else "cpu").eval()
+        self._batch = batch
+        self._waiting: asyncio.Queue[Request] = asyncio.Queue()
+        self._worker: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> LocalModel:
+        self._waiting = asyncio.Queue()
+        self._worker = asyncio.create_task(self._work())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._worker is not None:
+            self._worker.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._worker
+
+    async def sample(self, prompt_ids: list[int], params: dict[str, Any]) -> Sampled:
+        """See `TokenSource.sample`."""
+        answer: asyncio.Future[Sampled] = asyncio.get_running_loop().create_future()
+        self._waiting.put_nowait((list(prompt_ids), params, answer))
+        return await answer
+
+    async def _work(self) -> None:
+        while True:
+            requests = [await self._waiting.get()]
+            while len(requests) < self._batch and not self._waiting.empty():
+                requests.append(self._waiting.get_nowait())
+            try:
+                sampled = await asyncio.to_thread(self._generate, requests)
+            except Exception as error:  # noqa: BLE001 - goes to every conversation of the batch, which is unscored then
+                for *_, answer in requests:
+                    if not answer.done():
+                        answer.set_exception(error)
+                continue
+            for (*_, answer), one in zip(requests, sampled, strict=True):
+                if not answer.done():
+                    answer.set_result(one)
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def _generate(self, requests: list[Request]) -> list[Sampled]:
+        """All requests of an evaluation have the same parameters but for `max_new_tokens`."""
+        params = requests[0][1]
+        limits = [request[1]["max_new_tokens"] for request in requests]
+        longest = max(len(ids) for ids, *_ in requests)
+        pad = self.tokenizer.pad_token_id
+        rows = [[pad] * (longest - len(ids)) + ids for ids, *_ in requests]
+        mask = [[0] * (longest - len(ids)) + [1] * len(ids) for ids, *_ in requests]
+        device = self.model.device
+        greedy = params["temperature"] == 0
+        chosen = {} if greedy else {"temperature": params["temperature"], "top_p": params["top_p"]}
+        done = self.model.generate(
+            input_ids=torch.tensor(rows, device=device),
+            attention_mask=torch.tensor(mask, device=device),
+            max_new_tokens=max(limits),
+            do_sample=not greedy,
+            top_k=params.get("top_k", 0) if not greedy else None,
+            pad_token_id=pad,
+            stop_strings=params.get("stop"),
+            tokenizer=self.tokenizer,
+            output_scores=bool(params.get("logprobs")),
+            return_dict_in_generate=True,
+            **chosen,
+        )
+        scores = torch.stack(done.scores, 1).log_softmax(-1) if done.scores else None
+        ends = self.model.generation_config.eos_token_id
+        ends = {ends} if isinstance(ends, int) else set(ends or ())
+        return [
+            _row(done.sequences[i, longest:].tolist(), limits[i], ends, None if scores is None else scores[i])
+            for i in range(len(requests))
+        ]
+
+
+def _row(ids: list[int], limit: int, ends: set[int], scores_TV: Any) -> Sampled:
+    """One row up to its end, where the batch went on for others."""
+    ids = ids[:limit]
+    end = next((n for n, token in enumerate(ids, start=1) if token in ends), None)
+    ids = ids[:end]
+    logprobs = None if scores_TV is None else [float(scores_TV[n, token]) for n, token in enumerate(ids)]
+    return Sampled(ids, logprobs, "stop" if end is not None else "length")

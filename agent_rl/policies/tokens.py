@@ -1,0 +1,126 @@
+"""Token ids in, token ids out: what the servers of tokens have in common.
+
+The conversation is the one of training (`agent_rl.loops.verl_loop.TokenPolicy`) with another server behind it, so that
+an episode is token for token what the trainer would have sampled. The text around turns comes from verl's builder for
+the model, which is why these sources need verl and the model's tokenizer.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent_rl.errors import ConfigError
+from agent_rl.policies.source import PolicySource, Sampling, Usage
+
+if TYPE_CHECKING:
+    from agent_rl.loops.verl_loop import TokenPolicy
+
+__all__ = ["Sampled", "TokenSource"]
+
+UNLIMITED = 1 << 30
+"""Tokens of a prompt: the server knows its limit."""
+
+
+@dataclass(slots=True)
+class Sampled:
+    """What was sampled; the attributes are those of verl's `TokenOutput`."""
+
+    token_ids: list[int]
+    log_probs: list[float] | None = None
+    stop_reason: str | None = None
+    """`length` when the limit on tokens ended it, `abort` when the server did."""
+    num_preempted: int | None = None
+    extra_fields: dict[str, Any] = field(default_factory=dict)
+
+
+class TokenSource(PolicySource):
+    """A server of tokens with the tokenizer of its model.
+
+    Args:
+        tokenizer: folder or name of the model whose tokenizer and template are used.
+        sampling: how turns are sampled.
+        logprobs: ask for the log-probability of every sampled token.
+
+    Raises:
+        ConfigError: when there is no tokenizer, or verl is not installed.
+    """
+
+    engine_stops = True
+    """Whether the server stops at stop strings; a turn is cut there in any case."""
+
+    def __init__(self, tokenizer: str, sampling: Sampling, *, logprobs: bool = False) -> None:
+        try:
+            from verl.utils.tokenizer import hf_tokenizer
+            from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
+        except ImportError as error:
+            raise ConfigError("policy", f"a policy over tokens needs verl ({error})", "Install agent-rl[cpu]") from None
+        try:
+            self.tokenizer = hf_tokenizer(tokenizer)
+        except (OSError, ValueError) as error:
+            problem = f"there is no tokenizer in {tokenizer!r} ({str(error).splitlines()[0]})"
+            raise ConfigError("tokenizer", problem, "Name the model's folder or its name on the Hub") from None
+        self.builder = create_continuous_token_builder(self.tokenizer, hf_model_type=_model_type(tokenizer))
+        self.sampling, self._logprobs = sampling, logprobs
+
+    @abstractmethod
+    async def sample(self, prompt_ids: list[int], params: dict[str, Any]) -> Sampled:
+        """Tokens after the prompt's.
+
+        Args:
+            prompt_ids: the whole conversation so far.
+            params: `temperature`, `top_p`, `max_new_tokens`, and where they are wanted `top_k`, `seed`, `stop` and
+                `logprobs`.
+
+        Raises:
+            EngineError: the server fails.
+        """
+
+    def policy(self, usage: Usage, seed: int | None = None) -> TokenPolicy:
+        """A fresh conversation."""
+        from agent_rl.loops.verl_loop import TokenPolicy
+
+        sampling = self.sampling
+        params: dict[str, Any] = {"temperature": sampling.temperature, "top_p": sampling.top_p}
+        params |= {} if sampling.top_k is None else {"top_k": sampling.top_k}
+        params |= {} if seed is None else {"seed": seed}
+        params |= {"logprobs": True} if self._logprobs else {}
+        return TokenPolicy(
+            _Server(self, usage),
+            self.builder,
+            self.tokenizer,
+            params,
+            prompt_length=UNLIMITED,
+            response_length=sampling.max_response_tokens,
+            engine_stops=self.engine_stops,
+        )
+
+
+class _Server:
+    """The source as verl's token server looks to one conversation."""
+
+    def __init__(self, source: TokenSource, usage: Usage) -> None:
+        self._source, self._usage = source, usage
+
+    async def generate(self, request_id: str, *, prompt_ids: list[int], sampling_params: dict[str, Any]) -> Sampled:
+        sampled = await self._source.sample(prompt_ids, sampling_params)
+        self._usage.requests += 1
+        self._usage.input_tokens += len(prompt_ids)
+        return sampled
+
+
+def _model_type(model: str) -> str | None:
+    """By which verl chooses its builder; None for a name that is not a folder here: the general one."""
+    config = Path(model) / "config.json"
+    if config.is_file():
+        kind: str | None = json.loads(config.read_text()).get("model_type")
+        return kind
+    from transformers import AutoConfig
+
+    try:
+        return str(AutoConfig.from_pretrained(model).model_type)
+    except (OSError, ValueError):
+        return None

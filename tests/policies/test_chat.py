@@ -1,0 +1,283 @@
+"""Episodes over a real HTTP endpoint on loopback, and endpoints that misbehave."""
+
+import asyncio
+import json
+
+import pytest
+
+from agent_rl.errors import ConfigError, EngineError, UnscoredError
+from agent_rl.loops.episode import Budget, run_episode
+from agent_rl.loops.policy import ScriptedPolicy
+from agent_rl.loops.react import ReactFormat
+from agent_rl.policies import Sampling
+from agent_rl.policies.chat import ChatEndpoint
+from agent_rl.policies.source import Usage
+from agent_rl.tools import ToolSession, ToolSpec
+from agent_rl.tools.calculator import Calculator
+from agent_rl.trajectory import StopReason, ToolCall
+from tests.http_faults import FaultyServer, answer, drop
+from tests.openai_server import MODEL, Server
+
+KEY = "sk-secret-of-the-test"
+PROMPT = [{"role": "user", "content": "What is 12+30?"}]
+SPECS = [ToolSpec.from_class(Calculator)]
+
+
+def endpoint(server, model=MODEL, api_key_env=None, **sampling):
+    return ChatEndpoint(server.url, model, Sampling(**sampling), api_key_env=api_key_env, timeout_s=5)
+
+
+def said(content=None, finish="stop", usage=None, **message):
+    choice = {"index": 0, "message": {"role": "assistant", "content": content, **message}, "finish_reason": finish}
+    return {"choices": [choice], **({} if usage is None else {"usage": usage})}
+
+
+def used(prompt, sampled):
+    return {"prompt_tokens": prompt, "completion_tokens": sampled, "total_tokens": prompt + sampled}
+
+
+async def episode(policy, budget=None):
+    async with ToolSession(SPECS, default_timeout_s=5) as session:
+        return await run_episode(policy, ReactFormat(), session, PROMPT, budget or Budget())
+
+
+async def over(server, **options):
+    usage = Usage()
+    async with endpoint(server, **options) as source:
+        await source.check()
+        return await episode(source.policy(usage, seed=3)), usage
+
+
+def turns(server, number, **options):
+    """So many turns of one conversation, each answered by the environment."""
+
+    async def ask():
+        async with endpoint(server, **options) as source:
+            policy = source.policy(Usage())
+            await policy.begin(PROMPT, [])
+            found = []
+            for _ in range(number):
+                found.append(await policy.generate())
+                await policy.extend([{"role": "user", "content": "go on"}])
+            return found, policy
+
+    return asyncio.run(ask())
+
+
+def refusal(server, error, **options):
+    with pytest.raises(error) as caught:
+        turns(server, 1, **options)
+    return str(caught.value)
+
+
+def test_the_same_transcript_as_a_script():
+    async def both():
+        async with Server(calls=2) as server:
+            over_http, usage = await over(server)
+            return over_http, usage, server.requests
+
+    trajectory, usage, requests = asyncio.run(both())
+    script = [turn.text for turn in trajectory.turns]
+    assert trajectory.stop_reason is StopReason.ANSWERED
+    assert trajectory.turns[0].results[0].text == "42"
+    scripted = asyncio.run(episode(ScriptedPolicy(script)))
+    for each in (trajectory, scripted):
+        each.seconds = each.prompt_tokens = each.response_tokens = 0
+        for turn in each.turns:
+            turn.tokens = turn.generation_seconds = turn.tool_seconds = 0
+            for result in turn.results:
+                result.seconds = 0
+    assert trajectory.to_dict() == scripted.to_dict()
+    assert [request["seed"] for request in requests] == [3, 3, 3]
+    assert requests[0]["stop"] == ["\nObservation:"]
+    assert "Observation: none" not in json.dumps(requests)  # what follows a stop string is not in the history
+    assert usage.requests == 3
+
+
+def test_tokens_are_the_endpoints():
+    async def run():
+        async with Server(calls=1) as server:
+            return await over(server), server.requests
+
+    (trajectory, usage), requests = asyncio.run(run())
+    from tests.openai_server import words
+
+    prompts = [words(request["messages"]) for request in requests]
+    assert trajectory.prompt_tokens == prompts[0]
+    assert usage.input_tokens == sum(prompts)
+    assert trajectory.response_tokens == prompts[1] + trajectory.turns[1].tokens - prompts[0]
+
+
+def test_what_is_left_of_the_tokens_is_what_a_turn_may_have():
+    with FaultyServer(*[answer(200, said("a", usage=used(10 + 7 * n, 4))) for n in range(3)]) as server:
+        found, policy = turns(server, 3, max_response_tokens=12)
+    assert [json.loads(request.body)["max_tokens"] for request in server.requests] == [12, 8, 1]
+    assert policy.response_tokens == 18
+    assert [each.finish for each in found] == ["stop"] * 3
+
+
+def test_an_observation_that_leaves_no_token_ends_the_conversation():
+    async def ask(server):
+        async with endpoint(server, max_response_tokens=8) as source:
+            policy = source.policy(Usage())
+            await policy.begin(PROMPT, [])
+            await policy.generate()
+            first = await policy.extend(PROMPT)
+            await policy.generate()
+            return first, await policy.extend(PROMPT), await policy.generate()
+
+    with FaultyServer(answer(200, said("a", usage=used(10, 4))), answer(200, said("b", usage=used(17, 4)))) as server:
+        first, second, turn = asyncio.run(ask(server))
+    assert (first, second, turn.finish, turn.text) == (True, False, "length", "")
+    assert len(server.requests) == 2
+
+
+def test_a_turn_that_was_cut_off_is_one():
+    with FaultyServer(answer(200, said("abc", "length"))) as server:
+        ((turn,), _) = turns(server, 1)
+    assert (turn.text, turn.finish, turn.tokens) == ("abc", "length", 0)  # no usage was reported
+
+
+def test_sampling_and_whatever_else_the_endpoint_wants():
+    body = {"max_tokens": None, "max_completion_tokens": 5, "reasoning_effort": "low"}
+    with FaultyServer(default=answer(200, said("a"))) as server:
+        turns(server, 1, temperature=0.5, top_p=0.9, top_k=20, body=body)
+    sent = json.loads(server.requests[0].body)
+    assert sent["messages"] == PROMPT
+    del sent["messages"]
+    assert sent == {
+        "model": MODEL, "temperature": 0.5, "top_p": 0.9, "top_k": 20,
+        "max_completion_tokens": 5, "reasoning_effort": "low",
+    }  # fmt: skip
+    assert server.requests[0].path == "/v1/chat/completions"
+
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "calculator", "arguments": '{"expression": "1+1"}'}}
+
+
+def test_tool_calls_and_their_results_keep_their_ids():
+    schema = [{"type": "function", "function": {"name": "calculator"}}]
+    second = {**CALL, "id": "c2"}
+    steps = [answer(200, said(None, "tool_calls", tool_calls=[CALL, second])), answer(200, said("2"))]
+
+    async def ask(server):
+        async with endpoint(server) as source:
+            policy = source.policy(Usage())
+            await policy.begin(PROMPT, schema)
+            turn = await policy.generate()
+            await policy.extend([{"role": "tool", "content": "2"}, {"role": "tool", "content": "3"}])
+            await policy.generate()
+            return turn
+
+    with FaultyServer(*steps) as server:
+        turn = asyncio.run(ask(server))
+    assert turn.calls == [ToolCall("calculator", {"expression": "1+1"}, call_id) for call_id in ("c1", "c2")]
+    assert turn.text == ""
+    sent = json.loads(server.requests[1].body)
+    assert sent["tools"] == schema
+    assert sent["messages"][1:] == [
+        {"role": "assistant", "content": "", "tool_calls": [CALL, second]},
+        {"tool_call_id": "c1", "role": "tool", "content": "2"},
+        {"tool_call_id": "c2", "role": "tool", "content": "3"},
+    ]
+
+
+@pytest.mark.parametrize("arguments", ['{"expression": ', "[1]", 7])
+def test_tool_calls_that_cannot_be_read_become_text(arguments):
+    broken = {"id": "c", "type": "function", "function": {"name": "calculator", "arguments": arguments}}
+    with FaultyServer(answer(200, said("Hm.", "tool_calls", tool_calls=[broken]))) as server:
+        ((turn,), _) = turns(server, 1)
+    assert turn.calls is None
+    assert turn.text == f'Hm.\n<tool_call>\n{{"name": "calculator", "arguments": {arguments}}}\n</tool_call>'
+
+
+def test_a_failing_endpoint_is_asked_again():
+    with FaultyServer(answer(503), drop, answer(200, said("a"))) as server:
+        ((turn,), _) = turns(server, 1)
+    assert turn.text == "a"
+    assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize(
+    "body", [b"no json", {}, {"choices": []}, {"choices": [{}]}, said(7), said("a", "abort"), [1], {"choices": "no"}]
+)
+def test_no_usable_answer_is_the_engines_fault(body):
+    with FaultyServer(answer(200, body)) as server:
+        assert refusal(server, EngineError)
+
+
+@pytest.mark.parametrize("status", [400, 418, 422])
+def test_a_refused_request_is_the_engines_fault(status):
+    with FaultyServer(answer(status, {"error": "no"})) as server:
+        assert f"status {status}" in refusal(server, EngineError)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "This model's maximum context length is 100 tokens",
+        "The input (300 tokens) is longer than the model's context length (100 tokens).",
+        {"error": {"code": "context_length_exceeded"}},
+    ],
+)
+def test_a_conversation_that_outgrows_the_context_ends_as_one_that_spent_its_tokens(words):
+    with FaultyServer(answer(400, {"message": words})) as server:
+        assert "max_response_tokens=2048 do not fit" in refusal(server, UnscoredError)
+    with FaultyServer(answer(200, said("a", usage=used(9, 1))), answer(400, {"message": words})) as server:
+        (_, turn), _ = turns(server, 2)
+    assert turn.finish == "length"
+
+
+@pytest.mark.parametrize(
+    ("status", "remedy"), [(401, "api_key_env"), (403, "api_key_env"), (404, "endpoint and model")]
+)
+def test_what_every_request_would_be_told_stops_the_run(status, remedy):
+    with FaultyServer(default=answer(status, {"error": "no"})) as server:
+        assert remedy in refusal(server, ConfigError)
+
+
+def test_the_key_is_sent_and_never_shown(monkeypatch):
+    monkeypatch.setenv("TEST_KEY", KEY)
+    with FaultyServer(answer(400, f"bad key {KEY}".encode())) as server:
+        shown = refusal(server, EngineError, api_key_env="TEST_KEY")
+    assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"
+    assert KEY not in shown
+    monkeypatch.delenv("TEST_KEY")
+    with pytest.raises(ConfigError, match="the environment variable TEST_KEY is not set"):
+        endpoint(server, api_key_env="TEST_KEY")
+
+
+def check(server, **options):
+    async def ask():
+        async with endpoint(server, **options) as source:
+            await source.check()
+
+    asyncio.run(ask())
+
+
+def test_a_check_finds_the_model_and_who_is_not_there():
+    models = {"data": [{"id": "qwen-small"}, {"id": "other"}]}
+    with FaultyServer(default=answer(200, models)) as server:
+        check(server, model="qwen-small")
+        with pytest.raises(ConfigError, match=r"has no model 'qwen-smal'.*Did you mean 'qwen-small'"):
+            check(server, model="qwen-smal")
+    for status in (401, 403):
+        with FaultyServer(default=answer(status)) as server, pytest.raises(ConfigError, match="API key"):
+            check(server)
+    for other in (answer(404), answer(200, b"hello"), answer(200, [])):  # such an endpoint has no list
+        with FaultyServer(default=other) as server:
+            check(server)
+    with pytest.raises(ConfigError, match=r"http://127.0.0.1:1/v1 does not answer"):
+        check(type("", (), {"url": "http://127.0.0.1:1"}))
+
+
+@pytest.mark.parametrize(
+    ("given", "path"), [("", "/v1"), ("/", "/v1"), ("/v1", "/v1"), ("/v1/", "/v1"), ("/openai/deep", "/openai/deep")]
+)
+def test_an_address_with_a_path_is_left_as_it_is(given, path):
+    assert ChatEndpoint(f"http://host:1{given}", "m", Sampling()).url == f"http://host:1{path}"
+
+
+def test_what_is_no_address():
+    with pytest.raises(ConfigError, match=r"endpoint: 'localhost:8000.*' is not an address"):
+        ChatEndpoint("localhost:8000", "m", Sampling())

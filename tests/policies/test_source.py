@@ -1,0 +1,24 @@
+import pytest
+from pydantic import ValidationError
+
+from agent_rl.errors import ConfigError
+from agent_rl.policies import Sampling
+from agent_rl.policies.source import open_remote
+
+
+def test_sampling_is_checked_and_knows_its_keys():
+    assert Sampling(temperature=0).temperature == 0
+    for wrong in ({"temperature": -1}, {"top_p": 0}, {"max_response_tokens": 0}, {"temprature": 1}):
+        with pytest.raises(ValidationError):
+            Sampling(**wrong)
+
+
+@pytest.mark.parametrize("url", ["localhost:8000", "", "ftp://host"])
+def test_an_address_has_a_scheme(url):
+    with pytest.raises(ConfigError, match=r"endpoint: .* is not an address"):
+        open_remote(url, api_key_env=None, concurrency=1, timeout_s=1)
+
+
+@pytest.mark.parametrize(("url", "trusted"), [("http://127.0.0.1:1", False), ("https://api.example.org/v1", True)])
+def test_proxies_are_for_what_is_not_on_this_machine(url, trusted):
+    assert open_remote(url, api_key_env=None, concurrency=1, timeout_s=1)._trust_env is trusted

@@ -1,0 +1,67 @@
+"""Conversations in token ids: the ones of training, with another server behind them."""
+
+import asyncio
+
+import pytest
+
+from agent_rl.errors import ConfigError
+from agent_rl.policies import Sampling
+from agent_rl.policies.source import Usage
+from agent_rl.policies.tokens import Sampled, TokenSource
+
+PROMPT = [{"role": "user", "content": "What is 12+30?"}]
+
+
+class Scripted(TokenSource):
+    """Plays texts, each ended by the end-of-turn token."""
+
+    def __init__(self, tokenizer, sampling, texts, **options):
+        super().__init__(tokenizer, sampling, **options)
+        self.texts, self.asked = list(texts), []
+
+    async def sample(self, prompt_ids, params):
+        self.asked.append((list(prompt_ids), params))
+        ids = [*self.tokenizer.encode(self.texts.pop(0)), self.tokenizer.eos_token_id]
+        return Sampled(ids, [-0.5] * len(ids), "stop")
+
+
+async def talk(source, usage, seed=None):
+    async with source:
+        policy = source.policy(usage, seed)
+        await policy.begin(PROMPT, [])
+        first = await policy.generate(["\nObservation:"])
+        await policy.extend([{"role": "user", "content": "Observation: 42"}])
+        return policy, first, await policy.generate()
+
+
+def test_what_was_sampled_is_appended_and_counted(model_dir):
+    source = Scripted(model_dir, Sampling(temperature=0.5, top_k=7), ["I compute.\nObservation: 1", "It is 42."])
+    usage = Usage()
+    policy, first, second = asyncio.run(talk(source, usage, seed=3))
+    assert (first.text, second.text) == ("I compute.", "It is 42.")
+    (_, params), (second_prompt, _) = source.asked
+    assert params == {
+        "temperature": 0.5, "top_p": 1.0, "top_k": 7, "seed": 3, "max_new_tokens": 2048, "stop": ["\nObservation:"],
+    }  # fmt: skip
+    assert (usage.requests, usage.input_tokens) == (2, policy.prompt_tokens + len(second_prompt))
+    shown = source.tokenizer.decode(policy.ids)
+    conversation = [
+        *PROMPT,
+        {"role": "assistant", "content": "I compute.\nObservation:"},  # a token that is not cut in two
+        {"role": "user", "content": "Observation: 42"},
+        {"role": "assistant", "content": "It is 42."},
+    ]
+    assert shown == source.tokenizer.apply_chat_template(conversation, tokenize=False).rstrip("\n")
+    assert policy.logprobs is None
+
+
+def test_log_probs_where_they_are_asked_for(model_dir):
+    source = Scripted(model_dir, Sampling(), ["a", "b"], logprobs=True)
+    policy, *_ = asyncio.run(talk(source, Usage()))
+    assert source.asked[0][1]["logprobs"] is True
+    assert {value for value, sampled in zip(policy.logprobs, policy.mask, strict=True) if sampled} == {-0.5}
+
+
+def test_a_folder_without_a_tokenizer(tmp_path):
+    with pytest.raises(ConfigError, match="tokenizer: there is no tokenizer in"):
+        Scripted(str(tmp_path), Sampling(), [])
