@@ -15,6 +15,7 @@ from rich.table import Table
 import agent_rl
 from agent_rl.doctor.command import doctor
 from agent_rl.errors import AgentRLError, ConfigError
+from agent_rl.evaluation.command import evaluate
 from agent_rl.trajectory import ToolStatus
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ def train(
 
 
 app.command(context_settings={"ignore_unknown_options": True})(doctor)
+app.command("eval")(evaluate)
 
 
 @tools_app.command("list")
@@ -147,14 +149,9 @@ def version() -> None:
 
 
 def _specs(file: Path) -> list[ToolSpec]:
-    from agent_rl.tools import load_tools
+    from agent_rl.evaluation.runner import load_specs
 
-    specs = load_tools(file)
-    if any(spec.is_verl for spec in specs):
-        from agent_rl.loops.verl_tools import load, to_specs
-
-        return to_specs(load(str(file)))
-    return specs
+    return load_specs(str(file))
 
 
 def _json_object(key: str, text: str) -> dict[str, Any]:

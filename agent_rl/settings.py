@@ -29,6 +29,7 @@ __all__ = [
     "ThinkingSettings",
     "ToolsSettings",
     "TraceSettings",
+    "config_error",
 ]
 
 SECTION = "agent_rl"
@@ -184,7 +185,7 @@ class AgentRLSettings(_Section):
         try:
             return cls.model_validate(_plain(section))
         except ValidationError as error:
-            raise _config_error(cls, error) from error
+            raise config_error(cls, error, SECTION) from error
 
 
 def _plain(value: Any) -> Any:
@@ -196,11 +197,11 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value]
 
 
-def _config_error(root: type[BaseModel], error: ValidationError) -> ConfigError:
-    """The first problem that pydantic found, in terms of the user's keys."""
+def config_error(root: type[BaseModel], error: ValidationError, section: str = "") -> ConfigError:
+    """The first problem that pydantic found, in terms of the user's keys, which begin with `section`."""
     first = error.errors()[0]
     location = [str(part) for part in first["loc"]]
-    key = ".".join([SECTION, *location])
+    key = ".".join([section, *location]).lstrip(".")
     if first["type"] == "extra_forbidden":
         model: Any = root
         for part in location[:-1]:

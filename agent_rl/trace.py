@@ -7,9 +7,11 @@ path of their own each (a network file system's locks are not relied on).
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 from agent_rl.trajectory import Trajectory
 
@@ -42,15 +44,29 @@ def append_lines(path: str | os.PathLike[str], lines: bytes) -> None:
             view = view[file.write(view) :]
 
 
-def read(path: str | os.PathLike[str]) -> Iterator[Trajectory]:
+def read(path: str | os.PathLike[str], *, torn: Literal["raise", "skip"] = "raise") -> Iterator[Trajectory]:
     """Read the trajectories of a file in the order in which they were written.
 
+    Args:
+        path: the file.
+        torn: what becomes of a line that is not whole, as a killed run may leave one.
+
     Raises:
-        ValueError: naming file and line, for a line that is not a trajectory, as a killed run may leave one.
+        ValueError: naming file and line, for a line that is not a trajectory.
     """
     with open(path, "rb") as file:
         for number, line in enumerate(file, start=1):
             try:
                 yield Trajectory.from_json(line)
             except ValueError as error:
+                if torn == "skip" and not _is_json(line):
+                    continue
                 raise ValueError(f"{path}, line {number}: {error}") from error
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True

@@ -14,7 +14,7 @@ FLOORS = [
     {"trajectory", "errors", "settings", "trace", "remote", "sandbox", "per_loop", "responses", "secrets"},
     {"tools", "rewards", "data", "viewer"},
     {"loops", "policies", "reasoning_rm", "algorithms"},
-    {"backend", "config", "launch", "doctor", "plugin", "cli"},
+    {"backend", "config", "launch", "doctor", "evaluation", "plugin", "cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(FLOORS) for name in names}
 

@@ -1,0 +1,151 @@
+"""`Ledger`: the folder of one evaluation, which a killed process leaves in a state that the next can go on from.
+
+`settings.json` says what is evaluated, `trajectories.jsonl` gets a line for every episode that is done. A line that a
+kill has torn is no episode: it is left out and run again. What this does not promise: the last lines may be lost
+when the machine itself goes down.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agent_rl import trace
+from agent_rl.errors import ConfigError
+from agent_rl.evaluation.settings import FREE_TO_CHANGE, EvaluationSettings
+from agent_rl.rewards import extra_info
+from agent_rl.trajectory import Trajectory
+
+__all__ = ["Ledger", "Record", "summarize_trajectory"]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What counts of one episode."""
+
+    row: int
+    sample: int
+    data_source: str
+    error: str | None
+    """Why it has no score; None when it has one."""
+    reward: float = 0.0
+    components: dict[str, float] = field(default_factory=dict)
+    metrics: dict[str, float] = field(default_factory=dict)
+    """See `agent_rl.rewards.extra_info`; without the components."""
+    tokens: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+class Ledger:
+    """One evaluation's folder; only one process at a time has it open.
+
+    Args:
+        folder: is made where it does not exist.
+        settings: what is to be evaluated.
+
+    Raises:
+        ConfigError: the folder holds an evaluation with other settings, or another process is at it.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], settings: EvaluationSettings) -> None:
+        self.folder = Path(folder)
+        self.path = self.folder / "trajectories.jsonl"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._lock = open(self.folder / "lock", "w")  # noqa: SIM115 - held for as long as the ledger lives
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._lock.close()
+            raise ConfigError(
+                "--out", f"another process evaluates into {self.folder}", "Wait, or name another"
+            ) from None
+        try:
+            self._require_same(_fixed(settings))
+        except BaseException:
+            self._lock.close()
+            raise
+
+    def close(self) -> None:
+        """Let another process have the folder."""
+        self._lock.close()
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def append(self, trajectory: Trajectory) -> Record:
+        """Keep an episode that is done."""
+        trace.append(self.path, trajectory)
+        return summarize_trajectory(trajectory)
+
+    def read(self) -> dict[tuple[int, int], Record]:
+        """What is done, by row and sample; of an episode that was run again the last."""
+        if not self.path.exists():
+            return {}
+        records = map(summarize_trajectory, trace.read(self.path, torn="skip"))
+        return {(record.row, record.sample): record for record in records}
+
+    def _require_same(self, fixed: dict[str, Any]) -> None:
+        path = self.folder / "settings.json"
+        if not (self.path.exists() and self.path.stat().st_size):  # what was never evaluated binds nobody
+            temporary = path.with_suffix(".tmp")
+            temporary.write_text(json.dumps(fixed, indent=2) + "\n")
+            os.replace(temporary, path)
+            return
+        if not path.exists():
+            problem = f"{self.path} is there, and nothing says of which evaluation"
+            raise ConfigError("--out", problem, "Name another folder")
+        known = dict(_leaves(json.loads(path.read_text())))
+        wanted = dict(_leaves(fixed))
+        for key in [*wanted, *known]:
+            if known.get(key) != wanted.get(key):
+                problem = f"{wanted.get(key)!r}, but {self.folder} was begun with {known.get(key)!r}"
+                raise ConfigError(key, problem, "Name another folder (--out), or use the same settings")
+
+
+def summarize_trajectory(trajectory: Trajectory) -> Record:
+    """A trajectory of an evaluation as a record."""
+    info, score = trajectory.info, trajectory.score
+    tokens = {
+        "input": info.get("input_tokens", 0),
+        "sampled": sum(turn.tokens for turn in trajectory.turns),
+        "requests": info.get("requests", 0),
+    }
+    common = (info["row"], info["sample"], trajectory.data_source)
+    if score is None:
+        return Record(*common, trajectory.error or "no score", tokens=tokens, seconds=trajectory.seconds)
+    metrics = extra_info(trajectory, score)
+    metrics = {name: value for name, value in metrics.items() if name not in score.components and name != "acc"}
+    return Record(*common, None, score.total, score.components, metrics, tokens, trajectory.seconds)
+
+
+def _fixed(settings: EvaluationSettings) -> dict[str, Any]:
+    """The settings on which results depend, with the content of files in place of their names."""
+    fixed = settings.model_dump(mode="json", exclude=set(FREE_TO_CHANGE))
+    fixed["data"] = _digest(settings.data, "data")
+    fixed["tools"] = settings.tools and _digest(settings.tools, "tools")
+    return fixed
+
+
+def _digest(path: str, key: str) -> str:
+    try:
+        return "sha256:" + hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except OSError as error:
+        raise ConfigError(key, f"{path} cannot be read ({error.strerror})", "Mend the path") from error
+
+
+def _leaves(value: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    for key, item in value.items():
+        here = f"{path}.{key}".lstrip(".")
+        if isinstance(item, Mapping) and item:
+            yield from _leaves(item, here)
+        else:
+            yield here, item

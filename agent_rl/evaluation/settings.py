@@ -1,0 +1,96 @@
+"""What is evaluated, and how: the flags of `agent-rl eval` and whatever stands behind them as KEY=VALUE."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from agent_rl.errors import ConfigError
+from agent_rl.policies import Sampling
+from agent_rl.settings import SECTION, AgentRLSettings, config_error
+from agent_rl.tools.truncation import TruncateSide
+
+__all__ = ["EvaluationSettings", "MultiTurnSettings", "PolicyKind", "read_settings"]
+
+PolicyKind = Literal["chat", "sglang", "vllm", "local"]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class MultiTurnSettings(_Section):
+    """The keys and defaults of verl's `actor_rollout_ref.rollout.multi_turn` that bound an episode."""
+
+    max_assistant_turns: int | None = Field(default=None, ge=1)
+    """null: 16."""
+    max_parallel_calls: int = Field(default=1, ge=1)
+    max_tool_response_length: int = Field(default=256, ge=1)
+    """Characters of a tool's result that the policy is shown."""
+    tool_response_truncate_side: TruncateSide = "middle"
+
+
+class EvaluationSettings(_Section):
+    """One evaluation."""
+
+    data: str
+    """Parquet file of rows."""
+    loop: str | None = None
+    """Name of the agent; null: each row's `agent_name`."""
+    tools: str | None = None
+    """YAML file of tools."""
+    model: str
+    """Its name at the endpoint; without one a model's folder, or a checkpoint of training."""
+    endpoint: str | None = None
+    """Address of the server; null: one is started for `model`."""
+    n: int = Field(default=1, ge=1)
+    """Episodes for each row."""
+    limit: int | None = Field(default=None, ge=1)
+    """Only so many of the first rows."""
+    seed: int | None = None
+    """Of sampling, from which every episode derives its own; null: none is sent."""
+    policy: PolicyKind = "chat"
+    """What is asked: an OpenAI-compatible endpoint, SGLang or vLLM with token ids, or transformers in this process."""
+    tokenizer: str | None = None
+    """Of the policies over tokens; null: that of `model`."""
+    sampling: Sampling = Sampling()
+    multi_turn: MultiTurnSettings = MultiTurnSettings()
+    agent_rl: AgentRLSettings = AgentRLSettings()
+    """The section of training, with the reward's weights."""
+    api_key_env: str | None = None
+    """Environment variable that holds the endpoint's API key."""
+    concurrency: int = Field(default=64, ge=1)
+    """Episodes at one time."""
+    timeout_s: float = Field(default=600, gt=0)
+    """Seconds of one request."""
+
+
+FREE_TO_CHANGE = ("endpoint", "api_key_env", "concurrency", "timeout_s", "data", "tools")
+"""What does not change the results, or is compared by the content of a file, when an evaluation goes on."""
+
+
+def read_settings(flags: dict[str, Any], overrides: Sequence[str]) -> EvaluationSettings:
+    """The settings that flags and `key=value` words give.
+
+    Raises:
+        ConfigError: naming the key, the value and the remedy.
+    """
+    for word in overrides:
+        if "=" not in word:
+            raise ConfigError(word, "not a setting", "Write KEY=VALUE, for example sampling.temperature=0")
+    words = [f"{word}''" if word.endswith("=") else word for word in overrides]
+    try:
+        given: Any = OmegaConf.to_container(OmegaConf.from_dotlist(words), resolve=True)
+    except OmegaConfBaseException as error:
+        raise ConfigError(error.full_key or "KEY=VALUE", str(error).splitlines()[0], "Mend the value") from error
+    for key in given.keys() & flags.keys():
+        raise ConfigError(str(key), "it is given twice", f"Leave --{key} or {key}= out")
+    section = AgentRLSettings.from_config({SECTION: given.pop(SECTION, None)})
+    try:
+        return EvaluationSettings.model_validate({**flags, **given, SECTION: section})
+    except ValidationError as error:
+        raise config_error(EvaluationSettings, error) from error

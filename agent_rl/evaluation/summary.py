@@ -1,0 +1,143 @@
+"""What an evaluation found: a summary as JSON data, and as a table.
+
+The table has only what is the same whenever the same policy is evaluated; what depends on the machine (seconds) is in
+the summary. Episodes without a score are counted, and enter no mean.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from agent_rl.evaluation.ledger import Record
+from agent_rl.evaluation.statistics import LEVEL, Estimate, estimate_mean, estimate_rate, ks, pass_at_k
+
+__all__ = ["summarize", "table"]
+
+SOLVED = 1.0
+"""Correctness from which a sample counts as right."""
+
+SHOWN = ("turns", "tool_calls", "tool_errors", "malformed_rate", "answered")
+"""Metrics of the table; the summary has all."""
+
+
+def summarize(records: Iterable[Record], *, rows: int, n: int) -> dict[str, Any]:
+    """The summary as JSON data.
+
+    Args:
+        records: of the episodes that are done, in any order.
+        rows: number of rows of the data.
+        n: samples for each row.
+    """
+    found = sorted(records, key=lambda record: (record.row, record.sample))
+    sources = sorted({record.data_source for record in found})
+    groups = {source: [record for record in found if record.data_source == source] for source in sources}
+    errors = Counter(record.error for record in found if record.error is not None)
+    return {
+        "rows": rows,
+        "n": n,
+        "level_of_confidence": LEVEL,
+        "all": _group(found, n),
+        "data_sources": {source: _group(group, n) for source, group in groups.items()} if len(groups) > 1 else {},
+        "missing": rows * n - len(found),
+        "unscored": dict(errors.most_common(10)),
+    }
+
+
+def _group(records: Sequence[Record], n: int) -> dict[str, Any]:
+    scored = [record for record in records if record.error is None]
+    by_row: dict[int, list[Record]] = {}
+    for record in scored:
+        by_row.setdefault(record.row, []).append(record)
+
+    def over_rows(value: Callable[[Record], float], estimate: Callable[..., Estimate] = estimate_mean) -> Any:
+        return _plain(estimate([[value(record) for record in row] for row in by_row.values()]))
+
+    components = sorted({name for record in scored for name in record.components})
+    metrics = sorted({name for record in scored for name in record.metrics})
+    return {
+        "scored": len(scored),
+        "unscored": len(records) - len(scored),
+        "pass": {str(k): _pass(list(by_row.values()), k) for k in ks(n)},
+        "reward": over_rows(lambda record: record.reward),
+        "components": {name: over_rows(_component(name)) for name in components},
+        "metrics": {name: over_rows(_metric(name), _estimate_of(name)) for name in metrics},
+        "tokens": {
+            name: sum(record.tokens.get(name, 0) for record in records) for name in ("input", "sampled", "requests")
+        },
+        "seconds": round(sum(record.seconds for record in records), 3),
+    }
+
+
+def _component(name: str) -> Callable[[Record], float]:
+    return lambda record: record.components[name]
+
+
+def _metric(name: str) -> Callable[[Record], float]:
+    return lambda record: record.metrics[name]
+
+
+def _estimate_of(metric: str) -> Callable[..., Estimate]:
+    return estimate_rate if metric == "answered" or metric.startswith("stop_") else estimate_mean
+
+
+def _pass(rows: Sequence[Sequence[Record]], k: int) -> Any:
+    """Over the rows that have as many scored samples."""
+    values = []
+    for row in rows:
+        if len(row) >= k:
+            right = sum(record.components.get("correctness", 0.0) >= SOLVED for record in row)
+            values.append([pass_at_k(len(row), right, k)])
+    return _plain(estimate_rate(values))
+
+
+def _plain(estimate: Estimate) -> dict[str, Any]:
+    return {
+        name: None if value is None or math.isnan(value) else round(value, 6)
+        for name, value in asdict(estimate).items()
+    }
+
+
+def table(summary: dict[str, Any], title: str) -> Table:
+    """The summary for a terminal: a column for all, and one for each data source where there are several."""
+    columns = {"all": summary["all"], **summary["data_sources"]}
+    shown = Table(title=Text(title), title_justify="left")
+    shown.add_column("")
+    for name in columns:
+        shown.add_column(Text(name), justify="right")
+
+    def add(label: str, cells: Iterable[str]) -> None:
+        shown.add_row(Text(label), *map(Text, cells))
+
+    groups = list(columns.values())
+    for k in summary["all"]["pass"]:
+        add(f"pass@{k}", [_cell(group["pass"][k]) for group in groups])
+    add("reward", [_cell(group["reward"]) for group in groups])
+    for name in summary["all"]["components"]:
+        add(f"  {name}", [_cell(group["components"].get(name)) for group in groups])
+    for name in SHOWN:
+        add(name.replace("_", " "), [_cell(group["metrics"].get(name)) for group in groups])
+    for name, label in (("sampled", "sampled tokens"), ("input", "input tokens"), ("requests", "requests")):
+        add(f"{label} an episode", [_each(group, name) for group in groups])
+    add("episodes scored", [f"{group['scored']:,}" for group in groups])
+    add("episodes unscored", [f"{group['unscored']:,}" for group in groups])
+    return shown
+
+
+def _cell(estimate: dict[str, Any] | None) -> str:
+    if not estimate or estimate["mean"] is None:
+        return "-"
+    if estimate["low"] is None:
+        return f"{estimate['mean']:.3f}"
+    return f"{estimate['mean']:.3f}  [{estimate['low']:.3f}, {estimate['high']:.3f}]"
+
+
+def _each(column: dict[str, Any], name: str) -> str:
+    episodes = column["scored"] + column["unscored"]
+    return f"{column['tokens'][name] / episodes:,.1f}" if episodes else "-"

@@ -1,0 +1,128 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from agent_rl.errors import ConfigError
+from agent_rl.evaluation.ledger import Ledger, Record, summarize_trajectory
+from agent_rl.evaluation.settings import read_settings
+from agent_rl.trajectory import Message, Score, StopReason, Trajectory, Turn
+
+SCORE = Score(0.9, {"correctness": 1.0, "efficiency": -0.1, "format": 0.0, "overlong": 0.0})
+
+
+def trajectory(row, sample, score=SCORE, error=None):
+    return Trajectory(
+        prompt=[Message("user", "?")], stop_reason=StopReason.ANSWERED, turns=[Turn("a", 3), Turn("b", 4)], answer="b",
+        score=score, error=error, seconds=2.0, data_source="sums",
+        info={"row": row, "sample": sample, "input_tokens": 50, "requests": 2},
+    )  # fmt: skip
+
+
+def settings(data, *words, **flags):
+    return read_settings({"data": data, "model": "m", **flags}, words)
+
+
+def begun(folder, given):
+    with Ledger(folder, given) as ledger:
+        ledger.append(trajectory(0, 0))
+
+
+def test_what_was_appended_is_read_back(tmp_path, data):
+    with Ledger(tmp_path / "out", settings(data)) as ledger:
+        records = [ledger.append(trajectory(row, 0)) for row in range(3)]
+    with Ledger(tmp_path / "out", settings(data)) as ledger:
+        assert ledger.read() == {(row, 0): records[row] for row in range(3)}
+    (first, *_) = records
+    assert (first.reward, first.components, first.seconds, first.error) == (0.9, SCORE.components, 2.0, None)
+    assert first.tokens == {"input": 50, "sampled": 7, "requests": 2}
+    assert first.metrics["turns"] == 2
+    assert first.metrics.keys().isdisjoint(SCORE.components)
+
+
+def test_an_unscored_episode_says_why_and_is_replaced_by_a_later_one(tmp_path, data):
+    with Ledger(tmp_path / "out", settings(data)) as ledger:
+        ledger.append(trajectory(0, 0, None, "the engine failed"))
+        assert ledger.read()[0, 0].error == "the engine failed"
+        ledger.append(trajectory(0, 0))
+        assert ledger.read()[0, 0].error is None
+    assert summarize_trajectory(trajectory(0, 0, None)) == Record(
+        0, 0, "sums", "no score", tokens={"input": 50, "sampled": 7, "requests": 2}, seconds=2.0
+    )
+
+
+def test_a_torn_line_anywhere_is_no_episode(tmp_path, data):
+    with Ledger(tmp_path / "out", settings(data)) as ledger:
+        ledger.append(trajectory(0, 0))
+        whole = ledger.path.read_bytes()
+        for cut in range(1, len(whole) - 1, 7):
+            ledger.path.write_bytes(whole + whole[:cut])  # a kill in the middle of the second line
+            assert list(ledger.read()) == [(0, 0)]
+            ledger.append(trajectory(1, 0))
+            ledger.append(trajectory(2, 0))
+            assert list(ledger.read()) == [(0, 0), (1, 0), (2, 0)]
+
+
+def test_a_line_that_is_whole_and_no_trajectory_is_an_error(tmp_path, data):
+    with Ledger(tmp_path / "out", settings(data)) as ledger:
+        ledger.path.write_text('{"version": 99}\n')
+        with pytest.raises(ValueError, match="line 1: trajectory version 99"):
+            ledger.read()
+
+
+@pytest.mark.parametrize(
+    ("flags", "words", "said"),
+    [
+        ({"n": 2}, [], "n: 2, but .* was begun with 1"),
+        ({"model": "other"}, [], "model: 'other'"),
+        ({}, ["sampling.temperature=0"], r"sampling\.temperature: 0\.0, but .* 1\.0"),
+        ({}, ["agent_rl.reward.efficiency.free_calls=0"], r"agent_rl\.reward\.efficiency\.free_calls: 0"),
+        ({}, ["sampling.body.min_p=0.1"], r"sampling\.body\.min_p: 0\.1, but .* None"),
+        ({"loop": "react_agent"}, [], "loop: 'react_agent'"),
+    ],
+)
+def test_other_settings_are_refused_by_name(tmp_path, data, flags, words, said):
+    begun(tmp_path / "out", settings(data))
+    with pytest.raises(ConfigError, match=f"^{said}"):
+        Ledger(tmp_path / "out", settings(data, *words, **flags))
+
+
+def test_other_content_of_a_file_is_refused_and_another_place_is_not(tmp_path, data, tools):
+    (tmp_path / "tools.yaml").write_text(Path(tools).read_text())
+    begun(tmp_path / "out", settings(data, tools=tools))
+    moved = settings(data, "concurrency=3", "timeout_s=9", tools=str(tmp_path / "tools.yaml"), endpoint="http://other")
+    Ledger(tmp_path / "out", moved).close()
+    (tmp_path / "tools.yaml").write_text("tools: [{name: python}]")
+    with pytest.raises(ConfigError, match=r"^tools: 'sha256:"):
+        Ledger(tmp_path / "out", moved)
+    with pytest.raises(ConfigError, match=r"^data: .* cannot be read"):
+        Ledger(tmp_path / "out", settings(str(tmp_path / "none.parquet")))
+
+
+def test_settings_under_which_nothing_was_evaluated_bind_nobody(tmp_path, data):
+    Ledger(tmp_path / "out", settings(data)).close()
+    begun(tmp_path / "out", settings(data, n=2))
+    with pytest.raises(ConfigError, match=r"^n: 1, but"):
+        Ledger(tmp_path / "out", settings(data))
+
+
+def test_one_process_at_a_time(tmp_path, data):
+    with Ledger(tmp_path / "out", settings(data)):
+        with pytest.raises(ConfigError, match="another process evaluates into"):
+            Ledger(tmp_path / "out", settings(data))
+    Ledger(tmp_path / "out", settings(data)).close()
+
+
+def test_trajectories_of_nobody_knows_what(tmp_path, data):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/trajectories.jsonl").write_text("{}\n")
+    with pytest.raises(ConfigError, match="nothing says of which evaluation"):
+        Ledger(tmp_path / "out", settings(data))
+
+
+def test_no_key_is_kept(tmp_path, data, monkeypatch):
+    monkeypatch.setenv("EVAL_KEY", "sk-very-secret")
+    Ledger(tmp_path / "out", settings(data, "api_key_env=EVAL_KEY")).close()
+    kept = json.loads((tmp_path / "out/settings.json").read_text())
+    assert "api_key_env" not in kept
+    assert "sk-very-secret" not in str(kept)

@@ -1,0 +1,185 @@
+"""Evaluations over real HTTP, in this process."""
+
+import asyncio
+
+import pytest
+
+from agent_rl import trace
+from agent_rl.errors import ConfigError, EngineError, FatalError
+from agent_rl.evaluation import runner
+from agent_rl.evaluation.ledger import Ledger
+from agent_rl.evaluation.runner import Evaluation, load_specs, run
+from agent_rl.evaluation.settings import read_settings
+from agent_rl.evaluation.summary import summarize
+from agent_rl.policies.chat import ChatEndpoint
+from tests.openai_server import MODEL, Server
+
+
+def settings(data, tools, *words, **flags):
+    return read_settings({"data": data, "tools": tools, "model": MODEL, **flags}, ["seed=0", *words])
+
+
+async def evaluated(evaluation, ledger, server, on_record=lambda record: None):
+    async with ChatEndpoint(server.url, MODEL, evaluation.settings.sampling, timeout_s=5) as source:
+        await run(evaluation, source, ledger, on_record)
+
+
+def evaluate(folder, given, server=None):
+    async def all_of_it():
+        async with server or Server() as running:
+            with Ledger(folder, given) as ledger:
+                await evaluated(Evaluation.load(given), ledger, running)
+                return ledger.read()
+
+    return asyncio.run(all_of_it())
+
+
+def test_every_row_is_run_so_many_times_and_scored(tmp_path, data, tools):
+    given = settings(data, tools, n=3)
+    records = evaluate(tmp_path / "out", given)
+    assert set(records) == {(row, sample) for row in range(12) for sample in range(3)}
+    trajectories = list(trace.read(tmp_path / "out/trajectories.jsonl"))
+    assert len(trajectories) == 36
+    for trajectory in trajectories:
+        assert trajectory.agent == "react_agent"
+        assert trajectory.score.components["correctness"] == float(trajectory.answer == trajectory.ground_truth)
+        assert trajectory.info["requests"] == len(trajectory.turns)
+        assert all(result.text.isdigit() for result in trajectory.results)
+    assert len({trajectory.tool_calls for trajectory in trajectories}) > 1
+    summary = summarize(records.values(), rows=12, n=3)
+    right = sum(trajectory.answer == trajectory.ground_truth for trajectory in trajectories)
+    assert 0 < right < 36
+    assert summary["all"]["pass"]["1"]["mean"] == pytest.approx(right / 36, abs=1e-6)
+    assert set(summary["data_sources"]) == {"even", "odd"}
+    assert summary["all"]["tokens"]["requests"] == sum(len(trajectory.turns) for trajectory in trajectories)
+
+
+def test_what_is_done_is_not_done_again(tmp_path, data, tools):
+    given = settings(data, tools)
+    first = evaluate(tmp_path / "out", given)
+    lines = (tmp_path / "out/trajectories.jsonl").read_bytes()
+    again = Server()
+    assert evaluate(tmp_path / "out", given, again) == first
+    assert again.requests == []
+    assert (tmp_path / "out/trajectories.jsonl").read_bytes() == lines
+
+
+class Flaky(Server):
+    """Gives no message for the questions of one data source."""
+
+    def answer(self, content):
+        if content and b"What is 17+" in content:
+            return {"choices": []}
+        return super().answer(content)
+
+
+def test_an_episode_without_a_score_is_counted_and_tried_again(tmp_path, data, tools):
+    given = settings(data, tools, n=2)
+    records = evaluate(tmp_path / "out", given, Flaky())
+    failed = {key for key, record in records.items() if record.error is not None}
+    assert failed == {(1, 0), (1, 1)}
+    assert records[1, 0].error == "the endpoint's answer has no message"
+    summary = summarize(records.values(), rows=12, n=2)
+    assert (summary["all"]["scored"], summary["all"]["unscored"]) == (22, 2)
+    assert summary["all"]["pass"]["1"]["rows"] == 11
+    assert all(record.error is None for record in evaluate(tmp_path / "out", given).values())
+
+
+class Down(Server):
+    def answer(self, content):
+        return {"choices": []}
+
+
+def test_an_engine_that_is_gone_ends_the_evaluation(tmp_path, data, tools, monkeypatch):
+    monkeypatch.setattr(runner, "MIN_FAILURES", 4)
+    given = settings(data, tools, "concurrency=2")
+    with pytest.raises(EngineError, match="4 episodes in a row have failed, the last with: the endpoint's answer"):
+        evaluate(tmp_path / "out", given, Down())
+    assert len(evaluate(tmp_path / "out", given)) == 12
+
+
+def test_no_more_episodes_at_one_time_than_asked_for(tmp_path, data, tools):
+    class Counting(Server):
+        at_once = most = 0
+
+        async def connection(self, reader, writer):
+            self.at_once += 1
+            self.most = max(self.most, self.at_once)
+            await super().connection(reader, writer)
+
+    server = Counting(delay_s=0.01)
+    evaluate(tmp_path / "out", settings(data, tools, "concurrency=3"), server)
+    assert server.most == 3
+
+
+def test_a_limit_of_rows_and_the_seed(tmp_path, data, tools):
+    server = Server()
+    evaluate(tmp_path / "out", settings(data, tools, "limit=2", n=2), server)
+    seeds = {request["seed"] for request in server.requests}
+    assert len(seeds) == 4
+    again = Server()
+    evaluate(tmp_path / "again", settings(data, tools, "limit=2", n=2), again)
+    assert {request["seed"] for request in again.requests} == seeds
+    assert "seed" not in unseeded(tmp_path, data, tools)
+
+
+def unseeded(tmp_path, data, tools):
+    server = Server()
+    given = read_settings({"data": data, "tools": tools, "model": MODEL}, ["limit=1"])
+    evaluate(tmp_path / "unseeded", given, server)
+    return server.requests[0]
+
+
+def test_a_row_that_selects_a_tool_that_is_not_there_is_unscored(tmp_path, data, tools):
+    from agent_rl.data import read_parquet, write_parquet
+
+    rows = read_parquet(data)
+    for number, row in enumerate(rows):
+        row["extra_info"]["tool_selection"] = ["calculator" if number else "python"]
+    write_parquet(rows, tmp_path / "selected.parquet")
+    records = evaluate(tmp_path / "out", settings(str(tmp_path / "selected.parquet"), tools))
+    assert "tool_selection names ['python']" in records[0, 0].error
+    assert all(records[row, 0].error is None for row in range(1, 12))
+
+
+def test_what_breaks_every_episode_ends_the_evaluation(tmp_path, data):
+    (tmp_path / "broken.py").write_text(
+        "from agent_rl.tools import Tool\nfrom agent_rl.errors import FatalError\n"
+        "class Broken(Tool):\n    name, description = 'calculator', 'd'\n"
+        "    parameters = {'type': 'object', 'properties': {}}\n"
+        "    async def call(self, arguments):\n        raise FatalError('the code is wrong')\n"
+    )
+    (tmp_path / "tools.yaml").write_text("tools: [{class_name: 'broken.py:Broken'}]")
+    with pytest.raises(FatalError, match="the code is wrong"):
+        evaluate(tmp_path / "out", settings(data, str(tmp_path / "tools.yaml")))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["loop=reactagent"], "loop: there is no loop 'reactagent' .*Did you mean 'react_agent'"),
+        (["agent_rl.tools.max_result_tokens=64"], "agent_rl.tools.max_result_tokens: nobody counts"),
+        (["agent_rl.reward.overlong.penalty=1", "agent_rl.reward.overlong.buffer_tokens=9999"], "agent_rl.reward.over"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_it_starts(tmp_path, data, tools, words, said):
+    with pytest.raises(ConfigError, match=said):
+        evaluate(tmp_path / "out", settings(data, tools, *words))
+
+
+def test_data_that_breaks_the_contract(tmp_path, tools):
+    (tmp_path / "rows.parquet").write_bytes(b"no parquet")
+    with pytest.raises(ConfigError, match="not a parquet file"):
+        Evaluation.load(settings(str(tmp_path / "rows.parquet"), tools))
+
+
+def test_tools_that_were_written_for_verl(tmp_path):
+    source = (
+        "from verl.tools.base_tool import BaseTool\nclass Foreign(BaseTool):\n"
+        "    async def execute(self, instance_id, parameters, **kwargs): ...\n"
+    )
+    schema = "{type: function, function: {name: foreign, description: d, parameters: {type: object, properties: {}}}}"
+    (tmp_path / "foreign.py").write_text(source)
+    (tmp_path / "tools.yaml").write_text(f"tools: [{{class_name: 'foreign.py:Foreign', tool_schema: {schema}}}]")
+    (spec,) = load_specs(str(tmp_path / "tools.yaml"))
+    assert (spec.name, spec.is_verl) == ("foreign", False)

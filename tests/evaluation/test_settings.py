@@ -1,0 +1,47 @@
+import pytest
+
+from agent_rl.errors import ConfigError
+from agent_rl.evaluation.settings import read_settings
+
+FLAGS = {"data": "x.parquet", "model": "m"}
+
+
+def test_flags_and_words():
+    words = [
+        "sampling.temperature=0", "sampling.body.reasoning_effort=low", "multi_turn.max_assistant_turns=4",
+        "agent_rl.react.instructions=", "agent_rl.reward.efficiency.free_calls=1", "concurrency=2", "policy=sglang",
+    ]  # fmt: skip
+    settings = read_settings({**FLAGS, "n": 4}, words)
+    assert (settings.n, settings.concurrency, settings.policy) == (4, 2, "sglang")
+    assert settings.sampling.temperature == 0
+    assert settings.sampling.body == {"reasoning_effort": "low"}
+    assert settings.agent_rl.react.instructions == ""
+    assert settings.agent_rl.reward.efficiency.free_calls == 1
+
+
+def test_the_bounds_of_an_episode_are_verls_unless_others_are_given():
+    from omegaconf import OmegaConf
+
+    from agent_rl.launch.composition import verl_defaults
+
+    verls = OmegaConf.to_container(verl_defaults().actor_rollout_ref.rollout.multi_turn)
+    for key, value in read_settings(FLAGS, []).multi_turn.model_dump().items():
+        assert verls[key] == value
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["sampling.temprature=1"], r"^sampling.temprature: unknown key \(value 1\). Did you mean 'temperature'"),
+        (["concurency=1"], r"^concurency: unknown key .*Did you mean 'concurrency'"),
+        (["agent_rl.rewards.x=1"], r"^agent_rl.rewards: unknown key .*Did you mean 'reward'"),
+        (["sampling.top_p=2"], r"^sampling.top_p: "),
+        (["policy=other"], r"^policy: Input should be 'chat', 'sglang', 'vllm' or 'local'"),
+        (["temperature"], r"^temperature: not a setting"),
+        (["data=y"], r"^data: it is given twice. Leave --data or data= out"),
+        (["tokenizer=${nothing}"], r"nothing"),
+    ],
+)
+def test_a_wrong_word_is_named(words, said):
+    with pytest.raises(ConfigError, match=said):
+        read_settings(FLAGS, words)
