@@ -12,8 +12,11 @@ from agent_rl.data import check_rows, read_parquet
 from agent_rl.errors import ConfigError, EngineError, UnscoredError
 from agent_rl.evaluation.ledger import Ledger, Record
 from agent_rl.evaluation.settings import EvaluationSettings
-from agent_rl.loops.episode import Format, run_episode
+from agent_rl.loops.budget import Budget
+from agent_rl.loops.episode import run_episode
+from agent_rl.loops.format import Format
 from agent_rl.loops.formats import make_format
+from agent_rl.loops.hooks import load_hooks
 from agent_rl.loops.setup import make_budget, open_tools
 from agent_rl.policies import PolicySource
 from agent_rl.policies.source import Usage
@@ -42,6 +45,7 @@ class Evaluation:
     rows: list[dict[str, Any]]
     specs: list[ToolSpec]
     formats: Mapping[str, Format]
+    budget: Budget
 
     @classmethod
     def load(cls, settings: EvaluationSettings) -> Evaluation:
@@ -55,7 +59,8 @@ class Evaluation:
         agents = {settings.loop or str(row["agent_name"]) for row in rows}
         formats = {agent: make_format(agent, settings.agent_rl) for agent in agents}
         require_limits(settings.agent_rl.reward, settings.sampling.max_response_tokens)
-        return cls(settings, rows, load_specs(settings.tools) if settings.tools else [], formats)
+        budget = make_budget(settings.agent_rl, settings.multi_turn, settings.sampling.max_response_tokens)
+        return cls(settings, rows, load_specs(settings.tools) if settings.tools else [], formats, budget)
 
     @property
     def size(self) -> int:
@@ -158,9 +163,11 @@ class _Runner:
         try:
             tokenizer = getattr(self.source, "tokenizer", None)
             tools = open_tools(evaluation.specs, columns, settings.agent_rl, settings.multi_turn, tokenizer)
-            budget = make_budget(settings.agent_rl, settings.multi_turn)
+            hooks = load_hooks(settings.agent_rl.hooks)() if settings.agent_rl.hooks else None
             async with tools:
-                trajectory = await run_episode(policy, evaluation.formats[agent], tools, prompt, budget)
+                trajectory = await run_episode(
+                    policy, evaluation.formats[agent], tools, prompt, evaluation.budget, hooks
+                )
         except UnscoredError as error:
             messages = [Message.from_chat(message) for message in prompt]
             trajectory = Trajectory(prompt=messages, stop_reason=StopReason.ERROR, error=str(error))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agent_rl.errors import ConfigError, did_you_mean
-from agent_rl.loops.episode import Format
+from agent_rl.loops.format import Format
 from agent_rl.loops.react import ReactFormat
 from agent_rl.settings import AgentRLSettings
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Protocol
 
-from agent_rl.errors import UnscoredError
-from agent_rl.loops.episode import Budget
+from agent_rl.errors import ConfigError, UnscoredError
+from agent_rl.loops.budget import FINAL_TURN, Budget, FinalTurn
 from agent_rl.settings import AgentRLSettings, CassetteSettings
 from agent_rl.tools import ToolSession, ToolSpec
 from agent_rl.tools.cassette import Cassette
@@ -39,14 +39,34 @@ class MultiTurn(Protocol):
         """What is cut."""
 
 
-def make_budget(settings: AgentRLSettings, multi_turn: MultiTurn) -> Budget:
-    """What one episode may spend; tokens are the policy's business."""
+def make_budget(settings: AgentRLSettings, multi_turn: MultiTurn, response_length: int) -> Budget:
+    """What one episode may spend.
+
+    Raises:
+        ConfigError: where what is kept for the final turn leaves nothing for those before it.
+    """
     return Budget(
         max_turns=multi_turn.max_assistant_turns or DEFAULT_MAX_TURNS,
         max_tool_calls=settings.budget.max_tool_calls,
         max_seconds=settings.budget.max_seconds,
-        max_malformed=settings.react.max_malformed,
+        max_malformed=settings.budget.max_malformed,
+        max_repeats=settings.budget.max_repeats,
+        final=_final_turn(settings, response_length),
     )
+
+
+def _final_turn(settings: AgentRLSettings, response_length: int) -> FinalTurn | None:
+    final = settings.final_turn
+    if not final.enabled:
+        return None
+    if final.reserve_tokens >= response_length:
+        problem = f"{final.reserve_tokens} is not less than data.max_response_length={response_length}"
+        raise ConfigError("agent_rl.final_turn.reserve_tokens", problem, "Lower it")
+    if final.reserve_seconds >= (settings.budget.max_seconds or float("inf")):
+        problem = f"{final.reserve_seconds:g} is not less than agent_rl.budget.max_seconds"
+        raise ConfigError("agent_rl.final_turn.reserve_seconds", problem, "Lower it")
+    text = FINAL_TURN if final.text is None else final.text
+    return FinalTurn(text, final.reserve_tokens, final.reserve_seconds)
 
 
 def open_tools(
@@ -83,6 +103,7 @@ def open_tools(
         ),
         cassette=cassette and cassette.scoped(_label(row)),
         cache_path=settings.tools.cache_path,
+        reuse_results=settings.tools.reuse_results,
     )
 
 

@@ -124,10 +124,15 @@ class ChatPolicy(Policy):
         self.messages: list[ChatMessage] = []
         self._endpoint, self._usage, self._seed = endpoint, usage, seed
         self._tools: list[dict[str, Any]] = []
+        self._first = 0  # tokens of the conversation's prompt; 0 before its first answer
+        self._grown = 0  # tokens of the conversation beyond that
+        self._earlier = 0  # the same of conversations that were left behind
 
     async def begin(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]]) -> None:
-        """Keep the prompt: the endpoint sees it with the first turn."""
+        """Keep the prompt, which the endpoint sees with the first turn; called again, start a new conversation."""
         self.messages, self._tools = list(messages), list(tools)
+        self._earlier += self._grown
+        self._first = self._grown = 0
 
     async def generate(self, stop: Sequence[str] = ()) -> Generation:
         """Ask for one turn.
@@ -136,13 +141,13 @@ class ChatPolicy(Policy):
             EngineError: the endpoint fails.
             UnscoredError: the prompt does not fit the endpoint's context.
         """
-        left = self._endpoint.sampling.max_response_tokens - self.response_tokens
+        left = self._left()
         if left <= 0:  # the observation has used up what was left
             return Generation("", 0, "length")
         try:
             answer = await self._endpoint.complete(self._body(left, stop))
         except TooLongError as error:
-            if self.prompt_tokens:
+            if self._first:
                 return Generation("", 0, "length")
             raise UnscoredError(
                 f"prompt and max_response_tokens={self._endpoint.sampling.max_response_tokens} do not fit the "
@@ -165,7 +170,10 @@ class ChatPolicy(Policy):
             if message["role"] == "tool" and ids:
                 message = {"tool_call_id": ids.pop(0), **message}
             self.messages.append(message)
-        return self.response_tokens < self._endpoint.sampling.max_response_tokens
+        return self._left() > 0
+
+    def _left(self) -> int:
+        return self._endpoint.sampling.max_response_tokens - self.reserve - self._grown
 
     def _body(self, left: int, stop: Sequence[str]) -> dict[str, Any]:
         sampling = self._endpoint.sampling
@@ -190,7 +198,9 @@ class ChatPolicy(Policy):
         self._usage.requests += 1
         self._usage.input_tokens += prompt
         self.prompt_tokens = self.prompt_tokens or prompt
-        self.response_tokens = max(self.response_tokens, prompt + sampled - self.prompt_tokens)
+        self._first = self._first or prompt
+        self._grown = max(self._grown, prompt + sampled - self._first)
+        self.response_tokens = self._earlier + self._grown
         return sampled
 
 

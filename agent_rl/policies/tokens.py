@@ -1,7 +1,7 @@
 """Token ids in, token ids out: what the servers of tokens have in common.
 
-The conversation is the one of training (`agent_rl.loops.verl_loop.TokenPolicy`) with another server behind it, so that
-an episode is token for token what the trainer would have sampled. The text around turns comes from verl's builder for
+The conversation is the one of training (`agent_rl.loops.token_policy`) with another server behind it, so that an
+episode is token for token what the trainer would have sampled. The text around turns comes from verl's builder for
 the model, which is why these sources need verl and the model's tokenizer.
 """
 
@@ -11,13 +11,11 @@ import json
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agent_rl.errors import ConfigError
+from agent_rl.loops.token_policy import TokenPolicy
 from agent_rl.policies.source import PolicySource, Sampling, Usage
-
-if TYPE_CHECKING:
-    from agent_rl.loops.verl_loop import TokenPolicy
 
 __all__ = ["Sampled", "TokenSource"]
 
@@ -81,8 +79,6 @@ class TokenSource(PolicySource):
 
     def policy(self, usage: Usage, seed: int | None = None) -> TokenPolicy:
         """A fresh conversation."""
-        from agent_rl.loops.verl_loop import TokenPolicy
-
         sampling = self.sampling
         params: dict[str, Any] = {"temperature": sampling.temperature, "top_p": sampling.top_p}
         params |= {} if sampling.top_k is None else {"top_k": sampling.top_k}

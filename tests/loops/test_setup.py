@@ -43,9 +43,13 @@ def call(calls, row=None, tokenizer=None, sections=None, **changes):
 
 
 def test_a_budget_is_verls_turns_and_our_section():
-    budget = make_budget(settings(budget={"max_tool_calls": 3, "max_seconds": 9}), multi_turn())
+    given = settings(budget={"max_tool_calls": 3, "max_seconds": 9}, final_turn={"enabled": True, "reserve_tokens": 7})
+    budget = make_budget(given, multi_turn(), 64)
     assert (budget.max_turns, budget.max_tool_calls, budget.max_seconds) == (16, 3, 9)
-    assert make_budget(settings(), multi_turn(max_assistant_turns=4)).max_turns == 4
+    assert budget.final.reserve_tokens == 7
+    assert make_budget(settings(), multi_turn(max_assistant_turns=4), 64).max_turns == 4
+    with pytest.raises(ConfigError, match=r"agent_rl.final_turn.reserve_tokens: 7 is not less than"):
+        make_budget(given, multi_turn(), 7)
 
 
 def test_a_row_chooses_its_tools_and_their_arguments():

@@ -116,6 +116,25 @@ def test_what_is_left_of_the_tokens_is_what_a_turn_may_have():
     assert [each.finish for each in found] == ["stop"] * 3
 
 
+def test_a_conversation_in_anothers_place_has_tokens_of_its_own():
+    async def ask(server):
+        async with endpoint(server, max_response_tokens=20) as source:
+            policy = source.policy(Usage())
+            await policy.begin(PROMPT, [])
+            await policy.generate()
+            policy.reserve = 5
+            await policy.begin([{"role": "user", "content": "Go on from here."}], [])
+            await policy.generate()
+            await policy.generate()
+            return policy
+
+    answers = [said("a", usage=used(10, 4)), said("b", usage=used(30, 6)), said("c", usage=used(37, 1))]
+    with FaultyServer(*[answer(200, each) for each in answers]) as server:
+        policy = asyncio.run(ask(server))
+    assert [json.loads(request.body)["max_tokens"] for request in server.requests] == [20, 15, 9]
+    assert (policy.prompt_tokens, policy.response_tokens) == (10, 4 + 8)
+
+
 def test_an_observation_that_leaves_no_token_ends_the_conversation():
     async def ask(server):
         async with endpoint(server, max_response_tokens=8) as source:
