@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from agent_rl.errors import ConfigError
 from agent_rl.evaluation.settings import EvaluationSettings
@@ -24,32 +26,45 @@ async def open_source(settings: EvaluationSettings, folder: Path) -> AsyncIterat
     Raises:
         ConfigError: the model cannot be reached.
     """
-    if settings.endpoint is None:
-        raise ConfigError("endpoint", "no address is given", "Name one with --endpoint http://127.0.0.1:8000")
-    async with _source(settings, settings.endpoint, settings.model) as source:
+    async with AsyncExitStack() as stack:
+        url, tokenizer = settings.endpoint, settings.tokenizer or settings.model
+        if url is None and settings.policy == "vllm":
+            raise ConfigError("endpoint", "no server of vLLM is started here", "Name one: --endpoint http://host:8000")
+        if url is None:
+            from agent_rl.evaluation.checkpoint import model_folder
+
+            model = await asyncio.to_thread(model_folder, settings.model, folder / "model")
+            tokenizer = settings.tokenizer or str(model)
+            if settings.policy != "local":
+                from agent_rl.evaluation.server import serve
+
+                url = await stack.enter_async_context(serve(model, settings.model, folder / "server.log"))
+        elif settings.policy == "local":
+            raise ConfigError("endpoint", "policy=local asks no endpoint", "Leave one of the two out")
+        source = await stack.enter_async_context(_source(settings, url or "", tokenizer))
         await source.check()
         yield source
 
 
-def _source(settings: EvaluationSettings, url: str, model: str) -> PolicySource:
-    tokenizer = settings.tokenizer or model
+def _source(settings: EvaluationSettings, url: str, tokenizer: str) -> PolicySource:
+    sampling = settings.sampling
+    limits: Any = {
+        "api_key_env": settings.api_key_env,
+        "concurrency": settings.concurrency,
+        "timeout_s": settings.timeout_s,
+    }
     if settings.policy == "chat":
         from agent_rl.policies.chat import ChatEndpoint
 
-        return ChatEndpoint(
-            url, model, settings.sampling, api_key_env=settings.api_key_env, concurrency=settings.concurrency,
-            timeout_s=settings.timeout_s,
-        )  # fmt: skip
+        return ChatEndpoint(url, settings.model, sampling, **limits)
     if settings.policy == "sglang":
         from agent_rl.policies.sglang import SGLangTokens
 
-        return SGLangTokens(
-            url, tokenizer, settings.sampling, api_key_env=settings.api_key_env, concurrency=settings.concurrency,
-            timeout_s=settings.timeout_s,
-        )  # fmt: skip
-    from agent_rl.policies.vllm import VLLMTokens
+        return SGLangTokens(url, tokenizer, sampling, **limits)
+    if settings.policy == "vllm":
+        from agent_rl.policies.vllm import VLLMTokens
 
-    return VLLMTokens(
-        url, model, tokenizer, settings.sampling, api_key_env=settings.api_key_env, concurrency=settings.concurrency,
-        timeout_s=settings.timeout_s,
-    )  # fmt: skip
+        return VLLMTokens(url, settings.model, tokenizer, sampling, **limits)
+    from agent_rl.policies.local import LocalModel
+
+    return LocalModel(tokenizer, sampling)

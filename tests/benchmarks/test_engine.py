@@ -18,27 +18,15 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-import yaml
 
-import agent_rl
 from agent_rl.backend import cpu
 from agent_rl.backend.tiny_model import CORPUS, make_model, make_tokenizer
+from agent_rl.evaluation.server import cpu_flags
 
 pytestmark = pytest.mark.benchmark
 
 TURNS, PROMPT, NEW, GENERATED = 3, 64, 16, 64
 VOCABULARY = 512
-
-
-def flags() -> list[str]:
-    """The engine flags of the CPU profile, as the server's command line takes them."""
-    profile = yaml.safe_load((Path(agent_rl.__file__).parent / "config/platform/cpu.yaml").read_text())
-    options = profile["actor_rollout_ref"]["rollout"]["engine_kwargs"]["sglang"]
-    found = []
-    for key, value in options.items():
-        name = "--" + key.replace("_", "-")
-        found += [name] if value is True else [] if value is False else [name, str(value)]
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +37,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "sglang.launch_server", "--model-path", str(folder), "--port", str(port)]
-    command += ["--dtype", "float32", "--skip-tokenizer-init", "--log-level", "error", *flags()]
+    command += ["--dtype", "float32", "--skip-tokenizer-init", "--log-level", "error", *cpu_flags()]
     env = os.environ | cpu.ENVIRONMENT | {"PYTHONPATH": str(cpu.STAND_INS_DIR)}
     started = time.monotonic()
     with open(folder / "log", "wb") as log, subprocess.Popen(command, env=env, stdout=log, stderr=log) as process:

@@ -3,6 +3,9 @@ from pathlib import Path
 import pytest
 
 from agent_rl.data import make_row, write_parquet
+from tests.policies.conftest import model_dir
+
+__all__ = ["model_dir"]
 
 ROOT = Path(__file__).parents[2]
 

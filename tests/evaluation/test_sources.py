@@ -8,13 +8,37 @@ from agent_rl.evaluation.sources import open_source
 from tests.openai_server import MODEL, Server
 
 
-def test_no_address(tmp_path):
-    async def ask(**flags):
-        async with open_source(read_settings({"data": "x", "model": "m", **flags}, []), tmp_path):
-            pass
+def opened(tmp_path, *words, **flags):
+    async def ask():
+        async with open_source(read_settings({"data": "x", **flags}, words), tmp_path) as source:
+            return type(source).__name__
 
-    with pytest.raises(ConfigError, match="endpoint: no address is given"):
-        asyncio.run(ask())
+    return asyncio.run(ask())
+
+
+@pytest.mark.parametrize(
+    ("flags", "words", "said"),
+    [
+        ({"model": "nowhere"}, [], "model: nowhere is neither a model .* nor a checkpoint"),
+        ({"model": "nowhere"}, ["policy=local"], "model: nowhere is neither"),
+        ({"model": "m"}, ["policy=vllm"], "endpoint: no server of vLLM is started"),
+        ({"model": "m", "endpoint": "http://host"}, ["policy=local"], "endpoint: policy=local asks no endpoint"),
+    ],
+)
+def test_what_does_not_go_together(tmp_path, flags, words, said):
+    with pytest.raises(ConfigError, match=said):
+        opened(tmp_path, *words, **flags)
+
+
+def test_a_server_needs_a_device_or_the_switch(tmp_path, model_dir, monkeypatch):
+    monkeypatch.delenv("VERL_PLATFORM", raising=False)
+    monkeypatch.setattr("agent_rl.evaluation.server.has_accelerator", lambda: False)
+    with pytest.raises(ConfigError, match="VERL_PLATFORM: there is no accelerator"):
+        opened(tmp_path, model=model_dir)
+
+
+def test_a_model_in_this_process(tmp_path, model_dir):
+    assert opened(tmp_path, "policy=local", model=model_dir) == "LocalModel"
 
 
 def test_a_source_is_open_and_checked(tmp_path):

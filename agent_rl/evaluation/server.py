@@ -1,0 +1,112 @@
+"""An SGLang server for one evaluation: started for a model's folder, and gone with the evaluation."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+from omegaconf import OmegaConf
+
+import agent_rl
+from agent_rl.backend import cpu
+from agent_rl.errors import ConfigError
+from agent_rl.launch.command import has_accelerator
+from agent_rl.launch.process import STOP_S, die_with_parent
+
+__all__ = ["cpu_flags", "serve"]
+
+START_S = 1200.0
+"""Seconds that a server gets to load its model."""
+
+
+@asynccontextmanager
+async def serve(model: Path, name: str, log: Path) -> AsyncIterator[str]:
+    """Start a server, and yield its address when it answers.
+
+    Args:
+        model: the model's folder.
+        name: under which the server knows it.
+        log: gets the server's output.
+
+    Raises:
+        ConfigError: there is no accelerator and the CPU was not chosen, or the server does not start.
+    """
+    if not (cpu.is_selected() or has_accelerator()):
+        remedy = "Set VERL_PLATFORM=cpu to use the CPU, or name a server with --endpoint"
+        raise ConfigError("VERL_PLATFORM", "there is no accelerator on this machine", remedy)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = _start(model, name, port, log)
+    try:
+        url = f"http://127.0.0.1:{port}"
+        await _ready(url, process, log)
+        yield url
+    finally:
+        await asyncio.to_thread(_stop, process)
+
+
+def _start(model: Path, name: str, port: int, log: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "sglang.launch_server", "--model-path", str(model), "--served-model-name", name]
+    command += ["--host", "127.0.0.1", "--port", str(port), "--log-level", "error"]
+    env = dict(os.environ)
+    if cpu.is_selected():
+        command += ["--dtype", "float32", *cpu_flags()]
+        env |= cpu.child_environment()
+    with open(log, "wb") as output:
+        return subprocess.Popen(
+            command,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=env,
+            preexec_fn=die_with_parent,
+            start_new_session=True,
+        )
+
+
+def cpu_flags() -> list[str]:
+    """The engine's flags of the CPU profile, as the server's command line takes them."""
+    profile = OmegaConf.load(Path(agent_rl.__file__).parent / "config/platform/cpu.yaml")
+    flags = []
+    for key, value in profile.actor_rollout_ref.rollout.engine_kwargs.sglang.items():
+        name = "--" + str(key).replace("_", "-")
+        flags += [name] if value is True else [] if value is False else [name, str(value)]
+    return flags
+
+
+async def _ready(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + START_S
+    async with httpx.AsyncClient(trust_env=False) as client:
+        while time.monotonic() < deadline:
+            if process.poll() is not None:
+                raise ConfigError("model", f"SGLang does not start: {_last_line(log)}", f"See {log}")
+            with contextlib.suppress(httpx.TransportError):
+                if (await client.get(f"{url}/health", timeout=5)).is_success:
+                    return
+            await asyncio.sleep(0.2)
+    raise ConfigError("model", f"SGLang was not ready after {START_S:.0f} s", f"See {log}")
+
+
+def _last_line(log: Path) -> str:
+    return (log.read_text(errors="replace").strip() or "no output").splitlines()[-1]
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """End the server with its children, which are in its session."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(STOP_S)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

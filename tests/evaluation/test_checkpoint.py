@@ -1,0 +1,98 @@
+"""Checkpoints as FSDP writes them, through verl's real merger; one of a real training run is evaluated in tests/e2e."""
+
+import json
+import shutil
+
+import pytest
+
+from agent_rl.errors import ConfigError
+from agent_rl.evaluation.checkpoint import model_folder
+
+
+@pytest.fixture
+def checkpoint(tmp_path, model_dir):
+    """Writes a checkpoint of a model's state with a single rank, as `global_step_3` of a run."""
+    import torch
+
+    def write(state, meta=None):
+        actor = tmp_path / "checkpoints/global_step_3/actor"
+        actor.mkdir(parents=True)
+        shutil.copytree(model_dir, actor / "huggingface", ignore=shutil.ignore_patterns("*.safetensors"))
+        (actor / "fsdp_config.json").write_text(json.dumps({"FSDP_version": 2, "world_size": 1}))
+        torch.save(state, actor / "model_world_size_1_rank_0.pt")
+        if meta:
+            (actor / "lora_train_meta.json").write_text(json.dumps(meta))
+        (tmp_path / "checkpoints/latest_checkpointed_iteration.txt").write_text("3")
+        return tmp_path / "checkpoints"
+
+    return write
+
+
+@pytest.fixture
+def model(model_dir):
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_pretrained(model_dir)
+
+
+def logits(model):
+    import torch
+
+    with torch.no_grad():
+        return model.float()(torch.arange(3, 40)[None]).logits
+
+
+def loaded(folder):
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_pretrained(folder)
+
+
+def test_a_model_is_used_as_it_is(model_dir, tmp_path):
+    assert str(model_folder(model_dir, tmp_path / "merged")) == model_dir
+    assert not (tmp_path / "merged").exists()
+
+
+def test_a_checkpoint_is_merged_once_however_it_is_named(checkpoint, model, tmp_path):
+    import torch
+
+    run = checkpoint(model.state_dict())
+    names = [run, run / "global_step_3", run / "global_step_3/actor"]
+    merged = model_folder(str(names[0]), tmp_path / "merged")
+    assert torch.allclose(logits(loaded(merged)), logits(model), atol=0.05, rtol=0.02)  # the merger writes bfloat16
+    written = (merged / "config.json").stat().st_mtime_ns
+    for name in names:
+        assert model_folder(str(name), tmp_path / "merged") == merged
+    assert (merged / "config.json").stat().st_mtime_ns == written
+    assert (merged / "tokenizer_config.json").exists()
+
+
+def test_an_adapter_is_part_of_the_weights(checkpoint, model, tmp_path):
+    import peft
+    import torch
+
+    adapted = peft.get_peft_model(model, peft.LoraConfig(r=2, lora_alpha=8, target_modules=["q_proj", "v_proj"]))
+    with torch.no_grad():
+        for name, parameter in adapted.named_parameters():
+            if "lora_" in name:
+                parameter.normal_()
+    expected = logits(adapted).clone()
+    run = checkpoint(adapted.state_dict(), {"r": 2, "lora_alpha": 8, "task_type": "CAUSAL_LM"})
+    with adapted.disable_adapter():
+        effect = (logits(adapted) - expected).abs().mean()
+    merged = model_folder(str(run), tmp_path / "merged")
+    assert not (merged / "lora_adapter").exists()
+    assert (logits(loaded(merged)) - expected).abs().mean() < 0.05 * effect
+
+
+def test_a_checkpoint_that_is_not_whole(checkpoint, model, tmp_path):
+    run = checkpoint(model.state_dict())
+    (run / "global_step_3/actor/model_world_size_1_rank_0.pt").unlink()
+    with pytest.raises(ConfigError, match=r"verl cannot merge .*global_step_3/actor: .*model_world_size_1_rank_0"):
+        model_folder(str(run), tmp_path / "merged")
+    assert not (tmp_path / "merged").exists()
+
+
+def test_no_model_at_all(tmp_path):
+    with pytest.raises(ConfigError, match="is neither a model"):
+        model_folder(str(tmp_path), tmp_path / "merged")
