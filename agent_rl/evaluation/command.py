@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from agent_rl.evaluation.ledger import Ledger, Record
     from agent_rl.evaluation.runner import Evaluation
 
-__all__ = ["evaluate"]
+__all__ = ["evaluate", "run_missing"]
 
 
 def evaluate(
@@ -69,12 +69,17 @@ def evaluate(
     folder = out or Path("outputs/eval") / f"{Path(model).name}_{Path(data).stem}"
     with Ledger(folder, settings) as ledger:
         try:
-            asyncio.run(_run(evaluation, ledger))
+            asyncio.run(run_missing(evaluation, ledger))
         finally:
             _report(evaluation, ledger)
 
 
-async def _run(evaluation: Evaluation, ledger: Ledger) -> None:
+async def run_missing(evaluation: Evaluation, ledger: Ledger) -> None:
+    """Run what the ledger lacks, and show how far it is.
+
+    Raises:
+        AgentRLError: see `runner.run`.
+    """
     from agent_rl.evaluation.runner import run
     from agent_rl.evaluation.sources import open_source
 
