@@ -15,7 +15,7 @@ from rich.table import Table
 import agent_rl
 from agent_rl.doctor.command import doctor
 from agent_rl.errors import AgentRLError, ConfigError
-from agent_rl.evaluation.command import evaluate
+from agent_rl.evaluation.command import evaluate, score
 from agent_rl.trajectory import ToolStatus
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ def train(
 
 app.command(context_settings={"ignore_unknown_options": True})(doctor)
 app.command("eval")(evaluate)
+app.command()(score)
 
 
 @tools_app.command("list")

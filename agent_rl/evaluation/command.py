@@ -1,4 +1,4 @@
-"""The command `agent-rl eval`."""
+"""The commands `agent-rl eval` and `agent-rl score`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from agent_rl.evaluation.ledger import Ledger, Record
     from agent_rl.evaluation.runner import Evaluation
 
-__all__ = ["evaluate", "run_missing"]
+__all__ = ["evaluate", "run_missing", "score"]
 
 
 def evaluate(
@@ -72,6 +72,32 @@ def evaluate(
             asyncio.run(run_missing(evaluation, ledger))
         finally:
             _report(evaluation, ledger)
+
+
+def score(
+    dump: Annotated[Path, typer.Argument(help="Folder of trainer.rollout_data_dir, or one of its files")],
+    loop: Annotated[str, typer.Option(help="The agent that wrote it")] = "react_agent",
+    tools: Annotated[str | None, typer.Option(help="YAML file of the tools that it had")] = None,
+    out: Annotated[Path | None, typer.Option(help="File for the same as JSON")] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings of agent_rl, as in training")
+    ] = None,
+) -> None:
+    """Score what verl has dumped of a run's rollouts, step by step, by the reward as it is configured now."""
+    from agent_rl.evaluation.dumps import read_dump, score_dump, step_table
+    from agent_rl.evaluation.runner import load_specs
+    from agent_rl.evaluation.settings import read_section
+    from agent_rl.loops.formats import make_format
+
+    settings = read_section(overrides or [])
+    steps = score_dump(
+        read_dump(dump), make_format(loop, settings), load_specs(tools) if tools else [], settings.reward
+    )
+    shown, summary = step_table(steps, str(dump))
+    Console().print(shown)
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(json.dumps(summary, indent=2) + "\n")
 
 
 async def run_missing(evaluation: Evaluation, ledger: Ledger) -> None:

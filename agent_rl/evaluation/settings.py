@@ -14,7 +14,7 @@ from agent_rl.policies import Sampling
 from agent_rl.settings import SECTION, AgentRLSettings, config_error
 from agent_rl.tools.truncation import TruncateSide
 
-__all__ = ["EvaluationSettings", "MultiTurnSettings", "PolicyKind", "read_settings"]
+__all__ = ["EvaluationSettings", "MultiTurnSettings", "PolicyKind", "read_section", "read_settings"]
 
 PolicyKind = Literal["chat", "sglang", "vllm", "local"]
 
@@ -79,6 +79,29 @@ def read_settings(flags: dict[str, Any], overrides: Sequence[str]) -> Evaluation
     Raises:
         ConfigError: naming the key, the value and the remedy.
     """
+    given = _words(overrides)
+    for key in given.keys() & flags.keys():
+        raise ConfigError(str(key), "it is given twice", f"Leave --{key} or {key}= out")
+    section = AgentRLSettings.from_config({SECTION: given.pop(SECTION, None)})
+    try:
+        return EvaluationSettings.model_validate({**flags, **given, SECTION: section})
+    except ValidationError as error:
+        raise config_error(EvaluationSettings, error) from error
+
+
+def read_section(overrides: Sequence[str]) -> AgentRLSettings:
+    """The section `agent_rl` that `key=value` words give.
+
+    Raises:
+        ConfigError: naming the key, the value and the remedy; also for keys of another section.
+    """
+    given = _words(overrides)
+    for key in given.keys() - {SECTION}:
+        raise ConfigError(str(key), "not a setting of agent_rl", "Write agent_rl.reward.... and so on")
+    return AgentRLSettings.from_config(given)
+
+
+def _words(overrides: Sequence[str]) -> dict[str, Any]:
     for word in overrides:
         if "=" not in word:
             raise ConfigError(word, "not a setting", "Write KEY=VALUE, for example sampling.temperature=0")
@@ -87,10 +110,4 @@ def read_settings(flags: dict[str, Any], overrides: Sequence[str]) -> Evaluation
         given: Any = OmegaConf.to_container(OmegaConf.from_dotlist(words), resolve=True)
     except OmegaConfBaseException as error:
         raise ConfigError(error.full_key or "KEY=VALUE", str(error).splitlines()[0], "Mend the value") from error
-    for key in given.keys() & flags.keys():
-        raise ConfigError(str(key), "it is given twice", f"Leave --{key} or {key}= out")
-    section = AgentRLSettings.from_config({SECTION: given.pop(SECTION, None)})
-    try:
-        return EvaluationSettings.model_validate({**flags, **given, SECTION: section})
-    except ValidationError as error:
-        raise config_error(EvaluationSettings, error) from error
+    return dict(given)

@@ -18,7 +18,7 @@ from rich.text import Text
 from agent_rl.evaluation.ledger import Record
 from agent_rl.evaluation.statistics import LEVEL, Estimate, estimate_mean, estimate_rate, ks, pass_at_k
 
-__all__ = ["summarize", "table"]
+__all__ = ["cell", "summarize", "table"]
 
 SOLVED = 1.0
 """Correctness from which a sample counts as right."""
@@ -117,12 +117,12 @@ def table(summary: dict[str, Any], title: str) -> Table:
 
     groups = list(columns.values())
     for k in summary["all"]["pass"]:
-        add(f"pass@{k}", [_cell(group["pass"][k]) for group in groups])
-    add("reward", [_cell(group["reward"]) for group in groups])
+        add(f"pass@{k}", [cell(group["pass"][k]) for group in groups])
+    add("reward", [cell(group["reward"]) for group in groups])
     for name in summary["all"]["components"]:
-        add(f"  {name}", [_cell(group["components"].get(name)) for group in groups])
+        add(f"  {name}", [cell(group["components"].get(name)) for group in groups])
     for name in SHOWN:
-        add(name.replace("_", " "), [_cell(group["metrics"].get(name)) for group in groups])
+        add(name.replace("_", " "), [cell(group["metrics"].get(name)) for group in groups])
     for name, label in (("sampled", "sampled tokens"), ("input", "input tokens"), ("requests", "requests")):
         add(f"{label} an episode", [_each(group, name) for group in groups])
     add("episodes scored", [f"{group['scored']:,}" for group in groups])
@@ -130,7 +130,8 @@ def table(summary: dict[str, Any], title: str) -> Table:
     return shown
 
 
-def _cell(estimate: dict[str, Any] | None) -> str:
+def cell(estimate: dict[str, Any] | None) -> str:
+    """An estimate as text; "-" where there is none."""
     if not estimate or estimate["mean"] is None:
         return "-"
     if estimate["low"] is None:

@@ -1,0 +1,175 @@
+"""verl's dumps of rollouts (`trainer.rollout_data_dir` and `validation_data_dir`) as trajectories, and their scores.
+
+A dump has the text of prompt and response without their special tokens. Turns are told apart where a role stands on a
+line of its own, as in ChatML and in Llama 3's template; where none is found the response is one turn. What a dump does
+not say is left open: numbers of tokens, seconds, whether a tool failed. A turn with such a line in its own text is cut
+in two.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from agent_rl.errors import ConfigError, MalformedActionError, UnscoredError
+from agent_rl.evaluation.ledger import Record, summarize_trajectory
+from agent_rl.evaluation.summary import cell, summarize
+from agent_rl.loops.format import Format
+from agent_rl.loops.policy import Generation, cut_at_stop
+from agent_rl.rewards import score
+from agent_rl.settings import RewardSettings
+from agent_rl.tools import ToolSpec
+from agent_rl.trajectory import Message, StopReason, Trajectory, Turn
+
+__all__ = ["Sample", "read_dump", "score_dump", "step_table", "to_trajectory"]
+
+_ROLE = re.compile(r"^(system|user|assistant|tool)[ \t]*\n", re.MULTILINE)
+_KEYS = ("input", "output", "gts", "score", "step")
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One line of a dump."""
+
+    step: int
+    row: str
+    """The same for all samples of one row in a step."""
+    input: str
+    output: str
+    ground_truth: Any
+    score: float
+    """As verl has it."""
+
+
+def read_dump(path: str | os.PathLike[str]) -> list[Sample]:
+    """The samples of a dump, by step; of a trajectory of several sequences the last one.
+
+    Args:
+        path: the folder, or one of its files.
+
+    Raises:
+        ConfigError: for what is no dump, naming file and line.
+    """
+    place = Path(path)
+    files = sorted(place.glob("*.jsonl")) if place.is_dir() else [place]
+    found: dict[tuple[int, str], Sample] = {}
+    for file in files:
+        for number, line in enumerate(_lines(file), start=1):
+            sample, key = _sample(line, f"{file}, line {number}", number)
+            found[sample.step, key] = sample
+    if not found:
+        raise ConfigError(str(path), "there are no samples", "Name the folder in trainer.rollout_data_dir")
+    return sorted(found.values(), key=lambda sample: sample.step)
+
+
+def to_trajectory(sample: Sample, format: Format, specs: Sequence[ToolSpec]) -> Trajectory:
+    """A sample as the loop would have seen it.
+
+    Args:
+        sample: one line of a dump.
+        format: of the agent that wrote it.
+        specs: the tools that it had; what a call's arguments are may depend on them.
+    """
+    prompt, trajectory = _segments(sample.input), Trajectory(prompt=[], stop_reason=StopReason.MAX_TURNS)
+    trajectory.prompt = [Message(role, text) for role, text in prompt if text or role != "assistant"]  # type: ignore[arg-type]
+    trajectory.ground_truth = sample.ground_truth
+    for role, text in _segments(sample.output, "assistant"):
+        if role == "assistant":
+            trajectory.turns.append(Turn(text=cut_at_stop(text, format.stop)))
+        elif trajectory.turns:
+            last = trajectory.turns[-1]
+            last.observation = text if last.observation is None else f"{last.observation}\n{text}"
+    for turn in trajectory.turns:
+        try:
+            step = format.read(Generation(turn.text, 0), specs)
+        except MalformedActionError as error:
+            turn.malformed = str(error)
+            continue
+        turn.calls = step.calls
+        if not step.calls:
+            trajectory.answer, trajectory.stop_reason = step.answer, StopReason.ANSWERED
+    return trajectory
+
+
+def score_dump(
+    samples: Sequence[Sample], format: Format, specs: Sequence[ToolSpec], settings: RewardSettings
+) -> dict[int, list[Record]]:
+    """The samples of each step, scored by our reward; verl's own score is the metric `verl_score`."""
+    rows: dict[tuple[int, str], int] = {}
+    steps: dict[int, list[Record]] = {}
+    # What counts tokens cannot be judged here.
+    settings = settings.model_copy(update={"overlong": settings.overlong.model_copy(update={"penalty": 0.0})})
+    for sample in samples:
+        records = steps.setdefault(sample.step, [])
+        row = rows.setdefault((sample.step, sample.row), len(rows))
+        trajectory = to_trajectory(sample, format, specs)
+        trajectory.info = {"row": row, "sample": len(records)}
+        try:
+            trajectory.score = score(trajectory, settings)
+        except UnscoredError as error:
+            trajectory.error = str(error)
+        record = summarize_trajectory(trajectory)
+        records.append(replace(record, metrics={**record.metrics, "verl_score": sample.score}))
+    return steps
+
+
+def step_table(steps: dict[int, list[Record]], title: str) -> tuple[Table, dict[str, Any]]:
+    """A row for each step, and the same as JSON data."""
+    summaries = {}
+    for step, records in steps.items():
+        rows = {record.row for record in records}
+        n = max(sum(record.row == row for record in records) for row in rows)
+        summaries[str(step)] = summarize(records, rows=len(rows), n=n)["all"]
+    shown = Table(title=title, title_justify="left")
+    for name in ("step", "samples", "pass@1", "pass@n", "reward", "verl's score", "tool calls", "malformed rate"):
+        shown.add_column(name, justify="right")
+    for name, summary in summaries.items():
+        metrics = summary["metrics"]
+        *_, most = summary["pass"].values()
+        columns = (
+            summary["pass"]["1"], most, summary["reward"], metrics.get("verl_score"), metrics.get("tool_calls"),
+            metrics.get("malformed_rate"),
+        )  # fmt: skip
+        shown.add_row(name, str(summary["scored"] + summary["unscored"]), *map(cell, columns))
+    return shown, summaries
+
+
+def _lines(file: Path) -> Iterator[str]:
+    try:
+        with open(file, encoding="utf-8") as lines:
+            yield from lines
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(str(file), f"cannot be read ({error})", "Name a dump's folder or file") from error
+
+
+def _sample(line: str, place: str, number: int) -> tuple[Sample, str]:
+    """A line, and what names its trajectory."""
+    try:
+        data = json.loads(line)
+        missing = [key for key in _KEYS if key not in data]
+        if missing:
+            raise ConfigError(place, f"it has no {', '.join(missing)}", "This is no dump of verl's rollouts")
+        uid = str(data.get("uid", f"{number}_0_0"))
+        row, _, _ = uid.rpartition("_")
+        row, _, _ = row.rpartition("_")
+        sample = Sample(
+            int(data["step"]), row or uid, str(data["input"]), str(data["output"]), data["gts"], float(data["score"])
+        )
+        return sample, uid.rpartition("_")[0] or uid
+    except (ValueError, TypeError) as error:
+        raise ConfigError(place, f"not a line of a dump ({error})", "Name the folder of a dump") from error
+
+
+def _segments(text: str, first: str = "user") -> list[tuple[str, str]]:
+    """Role and text of each part; `first` is whose the text before the first role is."""
+    parts = _ROLE.split(text)
+    found = [(first, parts[0])] if parts[0] else []
+    found += list(zip(parts[1::2], parts[2::2], strict=True))
+    return [(role, part.removesuffix("\n").lstrip("\n")) for role, part in found]

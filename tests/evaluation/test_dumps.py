@@ -1,0 +1,152 @@
+"""verl's dumps, written as its trainer writes them from real conversations."""
+
+import asyncio
+import json
+
+import pytest
+
+from agent_rl.errors import ConfigError
+from agent_rl.evaluation.dumps import Sample, read_dump, score_dump, step_table, to_trajectory
+from agent_rl.loops.episode import Budget, run_episode
+from agent_rl.loops.policy import ScriptedPolicy
+from agent_rl.loops.react import ReactFormat
+from agent_rl.rewards import score
+from agent_rl.settings import RewardSettings
+from agent_rl.tools import ToolSession, load_tools
+from agent_rl.trajectory import StopReason
+
+CALL = 'Thought: I compute.\nAction: calculator\nAction Input: {"expression": "12+30"}'
+SCRIPTS = {
+    "right": [CALL, "Thought: I see.\nFinal Answer: 42"],
+    "wrong": ["Final Answer: 41"],
+    "malformed": ["I do not know.", "Action: calculator", CALL, "Final Answer: 42"],
+    "wasteful": [CALL, CALL, CALL, CALL, CALL, "Final Answer: 42"],
+    "endless": [CALL] * 6,
+    "two lines": [CALL, "Thought: first\n\nsecond\nFinal Answer: 42"],
+}
+
+
+@pytest.fixture(scope="module")
+def tokenizer(model_dir):
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(model_dir)
+
+
+@pytest.fixture
+def specs(tools):
+    return load_tools(tools)
+
+
+def episode(specs, script):
+    async def run():
+        policy = ScriptedPolicy(script)
+        async with ToolSession(specs, default_timeout_s=5) as session:
+            prompt = [{"role": "user", "content": "What is 12+30?"}]
+            return await run_episode(policy, ReactFormat(), session, prompt, Budget(max_turns=6)), policy.messages
+
+    trajectory, messages = asyncio.run(run())
+    trajectory.ground_truth = "42"
+    return trajectory, messages
+
+
+def dumped(tokenizer, messages, prompt_messages):
+    """What verl writes: prompt and response, each decoded without special tokens."""
+
+    def decoded(text):
+        return tokenizer.decode(tokenizer.encode(text), skip_special_tokens=True)
+
+    prompt = tokenizer.apply_chat_template(messages[:prompt_messages], tokenize=False, add_generation_prompt=True)
+    whole = tokenizer.apply_chat_template(messages, tokenize=False)
+    assert whole.startswith(prompt)
+    return decoded(prompt), decoded(whole[len(prompt) :])
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_dumped_episode_is_read_as_it_was_and_scored_alike(name, specs, tokenizer):
+    trajectory, messages = episode(specs, SCRIPTS[name])
+    text_in, text_out = dumped(tokenizer, messages, len(trajectory.prompt))
+    found = to_trajectory(Sample(1, "r", text_in, text_out, "42", 0.0), ReactFormat(), specs)
+    assert [message.role for message in found.prompt] == ["system", "user"]
+    assert [message.content for message in found.prompt] == [message.content for message in trajectory.prompt]
+    for ours, theirs in zip(found.turns, trajectory.turns, strict=True):
+        assert (ours.text, ours.calls, ours.malformed) == (theirs.text, theirs.calls, theirs.malformed)
+        assert ours.observation == theirs.observation
+    assert found.answer == trajectory.answer
+    assert (found.stop_reason is StopReason.ANSWERED) == (trajectory.stop_reason is StopReason.ANSWERED)
+    assert score(found, RewardSettings()) == score(trajectory, RewardSettings())
+
+
+def test_a_turn_that_was_cut_off_is_one(specs):
+    found = to_trajectory(Sample(1, "r", "user\nq\nassistant\n", "Thought: I", "42", 0.0), ReactFormat(), specs)
+    assert [turn.text for turn in found.turns] == ["Thought: I"]
+    assert found.answer is None
+
+
+def line(step, uid, output="Final Answer: 42", value=1.0):
+    return json.dumps(
+        {"input": "user\nq\nassistant\n", "output": output, "gts": "42", "score": value, "step": step, "uid": uid}
+    )
+
+
+@pytest.fixture
+def dump(tmp_path):
+    """Two steps of two rows with two samples each; one trajectory has two sequences."""
+    for step in (1, 2):
+        wrong = "Final Answer: 1"
+        lines = [line(step, f"a{step}_0_0", value=0.5), line(step, f"a{step}_1_0", wrong, 0.0)]
+        lines += [line(step, f"b{step}_0_0", wrong, 0.0), line(step, f"b{step}_0_1"), line(step, f"b{step}_1_0")]
+        (tmp_path / "dump").mkdir(exist_ok=True)
+        (tmp_path / f"dump/{step}.jsonl").write_text("\n".join(lines) + "\n")
+    return tmp_path / "dump"
+
+
+def test_a_folder_is_scored_by_step(dump):
+    steps = score_dump(read_dump(dump), ReactFormat(), [], RewardSettings())
+    assert {step: len(records) for step, records in steps.items()} == {1: 4, 2: 4}
+    _, summary = step_table(steps, "dump")
+    for step in ("1", "2"):
+        assert summary[step]["pass"]["1"]["mean"] == 0.75
+        assert summary[step]["pass"]["2"]["mean"] == 1.0
+        assert summary[step]["metrics"]["verl_score"]["mean"] == pytest.approx(2.5 / 4)
+        assert summary[step]["reward"]["rows"] == 2
+
+
+def test_one_file_and_other_weights(dump):
+    weights = RewardSettings.model_validate({"correctness": {"weight": 10}, "overlong": {"penalty": 1.0}})
+    ((step, records),) = score_dump(read_dump(dump / "2.jsonl"), ReactFormat(), [], weights).items()
+    assert (step, [record.reward for record in records]) == (2, [10.0, 0.0, 10.0, 10.0])
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{}", r"1\.jsonl, line 1: it has no input"),
+        ("text", "line 1: not a line of a dump"),
+        ("", "there are no samples"),
+    ],
+)
+def test_what_is_no_dump(tmp_path, content, said):
+    (tmp_path / "1.jsonl").write_text(content)
+    with pytest.raises(ConfigError, match=said):
+        read_dump(tmp_path)
+
+
+def test_no_folder(tmp_path):
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_dump(tmp_path / "nothing")
+
+
+def test_the_command(dump, tmp_path):
+    from typer.testing import CliRunner
+
+    from agent_rl.cli import app
+
+    done = CliRunner().invoke(
+        app, ["score", str(dump), "--out", str(tmp_path / "scores.json"), "agent_rl.reward.correctness.weight=2"]
+    )
+    assert done.exit_code == 0, done.output
+    assert "pass@1" in done.output
+    assert json.loads((tmp_path / "scores.json").read_text())["1"]["reward"]["mean"] == 1.5
+    done = CliRunner().invoke(app, ["score", str(dump), "reward.x=1"])
+    assert isinstance(done.exception, ConfigError)
