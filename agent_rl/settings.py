@@ -26,6 +26,7 @@ __all__ = [
     "OverlongSettings",
     "ReactSettings",
     "RewardSettings",
+    "SearchSettings",
     "ThinkingSettings",
     "ToolsSettings",
     "TraceSettings",
@@ -73,6 +74,17 @@ class ReactSettings(_Section):
     """System text with `{tools}` and `{tool_names}` filled in; null: the default; empty: none."""
     observation_role: Literal["user", "tool"] = "user"
     """Role of the message that carries an observation."""
+
+
+class SearchSettings(_Section):
+    """The tags of `search_agent`."""
+
+    instructions: str | None = None
+    """System text; null: the default; empty: none."""
+    observation_role: Literal["user", "tool"] = "user"
+    """Role of the message that carries what was found."""
+    tool: str | None = None
+    """The tool that a query goes to; null: the only one, or `search`."""
 
 
 class CorrectnessSettings(_Section):
@@ -166,6 +178,7 @@ class AgentRLSettings(_Section):
     """Class that is derived from `agent_rl.loops.hooks.Hooks`: `package.module.Class`, or `path/to/file.py:Class`."""
     react: ReactSettings = ReactSettings()
     reward: RewardSettings = RewardSettings()
+    search: SearchSettings = SearchSettings()
     thinking: ThinkingSettings = ThinkingSettings()
     tools: ToolsSettings = ToolsSettings()
     trace: TraceSettings = TraceSettings()

@@ -26,6 +26,7 @@ MAY_IMPORT_HEAVY = (
     "loops/react_agent.py",
     "loops/tool_call_agent.py",
     "policies/local.py",
+    "loops/search_agent.py",
     "algorithms/remax_rollout.py",
     "backend/",
 )

@@ -96,7 +96,8 @@ class _Episode:
         if self.hooks is not None:
             await self.hooks.before_turn(self.trajectory)
         try:
-            generated, seconds = await self._timed(self.policy.generate(self.format.stop), self._seconds_left())
+            work = self.policy.generate(self.format.stop, keep_stop=self.format.keep_stop)
+            generated, seconds = await self._timed(work, self._seconds_left())
         except OutOfTime:
             return StopReason.MAX_SECONDS
         turn = Turn(text=generated.text, tokens=generated.tokens, generation_seconds=seconds)

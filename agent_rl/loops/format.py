@@ -33,6 +33,8 @@ class Format(ABC):
     """Special tokens that end a turn, beside those of the model's configuration."""
     special_tokens: bool = False
     """Whether a turn's text has its special tokens, other than the one that ends it."""
+    keep_stop: bool = False
+    """Whether the stop string belongs to the turn, as a closing tag does."""
 
     @abstractmethod
     def prompt(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> list[ChatMessage]:

@@ -24,7 +24,8 @@ class Generation:
     """One assistant message."""
 
     text: str
-    """Without a stop string and what follows it, and without special tokens unless the format reads them."""
+    """Without a stop string (unless it was to be kept) and what follows it, and without special tokens unless the format
+    reads them."""
     tokens: int
     """Number of sampled tokens."""
     finish: Literal["stop", "length"] = "stop"
@@ -56,8 +57,12 @@ class Policy(ABC):
         """
 
     @abstractmethod
-    async def generate(self, stop: Sequence[str] = ()) -> Generation:
+    async def generate(self, stop: Sequence[str] = (), *, keep_stop: bool = False) -> Generation:
         """The next assistant message; it ends before the first of the stop strings.
+
+        Args:
+            stop: the strings.
+            keep_stop: the message ends after the stop string instead, for example a closing tag.
 
         Raises:
             EngineError: when the engine fails.
@@ -82,7 +87,7 @@ class ScriptedPolicy(Policy):
         self.messages = list(messages)
         self.prompt_tokens = sum(len(message["content"].split()) for message in messages)
 
-    async def generate(self, stop: Sequence[str] = ()) -> Generation:
+    async def generate(self, stop: Sequence[str] = (), *, keep_stop: bool = False) -> Generation:
         """The next text of the script.
 
         Raises:
@@ -95,8 +100,9 @@ class ScriptedPolicy(Policy):
         left = len(words) if self._max_tokens is None else self._max_tokens - self.reserve - self.response_tokens
         text = " ".join(words[:left])
         self.response_tokens += min(len(words), left)
-        self.messages.append({"role": "assistant", "content": text})
-        return Generation(cut_at_stop(text, stop), min(len(words), left), "length" if left < len(words) else "stop")
+        shown = cut_at_stop(text, stop, keep_stop)
+        self.messages.append({"role": "assistant", "content": shown})
+        return Generation(shown, min(len(words), left), "length" if left < len(words) else "stop")
 
     async def extend(self, messages: Sequence[ChatMessage]) -> bool:
         """Append the messages unless the budget is spent by them."""
@@ -108,7 +114,10 @@ class ScriptedPolicy(Policy):
         return True
 
 
-def cut_at_stop(text: str, stop: Sequence[str]) -> str:
-    """The text before the first of the stop strings."""
-    positions = [position for position in map(text.find, stop) if position >= 0]
-    return text[: min(positions)] if positions else text
+def cut_at_stop(text: str, stop: Sequence[str], keep_stop: bool = False) -> str:
+    """The text before the first of the stop strings, or with it."""
+    found = [(position, each) for each in stop if (position := text.find(each)) >= 0]
+    if not found:
+        return text
+    position, first = min(found, key=lambda each: each[0])
+    return text[: position + len(first) * keep_stop]

@@ -24,6 +24,7 @@ __all__ = ["BUILT_IN", "export_to_workers", "install", "register_agent_loop"]
 BUILT_IN = {
     "react_agent": "agent_rl.loops.react_agent.ReactAgentLoop",
     "tool_call_agent": "agent_rl.loops.tool_call_agent.ToolCallAgentLoop",
+    "search_agent": "agent_rl.loops.search_agent.SearchAgentLoop",
 }
 """Agent name to class; a name is what the column `agent_name` or `rollout.agent.default_agent_loop` says."""
 

@@ -107,7 +107,7 @@ class TokenPolicy(Policy):
             raise UnscoredError(f"the conversation that goes on has {len(ids)} tokens and leaves none for an answer")
         self._messages, self._tools = list(messages), list(tools)
 
-    async def generate(self, stop: Sequence[str] = ()) -> Generation:
+    async def generate(self, stop: Sequence[str] = (), *, keep_stop: bool = False) -> Generation:
         """Sample one turn within what is left of `data.max_response_length`."""
         left = self._response_length - self.reserve - len(self.mask)
         params = {**self._sampling_params, "max_new_tokens": left}
@@ -130,12 +130,12 @@ class TokenPolicy(Policy):
             )
         if self.logprobs is not None and (logprobs is None or len(logprobs) != len(sampled)):
             raise EngineError(f"{len(sampled)} tokens came with {len(logprobs or ())} log-probs")
-        kept, text, cut = self._cut(sampled, stop)
+        kept, text, stopped = self._cut(sampled, stop, keep_stop)
         result = self._builder.merge_assistant_tokens(self.ids, kept)
         self._apply(result, logprobs[: len(kept)] if self.logprobs is not None else None)
-        finished = cut or output.stop_reason != "length"
+        finished = stopped or output.stop_reason != "length"
         if (finished or self.reserve) and len(self.mask) < self._response_length:
-            self._append(self._missing_end(kept[-1], cut or not finished))
+            self._append(self._missing_end(kept[-1], stopped or not finished))
         self._messages.append({"role": "assistant", "content": text})
         return Generation(text, len(kept), "stop" if finished else "length")
 
@@ -209,18 +209,21 @@ class TokenPolicy(Policy):
         if self.logprobs is not None:
             self.logprobs.extend([0.0] * len(ids))
 
-    def _cut(self, sampled: list[int], stop: Sequence[str]) -> tuple[list[int], str, bool]:
-        """Tokens up to the first that completes a stop string, as an engine would stop, and the text before it."""
+    def _cut(self, sampled: list[int], stop: Sequence[str], keep_stop: bool) -> tuple[list[int], str, bool]:
+        """Tokens up to the first that completes a stop string, as an engine would stop; their text; if there was one.
+
+        A stop string that is kept and ends the text is followed by special tokens only: they were sampled, and stay.
+        """
         text = self._text(sampled)
-        before = cut_at_stop(text, stop)
-        if before == text:
-            return sampled, text, False
+        shown = cut_at_stop(text, stop, keep_stop)
+        if shown == text:
+            return sampled, text, any(each in text for each in stop)
         low, high = 1, len(sampled)  # whether a prefix contains a stop string is monotonic in its length
         while low < high:
             middle = (low + high) // 2
             prefix = self._text(sampled[:middle])
             low, high = (low, middle) if any(s in prefix for s in stop) else (middle + 1, high)
-        return sampled[:low], before, True
+        return sampled[:low], shown, True
 
     def _text(self, sampled: list[int]) -> str:
         if not self._special_tokens:
@@ -228,15 +231,15 @@ class TokenPolicy(Policy):
         ends = (self._tokenizer.eos_token_id, getattr(self._builder, "_im_end_id", None))
         return str(self._tokenizer.decode(sampled[:-1] if sampled[-1] in ends else sampled))
 
-    def _missing_end(self, last: int, cut: bool) -> list[int]:
+    def _missing_end(self, last: int, ended: bool) -> list[int]:
         """The token that ends a turn, if the turn did not write it: the template's next turn needs it.
 
         The builder's, where it knows one: a tokenizer's eos may be another, and a model may stop at several.
         """
         end = getattr(self._builder, "_im_end_id", None)
-        if end is None:
-            return [self._tokenizer.eos_token_id] if cut else []
-        return [] if last == end else [end]
+        if end is None and ended:
+            end = self._tokenizer.eos_token_id
+        return [] if end is None or last == end else [end]
 
     def _note(self, output: Any) -> None:
         """Keep what verl wants to know of the server's answers: versions of the weights and preemptions."""

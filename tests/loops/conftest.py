@@ -47,3 +47,23 @@ def compose(model_dir):
             )
 
     return _compose
+
+
+@pytest.fixture
+def run_loop(compose, tokenizer):
+    """Makes a loop as verl's worker does and runs it over one row; what it gave, and the server."""
+    import asyncio
+
+    from tests.loops.server import Server, make_loop
+
+    def run(name, *turns, overrides=(), tools=None, **row):
+        server = Server(tokenizer, *turns)
+        row = {"raw_prompt": [{"role": "user", "content": "Question?"}], "uid": "u", "session_id": 0, **row}
+
+        async def inside():
+            loop = make_loop(compose(*overrides), server, tokenizer, name=name, tools=tools)
+            return await loop.run({"temperature": 1.0, "logprobs": True}, **row)
+
+        return asyncio.run(inside()), server
+
+    return run

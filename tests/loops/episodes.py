@@ -60,7 +60,7 @@ class Waiting(Policy):
     async def begin(self, messages, tools):
         pass
 
-    async def generate(self, stop=()):
+    async def generate(self, stop=(), keep_stop=False):
         if self.texts:
             return await ScriptedPolicy([self.texts.pop(0)]).generate(stop)
         try:

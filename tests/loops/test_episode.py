@@ -198,7 +198,7 @@ def test_seconds_that_suffice_change_nothing():
 
 def test_engine_that_ignores_its_cancellation_does_not_hold_up_the_end():
     class Stubborn(Waiting):
-        async def generate(self, stop=()):
+        async def generate(self, stop=(), keep_stop=False):
             for _ in range(60):
                 with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.sleep(0.05)

@@ -79,3 +79,11 @@ def test_turn_ends_before_a_stop_string():
 )
 def test_text_is_cut_before_the_first_stop_string(text, stop, expected):
     assert cut_at_stop(text, stop) == expected
+
+
+def test_stop_string_can_be_kept():
+    assert cut_at_stop("ab</a>c</b>", ["</b>", "</a>"], keep_stop=True) == "ab</a>"
+    assert cut_at_stop("abc", ["x"], keep_stop=True) == "abc"
+    policy = started(["x</a> y"])
+    assert asyncio.run(policy.generate(["</a>"], keep_stop=True)).text == "x</a>"
+    assert policy.messages[-1]["content"] == "x</a>"
