@@ -19,6 +19,7 @@ __all__ = [
     "AgentRLSettings",
     "BudgetSettings",
     "CassetteSettings",
+    "CodeActSettings",
     "CorrectnessSettings",
     "EfficiencySettings",
     "FinalTurnSettings",
@@ -85,6 +86,19 @@ class SearchSettings(_Section):
     """Role of the message that carries what was found."""
     tool: str | None = None
     """The tool that a query goes to; null: the only one, or `search`."""
+
+
+class CodeActSettings(_Section):
+    """The fenced code of `code_act_agent`."""
+
+    instructions: str | None = None
+    """System text with `{answer}` filled in; null: the default; empty: none."""
+    answer: Literal["boxed", "text"] = "boxed"
+    """What answers in a turn without code: `\\boxed{...}`, which is then asked for, or the whole text."""
+    observation_role: Literal["user", "tool"] = "user"
+    """Role of the message that carries the output."""
+    tool: str | None = None
+    """The tool that executes code; null: the only one, or `python`."""
 
 
 class CorrectnessSettings(_Section):
@@ -173,6 +187,7 @@ class AgentRLSettings(_Section):
     """The whole section."""
 
     budget: BudgetSettings = BudgetSettings()
+    code_act: CodeActSettings = CodeActSettings()
     final_turn: FinalTurnSettings = FinalTurnSettings()
     hooks: str | None = None
     """Class that is derived from `agent_rl.loops.hooks.Hooks`: `package.module.Class`, or `path/to/file.py:Class`."""
