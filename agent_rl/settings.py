@@ -25,6 +25,7 @@ __all__ = [
     "FinalTurnSettings",
     "FormatSettings",
     "OverlongSettings",
+    "PlanActSettings",
     "ReactSettings",
     "RewardSettings",
     "SearchSettings",
@@ -99,6 +100,15 @@ class CodeActSettings(_Section):
     """Role of the message that carries the output."""
     tool: str | None = None
     """The tool that executes code; null: the only one, or `python`."""
+
+
+class PlanActSettings(_Section):
+    """The plan and the ReAct turns of `plan_act_agent`."""
+
+    instructions: str | None = None
+    """System text with `{tools}` and `{tool_names}` filled in; null: the default; empty: none."""
+    observation_role: Literal["user", "tool"] = "user"
+    """Role of the message that carries an observation."""
 
 
 class CorrectnessSettings(_Section):
@@ -191,6 +201,7 @@ class AgentRLSettings(_Section):
     final_turn: FinalTurnSettings = FinalTurnSettings()
     hooks: str | None = None
     """Class that is derived from `agent_rl.loops.hooks.Hooks`: `package.module.Class`, or `path/to/file.py:Class`."""
+    plan_act: PlanActSettings = PlanActSettings()
     react: ReactSettings = ReactSettings()
     reward: RewardSettings = RewardSettings()
     search: SearchSettings = SearchSettings()

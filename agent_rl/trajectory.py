@@ -151,6 +151,8 @@ class Turn:
     """What was wrong with the turn's format; None when it was well-formed."""
     observation: str | None = None
     """The text that the environment answered; None after the last turn."""
+    notes: dict[str, Any] = field(default_factory=dict)
+    """JSON data of the loop's own kind, for example a plan."""
     generation_seconds: float = 0.0
     tool_seconds: float = 0.0
 

@@ -115,6 +115,7 @@ class _Episode:
         except MalformedActionError as error:
             return await self._correct(turn, error)
         self.malformed_in_a_row = 0
+        turn.notes = step.notes
         if not step.calls:
             self.trajectory.answer = step.answer
             return StopReason.ANSWERED

@@ -22,6 +22,8 @@ class Step:
 
     calls: list[ToolCall] = field(default_factory=list)
     answer: str | None = None
+    notes: dict[str, Any] = field(default_factory=dict)
+    """For `Turn.notes`."""
 
 
 class Format(ABC):
