@@ -32,6 +32,7 @@ __all__ = [
     "ThinkingSettings",
     "ToolsSettings",
     "TraceSettings",
+    "UserSimSettings",
     "config_error",
 ]
 
@@ -107,6 +108,19 @@ class PlanActSettings(_Section):
 
     instructions: str | None = None
     """System text with `{tools}` and `{tool_names}` filled in; null: the default; empty: none."""
+    observation_role: Literal["user", "tool"] = "user"
+    """Role of the message that carries an observation."""
+
+
+class UserSimSettings(_Section):
+    """The simulated user of `user_sim_agent`, and the agent's text format."""
+
+    user: str = "scripted"
+    """`scripted`, `llm`, or a class of `agent_rl.loops.user.User`, `package.module.Class` or `file.py:Class`."""
+    config: dict[str, Any] = Field(default_factory=dict)
+    """What the class takes."""
+    instructions: str | None = None
+    """The agent's system text with `{tools}` and `{tool_names}` filled in; null: the default; empty: none."""
     observation_role: Literal["user", "tool"] = "user"
     """Role of the message that carries an observation."""
 
@@ -208,6 +222,7 @@ class AgentRLSettings(_Section):
     thinking: ThinkingSettings = ThinkingSettings()
     tools: ToolsSettings = ToolsSettings()
     trace: TraceSettings = TraceSettings()
+    user_sim: UserSimSettings = UserSimSettings()
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any] | Any) -> AgentRLSettings:

@@ -155,6 +155,7 @@ class Turn:
     """JSON data of the loop's own kind, for example a plan."""
     generation_seconds: float = 0.0
     tool_seconds: float = 0.0
+    """Seconds until the tools, or a simulated user, had answered."""
 
 
 @dataclass(slots=True)
@@ -184,6 +185,8 @@ class Trajectory:
     answer: str | None = None
     """The final answer's text; None when none was given."""
     error: str | None = None
+    verdict: float | None = None
+    """What the environment itself judged, for example a simulated user: the value of the component `correctness`."""
     score: Score | None = None
     """None until a reward has been computed, and for ever when the trajectory is unscored."""
     prompt_tokens: int = 0

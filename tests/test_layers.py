@@ -29,6 +29,7 @@ MAY_IMPORT_HEAVY = (
     "loops/tool_call_agent.py",
     "policies/local.py",
     "loops/search_agent.py",
+    "loops/user_sim_agent.py",
     "algorithms/remax_rollout.py",
     "backend/",
 )

@@ -19,6 +19,7 @@ from hydra.errors import InstantiationException
 from agent_rl.algorithms import remax
 from agent_rl.backend import cpu, local_reward, resume, reward_model
 from agent_rl.errors import ConfigError, FatalError, UnscoredError, did_you_mean
+from agent_rl.loops.user import load_user
 from agent_rl.rewards.compose import require_limits
 from agent_rl.settings import AgentRLSettings
 from agent_rl.tools import load_tools
@@ -143,6 +144,7 @@ def early_checks(module: ModuleType) -> None:
             cpu.check(config)
         require_limits(settings.reward, config.data.max_response_length)
         remax.check(config)
+        load_user(settings.user_sim.user, settings.user_sim.config)
         if path := config.actor_rollout_ref.rollout.multi_turn.tool_config_path:
             load_tools(_resolved(path))
         reward_model.check(config.reward)

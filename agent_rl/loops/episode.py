@@ -6,6 +6,7 @@ shown; a `Policy` gives the turns; a `ToolSession` runs the calls. What happened
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
@@ -17,8 +18,9 @@ from agent_rl.loops.format import Format, Step
 from agent_rl.loops.hooks import Hooks
 from agent_rl.loops.policy import ChatMessage, Generation, Policy
 from agent_rl.loops.repeats import Repeats
+from agent_rl.loops.user import User, opened
 from agent_rl.tools import ToolSession
-from agent_rl.tools.concurrency import OutOfTime, within
+from agent_rl.tools.concurrency import OutOfTime, uninterrupted, within
 from agent_rl.trajectory import Message, StopReason, ToolCall, ToolResult, ToolStatus, Trajectory, Turn
 
 __all__ = ["Budget", "FinalTurn", "Format", "Step", "run_episode"]
@@ -40,6 +42,7 @@ async def run_episode(
     messages: Sequence[ChatMessage],
     budget: Budget,
     hooks: Hooks | None = None,
+    user: User | None = None,
 ) -> Trajectory:
     """Run one episode to its end.
 
@@ -50,6 +53,8 @@ async def run_episode(
         messages: the row's prompt.
         budget: what may be spent.
         hooks: the user's own logic around turns and tools.
+        user: who answers what the policy says instead of calling a tool, until the user is done; None: nobody, the
+            first such turn is the final answer.
 
     Returns:
         The trajectory, with exactly one stop reason. When the infrastructure failed (the engine, a tool that says so, a
@@ -58,19 +63,26 @@ async def run_episode(
 
     Raises:
         FatalError: from a tool or the format.
-        Exception: whatever a hook raises.
+        Exception: whatever a hook or the simulated user raises.
     """
-    episode = _Episode(policy, format, tools, budget, hooks)
+    episode = _Episode(policy, format, tools, budget, hooks, user)
     trajectory = episode.trajectory
-    prompt = format.prompt(messages, tools.specs)
-    trajectory.prompt = [Message.from_chat(message) for message in prompt]
     try:
+        prompt = format.prompt(await opened(messages, user), tools.specs)
+        trajectory.prompt = [Message.from_chat(message) for message in prompt]
         await policy.begin(prompt, format.template_tools(tools.specs))
         while (reason := await episode.turn()) is None:
             pass
+        trajectory.stop_reason = reason
+        if user is not None:
+            trajectory.verdict = await user.score(trajectory)
     except UnscoredError as error:
         reason = StopReason.ENGINE_ERROR if isinstance(error, EngineError) else StopReason.ERROR
         trajectory.error = str(error)
+        trajectory.prompt = trajectory.prompt or [Message.from_chat(message) for message in messages]
+    finally:
+        if user is not None:
+            await uninterrupted(asyncio.ensure_future(user.finish()))
     trajectory.stop_reason = reason
     trajectory.prompt_tokens, trajectory.response_tokens = policy.prompt_tokens, policy.response_tokens
     trajectory.seconds = time.monotonic() - episode.started
@@ -78,8 +90,17 @@ async def run_episode(
 
 
 class _Episode:
-    def __init__(self, policy: Policy, format: Format, tools: ToolSession, budget: Budget, hooks: Hooks | None) -> None:
-        self.policy, self.format, self.tools, self.budget, self.hooks = policy, format, tools, budget, hooks
+    def __init__(
+        self,
+        policy: Policy,
+        format: Format,
+        tools: ToolSession,
+        budget: Budget,
+        hooks: Hooks | None,
+        user: User | None,
+    ) -> None:
+        self.policy, self.format, self.tools, self.budget = policy, format, tools, budget
+        self.hooks, self.user = hooks, user
         self.trajectory = Trajectory(prompt=[], stop_reason=StopReason.ERROR)
         self.started = time.monotonic()
         self.malformed_in_a_row = 0
@@ -117,8 +138,7 @@ class _Episode:
         self.malformed_in_a_row = 0
         turn.notes = step.notes
         if not step.calls:
-            self.trajectory.answer = step.answer
-            return StopReason.ANSWERED
+            return await self._say(turn, step.answer)
         turn.calls = step.calls
         if self.announced or self._turns_left() == 0:
             return await self._hand_in(turn)
@@ -129,6 +149,22 @@ class _Episode:
         except OutOfTime:
             return await self._end(turn, StopReason.MAX_SECONDS)
         return self._answered(turn) or await self._show(turn, self.format.observation(turn.results))
+
+    async def _say(self, turn: Turn, text: str | None) -> StopReason | None:
+        """The policy says something: its answer, unless a user goes on talking."""
+        if self.user is not None:
+            try:
+                work = self.user.respond(text or "", self.trajectory)
+                reply, turn.tool_seconds = await self._timed(work, self._seconds_left())
+            except OutOfTime:
+                return StopReason.MAX_SECONDS
+            turn.observation = reply.text
+            if not reply.done:
+                if self.announced or self._turns_left() == 0:
+                    return self.announced or StopReason.MAX_TURNS
+                return await self._show(turn, reply.text)
+        self.trajectory.answer = text
+        return StopReason.ANSWERED
 
     async def _correct(self, turn: Turn, error: MalformedActionError) -> StopReason | None:
         turn.malformed = str(error)

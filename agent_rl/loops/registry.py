@@ -27,6 +27,7 @@ BUILT_IN = {
     "react_agent": "agent_rl.loops.react_agent.ReactAgentLoop",
     "tool_call_agent": "agent_rl.loops.tool_call_agent.ToolCallAgentLoop",
     "search_agent": "agent_rl.loops.search_agent.SearchAgentLoop",
+    "user_sim_agent": "agent_rl.loops.user_sim_agent.UserSimAgentLoop",
 }
 """Agent name to class; a name is what the column `agent_name` or `rollout.agent.default_agent_loop` says."""
 

@@ -18,6 +18,7 @@ from agent_rl.loops.episode import run_episode
 from agent_rl.loops.format import Format
 from agent_rl.loops.hooks import Hooks, load_hooks
 from agent_rl.loops.token_policy import Sample, TokenPolicy
+from agent_rl.loops.user import User
 from agent_rl.loops.verl_tools import to_specs
 from agent_rl.settings import AgentRLSettings, CassetteSettings
 from agent_rl.tools import ToolSession, ToolSpec
@@ -67,6 +68,10 @@ class EpisodeAgentLoop(AgentLoopBase):
         """The user's own logic around turns and tools, new for every episode; None: none."""
         return load_hooks(self.settings.hooks)() if self.settings.hooks else None
 
+    def user(self, row: dict[str, Any]) -> User | None:
+        """Who the agent talks with, new for every episode; None: nobody."""
+        return None
+
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> AgentLoopOutput | list[AgentLoopOutput]:
         """Run one episode for one row.
 
@@ -95,7 +100,7 @@ class EpisodeAgentLoop(AgentLoopBase):
         try:
             async with self._session(row) as session:
                 trajectory = await run_episode(
-                    policy, format, session, list(row["raw_prompt"]), self.budget(), self.hooks()
+                    policy, format, session, list(row["raw_prompt"]), self.budget(), self.hooks(), self.user(row)
                 )
             self._describe(trajectory, row)
             if trajectory.error is not None:

@@ -61,8 +61,8 @@ def score(
     Args:
         trajectory: the finished episode; it is not changed.
         settings: the components' weights and parameters.
-        verdict: the value of the component `correctness` when something else has judged the answer; None: numeric
-            comparison with the ground truth.
+        verdict: the value of the component `correctness` when something else has judged the answer; None: the
+            trajectory's own verdict, else numeric comparison with the ground truth.
         max_response_tokens: the limit that the episode had; only the overlong penalty asks for it.
 
     Raises:
@@ -71,6 +71,7 @@ def score(
     """
     require_scorable(trajectory)
     require_limits(settings, max_response_tokens)
+    verdict = trajectory.verdict if verdict is None else verdict
     components = {
         "correctness": terms.correctness(trajectory) if verdict is None else verdict,
         "efficiency": terms.efficiency(trajectory, settings.efficiency),

@@ -118,7 +118,9 @@ def test_variables_live_as_long_as_the_episode():
 
 
 def test_thoughts_are_neither_code_nor_answer():
-    trajectory = run(f"<think>\n{block('draft')}\n\\boxed{{0}}</think>\n{block('6 * 7')}", "<think>x</think> \\boxed{42}")
+    trajectory = run(
+        f"<think>\n{block('draft')}\n\\boxed{{0}}</think>\n{block('6 * 7')}", "<think>x</think> \\boxed{42}"
+    )
     assert trajectory.turns[0].observation == "```output\n42\n```"
     assert trajectory.answer == "42"
 

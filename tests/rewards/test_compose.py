@@ -61,6 +61,9 @@ def test_every_component_has_its_settings_section():
 def test_another_verdict_replaces_correctness_and_needs_no_numeric_ground_truth():
     result = score(_trajectory(ground_truth="Paris"), RewardSettings(), verdict=0.5)
     assert result.components["correctness"] == 0.5
+    own = _trajectory(ground_truth="Paris", verdict=0.25)
+    assert score(own, RewardSettings()).components["correctness"] == 0.25
+    assert score(own, RewardSettings(), verdict=0.5).components["correctness"] == 0.5
 
 
 def test_a_long_episode_loses_reward_when_the_settings_say_so():
