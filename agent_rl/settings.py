@@ -23,6 +23,7 @@ __all__ = [
     "CorrectnessSettings",
     "EfficiencySettings",
     "FinalTurnSettings",
+    "FoldingSettings",
     "FormatSettings",
     "OverlongSettings",
     "PlanActSettings",
@@ -125,6 +126,19 @@ class UserSimSettings(_Section):
     """Role of the message that carries an observation."""
 
 
+class FoldingSettings(_Section):
+    """How `folding_agent` folds a history into notes when the context is nearly full."""
+
+    loop: str = "react_agent"
+    """The loop whose format, settings and user it has."""
+    reserve_tokens: int = Field(default=512, ge=1)
+    """Of `data.max_response_length`, kept for being asked for notes and for writing them."""
+    max_folds: int = Field(default=8, ge=0)
+    """How often at most; each makes one more training sequence."""
+    instructions: str | None = None
+    """What asks for notes; null: the default."""
+
+
 class CorrectnessSettings(_Section):
     """1 for the right answer, 0 otherwise."""
 
@@ -213,6 +227,7 @@ class AgentRLSettings(_Section):
     budget: BudgetSettings = BudgetSettings()
     code_act: CodeActSettings = CodeActSettings()
     final_turn: FinalTurnSettings = FinalTurnSettings()
+    folding: FoldingSettings = FoldingSettings()
     hooks: str | None = None
     """Class that is derived from `agent_rl.loops.hooks.Hooks`: `package.module.Class`, or `path/to/file.py:Class`."""
     plan_act: PlanActSettings = PlanActSettings()

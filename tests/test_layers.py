@@ -24,6 +24,7 @@ MAY_IMPORT_HEAVY = (
     "loops/verl_loop.py",
     "loops/verl_tools.py",
     "loops/code_act_agent.py",
+    "loops/folding_agent.py",
     "loops/plan_act_agent.py",
     "loops/react_agent.py",
     "loops/tool_call_agent.py",

@@ -218,11 +218,11 @@ class _Episode:
         """Answer a turn; the policy is told when only one more is left."""
         if self.budget.final is not None and (spent := self._all_but_spent()) is not None:
             return await self._announce(turn, spent, turn.results, observation)
-        if await self.policy.extend(self.format.reply(observation, turn.results)):
+        reason = await self._extend(turn, self.format.reply(observation, turn.results))
+        if reason is None:
             turn.observation = observation
-            return None
-        if self.budget.final is None or not self.budget.final.reserve_tokens:
-            return StopReason.MAX_TOKENS
+        if reason is not StopReason.MAX_TOKENS or self.budget.final is None or not self.budget.final.reserve_tokens:
+            return reason
         return await self._announce(
             turn, StopReason.MAX_TOKENS, [replace(result, text=_NOT_SHOWN) for result in turn.results]
         )
@@ -248,10 +248,20 @@ class _Episode:
         if observation is None and results:
             observation = self.format.observation(results)
         messages = [] if observation is None else self.format.reply(observation, results)
-        if not await self.policy.extend(self.format.last_word(messages, text)):
-            return StopReason.MAX_TOKENS
-        turn.observation = text if observation is None else f"{observation}\n\n{text}"
-        return None
+        reason = await self._extend(turn, self.format.last_word(messages, text))
+        if reason is None:
+            turn.observation = text if observation is None else f"{observation}\n\n{text}"
+        return reason
+
+    async def _extend(self, turn: Turn, messages: list[ChatMessage]) -> StopReason | None:
+        """Answer a turn; the policy may have to generate for that, when it folds its history."""
+        try:
+            fits, _ = await self._timed(self.policy.extend(messages), self._seconds_left())
+        except OutOfTime:
+            return StopReason.MAX_SECONDS
+        finally:
+            turn.notes.update(self.policy.take_notes())
+        return None if fits else StopReason.MAX_TOKENS
 
     def _all_but_spent(self) -> StopReason | None:
         """The budget that leaves one more turn and no calls."""

@@ -72,6 +72,10 @@ class Policy(ABC):
     async def extend(self, messages: Sequence[ChatMessage]) -> bool:
         """Append the environment's messages; False, with nothing appended, when no token would be left to answer."""
 
+    def take_notes(self) -> dict[str, Any]:
+        """What the policy noted in the last extension, for `Turn.notes`."""
+        return {}
+
 
 class ScriptedPolicy(Policy):
     """Plays given assistant messages in order; a token is a whitespace-separated word."""
@@ -81,11 +85,13 @@ class ScriptedPolicy(Policy):
         self._texts = list(texts)
         self._next = 0
         self._max_tokens = max_tokens
+        self._earlier = 0  # response tokens of conversations that were left behind
 
     async def begin(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]]) -> None:
-        """Keep the prompt."""
+        """Keep the prompt; called again, start with a fresh budget and go on in the script."""
         self.messages = list(messages)
-        self.prompt_tokens = sum(len(message["content"].split()) for message in messages)
+        self.prompt_tokens = self.prompt_tokens or sum(len(message["content"].split()) for message in messages)
+        self._earlier = self.response_tokens
 
     async def generate(self, stop: Sequence[str] = (), *, keep_stop: bool = False) -> Generation:
         """The next text of the script.
@@ -97,7 +103,7 @@ class ScriptedPolicy(Policy):
             raise EngineError(f"the script has {len(self._texts)} messages and one more was asked for")
         words = self._texts[self._next].split(" ")
         self._next += 1
-        left = len(words) if self._max_tokens is None else self._max_tokens - self.reserve - self.response_tokens
+        left = len(words) if self._max_tokens is None else self._left(self._max_tokens)
         text = " ".join(words[:left])
         self.response_tokens += min(len(words), left)
         shown = cut_at_stop(text, stop, keep_stop)
@@ -107,11 +113,14 @@ class ScriptedPolicy(Policy):
     async def extend(self, messages: Sequence[ChatMessage]) -> bool:
         """Append the messages unless the budget is spent by them."""
         tokens = sum(len(message["content"].split()) for message in messages)
-        if self._max_tokens is not None and self.response_tokens + tokens >= self._max_tokens - self.reserve:
+        if self._max_tokens is not None and tokens >= self._left(self._max_tokens):
             return False
         self.response_tokens += tokens
         self.messages.extend(messages)
         return True
+
+    def _left(self, max_tokens: int) -> int:
+        return max_tokens - self.reserve - (self.response_tokens - self._earlier)
 
 
 def cut_at_stop(text: str, stop: Sequence[str], keep_stop: bool = False) -> str:

@@ -23,6 +23,7 @@ __all__ = ["BUILT_IN", "export_to_workers", "install", "register_agent_loop"]
 
 BUILT_IN = {
     "code_act_agent": "agent_rl.loops.code_act_agent.CodeActAgentLoop",
+    "folding_agent": "agent_rl.loops.folding_agent.FoldingAgentLoop",
     "plan_act_agent": "agent_rl.loops.plan_act_agent.PlanActAgentLoop",
     "react_agent": "agent_rl.loops.react_agent.ReactAgentLoop",
     "tool_call_agent": "agent_rl.loops.tool_call_agent.ToolCallAgentLoop",

@@ -17,6 +17,7 @@ from agent_rl.loops.budget import FINAL_TURN, Budget, FinalTurn
 from agent_rl.loops.episode import run_episode
 from agent_rl.loops.format import Format
 from agent_rl.loops.hooks import Hooks, load_hooks
+from agent_rl.loops.policy import Policy
 from agent_rl.loops.token_policy import Sample, TokenPolicy
 from agent_rl.loops.user import User
 from agent_rl.loops.verl_tools import to_specs
@@ -72,6 +73,10 @@ class EpisodeAgentLoop(AgentLoopBase):
         """Who the agent talks with, new for every episode; None: nobody."""
         return None
 
+    def conversation(self, policy: TokenPolicy) -> Policy:
+        """What the episode talks to: verl's server, or something around it."""
+        return policy
+
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> AgentLoopOutput | list[AgentLoopOutput]:
         """Run one episode for one row.
 
@@ -100,7 +105,13 @@ class EpisodeAgentLoop(AgentLoopBase):
         try:
             async with self._session(row) as session:
                 trajectory = await run_episode(
-                    policy, format, session, list(row["raw_prompt"]), self.budget(), self.hooks(), self.user(row)
+                    self.conversation(policy),
+                    format,
+                    session,
+                    list(row["raw_prompt"]),
+                    self.budget(),
+                    self.hooks(),
+                    self.user(row),
                 )
             self._describe(trajectory, row)
             if trajectory.error is not None:

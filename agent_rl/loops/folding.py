@@ -1,0 +1,118 @@
+"""Folding: a conversation whose context is nearly full goes on in a new one, from notes that the policy writes.
+
+When the answer to a turn would leave less than `reserve_tokens` of the context, the policy is asked for notes instead.
+The conversation that follows has the same prompt, and at its end those notes and that answer:
+
+    user: <task>                            user: <task>
+    assistant: <turn>                             Your notes so far: <notes>
+    user: <answer> ...                            The answer to your last action: <answer>
+    user: <a request for notes>             assistant: <turn>
+    assistant: <notes>                      ...
+
+Each is a training sequence of its own, in which what was sampled, notes included, has mask 1. All get the trajectory's
+reward. With GRPO (also as DAPO and GSPO) verl 0.9.1 counts them as one sample of the group, whose advantage they share;
+with the other estimators each counts by itself.
+
+Notes that do not fit end the episode as a turn would that does not fit. An answer's images do not go along.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from agent_rl.errors import UnscoredError
+from agent_rl.loops.policy import ChatMessage, Generation, Policy
+from agent_rl.loops.thinking import spoken
+from agent_rl.trajectory import Message
+
+__all__ = ["DEFAULT_INSTRUCTIONS", "FOLDED", "FoldingPolicy"]
+
+DEFAULT_INSTRUCTIONS = (
+    "Your context is nearly full. You will go on in a new one that has only the task, what you write now, and the "
+    "answer to your last action, which you have not seen yet. Do not act now. Write notes of all that you need in "
+    "order to go on: what you did, what you found, what you were about to do and why."
+)
+
+FOLDED = "Your notes so far:\n{notes}\n\nThe answer to your last action:\n{answer}"
+
+
+class FoldingPolicy(Policy):
+    """A conversation with `inner` that folds itself.
+
+    Args:
+        inner: whose `begin` may be called again, which starts a new conversation.
+        reserve_tokens: of the context, kept for being asked for notes and for writing them.
+        max_folds: how often at most; after that the context just ends.
+        instructions: what asks for notes; None: the default.
+    """
+
+    def __init__(self, inner: Policy, *, reserve_tokens: int, max_folds: int, instructions: str | None = None) -> None:
+        self._inner, self._kept, self._left = inner, reserve_tokens, max_folds
+        self._instructions = DEFAULT_INSTRUCTIONS if instructions is None else instructions
+        self._prompt: list[ChatMessage] = []
+        self._tools: list[dict[str, Any]] = []
+        self._notes: dict[str, Any] = {}
+
+    @property
+    def prompt_tokens(self) -> int:  # type: ignore[override]
+        """Of the first conversation."""
+        return self._inner.prompt_tokens
+
+    @property
+    def response_tokens(self) -> int:  # type: ignore[override]
+        """Of all conversations."""
+        return self._inner.response_tokens
+
+    async def begin(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]]) -> None:
+        """Start the first conversation."""
+        self._prompt, self._tools = list(messages), list(tools)
+        await self._inner.begin(messages, tools)
+
+    async def generate(self, stop: Sequence[str] = (), *, keep_stop: bool = False) -> Generation:
+        """The next turn, which may use what is kept for notes."""
+        self._inner.reserve = self.reserve
+        return await self._inner.generate(stop, keep_stop=keep_stop)
+
+    async def extend(self, messages: Sequence[ChatMessage]) -> bool:
+        """Append the messages, or fold and go on with them."""
+        self._inner.reserve = max(self.reserve, self._kept if self._left else 0)
+        if await self._inner.extend(messages):
+            return True
+        if not self._left:
+            return False
+        self._inner.reserve = self.reserve
+        if await self._fold(messages):
+            self._left -= 1
+            return True
+        self._left = 0
+        return False
+
+    def take_notes(self) -> dict[str, Any]:
+        """`{"fold": {"notes": text, "tokens": sampled, "seconds": float}}` after an extension that folded."""
+        notes, self._notes = self._notes, {}
+        return notes
+
+    async def _fold(self, messages: Sequence[ChatMessage]) -> bool:
+        started = time.monotonic()
+        if not await self._inner.extend([{"role": "user", "content": self._instructions}]):
+            return False
+        notes = await self._inner.generate()
+        seconds = time.monotonic() - started
+        self._notes["fold"] = {"notes": notes.text, "tokens": notes.tokens, "seconds": seconds}
+        if notes.finish == "length":
+            return False
+        answer = "\n".join(Message.from_chat(message).content for message in messages)
+        text = FOLDED.replace("{answer}", answer).replace("{notes}", spoken(notes.text))
+        try:
+            await self._inner.begin([*self._prompt[:-1], _with_text(self._prompt[-1], text)], self._tools)
+        except UnscoredError:  # notes and answer leave no room: what the policy wrote, not the infrastructure
+            return False
+        return True
+
+
+def _with_text(message: ChatMessage, text: str) -> ChatMessage:
+    content = message["content"]
+    told = f"{content}\n\n{text}" if isinstance(content, str) else [*content, {"type": "text", "text": text}]
+    return {**message, "content": told}
