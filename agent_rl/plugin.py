@@ -22,7 +22,7 @@ def register() -> None:
     import verl
 
     from agent_rl.algorithms import remax
-    from agent_rl.backend import cpu, local_reward, patches
+    from agent_rl.backend import cpu, failures, local_reward, patches
     from agent_rl.loops import registry
 
     patches.check_version(verl.__version__)
@@ -33,11 +33,11 @@ def register() -> None:
     _when("verl.trainer.ppo.core_algos", remax.register_estimator)
     _when("verl.utils.config", patches.early_checks)
     _when("verl.tools.tool_registry", patches.tool_loading)
-    _when("verl.trainer.ppo.v1.agent_loop_tq", patches.session_errors)
-    _when("verl.trainer.ppo.v1.replay_buffer", patches.error_stops)
+    _when("verl.trainer.ppo.v1.agent_loop_tq", failures.session_errors)
+    _when("verl.trainer.ppo.v1.replay_buffer", failures.error_stops)
     _when("verl.trainer.ppo.v1.trainer_base", patches.reference_pass)
     _when("verl.trainer.ppo.v1.trainer_base", patches.step_metrics)
-    _when("verl.trainer.ppo.v1.trainer_base", patches.filter_limit)
+    _when("verl.trainer.ppo.v1.trainer_base", failures.filter_limit)
     _when("verl.trainer.ppo.v1.trainer_separate_async", patches.separate_logging)
     if cpu.is_selected():
         cpu.activate()

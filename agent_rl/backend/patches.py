@@ -1,4 +1,4 @@
-"""The few places where verl 0.9.1 offers no extension point, changed here and nowhere else.
+"""The places where verl 0.9.1 offers no extension point, changed here, in `failures`, and for speed in `speed`.
 
 Each function patches one module right after it was imported and says why. A test for each fails when the patch is no
 longer needed. All of them are guarded by the version of verl that they were written for.
@@ -6,44 +6,32 @@ longer needed. All of them are guarded by the version of verl that they were wri
 
 from __future__ import annotations
 
-import asyncio
 import functools
-from collections import Counter
-from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
-from uuid import uuid4
-
-from hydra.errors import InstantiationException
 
 from agent_rl.algorithms import remax
 from agent_rl.backend import cpu, local_reward, resume, reward_model
-from agent_rl.errors import ConfigError, FatalError, UnscoredError, did_you_mean
+from agent_rl.backend.failures import ERRORS_PARTITION
+from agent_rl.errors import ConfigError
 from agent_rl.loops.user import load_user
 from agent_rl.rewards.compose import require_limits
 from agent_rl.settings import AgentRLSettings
 from agent_rl.tools import load_tools
 
 __all__ = [
-    "ERRORS_PARTITION",
     "VERL_VERSION",
     "check_version",
     "early_checks",
-    "error_stops",
-    "filter_limit",
     "gloo_process_group",
     "reference_pass",
     "separate_logging",
-    "session_errors",
     "step_metrics",
     "tool_loading",
     "value_head_attention",
 ]
 
 VERL_VERSION = "0.9.1"
-
-ERRORS_PARTITION = "agent_rl_errors"
-"""TransferQueue partition through which workers tell the trainer of failed trajectories: one tag for each."""
 
 
 def check_version(version: str) -> None:
@@ -155,61 +143,6 @@ def early_checks(module: ModuleType) -> None:
     module.validate_config = validate  # type: ignore[attr-defined]
 
 
-def session_errors(module: ModuleType) -> None:
-    """`verl.trainer.ppo.v1.agent_loop_tq`: tell the trainer why a trajectory failed.
-
-    verl logs the error in the worker and marks the group; nobody counts it, and a wrong configuration fails one group
-    after the other instead of stopping the run.
-    """
-    original = module._settle_session_tasks
-
-    @functools.wraps(original)
-    async def settle(tasks: list[asyncio.Task[Any]]) -> list[BaseException]:
-        errors: list[BaseException] = await original(tasks)
-        for error in errors:
-            tag = {"error": f"{type(error).__name__}: {_reason(error)}", "fatal": _is_fatal(error)}
-            await module.tq.async_kv_put(key=uuid4().hex, partition_id=ERRORS_PARTITION, tag=tag)
-        return errors
-
-    module._settle_session_tasks = settle  # type: ignore[attr-defined]
-
-
-def error_stops(module: ModuleType) -> None:
-    """`verl.trainer.ppo.v1.replay_buffer`: stop at a fatal error, and say why when every trajectory failed.
-
-    The asynchronous buffer replaces failed groups for ever; it stops when twice the batch failed and no group finished.
-    """
-    original_sync = module.ReplayBuffer._sync_metadata_from_transfer_queue
-    original_wait = module.ReplayBufferAsync.wait_for_sampleable
-    original_evict = module.ReplayBufferAsync._evict_terminal_groups
-
-    @functools.wraps(original_sync)
-    def sync(self: Any) -> None:
-        original_sync(self)
-        for tag in self.partitions.get(ERRORS_PARTITION, {}).values():
-            if tag.get("fatal"):
-                raise FatalError(tag["error"])
-
-    @functools.wraps(original_wait)
-    def wait(self: Any, global_steps: int, partition_id: str, target_count: int) -> Any:
-        self._hopeless, self._failed_in_a_row = 2 * target_count, 0
-        return original_wait(self, global_steps, partition_id, target_count)
-
-    @functools.wraps(original_evict)
-    def evict(self: Any, global_steps: int, partition_id: str, reasons: Any) -> Any:
-        failed = len(reasons[2])
-        self._failed_in_a_row = 0 if self.finished_keys[partition_id] else self._failed_in_a_row + failed
-        if failed and self._failed_in_a_row >= self._hopeless:
-            raise UnscoredError(_nothing_usable(self, f"{self._failed_in_a_row} groups failed in a row"))
-        return original_evict(self, global_steps, partition_id, reasons)
-
-    module.ReplayBuffer._sync_metadata_from_transfer_queue = sync
-    module.ReplayBufferAsync.wait_for_sampleable = wait
-    module.ReplayBufferAsync._evict_terminal_groups = evict
-    for buffer in (module.ReplayBuffer, module.ReplayBufferAsync):
-        buffer.sample = _explained(buffer.sample)
-
-
 def step_metrics(module: ModuleType) -> None:
     """`verl.trainer.ppo.v1.trainer_base`: log the reward's components with each training step.
 
@@ -238,43 +171,6 @@ def step_metrics(module: ModuleType) -> None:
     module.PPOTrainer._compute_metrics = compute_metrics
 
 
-def filter_limit(module: ModuleType) -> None:
-    """`verl.trainer.ppo.v1.trainer_base`: obey `algorithm.filter_groups.max_num_gen_batches`, which v1 ignores.
-
-    Without it a run whose groups all agree (a policy that solves nothing, or everything) samples for ever.
-    """
-    original_build = module.PPOTrainer._build_replay_buffer
-
-    @functools.wraps(original_build)
-    def build(self: Any) -> Any:
-        buffer = original_build(self)
-        groups = self.config.algorithm.filter_groups
-        if groups.enable and groups.max_num_gen_batches > 0:
-            limit = groups.max_num_gen_batches * self.config.data.train_batch_size
-            buffer._evict_terminal_groups = _limited(buffer._evict_terminal_groups, limit)
-        return buffer
-
-    module.PPOTrainer._build_replay_buffer = build
-
-
-def _limited(evict: Callable[..., Any], limit: int) -> Callable[..., Any]:
-    """The replay buffer's eviction, which stops the run when one step has replaced more than so many groups."""
-    replaced: Counter[int] = Counter()
-
-    def limited(global_steps: int, *args: Any, **kwargs: Any) -> Any:
-        evicted = evict(global_steps, *args, **kwargs)
-        replaced[global_steps] += evicted[2]
-        if replaced[global_steps] > limit:
-            raise FatalError(
-                f"step {global_steps} has replaced {replaced[global_steps]} groups whose samples all got the same "
-                "reward: choose problems that the policy solves now and then, or raise "
-                "algorithm.filter_groups.max_num_gen_batches"
-            )
-        return evicted
-
-    return limited
-
-
 def _resolved(path: str) -> str:
     """The path as verl's workers will find it; an unknown one as it is, for our loader's message."""
     from verl.utils.import_utils import resolve_config_path
@@ -283,50 +179,3 @@ def _resolved(path: str) -> str:
         return str(resolve_config_path(path))
     except FileNotFoundError:
         return path
-
-
-def _explained(original: Callable[..., Any]) -> Callable[..., Any]:
-    """A replay buffer's `sample` that says why there is nothing."""
-
-    @functools.wraps(original)
-    def sample(self: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            batch, metrics = original(self, *args, **kwargs)
-        except RuntimeError as error:  # verl's for training; in validation it goes on with an empty batch
-            if "no materializable trajectories" not in str(error):
-                raise
-            raise UnscoredError(_nothing_usable(self, error)) from error
-        if not batch.keys:
-            raise UnscoredError(_nothing_usable(self, "every trajectory failed"))
-        return batch, metrics
-
-    return sample
-
-
-def _nothing_usable(buffer: Any, problem: object) -> str:
-    tags = list(buffer.partitions.get(ERRORS_PARTITION, {}).values())
-    last = f"; {len(tags)} failed, the last with: {tags[-1].get('error')}" if tags else ""
-    return f"no trajectory of the step is usable: {problem}{last}"
-
-
-def _is_fatal(error: BaseException) -> bool:
-    """Whether the run cannot go on: a fatal error, here or in a reward worker, or a loop that cannot be made."""
-    causes = (error, getattr(error, "cause", None))
-    return any(isinstance(each, FatalError | InstantiationException) for each in causes) or _unregistered(error)
-
-
-def _unregistered(error: BaseException) -> bool:
-    """Whether verl asserted that an agent loop is not registered."""
-    return isinstance(error, AssertionError) and "not registered" in str(error)
-
-
-def _reason(error: BaseException) -> str:
-    """The error's own message: Ray's wrapper prints the remote traceback around it."""
-    cause = getattr(error, "cause", None)
-    if _unregistered(error):
-        import verl.experimental.agent_loop.agent_loop as agent_loop
-
-        known: Mapping[str, Any] = agent_loop._agent_loop_registry
-        name = str(error).removeprefix("Agent loop ").split(" ")[0]
-        return f"agent loop {name!r} is not registered. {did_you_mean(name, known)}"
-    return str(cause or error)

@@ -87,7 +87,7 @@ def score(
     from agent_rl.evaluation.dumps import read_dump, score_dump, step_table
     from agent_rl.evaluation.runner import load_specs
     from agent_rl.evaluation.settings import read_section
-    from agent_rl.loops.formats import make_format
+    from agent_rl.loops.agents import make_format
 
     settings = read_section(overrides or [])
     steps = score_dump(

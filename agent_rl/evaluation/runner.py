@@ -12,10 +12,10 @@ from agent_rl.data import check_rows, read_parquet
 from agent_rl.errors import ConfigError, EngineError, UnscoredError
 from agent_rl.evaluation.ledger import Ledger, Record
 from agent_rl.evaluation.settings import EvaluationSettings
+from agent_rl.loops.agents import make_conversation, make_format, make_user
 from agent_rl.loops.budget import Budget
 from agent_rl.loops.episode import run_episode
 from agent_rl.loops.format import Format
-from agent_rl.loops.formats import make_format
 from agent_rl.loops.hooks import load_hooks
 from agent_rl.loops.setup import make_budget, open_tools
 from agent_rl.policies import PolicySource
@@ -57,7 +57,7 @@ class Evaluation:
         rows = read_parquet(settings.data)[: settings.limit]
         check_rows(rows, source=settings.data)
         agents = {settings.loop or str(row["agent_name"]) for row in rows}
-        formats = {agent: make_format(agent, settings.agent_rl) for agent in agents}
+        formats = {agent: make_format(agent, settings.agent_rl, settings.multi_turn.format) for agent in agents}
         require_limits(settings.agent_rl.reward, settings.sampling.max_response_tokens)
         budget = make_budget(settings.agent_rl, settings.multi_turn, settings.sampling.max_response_tokens)
         return cls(settings, rows, load_specs(settings.tools) if settings.tools else [], formats, budget)
@@ -151,7 +151,7 @@ class _Runner:
         row = evaluation.rows[row_number]
         agent, usage = settings.loop or str(row["agent_name"]), Usage()
         seed = None if settings.seed is None else _seed(settings.seed, row_number, sample)
-        policy = self.source.policy(usage, seed)
+        policy = self.source.policy(usage, seed, evaluation.formats[agent])
         info = row["extra_info"]
         columns = {
             "extra_info": info,
@@ -160,13 +160,20 @@ class _Runner:
             "session_id": sample,
         }
         prompt = copy.deepcopy(list(row["prompt"]))
+        limit = settings.sampling.max_response_tokens
         try:
             tokenizer = getattr(self.source, "tokenizer", None)
             tools = open_tools(evaluation.specs, columns, settings.agent_rl, settings.multi_turn, tokenizer)
             hooks = load_hooks(settings.agent_rl.hooks)() if settings.agent_rl.hooks else None
             async with tools:
                 trajectory = await run_episode(
-                    policy, evaluation.formats[agent], tools, prompt, evaluation.budget, hooks
+                    make_conversation(agent, settings.agent_rl, policy, limit),
+                    evaluation.formats[agent],
+                    tools,
+                    prompt,
+                    evaluation.budget,
+                    hooks,
+                    make_user(agent, settings.agent_rl, info),
                 )
         except UnscoredError as error:
             messages = [Message.from_chat(message) for message in prompt]

@@ -32,6 +32,8 @@ class MultiTurnSettings(_Section):
     max_tool_response_length: int = Field(default=256, ge=1)
     """Characters of a tool's result that the policy is shown."""
     tool_response_truncate_side: TruncateSide = "middle"
+    format: str = "hermes"
+    """Syntax of native tool calls, where the endpoint does not read them itself."""
 
 
 class EvaluationSettings(_Section):

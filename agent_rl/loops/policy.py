@@ -24,7 +24,7 @@ class Generation:
     """One assistant message."""
 
     text: str
-    """Without a stop string (unless it was to be kept) and what follows it, and without special tokens unless the format
+    """Without a stop string (unless it was to be kept) and what follows it; without special tokens, unless the format
     reads them."""
     tokens: int
     """Number of sampled tokens."""

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent_rl.errors import ConfigError, EngineError, UnscoredError, did_you_mean
+from agent_rl.loops.format import Format
 from agent_rl.loops.policy import ChatMessage, Generation, Policy, cut_at_stop
 from agent_rl.policies.source import PolicySource, Sampling, Usage, open_remote
 from agent_rl.remote import RemoteError
@@ -91,8 +92,8 @@ class ChatEndpoint(PolicySource):
         if names and self.model not in names:
             raise ConfigError("model", f"{self.url} has no model {self.model!r}", did_you_mean(self.model, names))
 
-    def policy(self, usage: Usage, seed: int | None = None) -> ChatPolicy:
-        """A fresh conversation."""
+    def policy(self, usage: Usage, seed: int | None = None, format: Format | None = None) -> ChatPolicy:
+        """A fresh conversation; special tokens are the endpoint's business."""
         return ChatPolicy(self, usage, seed)
 
     async def complete(self, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -134,8 +135,10 @@ class ChatPolicy(Policy):
         self._earlier += self._grown
         self._first = self._grown = 0
 
-    async def generate(self, stop: Sequence[str] = ()) -> Generation:
+    async def generate(self, stop: Sequence[str] = (), *, keep_stop: bool = False) -> Generation:
         """Ask for one turn.
+
+        A stop string that is to be kept is not sent: few endpoints give it back. The turn is then cut here.
 
         Raises:
             EngineError: the endpoint fails.
@@ -145,7 +148,7 @@ class ChatPolicy(Policy):
         if left <= 0:  # the observation has used up what was left
             return Generation("", 0, "length")
         try:
-            answer = await self._endpoint.complete(self._body(left, stop))
+            answer = await self._endpoint.complete(self._body(left, () if keep_stop else stop))
         except TooLongError as error:
             if self._first:
                 return Generation("", 0, "length")
@@ -155,7 +158,7 @@ class ChatPolicy(Policy):
             ) from None
         message, finish = _first_choice(answer)
         tokens = self._count(answer.get("usage"))
-        text = cut_at_stop(encodable(message.get("content") or ""), stop)
+        text = cut_at_stop(encodable(message.get("content") or ""), stop, keep_stop)
         raw = message.get("tool_calls") or []
         self.messages.append({"role": "assistant", "content": text, **({"tool_calls": raw} if raw else {})})
         calls = _calls(raw)

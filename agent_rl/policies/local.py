@@ -95,6 +95,9 @@ class LocalModel(TokenSource):
         device = self.model.device
         greedy = params["temperature"] == 0
         chosen = {} if greedy else {"temperature": params["temperature"], "top_p": params["top_p"]}
+        ends = self.model.generation_config.eos_token_id
+        ends = {ends} if isinstance(ends, int) else set(ends or ())
+        ends |= set(params.get("stop_token_ids") or ())
         done = self.model.generate(
             input_ids=torch.tensor(rows, device=device),
             attention_mask=torch.tensor(mask, device=device),
@@ -102,6 +105,7 @@ class LocalModel(TokenSource):
             do_sample=not greedy,
             top_k=params.get("top_k", 0) if not greedy else None,
             pad_token_id=pad,
+            eos_token_id=sorted(ends) or None,
             stop_strings=params.get("stop"),
             tokenizer=self.tokenizer,
             output_scores=bool(params.get("logprobs")),
@@ -109,8 +113,6 @@ class LocalModel(TokenSource):
             **chosen,
         )
         scores = torch.stack(done.scores, 1).log_softmax(-1) if done.scores else None
-        ends = self.model.generation_config.eos_token_id
-        ends = {ends} if isinstance(ends, int) else set(ends or ())
         return [
             _row(done.sequences[i, longest:].tolist(), limits[i], ends, None if scores is None else scores[i])
             for i in range(len(requests))

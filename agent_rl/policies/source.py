@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from agent_rl.errors import ConfigError
+from agent_rl.loops.format import Format
 from agent_rl.loops.policy import Policy
 from agent_rl.remote import Remote, RemoteLimits
 from agent_rl.secrets import secret
@@ -61,12 +62,13 @@ class PolicySource(ABC):
         return None
 
     @abstractmethod
-    def policy(self, usage: Usage, seed: int | None = None) -> Policy:
+    def policy(self, usage: Usage, seed: int | None = None, format: Format | None = None) -> Policy:
         """A fresh conversation.
 
         Args:
             usage: is kept up to date by the policy.
             seed: of its sampling, where the model takes one; None: the model's own.
+            format: says which special tokens end a turn and belong to its text; None: only the model's configuration.
         """
 
 

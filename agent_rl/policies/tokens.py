@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_rl.errors import ConfigError
+from agent_rl.loops.format import Format
 from agent_rl.loops.token_policy import TokenPolicy
 from agent_rl.policies.source import PolicySource, Sampling, Usage
 
@@ -70,14 +71,14 @@ class TokenSource(PolicySource):
 
         Args:
             prompt_ids: the whole conversation so far.
-            params: `temperature`, `top_p`, `max_new_tokens`, and where they are wanted `top_k`, `seed`, `stop` and
-                `logprobs`.
+            params: `temperature`, `top_p`, `max_new_tokens`, and where they are wanted `top_k`, `seed`, `stop`,
+                `stop_token_ids` and `logprobs`.
 
         Raises:
             EngineError: the server fails.
         """
 
-    def policy(self, usage: Usage, seed: int | None = None) -> TokenPolicy:
+    def policy(self, usage: Usage, seed: int | None = None, format: Format | None = None) -> TokenPolicy:
         """A fresh conversation."""
         sampling = self.sampling
         params: dict[str, Any] = {"temperature": sampling.temperature, "top_p": sampling.top_p}
@@ -92,6 +93,8 @@ class TokenSource(PolicySource):
             prompt_length=UNLIMITED,
             response_length=sampling.max_response_tokens,
             engine_stops=self.engine_stops,
+            stop_tokens=format.stop_tokens if format else (),
+            special_tokens=format.special_tokens if format else False,
         )
 
 
