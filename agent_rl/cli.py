@@ -15,6 +15,7 @@ from rich.table import Table
 import agent_rl
 from agent_rl.doctor.command import doctor
 from agent_rl.errors import AgentRLError, ConfigError
+from agent_rl.evaluation.audit_command import tokens
 from agent_rl.evaluation.command import evaluate, score
 from agent_rl.trajectory import ToolStatus
 
@@ -26,6 +27,13 @@ __all__ = ["app", "main"]
 app = typer.Typer(help="Train LLM agents that use tools.", no_args_is_help=True, add_completion=False)
 tools_app = typer.Typer(help="What one uses while writing a tool file.", no_args_is_help=True)
 app.add_typer(tools_app, name="tools")
+audit_app = typer.Typer(help="Checks of what a run has stored.", no_args_is_help=True)
+app.add_typer(audit_app, name="audit")
+audit_app.command()(tokens)
+
+
+@audit_app.callback()
+def _audit() -> None: ...
 
 
 @app.command(context_settings={"ignore_unknown_options": True})

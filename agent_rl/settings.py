@@ -219,6 +219,8 @@ class TraceSettings(_Section):
 
     path: str | None = None
     """JSONL file to which every trajectory is appended; null: none."""
+    tokens: bool = False
+    """Whether a trajectory keeps its token ids, mask and log-probs as well, for `agent-rl audit tokens`."""
 
 
 class AgentRLSettings(_Section):

@@ -28,7 +28,7 @@ from agent_rl.settings import RewardSettings
 from agent_rl.tools import ToolSpec
 from agent_rl.trajectory import Message, StopReason, Trajectory, Turn
 
-__all__ = ["Sample", "read_dump", "score_dump", "step_table", "to_trajectory"]
+__all__ = ["Sample", "read_dump", "score_dump", "segments", "step_table", "to_trajectory"]
 
 _ROLE = re.compile(r"^(system|user|assistant|tool)[ \t]*\n", re.MULTILINE)
 _KEYS = ("input", "output", "gts", "score", "step")
@@ -77,10 +77,10 @@ def to_trajectory(sample: Sample, format: Format, specs: Sequence[ToolSpec]) -> 
         format: of the agent that wrote it.
         specs: the tools that it had; what a call's arguments are may depend on them.
     """
-    prompt, trajectory = _segments(sample.input), Trajectory(prompt=[], stop_reason=StopReason.MAX_TURNS)
+    prompt, trajectory = segments(sample.input), Trajectory(prompt=[], stop_reason=StopReason.MAX_TURNS)
     trajectory.prompt = [Message(role, text) for role, text in prompt if text or role != "assistant"]  # type: ignore[arg-type]
     trajectory.ground_truth = sample.ground_truth
-    for role, text in _segments(sample.output, "assistant"):
+    for role, text in segments(sample.output, "assistant"):
         if role == "assistant":
             trajectory.turns.append(Turn(text=cut_at_stop(text, format.stop)))
         elif trajectory.turns:
@@ -96,6 +96,14 @@ def to_trajectory(sample: Sample, format: Format, specs: Sequence[ToolSpec]) -> 
         if not step.calls:
             trajectory.answer, trajectory.stop_reason = step.answer, StopReason.ANSWERED
     return trajectory
+
+
+def segments(text: str, first: str = "user") -> list[tuple[str, str]]:
+    """Role and text of each part; `first` is whose the text before the first role is."""
+    parts = _ROLE.split(text)
+    found = [(first, parts[0])] if parts[0] else []
+    found += list(zip(parts[1::2], parts[2::2], strict=True))
+    return [(role, part.removesuffix("\n").lstrip("\n")) for role, part in found]
 
 
 def score_dump(
@@ -165,11 +173,3 @@ def _sample(line: str, place: str, number: int) -> tuple[Sample, str]:
         return sample, uid.rpartition("_")[0] or uid
     except (ValueError, TypeError) as error:
         raise ConfigError(place, f"not a line of a dump ({error})", "Name the folder of a dump") from error
-
-
-def _segments(text: str, first: str = "user") -> list[tuple[str, str]]:
-    """Role and text of each part; `first` is whose the text before the first role is."""
-    parts = _ROLE.split(text)
-    found = [(first, parts[0])] if parts[0] else []
-    found += list(zip(parts[1::2], parts[2::2], strict=True))
-    return [(role, part.removesuffix("\n").lstrip("\n")) for role, part in found]

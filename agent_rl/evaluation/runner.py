@@ -18,6 +18,7 @@ from agent_rl.loops.episode import run_episode
 from agent_rl.loops.format import Format
 from agent_rl.loops.hooks import load_hooks
 from agent_rl.loops.setup import make_budget, open_tools
+from agent_rl.loops.token_policy import TokenPolicy
 from agent_rl.policies import PolicySource
 from agent_rl.policies.source import Usage
 from agent_rl.rewards import score
@@ -189,6 +190,8 @@ class _Runner:
             "requests": usage.requests,
             "input_tokens": usage.input_tokens,
         }
+        if settings.agent_rl.trace.tokens and isinstance(policy, TokenPolicy) and trajectory.error is None:
+            trajectory.info["tokens"] = policy.record()
         self._score(trajectory)
         return trajectory
 

@@ -169,6 +169,11 @@ class TokenPolicy(Policy):
             raise UnscoredError("no token was sampled")
         return samples
 
+    def record(self) -> dict[str, Any]:
+        """The conversation and its training sequences as JSON data, for an audit of the tokens."""
+        sequences = [sample._asdict() for sample in self.samples()]
+        return {"messages": self._messages, "tools": self._tools, "sequences": sequences}
+
     def _sample(self) -> Sample | None:
         end = len(self.mask)
         while end and not self.mask[end - 1]:

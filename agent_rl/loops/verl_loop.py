@@ -173,6 +173,8 @@ class EpisodeAgentLoop(AgentLoopBase):
 
     def _outputs(self, policy: TokenPolicy, trajectory: Trajectory) -> AgentLoopOutput | list[AgentLoopOutput]:
         samples = policy.samples()
+        if self.settings.trace.tokens:
+            trajectory.info["tokens"] = policy.record()
         outputs = [self._output(policy, trajectory, sample) for sample in samples]
         outputs[-1].extra_fields["trajectory"] = trajectory.to_dict()
         return outputs if len(outputs) > 1 else outputs[0]

@@ -1,0 +1,233 @@
+"""The token audit: for each turn what was sampled, what the mask says, and what rendering the conversation anew gives.
+
+Three kinds of findings, of which the first two are errors:
+
+- *mask*: the tokens with mask 1 are not the turn's;
+- *log-probs*: values that are none, or that stand where nothing was sampled; with a model, values that fit the tokens
+  beside theirs;
+- *drift*: what a server would show the policy, that renders the whole conversation for every turn, is not what it has
+  seen here: in other tokens, or even in another text. Training does not suffer (it appends to what was sampled); an
+  endpoint that renders anew shows the policy something that it was not trained on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Literal
+
+from agent_rl.trajectory import Trajectory, Turn
+
+__all__ = ["Template", "TurnAudit", "audit_text", "audit_trajectory", "has_tokens"]
+
+Drift = Literal["none", "tokens", "text"]
+AROUND = 30
+"""Characters that are shown on both sides of a difference."""
+CLEARLY = 3.0
+"""How many times nearer the tokens beside must fit before log-probs count as misaligned."""
+
+
+@dataclass(frozen=True)
+class Template:
+    """A tokenizer with its chat template.
+
+    Attributes:
+        name: of the table's row.
+        tokenizer: of transformers.
+        options: further variables of the template (`data.apply_chat_template_kwargs`).
+    """
+
+    name: str
+    tokenizer: Any
+    options: Mapping[str, Any]
+
+    @property
+    def label(self) -> str:
+        """Name and fingerprint."""
+        return f"{self.name} ({hashlib.sha256(str(self.tokenizer.chat_template).encode()).hexdigest()[:8]})"
+
+    def render(self, messages: Sequence[Any], tools: Sequence[Any], *, prompt: bool) -> str:
+        """The conversation as text, with or without what opens the next turn of the policy."""
+        return str(
+            self.tokenizer.apply_chat_template(
+                list(messages), tools=list(tools) or None, tokenize=False, add_generation_prompt=prompt, **self.options
+            )
+        )
+
+    def encode(self, text: str) -> list[int]:
+        """A rendered text as tokens."""
+        return list(self.tokenizer.encode(text, add_special_tokens=False))
+
+    def decode(self, ids: Sequence[int], *, special: bool = True) -> str:
+        """The text of tokens."""
+        return str(self.tokenizer.decode(list(ids), skip_special_tokens=not special))
+
+
+@dataclass(slots=True)
+class TurnAudit:
+    """What was found at one turn; None and "none" where all is well."""
+
+    turn: int
+    """Counted from 0 within the trajectory."""
+    tokens: int
+    mask: str | None = None
+    logprobs: str | None = None
+    retokenized: bool = False
+    """Whether the turn's text is tokenized otherwise than it was sampled."""
+    drift: Drift = "none"
+    """How what came before the turn differs from rendering it anew."""
+    difference: str = ""
+    """Around the first difference of a drift in text."""
+
+
+@dataclass(slots=True)
+class _Stretch:
+    """The tokens of one sampled turn in one sequence."""
+
+    sequence: Mapping[str, Any]
+    start: int
+    end: int
+    before: int
+    """Where what stands between this turn and the one before it begins."""
+
+    @property
+    def ids(self) -> list[int]:
+        return list(self.sequence["response_ids"][self.start : self.end])
+
+
+def has_tokens(trajectory: Trajectory) -> bool:
+    """Whether the trace has kept the tokens (`agent_rl.trace.tokens`)."""
+    return "tokens" in trajectory.info
+
+
+def audit_trajectory(
+    trajectory: Trajectory, template: Template, compute: Callable[[list[int]], list[float]] | None = None
+) -> list[TurnAudit]:
+    """What is found at each turn of a trajectory with tokens.
+
+    Args:
+        trajectory: from a trace with `agent_rl.trace.tokens`.
+        template: of the policy.
+        compute: the model's own log-probability of every token of a sequence but the first; None: not compared.
+    """
+    kept = trajectory.info["tokens"]
+    turns = [turn for turn in trajectory.turns if turn.tokens]
+    stretches = [stretch for sequence in kept["sequences"] for stretch in _stretches(sequence)]
+    audits = [TurnAudit(number, stretch.end - stretch.start) for number, stretch in enumerate(stretches)]
+    if len(stretches) != len(turns) and audits:
+        audits[-1].mask = f"{len(stretches)} stretches of sampled tokens for {len(turns)} turns"
+    for stretch, audit, turn in zip(stretches, audits, turns, strict=False):
+        audit.mask = audit.mask or _mask(stretch, turn, template)
+        audit.logprobs = _logprobs(stretch)
+        text = template.decode(stretch.ids)
+        audit.retokenized = template.encode(text) != stretch.ids
+    if compute is not None:
+        _compare(kept["sequences"], stretches, audits, compute)
+    _drift(kept, stretches, audits, template)
+    return audits
+
+
+def audit_text(prompt: str, response: str, messages: Sequence[Mapping[str, str]], template: Template) -> TurnAudit:
+    """The same of a dump, which has text only: whether rendering its conversation gives the text back."""
+    rendered = template.decode(template.encode(template.render(messages, [], prompt=False)), special=False)
+    audit = TurnAudit(0, 0)
+    if rendered.rstrip() != (prompt + response).rstrip():
+        audit.drift, audit.difference = "text", _contrast(prompt + response, rendered)
+    return audit
+
+
+def _stretches(sequence: Mapping[str, Any]) -> Iterator[_Stretch]:
+    position = before = 0
+    for sampled, group in groupby(sequence["mask"]):
+        length = len(list(group))
+        if sampled:
+            yield _Stretch(sequence, position, position + length, before)
+            before = position + length
+        position += length
+
+
+def _mask(stretch: _Stretch, turn: Turn, template: Template) -> str | None:
+    sequence = stretch.sequence
+    if len(sequence["mask"]) != len(sequence["response_ids"]):
+        return f"{len(sequence['mask'])} entries for {len(sequence['response_ids'])} tokens"
+    if stretch.end - stretch.start != turn.tokens:
+        return f"{stretch.end - stretch.start} tokens have mask 1, {turn.tokens} were sampled"
+    text = template.decode(stretch.ids, special=False)
+    if not text.startswith(turn.text):
+        return f"mask 1 is on {_short(text)}, but the turn is {_short(turn.text)}"
+    return None
+
+
+def _logprobs(stretch: _Stretch) -> str | None:
+    values = stretch.sequence["logprobs"]
+    if values is None:
+        return None
+    if len(values) != len(stretch.sequence["response_ids"]):
+        return f"{len(values)} values for {len(stretch.sequence['response_ids'])} tokens"
+    own = values[stretch.start : stretch.end]
+    if bad := [value for value in own if not math.isfinite(value) or value > 1e-6]:
+        return f"{bad[0]} is no log-probability"
+    if any(values[stretch.before : stretch.start]):
+        return "there are values where nothing was sampled"
+    if len(own) > 1 and not any(own):
+        return "all values are 0"
+    return None
+
+
+def _compare(
+    sequences: Sequence[Mapping[str, Any]],
+    stretches: Sequence[_Stretch],
+    audits: Sequence[TurnAudit],
+    compute: Callable[[list[int]], list[float]],
+) -> None:
+    """Compare recorded log-probs with the model's at their tokens, and at the tokens beside them."""
+    for sequence in sequences:
+        if sequence["logprobs"] is None:
+            continue
+        ids, first = [*sequence["prompt_ids"], *sequence["response_ids"]], len(sequence["prompt_ids"])
+        own = [math.nan, *compute(ids)]  # nothing predicts the first token
+        for stretch, audit in zip(stretches, audits, strict=True):
+            if stretch.sequence is not sequence or audit.logprobs:
+                continue
+            found = sequence["logprobs"][stretch.start : stretch.end]
+            errors = {}
+            for shift in (-1, 0, 1):
+                expected = own[first + stretch.start + shift : first + stretch.end + shift]
+                pairs = [(a, b) for a, b in zip(found, expected, strict=False) if math.isfinite(b)]
+                errors[shift] = sum(abs(a - b) for a, b in pairs) / len(pairs) if pairs else math.inf
+            best = min(errors, key=lambda shift: (errors[shift], abs(shift)))
+            if best and errors[0] > CLEARLY * errors[best] and len(found) > 2:
+                side = "after" if best > 0 else "before"
+                audit.logprobs = f"values fit the tokens one {side} theirs ({errors[best]:.3f} against {errors[0]:.3f})"
+
+
+def _drift(
+    kept: Mapping[str, Any], stretches: Sequence[_Stretch], audits: Sequence[TurnAudit], template: Template
+) -> None:
+    """Compare what stood before each turn with rendering it; of an earlier sequence the messages are not known."""
+    messages, tools = kept["messages"], kept["tools"]
+    last = kept["sequences"][-1]
+    pairs = [(s, a) for s, a in zip(stretches, audits, strict=True) if s.sequence is last]
+    places = [number for number, message in enumerate(messages) if message["role"] == "assistant"]
+    for (stretch, audit), place in zip(pairs, places[len(places) - len(pairs) :], strict=False):
+        shown = [*last["prompt_ids"], *last["response_ids"][: stretch.start]]
+        rendered = template.render(messages[:place], tools, prompt=True)
+        if template.encode(rendered) == shown:
+            continue
+        text = template.decode(shown)
+        audit.drift = "tokens" if text == rendered else "text"
+        audit.difference = "" if text == rendered else _contrast(text, rendered)
+
+
+def _contrast(shown: str, rendered: str) -> str:
+    start = next((n for n, (a, b) in enumerate(zip(shown, rendered, strict=False)) if a != b), 0)
+    start = start or min(len(shown), len(rendered))
+    around = slice(max(0, start - AROUND), start + AROUND)
+    return f"shown {shown[around]!r}, rendered {rendered[around]!r}"
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 2 * AROUND else f"{text[: 2 * AROUND]}...")

@@ -1,0 +1,154 @@
+"""The command `agent-rl audit tokens`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from agent_rl import trace
+from agent_rl.errors import ConfigError
+
+if TYPE_CHECKING:
+    from agent_rl.evaluation.audit import Template, TurnAudit
+
+__all__ = ["tokens"]
+
+EXAMPLES = 5
+"""Of each kind of finding that are shown."""
+COLUMNS = ("turns", "mask errors", "log-prob errors", "retokenized", "drift in tokens", "drift in text")
+
+
+def tokens(
+    path: Annotated[Path, typer.Argument(help="A trace, a folder with one, or a dump of verl's rollouts")],
+    tokenizer: Annotated[list[str], typer.Option(help="Folder or name of the model; may be repeated, to compare")],
+    model: Annotated[
+        str | None, typer.Option(help="Folder of the weights that have sampled, to compare log-probs with")
+    ] = None,
+    template_options: Annotated[str, typer.Option(help="data.apply_chat_template_kwargs, as JSON")] = "{}",
+    out: Annotated[Path | None, typer.Option(help="File for every turn's findings, as JSON lines")] = None,
+) -> None:
+    """Compare for each turn what was sampled, what the mask says and what rendering the conversation anew gives.
+
+    Masks and log-probs need a trace that was written with agent_rl.trace.tokens=true; of a dump, and of other traces,
+    only the text is compared. Exit code 1 when a mask or a log-prob is wrong; drift is reported only.
+    """
+    options = _options(template_options)
+    compute = _compute(model) if model else None
+    table = Table("template", "agent", *COLUMNS, title=str(path), title_justify="left")
+    console, wrong, lines = Console(), False, []
+    for template in (_template(name, options) for name in tokenizer):
+        counts: dict[str, Counter[str]] = {}
+        examples: dict[str, list[str]] = {}
+        for agent, name, audits in _audits(path, template, compute):
+            counted = counts.setdefault(agent, Counter())
+            for audit in audits:
+                found = _findings(audit)
+                counted.update({"turns": 1, **dict.fromkeys(found, 1)})
+                for kind, text in found.items():
+                    examples.setdefault(kind, []).append(f"{name}, turn {audit.turn}: {text}")
+                lines.append(json.dumps({"template": template.label, "trajectory": name, **dataclasses.asdict(audit)}))
+        for agent, counted in sorted(counts.items()):
+            table.add_row(template.label, agent, *(str(counted[column]) for column in COLUMNS))
+            wrong = wrong or bool(counted["mask errors"] or counted["log-prob errors"])
+        for kind, texts in examples.items():
+            shown = [text for text in texts if not text.endswith(": ")][:EXAMPLES]
+            if shown:
+                console.print(f"[bold]{template.label}: {kind}[/]", highlight=False)
+                console.print(*shown, sep="\n", markup=False, highlight=False)
+    console.print(table)
+    if out is not None:
+        out.write_text("".join(f"{line}\n" for line in lines))
+    raise typer.Exit(wrong)
+
+
+def _audits(
+    path: Path, template: Template, compute: Callable[[list[int]], list[float]] | None
+) -> Iterator[tuple[str, str, list[TurnAudit]]]:
+    """Agent, name and findings of each trajectory."""
+    from agent_rl.evaluation.audit import audit_text, audit_trajectory, has_tokens
+    from agent_rl.evaluation.dumps import read_dump, segments
+
+    files = [path] if path.is_file() else sorted(path.glob("*.jsonl"))
+    traces = [file for file in files if _is_trace(file)]
+    if not traces:
+        for sample in read_dump(path):
+            messages = [*segments(sample.input), *segments(sample.output, "assistant")]
+            chat = [{"role": role, "content": text} for role, text in messages if text or role != "assistant"]
+            yield "", f"step {sample.step}, {sample.row}", [audit_text(sample.input, sample.output, chat, template)]
+        return
+    kept = False
+    for file in traces:
+        for trajectory in trace.read(file, torn="skip"):
+            if has_tokens(trajectory):
+                kept = True
+                yield trajectory.agent, trajectory.id, audit_trajectory(trajectory, template, compute)
+    if not kept:
+        raise ConfigError(str(path), "the trace has no tokens", "Write it with agent_rl.trace.tokens=true")
+
+
+def _is_trace(file: Path) -> bool:
+    with open(file, "rb") as lines:
+        return b'"stop_reason"' in next(lines, b"")
+
+
+def _findings(audit: TurnAudit) -> dict[str, str]:
+    found = {}
+    if audit.mask:
+        found["mask errors"] = audit.mask
+    if audit.logprobs:
+        found["log-prob errors"] = audit.logprobs
+    if audit.retokenized:
+        found["retokenized"] = ""
+    if audit.drift != "none":
+        found[f"drift in {audit.drift}"] = audit.difference
+    return found
+
+
+def _template(name: str, options: dict[str, Any]) -> Template:
+    from transformers import AutoTokenizer
+
+    from agent_rl.evaluation.audit import Template
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name)
+    except (OSError, ValueError) as error:
+        problem = f"there is no tokenizer in {name!r} ({str(error).splitlines()[0]})"
+        raise ConfigError("--tokenizer", problem, "Name the model's folder or its name on the Hub") from None
+    if not tokenizer.chat_template:
+        raise ConfigError("--tokenizer", f"{name} has no chat template", "Take the -Instruct model's")
+    return Template(Path(name).name, tokenizer, options)
+
+
+def _compute(folder: str) -> Callable[[list[int]], list[float]]:
+    """The log-probability of every token but the first."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto").eval()
+
+    def compute(ids: list[int]) -> list[float]:
+        given = torch.tensor([ids])
+        with torch.no_grad():
+            logits_TV = model(given).logits[0, :-1].float()
+        chosen: list[float] = logits_TV.log_softmax(-1).gather(1, given[0, 1:, None])[:, 0].tolist()
+        return chosen
+
+    return compute
+
+
+def _options(text: str) -> dict[str, Any]:
+    try:
+        options = json.loads(text)
+    except ValueError as error:
+        raise ConfigError("--template-options", f"not JSON ({error})", """Write '{"name": value}'""") from None
+    if not isinstance(options, dict):
+        raise ConfigError("--template-options", f"expected a JSON object, got {text}", """Write '{"name": value}'""")
+    return options

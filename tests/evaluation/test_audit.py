@@ -1,0 +1,254 @@
+"""Audits of real token conversations: what is sound stays silent, and each way to break it is found at its turn."""
+
+import asyncio
+import copy
+import json
+
+import pytest
+
+from agent_rl import trace
+from agent_rl.errors import ConfigError
+from agent_rl.evaluation.audit import Template, audit_text, audit_trajectory, has_tokens
+from agent_rl.loops.episode import Budget, run_episode
+from agent_rl.loops.react import ReactFormat
+from agent_rl.policies import Sampling
+from agent_rl.policies.source import Usage
+from agent_rl.tools import ToolSession, load_tools
+from tests.policies.test_tokens import Scripted
+
+CALL = 'Thought: I compute.\nAction: calculator\nAction Input: {"expression": "12+30"}'
+ANSWER = "Thought: I see.\nFinal Answer: 42"
+
+
+class Split(Scripted):
+    """Samples its first turn letter by letter, as no tokenizer would."""
+
+    async def sample(self, prompt_ids, params):
+        first = not self.asked
+        sampled = await super().sample(prompt_ids, params)
+        if first:
+            text = self.tokenizer.decode(sampled.token_ids[:-1])
+            letters = [token for letter in text for token in self.tokenizer.encode(letter)]
+            sampled.token_ids = [*letters, sampled.token_ids[-1]]
+            sampled.log_probs = [-0.5] * len(sampled.token_ids)
+        return sampled
+
+
+def episode(model_dir, tools, texts=(CALL, CALL, ANSWER), kind=Scripted, instructions=None):
+    async def run():
+        source = kind(model_dir, Sampling(), texts, logprobs=True)
+        policy = source.policy(Usage())
+        async with ToolSession(load_tools(tools), default_timeout_s=5) as session:
+            prompt = [{"role": "user", "content": "What is 12+30?"}]
+            trajectory = await run_episode(policy, ReactFormat(instructions), session, prompt, Budget())
+        assert trajectory.error is None
+        trajectory.info["tokens"] = policy.record()
+        trajectory.agent, trajectory.id = "react_agent", "0_0"
+        return trajectory
+
+    return asyncio.run(run())
+
+
+@pytest.fixture
+def template(model_dir):
+    from transformers import AutoTokenizer
+
+    return Template("tiny", AutoTokenizer.from_pretrained(model_dir), {})
+
+
+@pytest.fixture
+def sound(model_dir, tools):
+    return episode(model_dir, tools)
+
+
+def broken(trajectory, change):
+    """A copy whose only training sequence was changed."""
+    copied = copy.deepcopy(trajectory)
+    change(copied.info["tokens"]["sequences"][0])
+    return copied
+
+
+def test_a_sound_conversation_has_no_findings(sound, template):
+    audits = audit_trajectory(sound, template)
+    assert [audit.tokens for audit in audits] == [turn.tokens for turn in sound.turns]
+    for audit in audits:
+        assert (audit.mask, audit.logprobs, audit.retokenized, audit.drift) == (None, None, False, "none")
+
+
+def test_it_survives_a_trace(sound, template, tmp_path):
+    trace.append(tmp_path / "trace.jsonl", sound)
+    (read,) = trace.read(tmp_path / "trace.jsonl")
+    assert has_tokens(read)
+    assert audit_trajectory(read, template) == audit_trajectory(sound, template)
+
+
+@pytest.mark.parametrize("by", [-1, 1])
+def test_a_mask_in_the_wrong_place(sound, template, by):
+    def shift(sequence):
+        mask = sequence["mask"]
+        sequence["mask"] = [*mask[by:], *mask[:by]]
+
+    audits = audit_trajectory(broken(sound, shift), template)
+    assert any(audit.mask for audit in audits)
+
+
+def test_a_mask_that_covers_an_observation(sound, template):
+    def cover(sequence):
+        sequence["mask"] = [1] * len(sequence["mask"])
+
+    (audit,) = audit_trajectory(broken(sound, cover), template)
+    assert audit.mask == "1 stretches of sampled tokens for 3 turns"
+
+
+def test_a_mask_of_another_length(sound, template):
+    audits = audit_trajectory(broken(sound, lambda sequence: sequence["mask"].append(1)), template)
+    assert any("entries for" in (audit.mask or "") for audit in audits)
+
+
+def test_a_turn_that_says_something_else(sound, template):
+    sound.turns[1].text = "Thought: another turn."
+    first, second, third = audit_trajectory(sound, template)
+    assert (first.mask, third.mask) == (None, None)
+    assert "but the turn is 'Thought: another turn.'" in second.mask
+
+
+def change_value(position, value):
+    def change(sequence):
+        sequence["logprobs"][position] = value
+
+    return change
+
+
+def shift_values(sequence):
+    sequence["logprobs"] = [0.0, *sequence["logprobs"][:-1]]
+
+
+def no_values(sequence):
+    sequence["logprobs"] = [0.0] * len(sequence["logprobs"])
+
+
+@pytest.mark.parametrize(
+    ("change", "said", "turns"),
+    [
+        (change_value(0, 0.5), "0.5 is no log-probability", [0]),
+        (change_value(1, float("nan")), "nan is no", [0]),
+        (shift_values, "values where nothing was sampled", [1, 2]),
+        (no_values, "all values are 0", [0, 1, 2]),
+        (lambda sequence: sequence["logprobs"].pop(), "values for", [0, 1, 2]),
+    ],
+)
+def test_log_probs_that_are_wrong(sound, template, change, said, turns):
+    audits = audit_trajectory(broken(sound, change), template)
+    assert [audit.turn for audit in audits if audit.logprobs] == turns
+    assert all(said in audits[turn].logprobs for turn in turns)
+
+
+def test_log_probs_of_the_tokens_beside_are_found_with_the_model(sound, template, model_dir):
+    from agent_rl.evaluation.audit_command import _compute
+
+    compute = _compute(model_dir)
+    (sequence,) = sound.info["tokens"]["sequences"]
+    prompt, ids = sequence["prompt_ids"], sequence["response_ids"]
+    own = compute([*prompt, *ids])[len(prompt) - 1 :]
+    right = [value if mask else 0.0 for value, mask in zip(own, sequence["mask"], strict=True)]
+    late = [value if mask else 0.0 for value, mask in zip([0.0, *own[:-1]], sequence["mask"], strict=True)]
+    sequence["logprobs"] = right
+    assert not any(audit.logprobs for audit in audit_trajectory(sound, template, compute))
+    sequence["logprobs"] = late
+    found = audit_trajectory(sound, template, compute)
+    assert all("values fit the tokens one before theirs" in audit.logprobs for audit in found)
+    assert not any(audit.logprobs for audit in audit_trajectory(sound, template))  # nothing shows without the model
+
+
+def test_other_tokens_of_the_same_text_are_a_drift_in_tokens(model_dir, tools, template):
+    first, second, third = audit_trajectory(episode(model_dir, tools, kind=Split), template)
+    assert (first.retokenized, second.retokenized) == (True, False)
+    assert (first.drift, second.drift, third.drift) == ("none", "tokens", "tokens")
+    assert (first.mask, first.logprobs) == (None, None)
+
+
+def test_a_stop_string_that_was_sampled_is_a_drift_in_text(model_dir, tools, template):
+    trajectory = episode(model_dir, tools, [f"{CALL}\nObservation: 7", ANSWER])
+    first, second = audit_trajectory(trajectory, template)
+    assert (first.mask, first.drift, second.drift) == (None, "none", "text")
+    assert "Observation:" in second.difference
+
+
+def test_a_template_that_rewrites_is_told_from_one_that_does_not(sound, template):
+    tokenizer = copy.deepcopy(template.tokenizer)
+    tokenizer.chat_template = tokenizer.chat_template.replace(
+        "(message.content or '')", "(message.content or '')|upper"
+    )
+    other = Template("other", tokenizer, {})
+    assert {audit.drift for audit in audit_trajectory(sound, other)} == {"text"}
+    assert other.label != template.label
+
+
+def test_a_dump_is_compared_as_text(template):
+    messages = [{"role": "user", "content": "What is it?"}, {"role": "assistant", "content": ANSWER}]
+    prompt, response = "user\nWhat is it?\nassistant\n", f"{ANSWER}"
+    assert audit_text(prompt, response, messages, template).drift == "none"
+    changed = audit_text(prompt, response.replace("42", "43"), messages, template)
+    assert changed.drift == "text"
+    assert "43" in changed.difference
+
+
+def run(*arguments):
+    from typer.testing import CliRunner
+
+    from agent_rl.cli import app
+
+    return CliRunner().invoke(app, ["audit", "tokens", *map(str, arguments)], env={"COLUMNS": "200"})
+
+
+def test_the_command_counts_by_template_and_agent(sound, model_dir, tmp_path):
+    trace.append(tmp_path / "run/trace.jsonl", sound)
+    done = run(tmp_path / "run", "--tokenizer", model_dir, "--out", tmp_path / "turns.jsonl")
+    assert done.exit_code == 0, done.output
+    assert "react_agent" in done.output
+    lines = [json.loads(line) for line in (tmp_path / "turns.jsonl").read_text().splitlines()]
+    assert [(line["trajectory"], line["turn"], line["drift"]) for line in lines] == [
+        ("0_0", n, "none") for n in range(3)
+    ]
+
+    trace.append(tmp_path / "run/trace.jsonl", broken(sound, shift_values))
+    done = run(tmp_path / "run", "--tokenizer", model_dir)
+    assert done.exit_code == 1
+    assert "0_0, turn 1: there are values where nothing was sampled" in done.output
+
+
+def test_the_command_on_a_dump(model_dir, tmp_path):
+    (tmp_path / "dump").mkdir()
+    sample = {
+        "input": "user\nWhat?\nassistant\n",
+        "output": ANSWER,
+        "gts": "42",
+        "score": 1.0,
+        "step": 3,
+        "uid": "a_0_0",
+    }
+    (tmp_path / "dump/3.jsonl").write_text(json.dumps(sample) + "\n")
+    done = run(tmp_path / "dump", "--tokenizer", model_dir)
+    assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "the trace has no tokens. Write it with agent_rl.trace.tokens=true"),
+        (("--template-options", "[]"), "--template-options: expected a JSON object"),
+        (("--template-options", "x"), "--template-options: not JSON"),
+    ],
+)
+def test_mistakes_of_the_user(sound, model_dir, tmp_path, arguments, said):
+    del sound.info["tokens"]
+    trace.append(tmp_path / "trace.jsonl", sound)
+    done = run(tmp_path / "trace.jsonl", "--tokenizer", model_dir, *arguments)
+    assert isinstance(done.exception, ConfigError)
+    assert said in str(done.exception)
+
+
+def test_a_tokenizer_that_is_not_there(tmp_path, sound):
+    trace.append(tmp_path / "trace.jsonl", sound)
+    done = run(tmp_path / "trace.jsonl", "--tokenizer", tmp_path)
+    assert "there is no tokenizer" in str(done.exception)
