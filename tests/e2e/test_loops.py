@@ -1,0 +1,168 @@
+"""Every loop that differs from `react_agent` in one real run: what it does, and that its tokens are exact.
+
+The engine's log-probabilities are those of the conversation as it was sampled, the trainer's those of the training
+sequences: a token too many or too few, or one in the wrong place, and they differ.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from agent_rl import trace
+from agent_rl.data import arithmetic, write_parquet
+from agent_rl.loops.code_act import CodeActFormat
+from agent_rl.loops.episode import Budget, run_episode
+from agent_rl.loops.folding import FoldingPolicy
+from agent_rl.loops.format import Format
+from agent_rl.loops.plan_act import PlanActFormat, plans
+from agent_rl.loops.react import ReactFormat
+from agent_rl.loops.search import SearchFormat
+from agent_rl.loops.user import ScriptedUser
+from agent_rl.loops.user_sim import UserSimFormat
+from agent_rl.tools import ToolSession, load_tools
+from agent_rl.trajectory import Trajectory
+from tests.e2e.taught import Recorder, teach
+from tests.e2e.training import diffs, train
+
+pytestmark = pytest.mark.engine
+
+ROOT = Path(__file__).parents[2]
+AGENTS = ("search_agent", "code_act_agent", "plan_act_agent", "user_sim_agent", "folding_agent")
+ACT = 'Action: calculator\nAction Input: {"expression": "6*7"}'
+SCRIPTS = {
+    "search_agent": ("<think>who</think>\n<search>Faust</search>", "<answer>Goethe</answer>"),
+    "code_act_agent": ("```python\nx = 6\n```", "```python\nx * 7\n```", "It is \\boxed{42}."),
+    "plan_act_agent": (f"Plan:\n1. Multiply.\n2. Answer.\nStep: 1\n{ACT}", "Final Answer: 42"),
+    "user_sim_agent": ("Message: Which?", ACT, "Message: It is 42."),
+    "folding_agent": (ACT, ACT, "It was 42.", "Final Answer: 42"),
+}
+WORDS = {"search": "tags", "code_act": "code", "plan_act": "plan", "user_sim": "talk", "react": "act"}
+"""Each loop's instructions: a word by which the model knows what to do."""
+USER = {"replies": ["The product."]}
+NOTES = "notes"
+STEPS = 2
+
+
+def rows() -> list[dict[str, Any]]:
+    """One problem after the other, each for the next loop."""
+    problems, _ = arithmetic.train_test(0, len(AGENTS) * STEPS, 1)
+    return [
+        arithmetic.to_row(each, "train", number, agent_name=AGENTS[number % len(AGENTS)])
+        for number, each in enumerate(problems)
+    ]
+
+
+def formats() -> dict[str, Format]:
+    return {
+        "search_agent": SearchFormat(WORDS["search"]),
+        "code_act_agent": CodeActFormat(WORDS["code_act"]),
+        "plan_act_agent": PlanActFormat(WORDS["plan_act"]),
+        "user_sim_agent": UserSimFormat(WORDS["user_sim"]),
+        "folding_agent": ReactFormat(WORDS["react"]),
+    }
+
+
+def conversations(row: dict[str, Any], tools: Path) -> list[list[dict[str, Any]]]:
+    """What the model is taught: the script of the row's loop, played over the row."""
+    agent = row["agent_name"]
+    folds = agent == "folding_agent"
+    inner = Recorder(SCRIPTS[agent], max_tokens=16 if folds else None)
+    policy = FoldingPolicy(inner, reserve_tokens=4, max_folds=1, instructions=NOTES) if folds else inner
+    user = ScriptedUser({}, USER) if agent == "user_sim_agent" else None
+
+    async def episode() -> None:
+        async with ToolSession(load_tools(tools), default_timeout_s=60) as session:
+            await run_episode(policy, formats()[agent], session, row["prompt"], Budget(), user=user)
+
+    asyncio.run(episode())
+    assert len(inner.conversations) == 1 + folds
+    return inner.conversations
+
+
+def test_loops_train(
+    tmp_path: Path, run_processes: Callable[[], list[psutil.Process]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROBE_DIR", str(tmp_path))
+    monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "tests.e2e.advantages_probe")
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text(json.dumps({"id": "a", "contents": "Faust is a play by Goethe."}) + "\n")
+    tools = tmp_path / "tools.yaml"
+    entries = [{"name": "calculator"}, {"name": "python"}, {"name": "search", "config": {"corpus": str(corpus)}}]
+    tools.write_text(json.dumps({"tools": entries}))
+    loss = teach(tmp_path / "model", [each for row in rows() for each in conversations(row, tools)])
+    assert loss < 0.005
+    given = [{**row, "extra_info": {**row["extra_info"], "user": USER}} for row in rows()]
+    for split in ("train", "test"):
+        write_parquet(given, tmp_path / f"{split}.parquet")
+
+    logged = train(
+        tmp_path,
+        tmp_path / "model",
+        *(f"agent_rl.{loop}.instructions={word}" for loop, word in WORDS.items()),
+        data__train_batch_size=len(AGENTS),
+        data__max_prompt_length=256,
+        data__max_response_length=160,
+        actor_rollout_ref__actor__ppo_mini_batch_size=len(AGENTS),
+        actor_rollout_ref__actor__ppo_micro_batch_size_per_gpu=len(AGENTS),
+        actor_rollout_ref__rollout__log_prob_micro_batch_size_per_gpu=len(AGENTS),
+        actor_rollout_ref__rollout__multi_turn__tool_config_path=tools,
+        reward__reward_manager__name="trajectory",
+        reward__custom_reward_function__path=Path(__file__).with_name("session_reward.py"),
+        agent_rl__folding__instructions=NOTES,
+        agent_rl__folding__reserve_tokens=100,
+        agent_rl__user_sim__user="scripted",
+        agent_rl__trace__path=tmp_path / "trace.jsonl",
+    )
+
+    assert list(logged) == [1, 2]
+    assert max(diffs(logged)) < 1e-5
+    assert {metrics["agent/unscored"] for metrics in logged.values()} == {0}
+    trajectories = list(trace.read(tmp_path / "trace.jsonl"))
+    assert len(trajectories) == STEPS * len(AGENTS) * 2
+    check_what_they_did(trajectories)
+    check_sequences(tmp_path, trajectories)
+    assert run_processes() == []
+
+
+def check_what_they_did(trajectories: list[Trajectory]) -> None:
+    """At least one trajectory of each loop went as it was taught."""
+    done = {t.agent: t for t in trajectories if said(t) == SCRIPTS[t.agent]}
+    assert set(done) == set(AGENTS)
+    answers = {agent: trajectory.answer for agent, trajectory in done.items()}
+    assert answers == {**dict.fromkeys(AGENTS, "42"), "search_agent": "Goethe", "user_sim_agent": "It is 42."}
+    found = done["search_agent"].turns[0].observation
+    assert found == "<information>Doc 1: Faust is a play by Goethe.</information>"
+    assert [turn.observation for turn in done["code_act_agent"].turns[1:]] == ["```output\n42\n```", None]
+    assert plans(done["plan_act_agent"]) == [["Multiply.", "Answer."]]
+    assert done["user_sim_agent"].turns[0].observation == "The product."
+
+
+def said(trajectory: Trajectory) -> tuple[str, ...]:
+    """Turns and notes, in order."""
+    found = []
+    for turn in trajectory.turns:
+        found += [turn.text, *([turn.notes["fold"]["notes"]] if "fold" in turn.notes else [])]
+    return tuple(found)
+
+
+def check_sequences(folder: Path, trajectories: list[Trajectory]) -> None:
+    """A folded trajectory is several sequences, all of which have its advantage."""
+    lines = (folder / "advantages.jsonl").read_text().splitlines()
+    advantages: dict[str, list[float]] = {key: values for line in lines for key, values in json.loads(line).items()}
+    sequences: dict[str, list[list[float]]] = {}
+    for key, values in advantages.items():
+        sequences.setdefault(key.rpartition("_")[0], []).append(values)
+    assert len(sequences) == len(trajectories)
+    for trajectory in trajectories:
+        folds = sum("fold" in turn.notes for turn in trajectory.turns)
+        (value,) = sequences[trajectory.id][0]
+        assert abs(value) == pytest.approx(0.5**0.5, abs=1e-3)
+        assert sequences[trajectory.id] == [[value]] * (1 + folds)
+    assert len(advantages) > len(trajectories)
