@@ -65,6 +65,7 @@ async def run_episode(
         FatalError: from a tool or the format.
         Exception: whatever a hook or the simulated user raises.
     """
+    format = format.fresh()
     episode = _Episode(policy, format, tools, budget, hooks, user)
     trajectory = episode.trajectory
     try:
@@ -248,10 +249,10 @@ class _Episode:
         if observation is None and results:
             observation = self.format.observation(results)
         messages = [] if observation is None else self.format.reply(observation, results)
-        reason = await self._extend(turn, self.format.last_word(messages, text))
-        if reason is None:
+        ended = await self._extend(turn, self.format.last_word(messages, text))
+        if ended is None:
             turn.observation = text if observation is None else f"{observation}\n\n{text}"
-        return reason
+        return ended
 
     async def _extend(self, turn: Turn, messages: list[ChatMessage]) -> StopReason | None:
         """Answer a turn; the policy may have to generate for that, when it folds its history."""

@@ -42,6 +42,10 @@ class Format(ABC):
     def prompt(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> list[ChatMessage]:
         """The row's messages with whatever the format must tell the policy about itself and the tools."""
 
+    def fresh(self) -> Format:
+        """The format of one episode: a format that remembers something of its episode gives another."""
+        return self
+
     def template_tools(self, tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
         """Function schemas for the chat template; none when the prompt's text describes the tools."""
         return []

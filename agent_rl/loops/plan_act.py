@@ -62,12 +62,16 @@ _ITEM = re.compile(r"^[ \t]*(?:\d{1,4}[.)]|[-*])[ \t]+", re.MULTILINE)
 
 
 class PlanActFormat(ReactFormat):
-    """The format of one episode: it remembers whether there is a plan yet."""
+    """The format with its two choices; it remembers whether its episode has a plan yet."""
 
     def __init__(self, instructions: str | None = None, observation_role: Literal["user", "tool"] = "user") -> None:
         super().__init__(DEFAULT_INSTRUCTIONS if instructions is None else instructions, observation_role)
         self._planned = False
         self._notes: dict[str, Any] = {}
+
+    def fresh(self) -> PlanActFormat:
+        """One that has seen no plan."""
+        return PlanActFormat(self._instructions, self._role)
 
     def parse(self, text: str, tools: Sequence[ToolSpec]) -> Step:
         """Read the plan, if there is one, and then the turn as `react_agent` does.

@@ -20,10 +20,10 @@ ACT = 'Step: 1\nThought: x\nAction: calculator\nAction Input: {"expression": "6*
 ANSWER = "Thought: done\nFinal Answer: 42"
 
 
-def run(*texts, **budget):
+def run(*texts, form=None, **budget):
     async def episode():
         async with ToolSession(TOOLS, default_timeout_s=30) as session:
-            return await run_episode(ScriptedPolicy(texts), PlanActFormat(), session, PROMPT, Budget(**budget))
+            return await run_episode(ScriptedPolicy(texts), form or PlanActFormat(), session, PROMPT, Budget(**budget))
 
     return asyncio.run(episode())
 
@@ -89,5 +89,6 @@ def test_policy_is_told_to_plan():
 
 
 def test_episodes_share_no_plan():
-    run(PLAN + ACT, ANSWER)
-    assert run(ANSWER, max_malformed=1).stop_reason is StopReason.MALFORMED
+    form = PlanActFormat()
+    assert run(PLAN + ACT, ANSWER, form=form).answer == "42"
+    assert run(ANSWER, form=form, max_malformed=1).stop_reason is StopReason.MALFORMED
