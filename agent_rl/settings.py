@@ -120,10 +120,12 @@ class UserSimSettings(_Section):
     """`scripted`, `llm`, or a class of `agent_rl.loops.user.User`, `package.module.Class` or `file.py:Class`."""
     config: dict[str, Any] = Field(default_factory=dict)
     """What the class takes."""
+    native: bool = False
+    """Whether the agent writes as `tool_call_agent` does, a turn without a call being a message."""
     instructions: str | None = None
     """The agent's system text with `{tools}` and `{tool_names}` filled in; null: the default; empty: none."""
     observation_role: Literal["user", "tool"] = "user"
-    """Role of the message that carries an observation."""
+    """Role of the message that carries an observation. Neither this nor `instructions` counts with `native`."""
 
 
 class FoldingSettings(_Section):

@@ -60,7 +60,12 @@ def make_format(agent: str, settings: AgentRLSettings, syntax: str = "hermes") -
     if agent == "tool_call_agent":
         return ToolCallFormat(syntax)
     if agent == "user_sim_agent":
-        return UserSimFormat(settings.user_sim.instructions, settings.user_sim.observation_role)
+        user_sim = settings.user_sim
+        return (
+            ToolCallFormat(syntax)
+            if user_sim.native
+            else UserSimFormat(user_sim.instructions, user_sim.observation_role)
+        )
     return ReactFormat(settings.react.instructions, settings.react.observation_role)
 
 

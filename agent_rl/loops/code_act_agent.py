@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from agent_rl.loops.code_act import CodeActFormat
+from agent_rl.loops.agents import make_format
+from agent_rl.loops.format import Format
 from agent_rl.loops.verl_loop import EpisodeAgentLoop
 
 __all__ = ["CodeActAgentLoop"]
@@ -13,7 +14,6 @@ class CodeActAgentLoop(EpisodeAgentLoop):
 
     agent = "code_act_agent"
 
-    def format(self) -> CodeActFormat:
+    def format(self) -> Format:
         """Fenced code as configured."""
-        code_act = self.settings.code_act
-        return CodeActFormat(code_act.instructions, code_act.answer, code_act.observation_role, code_act.tool)
+        return make_format("code_act_agent", self.settings)

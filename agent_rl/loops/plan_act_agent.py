@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from agent_rl.loops.plan_act import PlanActFormat
+from agent_rl.loops.agents import make_format
+from agent_rl.loops.format import Format
 from agent_rl.loops.verl_loop import EpisodeAgentLoop
 
 __all__ = ["PlanActAgentLoop"]
@@ -13,7 +14,6 @@ class PlanActAgentLoop(EpisodeAgentLoop):
 
     agent = "plan_act_agent"
 
-    def format(self) -> PlanActFormat:
+    def format(self) -> Format:
         """Plan and ReAct turns as configured."""
-        plan_act = self.settings.plan_act
-        return PlanActFormat(plan_act.instructions, plan_act.observation_role)
+        return make_format("plan_act_agent", self.settings)

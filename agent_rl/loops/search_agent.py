@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from agent_rl.loops.search import SearchFormat
+from agent_rl.loops.agents import make_format
+from agent_rl.loops.format import Format
 from agent_rl.loops.verl_loop import EpisodeAgentLoop
 
 __all__ = ["SearchAgentLoop"]
@@ -13,7 +14,6 @@ class SearchAgentLoop(EpisodeAgentLoop):
 
     agent = "search_agent"
 
-    def format(self) -> SearchFormat:
+    def format(self) -> Format:
         """The tags as configured."""
-        search = self.settings.search
-        return SearchFormat(search.instructions, search.observation_role, search.tool)
+        return make_format("search_agent", self.settings)

@@ -6,6 +6,7 @@
 
 A message is answered by the simulated user (`agent_rl.loops.user`), an action by `Observation: ...`. A turn without any
 label is a message as a whole. The conversation ends when the user ends it; the last message is the trajectory's answer.
+With `agent_rl.user_sim.native` the agent has `tool_call`'s format instead.
 """
 
 from __future__ import annotations

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import Any
 
-from agent_rl.errors import ConfigError
-from agent_rl.loops.user import ROW_KEY, User, load_user
-from agent_rl.loops.user_sim import UserSimFormat
+from agent_rl.loops.agents import make_format, make_user
+from agent_rl.loops.format import Format
+from agent_rl.loops.user import User
 from agent_rl.loops.verl_loop import EpisodeAgentLoop
 
 __all__ = ["UserSimAgentLoop"]
@@ -18,19 +17,10 @@ class UserSimAgentLoop(EpisodeAgentLoop):
 
     agent = "user_sim_agent"
 
-    def format(self) -> UserSimFormat:
-        """Messages and actions as configured."""
-        user_sim = self.settings.user_sim
-        return UserSimFormat(user_sim.instructions, user_sim.observation_role)
+    def format(self) -> Format:
+        """Messages and calls as configured."""
+        return make_format("user_sim_agent", self.settings, self.rollout_config.multi_turn.format)
 
-    def user(self, row: dict[str, Any]) -> User:
-        """This row's user.
-
-        Raises:
-            ConfigError: for a class or a config that cannot be used, or a row without `extra_info.user`.
-        """
-        settings = self.settings.user_sim
-        about = (row.get("extra_info") or {}).get("user")
-        if about is None:
-            raise ConfigError(ROW_KEY, "the row has none", "Give its user there, for example {'goal': ...}")
-        return load_user(settings.user, settings.config)(MappingProxyType(settings.config), about)
+    def user(self, row: dict[str, Any]) -> User | None:
+        """This row's user."""
+        return make_user("user_sim_agent", self.settings, row.get("extra_info"))

@@ -1,5 +1,7 @@
 """`user_sim_agent` as verl's worker runs it: what the user says is not trained on."""
 
+from pathlib import Path
+
 import pytest
 
 pytest.importorskip("verl")
@@ -59,3 +61,19 @@ def test_failing_endpoint_of_the_user_is_unscored_and_traced(run_loop, tmp_path)
 def test_row_without_a_user_stops_the_run(run_loop):
     with pytest.raises(ConfigError, match=r"extra_info\.user: the row has none"):
         run_loop("user_sim_agent", "a")
+
+
+def test_native_calls_beside_messages(run_loop, tokenizer):
+    root = Path(__file__).parents[2]
+    overrides = [
+        f"actor_rollout_ref.rollout.multi_turn.tool_config_path={root}/tool_configs/calculator.yaml",
+        "+agent_rl.user_sim.native=true",
+    ]
+    call = '<tool_call>\n{"name": "calculator", "arguments": {"expression": "6*7"}}\n</tool_call>'
+    output, _ = run_loop(
+        "user_sim_agent", "Which?", call, "It is 42.", overrides=overrides, extra_info={"user": {"replies": ["6*7."]}}
+    )
+    first, second, last = output.extra_fields["trajectory"]["turns"]
+    assert (first["observation"], second["results"][0]["text"], last["text"]) == ("6*7.", "42", "It is 42.")
+    assert "<|im_start|>user\n6*7.<|im_end|>" in tokenizer.decode(output.response_ids)
+    assert "<tool_response>\n42\n</tool_response>" in tokenizer.decode(output.response_ids)
