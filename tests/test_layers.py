@@ -27,6 +27,7 @@ MAY_IMPORT_HEAVY = (
     "loops/folding_agent.py",
     "loops/plan_act_agent.py",
     "loops/react_agent.py",
+    "loops/rendering.py",
     "loops/tool_call_agent.py",
     "policies/local.py",
     "loops/search_agent.py",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from agent_rl.loops.verl_loop import DEFAULT_MAX_TURNS
+from agent_rl.loops.setup import DEFAULT_MAX_TURNS
 from agent_rl.settings import AgentRLSettings
 from agent_rl.tools import ToolSession, load_tools
 from agent_rl.tools.entry import BUILT_IN_TOOLS

@@ -103,7 +103,7 @@ def load_template(case: Case) -> Template:
         tokenizer.chat_template = own
     named_loops = {str(row["agent_name"]) for table in case.train for row in table.rows if row.get("agent_name")}
     loops = named_loops or {str(case.get("actor_rollout_ref.rollout.agent.default_agent_loop"))}
-    native = "tool_agent" in loops
+    native = not loops.isdisjoint({"tool_agent", "tool_call_agent"})
     return Template(
         tokenizer,
         case.model.config.get("model_type"),

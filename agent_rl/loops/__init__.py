@@ -1,7 +1,7 @@
 """Agent loops: one shared episode core that knows no engine, and one file for each kind of agent.
 
 `episode` is the core (`budget`, `hooks`, `repeats` and `thinking` are its parts), `policy` and `format` are what it
-talks to, `react` is a text format and `token_policy` the policy of training; `verl_loop` puts them behind verl's
-`AgentLoopBase` and `react_agent` is the loop of that name. Only `verl_loop`, `verl_tools` and the `*_agent` files
-import verl.
+talks to. `react` and `tool_call` are formats (`syntaxes` reads native calls), `token_policy` is the policy of training;
+`verl_loop` puts them behind verl's `AgentLoopBase` and the `*_agent` files are the loops of those names. Only
+`verl_loop`, `verl_tools`, `rendering` and the `*_agent` files import verl.
 """

@@ -21,7 +21,7 @@ class FoldingAgentLoop(EpisodeAgentLoop):
 
     def format(self) -> Format:
         """The folded loop's."""
-        return make_format("folding_agent", self.settings, self.rollout_config.multi_turn.format)
+        return make_format("folding_agent", self.settings, self.limits.format)
 
     def user(self, row: dict[str, Any]) -> User | None:
         """The folded loop's."""
@@ -29,4 +29,4 @@ class FoldingAgentLoop(EpisodeAgentLoop):
 
     def conversation(self, policy: TokenPolicy) -> Policy:
         """The conversation with verl's server, folded."""
-        return make_conversation("folding_agent", self.settings, policy, self.rollout_config.response_length)
+        return make_conversation("folding_agent", self.settings, policy, self.limits.response_length)

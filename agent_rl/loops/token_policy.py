@@ -75,7 +75,7 @@ class TokenPolicy(Policy):
         self._engine_stops, self._drop_thoughts = engine_stops, drop_thoughts
         self._request_id = uuid4().hex
         self._messages: list[ChatMessage] = []
-        self._tools: list[dict[str, Any]] = []
+        self._tools: Sequence[dict[str, Any]] = []
         self._earlier: list[Sample] = []
         self._earlier_tokens = 0
         self.prompt_ids: list[int] = []
@@ -96,7 +96,7 @@ class TokenPolicy(Policy):
         Raises:
             UnscoredError: when it is longer than `data.max_prompt_length`, or leaves no token for an answer.
         """
-        ids = self._builder.build_initial_tokens(list(messages), tools=list(tools) or None)
+        ids = self._builder.build_initial_tokens(list(messages), tools=tools or None)
         if not self.prompt_ids and len(ids) > self._prompt_length:
             raise UnscoredError(
                 f"the prompt has {len(ids)} tokens with the agent's instructions, more than "
@@ -105,7 +105,7 @@ class TokenPolicy(Policy):
             )
         if not self._restart(ids):
             raise UnscoredError(f"the conversation that goes on has {len(ids)} tokens and leaves none for an answer")
-        self._messages, self._tools = list(messages), list(tools)
+        self._messages, self._tools = list(messages), tools
 
     async def generate(self, stop: Sequence[str] = (), *, keep_stop: bool = False) -> Generation:
         """Sample one turn within what is left of `data.max_response_length`."""

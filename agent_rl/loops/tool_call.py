@@ -21,6 +21,9 @@ __all__ = ["FORMAT_KEY", "ToolCallFormat"]
 
 FORMAT_KEY = "actor_rollout_ref.rollout.multi_turn.format"
 
+_MOST = 256
+_schemas: dict[tuple[int, ...], tuple[list[ToolSpec], list[dict[str, Any]]]] = {}  # the specs keep their ids alive
+
 
 class ToolCallFormat(Format):
     """The format, in one syntax.
@@ -47,8 +50,14 @@ class ToolCallFormat(Format):
         return list(messages)
 
     def template_tools(self, tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
-        """All tools."""
-        return [tool.schema() for tool in tools]
+        """All tools; the same list for the same tools, which is not to be changed."""
+        key = tuple(map(id, tools))
+        known = _schemas.get(key)
+        if known is None:
+            if len(_schemas) == _MOST:
+                _schemas.clear()
+            known = _schemas[key] = (list(tools), [tool.schema() for tool in tools])
+        return known[1]
 
     def read(self, generated: Generation, tools: Sequence[ToolSpec]) -> Step:
         """Calls that the endpoint has read, or else those in the text."""

@@ -15,4 +15,4 @@ class ToolCallAgentLoop(EpisodeAgentLoop):
 
     def format(self) -> ToolCallFormat:
         """Native calls in the configured syntax."""
-        return ToolCallFormat(self.rollout_config.multi_turn.format)
+        return ToolCallFormat(self.limits.format)

@@ -19,7 +19,7 @@ class UserSimAgentLoop(EpisodeAgentLoop):
 
     def format(self) -> Format:
         """Messages and calls as configured."""
-        return make_format("user_sim_agent", self.settings, self.rollout_config.multi_turn.format)
+        return make_format("user_sim_agent", self.settings, self.limits.format)
 
     def user(self, row: dict[str, Any]) -> User | None:
         """This row's user."""

@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from abc import abstractmethod
-from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput, ToolListWrap
 
 from agent_rl import trace
-from agent_rl.errors import ConfigError, UnscoredError
-from agent_rl.loops.budget import FINAL_TURN, Budget, FinalTurn
+from agent_rl.errors import UnscoredError
+from agent_rl.loops.budget import Budget
 from agent_rl.loops.episode import run_episode
 from agent_rl.loops.format import Format
 from agent_rl.loops.hooks import Hooks, load_hooks
 from agent_rl.loops.policy import Policy
+from agent_rl.loops.rendering import remembering
+from agent_rl.loops.setup import make_budget, open_tools
 from agent_rl.loops.token_policy import Sample, TokenPolicy
 from agent_rl.loops.user import User
 from agent_rl.loops.verl_tools import to_specs
-from agent_rl.settings import AgentRLSettings, CassetteSettings
-from agent_rl.tools import ToolSession, ToolSpec
-from agent_rl.tools.cassette import Cassette
-from agent_rl.tools.truncation import ResultLimit
+from agent_rl.settings import AgentRLSettings
+from agent_rl.tools.truncation import TruncateSide
 from agent_rl.trajectory import Message, StopReason, Trajectory
 
 __all__ = ["EpisodeAgentLoop"]
 
 logger = logging.getLogger(__name__)
-
-DEFAULT_MAX_TURNS = 16
-"""When `multi_turn.max_assistant_turns` is null."""
 
 
 class EpisodeAgentLoop(AgentLoopBase):
@@ -47,7 +44,9 @@ class EpisodeAgentLoop(AgentLoopBase):
 
     def __init__(self, *args: Any, tools: ToolListWrap | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.settings = _settings(self.config)
+        _freeze_what_stays()
+        self.settings, self.limits = _of_worker(self.config)
+        remembering(self.continuous_token_builder)
         self.tools = to_specs(tools.tools if tools else [])
 
     @abstractmethod
@@ -56,14 +55,7 @@ class EpisodeAgentLoop(AgentLoopBase):
 
     def budget(self) -> Budget:
         """What one episode may spend."""
-        return Budget(
-            max_turns=self.rollout_config.multi_turn.max_assistant_turns or DEFAULT_MAX_TURNS,
-            max_tool_calls=self.settings.budget.max_tool_calls,
-            max_seconds=self.settings.budget.max_seconds,
-            max_malformed=self.settings.budget.max_malformed,
-            max_repeats=self.settings.budget.max_repeats,
-            final=self._final_turn(),
-        )
+        return make_budget(self.settings, self.limits, self.limits.response_length)
 
     def hooks(self) -> Hooks | None:
         """The user's own logic around turns and tools, new for every episode; None: none."""
@@ -88,22 +80,22 @@ class EpisodeAgentLoop(AgentLoopBase):
             UnscoredError: when the infrastructure failed; verl drops this trajectory from its group. It is kept in the
                 trace.
         """
-        rollout, format = self.rollout_config, self.format()
+        format = self.format()
         policy = TokenPolicy(
             self.server_manager,
             self.continuous_token_builder,
             self.tokenizer,
             sampling_params,
-            prompt_length=rollout.prompt_length,
-            response_length=rollout.response_length,
-            engine_stops=not rollout.skip_tokenizer_init,
+            prompt_length=self.limits.prompt_length,
+            response_length=self.limits.response_length,
+            engine_stops=not self.limits.skip_tokenizer_init,
             stop_tokens=format.stop_tokens,
             special_tokens=format.special_tokens,
             drop_thoughts=self.settings.thinking.history == "template",
         )
         trajectory: Trajectory | None = None
         try:
-            async with self._session(row) as session:
+            async with open_tools(self.tools, row, self.settings, self.limits, self.tokenizer) as session:
                 trajectory = await run_episode(
                     self.conversation(policy),
                     format,
@@ -124,40 +116,6 @@ class EpisodeAgentLoop(AgentLoopBase):
             failed.error = failed.error or f"{type(error).__name__}: {error}"
             self._keep(failed)
             raise
-
-    def _session(self, row: dict[str, Any]) -> ToolSession:
-        multi_turn, settings = self.rollout_config.multi_turn, self.settings.tools
-        tokens = settings.max_result_tokens
-        cassette = _cassette(settings.cassette)
-        return ToolSession(
-            _selected(self.tools, (row.get("extra_info") or {}).get("tool_selection")),
-            tools_kwargs=row.get("tools_kwargs") or {},
-            default_timeout_s=self.settings.budget.tool_timeout_s,
-            max_parallel_calls=multi_turn.max_parallel_calls,
-            result_limit=ResultLimit(
-                chars=multi_turn.max_tool_response_length if tokens is None else None,
-                tokens=tokens,
-                tokenizer=self.tokenizer,
-                side=multi_turn.tool_response_truncate_side,
-            ),
-            cassette=cassette and cassette.scoped(_label(row)),
-            cache_path=settings.cache_path,
-            reuse_results=settings.reuse_results,
-        )
-
-    def _final_turn(self) -> FinalTurn | None:
-        """Raises ConfigError where what is kept for the final turn leaves nothing for those before it."""
-        final, length = self.settings.final_turn, self.rollout_config.response_length
-        if not final.enabled:
-            return None
-        if final.reserve_tokens >= length:
-            problem = f"{final.reserve_tokens} is not less than data.max_response_length={length}"
-            raise ConfigError("agent_rl.final_turn.reserve_tokens", problem, "Lower it")
-        if final.reserve_seconds >= (self.settings.budget.max_seconds or float("inf")):
-            problem = f"{final.reserve_seconds:g} is not less than agent_rl.budget.max_seconds"
-            raise ConfigError("agent_rl.final_turn.reserve_seconds", problem, "Lower it")
-        text = FINAL_TURN if final.text is None else final.text
-        return FinalTurn(text, final.reserve_tokens, final.reserve_seconds)
 
     def _describe(self, trajectory: Trajectory, row: dict[str, Any]) -> None:
         extra_info = row.get("extra_info") or {}
@@ -218,46 +176,41 @@ class _Output(AgentLoopOutput):
         return fields
 
 
-_settings_of: dict[int, tuple[Any, AgentRLSettings]] = {}
+class Limits(NamedTuple):
+    """What our loops need of verl's rollout configuration, as plain values: omegaconf takes longer than an episode."""
 
+    prompt_length: int
+    response_length: int
+    skip_tokenizer_init: bool
+    max_assistant_turns: int | None
+    max_parallel_calls: int
+    max_tool_response_length: int
+    tool_response_truncate_side: TruncateSide
+    format: str
+    """The syntax of native tool calls."""
 
-def _settings(config: Any) -> AgentRLSettings:
-    """The settings of a worker's configuration, read once: verl makes a loop for every trajectory."""
-    known = _settings_of.get(id(config))
-    if known is None or known[0] is not config:
-        known = _settings_of[id(config)] = (config, AgentRLSettings.from_config(config))
-    return known[1]
+    @classmethod
+    def of(cls, rollout: Any) -> Limits:
+        """Read them from `actor_rollout_ref.rollout`."""
+        return cls(*(getattr(rollout if name in rollout else rollout.multi_turn, name) for name in cls._fields))
 
 
 @cache
-def _cassette(settings: CassetteSettings) -> Cassette | None:
-    """The one cassette of a worker: its trajectories share what has been replayed."""
-    if settings.mode is None or settings.path is None:
-        return None
-    return Cassette.record(settings.path) if settings.mode == "record" else Cassette.replay(settings.path)
+def _freeze_what_stays() -> None:
+    """Spare garbage collections, which hold up all trajectories, what the worker has loaded for good."""
+    gc.freeze()
 
 
-def _label(row: dict[str, Any]) -> str:
-    """What a trajectory is called in every run over the same rows."""
-    split = (row.get("extra_info") or {}).get("split")
-    return "/".join(str(part) for part in (row.get("global_steps"), split, row.get("index"), row.get("session_id", 0)))
+_known: dict[int, tuple[Any, AgentRLSettings, Limits]] = {}
 
 
-def _selected(tools: list[ToolSpec], selection: Sequence[str] | None) -> list[ToolSpec]:
-    """The row's subset of the tools.
-
-    Raises:
-        UnscoredError: for a name that is not configured.
-    """
-    if not selection:
-        return tools
-    known = {tool.name: tool for tool in tools}
-    if missing := [name for name in selection if name not in known]:
-        raise UnscoredError(
-            f"extra_info.tool_selection names {missing}, but multi_turn.tool_config_path has only {sorted(known)}: "
-            "mend the row or add the tools"
-        )
-    return [known[name] for name in selection]
+def _of_worker(config: Any) -> tuple[AgentRLSettings, Limits]:
+    """What a worker's configuration says, read once: verl makes a loop for every trajectory."""
+    known = _known.get(id(config))
+    if known is None or known[0] is not config:
+        settings, limits = AgentRLSettings.from_config(config), Limits.of(config.actor_rollout_ref.rollout)
+        known = _known[id(config)] = (config, settings, limits)
+    return known[1:]
 
 
 def _plain(value: Any) -> Any:

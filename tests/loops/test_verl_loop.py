@@ -13,7 +13,8 @@ from agent_rl import trace
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.loops.budget import FINAL_TURN
 from agent_rl.loops.react_agent import ReactAgentLoop
-from agent_rl.loops.verl_loop import DEFAULT_MAX_TURNS, EpisodeAgentLoop
+from agent_rl.loops.setup import DEFAULT_MAX_TURNS
+from agent_rl.loops.verl_loop import EpisodeAgentLoop
 from agent_rl.tools.cassette import CassetteMissError
 from agent_rl.trajectory import StopReason, Trajectory
 from tests.loops.server import THINKING, Server, make_loop

@@ -1,0 +1,91 @@
+"""The quicker way gives verl's tokens; where it would not, verl's way is taken."""
+
+import pytest
+
+pytest.importorskip("verl")
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
+
+from agent_rl.loops import rendering
+from agent_rl.loops.rendering import MOST, remembering
+
+PREVIOUS = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]
+TOOLS = [{"type": "function", "function": {"name": "f", "description": "d", "parameters": {}}}]
+WITH_TOOLS = (
+    "{%- if tools %}<|im_start|>system\n{{ tools | tojson }}<|im_end|>\n{%- endif %}{%- for m in messages %}"
+    "<|im_start|>{{ m.role }}{{ m.name or '' }}\n{{ m.content }}<|im_end|>\n{%- endfor %}"
+    "{%- if add_generation_prompt %}<|im_start|>assistant\n{%- endif %}"
+)
+PLAIN = (
+    "{%- for m in messages %}[{{ m.role }}]{{ m.content }}\n{%- endfor %}{%- if add_generation_prompt %}[a]{%- endif %}"
+)
+
+
+@pytest.fixture(params=[None, WITH_TOOLS, PLAIN], ids=["own", "with tools", "no special tokens"])
+def template(request, tokenizer, monkeypatch):
+    if request.param:
+        monkeypatch.setattr(tokenizer, "chat_template", request.param)
+    return request.param
+
+
+def make(tokenizer, **options):
+    return create_continuous_token_builder(tokenizer, hf_model_type="qwen2", chat_template_kwargs=options)
+
+
+messages = st.one_of(
+    st.builds(lambda text: [{"role": "user", "content": text}], st.text(max_size=20)),
+    st.lists(
+        st.fixed_dictionaries(
+            {"role": st.just("tool"), "content": st.text(max_size=20)}, optional={"name": st.sampled_from(["f", "g"])}
+        ),
+        min_size=1,
+        max_size=3,
+    ),
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(several=st.lists(messages, min_size=1, max_size=4), tools=st.sampled_from([None, TOOLS]))
+def test_tokens_are_verls(tokenizer, template, several, tools):
+    verls, ours = make(tokenizer), remembering(make(tokenizer))
+    for new in several:
+        expected = verls.merge_context_tokens(PREVIOUS, PREVIOUS + new, [5, 2], tools=tools)
+        assert ours.merge_context_tokens(PREVIOUS, PREVIOUS + new, [5, 2], tools=tools) == expected
+        assert ours.build_initial_tokens(new, tools=tools) == verls.build_initial_tokens(new, tools=tools)
+
+
+def test_made_up_conversation_is_rendered_once_over_all_builders(tokenizer, monkeypatch):
+    rendered = []
+    real = rendering._text
+
+    def counting(*args, **options):
+        rendered.append(len(args[1]))
+        return real(*args, **options)
+
+    monkeypatch.setattr(rendering, "_templates", {})
+    monkeypatch.setattr(rendering, "_text", counting)
+    for content in ("a", "b", "c"):
+        new = [{"role": "tool", "content": content}]
+        remembering(make(tokenizer)).merge_context_tokens(PREVIOUS, PREVIOUS + new, [5, 2])
+    assert rendered == [3, 4, 4, 4], "the prefix once, and each conversation as text"
+
+
+def test_template_or_options_of_another_kind_are_told_apart(tokenizer, monkeypatch):
+    new = [{"role": "tool", "content": "a"}]
+    before = remembering(make(tokenizer)).merge_context_tokens(PREVIOUS, PREVIOUS + new, [5]).token_ids
+    monkeypatch.setattr(tokenizer, "chat_template", WITH_TOOLS)
+    after = remembering(make(tokenizer)).merge_context_tokens(PREVIOUS, PREVIOUS + new, [5]).token_ids
+    assert before != after
+    assert after == make(tokenizer).merge_context_tokens(PREVIOUS, PREVIOUS + new, [5]).token_ids
+
+
+def test_memory_is_bounded(tokenizer, monkeypatch):
+    monkeypatch.setattr(rendering, "_templates", {})
+    builder = remembering(make(tokenizer))
+    for number in range(MOST + 3):
+        new = [{"role": "tool", "name": f"f{number}", "content": "a"}]
+        builder.merge_context_tokens(PREVIOUS, PREVIOUS + new, [5])
+    (template,) = rendering._templates.values()
+    assert len(template.prefixes) == 3
