@@ -39,7 +39,7 @@ _templates: dict[tuple[int, type, str, str], _Template] = {}
 
 
 def remembering(builder: Any) -> Any:
-    """The builder, with a quicker way to the same tokens where there is one."""
+    """Give the builder a quicker way to the same tokens, where there is one, and return it."""
     if type(builder)._render_tokens is not ContinuousTokenBuilder._render_tokens:
         return builder  # it renders images as well
     tokenizer, options = builder.tokenizer, builder.chat_template_kwargs
