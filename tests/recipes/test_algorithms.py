@@ -65,7 +65,8 @@ def train(entry: Entry, folder: Path, model: Path) -> None:
     assert logged[1]["actor/ppo_kl"] or logged[2]["actor/ppo_kl"]  # a mini-batch met a policy that another had changed
     assert entry.evidence(logged[1], logged[2]), json.dumps([interesting(logged[1]), interesting(logged[2])])
     greedy = "algo=remax" in entry.overrides
-    if not {"algo=dapo", "mode=separate_async"} & {*entry.overrides}:  # which sample as many as they need, or ahead
+    ahead = {"algo=dapo", "mode=colocate_async", "mode=separate_async"}  # these sample what they need, or ahead
+    if not ahead & {*entry.overrides}:
         lost = logged[1]["agent/unscored"] + logged[2]["agent/unscored"]
         assert len(list(trace.read(folder / "trace.jsonl"))) == 2 * PROMPTS * (SAMPLES + greedy) - lost
 
