@@ -158,7 +158,10 @@ class ChatPolicy(Policy):
             ) from None
         message, finish = _first_choice(answer)
         tokens = self._count(answer.get("usage"))
-        text = cut_at_stop(encodable(message.get("content") or ""), stop, keep_stop)
+        said = encodable(message.get("content") or "")
+        text = cut_at_stop(said, stop, keep_stop)
+        if any(each in said for each in stop):
+            finish = "stop"  # whatever followed
         raw = message.get("tool_calls") or []
         self.messages.append({"role": "assistant", "content": text, **({"tool_calls": raw} if raw else {})})
         calls = _calls(raw)
@@ -168,12 +171,14 @@ class ChatPolicy(Policy):
 
     async def extend(self, messages: Sequence[ChatMessage]) -> bool:
         """Append the environment's messages; results of the endpoint's own tool calls get the calls' ids, in order."""
+        if self._left() <= 0:
+            return False
         ids = [call.get("id") for call in self.messages[-1].get("tool_calls", ())]
         for message in messages:
             if message["role"] == "tool" and ids:
                 message = {"tool_call_id": ids.pop(0), **message}
             self.messages.append(message)
-        return self._left() > 0
+        return True
 
     def _left(self) -> int:
         return self._endpoint.sampling.max_response_tokens - self.reserve - self._grown
