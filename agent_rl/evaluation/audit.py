@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal
 
-from agent_rl.trajectory import Trajectory, Turn
+from agent_rl.trajectory import Trajectory
 
 __all__ = ["Template", "TurnAudit", "audit_text", "audit_trajectory", "has_tokens"]
 
@@ -114,13 +114,13 @@ def audit_trajectory(
         compute: the model's own log-probability of every token of a sequence but the first; None: not compared.
     """
     kept = trajectory.info["tokens"]
-    turns = [turn for turn in trajectory.turns if turn.tokens]
+    turns = list(_said(trajectory))
     stretches = [stretch for sequence in kept["sequences"] for stretch in _stretches(sequence)]
     audits = [TurnAudit(number, stretch.end - stretch.start) for number, stretch in enumerate(stretches)]
     if len(stretches) != len(turns) and audits:
         audits[-1].mask = f"{len(stretches)} stretches of sampled tokens for {len(turns)} turns"
-    for stretch, audit, turn in zip(stretches, audits, turns, strict=False):
-        audit.mask = audit.mask or _mask(stretch, turn, template)
+    for stretch, audit, (said, tokens) in zip(stretches, audits, turns, strict=False):
+        audit.mask = audit.mask or _mask(stretch, said, tokens, template)
         audit.logprobs = _logprobs(stretch)
         text = template.decode(stretch.ids)
         audit.retokenized = template.encode(text) != stretch.ids
@@ -139,6 +139,15 @@ def audit_text(prompt: str, response: str, messages: Sequence[Mapping[str, str]]
     return audit
 
 
+def _said(trajectory: Trajectory) -> Iterator[tuple[str, int]]:
+    """Text and number of tokens of everything that was sampled: turns, and notes at a fold."""
+    for turn in trajectory.turns:
+        if turn.tokens:
+            yield turn.text, turn.tokens
+        if fold := turn.notes.get("fold"):
+            yield fold["notes"], fold["tokens"]
+
+
 def _stretches(sequence: Mapping[str, Any]) -> Iterator[_Stretch]:
     position = before = 0
     for sampled, group in groupby(sequence["mask"]):
@@ -149,15 +158,14 @@ def _stretches(sequence: Mapping[str, Any]) -> Iterator[_Stretch]:
         position += length
 
 
-def _mask(stretch: _Stretch, turn: Turn, template: Template) -> str | None:
+def _mask(stretch: _Stretch, said: str, tokens: int, template: Template) -> str | None:
     sequence = stretch.sequence
     if len(sequence["mask"]) != len(sequence["response_ids"]):
         return f"{len(sequence['mask'])} entries for {len(sequence['response_ids'])} tokens"
-    if stretch.end - stretch.start != turn.tokens:
-        return f"{stretch.end - stretch.start} tokens have mask 1, {turn.tokens} were sampled"
-    text = template.decode(stretch.ids, special=False)
-    if not text.startswith(turn.text):
-        return f"mask 1 is on {_short(text)}, but the turn is {_short(turn.text)}"
+    if stretch.end - stretch.start != tokens:
+        return f"{stretch.end - stretch.start} tokens have mask 1, {tokens} were sampled"
+    if not any(template.decode(stretch.ids, special=special).startswith(said) for special in (False, True)):
+        return f"mask 1 is on {_short(template.decode(stretch.ids))}, but the turn is {_short(said)}"
     return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -44,9 +45,7 @@ async def serve(model: Path, name: str, log: Path) -> AsyncIterator[str]:
     if not (cpu.is_selected() or has_accelerator()):
         remedy = "Set VERL_PLATFORM=cpu to use the CPU, or name a server with --endpoint"
         raise ConfigError("VERL_PLATFORM", "there is no accelerator on this machine", remedy)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = _free_port()
     process = _start(model, name, port, log)
     try:
         url = f"http://127.0.0.1:{port}"
@@ -54,6 +53,15 @@ async def serve(model: Path, name: str, log: Path) -> AsyncIterator[str]:
         yield url
     finally:
         await asyncio.to_thread(_stop, process)
+
+
+def _free_port() -> int:
+    """Low enough for the further ports that SGLang derives from it by adding thousands."""
+    while True:
+        with socket.socket() as free, contextlib.suppress(OSError):
+            port = random.randint(20_000, 50_000)
+            free.bind(("127.0.0.1", port))
+            return port
 
 
 def _start(model: Path, name: str, port: int, log: Path) -> subprocess.Popen[bytes]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from agent_rl.loops.react import ReactFormat
+from agent_rl.loops.agents import make_format
+from agent_rl.loops.format import Format
 from agent_rl.loops.verl_loop import EpisodeAgentLoop
 
 __all__ = ["ReactAgentLoop"]
@@ -13,7 +14,6 @@ class ReactAgentLoop(EpisodeAgentLoop):
 
     agent = "react_agent"
 
-    def format(self) -> ReactFormat:
+    def format(self) -> Format:
         """The ReAct format as configured."""
-        react = self.settings.react
-        return ReactFormat(react.instructions, react.observation_role)
+        return make_format("react_agent", self.settings)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from agent_rl.loops.tool_call import ToolCallFormat
+from agent_rl.loops.agents import make_format
+from agent_rl.loops.format import Format
 from agent_rl.loops.verl_loop import EpisodeAgentLoop
 
 __all__ = ["ToolCallAgentLoop"]
@@ -13,6 +14,6 @@ class ToolCallAgentLoop(EpisodeAgentLoop):
 
     agent = "tool_call_agent"
 
-    def format(self) -> ToolCallFormat:
+    def format(self) -> Format:
         """Native calls in the configured syntax."""
-        return ToolCallFormat(self.limits.format)
+        return make_format("tool_call_agent", self.settings, self.limits.format)

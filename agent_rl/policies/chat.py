@@ -1,13 +1,14 @@
 """Any OpenAI-compatible chat endpoint as a policy: vLLM, SGLang, a hosted model, a gateway.
 
 The endpoint renders the conversation anew for every turn and counts the tokens, so this is for evaluation and not
-exact enough to train on. What an observation costs is known when the next turn has been answered, so an episode may end
-some tokens late. Where the endpoint reports no usage, tokens count as 0.
+exact enough to train on. What an observation costs is estimated by the conversation's tokens for each character until
+the next turn has been answered. Where the endpoint reports no usage, tokens count as 0.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -128,17 +129,17 @@ class ChatPolicy(Policy):
         self._first = 0  # tokens of the conversation's prompt; 0 before its first answer
         self._grown = 0  # tokens of the conversation beyond that
         self._earlier = 0  # the same of conversations that were left behind
+        self._pending = 0  # tokens of what was appended since the last answer, estimated
+        self._per_character = 0.0  # tokens, in the conversation so far
 
     async def begin(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]]) -> None:
         """Keep the prompt, which the endpoint sees with the first turn; called again, start a new conversation."""
         self.messages, self._tools = list(messages), list(tools)
         self._earlier += self._grown
-        self._first = self._grown = 0
+        self._first = self._grown = self._pending = 0
 
     async def generate(self, stop: Sequence[str] = (), *, keep_stop: bool = False) -> Generation:
         """Ask for one turn.
-
-        A stop string that is to be kept is not sent: few endpoints give it back. The turn is then cut here.
 
         Raises:
             EngineError: the endpoint fails.
@@ -148,7 +149,7 @@ class ChatPolicy(Policy):
         if left <= 0:  # the observation has used up what was left
             return Generation("", 0, "length")
         try:
-            answer = await self._endpoint.complete(self._body(left, () if keep_stop else stop))
+            answer = await self._endpoint.complete(self._body(left, stop))
         except TooLongError as error:
             if self._first:
                 return Generation("", 0, "length")
@@ -156,14 +157,16 @@ class ChatPolicy(Policy):
                 f"prompt and max_response_tokens={self._endpoint.sampling.max_response_tokens} do not fit the "
                 f"endpoint's context ({error})"
             ) from None
-        message, finish = _first_choice(answer)
-        tokens = self._count(answer.get("usage"))
+        message, finish, matched = _first_choice(answer)
         said = encodable(message.get("content") or "")
+        if keep_stop and finish == "stop":
+            said = _with_stop(said, stop, matched)
         text = cut_at_stop(said, stop, keep_stop)
         if any(each in said for each in stop):
             finish = "stop"  # whatever followed
         raw = message.get("tool_calls") or []
         self.messages.append({"role": "assistant", "content": text, **({"tool_calls": raw} if raw else {})})
+        tokens = self._count(answer.get("usage"))
         calls = _calls(raw)
         if raw and calls is None:  # for the format to say what is wrong with them
             text = "\n".join([text, *map(_as_text, raw)]).strip()
@@ -171,8 +174,10 @@ class ChatPolicy(Policy):
 
     async def extend(self, messages: Sequence[ChatMessage]) -> bool:
         """Append the environment's messages; results of the endpoint's own tool calls get the calls' ids, in order."""
-        if self._left() <= 0:
+        estimate = math.ceil(self._per_character * _characters(messages))
+        if estimate >= self._left():
             return False
+        self._pending += estimate
         ids = [call.get("id") for call in self.messages[-1].get("tool_calls", ())]
         for message in messages:
             if message["role"] == "tool" and ids:
@@ -181,7 +186,7 @@ class ChatPolicy(Policy):
         return True
 
     def _left(self) -> int:
-        return self._endpoint.sampling.max_response_tokens - self.reserve - self._grown
+        return self._endpoint.sampling.max_response_tokens - self.reserve - self._grown - self._pending
 
     def _body(self, left: int, stop: Sequence[str]) -> dict[str, Any]:
         sampling = self._endpoint.sampling
@@ -208,12 +213,14 @@ class ChatPolicy(Policy):
         self.prompt_tokens = self.prompt_tokens or prompt
         self._first = self._first or prompt
         self._grown = max(self._grown, prompt + sampled - self._first)
+        self._pending = 0
+        self._per_character = (prompt + sampled) / max(1, _characters(self.messages))
         self.response_tokens = self._earlier + self._grown
         return sampled
 
 
-def _first_choice(answer: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
-    """Message and finish reason.
+def _first_choice(answer: dict[str, Any]) -> tuple[dict[str, Any], str | None, Any]:
+    """Message, finish reason, and the stop string that ended it, where the server says so (vLLM and SGLang do).
 
     Raises:
         EngineError: there is none, or the engine has given the request up.
@@ -227,7 +234,19 @@ def _first_choice(answer: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
         raise EngineError("the endpoint's answer has no message") from None
     if finish in ("abort", "error"):
         raise EngineError(f"the endpoint ended the turn with {finish!r}")
-    return message, finish
+    return message, finish, choice.get("matched_stop", choice.get("stop_reason"))
+
+
+def _with_stop(text: str, stop: Sequence[str], matched: Any) -> str:
+    """The text with the stop string that ended it, which servers leave out: that they name, or the tag left open."""
+    if not isinstance(matched, str):
+        opened = (each for each in stop if each.startswith("</") and text.count(f"<{each[2:]}") > text.count(each))
+        matched = next(opened, "")
+    return text + matched if matched in stop else text
+
+
+def _characters(messages: Sequence[ChatMessage]) -> int:
+    return sum(len(str(message.get("content") or "")) for message in messages)
 
 
 def _calls(raw: Sequence[Any]) -> list[ToolCall] | None:

@@ -64,6 +64,28 @@ def test_what_is_done_is_not_done_again(tmp_path, data, tools):
     assert (tmp_path / "out/trajectories.jsonl").read_bytes() == lines
 
 
+def test_native_tool_calls_through_an_endpoint_that_reads_them(tmp_path, data, tools):
+    server = Server()
+    records = evaluate(tmp_path / "out", settings(data, tools, loop="tool_call_agent"), server)
+    assert all(record.error is None for record in records.values())
+    trajectories = list(trace.read(tmp_path / "out/trajectories.jsonl"))
+    assert sum(trajectory.tool_calls for trajectory in trajectories) > 6
+    for trajectory in trajectories:
+        assert trajectory.score.components["correctness"] == float(trajectory.answer.endswith(trajectory.ground_truth))
+        assert all(result.text.isdigit() for result in trajectory.results)
+    answered = [message for request in server.requests for message in request["messages"] if message["role"] == "tool"]
+    assert {message["tool_call_id"] for message in answered} <= {"call_0", "call_1", "call_2"}
+    assert all(request["tools"][0]["function"]["name"] == "calculator" for request in server.requests)
+
+
+def test_a_folded_conversation_goes_on_at_the_endpoint(tmp_path, data, tools):
+    server = Server(calls=3)
+    words = ["limit=2", "sampling.max_response_tokens=110", "agent_rl.folding.reserve_tokens=95"]
+    evaluate(tmp_path / "out", settings(data, tools, *words, loop="folding_agent"), server)
+    trajectories = list(trace.read(tmp_path / "out/trajectories.jsonl"))
+    assert any("fold" in turn.notes for trajectory in trajectories for turn in trajectory.turns)
+
+
 class Flaky(Server):
     """Gives no message for the questions of one data source."""
 
@@ -157,7 +179,7 @@ def test_what_breaks_every_episode_ends_the_evaluation(tmp_path, data):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["loop=reactagent"], "loop: there is no loop 'reactagent'. Did you mean 'react_agent'"),
+        (["loop=reactagent"], "loop: there is no loop 'reactagent'.*Did you mean 'react_agent'"),
         (["agent_rl.tools.max_result_tokens=64"], "agent_rl.tools.max_result_tokens: nobody counts"),
         (["agent_rl.reward.overlong.penalty=1", "agent_rl.reward.overlong.buffer_tokens=9999"], "agent_rl.reward.over"),
     ],

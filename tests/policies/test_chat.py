@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 
 import pytest
 
@@ -110,10 +111,13 @@ def test_tokens_are_the_endpoints():
 
 def test_what_is_left_of_the_tokens_is_what_a_turn_may_have():
     with FaultyServer(*[answer(200, said("a", usage=used(10 + 7 * n, 4))) for n in range(3)]) as server:
-        found, policy = turns(server, 3, max_response_tokens=12)
-    assert [json.loads(request.body)["max_tokens"] for request in server.requests] == [12, 8, 1]
+        _, policy = turns(server, 3, max_response_tokens=40)
+    characters = len(PROMPT[0]["content"]) + 1
+    first = math.ceil(len("go on") * 14 / characters)
+    second = math.ceil(len("go on") * 21 / (characters + len("go on") + 1))
+    limits = [json.loads(request.body)["max_tokens"] for request in server.requests]
+    assert limits == [40, 40 - 4 - first, 40 - 11 - second]
     assert policy.response_tokens == 18
-    assert [each.finish for each in found] == ["stop"] * 3
 
 
 def test_a_conversation_in_anothers_place_has_tokens_of_its_own():
@@ -131,24 +135,53 @@ def test_a_conversation_in_anothers_place_has_tokens_of_its_own():
     answers = [said("a", usage=used(10, 4)), said("b", usage=used(30, 6)), said("c", usage=used(37, 1))]
     with FaultyServer(*[answer(200, each) for each in answers]) as server:
         policy = asyncio.run(ask(server))
-    assert [json.loads(request.body)["max_tokens"] for request in server.requests] == [20, 15, 9]
+    assert [json.loads(request.body)["max_tokens"] for request in server.requests] == [
+        20,
+        15,
+        9,
+    ]  # nothing was appended
     assert (policy.prompt_tokens, policy.response_tokens) == (10, 4 + 8)
 
 
-def test_an_observation_that_leaves_no_token_ends_the_conversation():
+def test_an_observation_that_leaves_no_token_is_not_appended():
     async def ask(server):
-        async with endpoint(server, max_response_tokens=8) as source:
+        async with endpoint(server, max_response_tokens=20) as source:
             policy = source.policy(Usage())
             await policy.begin(PROMPT, [])
             await policy.generate()
-            first = await policy.extend(PROMPT)
-            await policy.generate()
-            return first, await policy.extend(PROMPT), await policy.generate()
+            long = [{"role": "user", "content": "word " * 30}]
+            refused, messages = await policy.extend(long), list(policy.messages)
+            return refused, messages, await policy.extend([{"role": "user", "content": "short"}])
 
-    with FaultyServer(answer(200, said("a", usage=used(10, 4))), answer(200, said("b", usage=used(17, 4)))) as server:
-        first, second, turn = asyncio.run(ask(server))
-    assert (first, second, turn.finish, turn.text) == (True, False, "length", "")
-    assert len(server.requests) == 2
+    with FaultyServer(answer(200, said("a", usage=used(10, 4)))) as server:
+        refused, messages, taken = asyncio.run(ask(server))
+    assert (refused, taken) == (False, True)
+    assert [message["role"] for message in messages] == ["user", "assistant"]
+
+
+@pytest.mark.parametrize(
+    ("choice", "text"),
+    [
+        ({"matched_stop": "</search>"}, "<search>x</search>"),  # SGLang
+        ({"stop_reason": "</search>"}, "<search>x</search>"),  # vLLM
+        ({"matched_stop": 151645}, "<search>x</search>"),  # a token: the tag that is left open says it
+        ({}, "<search>x</search>"),
+    ],
+)
+def test_a_stop_string_that_belongs_to_the_turn_is_kept(choice, text):
+    async def ask(server, content):
+        async with endpoint(server) as source:
+            policy = source.policy(Usage())
+            await policy.begin(PROMPT, [])
+            return await policy.generate(["</search>", "</answer>"], keep_stop=True)
+
+    for content in ("<search>x", "<search>x</search> and more"):
+        body = said(content)
+        body["choices"][0] |= choice
+        with FaultyServer(answer(200, body)) as server:
+            assert asyncio.run(ask(server, content)).text == text
+    with FaultyServer(answer(200, said("<search>x", "length"))) as server:
+        assert asyncio.run(ask(server, "")).text == "<search>x"
 
 
 def test_a_turn_that_was_cut_off_is_one():

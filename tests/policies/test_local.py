@@ -76,6 +76,14 @@ def test_a_stop_string_ends_a_turn(source):
     assert len(stopped.token_ids) < len(free.token_ids)
 
 
+def test_a_stop_token_ends_a_turn(source):
+    (given, *_) = prompts(source)
+    (free,) = sample(source, [given])
+    (stopped,) = sample(source, [given], stop_token_ids=[free.token_ids[3]])
+    assert stopped.token_ids == free.token_ids[: free.token_ids.index(free.token_ids[3]) + 1]
+    assert stopped.stop_reason == "stop"
+
+
 def test_sampling_is_random(source):
     (given, *_) = prompts(source)
     found = sample(source, [given] * 4, temperature=1.0, top_p=0.9, top_k=50)

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from agent_rl.errors import ConfigError
+from agent_rl.loops.react import ReactFormat
 from agent_rl.policies import Sampling
 from agent_rl.policies.source import Usage
 from agent_rl.policies.tokens import Sampled, TokenSource
@@ -60,6 +61,20 @@ def test_log_probs_where_they_are_asked_for(model_dir):
     policy, *_ = asyncio.run(talk(source, Usage()))
     assert source.asked[0][1]["logprobs"] is True
     assert {value for value, sampled in zip(policy.logprobs, policy.mask, strict=True) if sampled} == {-0.5}
+
+
+def test_a_formats_own_stop_tokens_and_special_tokens(model_dir):
+    class Special(ReactFormat):
+        stop_tokens, special_tokens = ("<|im_start|>",), True
+
+    async def one(source):
+        policy = source.policy(Usage(), format=Special())
+        await policy.begin(PROMPT, [])
+        return await policy.generate()
+
+    source = Scripted(model_dir, Sampling(), ["a<|im_start|>b"])
+    assert asyncio.run(one(source)).text == "a<|im_start|>b"
+    assert source.asked[0][1]["stop_token_ids"] == [source.tokenizer.convert_tokens_to_ids("<|im_start|>")]
 
 
 def test_a_folder_without_a_tokenizer(tmp_path):
