@@ -15,7 +15,9 @@ from agent_rl.doctor.case import Case
 from agent_rl.doctor.finding import Finding, ok, problem, skipped, warning
 from agent_rl.doctor.tables import Table
 from agent_rl.errors import ConfigError, did_you_mean
+from agent_rl.loops.agents import AGENTS, make_user
 from agent_rl.loops.registry import BUILT_IN
+from agent_rl.settings import AgentRLSettings
 
 __all__ = ["agents", "files", "row_count", "total_steps"]
 
@@ -77,10 +79,24 @@ def agents(case: Case) -> Iterator[Finding]:
         yield problem(subject, f"{name!r} ({named[name]} rows) is not registered", remedy)
     if set(named) <= known:
         yield ok(subject, ", ".join(f"{name} ({count} rows)" for name, count in named.most_common()))
+    yield from _users(case, default)
     toolless = [name for name in named if name == "single_turn_agent"]
     if toolless and case.get("actor_rollout_ref.rollout.multi_turn.tool_config_path"):
         text = "single_turn_agent runs, which never calls the tools that are configured"
         yield warning(subject, text, "Set actor_rollout_ref.rollout.agent.default_agent_loop=react_agent")
+
+
+def _users(case: Case, default: str) -> Iterator[Finding]:
+    """The first row whose simulated user cannot be made."""
+    settings = AgentRLSettings.from_config(case.config)
+    for row in [row for table in (*case.train, *case.val) for row in table.rows]:
+        name = str(row.get("agent_name") or default)
+        try:
+            if name in AGENTS:
+                make_user(name, settings, row.get("extra_info"))
+        except ConfigError as error:
+            yield problem("simulated users", f"{error.key}: {error.problem}", error.remedy)
+            return
 
 
 def train_rows(case: Case) -> int:

@@ -10,7 +10,7 @@ from agent_rl.doctor.finding import Finding, ok, problem, skipped, warning
 from agent_rl.doctor.template import load_template
 from agent_rl.doctor.tooling import tool_path
 from agent_rl.errors import AgentRLError
-from agent_rl.loops.react import ReactFormat
+from agent_rl.loops.agents import AGENTS, make_format
 from agent_rl.settings import AgentRLSettings
 from agent_rl.tools import ToolSpec, load_tools
 
@@ -40,7 +40,7 @@ def lengths(case: Case) -> Iterator[Finding]:
     if over:
         every = "all" if over == len(counts) else f"{over} of the {len(counts)} longest"
         text = f"{every} are longer than {KEY}={most}, up to {longest} tokens, and would not be trained on"
-        remedy = f"Set {KEY}={longest}, or shorten the rows or agent_rl.react.instructions"
+        remedy = f"Set {KEY}={longest}, or shorten the rows or the agent's instructions"
         yield (problem if over == len(counts) else warning)("prompt lengths", text, remedy)
     else:
         yield ok("prompt lengths", f"at most {longest} of {most} tokens, instructions and tools included")
@@ -52,9 +52,10 @@ def _text(case: Case, tokenizer: Any, row: Mapping[str, Any], specs: Sequence[To
     specs = [spec for spec in specs if not chosen or spec.name in chosen]
     agent = row.get("agent_name") or case.get("actor_rollout_ref.rollout.agent.default_agent_loop")
     messages, tools = list(row["prompt"]), None
-    if agent == "react_agent":
-        react = AgentRLSettings.from_config(case.config).react
-        messages = ReactFormat(react.instructions, react.observation_role).prompt(messages, specs)
+    if agent in AGENTS:
+        syntax = case.get("actor_rollout_ref.rollout.multi_turn.format", "hermes")
+        format = make_format(agent, AgentRLSettings.from_config(case.config), syntax)
+        messages, tools = format.prompt(messages, specs), format.template_tools(specs) or None
     elif agent != "single_turn_agent":
         tools = [spec.schema() for spec in specs] or None
     options = case.get("data.apply_chat_template_kwargs", {})

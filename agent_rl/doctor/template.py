@@ -18,6 +18,8 @@ from typing import Any
 
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.finding import Finding, ok, problem, reason, skipped, warning
+from agent_rl.loops.agents import AGENTS, make_format
+from agent_rl.loops.tool_call import ToolCallFormat
 from agent_rl.settings import AgentRLSettings
 
 __all__ = ["Template", "chat_template", "examine", "load_template"]
@@ -103,14 +105,17 @@ def load_template(case: Case) -> Template:
         tokenizer.chat_template = own
     named_loops = {str(row["agent_name"]) for table in case.train for row in table.rows if row.get("agent_name")}
     loops = named_loops or {str(case.get("actor_rollout_ref.rollout.agent.default_agent_loop"))}
-    native = not loops.isdisjoint({"tool_agent", "tool_call_agent"})
+    settings = AgentRLSettings.from_config(case.config)
+    native = "tool_agent" in loops or any(
+        isinstance(make_format(name, settings), ToolCallFormat) for name in loops.intersection(AGENTS)
+    )
     return Template(
         tokenizer,
         case.model.config.get("model_type"),
         _ends(tokenizer, folder),
         dict(case.get("data.apply_chat_template_kwargs", {})),
         native,
-        "tool" if native else AgentRLSettings.from_config(case.config).react.observation_role,
+        "tool" if native else settings.react.observation_role,
         processor,
     )
 

@@ -101,7 +101,7 @@ class TokenPolicy(Policy):
             raise UnscoredError(
                 f"the prompt has {len(ids)} tokens with the agent's instructions, more than "
                 f"data.max_prompt_length={self._prompt_length}: raise it, or shorten the row or "
-                "agent_rl.react.instructions"
+                "the agent's instructions"
             )
         if not self._restart(ids):
             raise UnscoredError(f"the conversation that goes on has {len(ids)} tokens and leaves none for an answer")

@@ -76,6 +76,18 @@ def test_an_agent_that_nobody_registered(make_case: MakeCase, rows: Rows, tmp_pa
     assert "Did you mean 'react_agent'?" in only(findings).remedy
 
 
+def test_rows_that_lack_their_user(make_case: MakeCase, rows: Rows, tmp_path: Path) -> None:
+    talks = [{**row, "agent_name": "user_sim_agent"} for row in rows]
+    for row in talks[1:]:
+        row["extra_info"] = {**row["extra_info"], "user": {"replies": ["Yes."]}}
+    some, all_of_them = write(tmp_path / "x.parquet", talks), write(tmp_path / "y.parquet", talks[1:])
+    findings = list(data.agents(make_case({"data.train_files": some, "data.val_files": some})))
+    (problem,) = [finding for finding in findings if finding.status is Status.PROBLEM]
+    assert problem.text == "extra_info.user: the row has none"
+    findings = list(data.agents(make_case({"data.train_files": all_of_them, "data.val_files": all_of_them})))
+    assert [finding.status for finding in findings] == [Status.OK]
+
+
 def test_loops_of_ones_own_are_known(make_case: MakeCase, rows: Rows, tmp_path: Path) -> None:
     path = write(tmp_path / "x.parquet", [{**row, "agent_name": f"mine_{i % 2}"} for i, row in enumerate(rows)])
     (tmp_path / "loops.yaml").write_text("- name: mine_0\n  _target_: a.b\n")

@@ -1,10 +1,14 @@
 from pathlib import Path
 
+import pytest
+
 from agent_rl.doctor.finding import Status
 from agent_rl.doctor.prompts import KEY, lengths
 from agent_rl.doctor.tooling import KEY as TOOLS
+from agent_rl.errors import ConfigError
 
 from .conftest import MakeCase, only
+from .test_data import Rows, write
 
 
 def longest(text: str) -> int:
@@ -16,6 +20,25 @@ def test_prompts_are_counted_with_the_agents_instructions(make_case: MakeCase) -
     assert with_instructions.status is Status.OK
     without = only(lengths(make_case({"agent_rl.react.instructions": ""})))
     assert longest(without.text) + 200 < longest(with_instructions.text)
+
+
+def test_each_agents_own_instructions_are_counted(make_case: MakeCase, rows: Rows, tmp_path: Path) -> None:
+    def counted(agent: str, **keys: object) -> int:
+        path = write(tmp_path / f"{agent}.parquet", [{**row, "agent_name": agent} for row in rows])
+        given = {"data.train_files": path, "data.val_files": path, KEY: 4096, **keys}
+        return longest(only(lengths(make_case(given))).text)
+
+    plain = counted("single_turn_agent")
+    assert counted("plan_act_agent") > counted("react_agent") > plain + 200
+    assert counted("plan_act_agent", **{"agent_rl.plan_act.instructions": ""}) == plain
+
+
+def test_an_agent_without_the_tool_that_it_needs(make_case: MakeCase, rows: Rows, tmp_path: Path) -> None:
+    path = write(tmp_path / "x.parquet", [{**row, "agent_name": "search_agent"} for row in rows])
+    (tmp_path / "tools.yaml").write_text("tools: [{name: calculator}, {name: python}]")
+    case = make_case({"data.train_files": path, "data.val_files": path, TOOLS: str(tmp_path / "tools.yaml")})
+    with pytest.raises(ConfigError, match=r"agent_rl\.search\.tool: there is no tool 'search'"):
+        list(lengths(case))
 
 
 def test_prompts_that_are_too_long(make_case: MakeCase) -> None:
