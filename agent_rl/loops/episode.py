@@ -159,11 +159,14 @@ class _Episode:
                 reply, turn.tool_seconds = await self._timed(work, self._seconds_left())
             except OutOfTime:
                 return StopReason.MAX_SECONDS
-            turn.observation = reply.text
-            if not reply.done:
-                if self.announced or self._turns_left() == 0:
-                    return self.announced or StopReason.MAX_TURNS
+            if reply.reward is not None:
+                turn.notes["reward"] = reply.reward
+            last = self.announced or (StopReason.MAX_TURNS if self._turns_left() == 0 else None)
+            if not reply.done and last is None:
                 return await self._show(turn, reply.text)
+            turn.notes["last_word"] = reply.text  # which the policy is not shown
+            if not reply.done:
+                return last
         self.trajectory.answer = text
         return StopReason.ANSWERED
 

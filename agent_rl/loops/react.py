@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from agent_rl.errors import MalformedActionError
 from agent_rl.loops.format import Format, Step
+from agent_rl.loops.instructions import with_instructions
 from agent_rl.loops.policy import ChatMessage
 from agent_rl.loops.syntaxes.reading import read_json
 from agent_rl.tools import ToolSpec
@@ -73,11 +74,7 @@ class ReactFormat(Format):
         text = self._instructions.replace("{tools}", describe(tools)).replace(
             "{tool_names}", ", ".join(tool.name for tool in tools)
         )
-        if not text:
-            return list(messages)
-        if messages and messages[0]["role"] == "system":
-            return [{"role": "system", "content": f"{messages[0]['content']}\n\n{text}"}, *messages[1:]]
-        return [{"role": "system", "content": text}, *messages]
+        return with_instructions(messages, text)
 
     def parse(self, text: str, tools: Sequence[ToolSpec]) -> Step:
         """Read the first action or final answer of a turn; labelled lines after it are ignored."""

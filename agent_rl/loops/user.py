@@ -42,6 +42,8 @@ class Reply:
     text: str
     done: bool = False
     """The conversation is over: the policy does not see the text any more."""
+    reward: float | None = None
+    """Of the agent's message, for `Turn.notes["reward"]` and verl's `turn_scores`."""
 
 
 class User(ABC):

@@ -152,7 +152,7 @@ class EpisodeAgentLoop(AgentLoopBase):
             multi_modal_data={},
             extra_fields={
                 **policy.extra_fields,
-                "turn_scores": [],
+                "turn_scores": [turn.notes["reward"] for turn in trajectory.turns if "reward" in turn.notes],
                 "tool_rewards": [result.reward for result in trajectory.results if result.reward is not None],
             },
         )

@@ -51,7 +51,8 @@ def test_model_hears_the_agent_and_alone_knows_the_goal(monkeypatch):
     with FaultyServer(says("It is 17."), says("<think>done?</think>Thanks! ###STOP### bye")) as server:
         trajectory = run(server, "Which order?", "Refunded.", api_key_env="USER_KEY", temperature=0.5)
     assert (trajectory.stop_reason, trajectory.answer) == (StopReason.ANSWERED, "Refunded.")
-    assert [turn.observation for turn in trajectory.turns] == ["It is 17.", "Thanks!"]
+    assert [turn.observation for turn in trajectory.turns] == ["It is 17.", None]
+    assert trajectory.turns[1].notes == {"last_word": "Thanks!"}
     first, second = sent(server)
     assert {key: first[key] for key in ("model", "temperature", "max_tokens")} == {
         "model": "m",

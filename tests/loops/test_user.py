@@ -37,7 +37,8 @@ class Probe(User):
             raise UnscoredError("the user is gone")
         if self.row.get("waits"):
             await asyncio.sleep(60)
-        return Reply("bye" if "42" in message else "How much is 6*7?", done="42" in message)
+        done = "42" in message
+        return Reply("bye" if done else "How much is 6*7?", done, reward=1.0 if done else None)
 
     async def score(self, trajectory):
         self.life.append(f"score {trajectory.stop_reason.value}")
@@ -62,7 +63,8 @@ def test_conversation_goes_on_until_the_user_is_done():
     policy = ScriptedPolicy(["Message: What do you need?", ACT, "Thought: t\nMessage: It is 42."])
     trajectory = run(user, policy=policy)
     assert (trajectory.stop_reason, trajectory.answer, trajectory.verdict) == (StopReason.ANSWERED, "It is 42.", 0.75)
-    assert [turn.observation for turn in trajectory.turns] == ["How much is 6*7?", "Observation: 42", "bye"]
+    assert [turn.observation for turn in trajectory.turns] == ["How much is 6*7?", "Observation: 42", None]
+    assert [turn.notes for turn in trajectory.turns] == [{}, {}, {"reward": 1.0, "last_word": "bye"}]
     assert user.life == [
         "start Hi.",
         "hears What do you need? after 0 results",
@@ -134,7 +136,7 @@ def test_cancelled_episode_lets_its_user_go():
 
 def test_script_is_played_and_then_the_conversation_is_over():
     trajectory = run(ScriptedUser({}, {"replies": ["one", "two"]}), "a", "b", "c", "d")
-    assert [turn.observation for turn in trajectory.turns] == ["one", "two", ""]
+    assert [turn.observation for turn in trajectory.turns] == ["one", "two", None]
     assert (trajectory.answer, trajectory.verdict) == ("c", None)
 
 
@@ -164,7 +166,7 @@ def test_user_of_ones_own_is_named_by_path(tmp_path):
     assert load_user("scripted", {}) is ScriptedUser
     assert load_user("agent_rl.loops.user.ScriptedUser", {}) is ScriptedUser
     cls = load_user(f"{tmp_path}/users.py:Mine", {"mood": "fine"})
-    assert run(cls({"mood": "fine"}, {}), "a").turns[0].observation == "fine"
+    assert run(cls({"mood": "fine"}, {}), "a").turns[0].notes == {"last_word": "fine"}
     for name, config, key, problem in (
         (f"{tmp_path}/users.py:Mine", {}, "config", "mood: missing"),
         (f"{tmp_path}/users.py:Other", {}, "user", "not a subclass"),

@@ -35,11 +35,16 @@ def test_user_judges(run_loop, tmp_path):
         "from agent_rl.loops.user import ScriptedUser\n\n\n"
         "class Judge(ScriptedUser):\n"
         "    async def score(self, trajectory):\n"
-        "        return self.config['scale'] * len(trajectory.turns)\n"
+        "        return self.config['scale'] * len(trajectory.turns)\n\n"
+        "    async def respond(self, message, trajectory):\n"
+        "        reply = await super().respond(message, trajectory)\n"
+        "        reply.reward = float(len(message))\n"
+        "        return reply\n"
     )
     overrides = [f"+agent_rl.user_sim.user={tmp_path}/judge.py:Judge", "+agent_rl.user_sim.config.scale=0.25"]
-    output, _ = run_loop("user_sim_agent", "a", "b", "c", overrides=overrides, extra_info={"user": USER})
+    output, _ = run_loop("user_sim_agent", "a", "bb", "c", overrides=overrides, extra_info={"user": USER})
     assert output.extra_fields["trajectory"]["verdict"] == 0.75
+    assert output.extra_fields["turn_scores"] == [1.0, 2.0, 1.0]
 
 
 def test_failing_endpoint_of_the_user_is_unscored_and_traced(run_loop, tmp_path):
