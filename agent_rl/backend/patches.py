@@ -7,6 +7,7 @@ longer needed. All of them are guarded by the version of verl that they were wri
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
@@ -155,7 +156,9 @@ def step_metrics(module: ModuleType) -> None:
     def compute_metrics(self: Any, batch: Any, metrics: dict[str, Any], *args: Any, **kwargs: Any) -> None:
         original(self, batch, metrics, *args, **kwargs)
         keys = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
-        data = module.tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
+        data = module.tq.kv_batch_get(
+            keys=_finals(keys), partition_id=batch.partition_id, select_fields=["extra_fields"]
+        )
         infos = [fields.get("reward_extra_info", {}) for fields in data.pop("extra_fields").tolist()]
         for key in infos[0]:
             values = [info[key] for info in infos if isinstance(info.get(key), int | float)]
@@ -169,6 +172,14 @@ def step_metrics(module: ModuleType) -> None:
             metrics.update(remax.take_metrics(key.split("_")[0] for key in keys))
 
     module.PPOTrainer._compute_metrics = compute_metrics
+
+
+def _finals(keys: Iterable[str]) -> list[str]:
+    """Of the keys `{uid}_{session}_{index}` the last of each session, which stands for the whole trajectory."""
+    finals: dict[str, str] = {}
+    for key in sorted(keys, key=lambda key: int(key.rpartition("_")[2])):
+        finals[key.rpartition("_")[0]] = key
+    return list(finals.values())
 
 
 def _resolved(path: str) -> str:

@@ -126,6 +126,9 @@ def test_loops_train(
     assert {metrics["agent/unscored"] for metrics in logged.values()} == {0}
     trajectories = list(trace.read(tmp_path / "trace.jsonl"))
     assert len(trajectories) == STEPS * len(AGENTS) * 2
+    for step, metrics in logged.items():
+        turns = [len(trajectory.turns) for trajectory in trajectories if trajectory.info["step"] == step]
+        assert metrics["agent/turns"] == pytest.approx(sum(turns) / len(turns))
     check_what_they_did(trajectories)
     check_sequences(tmp_path, trajectories)
     assert run_processes() == []
