@@ -66,7 +66,7 @@ def tokens(
     console.print(table)
     if out is not None:
         out.write_text("".join(f"{line}\n" for line in lines))
-    raise typer.Exit(wrong)
+    raise typer.Exit(int(wrong))
 
 
 def _audits(

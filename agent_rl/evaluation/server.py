@@ -110,9 +110,8 @@ def _last_line(log: Path) -> str:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """End the server with its children, which are in its session."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGTERM)
+    """Ask the server to end, and kill what is left of it: its children are in its session."""
+    process.terminate()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(STOP_S)
     with contextlib.suppress(ProcessLookupError):
