@@ -1,0 +1,167 @@
+"""One greedy policy in verl's trainer, on a real SGLang server and from a script; and what a trainer leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from agent_rl import trace
+from agent_rl.cli import app
+from agent_rl.data import arithmetic, read_parquet
+from agent_rl.evaluation.dumps import read_dump, score_dump
+from agent_rl.evaluation.ledger import Ledger
+from agent_rl.evaluation.runner import Evaluation, run
+from agent_rl.evaluation.server import serve
+from agent_rl.evaluation.settings import read_settings
+from agent_rl.evaluation.sources import open_source
+from agent_rl.loops.episode import Budget, run_episode
+from agent_rl.loops.policy import ScriptedPolicy
+from agent_rl.loops.react import ReactFormat
+from agent_rl.settings import RewardSettings
+from agent_rl.tools import ToolSession, load_tools
+from agent_rl.trajectory import Trajectory
+from tests.e2e.training import ROOT, train
+
+pytestmark = pytest.mark.engine
+
+TOOLS = str(ROOT / "tool_configs/calculator.yaml")
+MIX = {"good": 0.5, "wasteful": 0.5}
+LENGTH = 1024
+"""More than the episodes have: at the limit itself an endpoint of chats is some tokens off."""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that has learned to call the calculator, though not what to ask it."""
+    import torch
+
+    spec = importlib.util.spec_from_file_location("warm_start", ROOT / "recipes/quickstart/warm_start.py")
+    assert spec
+    assert spec.loader
+    warm_start = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(warm_start)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    out = tmp_path_factory.mktemp("model")
+    warm_start.warm_start(out, arithmetic.generate(1_000_000, 2000), steps=120, copy_steps=1, mix=MIX)
+    torch.set_num_threads(threads)
+    return out
+
+
+def transcripts(trajectories: list[Trajectory]) -> dict[int, Any]:
+    """What was said, by the row's index."""
+    return {
+        trajectory.info["index"]: (
+            [(turn.text, turn.malformed, turn.observation, turn.tokens) for turn in trajectory.turns],
+            [(result.name, result.text, result.status) for result in trajectory.results],
+            (trajectory.answer, trajectory.stop_reason, trajectory.score and trajectory.score.total),
+            (trajectory.prompt_tokens, trajectory.response_tokens),
+        )
+        for trajectory in trajectories
+    }
+
+
+def evaluated(folder: Path, data: Path, model: Path | str, *words: str) -> list[Trajectory]:
+    settings = read_settings(
+        {"data": str(data), "tools": TOOLS, "model": str(model)},
+        [
+            "sampling.temperature=0", f"sampling.max_response_tokens={LENGTH}", "multi_turn.max_assistant_turns=10",
+            "agent_rl.react.instructions=", "agent_rl.trace.tokens=true", *words,
+        ],
+    )  # fmt: skip
+
+    async def all_of_it() -> None:
+        with Ledger(folder, settings) as ledger:
+            async with open_source(settings, folder) as source:
+                await run(Evaluation.load(settings), source, ledger, lambda record: None)
+
+    asyncio.run(all_of_it())
+    return list(trace.read(folder / "trajectories.jsonl"))
+
+
+async def scripted(row: dict[str, Any], trajectory: Trajectory) -> Trajectory:
+    policy = ScriptedPolicy([turn.text for turn in trajectory.turns])
+    async with ToolSession(load_tools(TOOLS), default_timeout_s=30) as session:
+        found = await run_episode(policy, ReactFormat(""), session, row["prompt"], Budget(max_turns=10))
+    return replace(found, info=trajectory.info)
+
+
+def test_one_policy_everywhere(tmp_path: Path, model: Path, run_processes: Any) -> None:
+    logged = train(
+        tmp_path,
+        model,
+        data__max_prompt_length=128,
+        data__max_response_length=LENGTH,
+        actor_rollout_ref__rollout__val_kwargs__do_sample=False,
+        actor_rollout_ref__rollout__val_kwargs__temperature=0,
+        actor_rollout_ref__actor__optim__lr=1e-6,
+        reward__reward_manager__name="trajectory",
+        reward__custom_reward_function__path="null",
+        trainer__total_training_steps=1,
+        trainer__val_before_train=True,
+        trainer__save_freq=1,
+        trainer__test_freq=1,
+        agent_rl__trace__path=f"{tmp_path}/trace.jsonl",
+        agent_rl__trace__tokens=True,
+    )
+    assert max(logged) == 1
+    kept = list(trace.read(tmp_path / "trace.jsonl"))
+    in_verl = transcripts([each for each in kept if each.info["split"] == "test" and each.info["step"] == 0])
+    assert len(in_verl) == 4
+    assert sum(len(turns) for turns, *_ in in_verl.values()) > 4
+    data = tmp_path / "test.parquet"
+
+    async def over_http() -> None:
+        async with serve(model, "served", tmp_path / "server.log") as url:
+            for policy in ("chat", "sglang"):
+                words = [f"policy={policy}", f"endpoint={url}", f"tokenizer={model}"]
+                found = await asyncio.to_thread(evaluated, tmp_path / policy, data, "served", *words)
+                assert transcripts(found) == in_verl, policy
+
+    asyncio.run(over_http())
+    assert transcripts(evaluated(tmp_path / "local", data, model, "policy=local")) == in_verl
+    rows = {row["extra_info"]["index"]: row for row in read_parquet(data)}
+    for trajectory in trace.read(tmp_path / "chat/trajectories.jsonl"):
+        again = asyncio.run(scripted(rows[trajectory.info["index"]], trajectory))
+        assert [turn.observation for turn in again.turns] == [turn.observation for turn in trajectory.turns]
+        assert (again.answer, again.stop_reason) == (trajectory.answer, trajectory.stop_reason)
+
+    check_the_checkpoint(tmp_path, kept)
+    check_the_dump(tmp_path)
+    check_the_tokens(tmp_path, model)
+    assert run_processes() == []
+
+
+def check_the_checkpoint(folder: Path, kept: list[Trajectory]) -> None:
+    """The policy after the step, merged and served: the rounding to bfloat16 may change a few turns, not most."""
+    after = transcripts([each for each in kept if each.info["split"] == "test" and each.info["step"] == 1])
+    found = transcripts(evaluated(folder / "merged", folder / "test.parquet", folder / "checkpoints"))
+    assert set(found) == set(after)
+    assert sum(found[index] == after[index] for index in found) >= len(found) / 2
+
+
+def check_the_dump(folder: Path) -> None:
+    """Our score of verl's dump is what the reward manager gave in training."""
+    steps = score_dump(read_dump(folder / "rollouts"), ReactFormat(), load_tools(TOOLS), RewardSettings())
+    assert {step: len(records) for step, records in steps.items()} == {1: 8}
+    for record in steps[1]:
+        assert record.reward == pytest.approx(record.metrics["verl_score"], abs=1e-5)
+
+
+def check_the_tokens(folder: Path, model: Path) -> None:
+    """Masks and log-probs of a real run are right, and what is wrong would be seen."""
+    arguments = ["audit", "tokens", str(folder / "trace.jsonl"), "--tokenizer", str(model), "--model", str(model)]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    (broken,) = [each for each in trace.read(folder / "trace.jsonl") if each.info["split"] == "train"][:1]
+    sequence = broken.info["tokens"]["sequences"][0]
+    sequence["mask"][1:] = sequence["mask"][:-1]
+    trace.append(folder / "broken.jsonl", broken)
+    arguments[2] = str(folder / "broken.jsonl")
+    assert CliRunner().invoke(app, arguments).exit_code == 1
