@@ -11,6 +11,7 @@ from typing import Any
 from agent_rl.errors import ConfigError
 from agent_rl.evaluation.settings import EvaluationSettings
 from agent_rl.policies import PolicySource
+from agent_rl.policies.tokens import TokenSource
 
 __all__ = ["open_source"]
 
@@ -41,7 +42,11 @@ async def open_source(settings: EvaluationSettings, folder: Path) -> AsyncIterat
                 url = await stack.enter_async_context(serve(model, settings.model, folder / "server.log"))
         elif settings.policy == "local":
             raise ConfigError("endpoint", "policy=local asks no endpoint", "Leave one of the two out")
-        source = await stack.enter_async_context(_source(settings, url or "", tokenizer))
+        source = _source(settings, url or "", tokenizer)
+        if isinstance(source, TokenSource):
+            source.logprobs = settings.agent_rl.trace.tokens
+            source.drop_thoughts = settings.agent_rl.thinking.history == "template"
+        await stack.enter_async_context(source)
         await source.check()
         yield source
 

@@ -30,16 +30,13 @@ class LocalModel(TokenSource):
         sampling: how turns are sampled; `seed` is not used.
         batch: conversations that are generated together.
         dtype: of the weights, as transformers takes it.
-        logprobs: ask for the log-probability of every sampled token.
 
     Raises:
         ConfigError: there is no such model.
     """
 
-    def __init__(
-        self, model: str, sampling: Sampling, *, batch: int = 16, dtype: str = "auto", logprobs: bool = False
-    ) -> None:
-        super().__init__(model, sampling, logprobs=logprobs)
+    def __init__(self, model: str, sampling: Sampling, *, batch: int = 16, dtype: str = "auto") -> None:
+        super().__init__(model, sampling)
         try:
             loaded = AutoModelForCausalLM.from_pretrained(model, dtype=dtype)
         except (OSError, ValueError) as error:

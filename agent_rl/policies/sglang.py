@@ -24,9 +24,8 @@ class SGLangTokens(TokenSource):
         api_key_env: str | None = None,
         concurrency: int = 64,
         timeout_s: float = 600,
-        logprobs: bool = False,
     ) -> None:
-        super().__init__(tokenizer, sampling, logprobs=logprobs)
+        super().__init__(tokenizer, sampling)
         self.url = url.rstrip("/").removesuffix("/v1")
         self.remote = open_remote(self.url, api_key_env=api_key_env, concurrency=concurrency, timeout_s=timeout_s)
 

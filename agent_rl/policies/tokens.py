@@ -42,7 +42,6 @@ class TokenSource(PolicySource):
     Args:
         tokenizer: folder or name of the model whose tokenizer and template are used.
         sampling: how turns are sampled.
-        logprobs: ask for the log-probability of every sampled token.
 
     Raises:
         ConfigError: when there is no tokenizer, or verl is not installed.
@@ -51,7 +50,12 @@ class TokenSource(PolicySource):
     engine_stops = True
     """Whether the server stops at stop strings; a turn is cut there in any case."""
 
-    def __init__(self, tokenizer: str, sampling: Sampling, *, logprobs: bool = False) -> None:
+    logprobs = False
+    """Whether the log-probability of every sampled token is asked for."""
+    drop_thoughts = False
+    """Whether the context drops thoughts of earlier turns where the chat template does."""
+
+    def __init__(self, tokenizer: str, sampling: Sampling) -> None:
         try:
             from verl.utils.tokenizer import hf_tokenizer
             from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
@@ -63,7 +67,7 @@ class TokenSource(PolicySource):
             problem = f"there is no tokenizer in {tokenizer!r} ({str(error).splitlines()[0]})"
             raise ConfigError("tokenizer", problem, "Name the model's folder or its name on the Hub") from None
         self.builder = create_continuous_token_builder(self.tokenizer, hf_model_type=_model_type(tokenizer))
-        self.sampling, self._logprobs = sampling, logprobs
+        self.sampling = sampling
 
     @abstractmethod
     async def sample(self, prompt_ids: list[int], params: dict[str, Any]) -> Sampled:
@@ -84,7 +88,7 @@ class TokenSource(PolicySource):
         params: dict[str, Any] = {"temperature": sampling.temperature, "top_p": sampling.top_p}
         params |= {} if sampling.top_k is None else {"top_k": sampling.top_k}
         params |= {} if seed is None else {"seed": seed}
-        params |= {"logprobs": True} if self._logprobs else {}
+        params |= {"logprobs": True} if self.logprobs else {}
         return TokenPolicy(
             _Server(self, usage),
             self.builder,
@@ -95,6 +99,7 @@ class TokenSource(PolicySource):
             engine_stops=self.engine_stops,
             stop_tokens=format.stop_tokens if format else (),
             special_tokens=format.special_tokens if format else False,
+            drop_thoughts=self.drop_thoughts,
         )
 
 

@@ -26,9 +26,8 @@ class VLLMTokens(TokenSource):
         api_key_env: str | None = None,
         concurrency: int = 64,
         timeout_s: float = 600,
-        logprobs: bool = False,
     ) -> None:
-        super().__init__(tokenizer, sampling, logprobs=logprobs)
+        super().__init__(tokenizer, sampling)
         self._endpoint = ChatEndpoint(
             url, model, sampling, api_key_env=api_key_env, concurrency=concurrency, timeout_s=timeout_s
         )

@@ -36,7 +36,8 @@ class Split(Scripted):
 
 def episode(model_dir, tools, texts=(CALL, CALL, ANSWER), kind=Scripted, instructions=None):
     async def run():
-        source = kind(model_dir, Sampling(), texts, logprobs=True)
+        source = kind(model_dir, Sampling(), texts)
+        source.logprobs = True
         policy = source.policy(Usage())
         async with ToolSession(load_tools(tools), default_timeout_s=5) as session:
             prompt = [{"role": "user", "content": "What is 12+30?"}]

@@ -51,3 +51,13 @@ def test_a_source_is_open_and_checked(tmp_path):
     assert asyncio.run(ask(MODEL)) == 0
     with pytest.raises(ConfigError, match="has no model"):
         asyncio.run(ask("other"))
+
+
+def test_a_source_of_tokens_does_as_training_would(tmp_path, model_dir):
+    async def ask(*words):
+        given = read_settings({"data": "x", "model": model_dir}, ["policy=local", *words])
+        async with open_source(given, tmp_path) as source:
+            return source.logprobs, source.drop_thoughts
+
+    assert asyncio.run(ask()) == (False, False)
+    assert asyncio.run(ask("agent_rl.trace.tokens=true", "agent_rl.thinking.history=template")) == (True, True)

@@ -16,8 +16,8 @@ PROMPT = [{"role": "user", "content": "What is 12+30?"}]
 class Scripted(TokenSource):
     """Plays texts, each ended by the end-of-turn token."""
 
-    def __init__(self, tokenizer, sampling, texts, **options):
-        super().__init__(tokenizer, sampling, **options)
+    def __init__(self, tokenizer, sampling, texts):
+        super().__init__(tokenizer, sampling)
         self.texts, self.asked = list(texts), []
 
     async def sample(self, prompt_ids, params):
@@ -57,7 +57,8 @@ def test_what_was_sampled_is_appended_and_counted(model_dir):
 
 
 def test_log_probs_where_they_are_asked_for(model_dir):
-    source = Scripted(model_dir, Sampling(), ["a", "b"], logprobs=True)
+    source = Scripted(model_dir, Sampling(), ["a", "b"])
+    source.logprobs = True
     policy, *_ = asyncio.run(talk(source, Usage()))
     assert source.asked[0][1]["logprobs"] is True
     assert {value for value, sampled in zip(policy.logprobs, policy.mask, strict=True) if sampled} == {-0.5}
@@ -75,6 +76,20 @@ def test_a_formats_own_stop_tokens_and_special_tokens(model_dir):
     source = Scripted(model_dir, Sampling(), ["a<|im_start|>b"])
     assert asyncio.run(one(source)).text == "a<|im_start|>b"
     assert source.asked[0][1]["stop_token_ids"] == [source.tokenizer.convert_tokens_to_ids("<|im_start|>")]
+
+
+def test_thoughts_are_dropped_where_the_template_drops_them(model_dir):
+    def sequences(drop):
+        source = Scripted(model_dir, Sampling(), ["<think>long</think>I compute.", "It is 42."])
+        template = source.tokenizer.chat_template
+        source.tokenizer.chat_template = template.replace(
+            "(message.content or '')", "((message.content or '').split('</think>') | last)"
+        )
+        source.drop_thoughts = drop
+        policy, *_ = asyncio.run(talk(source, Usage()))
+        return len(policy.samples())
+
+    assert (sequences(False), sequences(True)) == (1, 2)
 
 
 def test_a_folder_without_a_tokenizer(tmp_path):
