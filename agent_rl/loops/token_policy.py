@@ -217,31 +217,36 @@ class TokenPolicy(Policy):
     def _cut(self, sampled: list[int], stop: Sequence[str], keep_stop: bool) -> tuple[list[int], str, bool]:
         """Tokens up to the first that completes a stop string, as an engine would stop; their text; if there was one.
 
-        A stop string that is kept and ends the text is followed by special tokens only: they were sampled, and stay.
+        A stop string that is kept may be followed by the token that ends a turn: it was sampled, and stays.
         """
         text = self._text(sampled)
-        shown = cut_at_stop(text, stop, keep_stop)
-        if shown == text:
-            return sampled, text, any(each in text for each in stop)
+        if not any(each in text for each in stop):
+            return sampled, text, False
         low, high = 1, len(sampled)  # whether a prefix contains a stop string is monotonic in its length
         while low < high:
             middle = (low + high) // 2
             prefix = self._text(sampled[:middle])
             low, high = (low, middle) if any(s in prefix for s in stop) else (middle + 1, high)
-        return sampled[:low], shown, True
+        if keep_stop and sampled[low : low + 1] in ([self._tokenizer.eos_token_id], [self._im_end()]):
+            low += 1
+        return sampled[:low], cut_at_stop(text, stop, keep_stop), True
 
     def _text(self, sampled: list[int]) -> str:
         if not self._special_tokens:
             return str(self._tokenizer.decode(sampled, skip_special_tokens=True))
-        ends = (self._tokenizer.eos_token_id, getattr(self._builder, "_im_end_id", None))
+        ends = (self._tokenizer.eos_token_id, self._im_end())
         return str(self._tokenizer.decode(sampled[:-1] if sampled[-1] in ends else sampled))
+
+    def _im_end(self) -> int | None:
+        """The token that the template ends a turn with, where the builder knows it."""
+        return getattr(self._builder, "_im_end_id", None)
 
     def _missing_end(self, last: int, ended: bool) -> list[int]:
         """The token that ends a turn, if the turn did not write it: the template's next turn needs it.
 
         The builder's, where it knows one: a tokenizer's eos may be another, and a model may stop at several.
         """
-        end = getattr(self._builder, "_im_end_id", None)
+        end = self._im_end()
         if end is None and ended:
             end = self._tokenizer.eos_token_id
         return [] if end is None or last == end else [end]

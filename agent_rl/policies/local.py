@@ -82,7 +82,17 @@ class LocalModel(TokenSource):
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def _generate(self, requests: list[Request]) -> list[Sampled]:
-        """All requests of an evaluation have the same parameters but for `max_new_tokens`."""
+        """Requests of different agents end at different strings and tokens: one kind after another."""
+        kinds: dict[str, list[int]] = {}
+        for number, (_, params, _) in enumerate(requests):
+            kinds.setdefault(repr((params.get("stop"), params.get("stop_token_ids"))), []).append(number)
+        found: dict[int, Sampled] = {}
+        for numbers in kinds.values():
+            found.update(zip(numbers, self._together([requests[number] for number in numbers]), strict=True))
+        return [found[number] for number in range(len(requests))]
+
+    def _together(self, requests: list[Request]) -> list[Sampled]:
+        """Requests with the same parameters but for `max_new_tokens`."""
         params = requests[0][1]
         limits = [request[1]["max_new_tokens"] for request in requests]
         longest = max(len(ids) for ids, *_ in requests)
@@ -111,14 +121,16 @@ class LocalModel(TokenSource):
         )
         scores = torch.stack(done.scores, 1).log_softmax(-1) if done.scores else None
         return [
-            _row(done.sequences[i, longest:].tolist(), limits[i], ends, None if scores is None else scores[i])
+            _row(done.sequences[i, longest:].tolist(), limits[i], ends, pad, None if scores is None else scores[i])
             for i in range(len(requests))
         ]
 
 
-def _row(ids: list[int], limit: int, ends: set[int], scores_TV: Any) -> Sampled:
-    """One row up to its end, where the batch went on for others."""
+def _row(ids: list[int], limit: int, ends: set[int], pad: int, scores_TV: Any) -> Sampled:
+    """One row up to its end, where the batch went on for others: after a stop string it was padded."""
     ids = ids[:limit]
+    while ids and ids[-1] == pad and pad not in ends:
+        ids.pop()
     end = next((n for n, token in enumerate(ids, start=1) if token in ends), None)
     ids = ids[:end]
     logprobs = None if scores_TV is None else [float(scores_TV[n, token]) for n, token in enumerate(ids)]

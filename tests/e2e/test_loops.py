@@ -1,4 +1,4 @@
-"""Every loop that differs from `react_agent` in one real run: what it does, and that its tokens are exact.
+"""Every loop that differs from `react_agent` with a real engine: what it does, and that its tokens are exact.
 
 The engine's log-probabilities are those of the conversation as it was sampled, the trainer's those of the training
 sequences: a token too many or too few, or one in the wrong place, and they differ.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,11 @@ import pytest
 
 from agent_rl import trace
 from agent_rl.data import arithmetic, write_parquet
+from agent_rl.evaluation.ledger import Ledger
+from agent_rl.evaluation.runner import Evaluation, run
+from agent_rl.evaluation.server import serve
+from agent_rl.evaluation.settings import read_settings
+from agent_rl.evaluation.sources import open_source
 from agent_rl.loops.code_act import CodeActFormat
 from agent_rl.loops.episode import Budget, run_episode
 from agent_rl.loops.folding import FoldingPolicy
@@ -86,37 +92,47 @@ def conversations(row: dict[str, Any], tools: Path) -> list[list[dict[str, Any]]
     return inner.conversations
 
 
+@pytest.fixture(scope="module")
+def taught(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with tools, rows and a model that plays the scripts."""
+    folder = tmp_path_factory.mktemp("taught")
+    corpus, tools = folder / "corpus.jsonl", folder / "tools.yaml"
+    corpus.write_text(json.dumps({"id": "a", "contents": "Faust is a play by Goethe."}) + "\n")
+    entries = [{"name": "calculator"}, {"name": "python"}, {"name": "search", "config": {"corpus": str(corpus)}}]
+    tools.write_text(json.dumps({"tools": entries}))
+    assert teach(folder / "model", [each for row in rows() for each in conversations(row, tools)]) < 0.005
+    given = [{**row, "extra_info": {**row["extra_info"], "user": USER}} for row in rows()]
+    write_parquet(given, folder / "rows.parquet")
+    return folder
+
+
+SETTINGS = [
+    *(f"agent_rl.{loop}.instructions={word}" for loop, word in WORDS.items()),
+    f"agent_rl.folding.instructions={NOTES}",
+    "agent_rl.folding.reserve_tokens=110",
+]
+
+
 def test_loops_train(
-    tmp_path: Path, run_processes: Callable[[], list[psutil.Process]], monkeypatch: pytest.MonkeyPatch
+    taught: Path, tmp_path: Path, run_processes: Callable[[], list[psutil.Process]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PROBE_DIR", str(tmp_path))
     monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "tests.e2e.advantages_probe")
-    corpus = tmp_path / "corpus.jsonl"
-    corpus.write_text(json.dumps({"id": "a", "contents": "Faust is a play by Goethe."}) + "\n")
-    tools = tmp_path / "tools.yaml"
-    entries = [{"name": "calculator"}, {"name": "python"}, {"name": "search", "config": {"corpus": str(corpus)}}]
-    tools.write_text(json.dumps({"tools": entries}))
-    loss = teach(tmp_path / "model", [each for row in rows() for each in conversations(row, tools)])
-    assert loss < 0.005
-    given = [{**row, "extra_info": {**row["extra_info"], "user": USER}} for row in rows()]
     for split in ("train", "test"):
-        write_parquet(given, tmp_path / f"{split}.parquet")
-
+        shutil.copy(taught / "rows.parquet", tmp_path / f"{split}.parquet")
     logged = train(
         tmp_path,
-        tmp_path / "model",
-        *(f"agent_rl.{loop}.instructions={word}" for loop, word in WORDS.items()),
+        taught / "model",
+        *SETTINGS,
         data__train_batch_size=len(AGENTS),
         data__max_prompt_length=256,
         data__max_response_length=160,
         actor_rollout_ref__actor__ppo_mini_batch_size=len(AGENTS),
         actor_rollout_ref__actor__ppo_micro_batch_size_per_gpu=len(AGENTS),
         actor_rollout_ref__rollout__log_prob_micro_batch_size_per_gpu=len(AGENTS),
-        actor_rollout_ref__rollout__multi_turn__tool_config_path=tools,
+        actor_rollout_ref__rollout__multi_turn__tool_config_path=taught / "tools.yaml",
         reward__reward_manager__name="trajectory",
         reward__custom_reward_function__path=Path(__file__).with_name("session_reward.py"),
-        agent_rl__folding__instructions=NOTES,
-        agent_rl__folding__reserve_tokens=100,
         agent_rl__user_sim__user="scripted",
         agent_rl__trace__path=tmp_path / "trace.jsonl",
     )
@@ -169,3 +185,38 @@ def check_sequences(folder: Path, trajectories: list[Trajectory]) -> None:
         assert abs(value) == pytest.approx(0.5**0.5, abs=1e-3)
         assert sequences[trajectory.id] == [[value]] * (1 + folds)
     assert len(advantages) > len(trajectories)
+
+
+def test_one_transcript_everywhere(taught: Path, tmp_path: Path, run_processes: Any) -> None:
+    """The greedy model over a chat endpoint, over the token endpoint of the same server, and in this process."""
+
+    async def over_http() -> dict[str, list[Any]]:
+        async with serve(taught / "model", "served", tmp_path / "server.log") as url:
+            words = [f"endpoint={url}", f"tokenizer={taught}/model"]
+            found = {}
+            for policy in ("chat", "sglang"):
+                found[policy] = await evaluated(taught, tmp_path / policy, "served", f"policy={policy}", *words)
+            return found
+
+    found = asyncio.run(over_http())
+    found["local"] = asyncio.run(evaluated(taught, tmp_path / "local", str(taught / "model"), "policy=local"))
+    for policy, transcripts in found.items():
+        assert [each[0] for each in transcripts] == [SCRIPTS[row["agent_name"]] for row in rows()], policy
+        assert transcripts == found["local"], policy
+    assert run_processes() == []
+
+
+async def evaluated(taught: Path, folder: Path, model: str, *words: str) -> list[Any]:
+    """What was said, shown and concluded for each row."""
+    settings = read_settings(
+        {"data": f"{taught}/rows.parquet", "tools": f"{taught}/tools.yaml", "model": model},
+        ["sampling.temperature=0", "sampling.max_response_tokens=160", *SETTINGS, *words],
+    )
+    with Ledger(folder, settings) as ledger:
+        async with open_source(settings, folder) as source:
+            await run(Evaluation.load(settings), source, ledger, lambda record: None)
+    done = {trajectory.info["row"]: trajectory for trajectory in trace.read(folder / "trajectories.jsonl")}
+    return [
+        (said(t), [turn.observation for turn in t.turns], t.answer, t.stop_reason, t.verdict)
+        for _, t in sorted(done.items())
+    ]

@@ -50,6 +50,13 @@ def test_closing_tag_is_trained_on_and_what_follows_is_not(run, tokenizer, conti
     assert output.extra_fields["trajectory"]["answer"] == "Frankfurt"
 
 
+def test_tokens_after_the_tag_are_not_kept_though_they_have_no_text(run, tokenizer):
+    ids, pad = tokenizer.encode(SEARCH, add_special_tokens=False), tokenizer.pad_token_id
+    output, _ = run([*ids, pad, pad], ANSWER)
+    assert output.response_ids[: len(ids) + 1] == [*ids, tokenizer.eos_token_id]
+    assert output.response_mask[: len(ids) + 1] == [1] * len(ids) + [0]
+
+
 def test_tag_that_the_budget_just_held_is_a_whole_turn(run, tokenizer):
     ids = tokenizer.encode(ANSWER, add_special_tokens=False)
     output, _ = run(

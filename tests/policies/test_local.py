@@ -76,6 +76,30 @@ def test_a_stop_string_ends_a_turn(source):
     assert len(stopped.token_ids) < len(free.token_ids)
 
 
+def test_a_turn_that_a_string_ends_is_not_padded_while_the_others_go_on(source):
+    given = prompts(source)[:3]
+    free = sample(source, given)
+    stop = source.tokenizer.decode(free[0].token_ids[1:3])
+    found = sample(source, given, stop=[stop])
+    assert len(found[0].token_ids) < max(len(each.token_ids) for each in found)
+    for each, alone in zip(found, free, strict=True):
+        assert each.token_ids == alone.token_ids[: len(each.token_ids)]
+
+
+def test_requests_that_end_at_different_strings_go_together(source):
+    given = prompts(source)[:3]
+    free = sample(source, given)
+    stops = [[source.tokenizer.decode(each.token_ids[2:4])] for each in free]
+
+    async def ask(*numbers):
+        async with source:
+            work = [source.sample(given[number], {**GREEDY, "stop": stops[number]}) for number in numbers]
+            return [each.token_ids for each in await asyncio.gather(*work)]
+
+    alone = [asyncio.run(ask(number))[0] for number in range(3)]
+    assert asyncio.run(ask(0, 1, 2)) == alone
+
+
 def test_a_stop_token_ends_a_turn(source):
     (given, *_) = prompts(source)
     (free,) = sample(source, [given])
