@@ -78,6 +78,10 @@ class ReactSettings(_Section):
     """System text with `{tools}` and `{tool_names}` filled in; null: the default; empty: none."""
     observation_role: Literal["user", "tool"] = "user"
     """Role of the message that carries an observation."""
+    examples: tuple[str, ...] = ()
+    """Whole episodes that follow the instructions, for a few-shot prompt; the word `default` stands for ours."""
+    parsing: Literal["tolerant", "strict"] = "tolerant"
+    """`strict`: only what is written to the letter of the instructions is read; else it is malformed."""
 
 
 class SearchSettings(_Section):

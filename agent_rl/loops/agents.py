@@ -66,7 +66,7 @@ def make_format(agent: str, settings: AgentRLSettings, syntax: str = "hermes") -
             if user_sim.native
             else UserSimFormat(user_sim.instructions, user_sim.observation_role)
         )
-    return ReactFormat(settings.react.instructions, settings.react.observation_role)
+    return ReactFormat.configured(settings.react)
 
 
 def make_user(agent: str, settings: AgentRLSettings, extra_info: Mapping[str, Any] | None) -> User | None:

@@ -1,12 +1,15 @@
 """The ReAct format: what is read from a turn, and what the policy is told."""
 
 import json
+import re
 import time
 
 import pytest
 
 from agent_rl.errors import MalformedActionError
-from agent_rl.loops.react import NO_ACTION, ReactFormat, invalid_json
+from agent_rl.loops.format import Step
+from agent_rl.loops.react import DEFAULT_EXAMPLES, NO_ACTION, ReactFormat, invalid_json
+from agent_rl.settings import ReactSettings
 from agent_rl.tools import ToolSpec
 from agent_rl.tools.calculator import Calculator
 from agent_rl.trajectory import StopReason, ToolCall, ToolResult, ToolStatus, Trajectory, Turn
@@ -295,3 +298,88 @@ def test_correction_says_what_was_expected():
 
 def test_call_without_known_tool_is_left_to_the_session():
     assert ReactFormat().parse(ACTION + "6*7", []).calls == [ToolCall("calculator", {})]
+
+
+# Strict reading
+
+
+@pytest.mark.parametrize(
+    ("text", "step"),
+    [
+        (
+            'Thought: x\nAction: calculator\nAction Input: {"expression": "6*7"}',
+            Step([ToolCall("calculator", {"expression": "6*7"})]),
+        ),
+        (
+            'Action: calculator\nAction Input: {"expression":\n"6*7"}\n',
+            Step([ToolCall("calculator", {"expression": "6*7"})]),
+        ),
+        ("Action: clock\nAction Input: {}", Step([ToolCall("clock", {})])),
+        ("Thought: a\nb\n\nFinal Answer: 42\nor so", Step(answer="42\nor so")),
+        ("Final Answer: 42", Step(answer="42")),
+    ],
+)
+def test_strict_reading_takes_the_two_forms(text, step):
+    assert ReactFormat(strict=True).parse(text, TOOLS) == step
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "42",
+        "Sure!\nFinal Answer: 42",
+        "final answer: 42",
+        "Thought: x",
+        "Thought: x\nThought: y\nFinal Answer: 42",
+        "Final Answer: 42\nThought: x",
+        'Action: calculator\nAction Input: {"expression": "1"}\nFinal Answer: 1',
+        'Action: calculator\nAction Input: {"expression": "1"}\nAction: clock\nAction Input: {}',
+        'action: calculator\naction input: {"expression": "1"}',
+        'Action : calculator\nAction Input : {"expression": "1"}',
+        'Action: calculator\nAction  Input: {"expression": "1"}',
+        "Action: calculator\nAction Input: 6*7",
+        'Action: calculator\nAction Input: ```json\n{"expression": "1"}\n```',
+        'Action: calculator\nAction Input: {"expression": "1"} and so on',
+        "Action: sum\nAction Input: [1, 2]",
+        "Action: unknown\nAction Input: broken",
+        "Action:\nAction Input: {}",
+    ],
+)
+def test_strict_reading_takes_nothing_else(text):
+    with pytest.raises(MalformedActionError):
+        ReactFormat(strict=True).parse(text, TOOLS)
+
+
+# Few-shot prompts
+
+
+def test_examples_follow_the_instructions():
+    (system,) = ReactFormat("Use {tool_names}.", examples=["Question: a {tools}", "Question: b"]).prompt([], TOOLS[:1])
+    start, _, rest = system["content"].partition("\n\n")
+    assert start == "Use calculator."
+    assert rest.endswith("\n\nQuestion: a {tools}\n\nQuestion: b")
+
+
+def test_examples_may_stand_alone():
+    (system, _) = ReactFormat("", examples=["Question: a"]).prompt([{"role": "user", "content": "?"}], TOOLS)
+    assert system["content"].endswith("\n\nQuestion: a")
+
+
+def test_our_examples_are_to_the_letter():
+    for example in DEFAULT_EXAMPLES:
+        question, *parts = re.split(r"\n(?=Thought:)|\nObservation: .*\n(?=Thought:)", example)
+        assert question.startswith("Question: ")
+        steps = [ReactFormat(strict=True).parse(part, []) for part in parts]
+        assert [bool(step.calls) for step in steps] == [True] * (len(steps) - 1) + [False]
+
+
+def test_settings_choose_examples_and_reading():
+    react = ReactSettings(examples=("default", "mine"), parsing="strict")
+    form = ReactFormat.configured(react)
+    (system,) = form.prompt([], TOOLS)
+    assert all(example in system["content"] for example in (*DEFAULT_EXAMPLES, "mine"))
+    with pytest.raises(MalformedActionError):
+        form.parse("final answer: 42", TOOLS)
+    assert ReactFormat.configured(ReactSettings()).prompt([], TOOLS) == ReactFormat().prompt([], TOOLS)
+    assert ReactFormat.configured(ReactSettings()).parse("final answer: 42", TOOLS) == Step(answer="42")
