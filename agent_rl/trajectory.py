@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -103,6 +103,8 @@ class ToolResult:
     """The final answer, when the call ended the episode."""
     queue_seconds: float = 0.0
     """Seconds that the call waited for its turn, or for an equal call's result, which `seconds` does not count."""
+    images: Annotated[list[Any], Field(exclude=True)] = field(default_factory=list, compare=False)
+    """Images that the policy is shown before the text; they are in no JSON, where `metrics` has their number."""
 
 
 @dataclass(slots=True)

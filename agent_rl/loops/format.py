@@ -13,7 +13,7 @@ from agent_rl.loops.thinking import spoken
 from agent_rl.tools import ToolSpec
 from agent_rl.trajectory import ToolCall, ToolResult
 
-__all__ = ["Format", "Step"]
+__all__ = ["Format", "Step", "with_images"]
 
 
 @dataclass(slots=True)
@@ -89,3 +89,9 @@ class Format(ABC):
         content = last["content"]
         told = f"{content}\n\n{text}" if isinstance(content, str) else [*content, {"type": "text", "text": text}]
         return [*before, {**last, "content": told}]
+
+
+def with_images(text: str, results: Sequence[ToolResult]) -> str | list[dict[str, Any]]:
+    """A message's content: the text, after the images of the results where there are any."""
+    images = [{"type": "image", "image": image} for result in results for image in result.images]
+    return [*images, {"type": "text", "text": text}] if images else text

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from agent_rl.errors import MalformedActionError
-from agent_rl.loops.format import Format, Step
+from agent_rl.loops.format import Format, Step, with_images
 from agent_rl.loops.instructions import with_instructions
 from agent_rl.loops.policy import ChatMessage
 from agent_rl.loops.syntaxes.reading import read_json
@@ -157,7 +157,7 @@ class ReactFormat(Format):
 
     def reply(self, observation: str, results: Sequence[ToolResult]) -> list[ChatMessage]:
         """One message, whatever the number of results."""
-        return [{"role": self._role, "content": observation}]
+        return [{"role": self._role, "content": with_images(observation, results)}]
 
 
 def describe(tools: Sequence[ToolSpec]) -> str:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from agent_rl.errors import EngineError, UnscoredError
+from agent_rl.loops.media import Media, new_images
 from agent_rl.loops.policy import ChatMessage, Generation, Policy, cut_at_stop
 from agent_rl.loops.thinking import dropped_thoughts
 
@@ -29,6 +30,8 @@ class Sample(NamedTuple):
     """For each response token, 1 if it was sampled."""
     logprobs: list[float] | None
     """For each response token, 0 where it was not sampled; None when not asked for."""
+    images: list[Any]
+    """Those of the prompt and the results, in order."""
 
 
 class TokenPolicy(Policy):
@@ -44,6 +47,7 @@ class TokenPolicy(Policy):
         engine_stops: whether the engine knows text, and so stop strings.
         stop_tokens: special tokens that end a turn, beside those of the model's configuration.
         special_tokens: whether a turn's text has its special tokens, other than the one that ends it.
+        media: what the prompt has beside text.
         drop_thoughts: start a new training sequence where the template drops thoughts of earlier turns.
 
     Attributes:
@@ -67,17 +71,20 @@ class TokenPolicy(Policy):
         stop_tokens: Sequence[str] = (),
         special_tokens: bool = False,
         drop_thoughts: bool = False,
+        media: Media | None = None,
     ) -> None:
         self._server, self._builder, self._tokenizer = server, builder, tokenizer
         self._sampling_params = _with_stops(sampling_params, tokenizer, stop_tokens)
         self._special_tokens = special_tokens
         self._prompt_length, self._response_length = prompt_length, response_length
         self._engine_stops, self._drop_thoughts = engine_stops, drop_thoughts
+        self.media = media or Media()
         self._request_id = uuid4().hex
         self._messages: list[ChatMessage] = []
         self._tools: Sequence[dict[str, Any]] = []
         self._earlier: list[Sample] = []
         self._earlier_tokens = 0
+        self.images: list[Any] = []
         self.prompt_ids: list[int] = []
         self.ids: list[int] = []
         self.mask: list[int] = []
@@ -96,14 +103,15 @@ class TokenPolicy(Policy):
         Raises:
             UnscoredError: when it is longer than `data.max_prompt_length`, or leaves no token for an answer.
         """
-        ids = self._builder.build_initial_tokens(list(messages), tools=tools or None)
+        images = self.media.images_of(messages)
+        ids = self.media.render(self._builder, list(messages), tools or None, images)
         if not self.prompt_ids and len(ids) > self._prompt_length:
             raise UnscoredError(
                 f"the prompt has {len(ids)} tokens with the agent's instructions, more than "
                 f"data.max_prompt_length={self._prompt_length}: raise it, or shorten the row or "
                 "the agent's instructions"
             )
-        if not self._restart(ids):
+        if not self._restart(ids, images):
             raise UnscoredError(f"the conversation that goes on has {len(ids)} tokens and leaves none for an answer")
         self._messages, self._tools = list(messages), tools
 
@@ -115,7 +123,10 @@ class TokenPolicy(Policy):
             params["stop"] = list(stop)
         try:
             output = await self._server.generate(
-                request_id=self._request_id, prompt_ids=self.ids, sampling_params=params
+                request_id=self._request_id,
+                prompt_ids=self.ids,
+                sampling_params=params,
+                **self.media.request(self.images),
             )
         except Exception as error:  # whatever the engine or Ray raises: the trajectory is not the policy's fault
             raise EngineError(f"{type(error).__name__}: {error}") from error
@@ -141,11 +152,11 @@ class TokenPolicy(Policy):
 
     async def extend(self, messages: Sequence[ChatMessage]) -> bool:
         """Append the environment's messages with the template's text around them."""
-        updated = [*self._messages, *messages]
+        updated, images = [*self._messages, *messages], new_images(self._builder, messages)
         if self._drop_thoughts:
-            ids = self._builder.build_initial_tokens(updated, tools=self._tools or None)
+            ids = self.media.render(self._builder, updated, self._tools or None, [*self.images, *images])
             if dropped_thoughts(updated, self._tokenizer.decode(ids)):
-                if not self._restart(ids):
+                if not self._restart(ids, [*self.images, *images]):
                     return False
                 self._messages = updated
                 return True
@@ -155,6 +166,7 @@ class TokenPolicy(Policy):
             return False
         self._apply(result, None)
         self._messages = updated
+        self.images += images
         return True
 
     def samples(self) -> list[Sample]:
@@ -171,7 +183,7 @@ class TokenPolicy(Policy):
 
     def record(self) -> dict[str, Any]:
         """The conversation and its training sequences as JSON data, for an audit of the tokens."""
-        sequences = [sample._asdict() for sample in self.samples()]
+        sequences = [{**sample._asdict(), "images": len(sample.images)} for sample in self.samples()]
         return {"messages": self._messages, "tools": self._tools, "sequences": sequences}
 
     def _sample(self) -> Sample | None:
@@ -182,9 +194,9 @@ class TokenPolicy(Policy):
             return None
         start = len(self.prompt_ids)
         logprobs = None if self.logprobs is None else self.logprobs[:end]
-        return Sample(self.prompt_ids, self.ids[start : start + end], self.mask[:end], logprobs)
+        return Sample(self.prompt_ids, self.ids[start : start + end], self.mask[:end], logprobs, list(self.images))
 
-    def _restart(self, ids: list[int]) -> bool:
+    def _restart(self, ids: list[int], images: list[Any]) -> bool:
         """Go on from these ids in a training sequence of their own; False, with nothing changed, if they do not fit.
 
         What is longer than a prompt may be counts as response, with mask 0.
@@ -196,7 +208,7 @@ class TokenPolicy(Policy):
             self._earlier.append(sample)
         self._earlier_tokens += len(self.mask)
         self.prompt_tokens = self.prompt_tokens or len(ids)
-        self.prompt_ids, self.ids = prompt, list(ids)
+        self.prompt_ids, self.ids, self.images = prompt, list(ids), images
         self.mask = [0] * len(history)
         if self.logprobs is not None:
             self.logprobs = [0.0] * len(history)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agent_rl.errors import ConfigError, MalformedActionError, did_you_mean
-from agent_rl.loops.format import Format, Step
+from agent_rl.loops.format import Format, Step, with_images
 from agent_rl.loops.policy import ChatMessage, Generation
 from agent_rl.loops.syntaxes import SYNTAXES
 from agent_rl.loops.thinking import spoken
@@ -86,7 +86,7 @@ class ToolCallFormat(Format):
 
 
 def _message(result: ToolResult) -> ChatMessage:
-    message: ChatMessage = {"role": "tool", "name": result.name, "content": result.text}
+    message: ChatMessage = {"role": "tool", "name": result.name, "content": with_images(result.text, [result])}
     if result.call_id:
         message["tool_call_id"] = result.call_id
     return message

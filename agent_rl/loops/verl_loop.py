@@ -17,7 +17,8 @@ from agent_rl.loops.budget import Budget
 from agent_rl.loops.episode import run_episode
 from agent_rl.loops.format import Format
 from agent_rl.loops.hooks import Hooks, load_hooks
-from agent_rl.loops.policy import Policy
+from agent_rl.loops.media import Media, has_media
+from agent_rl.loops.policy import ChatMessage, Policy
 from agent_rl.loops.rendering import remembering
 from agent_rl.loops.setup import make_budget, open_tools
 from agent_rl.loops.token_policy import Sample, TokenPolicy
@@ -81,18 +82,7 @@ class EpisodeAgentLoop(AgentLoopBase):
                 trace.
         """
         format = self.format()
-        policy = TokenPolicy(
-            self.server_manager,
-            self.continuous_token_builder,
-            self.tokenizer,
-            sampling_params,
-            prompt_length=self.limits.prompt_length,
-            response_length=self.limits.response_length,
-            engine_stops=not self.limits.skip_tokenizer_init,
-            stop_tokens=format.stop_tokens,
-            special_tokens=format.special_tokens,
-            drop_thoughts=self.settings.thinking.history == "template",
-        )
+        policy = await self._policy(format, sampling_params, list(row["raw_prompt"]))
         trajectory: Trajectory | None = None
         try:
             async with open_tools(self.tools, row, self.settings, self.limits, self.tokenizer) as session:
@@ -116,6 +106,31 @@ class EpisodeAgentLoop(AgentLoopBase):
             failed.error = failed.error or f"{type(error).__name__}: {error}"
             self._keep(failed)
             raise
+
+    async def _policy(
+        self, format: Format, sampling_params: dict[str, Any], messages: list[ChatMessage]
+    ) -> TokenPolicy:
+        found = await self.process_multi_modal_info(messages) if has_media(messages) else {}
+        media = Media(
+            images=list(found.get("images") or ()),
+            videos=found.get("videos"),
+            audios=found.get("audios"),
+            options=self._get_mm_processor_kwargs(found.get("audios")),
+            video_payload=self.build_sglang_video_payload,
+        )
+        return TokenPolicy(
+            self.server_manager,
+            self.continuous_token_builder,
+            self.tokenizer,
+            sampling_params,
+            prompt_length=self.limits.prompt_length,
+            response_length=self.limits.response_length,
+            engine_stops=not self.limits.skip_tokenizer_init,
+            stop_tokens=format.stop_tokens,
+            special_tokens=format.special_tokens,
+            drop_thoughts=self.settings.thinking.history == "template",
+            media=media,
+        )
 
     def _describe(self, trajectory: Trajectory, row: dict[str, Any]) -> None:
         extra_info = row.get("extra_info") or {}
@@ -149,7 +164,9 @@ class EpisodeAgentLoop(AgentLoopBase):
                 tool_calls=trajectory.tool_seconds,
                 num_preempted=policy.preempted,
             ),
-            multi_modal_data={},
+            multi_modal_data=policy.media.trained(sample.images),
+            mm_processor_kwargs=policy.media.options,
+            mm_processor_output=policy.media.payload(),
             extra_fields={
                 **policy.extra_fields,
                 "turn_scores": [turn.notes["reward"] for turn in trajectory.turns if "reward" in turn.notes],

@@ -65,7 +65,10 @@ class VerlTool:
     ) -> tuple[ToolResponse, float | None, dict[str, Any]]:
         """Run one call."""
         (result,) = await self._sessions[instance_id].run([ToolCall(self.name, parameters)])
-        return ToolResponse(text=result.text), result.reward, {"status": result.status.value, **result.metrics}
+        response = (
+            ToolResponse(text=result.text, image=result.images) if result.images else ToolResponse(text=result.text)
+        )
+        return response, result.reward, {"status": result.status.value, **result.metrics}
 
     async def release(self, instance_id: str, **_: Any) -> None:
         """Close the session."""
@@ -126,7 +129,7 @@ class _BaseTool(Tool):
 
     async def call(self, arguments: dict[str, Any]) -> ToolOutput:
         response, reward, metrics = await self.config["tool"].execute(self.instance_id, arguments)
-        return ToolOutput(response.text or "", reward, metrics or {})
+        return ToolOutput(response.text or "", reward, metrics or {}, images=_images(response))
 
     async def close(self) -> None:
         if hasattr(self, "instance_id"):
@@ -138,4 +141,8 @@ class _FunctionTool(Tool):
 
     async def call(self, arguments: dict[str, Any]) -> ToolOutput:
         response, reward, metrics = normalize_function_tool_return(await self.config["tool"].call(arguments))
-        return ToolOutput(response.text or "", reward, metrics or {})
+        return ToolOutput(response.text or "", reward, metrics or {}, images=_images(response))
+
+
+def _images(response: ToolResponse) -> list[Any]:
+    return [image for image in response.image or () if image is not None]

@@ -41,6 +41,8 @@ class ToolOutput:
     """JSON data for the trace; the policy does not see it."""
     answer: str | None = None
     """When given, the episode ends with this as its final answer."""
+    images: list[Any] = field(default_factory=list)
+    """PIL images that a vision model is shown before the text; a result with images is neither cached nor recorded."""
 
 
 class Tool(ABC):

@@ -208,8 +208,8 @@ def _plain(value: Any) -> Any:
 
 
 def _encode(output: ToolOutput) -> str | None:
-    """JSON; None for a result that is not kept: one that ends the episode, or whose metrics are not JSON."""
-    if output.answer is not None:
+    """JSON; None for a result that is not kept: one that ends the episode, has images, or metrics that are not JSON."""
+    if output.answer is not None or output.images:
         return None
     try:
         return json.dumps([output.text, output.reward, output.metrics])

@@ -152,6 +152,8 @@ class Cassette:
         return record.result
 
     def _keep(self, calls: Sequence[_Call], results: Sequence[ToolResult]) -> list[_Answer]:
+        if tools := ", ".join(result.name for result in results if result.images):
+            raise FatalError(f"a result of {tools} cannot be recorded: it has images")
         lines = [self._line(call, result) for call, result in zip(calls, results, strict=True)]
         try:
             answers = [_parse(line).result for line in lines]

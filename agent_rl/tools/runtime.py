@@ -177,6 +177,9 @@ class ToolSession:
         result.seconds = time.perf_counter() - started - result.queue_seconds
         result.reward = output.reward
         result.metrics = {**output.metrics, **result.metrics} if result.metrics else output.metrics
+        if output.images:
+            result.images = output.images
+            result.metrics = {**result.metrics, "images": len(output.images)}
         result.answer = None if output.answer is None else encodable(output.answer)
         return result
 

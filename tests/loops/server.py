@@ -46,7 +46,7 @@ class Server:
         return [-1.0 - token / 1000 for token in ids]
 
 
-def make_loop(config, server, tokenizer, name="react_agent", tools=None):
+def make_loop(config, server, tokenizer, name="react_agent", tools=None, processor=None, hf_model_type="qwen2"):
     """As `AgentLoopWorker._run_agent_loop` does it; inside a running event loop."""
     import hydra
     import verl.experimental.agent_loop.agent_loop as module
@@ -60,8 +60,8 @@ def make_loop(config, server, tokenizer, name="react_agent", tools=None):
         trainer_config=module.DictConfigWrap(config=config),
         server_manager=server,
         tokenizer=tokenizer,
-        processor=None,
-        hf_model_type="qwen2",
+        processor=processor,
+        hf_model_type=hf_model_type,
         dataset_cls=get_dataset_class(config.data),
         data_config=module.DictConfigWrap(config.data),
         tools=module.ToolListWrap(tools),

@@ -149,7 +149,7 @@ def test_turn_is_cut_at_the_first_token_that_completes_a_stop_string(policy, tok
 def test_cut_keeps_the_log_probs_of_the_tokens_that_stay(policy):
     made, server = policy(ACT + "\nObservation: 43")
     asyncio.run(made.generate(STOP))
-    _, ids, mask, logprobs = made.samples()[-1]
+    _, ids, mask, logprobs, _ = made.samples()[-1]
     assert mask == [1] * len(ids)
     assert logprobs == server.logprobs(ids)
 
@@ -212,7 +212,7 @@ def test_observation_that_does_not_fit_is_not_appended(policy, tokenizer):
     before = (list(made.ids), list(made.mask), list(made.logprobs))
     assert not asyncio.run(made.extend([{"role": "user", "content": "word " * 100}]))
     assert (made.ids, made.mask, made.logprobs) == before
-    _, ids, mask, _ = made.samples()[-1]
+    _, ids, mask, _, _ = made.samples()[-1]
     assert mask == [1] * generation.tokens
     assert len(ids) == generation.tokens
     assert asyncio.run(made.extend(OBSERVATION)), "a shorter one still fits"
@@ -232,7 +232,7 @@ def test_response_ends_with_a_sampled_token(policy):
     generation, fits = play(made)
     assert fits
     assert len(made.mask) > generation.tokens
-    _, ids, mask, logprobs = made.samples()[-1]
+    _, ids, mask, logprobs, _ = made.samples()[-1]
     assert len(ids) == len(mask) == len(logprobs) == generation.tokens
     assert mask[-1] == 1
 
@@ -323,7 +323,7 @@ def test_any_sequence_keeps_ids_and_mask_together(policy, tokenizer, data, respo
         assert made.mask[len(earlier) - len(made.prompt_ids) :][: generation.tokens] == [1] * generation.tokens
         assert not any(stop in generation.text for stop in STOP)
         check(made)
-        _, ids, mask, logprobs = made.samples()[-1]
+        _, ids, mask, logprobs, _ = made.samples()[-1]
         assert len(ids) == len(mask) == len(logprobs) <= response_length
         assert mask[-1] == 1
         earlier = list(made.ids)
