@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -91,6 +92,22 @@ def test_ten_kills_change_nothing(tmp_path: Path, data: str, tools: str, server:
     assert len(episodes(killed)) == 96
     summary = json.loads((killed / "summary.json").read_text())
     assert (summary["missing"], summary["unscored"]) == (0, {})
+
+
+def test_an_interrupt_shows_what_is_done(tmp_path: Path, data: str, tools: str, server: str) -> None:
+    out = tmp_path / "out"
+    with subprocess.Popen(
+        command(data, tools, server, out), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        while lines(out) < 2:
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode
+    assert "episodes are missing: the same command goes on from here" in stdout
+    assert "Traceback" not in stderr
+    assert json.loads((out / "summary.json").read_text())["missing"] == 96 - lines(out)
 
 
 def test_what_is_done_needs_no_endpoint(tmp_path: Path, data: str, tools: str, server: str) -> None:
