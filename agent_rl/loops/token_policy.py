@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from agent_rl.errors import EngineError, UnscoredError
-from agent_rl.loops.media import Media, new_images
+from agent_rl.loops.media import Media, has_media, new_images
 from agent_rl.loops.policy import ChatMessage, Generation, Policy, cut_at_stop
 from agent_rl.loops.thinking import dropped_thoughts
 
@@ -182,9 +182,13 @@ class TokenPolicy(Policy):
         return samples
 
     def record(self) -> dict[str, Any]:
-        """The conversation and its training sequences as JSON data, for an audit of the tokens."""
+        """The conversation and its training sequences as JSON data, for an audit of the tokens.
+
+        The messages are left out where they are more than text: JSON has no images.
+        """
         sequences = [{**sample._asdict(), "images": len(sample.images)} for sample in self.samples()]
-        return {"messages": self._messages, "tools": self._tools, "sequences": sequences}
+        messages = [] if has_media(self._messages) else self._messages
+        return {"messages": messages, "tools": self._tools, "sequences": sequences}
 
     def _sample(self) -> Sample | None:
         end = len(self.mask)

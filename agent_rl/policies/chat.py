@@ -7,6 +7,8 @@ the next turn has been answered. Where the endpoint reports no usage, tokens cou
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 import math
 import re
@@ -19,7 +21,7 @@ from agent_rl.loops.policy import ChatMessage, Generation, Policy, cut_at_stop
 from agent_rl.policies.source import PolicySource, Sampling, Usage, open_remote
 from agent_rl.remote import RemoteError
 from agent_rl.tools.truncation import encodable
-from agent_rl.trajectory import ToolCall
+from agent_rl.trajectory import Message, ToolCall
 
 __all__ = ["ChatEndpoint", "ChatPolicy"]
 
@@ -134,7 +136,7 @@ class ChatPolicy(Policy):
 
     async def begin(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]]) -> None:
         """Keep the prompt, which the endpoint sees with the first turn; called again, start a new conversation."""
-        self.messages, self._tools = list(messages), list(tools)
+        self.messages, self._tools = [*map(_sendable, messages)], list(tools)
         self._earlier += self._grown
         self._first = self._grown = self._pending = 0
 
@@ -182,7 +184,7 @@ class ChatPolicy(Policy):
         for message in messages:
             if message["role"] == "tool" and ids:
                 message = {"tool_call_id": ids.pop(0), **message}
-            self.messages.append(message)
+            self.messages.append(_sendable(message))
         return True
 
     def _left(self) -> int:
@@ -246,7 +248,22 @@ def _with_stop(text: str, stop: Sequence[str], matched: Any) -> str:
 
 
 def _characters(messages: Sequence[ChatMessage]) -> int:
-    return sum(len(str(message.get("content") or "")) for message in messages)
+    """Of the text."""
+    return sum(len(Message.from_chat(message).content) for message in messages)
+
+
+def _sendable(message: ChatMessage) -> ChatMessage:
+    """The message with its images as OpenAI's interface takes them."""
+    if isinstance(message["content"], str) or not message["content"]:
+        return message
+    return {**message, "content": [_part(part) if "image" in part else part for part in message["content"]]}
+
+
+def _part(part: Mapping[str, Any]) -> dict[str, Any]:
+    png = io.BytesIO()
+    part["image"].save(png, "PNG")
+    url = f"data:image/png;base64,{base64.b64encode(png.getvalue()).decode()}"
+    return {"type": "image_url", "image_url": {"url": url}}
 
 
 def _calls(raw: Sequence[Any]) -> list[ToolCall] | None:

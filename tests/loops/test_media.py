@@ -1,6 +1,7 @@
 """Images in results and prompts, with verl's builder for vision models: token for token as in verl's own loop."""
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,14 @@ def test_images_stay_out_of_the_trajectory_but_are_counted(run):
     output, _ = run("tool_call_agent", CALL % '["red", "blue"]', "Colours.")
     (result,) = Trajectory.from_dict(output.extra_fields["trajectory"]).results
     assert (result.images, result.metrics, result.text) == ([], {"images": 2}, "Done.")
+
+
+def test_tokens_of_a_conversation_with_images_can_be_stored(run):
+    more = ["+agent_rl.trace.tokens=true"]
+    output, _ = run("tool_call_agent", CALL % '["red"]', "Colours.", more=more)
+    stored = json.loads(json.dumps(output.extra_fields["trajectory"]))["info"]["tokens"]
+    assert stored["sequences"][0]["mask"] == output.response_mask
+    assert (stored["sequences"][0]["images"], stored["messages"]) == (1, [])
 
 
 def test_text_format_shows_images_before_its_observation(run, processor):

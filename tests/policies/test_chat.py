@@ -1,6 +1,8 @@
 """Episodes over a real HTTP endpoint on loopback, and endpoints that misbehave."""
 
 import asyncio
+import base64
+import io
 import json
 import math
 
@@ -232,6 +234,28 @@ def test_tool_calls_and_their_results_keep_their_ids():
         {"tool_call_id": "c1", "role": "tool", "content": "2"},
         {"tool_call_id": "c2", "role": "tool", "content": "3"},
     ]
+
+
+def test_images_of_tools_are_sent_as_the_interface_takes_them():
+    from PIL import Image
+
+    content = [{"type": "image", "image": Image.new("RGB", (2, 3), "red")}, {"type": "text", "text": "look"}]
+
+    async def ask(server):
+        async with endpoint(server) as source:
+            policy = source.policy(Usage())
+            await policy.begin(PROMPT, [])
+            await policy.generate()
+            await policy.extend([{"role": "user", "content": content}])
+            await policy.generate()
+
+    with FaultyServer(default=answer(200, said("a", usage=used(10, 4)))) as server:
+        asyncio.run(ask(server))
+    image, text = json.loads(server.requests[1].body)["messages"][2]["content"]
+    assert text == {"type": "text", "text": "look"}
+    data = base64.b64decode(image["image_url"]["url"].removeprefix("data:image/png;base64,"))
+    assert Image.open(io.BytesIO(data)).getpixel((1, 2)) == (255, 0, 0)
+    assert isinstance(content[0]["image"], Image.Image)  # the caller's own message is left alone
 
 
 @pytest.mark.parametrize("arguments", ['{"expression": ', "[1]", 7])
