@@ -96,7 +96,7 @@ class FoldingPolicy(Policy):
 
     async def _fold(self, messages: Sequence[ChatMessage]) -> bool:
         started = time.monotonic()
-        if not await self._inner.extend([{"role": "user", "content": self._instructions}]):
+        if not await self._inner.extend(_in_place_of(messages, self._instructions)):
             return False
         notes = await self._inner.generate()
         seconds = time.monotonic() - started
@@ -110,6 +110,11 @@ class FoldingPolicy(Policy):
         except UnscoredError:  # notes and answer leave no room: what the policy wrote, not the infrastructure
             return False
         return True
+
+
+def _in_place_of(messages: Sequence[ChatMessage], text: str) -> list[ChatMessage]:
+    """The text where the messages would be, in their roles: a tool's call must be followed by what answers it."""
+    return [*({**message, "content": "(later)"} for message in messages[:-1]), {**messages[-1], "content": text}]
 
 
 def _with_text(message: ChatMessage, text: str) -> ChatMessage:

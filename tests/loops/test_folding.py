@@ -11,6 +11,7 @@ from agent_rl.loops.episode import FinalTurn
 from agent_rl.loops.folding import FoldingPolicy
 from agent_rl.loops.policy import ScriptedPolicy
 from agent_rl.loops.react import ReactFormat
+from agent_rl.loops.tool_call import ToolCallFormat
 from agent_rl.trajectory import StopReason, Trajectory
 from tests.loops.episodes import ANSWER, PROMPT, act, run
 
@@ -54,6 +55,24 @@ def test_full_context_goes_on_from_the_policys_notes():
     sampled = sum(turn.tokens for turn in trajectory.turns) + fold["tokens"]
     assert trajectory.response_tokens == sampled + 2 * 2 + 2  # and two observations, and being asked for notes
     assert Trajectory.from_json(trajectory.to_json()) == trajectory
+
+
+def test_request_for_notes_stands_where_the_results_would():
+    call = '<tool_call>\n{"name": "calculator", "arguments": {"expression": "1"}}\n</tool_call>'
+    policy, inner = folding([f"{call}\n{call}", "notes", "It is 1."], max_tokens=14, reserve_tokens=4)
+    seen = []
+
+    async def extend(messages):
+        seen.append([dict(message) for message in messages])
+        return await ScriptedPolicy.extend(inner, messages)
+
+    inner.extend = extend
+    trajectory = run(policy, form=ToolCallFormat())
+    assert trajectory.answer == "It is 1."
+    results, asked = seen
+    assert [message["role"] for message in asked] == [message["role"] for message in results] == ["tool", "tool"]
+    assert [message["content"] for message in asked] == ["(later)", "Write notes."]
+    assert "The answer to your last action:\n1\nSkipped" in inner.messages[0]["content"]
 
 
 def test_context_that_is_large_enough_is_not_folded():
