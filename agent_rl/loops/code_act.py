@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from agent_rl.errors import MalformedActionError
-from agent_rl.loops.format import Format, Step
+from agent_rl.loops.format import Format, Step, with_images
 from agent_rl.loops.instructions import with_instructions
 from agent_rl.loops.policy import ChatMessage
 from agent_rl.loops.text_tool import TextTool
@@ -101,7 +101,7 @@ class CodeActFormat(Format):
 
     def reply(self, observation: str, results: Sequence[ToolResult]) -> list[ChatMessage]:
         """One message."""
-        return [{"role": self._role, "content": observation}]
+        return [{"role": self._role, "content": with_images(observation, results)}]
 
     def _find(self, tools: Sequence[ToolSpec]) -> TextTool:
         return TextTool.find(tools, self._tool, "python", "agent_rl.code_act.tool")

@@ -13,7 +13,7 @@ Each is a training sequence of its own, in which what was sampled, notes include
 reward. With GRPO (also as DAPO and GSPO) verl 0.9.1 counts them as one sample of the group, whose advantage they share;
 with the other estimators each counts by itself.
 
-Notes that do not fit end the episode as a turn would that does not fit. An answer's images do not go along.
+Notes that do not fit end the episode as a turn would that does not fit.
 """
 
 from __future__ import annotations
@@ -25,17 +25,14 @@ from typing import Any
 from agent_rl.errors import UnscoredError
 from agent_rl.loops.policy import ChatMessage, Generation, Policy
 from agent_rl.loops.thinking import spoken
-from agent_rl.trajectory import Message
 
-__all__ = ["DEFAULT_INSTRUCTIONS", "FOLDED", "FoldingPolicy"]
+__all__ = ["DEFAULT_INSTRUCTIONS", "FoldingPolicy"]
 
 DEFAULT_INSTRUCTIONS = (
     "Your context is nearly full. You will go on in a new one that has only the task, what you write now, and the "
     "answer to your last action, which you have not seen yet. Do not act now. Write notes of all that you need in "
     "order to go on: what you did, what you found, what you were about to do and why."
 )
-
-FOLDED = "Your notes so far:\n{notes}\n\nThe answer to your last action:\n{answer}"
 
 
 class FoldingPolicy(Policy):
@@ -103,13 +100,22 @@ class FoldingPolicy(Policy):
         self._notes["fold"] = {"notes": notes.text, "tokens": notes.tokens, "seconds": seconds}
         if notes.finish == "length":
             return False
-        answer = "\n".join(Message.from_chat(message).content for message in messages)
-        text = FOLDED.replace("{answer}", answer).replace("{notes}", spoken(notes.text))
         try:
-            await self._inner.begin([*self._prompt[:-1], _with_text(self._prompt[-1], text)], self._tools)
+            await self._inner.begin(self._folded(spoken(notes.text), messages), self._tools)
         except UnscoredError:  # notes and answer leave no room: what the policy wrote, not the infrastructure
             return False
         return True
+
+    def _folded(self, notes: str, messages: Sequence[ChatMessage]) -> list[ChatMessage]:
+        """The prompt, with the notes and what the messages show at its end."""
+        *before, last = self._prompt
+        shown = [part for message in messages for part in _parts(message)]
+        answer = "\n".join(part["text"] for part in shown if part["type"] == "text")
+        text = f"Your notes so far:\n{notes}\n\nThe answer to your last action:\n{answer}"
+        images = [part for part in shown if part["type"] != "text"]
+        if isinstance(last["content"], str) and not images:
+            return [*before, {**last, "content": f"{last['content']}\n\n{text}"}]
+        return [*before, {**last, "content": [*_parts(last), *images, {"type": "text", "text": text}]}]
 
 
 def _in_place_of(messages: Sequence[ChatMessage], text: str) -> list[ChatMessage]:
@@ -117,7 +123,6 @@ def _in_place_of(messages: Sequence[ChatMessage], text: str) -> list[ChatMessage
     return [*({**message, "content": "(later)"} for message in messages[:-1]), {**messages[-1], "content": text}]
 
 
-def _with_text(message: ChatMessage, text: str) -> ChatMessage:
+def _parts(message: ChatMessage) -> list[dict[str, Any]]:
     content = message["content"]
-    told = f"{content}\n\n{text}" if isinstance(content, str) else [*content, {"type": "text", "text": text}]
-    return {**message, "content": told}
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content

@@ -71,4 +71,4 @@ class UserSimFormat(ReactFormat):
 
     def reply(self, observation: str, results: Sequence[ToolResult]) -> list[ChatMessage]:
         """Results in the configured role; what the user says, and a correction, in the user's."""
-        return [{"role": self._role if results else "user", "content": observation}]
+        return super().reply(observation, results) if results else [{"role": "user", "content": observation}]

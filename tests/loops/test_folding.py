@@ -75,6 +75,28 @@ def test_request_for_notes_stands_where_the_results_would():
     assert "The answer to your last action:\n1\nSkipped" in inner.messages[0]["content"]
 
 
+def test_images_go_along():
+    image, seen = {"type": "image", "image": "pixels"}, []
+
+    class Inner(ScriptedPolicy):
+        async def begin(self, messages, tools):
+            seen.append(messages)
+            self.prompt_tokens = 1
+
+        async def extend(self, messages):
+            return messages[-1]["content"] == "Write notes."
+
+    async def fold(prompt):
+        policy = FoldingPolicy(Inner(["notes"]), reserve_tokens=1, max_folds=1, instructions="Write notes.")
+        await policy.begin(prompt, [])
+        assert await policy.extend([{"role": "tool", "content": [image, {"type": "text", "text": "a chart"}]}])
+
+    told = {"type": "text", "text": "Your notes so far:\nnotes\n\nThe answer to your last action:\na chart"}
+    for content in ("What?", [{"type": "text", "text": "What?"}]):
+        asyncio.run(fold([{"role": "user", "content": content}]))
+        assert seen[-1] == [{"role": "user", "content": [{"type": "text", "text": "What?"}, image, told]}]
+
+
 def test_context_that_is_large_enough_is_not_folded():
     policy, inner = folding([act(), act(), ANSWER], max_tokens=200, reserve_tokens=5)
     assert not any(turn.notes for turn in play(policy).turns)
