@@ -51,7 +51,7 @@ $(VENV)/.dev: $(VENV)/.cpu pyproject.toml
 	@touch $@
 
 # Beside the environment, not in it: where verl finds a TRL, it imports a class that TRL 1 no longer has.
-$(VENV)/.bench: $(VENV)/.dev
+$(VENV)/.bench: $(VENV)/.dev Makefile
 	$(PIP) --no-deps --upgrade --target $(VENV)/trl trl==1.16.0 jmespath==1.1.0
 	$(PYTHON) -m venv $(VENV)/verifiers
 	$(VENV)/verifiers/bin/python -m pip install --quiet --disable-pip-version-check verifiers==0.1.14
