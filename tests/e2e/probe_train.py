@@ -2,10 +2,9 @@
 
 The loop is `react_agent` with additions: once a step it asks the engine for its weights and keeps them in a file,
 and has a program run by the tool `python` where the run has it, which nobody could expect of an untrained model. Every
-second row begins late: a step that waits for half of the trajectories then meets the other half in generation.
+second row's episode is short: a step that waits for half of the trajectories then meets the others in generation.
 """
 
-import asyncio
 import json
 import os
 import urllib.request
@@ -24,7 +23,8 @@ PARAMETERS = (
     "model.norm.weight",
     "lm_head.weight",
 )
-LATE_S = 0.3
+SHORT = 48
+"""Tokens."""
 
 
 def engine_weights(address: str) -> dict[str, Any]:
@@ -46,7 +46,7 @@ class WeightsProbe(ReactAgentLoop):
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> Any:
         if int(row["index"]) % 2:
-            await asyncio.sleep(LATE_S)
+            self.limits = self.limits._replace(response_length=SHORT)
         target = Path(os.environ["PROBE_DIR"]) / f"engine_{int(row['global_steps'])}.json"
         try:
             target.touch(exist_ok=False)
