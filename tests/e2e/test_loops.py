@@ -30,6 +30,7 @@ from agent_rl.loops.format import Format
 from agent_rl.loops.plan_act import PlanActFormat, plans
 from agent_rl.loops.react import ReactFormat
 from agent_rl.loops.search import SearchFormat
+from agent_rl.loops.tool_call import ToolCallFormat
 from agent_rl.loops.user import ScriptedUser
 from agent_rl.loops.user_sim import UserSimFormat
 from agent_rl.tools import ToolSession, load_tools
@@ -40,17 +41,19 @@ from tests.e2e.training import diffs, train
 pytestmark = pytest.mark.engine
 
 ROOT = Path(__file__).parents[2]
-AGENTS = ("search_agent", "code_act_agent", "plan_act_agent", "user_sim_agent", "folding_agent")
+AGENTS = ("search_agent", "code_act_agent", "plan_act_agent", "tool_call_agent", "user_sim_agent", "folding_agent")
+CALL = '<tool_call>\n{"name": "calculator", "arguments": {"expression": "6*%d"}}\n</tool_call>'
 ACT = 'Action: calculator\nAction Input: {"expression": "6*7"}'
 SCRIPTS = {
     "search_agent": ("<think>who</think>\n<search>Faust</search>", "<answer>Goethe</answer>"),
     "code_act_agent": ("```python\nx = 6\n```", "```python\nx * 7\n```", "It is \\boxed{42}."),
     "plan_act_agent": (f"Plan:\n1. Multiply.\n2. Answer.\nStep: 1\n{ACT}", "Final Answer: 42"),
+    "tool_call_agent": (f"{CALL % 7}\n{CALL % 8}", "It is 42."),
     "user_sim_agent": ("Message: Which?", ACT, "Message: It is 42."),
     "folding_agent": (ACT, ACT, "It was 42.", "Final Answer: 42"),
 }
 WORDS = {"search": "tags", "code_act": "code", "plan_act": "plan", "user_sim": "talk", "react": "act"}
-"""Each loop's instructions: a word by which the model knows what to do."""
+"""Each loop's instructions: a word by which the model knows what to do; native calls need none."""
 USER = {"replies": ["The product."]}
 NOTES = "notes"
 STEPS = 2
@@ -70,6 +73,7 @@ def formats() -> dict[str, Format]:
         "search_agent": SearchFormat(WORDS["search"]),
         "code_act_agent": CodeActFormat(WORDS["code_act"]),
         "plan_act_agent": PlanActFormat(WORDS["plan_act"]),
+        "tool_call_agent": ToolCallFormat(),
         "user_sim_agent": UserSimFormat(WORDS["user_sim"]),
         "folding_agent": ReactFormat(WORDS["react"]),
     }
@@ -131,6 +135,7 @@ def test_loops_train(
         actor_rollout_ref__actor__ppo_micro_batch_size_per_gpu=len(AGENTS),
         actor_rollout_ref__rollout__log_prob_micro_batch_size_per_gpu=len(AGENTS),
         actor_rollout_ref__rollout__multi_turn__tool_config_path=taught / "tools.yaml",
+        actor_rollout_ref__rollout__multi_turn__max_parallel_calls=2,
         reward__reward_manager__name="trajectory",
         reward__custom_reward_function__path=Path(__file__).with_name("session_reward.py"),
         agent_rl__user_sim__user="scripted",
@@ -155,11 +160,13 @@ def check_what_they_did(trajectories: list[Trajectory]) -> None:
     done = {t.agent: t for t in trajectories if said(t) == SCRIPTS[t.agent]}
     assert set(done) == set(AGENTS)
     answers = {agent: trajectory.answer for agent, trajectory in done.items()}
-    assert answers == {**dict.fromkeys(AGENTS, "42"), "search_agent": "Goethe", "user_sim_agent": "It is 42."}
+    told = {"search_agent": "Goethe", "tool_call_agent": "It is 42.", "user_sim_agent": "It is 42."}
+    assert answers == {**dict.fromkeys(AGENTS, "42"), **told}
     found = done["search_agent"].turns[0].observation
     assert found == "<information>Doc 1: Faust is a play by Goethe.</information>"
     assert [turn.observation for turn in done["code_act_agent"].turns[1:]] == ["```output\n42\n```", None]
     assert plans(done["plan_act_agent"]) == [["Multiply.", "Answer."]]
+    assert [result.text for result in done["tool_call_agent"].results] == ["42", "48"]
     assert done["user_sim_agent"].turns[0].observation == "The product."
 
 
