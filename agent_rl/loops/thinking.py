@@ -6,14 +6,12 @@ only thinks about is none.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 __all__ = ["CLOSE", "OPEN", "dropped_thoughts", "spoken"]
 
 OPEN, CLOSE = "<think>", "</think>"
-_BLOCK = re.compile(f"{OPEN}.*?{CLOSE}", re.DOTALL)
 
 
 def spoken(text: str) -> str:
@@ -23,9 +21,10 @@ def spoken(text: str) -> str:
     """
     if CLOSE not in text and OPEN not in text:
         return text
-    text = _BLOCK.sub("", text)
-    _, closed, rest = text.partition(CLOSE)
-    return (rest if closed else text).partition(OPEN)[0].strip()
+    before, *opened = text.split(OPEN)
+    said = "".join([before, *(part.partition(CLOSE)[2] for part in opened)])
+    _, closed, rest = said.partition(CLOSE)
+    return (rest if closed else said).strip()
 
 
 def dropped_thoughts(messages: Iterable[Mapping[str, Any]], rendered: str) -> bool:

@@ -19,29 +19,25 @@ __all__ = ["gpt_oss", "hermes", "kimi", "llama3_json", "mistral"]
 
 Parsed = tuple[str, list[ToolCall]]
 
-_HERMES = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 _PYTHON_TAG = "<|python_tag|>"
 _TOOL_CALLS, _ARGS, _CALL_ID = "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"
 _KIMI_SECTION = "<|tool_calls_section_begin|>"
-_KIMI_CALL = re.compile(r"<\|tool_call_begin\|>(.*?)<\|tool_call_argument_begin\|>(.*?)<\|tool_call_end\|>", re.DOTALL)
 _KIMI_ID = re.compile(r"(?:functions\.)?(.+?)(?::\d+)?")
-_HARMONY = re.compile(
-    r"(?:<\|start\|>)?([^<]*)(?:<\|channel\|>([^<]*))?(?:<\|constrain\|>([^<]*))?<\|message\|>(.*?)"
-    r"(<\|end\|>|<\|call\|>|<\|return\|>|\Z)",
-    re.DOTALL,
-)
+_HARMONY_END = re.compile(r"<\|(?:end|call|return)\|>")
 _RECIPIENT = re.compile(r"to=functions\.([^\s<]+)")
 
 
 def hermes(text: str, tools: Sequence[ToolSpec]) -> Parsed:
     """`<tool_call>{"name": "f", "arguments": {"x": 1}}</tool_call>`, once for each call (Qwen2.5, Qwen3, Hermes)."""
-    if "<tool_call>" not in text:
-        return without_ends(text), []
-    calls = [call_from(_json(body), "arguments", "parameters") for body in _HERMES.findall(text)]
-    rest = _HERMES.sub("", text)
-    if "<tool_call>" in rest:
-        unreadable("<tool_call> is not closed by </tool_call>")
-    return without_ends(rest), calls
+    said, *opened = text.split("<tool_call>")
+    calls = []
+    for part in opened:
+        body, closed, rest = part.partition("</tool_call>")
+        if not closed:
+            unreadable("<tool_call> is not closed by </tool_call>")
+        calls.append(call_from(_json(body), "arguments", "parameters"))
+        said += rest
+    return without_ends(said), calls
 
 
 def llama3_json(text: str, tools: Sequence[ToolSpec]) -> Parsed:
@@ -93,29 +89,37 @@ def kimi(text: str, tools: Sequence[ToolSpec]) -> Parsed:
     if not section:
         return without_ends(text), []
     calls = []
-    for identifier, raw in _KIMI_CALL.findall(body):
+    for part in body.split("<|tool_call_begin|>")[1:]:
+        identifier, _, rest = part.partition("<|tool_call_argument_begin|>")
+        raw, closed, _ = rest.partition("<|tool_call_end|>")
+        if not closed:
+            unreadable("it is not closed by <|tool_call_end|>")
         name = _KIMI_ID.fullmatch(identifier.strip())
         value = {"name": name and name[1], "arguments": _json(raw), "id": identifier.strip()}
         calls.append(call_from(value, "arguments"))
-    if not calls or "<|tool_call_begin|>" in _KIMI_CALL.sub("", body):
-        unreadable("a call is not closed by <|tool_call_end|>")
+    if not calls:
+        unreadable(f"no call follows {_KIMI_SECTION}")
     return without_ends(content), calls
 
 
 def gpt_oss(text: str, tools: Sequence[ToolSpec]) -> Parsed:
     """Harmony messages: one to `functions.f` is a call, the one in the channel `final` the answer (gpt-oss)."""
-    calls, final, said = [], None, []
-    for header, channel, _, body, _ in _HARMONY.findall(text):
-        if recipient := _RECIPIENT.search(f"{header} {channel}"):
-            calls.append(call_from({"name": recipient[1], "arguments": _json(body)}, "arguments"))
-        elif channel.strip() == "final":
-            final = body
-        elif channel.strip() != "analysis":
-            said.append(body)
-    if "<|message|>" not in text and "<|channel|>" in text:
-        unreadable("a message has no <|message|>")
     if "<|message|>" not in text:
+        if "<|channel|>" in text:
+            unreadable("a message has no <|message|>")
         return without_ends(text), []
+    calls, final, said, at = [], None, [], 0
+    while (begin := text.find("<|message|>", at)) >= 0:
+        header, start = text[at:begin], begin + len("<|message|>")
+        end = _HARMONY_END.search(text, start)
+        body, at = (text[start : end.start()], end.end()) if end else (text[start:], len(text))
+        channel = header.rpartition("<|channel|>")[2].partition("<|")[0].split()[:1]
+        if recipient := _RECIPIENT.search(header):
+            calls.append(call_from({"name": recipient[1], "arguments": _json(body)}, "arguments"))
+        elif channel == ["final"]:
+            final = body
+        elif channel != ["analysis"]:
+            said.append(body)
     return without_ends(" ".join(said) if final is None else final), calls
 
 

@@ -16,7 +16,8 @@ __all__ = ["call_from", "parameter_types", "read_json", "typed", "unreadable", "
 _MAX_DEPTH = 64
 """Levels of nesting in arguments: what goes beyond could not be stored as JSON again."""
 
-_ENDS = re.compile(r"(?:\s*(?:<\|\w+\|>|</s>|<\uff5cend\u2581of\u2581sentence\uff5c>|<turn\|>|\[e~\[))+\s*\Z")
+_END = re.compile(r"<\|\w+\|>|</s>|<\uff5cend\u2581of\u2581sentence\uff5c>|<turn\|>|\[e~\[")
+_LONGEST_END = 40
 _LITERALS = {"true": True, "false": False, "null": None, "none": None}
 
 
@@ -105,7 +106,17 @@ def typed(raw: str, types: set[str] | None) -> Any:
 
 def without_ends(text: str) -> str:
     """An answer without the special tokens that ended its turn."""
-    return _ENDS.sub("", text).strip()
+    end = len(text)
+    while end:
+        if text[end - 1].isspace():
+            end -= 1
+            continue
+        near = max(0, end - _LONGEST_END)
+        start = max(text.rfind("<", near, end), text.rfind("[e", near, end))
+        if start < 0 or not _END.fullmatch(text, start, end):
+            break
+        end = start
+    return text[:end].strip()
 
 
 def _types(schema: Any) -> set[str]:

@@ -20,6 +20,7 @@ Parsed = tuple[str, list[ToolCall]]
 
 _FUNCTION = re.compile(r"<function=([^<>\n]+)>(.*?)</function>", re.DOTALL)
 _PARAMETER = re.compile(r"<parameter=([^<>\n]+)>(.*?)</parameter>", re.DOTALL)
+_GLM_TAGS = ("<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>")
 _GLM_PAIR = re.compile(r"<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>", re.DOTALL)
 _INVOKE = re.compile(r"""<invoke name=["']([^"'>]+)["']>(.*?)</invoke>""", re.DOTALL)
 _INVOKED = re.compile(r"""<parameter name=["']([^"'>]+)["']>(.*?)</parameter>""", re.DOTALL)
@@ -46,8 +47,10 @@ def glm(text: str, tools: Sequence[ToolSpec]) -> Parsed:
     calls = []
     for body in bodies:
         name = body.partition("<arg_key>")[0].strip()
-        _nothing_but(_GLM_PAIR, body[len(body.partition("<arg_key>")[0]) :], "<arg_")
-        calls.append(_call(name, _GLM_PAIR.findall(body), tools))
+        pairs = _GLM_PAIR.findall(body) if len({body.count(tag) for tag in _GLM_TAGS}) == 1 else []
+        if len(pairs) != body.count(_GLM_TAGS[0]):
+            unreadable("an <arg_key> or <arg_value> is missing, or not closed")
+        calls.append(_call(name, pairs, tools))
     return content, calls
 
 
@@ -56,9 +59,9 @@ def minimax(text: str, tools: Sequence[ToolSpec]) -> Parsed:
     content, bodies = _blocks(text, "<minimax:tool_call>", "</minimax:tool_call>")
     calls = []
     for body in bodies:
-        _nothing_but(_INVOKE, body, "<invoke", required=True)
+        _nothing_but(_INVOKE, body, "<invoke", "</invoke>", required=True)
         for name, inner in _INVOKE.findall(body):
-            _nothing_but(_INVOKED, inner, "<parameter")
+            _nothing_but(_INVOKED, inner, "<parameter", "</parameter>")
             calls.append(_call(name.strip(), _INVOKED.findall(inner), tools))
     return content, calls
 
@@ -68,9 +71,9 @@ def deepseek_v4(text: str, tools: Sequence[ToolSpec]) -> Parsed:
     content, bodies = _blocks(text, f"<{_DSML}tool_calls>", f"</{_DSML}tool_calls>")
     calls = []
     for body in bodies:
-        _nothing_but(_DSML_INVOKE, body, f"<{_DSML}invoke", required=True)
+        _nothing_but(_DSML_INVOKE, body, f"<{_DSML}invoke", f"</{_DSML}invoke>", required=True)
         for name, inner in _DSML_INVOKE.findall(body):
-            _nothing_but(_DSML_PARAMETER, inner, f"<{_DSML}parameter")
+            _nothing_but(_DSML_PARAMETER, inner, f"<{_DSML}parameter", f"</{_DSML}parameter>")
             arguments = {
                 key: raw if text == "true" else _json(key, raw) for key, text, raw in _DSML_PARAMETER.findall(inner)
             }
@@ -82,9 +85,9 @@ def _functions(text: str, tools: Sequence[ToolSpec], tag: str) -> Parsed:
     content, bodies = _blocks(text, f"<{tag}>", f"</{tag}>")
     calls = []
     for body in bodies:
-        _nothing_but(_FUNCTION, body, "<function", required=True)
+        _nothing_but(_FUNCTION, body, "<function", "</function>", required=True)
         for name, inner in _FUNCTION.findall(body):
-            _nothing_but(_PARAMETER, inner, "<parameter")
+            _nothing_but(_PARAMETER, inner, "<parameter", "</parameter>")
             calls.append(_call(name.strip(), _PARAMETER.findall(inner), tools))
     return content, calls
 
@@ -105,11 +108,13 @@ def _blocks(text: str, opening: str, closing: str) -> tuple[str, list[str]]:
     return without_ends(content), bodies
 
 
-def _nothing_but(pattern: re.Pattern[str], body: str, opening: str, *, required: bool = False) -> None:
+def _nothing_but(pattern: re.Pattern[str], body: str, opening: str, closing: str, *, required: bool = False) -> None:
     """Refuse a body in which something was opened that the pattern does not find."""
-    rest = pattern.sub("", body)
-    if opening in rest or (required and rest == body):
-        unreadable(f"{opening}...> is missing, or not closed")
+    if body.count(closing) >= body.count(opening):  # else the pattern would look for what is not there
+        rest = pattern.sub("", body)
+        if opening not in rest and not (required and rest == body):
+            return
+    unreadable(f"{opening}...> is missing, or not closed")
 
 
 def _call(name: str, pairs: list[tuple[str, str]], tools: Sequence[ToolSpec]) -> ToolCall:

@@ -1,9 +1,13 @@
 """JSON that can be stored again, and values by the tool's schema."""
 
+import contextlib
+
 import pytest
 
 from agent_rl.errors import MalformedActionError
+from agent_rl.loops.syntaxes import SYNTAXES
 from agent_rl.loops.syntaxes.reading import call_from, parameter_types, read_json, typed, without_ends
+from agent_rl.loops.thinking import spoken
 from agent_rl.tools import ToolSpec
 
 
@@ -64,3 +68,31 @@ def test_value_that_is_no_call_is_malformed(value):
 )
 def test_tokens_that_end_a_turn_are_no_part_of_the_answer(text, rest):
     assert without_ends(text) == rest
+
+
+@pytest.mark.parametrize("syntax", SYNTAXES)
+@pytest.mark.parametrize(
+    "piece", [" ", "\n", "<|", "<tool_call>", "<think>", "<|message|>", "[TOOL_CALLS]", "{", "<|im_end|>", "x"]
+)
+def test_long_nonsense_is_read_in_time(syntax, piece):
+    """Within the test's own limit, where a quadratic reader would take minutes."""
+    text = spoken(piece * 100_000)
+    with contextlib.suppress(MalformedActionError):
+        SYNTAXES[syntax].read(text, [])
+
+
+@pytest.mark.parametrize(
+    ("syntax", "begin", "piece", "end"),
+    [
+        ("qwen3_coder", "<tool_call>", "<function=a>", "</tool_call>"),
+        ("qwen3_coder", "<tool_call><function=a>", "<parameter=a>", "</function></tool_call>"),
+        ("glm", "<tool_call>a", "<arg_key>a</arg_key><arg_value>", "</tool_call>"),
+        ("glm", "<tool_call>a", "<arg_key>", "</tool_call>"),
+        ("minimax", "<minimax:tool_call>", '<invoke name="a">', "</minimax:tool_call>"),
+        ("kimi", "<|tool_calls_section_begin|>", "<|tool_call_begin|>", "<|tool_calls_section_end|>"),
+        ("gemma4", "<|tool_call>call:a{", "a:[", "}<tool_call|>"),
+    ],
+)
+def test_long_nonsense_in_a_call_is_refused_in_time(syntax, begin, piece, end):
+    with pytest.raises(MalformedActionError):
+        SYNTAXES[syntax].read(begin + piece * 20_000 + end, [])
