@@ -117,6 +117,9 @@ SETTINGS = [
 ]
 
 
+PARALLEL = "multi_turn.max_parallel_calls=2"
+
+
 def test_loops_train(
     taught: Path, tmp_path: Path, run_processes: Callable[[], list[psutil.Process]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,6 +130,7 @@ def test_loops_train(
     logged = train(
         tmp_path,
         taught / "model",
+        f"actor_rollout_ref.rollout.{PARALLEL}",
         *SETTINGS,
         data__train_batch_size=len(AGENTS),
         data__max_prompt_length=256,
@@ -135,7 +139,6 @@ def test_loops_train(
         actor_rollout_ref__actor__ppo_micro_batch_size_per_gpu=len(AGENTS),
         actor_rollout_ref__rollout__log_prob_micro_batch_size_per_gpu=len(AGENTS),
         actor_rollout_ref__rollout__multi_turn__tool_config_path=taught / "tools.yaml",
-        actor_rollout_ref__rollout__multi_turn__max_parallel_calls=2,
         reward__reward_manager__name="trajectory",
         reward__custom_reward_function__path=Path(__file__).with_name("session_reward.py"),
         agent_rl__user_sim__user="scripted",
@@ -217,7 +220,7 @@ async def evaluated(taught: Path, folder: Path, model: str, *words: str) -> list
     """What was said, shown and concluded for each row."""
     settings = read_settings(
         {"data": f"{taught}/rows.parquet", "tools": f"{taught}/tools.yaml", "model": model},
-        ["sampling.temperature=0", "sampling.max_response_tokens=160", *SETTINGS, *words],
+        ["sampling.temperature=0", "sampling.max_response_tokens=160", PARALLEL, *SETTINGS, *words],
     )
     with Ledger(folder, settings) as ledger:
         async with open_source(settings, folder) as source:
