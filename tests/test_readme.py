@@ -5,14 +5,21 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import typer
 from pydantic import BaseModel
 
+from agent_rl.cli import app
+from agent_rl.loops.episode import Budget, run_episode
+from agent_rl.loops.policy import ScriptedPolicy
 from agent_rl.loops.setup import DEFAULT_MAX_TURNS
+from agent_rl.loops.user import load_user
+from agent_rl.loops.user_sim import UserSimFormat
 from agent_rl.settings import AgentRLSettings
 from agent_rl.tools import ToolSession, load_tools
 from agent_rl.tools.entry import BUILT_IN_TOOLS
-from agent_rl.trajectory import ToolCall
+from agent_rl.trajectory import ToolCall, Trajectory
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -36,6 +43,37 @@ def test_your_own_tool(tmp_path: Path) -> None:
             return [result.text for result in results]
 
     assert asyncio.run(use()) == ["2", "42", "5"]
+
+
+def test_a_simulated_user_of_your_own(tmp_path: Path) -> None:
+    (tmp_path / "my_users.py").write_text(block("python", "class Haggler"))
+    user = load_user(f"{tmp_path}/my_users.py:Haggler", {})({}, {})
+
+    async def talk() -> Trajectory:
+        async with ToolSession([], default_timeout_s=5) as session:
+            policy = ScriptedPolicy(["Message: $9, please.", "Message: $5 then."])
+            messages = [{"role": "user", "content": "Hello."}]
+            return await run_episode(policy, UserSimFormat(""), session, messages, Budget(), user=user)
+
+    trajectory = asyncio.run(talk())
+    assert (len(trajectory.turns), trajectory.turns[0].observation, trajectory.verdict) == (2, "Too much.", 1.0)
+
+
+def test_the_commands_have_the_flags_that_are_shown() -> None:
+    lines = [line for text in re.findall(r"```bash\n(.*?)```", README, re.DOTALL) for line in logical_lines(text)]
+    shown = [line.split() for line in lines if line.startswith("agent-rl ")]
+    assert {words[1] for words in shown} >= {"train", "eval", "score", "audit", "doctor", "tools"}
+    for words in shown:
+        command: Any = typer.main.get_command(app)
+        rest = words[1:]
+        while hasattr(command, "commands"):
+            command = command.commands[rest.pop(0)]
+        known = {flag for parameter in command.params for flag in parameter.opts}
+        assert {word for word in rest if re.match(r"--?[a-z]", word)} <= known, words
+
+
+def logical_lines(text: str) -> list[str]:
+    return re.sub(r"\s*\\\n\s*", " ", text).splitlines()
 
 
 def test_the_sandbox(tmp_path: Path) -> None:
