@@ -25,6 +25,7 @@ from agent_rl.loops.token_policy import Sample, TokenPolicy
 from agent_rl.loops.user import User
 from agent_rl.loops.verl_tools import to_specs
 from agent_rl.settings import AgentRLSettings
+from agent_rl.tools import ToolSession
 from agent_rl.tools.truncation import TruncateSide
 from agent_rl.trajectory import Message, StopReason, Trajectory
 
@@ -62,6 +63,10 @@ class EpisodeAgentLoop(AgentLoopBase):
         """The user's own logic around turns and tools, new for every episode; None: none."""
         return load_hooks(self.settings.hooks)() if self.settings.hooks else None
 
+    def session(self, row: dict[str, Any]) -> ToolSession:
+        """The row's tools, to be opened."""
+        return open_tools(self.tools, row, self.settings, self.limits, self.tokenizer)
+
     def user(self, row: dict[str, Any]) -> User | None:
         """Who the agent talks with, new for every episode; None: nobody."""
         return None
@@ -85,7 +90,7 @@ class EpisodeAgentLoop(AgentLoopBase):
         policy = await self._policy(format, sampling_params, list(row["raw_prompt"]))
         trajectory: Trajectory | None = None
         try:
-            async with open_tools(self.tools, row, self.settings, self.limits, self.tokenizer) as session:
+            async with self.session(row) as session:
                 trajectory = await run_episode(
                     self.conversation(policy),
                     format,

@@ -18,7 +18,7 @@ class NotingLoop(ReactAgentLoop):
 
         folder = Path(row["extra_info"]["notes"])
         (folder / f"loop_{ray.get_runtime_context().get_node_id()}").touch()
-        async with self._session(row) as session:
+        async with self.session(row) as session:
             (result,) = await session.run([ToolCall("where", {"folder": str(folder)})])
         assert result.text == "noted", result.text
         return await super().run(sampling_params, **row)

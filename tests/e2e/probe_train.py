@@ -13,7 +13,6 @@ from typing import Any
 
 from agent_rl import register_agent_loop
 from agent_rl.loops.react_agent import ReactAgentLoop
-from agent_rl.loops.setup import open_tools
 from agent_rl.trajectory import ToolCall
 
 PARAMETERS = (
@@ -62,7 +61,7 @@ class WeightsProbe(ReactAgentLoop):
 
     async def use_python(self, row: dict[str, Any]) -> str:
         code = "import numpy, os\nprint(os.getppid())\nint(numpy.arange(5).sum())"
-        async with open_tools(self.tools, row, self.settings, self.limits, self.tokenizer) as session:
+        async with self.session(row) as session:
             (result,) = await session.run([ToolCall("python", {"code": code})])
         return result.text
 
