@@ -37,8 +37,8 @@ def tokens(
 ) -> None:
     """Compare for each turn what was sampled, what the mask says and what rendering the conversation anew gives.
 
-    A trace must have been written with agent_rl.trace.tokens=true; of a dump only the text is compared. Exit code 1 when
-    a mask or a log-prob is wrong; drift is reported only.
+    A trace must have been written with agent_rl.trace.tokens=true; of a dump only the text is compared. Exit code 1
+    when a mask or a log-prob is wrong; drift is reported only.
     """
     options = _options(template_options)
     compute = _compute(model) if model else None
