@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 from abc import abstractmethod
-from functools import cache
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -16,6 +14,7 @@ from agent_rl.errors import UnscoredError
 from agent_rl.loops.budget import Budget
 from agent_rl.loops.episode import run_episode
 from agent_rl.loops.format import Format
+from agent_rl.loops.garbage import collected_in_pauses
 from agent_rl.loops.hooks import Hooks, load_hooks
 from agent_rl.loops.media import Media, has_media
 from agent_rl.loops.policy import ChatMessage, Policy
@@ -46,7 +45,6 @@ class EpisodeAgentLoop(AgentLoopBase):
 
     def __init__(self, *args: Any, tools: ToolListWrap | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        _freeze_what_stays()
         self.settings, self.limits = _of_worker(self.config)
         remembering(self.continuous_token_builder)
         self.tools = to_specs(tools.tools if tools else [])
@@ -90,7 +88,7 @@ class EpisodeAgentLoop(AgentLoopBase):
         policy = await self._policy(format, sampling_params, list(row["raw_prompt"]))
         trajectory: Trajectory | None = None
         try:
-            async with self.session(row) as session:
+            async with collected_in_pauses(), self.session(row) as session:
                 trajectory = await run_episode(
                     self.conversation(policy),
                     format,
@@ -215,12 +213,6 @@ class Limits(NamedTuple):
     def of(cls, rollout: Any) -> Limits:
         """Read them from `actor_rollout_ref.rollout`."""
         return cls(*(getattr(rollout if name in rollout else rollout.multi_turn, name) for name in cls._fields))
-
-
-@cache
-def _freeze_what_stays() -> None:
-    """Spare garbage collections, which hold up all trajectories, what the worker has loaded for good."""
-    gc.freeze()
 
 
 _known: dict[int, tuple[Any, AgentRLSettings, Limits]] = {}

@@ -1,0 +1,37 @@
+"""When an agent-loop worker collects garbage: while no episode waits for it, if that can be.
+
+A collection holds up all trajectories of the process. Hardly anything of an episode is in a cycle, and what the worker
+has loaded for good is in none that ends: so the latter is left out, and the former waits for a pause, or until there is
+much of it.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+__all__ = ["AT_MOST", "WORTHWHILE", "collected_in_pauses"]
+
+WORTHWHILE = 20_000
+"""New objects for which a pause is used."""
+AT_MOST = 200_000
+"""New objects after which there is a collection in any case."""
+
+_running = 0
+
+
+@asynccontextmanager
+async def collected_in_pauses() -> AsyncIterator[None]:
+    """Around an episode: the collection of what it leaves comes when no other runs."""
+    global _running
+    if gc.get_threshold()[0] != AT_MOST:
+        gc.freeze()
+        gc.set_threshold(AT_MOST, *gc.get_threshold()[1:])
+    _running += 1
+    try:
+        yield
+    finally:
+        _running -= 1
+        if not _running and gc.get_count()[0] > WORTHWHILE:
+            gc.collect()
