@@ -231,8 +231,8 @@ def _drift(
 
 
 def _contrast(shown: str, rendered: str) -> str:
-    start = next((n for n, (a, b) in enumerate(zip(shown, rendered, strict=False)) if a != b), 0)
-    start = start or min(len(shown), len(rendered))
+    differing = (n for n, (a, b) in enumerate(zip(shown, rendered, strict=False)) if a != b)
+    start = next(differing, min(len(shown), len(rendered)))
     around = slice(max(0, start - AROUND), start + AROUND)
     return f"shown {shown[around]!r}, rendered {rendered[around]!r}"
 

@@ -132,7 +132,11 @@ def _compute(folder: str) -> Callable[[list[int]], list[float]]:
     import torch
     from transformers import AutoModelForCausalLM
 
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto").eval()
+    try:
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto").eval()
+    except (OSError, ValueError) as error:
+        problem = f"transformers cannot load {folder!r} ({str(error).splitlines()[0]})"
+        raise ConfigError("--model", problem, "Name the folder of the model's weights") from None
 
     def compute(ids: list[int]) -> list[float]:
         given = torch.tensor([ids])

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from agent_rl.errors import EngineError, UnscoredError
+from agent_rl.loops.format import Format
 from agent_rl.loops.media import Media, has_media, new_images
 from agent_rl.loops.policy import ChatMessage, Generation, Policy, cut_at_stop
 from agent_rl.loops.thinking import dropped_thoughts
@@ -45,8 +46,8 @@ class TokenPolicy(Policy):
         prompt_length: most tokens of the prompt.
         response_length: most tokens of a training sequence's response.
         engine_stops: whether the engine knows text, and so stop strings.
-        stop_tokens: special tokens that end a turn, beside those of the model's configuration.
-        special_tokens: whether a turn's text has its special tokens, other than the one that ends it.
+        format: says which special tokens end a turn, and whether its text has them; None: only the model's
+            configuration.
         media: what the prompt has beside text.
         drop_thoughts: start a new training sequence where the template drops thoughts of earlier turns.
 
@@ -68,14 +69,13 @@ class TokenPolicy(Policy):
         prompt_length: int,
         response_length: int,
         engine_stops: bool,
-        stop_tokens: Sequence[str] = (),
-        special_tokens: bool = False,
+        format: Format | None = None,
         drop_thoughts: bool = False,
         media: Media | None = None,
     ) -> None:
         self._server, self._builder, self._tokenizer = server, builder, tokenizer
-        self._sampling_params = _with_stops(sampling_params, tokenizer, stop_tokens)
-        self._special_tokens = special_tokens
+        self._sampling_params = _with_stops(sampling_params, tokenizer, format.stop_tokens if format else ())
+        self._special_tokens = format is not None and format.special_tokens
         self._prompt_length, self._response_length = prompt_length, response_length
         self._engine_stops, self._drop_thoughts = engine_stops, drop_thoughts
         self.media = media or Media()

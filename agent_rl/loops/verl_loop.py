@@ -129,8 +129,7 @@ class EpisodeAgentLoop(AgentLoopBase):
             prompt_length=self.limits.prompt_length,
             response_length=self.limits.response_length,
             engine_stops=not self.limits.skip_tokenizer_init,
-            stop_tokens=format.stop_tokens,
-            special_tokens=format.special_tokens,
+            format=format,
             drop_thoughts=self.settings.thinking.history == "template",
             media=media,
         )

@@ -18,8 +18,8 @@ from typing import Any
 from agent_rl.errors import ConfigError, EngineError, UnscoredError, did_you_mean
 from agent_rl.loops.format import Format
 from agent_rl.loops.policy import ChatMessage, Generation, Policy, cut_at_stop
-from agent_rl.policies.source import PolicySource, Sampling, Usage, open_remote
-from agent_rl.remote import RemoteError
+from agent_rl.policies.source import PolicySource, Sampling, Usage, open_remote, reach
+from agent_rl.remote import Remote, RemoteError
 from agent_rl.tools.truncation import encodable
 from agent_rl.trajectory import Message, ToolCall
 
@@ -54,6 +54,8 @@ class ChatEndpoint(PolicySource):
         ConfigError: see `open_remote`.
     """
 
+    remote: Remote
+
     def __init__(
         self,
         url: str,
@@ -69,23 +71,13 @@ class ChatEndpoint(PolicySource):
         self.remote = open_remote(base, api_key_env=api_key_env, concurrency=concurrency, timeout_s=timeout_s)
         self.url, self.model, self.sampling = base, model, sampling
 
-    async def __aenter__(self) -> ChatEndpoint:
-        await self.remote.__aenter__()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.remote.__aexit__()
-
     async def check(self) -> None:
         """Ask for the list of models, where the endpoint has one.
 
         Raises:
             ConfigError: nobody answers, the key is refused, or the model is not on the list.
         """
-        try:
-            answer = await self.remote.request("GET", "/models")
-        except RemoteError as error:
-            raise ConfigError("endpoint", f"{self.url} does not answer ({error.problem})", "Start the server") from None
+        answer = await reach(self.remote, self.url, "/models")
         if answer.status in (401, 403):
             raise ConfigError("endpoint", *_REFUSED[answer.status])
         try:

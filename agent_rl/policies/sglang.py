@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from agent_rl.errors import ConfigError, EngineError
-from agent_rl.policies.source import Sampling, open_remote
+from agent_rl.policies.source import Sampling, open_remote, reach
 from agent_rl.policies.tokens import Sampled, TokenSource
-from agent_rl.remote import RemoteError
+from agent_rl.remote import Remote, RemoteError
 
 __all__ = ["SGLangTokens"]
 
 
 class SGLangTokens(TokenSource):
     """A model behind an SGLang server; the arguments are those of `ChatEndpoint` and `TokenSource`."""
+
+    remote: Remote
 
     def __init__(
         self,
@@ -29,23 +31,13 @@ class SGLangTokens(TokenSource):
         self.url = url.rstrip("/").removesuffix("/v1")
         self.remote = open_remote(self.url, api_key_env=api_key_env, concurrency=concurrency, timeout_s=timeout_s)
 
-    async def __aenter__(self) -> SGLangTokens:
-        await self.remote.__aenter__()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.remote.__aexit__()
-
     async def check(self) -> None:
         """Ask whether the server is well.
 
         Raises:
             ConfigError: it is not there, or not SGLang.
         """
-        try:
-            answer = await self.remote.request("GET", "/get_server_info")
-        except RemoteError as error:
-            raise ConfigError("endpoint", f"{self.url} does not answer ({error.problem})", "Start the server") from None
+        answer = await reach(self.remote, self.url, "/get_server_info")
         if not answer.ok:
             problem = f"{self.url} is not an SGLang server (status {answer.status})"
             raise ConfigError("endpoint", problem, "Mend the address, or use policy=chat")

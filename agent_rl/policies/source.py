@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from agent_rl.errors import ConfigError
 from agent_rl.loops.format import Format
 from agent_rl.loops.policy import Policy
-from agent_rl.remote import Remote, RemoteLimits
+from agent_rl.remote import Remote, RemoteError, RemoteLimits, Response
 from agent_rl.secrets import secret
 
-__all__ = ["PolicySource", "Sampling", "Usage", "open_remote"]
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["PolicySource", "Sampling", "Usage", "open_remote", "reach"]
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
@@ -47,11 +50,17 @@ class Usage:
 class PolicySource(ABC):
     """A model that answers many episodes at once; use it as an async context manager."""
 
-    async def __aenter__(self) -> PolicySource:
+    remote: Remote | None = None
+    """The client of its server; None: it has none."""
+
+    async def __aenter__(self) -> Self:
+        if self.remote is not None:
+            await self.remote.__aenter__()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        return None
+        if self.remote is not None:
+            await self.remote.__aexit__()
 
     async def check(self) -> None:
         """Refuse what cannot work, before the first episode.
@@ -70,6 +79,23 @@ class PolicySource(ABC):
             seed: of its sampling, where the model takes one; None: the model's own.
             format: says which special tokens end a turn and belong to its text; None: only the model's configuration.
         """
+
+
+async def reach(remote: Remote, url: str, path: str) -> Response:
+    """What the server answers to a first question.
+
+    Args:
+        remote: its client, open.
+        url: its address, for the error.
+        path: what is asked for.
+
+    Raises:
+        ConfigError: it does not answer.
+    """
+    try:
+        return await remote.request("GET", path)
+    except RemoteError as error:
+        raise ConfigError("endpoint", f"{url} does not answer ({error.problem})", "Start the server") from None
 
 
 def open_remote(url: str, *, api_key_env: str | None, concurrency: int, timeout_s: float) -> Remote:

@@ -97,8 +97,7 @@ class TokenSource(PolicySource):
             prompt_length=UNLIMITED,
             response_length=sampling.max_response_tokens,
             engine_stops=self.engine_stops,
-            stop_tokens=format.stop_tokens if format else (),
-            special_tokens=format.special_tokens if format else False,
+            format=format,
             drop_thoughts=self.drop_thoughts,
         )
 

@@ -8,7 +8,7 @@ from agent_rl.errors import EngineError
 from agent_rl.policies.chat import ChatEndpoint
 from agent_rl.policies.source import Sampling
 from agent_rl.policies.tokens import Sampled, TokenSource
-from agent_rl.remote import RemoteError
+from agent_rl.remote import Remote, RemoteError
 
 __all__ = ["VLLMTokens"]
 
@@ -31,13 +31,7 @@ class VLLMTokens(TokenSource):
         self._endpoint = ChatEndpoint(
             url, model, sampling, api_key_env=api_key_env, concurrency=concurrency, timeout_s=timeout_s
         )
-
-    async def __aenter__(self) -> VLLMTokens:
-        await self._endpoint.__aenter__()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._endpoint.__aexit__()
+        self.remote: Remote = self._endpoint.remote
 
     async def check(self) -> None:
         """As `ChatEndpoint.check`."""
@@ -56,7 +50,7 @@ class VLLMTokens(TokenSource):
             **params,
         }
         try:
-            answer = await self._endpoint.remote.post_json("/completions", body)
+            answer = await self.remote.post_json("/completions", body)
         except RemoteError as error:
             raise EngineError(str(error)) from error
         try:

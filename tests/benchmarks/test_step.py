@@ -10,7 +10,6 @@ TRL runs before and after ours, so that other load of the machine meets both.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -24,11 +23,11 @@ from statistics import mean, median
 from typing import Any, NamedTuple
 
 import pytest
-import torch
 
 from agent_rl.data import arithmetic, write_parquet
 from agent_rl.launch.command import trainer_command
 from agent_rl.launch.process import run_trainer
+from tests.warm_start import teaching
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800)]
 
@@ -57,18 +56,11 @@ class Side(NamedTuple):
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """0.1 M parameters that have learned to write the same calls whatever the question, which is quick to learn."""
-    spec = importlib.util.spec_from_file_location("warm_start", ROOT / "recipes/quickstart/warm_start.py")
-    assert spec
-    assert spec.loader
-    warm_start = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(warm_start)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     out = tmp_path_factory.mktemp("model")
     problems = arithmetic.generate(1_000_000, 2000)
     alike = [replace(problems[0], question=problem.question) for problem in problems]
-    warm_start.warm_start(out, alike, steps=250, copy_steps=1, mix=MIX)
-    torch.set_num_threads(threads)
+    with teaching() as warm_start:
+        warm_start.warm_start(out, alike, steps=250, copy_steps=1, mix=MIX)
     return out
 
 

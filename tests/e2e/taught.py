@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import torch
 
 from agent_rl.backend.tiny_model import make_model, make_tokenizer
 from agent_rl.loops.policy import ScriptedPolicy
+from tests.warm_start import teaching
 
 ROOT = Path(__file__).parents[2]
 STEPS, RATE = 250, 5e-3
@@ -30,21 +30,14 @@ class Recorder(ScriptedPolicy):
 
 def teach(folder: Path, conversations: Sequence[list[dict[str, Any]]]) -> float:
     """Make a model that says what the assistant says in the conversations; the last loss in nats a token."""
-    spec = importlib.util.spec_from_file_location("warm_start", ROOT / "recipes/quickstart/warm_start.py")
-    assert spec is not None
-    assert spec.loader is not None
-    warm_start = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(warm_start)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     texts = ["system", "user", "assistant", *(message["content"] for each in conversations for message in each)]
     tokenizer = make_tokenizer(texts, folder)
     model = make_model(folder, tokenizer, hidden=64, layers=2, heads=4, init_std=0.1)
     optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.99), weight_decay=0.0)
-    rows, loss = warm_start.encode(tokenizer, conversations), 0.0
-    for step in range(STEPS):
-        rate = RATE * min(1.0, (step + 1) / 30)
-        loss = warm_start._step(model, optimizer, rate, rows, tokenizer.pad_token_id)
+    with teaching() as warm_start:
+        rows, loss = warm_start.encode(tokenizer, conversations), 0.0
+        for step in range(STEPS):
+            rate = RATE * min(1.0, (step + 1) / 30)
+            loss = warm_start._step(model, optimizer, rate, rows, tokenizer.pad_token_id)
     model.save_pretrained(folder)
-    torch.set_num_threads(threads)
     return loss

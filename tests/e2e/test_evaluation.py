@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from agent_rl.settings import RewardSettings
 from agent_rl.tools import ToolSession, load_tools
 from agent_rl.trajectory import Trajectory
 from tests.e2e.training import ROOT, train
+from tests.warm_start import teaching
 
 pytestmark = pytest.mark.engine
 
@@ -39,18 +39,9 @@ LENGTH = 1024
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model that has learned to call the calculator, though not what to ask it."""
-    import torch
-
-    spec = importlib.util.spec_from_file_location("warm_start", ROOT / "recipes/quickstart/warm_start.py")
-    assert spec
-    assert spec.loader
-    warm_start = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(warm_start)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     out = tmp_path_factory.mktemp("model")
-    warm_start.warm_start(out, arithmetic.generate(1_000_000, 2000), steps=120, copy_steps=1, mix=MIX)
-    torch.set_num_threads(threads)
+    with teaching() as warm_start:
+        warm_start.warm_start(out, arithmetic.generate(1_000_000, 2000), steps=120, copy_steps=1, mix=MIX)
     return out
 
 

@@ -192,6 +192,8 @@ def test_a_dump_is_compared_as_text(template):
     changed = audit_text(prompt, response.replace("42", "43"), messages, template)
     assert changed.drift == "text"
     assert "43" in changed.difference
+    begun = audit_text(f"X{prompt}", response, messages, template)
+    assert begun.difference.startswith("shown 'Xuser")
 
 
 def run(*arguments):
@@ -253,3 +255,10 @@ def test_a_tokenizer_that_is_not_there(tmp_path, sound):
     trace.append(tmp_path / "trace.jsonl", sound)
     done = run(tmp_path / "trace.jsonl", "--tokenizer", tmp_path)
     assert "there is no tokenizer" in str(done.exception)
+
+
+def test_weights_that_are_not_there(tmp_path, sound, model_dir):
+    trace.append(tmp_path / "t.jsonl", sound)
+    result = run(tmp_path / "t.jsonl", "--tokenizer", model_dir, "--model", tmp_path / "none")
+    assert isinstance(result.exception, ConfigError)
+    assert str(result.exception).startswith("--model: transformers cannot load")

@@ -91,7 +91,7 @@ def test_any_episode(tokenizer, monkeypatch, turns, results, length, budget, dro
             prompt_length=64,
             response_length=length,
             engine_stops=False,
-            special_tokens=format.special_tokens,
+            format=format,
             drop_thoughts=drop_thoughts,
         )
         async with ToolSession([spec, ToolSpec.from_class(SubmitAnswer)], default_timeout_s=30) as session:

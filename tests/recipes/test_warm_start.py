@@ -1,38 +1,31 @@
 """The warm start's transcripts are what it says they are, and a few steps of it learn something."""
 
-import importlib.util
 import random
 import re
 from collections import Counter
-from pathlib import Path
 
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from agent_rl.data.arithmetic import generate
+from tests.warm_start import teaching
 
-SCRIPT = Path(__file__).parents[2] / "recipes" / "quickstart" / "warm_start.py"
 THOUGHTS = {"good": "I", "wasteful": "Step", "guessing": "Just", "malformed": "Use"}
 
 
 @pytest.fixture(scope="module")
 def warm_start():
-    spec = importlib.util.spec_from_file_location("quickstart_warm_start", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    with teaching() as module:
+        yield module
 
 
 @pytest.fixture(scope="module")
 def trained(warm_start, tmp_path_factory):
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     path = tmp_path_factory.mktemp("warm")
     result = warm_start.warm_start(
         path, generate(0, 320), steps=15, copy_steps=15, shape={"hidden": 32, "layers": 1, "init_std": 0.1}
     )
-    torch.set_num_threads(threads)
     return path, result
 
 

@@ -2,18 +2,9 @@
 
 import pytest
 
-from agent_rl.errors import MalformedActionError
-from agent_rl.loops.syntaxes import SYNTAXES
-from tests.loops.syntaxes.corpus import TOOLS, label, rows
+from tests.loops.syntaxes.corpus import check, label, rows
 
 
 @pytest.mark.parametrize("row", rows("qwen3_coder", "seed", "glm", "minimax", "deepseek_v4"), ids=label)
 def test_corpus(row):
-    read = SYNTAXES[row["syntax"]].read
-    if row.get("malformed"):
-        with pytest.raises(MalformedActionError, match=r"^I could not read the tool call: .+\. No tool was called"):
-            read(row["text"], TOOLS)
-    else:
-        content, calls = read(row["text"], TOOLS)
-        assert [[call.name, call.arguments] for call in calls] == row["calls"]
-        assert content == row["content"]
+    check(row)
