@@ -77,12 +77,13 @@ def to_trajectory(sample: Sample, format: Format, specs: Sequence[ToolSpec]) -> 
         format: of the agent that wrote it.
         specs: the tools that it had; what a call's arguments are may depend on them.
     """
+    format = format.fresh()
     prompt, trajectory = segments(sample.input), Trajectory(prompt=[], stop_reason=StopReason.MAX_TURNS)
     trajectory.prompt = [Message(role, text) for role, text in prompt if text or role != "assistant"]  # type: ignore[arg-type]
     trajectory.ground_truth = sample.ground_truth
     for role, text in segments(sample.output, "assistant"):
         if role == "assistant":
-            trajectory.turns.append(Turn(text=cut_at_stop(text, format.stop)))
+            trajectory.turns.append(Turn(text=cut_at_stop(text, format.stop, format.keep_stop)))
         elif trajectory.turns:
             last = trajectory.turns[-1]
             last.observation = text if last.observation is None else f"{last.observation}\n{text}"

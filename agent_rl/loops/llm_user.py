@@ -23,6 +23,7 @@ from typing import Any
 from pydantic import ConfigDict, Field
 
 from agent_rl.errors import ConfigError
+from agent_rl.loops.thinking import spoken
 from agent_rl.loops.user import ROW_KEY, Reply, User
 from agent_rl.remote import Remote, RemoteError, RemoteLimits
 from agent_rl.secrets import secret
@@ -119,7 +120,7 @@ class LLMUser(User):
         answer = await self._remote.post_json("/chat/completions", body)
         try:
             content = answer["choices"][0]["message"]["content"]
-            text = encodable(content.rpartition("</think>")[2].strip())
+            text = encodable(spoken(content).strip())
         except (KeyError, IndexError, TypeError, AttributeError):
             text = ""
         if not text:

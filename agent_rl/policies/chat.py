@@ -18,6 +18,7 @@ from typing import Any
 from agent_rl.errors import ConfigError, EngineError, UnscoredError, did_you_mean
 from agent_rl.loops.format import Format
 from agent_rl.loops.policy import ChatMessage, Generation, Policy, cut_at_stop
+from agent_rl.loops.syntaxes.reading import read_json
 from agent_rl.policies.source import PolicySource, Sampling, Usage, open_remote, reach
 from agent_rl.remote import Remote, RemoteError
 from agent_rl.tools.truncation import encodable
@@ -264,11 +265,11 @@ def _calls(raw: Sequence[Any]) -> list[ToolCall] | None:
     for call in raw:
         try:
             arguments = call["function"]["arguments"] or {}
-            arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
+            arguments = read_json(arguments if isinstance(arguments, str) else json.dumps(arguments))
             if not isinstance(arguments, dict):
                 return None
             calls.append(ToolCall(str(call["function"]["name"]), arguments, str(call.get("id") or "")))
-        except (KeyError, TypeError, AttributeError, ValueError, RecursionError):
+        except (KeyError, TypeError, AttributeError, ValueError):
             return None
     return calls or None
 

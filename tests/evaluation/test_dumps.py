@@ -7,11 +7,12 @@ import pytest
 
 from agent_rl.errors import ConfigError
 from agent_rl.evaluation.dumps import Sample, read_dump, score_dump, step_table, to_trajectory
+from agent_rl.loops.agents import make_format
 from agent_rl.loops.episode import Budget, run_episode
 from agent_rl.loops.policy import ScriptedPolicy
 from agent_rl.loops.react import ReactFormat
 from agent_rl.rewards import score
-from agent_rl.settings import RewardSettings
+from agent_rl.settings import AgentRLSettings, RewardSettings
 from agent_rl.tools import ToolSession, load_tools
 from agent_rl.trajectory import StopReason
 
@@ -99,6 +100,24 @@ def dump(tmp_path):
         (tmp_path / "dump").mkdir(exist_ok=True)
         (tmp_path / f"dump/{step}.jsonl").write_text("\n".join(lines) + "\n")
     return tmp_path / "dump"
+
+
+@pytest.mark.parametrize(
+    ("agent", "turn", "said"),
+    [
+        ("search_agent", "<search>faust</search>", "<answer>1808</answer>"),
+        ("plan_act_agent", "Plan:\n1. compute\n" + CALL, "Final Answer: 1808"),
+    ],
+)
+def test_formats_that_keep_a_tag_or_remember_a_plan(agent, turn, said, specs):
+    text = f"{turn}\nuser\nfound\nassistant\n{said}"
+    format = make_format(agent, AgentRLSettings())
+    for _ in range(2):
+        trajectory = to_trajectory(Sample(1, "a", "user\nWhen?\nassistant\n", text, "1808", 1.0), format, specs)
+        assert [turn.malformed for turn in trajectory.turns] == [None, None]
+        assert trajectory.answer == "1808"
+    alone = to_trajectory(Sample(1, "a", "user\nWhen?\nassistant\n", said, "1808", 1.0), format, specs)
+    assert alone.malformed_turns == (agent == "plan_act_agent")
 
 
 def test_a_folder_is_scored_by_step(dump):
