@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "agent_rl"
 
 FLOORS = [
-    {"trajectory", "errors", "settings", "trace", "remote", "sandbox", "per_loop", "responses", "secrets"},
+    {"trajectory", "errors", "settings", "trace", "remote", "sandbox", "per_loop", "responses", "secrets", "importing"},
     {"tools", "rewards", "data", "viewer"},
     {"loops", "policies", "reasoning_rm", "algorithms"},
     {"backend", "config", "launch", "doctor", "evaluation", "plugin", "cli"},

@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 
 from agent_rl.errors import ConfigError
-from agent_rl.tools.importing import ClassNameError, find_object
+from agent_rl.importing import ClassNameError, find_object
 from agent_rl.trajectory import ToolCall, ToolResult, Trajectory, Turn
 
 __all__ = ["Hooks", "load_hooks"]

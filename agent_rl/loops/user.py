@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_rl.errors import ConfigError
-from agent_rl.tools.importing import ClassNameError, find_object
+from agent_rl.importing import ClassNameError, find_object
 from agent_rl.trajectory import Trajectory
 
 __all__ = ["ROW_KEY", "Reply", "ScriptedUser", "User", "load_user", "opened"]

@@ -19,9 +19,9 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from agent_rl.errors import FatalError, UnscoredError
+from agent_rl.importing import ClassNameError, find_object
 from agent_rl.tools.base import Tool, ToolOutput
 from agent_rl.tools.config import read_config
-from agent_rl.tools.importing import ClassNameError, find_object
 
 __all__ = ["CheckAnswer", "CheckAnswerConfig"]
 

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from agent_rl.errors import ConfigError, did_you_mean
+from agent_rl.importing import ClassNameError
 from agent_rl.tools.arguments import schema_problem
 from agent_rl.tools.base import Tool
-from agent_rl.tools.importing import ClassNameError, find_class, tool_class_problem
+from agent_rl.tools.importing import find_class, tool_class_problem
 from agent_rl.tools.spec import ToolSpec
 from agent_rl.tools.toolset import Toolset
 

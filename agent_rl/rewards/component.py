@@ -1,0 +1,88 @@
+"""What a component of the reward is: something that gives a trajectory, or each of a group, one number.
+
+A component is made once in a process, from the `config` below its name in `agent_rl.reward.components`, and measures
+many trajectories at the same time. It is not made to weigh, clip or gate: that is what the composition does.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict
+
+from agent_rl.trajectory import Trajectory
+
+__all__ = ["Component", "ComponentConfig", "GroupComponent", "Value"]
+
+
+class ComponentConfig(BaseModel):
+    """Base of a component's `config`; an unknown key is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What was measured."""
+
+    value: float
+    logged: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    """More numbers for the metrics, as `<component>_<key>`: `Component.logs` lists the keys."""
+    notes: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    """JSON data for the trace, for example a judge's words; kept in `Trajectory.info["reward"][<component>]`."""
+
+
+class Component(ABC):
+    """Measures trajectories one by one.
+
+    Args:
+        name: its key below `agent_rl.reward.components`, for messages.
+        config: an instance of `Config`.
+    """
+
+    Config: ClassVar[type[BaseModel]] = ComponentConfig
+    logs: tuple[str, ...] = ()
+    """The keys of `Value.logged`, the same for every trajectory; may be set in `__init__`."""
+
+    def __init__(self, name: str, config: Any) -> None:
+        self.name = name
+        self.config = config
+
+    @abstractmethod
+    async def measure(self, trajectory: Trajectory) -> Value:
+        """The trajectory's value.
+
+        Raises:
+            UnscoredError: nothing can be said about this trajectory: it is never a zero.
+            ConfigError: nothing can be said about any.
+        """
+
+    async def close(self) -> None:  # noqa: B027 - most hold nothing
+        """Give back what is held; nothing is measured after that."""
+
+
+class GroupComponent(ABC):
+    """Measures the trajectories of one prompt against one another; as `Component` otherwise."""
+
+    Config: ClassVar[type[BaseModel]] = ComponentConfig
+    logs: tuple[str, ...] = ()
+
+    def __init__(self, name: str, config: Any) -> None:
+        self.name = name
+        self.config = config
+
+    @abstractmethod
+    async def measure_group(self, group: Sequence[Trajectory]) -> list[Value | Exception]:
+        """One value for each, in order; an exception instead of a value where nothing can be said about that one.
+
+        Raises:
+            UnscoredError: nothing can be said about any of the group.
+            ConfigError: as `Component.measure`.
+        """
+
+    async def close(self) -> None:  # noqa: B027 - most hold nothing
+        """As `Component.close`."""
