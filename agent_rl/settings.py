@@ -8,12 +8,13 @@ that names the full key and the nearest known name. What verl already has a key 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from agent_rl.errors import ConfigError, did_you_mean
+from agent_rl.reward_settings import ComponentSettings, Schedule, TermSettings
 
 __all__ = [
     "AgentRLSettings",
@@ -25,6 +26,7 @@ __all__ = [
     "FinalTurnSettings",
     "FoldingSettings",
     "FormatSettings",
+    "LexicographicSettings",
     "OverlongSettings",
     "PlanActSettings",
     "ReactSettings",
@@ -38,6 +40,8 @@ __all__ = [
 ]
 
 SECTION = "agent_rl"
+TERMS = ("correctness", "efficiency", "format", "overlong")
+"""The components that every reward has."""
 
 
 class _Section(BaseModel):
@@ -145,44 +149,72 @@ class FoldingSettings(_Section):
     """What asks for notes; null: the default."""
 
 
-class CorrectnessSettings(_Section):
+class CorrectnessSettings(TermSettings):
     """1 for the right answer, 0 otherwise."""
 
-    weight: float = 1.0
+    scorer: str = "auto"
+    """`auto`: by the row's data_source, a user's verdict first; else a scorer's name, `file.py:function`, or `none`."""
 
 
-class EfficiencySettings(_Section):
+class EfficiencySettings(TermSettings):
     """`-penalty * max(0, tool_calls - free_calls)`, never below `floor`."""
 
-    weight: float = 1.0
     penalty: float = Field(default=0.1, ge=0)
     free_calls: int = Field(default=3, ge=0)
     floor: float = Field(default=-0.5, le=0)
 
 
-class FormatSettings(_Section):
+class FormatSettings(TermSettings):
     """Minus the share of malformed turns: 0 for a clean trajectory, -1 when no turn could be read."""
 
-    weight: float = 0.2
+    weight: float | Schedule = 0.2
 
 
-class OverlongSettings(_Section):
+class OverlongSettings(TermSettings):
     """From 0 to `-penalty` over the last `buffer_tokens` before `data.max_response_length`; off by default."""
 
-    weight: float = 1.0
     penalty: float = Field(default=0.0, ge=0)
     """0: off."""
     buffer_tokens: int | None = Field(default=None, ge=1)
     """null: a fifth of `data.max_response_length`."""
 
 
-class RewardSettings(_Section):
-    """The components of the trajectory reward; the total is the weighted sum."""
+class LexicographicSettings(_Section):
+    """`combine: lexicographic`: what comes first decides, what follows only among equals."""
 
+    order: tuple[str, ...] = ("correctness", "efficiency", "format")
+    """Components from the most important; their values must be clipped or normalized to a range."""
+    levels: int = Field(default=100, ge=1)
+    """How finely two values of a component are told apart."""
+
+
+class RewardSettings(_Section):
+    """The components of the trajectory reward, and how the total is made of them."""
+
+    combine: str = "sum"
+    """`sum`, `product`, `min` or `max` of weight times value, `lexicographic`, or a function of one's own,
+    `package.module.function` or `file.py:function`, of (values, weights, trajectory)."""
+    lexicographic: LexicographicSettings = LexicographicSettings()
     correctness: CorrectnessSettings = CorrectnessSettings()
     efficiency: EfficiencySettings = EfficiencySettings()
     format: FormatSettings = FormatSettings()
     overlong: OverlongSettings = OverlongSettings()
+    components: dict[str, ComponentSettings] = Field(default_factory=dict)
+    """Further components by names of one's own, under which they are logged."""
+    reward_api: str | None = None
+    """Address of a reward service, for example `http://host:8000/get_reward2`, that gives `correctness`."""
+    per_data_source: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """By data source (with shell wildcards, the first that fits counts), keys of this section that differ there."""
+    max_unscored_share: float = Field(default=0.5, ge=0, le=1)
+    """Share of a step's trajectories that may go unscored; beyond it the run stops. 1: never."""
+
+    @field_validator("components")
+    @classmethod
+    def _named(cls, value: dict[str, ComponentSettings]) -> dict[str, ComponentSettings]:
+        for name in value:
+            if name in TERMS or not name.isidentifier():
+                raise ValueError(f"a component cannot be called {name!r}: choose a name like `helpful`")
+        return value
 
 
 class CassetteSettings(_Section):
@@ -276,14 +308,37 @@ def _plain(value: Any) -> Any:
 
 def config_error(root: type[BaseModel], error: ValidationError, section: str = "") -> ConfigError:
     """The first problem that pydantic found, in terms of the user's keys, which begin with `section`."""
-    first = error.errors()[0]
-    location = [str(part) for part in first["loc"]]
+    found = error.errors()
+    misfits = [each for each in found if each["type"] == "float_type" and isinstance(each["input"], Mapping)]
+    first = next((each for each in found if each not in misfits), found[0])  # the alternative that was meant
+    location, models = _location(root, first["loc"])
     key = ".".join([section, *location]).lstrip(".")
     if first["type"] == "extra_forbidden":
-        model: Any = root
-        for part in location[:-1]:
-            model = model.model_fields[part].annotation
-        return ConfigError(
-            key, f"unknown key (value {first['input']!r})", did_you_mean(location[-1], model.model_fields)
-        )
+        known = models[-1].model_fields if models else ()
+        return ConfigError(key, f"unknown key (value {first['input']!r})", did_you_mean(location[-1], known))
+    if first["type"] == "missing":
+        return ConfigError(key, "missing", "Write it")
     return ConfigError(key, f"{first['msg']} (value {first['input']!r})", "Mend the value or remove the key")
+
+
+def _location(root: type[BaseModel], parts: Sequence[int | str]) -> tuple[list[str], list[type[BaseModel]]]:
+    """The user's keys of a problem, without what pydantic says of alternatives; and the models on the way."""
+    keys: list[str] = []
+    models = [root]
+    kind: Any = root
+    for part in map(str, parts):
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            kind = kind.model_fields[part].annotation if part in kind.model_fields else None
+        elif get_origin(kind) in (dict, list, tuple):
+            kind = get_args(kind)[-1]
+        else:  # one alternative of several, which the part describes
+            kind = next((each for each in get_args(kind) if each is not None and _label(each) in part), kind)
+            models += [kind] if isinstance(kind, type) and issubclass(kind, BaseModel) else []
+            continue
+        keys.append(part)
+        models += [kind] if isinstance(kind, type) and issubclass(kind, BaseModel) else []
+    return keys, models
+
+
+def _label(kind: Any) -> str:
+    return str(getattr(kind, "__name__", kind))

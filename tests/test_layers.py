@@ -11,7 +11,19 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "agent_rl"
 
 FLOORS = [
-    {"trajectory", "errors", "settings", "trace", "remote", "sandbox", "per_loop", "responses", "secrets", "importing"},
+    {
+        "trajectory",
+        "errors",
+        "settings",
+        "trace",
+        "remote",
+        "sandbox",
+        "per_loop",
+        "responses",
+        "secrets",
+        "importing",
+        "reward_settings",
+    },
     {"tools", "rewards", "data", "viewer"},
     {"loops", "policies", "reasoning_rm", "algorithms"},
     {"backend", "config", "launch", "doctor", "evaluation", "plugin", "cli"},

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 from uuid import uuid4
@@ -16,8 +17,10 @@ from uuid import uuid4
 from hydra.errors import InstantiationException
 
 from agent_rl.errors import FatalError, UnscoredError, did_you_mean
+from agent_rl.rewards import groups
+from agent_rl.settings import AgentRLSettings
 
-__all__ = ["ERRORS_PARTITION", "error_stops", "filter_limit", "session_errors"]
+__all__ = ["ERRORS_PARTITION", "error_stops", "filter_limit", "require_scored", "session_errors"]
 
 ERRORS_PARTITION = "agent_rl_errors"
 """TransferQueue partition through which workers tell the trainer of failed trajectories: one tag for each."""
@@ -27,15 +30,19 @@ def session_errors(module: ModuleType) -> None:
     """`verl.trainer.ppo.v1.agent_loop_tq`: tell the trainer why a trajectory failed.
 
     verl logs the error in the worker and marks the group; nobody counts it, and a wrong configuration fails one group
-    after the other instead of stopping the run.
+    after the other instead of stopping the run. Also makes the samples of a prompt known to one another, before they
+    begin.
     """
     original = module._settle_session_tasks
 
     @functools.wraps(original)
     async def settle(tasks: list[asyncio.Task[Any]]) -> list[BaseException]:
+        groups.expect(tasks)
+        validate = any(_of_validation(task) for task in tasks)
         errors: list[BaseException] = await original(tasks)
         for error in errors:
-            tag = {"error": f"{type(error).__name__}: {_reason(error)}", "fatal": _is_fatal(error)}
+            reason = f"{type(error).__name__}: {_reason(error)}"
+            tag = {"error": reason, "fatal": _is_fatal(error), "validate": validate}
             await module.tq.async_kv_put(key=uuid4().hex, partition_id=ERRORS_PARTITION, tag=tag)
         return errors
 
@@ -97,6 +104,27 @@ def filter_limit(module: ModuleType) -> None:
     module.PPOTrainer._build_replay_buffer = build
 
 
+def require_scored(config: Any, scored: int, errors: Sequence[str]) -> None:
+    """Stop a run of which a larger share goes unscored than `agent_rl.reward.max_unscored_share` allows.
+
+    Args:
+        config: the trainer's whole configuration.
+        scored: number of the step's trajectories with a score.
+        errors: why the others have none.
+
+    Raises:
+        UnscoredError: with the most frequent reasons.
+    """
+    limit = AgentRLSettings.from_config(config).reward.max_unscored_share
+    if not errors or len(errors) <= limit * (scored + len(errors)):
+        return
+    reasons = "; ".join(f"{count} times: {reason}" for reason, count in Counter(errors).most_common(3))
+    raise UnscoredError(
+        f"{len(errors)} of {scored + len(errors)} trajectories of the step went unscored, more than "
+        f"agent_rl.reward.max_unscored_share={limit:g}. {reasons}. Mend what fails, or raise the share"
+    )
+
+
 def _limited(evict: Callable[..., Any], limit: int) -> Callable[..., Any]:
     """The replay buffer's eviction, which stops the run when one step has replaced more than so many groups."""
     replaced: Counter[int] = Counter()
@@ -148,6 +176,12 @@ def _is_fatal(error: BaseException) -> bool:
 def _unregistered(error: BaseException) -> bool:
     """Whether verl asserted that an agent loop is not registered."""
     return isinstance(error, AssertionError) and "not registered" in str(error)
+
+
+def _of_validation(task: asyncio.Task[Any]) -> bool:
+    """Whether a session that has not begun yet belongs to a validation: verl passes it on as an argument."""
+    arguments = inspect.getcoroutinelocals(task.get_coro())  # type: ignore[arg-type]
+    return bool((arguments.get("trajectory") or {}).get("validate"))
 
 
 def _reason(error: BaseException) -> str:

@@ -16,15 +16,23 @@ from agent_rl.errors import ConfigError
 __all__ = ["check", "score_here"]
 
 
-def check(reward: Any) -> None:
-    """Refuse no reward workers where something needs them.
+def check(reward: Any, *, needs_groups: bool) -> None:
+    """Refuse no reward workers where something needs them, and some where the samples of a prompt must meet.
 
     Args:
         reward: the section `reward` of verl's configuration.
+        needs_groups: whether a component of our reward measures the samples of a prompt against one another.
 
     Raises:
-        ConfigError: when there is a reward model, which only reward workers ask.
+        ConfigError: when there is a reward model, which only reward workers ask; or reward workers, among which verl
+            spreads the samples of a prompt.
     """
+    if needs_groups and reward.num_workers > 0:
+        raise ConfigError(
+            "reward.num_workers",
+            f"{reward.num_workers} reward workers never see all samples of a prompt, which agent_rl.reward compares",
+            "Set it to 0: then each agent-loop worker scores the prompts that it samples",
+        )
     if reward.num_workers < 1 and reward.reward_model.enable:
         raise ConfigError(
             "reward.num_workers",

@@ -13,10 +13,10 @@ from typing import Any
 
 from agent_rl.algorithms import remax
 from agent_rl.backend import cpu, local_reward, resume, reward_model
-from agent_rl.backend.failures import ERRORS_PARTITION
+from agent_rl.backend.failures import ERRORS_PARTITION, require_scored
 from agent_rl.errors import ConfigError
 from agent_rl.loops.user import load_user
-from agent_rl.rewards.compose import require_limits
+from agent_rl.rewards.compose import Reward
 from agent_rl.settings import AgentRLSettings
 from agent_rl.tools import load_tools
 
@@ -131,13 +131,17 @@ def early_checks(module: ModuleType) -> None:
         settings = AgentRLSettings.from_config(config)
         if cpu.is_selected():
             cpu.check(config)
-        require_limits(settings.reward, config.data.max_response_length)
+        reward = Reward(
+            settings.reward,
+            max_response_tokens=config.data.max_response_length,
+            judged=bool(config.reward.custom_reward_function.path),
+        )
         remax.check(config)
         load_user(settings.user_sim.user, settings.user_sim.config)
         if path := config.actor_rollout_ref.rollout.multi_turn.tool_config_path:
             load_tools(_resolved(path))
         reward_model.check(config.reward)
-        local_reward.check(config.reward)
+        local_reward.check(config.reward, needs_groups=reward.needs_groups)
         original(config, use_reference_policy, use_critic)
         resume.check(config, use_critic)
 
@@ -148,7 +152,8 @@ def step_metrics(module: ModuleType) -> None:
     """`verl.trainer.ppo.v1.trainer_base`: log the reward's components with each training step.
 
     verl logs what a reward manager reports in validation only. Adds `agent/<key>` (mean over the step's trajectories)
-    and `agent/unscored` (number of trajectories that failed since the last step). With ReMax, its baselines.
+    and `agent/unscored` (number of trajectories that failed since the last step). With ReMax, its baselines. A run of
+    which too large a share fails is stopped.
     """
     original = module.PPOTrainer._compute_metrics
 
@@ -164,10 +169,11 @@ def step_metrics(module: ModuleType) -> None:
             values = [info[key] for info in infos if isinstance(info.get(key), int | float)]
             if values:
                 metrics[f"agent/{key}"] = sum(values) / len(values)
-        failed = list((module.tq.kv_list(ERRORS_PARTITION) or {}).get(ERRORS_PARTITION, {}))
+        failed = (module.tq.kv_list(ERRORS_PARTITION) or {}).get(ERRORS_PARTITION, {})
         metrics["agent/unscored"] = len(failed)
         if failed:
-            module.tq.kv_clear(keys=failed, partition_id=ERRORS_PARTITION)
+            module.tq.kv_clear(keys=list(failed), partition_id=ERRORS_PARTITION)
+        require_scored(self.config, len(infos), [tag["error"] for tag in failed.values() if not tag["validate"]])
         if self.config.algorithm.adv_estimator == remax.ESTIMATOR:
             metrics.update(remax.take_metrics(key.split("_")[0] for key in keys))
 

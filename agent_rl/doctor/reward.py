@@ -9,8 +9,9 @@ from typing import Any
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.finding import Finding, ok, problem, reason
 from agent_rl.errors import ConfigError, did_you_mean
+from agent_rl.rewards import Reward
 from agent_rl.rewards.numeric import numeric_match
-from agent_rl.settings import SECTION, AgentRLSettings
+from agent_rl.settings import SECTION, TERMS, AgentRLSettings
 
 __all__ = ["function", "ground_truths", "manager", "sources", "weights"]
 
@@ -20,11 +21,15 @@ OURS = "trajectory"
 
 
 def weights(case: Case) -> Iterator[Finding]:
-    """Our section is valid, and some part of the reward counts."""
-    settings = AgentRLSettings.from_config({SECTION: case.get(SECTION)})
-    parts = {name: section.weight for name, section in settings.reward if getattr(section, "penalty", 1)}
+    """Our section is valid, its components can be made, and some part of the reward counts."""
+    settings = AgentRLSettings.from_config({SECTION: case.get(SECTION)}).reward
     if case.get(MANAGER) != OURS:
         return
+    Reward(
+        settings, max_response_tokens=case.get("data.max_response_length"), judged=bool(case.get(f"{FUNCTION}.path"))
+    )
+    terms = {name: getattr(settings, name) for name in TERMS} | settings.components
+    parts = {name: term.weight_at(None) for name, term in terms.items() if getattr(term, "penalty", 1)}
     if not any(parts.values()):
         yield problem(
             "reward weights",

@@ -90,9 +90,8 @@ def score(
     from agent_rl.loops.agents import make_format
 
     settings = read_section(overrides or [])
-    steps = score_dump(
-        read_dump(dump), make_format(loop, settings), load_specs(tools) if tools else [], settings.reward
-    )
+    specs = load_specs(tools) if tools else []
+    steps = asyncio.run(score_dump(read_dump(dump), make_format(loop, settings), specs, settings.reward))
     shown, summary = step_table(steps, str(dump))
     Console().print(shown)
     if out is not None:

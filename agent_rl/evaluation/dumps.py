@@ -18,12 +18,12 @@ from typing import Any
 
 from rich.table import Table
 
-from agent_rl.errors import ConfigError, MalformedActionError, UnscoredError
+from agent_rl.errors import ConfigError, MalformedActionError
 from agent_rl.evaluation.ledger import Record, summarize_trajectory
 from agent_rl.evaluation.summary import cell, summarize
 from agent_rl.loops.format import Format
 from agent_rl.loops.policy import Generation, cut_at_stop
-from agent_rl.rewards import score
+from agent_rl.rewards import Reward
 from agent_rl.settings import RewardSettings
 from agent_rl.tools import ToolSpec
 from agent_rl.trajectory import Message, StopReason, Trajectory, Turn
@@ -107,25 +107,29 @@ def segments(text: str, first: str = "user") -> list[tuple[str, str]]:
     return [(role, part.removesuffix("\n").lstrip("\n")) for role, part in found]
 
 
-def score_dump(
+async def score_dump(
     samples: Sequence[Sample], format: Format, specs: Sequence[ToolSpec], settings: RewardSettings
 ) -> dict[int, list[Record]]:
     """The samples of each step, scored by our reward; verl's own score is the metric `verl_score`."""
-    rows: dict[tuple[int, str], int] = {}
-    steps: dict[int, list[Record]] = {}
     # What counts tokens cannot be judged here.
-    settings = settings.model_copy(update={"overlong": settings.overlong.model_copy(update={"penalty": 0.0})})
+    reward = Reward(settings.model_copy(update={"overlong": settings.overlong.model_copy(update={"penalty": 0.0})}))
+    rows: dict[tuple[int, str], list[tuple[Sample, Trajectory]]] = {}
+    steps: dict[int, list[Record]] = {}
     for sample in samples:
-        records = steps.setdefault(sample.step, [])
-        row = rows.setdefault((sample.step, sample.row), len(rows))
-        trajectory = to_trajectory(sample, format, specs)
-        trajectory.info = {"row": row, "sample": len(records)}
-        try:
-            trajectory.score = score(trajectory, settings)
-        except UnscoredError as error:
-            trajectory.error = str(error)
-        record = summarize_trajectory(trajectory)
-        records.append(replace(record, metrics={**record.metrics, "verl_score": sample.score}))
+        group = rows.setdefault((sample.step, sample.row), [])
+        group.append((sample, to_trajectory(sample, format, specs)))
+    for row, group in enumerate(rows.values()):
+        scores = await reward.score_group([trajectory for _, trajectory in group])
+        for number, ((sample, trajectory), score) in enumerate(zip(group, scores, strict=True)):
+            trajectory.info |= {"row": row, "sample": number}
+            if isinstance(score, Exception):
+                trajectory.error = str(score)
+            else:
+                trajectory.score = score
+            record = summarize_trajectory(trajectory)
+            records = steps.setdefault(sample.step, [])
+            records.append(replace(record, metrics={**record.metrics, "verl_score": sample.score}))
+    await reward.close()
     return steps
 
 

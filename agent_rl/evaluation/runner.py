@@ -21,8 +21,7 @@ from agent_rl.loops.setup import make_budget, open_tools
 from agent_rl.loops.token_policy import TokenPolicy
 from agent_rl.policies import PolicySource
 from agent_rl.policies.source import Usage
-from agent_rl.rewards import score
-from agent_rl.rewards.compose import require_limits
+from agent_rl.rewards import Reward
 from agent_rl.tools import ToolSpec, load_tools
 from agent_rl.tools.concurrency import together
 from agent_rl.trajectory import Message, StopReason, Trajectory
@@ -47,6 +46,7 @@ class Evaluation:
     specs: list[ToolSpec]
     formats: Mapping[str, Format]
     budget: Budget
+    reward: Reward
 
     @classmethod
     def load(cls, settings: EvaluationSettings) -> Evaluation:
@@ -59,9 +59,16 @@ class Evaluation:
         check_rows(rows, source=settings.data)
         agents = {settings.loop or str(row["agent_name"]) for row in rows}
         formats = {agent: make_format(agent, settings.agent_rl, settings.multi_turn.format) for agent in agents}
-        require_limits(settings.agent_rl.reward, settings.sampling.max_response_tokens)
+        reward = Reward(settings.agent_rl.reward, max_response_tokens=settings.sampling.max_response_tokens)
+        if reward.needs_groups:
+            raise ConfigError(
+                "agent_rl.reward",
+                "a component compares the samples of a row, which an evaluation scores one by one",
+                "Leave it out here, and give the trajectories that are kept to `agent-rl reward score`",
+            )
         budget = make_budget(settings.agent_rl, settings.multi_turn, settings.sampling.max_response_tokens)
-        return cls(settings, rows, load_specs(settings.tools) if settings.tools else [], formats, budget)
+        specs = load_specs(settings.tools) if settings.tools else []
+        return cls(settings, rows, specs, formats, budget, reward)
 
     @property
     def size(self) -> int:
@@ -100,7 +107,10 @@ async def run(
     )
     health = _Health(max(MIN_FAILURES, settings.concurrency))
     runner = _Runner(evaluation, source, ledger, on_record, health)
-    await together([runner.work(todo) for _ in range(min(settings.concurrency, evaluation.size))])
+    try:
+        await together([runner.work(todo) for _ in range(min(settings.concurrency, evaluation.size))])
+    finally:
+        await evaluation.reward.close()
 
 
 def load_specs(path: str) -> list[ToolSpec]:
@@ -192,17 +202,11 @@ class _Runner:
         }
         if settings.agent_rl.trace.tokens and isinstance(policy, TokenPolicy) and trajectory.error is None:
             trajectory.info["tokens"] = policy.record()
-        self._score(trajectory)
-        return trajectory
-
-    def _score(self, trajectory: Trajectory) -> None:
-        settings = self.evaluation.settings
         try:
-            trajectory.score = score(
-                trajectory, settings.agent_rl.reward, max_response_tokens=settings.sampling.max_response_tokens
-            )
+            trajectory.score = await evaluation.reward.score(trajectory, row=info)
         except UnscoredError as error:
             trajectory.error = trajectory.error or str(error)
+        return trajectory
 
 
 def _seed(base: int, row: int, sample: int) -> int:

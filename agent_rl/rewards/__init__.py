@@ -1,20 +1,19 @@
 """Rewards: pure scorers and shaping terms over a `Trajectory`, their composition, and verl's reward manager.
 
-`numeric`, `terms` and `compose` need neither verl nor torch; `manager` is the adapter to verl and is not imported here.
+Nothing here needs verl or torch but `manager`, the adapter to verl, which is not imported here.
 """
 
-from agent_rl.rewards.compose import COMPONENTS, extra_info, score
+from agent_rl.rewards.component import Component, GroupComponent, Value
+from agent_rl.rewards.compose import Reward, extra_info
 from agent_rl.rewards.numeric import extract_number, numeric_match, parse_number
-from agent_rl.rewards.terms import correctness, efficiency, format_term
 
 __all__ = [
-    "COMPONENTS",
-    "correctness",
-    "efficiency",
+    "Component",
+    "GroupComponent",
+    "Reward",
+    "Value",
     "extra_info",
     "extract_number",
-    "format_term",
     "numeric_match",
     "parse_number",
-    "score",
 ]

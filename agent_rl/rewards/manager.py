@@ -14,7 +14,7 @@ import asyncio
 import inspect
 import math
 import reprlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,10 @@ from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
 from agent_rl import trace
 from agent_rl.errors import ConfigError, UnscoredError
-from agent_rl.rewards.compose import extra_info, require_scorable, score
+from agent_rl.rewards import groups
+from agent_rl.rewards.compose import Reward, extra_info, require_scorable
 from agent_rl.settings import AgentRLSettings
-from agent_rl.trajectory import Message, StopReason, Trajectory, Turn
+from agent_rl.trajectory import Message, Score, StopReason, Trajectory, Turn
 
 __all__ = ["TrajectoryRewardManager"]
 
@@ -61,6 +62,11 @@ class TrajectoryRewardManager(RewardManagerBase):
     ) -> None:
         super().__init__(config, tokenizer, compute_score)
         self.settings = AgentRLSettings.from_config(config)
+        self.reward = Reward(
+            self.settings.reward,
+            max_response_tokens=config.data.max_response_length,
+            judged=bool(OmegaConf.select(config, _CUSTOM_KEY)),
+        )
         self._trace_path = self.settings.trace.path
         if self._trace_path is not None:
             _require_writable(self._trace_path)
@@ -88,12 +94,7 @@ class TrajectoryRewardManager(RewardManagerBase):
         _fill_in(trajectory, row)
         try:
             verdict, logged = await self._judge(trajectory, text, row)
-            result = score(
-                trajectory,
-                self.settings.reward,
-                verdict=verdict,
-                max_response_tokens=self.config.data.max_response_length,
-            )
+            result = await self._score(trajectory, verdict, row.get("extra_info"))
             info = _merged(extra_info(trajectory, result), logged)
         except Exception as error:  # goes on to verl, which fails the session; the trace keeps what happened
             trajectory.error = trajectory.error or f"{type(error).__name__}: {error}"
@@ -102,6 +103,12 @@ class TrajectoryRewardManager(RewardManagerBase):
         trajectory.score = result
         await self._keep(trajectory)
         return {"reward_score": result.total, "reward_extra_info": info}
+
+    async def _score(self, trajectory: Trajectory, verdict: float | None, row: Mapping[str, Any] | None) -> Score:
+        group = groups.current() if self.reward.needs_groups else None
+        if group is None:
+            return await self.reward.score(trajectory, verdict=verdict, row=row)
+        return await group.score(self.reward, trajectory, verdict, row)
 
     async def _judge(
         self, trajectory: Trajectory, text: str, row: dict[str, Any]

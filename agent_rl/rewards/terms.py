@@ -2,25 +2,11 @@
 
 from __future__ import annotations
 
-from agent_rl.errors import UnscoredError
-from agent_rl.rewards.numeric import numeric_match
+from agent_rl.errors import ConfigError
 from agent_rl.settings import EfficiencySettings, OverlongSettings
 from agent_rl.trajectory import Trajectory
 
-__all__ = ["correctness", "efficiency", "format_term", "overlong"]
-
-
-def correctness(trajectory: Trajectory) -> float:
-    """1.0 when the final answer's number is the ground truth (see `numeric_match`), else 0.0; no answer is 0.0.
-
-    Raises:
-        UnscoredError: when the row's ground truth is not a number, so that no answer could be judged by it.
-    """
-    try:
-        return float(numeric_match(trajectory.answer, trajectory.ground_truth))
-    except ValueError as error:
-        row = f"data_source {trajectory.data_source!r}, index {trajectory.info.get('index')!r}"
-        raise UnscoredError(f"the row cannot be judged ({row}): {error}") from error
+__all__ = ["efficiency", "format_term", "overlong", "overlong_limit"]
 
 
 def efficiency(trajectory: Trajectory, settings: EfficiencySettings) -> float:
@@ -45,3 +31,22 @@ def overlong(trajectory: Trajectory, settings: OverlongSettings, max_response_to
     buffer = settings.buffer_tokens or max(1, max_response_tokens // 5)
     exceeding = trajectory.response_tokens - (max_response_tokens - buffer)
     return -settings.penalty * min(1.0, max(0.0, exceeding / buffer)) + 0.0
+
+
+def overlong_limit(settings: OverlongSettings, max_response_tokens: int | None) -> int:
+    """The limit on response tokens (`data.max_response_length`) that the overlong penalty counts from.
+
+    Raises:
+        ConfigError: when the penalty is on and there is no limit, or its buffer is longer than that.
+    """
+    if not settings.penalty:
+        return max_response_tokens or 1
+    if max_response_tokens is None:
+        raise ConfigError("agent_rl.reward.overlong", "there is no limit on tokens", "Give max_response_tokens")
+    if (settings.buffer_tokens or 0) > max_response_tokens:
+        raise ConfigError(
+            "agent_rl.reward.overlong.buffer_tokens",
+            f"{settings.buffer_tokens} is more than data.max_response_length={max_response_tokens}",
+            "Lower it; null is a fifth of the limit",
+        )
+    return max_response_tokens

@@ -60,6 +60,6 @@ def test_it_is_needed() -> None:
 
 def test_a_reward_model_needs_reward_workers() -> None:
     for fine in (config(workers=0, model=False), config(workers=1, model=True)):
-        local_reward.check(fine)
+        local_reward.check(fine, needs_groups=False)
     with pytest.raises(ConfigError, match=r"reward\.num_workers: 0 leaves nobody to ask the reward model"):
-        local_reward.check(config(workers=0, model=True))
+        local_reward.check(config(workers=0, model=True), needs_groups=False)

@@ -139,7 +139,8 @@ def check_the_checkpoint(folder: Path, kept: list[Trajectory]) -> None:
 
 def check_the_dump(folder: Path) -> None:
     """Our score of verl's dump is what the reward manager gave in training."""
-    steps = score_dump(read_dump(folder / "rollouts"), ReactFormat(), load_tools(TOOLS), RewardSettings())
+    scoring = score_dump(read_dump(folder / "rollouts"), ReactFormat(), load_tools(TOOLS), RewardSettings())
+    steps = asyncio.run(scoring)
     assert {step: len(records) for step, records in steps.items()} == {1: 8}
     for record in steps[1]:
         assert record.reward == pytest.approx(record.metrics["verl_score"], abs=1e-5)

@@ -11,10 +11,10 @@ from agent_rl.loops.agents import make_format
 from agent_rl.loops.episode import Budget, run_episode
 from agent_rl.loops.policy import ScriptedPolicy
 from agent_rl.loops.react import ReactFormat
-from agent_rl.rewards import score
 from agent_rl.settings import AgentRLSettings, RewardSettings
 from agent_rl.tools import ToolSession, load_tools
 from agent_rl.trajectory import StopReason
+from tests.scoring import score
 
 CALL = 'Thought: I compute.\nAction: calculator\nAction Input: {"expression": "12+30"}'
 SCRIPTS = {
@@ -121,7 +121,7 @@ def test_formats_that_keep_a_tag_or_remember_a_plan(agent, turn, said, specs):
 
 
 def test_a_folder_is_scored_by_step(dump):
-    steps = score_dump(read_dump(dump), ReactFormat(), [], RewardSettings())
+    steps = asyncio.run(score_dump(read_dump(dump), ReactFormat(), [], RewardSettings()))
     assert {step: len(records) for step, records in steps.items()} == {1: 4, 2: 4}
     _, summary = step_table(steps, "dump")
     for step in ("1", "2"):
@@ -133,7 +133,8 @@ def test_a_folder_is_scored_by_step(dump):
 
 def test_one_file_and_other_weights(dump):
     weights = RewardSettings.model_validate({"correctness": {"weight": 10}, "overlong": {"penalty": 1.0}})
-    ((step, records),) = score_dump(read_dump(dump / "2.jsonl"), ReactFormat(), [], weights).items()
+    scored = asyncio.run(score_dump(read_dump(dump / "2.jsonl"), ReactFormat(), [], weights))
+    ((step, records),) = scored.items()
     assert (step, [record.reward for record in records]) == (2, [10.0, 0.0, 10.0, 10.0])
 
 

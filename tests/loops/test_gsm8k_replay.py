@@ -192,8 +192,8 @@ def wrong_data(example):
 
 def test_wrong_answers_are_not_rewarded(replay):
     """So that the score above means something: the same trajectories with another answer."""
-    from agent_rl.rewards.compose import score
     from agent_rl.settings import RewardSettings
+    from tests.scoring import score
 
     for trajectory in in_order(replay):
         wrong = trajectory.from_dict(trajectory.to_dict())

@@ -1,13 +1,17 @@
+import asyncio
 import math
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from agent_rl.errors import ConfigError, UnscoredError
-from agent_rl.rewards.compose import COMPONENTS, SCORED_STOP_REASONS, extra_info, score
+from agent_rl.importing import find_object
+from agent_rl.rewards.compose import SCORED_STOP_REASONS, Reward, extra_info
 from agent_rl.settings import RewardSettings
 from agent_rl.trajectory import Score, StopReason, ToolCall, ToolResult, ToolStatus, Trajectory, Turn
+from tests.scoring import score
 
 KEYS = {
     *{
@@ -51,11 +55,7 @@ def test_the_total_is_the_weighted_sum_of_unweighted_components():
     expected = {"correctness": 1.0, "efficiency": -0.2, "format": -0.5, "overlong": 0.0}
     assert result.components == pytest.approx(expected)
     assert result.total == pytest.approx(2 * 1.0 + 0.5 * -0.2 + 0.2 * -0.5)
-    assert tuple(result.components) == COMPONENTS
-
-
-def test_every_component_has_its_settings_section():
-    assert set(COMPONENTS) == set(RewardSettings.model_fields)
+    assert tuple(result.components) == ("correctness", "efficiency", "format", "overlong")
 
 
 def test_another_verdict_replaces_correctness_and_needs_no_numeric_ground_truth():
@@ -135,3 +135,195 @@ def test_scoring_needs_neither_verl_nor_torch():
     program = "import sys, agent_rl.rewards; print({'verl', 'torch', 'numpy', 'omegaconf'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+PROBES = """
+from agent_rl.errors import ConfigError, UnscoredError
+from agent_rl.rewards import Component, GroupComponent, Value
+from agent_rl.rewards.component import ComponentConfig
+
+asked = []
+
+class Fixed(Component):
+    logs = ("votes",)
+
+    class Config(ComponentConfig):
+        value: float = 0.0
+        error: str = ""
+
+    async def measure(self, trajectory):
+        asked.append(self.name)
+        if self.config.error:
+            raise {"unscored": UnscoredError, "config": lambda text: ConfigError("k", text, "r"), "bug": KeyError}[
+                self.config.error
+            ]("said")
+        return Value(self.config.value, {"votes": 3}, {"reason": "because"})
+
+class Length(Component):
+    async def measure(self, trajectory):
+        return Value(float(len(trajectory.answer)))
+
+class Share(GroupComponent):
+    async def measure_group(self, group):
+        return [Value(1 / len(group)) for _ in group]
+"""
+
+
+@pytest.fixture
+def probes(tmp_path):
+    """The kind of a probe by its class, and what has been asked."""
+    (tmp_path / "probes.py").write_text(PROBES)
+    return lambda name: f"{tmp_path}/probes.py:{name}"
+
+
+def asked(probes):
+    found = find_object(probes("asked"), Path())
+    names = list(found)
+    found.clear()
+    return names
+
+
+def test_a_component_counts_with_its_weight_and_is_logged_under_its_name(probes):
+    components = {"tone": {"kind": probes("Fixed"), "weight": 0.5, "config": {"value": 0.8}}}
+    trajectory = _trajectory(info={"step": 1})
+    result = score(trajectory, {"components": components})
+    assert result.components["tone"] == 0.8
+    assert result.total == pytest.approx(score(_trajectory()).total + 0.4)
+    assert extra_info(trajectory, result)["tone_votes"] == 3.0
+    assert trajectory.info["reward"]["notes"] == {"tone": {"reason": "because"}}
+
+
+def test_a_closed_gate_saves_the_question_and_the_value(probes):
+    tone = {"kind": probes("Fixed"), "gate": "correctness >= 1 and format < 0", "config": {"value": 0.8}}
+    right, wrong = _trajectory(), _trajectory(answer="17")
+    assert score(right, {"components": {"tone": tone}}).components["tone"] == 0.8
+    assert asked(probes) == ["tone"]
+    result = score(wrong, {"components": {"tone": tone}})
+    assert (result.components["tone"], asked(probes)) == (0.0, [])
+    infos = [extra_info(each, score(each, {"components": {"tone": tone}})) for each in (right, wrong)]
+    assert [info["tone_open"] for info in infos] == [1.0, 0.0]
+    assert infos[0].keys() == infos[1].keys()
+
+
+def test_what_is_closed_is_no_factor_and_no_least(probes):
+    settings = {name: {"weight": 0} for name in ("efficiency", "format", "overlong")}
+    closed = {"kind": probes("Fixed"), "gate": "correctness > 1", "config": {"value": -5}}
+    for rule in ("product", "min"):
+        assert score(_trajectory(), {**settings, "combine": rule, "components": {"tone": closed}}).total == 1.0
+
+
+def test_gates_may_follow_one_another(probes):
+    chain = {name: {"kind": probes("Fixed"), "gate": f"{other} >= 0"} for name, other in [("b", "a"), ("c", "b")]}
+    score(_trajectory(), {"components": {**chain, "a": {"kind": probes("Fixed")}}})
+    assert asked(probes) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("gates", "message"),
+    [
+        ({"tone": "corectness > 0"}, r"components\.tone\.gate: there is no component 'corectness'. Did you mean 'corr"),
+        ({"tone": "mood > 0", "mood": "tone > 0"}, r"tone\.gate: 'mood' is not measured before 'tone'"),
+    ],
+)
+def test_a_gate_that_never_opens_is_refused(gates, message, probes):
+    components = {name: {"kind": probes("Fixed"), "gate": gate} for name, gate in gates.items()}
+    with pytest.raises(ConfigError, match=message):
+        score(_trajectory(), {"components": components})
+
+
+def test_a_term_cannot_wait_for_a_component(probes):
+    settings = {"efficiency": {"gate": "tone > 0"}, "components": {"tone": {"kind": probes("Fixed")}}}
+    with pytest.raises(ConfigError, match=r"agent_rl\.reward\.efficiency\.gate: 'tone' is not measured before"):
+        score(_trajectory(), settings)
+
+
+def test_a_value_is_normalized_then_clipped_and_the_raw_one_kept(probes):
+    tone = {"kind": probes("Fixed"), "normalize": [0, 10], "clip": [0, 0.6], "config": {"value": 8}}
+    trajectory = _trajectory()
+    result = score(trajectory, {"components": {"tone": tone}})
+    assert result.components["tone"] == 0.6
+    assert extra_info(trajectory, result)["tone_raw"] == 8.0
+
+
+def test_a_weight_may_follow_the_step(probes):
+    weight = {"start": 0, "end": 1, "from_step": 0, "to_step": 10}
+    settings = {"components": {"tone": {"kind": probes("Fixed"), "weight": weight, "config": {"value": 1}}}}
+    base = score(_trajectory()).total
+    totals = [score(_trajectory(info={"step": step}), settings).total - base for step in (0, 5, 20)]
+    assert totals == pytest.approx([0, 0.5, 1])
+
+
+@pytest.mark.parametrize(("error", "text"), [("unscored", "tone: said"), ("bug", "tone: KeyError: 'said'")])
+def test_a_component_that_fails_leaves_the_trajectory_unscored(error, text, probes):
+    settings = {"components": {"tone": {"kind": probes("Fixed"), "weight": 0.01, "config": {"error": error}}}}
+    with pytest.raises(UnscoredError) as caught:
+        score(_trajectory(), settings)
+    assert str(caught.value) == text
+
+
+def test_a_component_that_says_the_configuration_is_wrong_stops_the_run(probes):
+    with pytest.raises(ConfigError):
+        score(_trajectory(), {"components": {"tone": {"kind": probes("Fixed"), "config": {"error": "config"}}}})
+
+
+def test_a_value_that_is_no_number_is_no_score(probes):
+    settings = {"components": {"long": {"kind": probes("Length"), "normalize": [0, 1e-320]}}}
+    with pytest.raises(UnscoredError, match="the total is inf"):
+        score(_trajectory(), settings)
+
+
+def group_of(*answers, **fields):
+    return [_trajectory(answer=answer, **fields) for answer in answers]
+
+
+def test_a_group_is_scored_together(probes):
+    components = {"share": {"kind": probes("Share")}, "long": {"kind": probes("Length"), "normalize": "group"}}
+    reward = Reward(RewardSettings.model_validate({"components": components}))
+    group = group_of("1", "123")
+    group.insert(1, _trajectory(stop_reason=StopReason.ERROR, error="lost"))
+    first, lost, last = asyncio.run(reward.score_group(group))
+    assert (first.components["share"], first.components["long"]) == (0.5, -1.0)
+    assert (last.components["share"], last.components["long"]) == (0.5, 1.0)
+    assert isinstance(lost, UnscoredError)
+    assert reward.needs_groups
+    assert not Reward(RewardSettings()).needs_groups
+
+
+def test_a_data_source_may_have_a_reward_of_its_own(probes):
+    settings = {
+        "components": {"tone": {"kind": probes("Fixed"), "config": {"value": 1}}},
+        "per_data_source": {
+            "gsm8k*": {"efficiency": {"weight": 0}, "components": {"tone": None}},
+            "*": {"correctness": {"scorer": "none"}, "components": {"tone": {"weight": 3}}},
+        },
+    }
+    reward = Reward(RewardSettings.model_validate(settings))
+    totals = {}
+    keys = set()
+    for source in ("gsm8k/main", "chat"):
+        trajectory = _trajectory(data_source=source)
+        result = asyncio.run(reward.score(trajectory))
+        totals[source] = result.total
+        keys.add(tuple(extra_info(trajectory, result)))
+    assert totals == pytest.approx({"gsm8k/main": 1 + 0.2 * -0.5, "chat": -0.2 + 0.2 * -0.5 + 3})
+    assert len(keys) == 1
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ({"max_unscored_share": 0}, r"agent_rl\.reward\.per_data_source\.x\.max_unscored_share: it holds for all"),
+        ({"efficency": {}}, r"agent_rl\.reward\.per_data_source\.x\.efficency: unknown key .*'efficiency'"),
+        ({"components": {"tone": {"kind": "jugde"}}}, r"per_data_source\.x\.components\.tone\.kind: there is no kind"),
+    ],
+)
+def test_a_mistake_of_a_data_source_is_found_before_its_first_row(override, message):
+    with pytest.raises(ConfigError, match=message):
+        Reward(RewardSettings.model_validate({"per_data_source": {"x": override}}))
+
+
+def test_without_a_scorer_there_is_no_accuracy():
+    trajectory = _trajectory(ground_truth=None)
+    result = score(trajectory, {"correctness": {"scorer": "none"}})
+    assert "acc" not in extra_info(trajectory, result)
+    assert result.total == pytest.approx(-0.2 + 0.2 * -0.5)

@@ -17,10 +17,11 @@ from verl.trainer.ppo.reward import load_reward_manager  # noqa: E402
 
 from agent_rl import trace  # noqa: E402
 from agent_rl.errors import ConfigError, UnscoredError  # noqa: E402
-from agent_rl.rewards.compose import extra_info, score  # noqa: E402
+from agent_rl.rewards.compose import extra_info  # noqa: E402
 from agent_rl.rewards.manager import TrajectoryRewardManager  # noqa: E402
 from agent_rl.settings import RewardSettings  # noqa: E402
 from agent_rl.trajectory import Message, StopReason, ToolCall, Trajectory, Turn  # noqa: E402
+from tests.scoring import score  # noqa: E402
 
 ROW = {
     "data_source": "gsm8k",

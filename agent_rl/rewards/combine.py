@@ -1,0 +1,95 @@
+"""From values and weights to one total: what `agent_rl.reward.combine` names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from agent_rl.errors import ConfigError
+from agent_rl.importing import ClassNameError, find_object
+from agent_rl.settings import LexicographicSettings, RewardSettings
+from agent_rl.trajectory import Trajectory
+
+__all__ = ["RULES", "Combiner", "combiner"]
+
+Combiner = Callable[[Mapping[str, float], Mapping[str, float], Trajectory], float]
+"""Of the values that were measured, their weights under the same names, and the trajectory."""
+
+
+def combiner(settings: RewardSettings, key: str) -> Combiner:
+    """The rule that the settings name.
+
+    Args:
+        settings: of the reward.
+        key: of the settings, for messages.
+
+    Raises:
+        ConfigError: it is neither one of ours nor a function that can be had; or lexicographic names a component that
+            there is not, or one without bounds.
+    """
+    if settings.combine == "lexicographic":
+        return _lexicographic(settings, key)
+    if settings.combine in RULES:
+        return RULES[settings.combine]
+    try:
+        found = find_object(settings.combine, Path.cwd())
+    except ClassNameError as error:
+        known = ", ".join([*RULES, "lexicographic"])
+        raise ConfigError(f"{key}.combine", error.problem, f"{error.remedy} Ours: {known}") from error
+    if not callable(found):
+        raise ConfigError(f"{key}.combine", f"{settings.combine!r} is no function", "Name one")
+    return found  # type: ignore[no-any-return]
+
+
+def _sum(values: Mapping[str, float], weights: Mapping[str, float], _: Trajectory) -> float:
+    return math.fsum(weights[name] * value for name, value in values.items())
+
+
+def _product(values: Mapping[str, float], weights: Mapping[str, float], _: Trajectory) -> float:
+    return math.prod(weights[name] * value for name, value in values.items() if weights[name])
+
+
+def _least(values: Mapping[str, float], weights: Mapping[str, float], _: Trajectory) -> float:
+    return min((weights[name] * value for name, value in values.items() if weights[name]), default=0.0)
+
+
+def _most(values: Mapping[str, float], weights: Mapping[str, float], _: Trajectory) -> float:
+    return max((weights[name] * value for name, value in values.items() if weights[name]), default=0.0)
+
+
+RULES: dict[str, Combiner] = {"sum": _sum, "product": _product, "min": _least, "max": _most}
+"""In all but the sum, a component of weight 0 is left out."""
+
+
+def _lexicographic(settings: RewardSettings, key: str) -> Combiner:
+    """Each value becomes a digit, of as many levels as are told apart; the total in [0, 1) is what they write."""
+    rule: LexicographicSettings = settings.lexicographic
+    bounds = [_bounds(settings, name, f"{key}.lexicographic.order") for name in rule.order]
+
+    def combine(values: Mapping[str, float], _: Mapping[str, float], __: Trajectory) -> float:
+        total, scale = 0.0, 1.0
+        for name, (low, high) in zip(rule.order, bounds, strict=True):
+            scale /= rule.levels + 1
+            share = (min(max(values.get(name, low), low), high) - low) / (high - low)
+            total += scale * round(share * rule.levels)
+        return total
+
+    return combine
+
+
+def _bounds(settings: RewardSettings, name: str, key: str) -> tuple[float, float]:
+    natural = {"correctness": (0.0, 1.0), "efficiency": (settings.efficiency.floor, 0.0), "format": (-1.0, 0.0)}
+    natural["overlong"] = (-settings.overlong.penalty, 0.0)
+    term = settings.components.get(name) or getattr(settings, name if name in natural else "", None)
+    if term is None:
+        raise ConfigError(key, f"there is no component {name!r}", "Leave it out, or define it")
+    if term.clip is not None:
+        return term.clip[0], term.clip[1]
+    if term.normalize in ("sigmoid", "tanh"):
+        return (0.0 if term.normalize == "sigmoid" else -1.0), 1.0
+    if name in natural and term.normalize is None and natural[name][0] < natural[name][1]:
+        return natural[name]
+    raise ConfigError(
+        key, f"the values of {name!r} have no bounds", f"Give it `clip: [low, high]`, or leave {name} out"
+    )

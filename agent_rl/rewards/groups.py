@@ -1,0 +1,90 @@
+"""The samples of one prompt, brought together so that they can be scored against one another.
+
+verl runs the samples of a prompt as tasks of one process and has each scored as it ends. Where a component needs the
+whole group, each waits here until its siblings have ended or failed; the last one to come scores them all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from agent_rl.rewards.compose import Reward
+from agent_rl.trajectory import Score, Trajectory
+
+__all__ = ["Group", "current", "expect"]
+
+
+@dataclass(slots=True)
+class _Waiting:
+    trajectory: Trajectory
+    verdict: float | None
+    row: Mapping[str, Any] | None
+    result: asyncio.Future[Score]
+
+
+@dataclass
+class Group:
+    """The tasks of one prompt."""
+
+    tasks: Sequence[asyncio.Task[Any]]
+    _waiting: dict[asyncio.Task[Any], _Waiting] = field(default_factory=dict)
+    _scoring: asyncio.Task[None] | None = None
+
+    async def score(
+        self, reward: Reward, trajectory: Trajectory, verdict: float | None, row: Mapping[str, Any] | None
+    ) -> Score:
+        """The score among the group; each of its tasks asks once.
+
+        Raises:
+            UnscoredError: as `Reward.score`.
+            ConfigError: as `Reward.score`.
+        """
+        task = asyncio.current_task()
+        assert task is not None
+        waiting = self._waiting[task] = _Waiting(trajectory, verdict, row, asyncio.get_running_loop().create_future())
+        for each in self.tasks:
+            each.add_done_callback(lambda _: self._go_on(reward))
+        self._go_on(reward)
+        return await waiting.result
+
+    def _go_on(self, reward: Reward) -> None:
+        if self._scoring is None and all(task.done() or task in self._waiting for task in self.tasks):
+            self._scoring = asyncio.get_running_loop().create_task(self._score_all(reward))
+
+    async def _score_all(self, reward: Reward) -> None:
+        group = [waiting for waiting in self._waiting.values() if not waiting.result.done()]
+        try:
+            results = await reward.score_group(
+                [waiting.trajectory for waiting in group],
+                verdicts=[waiting.verdict for waiting in group],
+                rows=[waiting.row for waiting in group],
+            )
+        except Exception as error:  # noqa: BLE001 - it belongs to all that wait
+            results = [error] * len(group)
+        for waiting, result in zip(group, results, strict=True):
+            if waiting.result.done():  # its task was cancelled
+                continue
+            if isinstance(result, Exception):
+                waiting.result.set_exception(result)
+            else:
+                waiting.result.set_result(result)
+
+
+_groups: WeakKeyDictionary[asyncio.Task[Any], Group] = WeakKeyDictionary()
+
+
+def expect(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    """Make a group of tasks that have not begun yet."""
+    group = Group(tasks)
+    for task in tasks:
+        _groups[task] = group
+
+
+def current() -> Group | None:
+    """The group of the task that asks; None when it is in none."""
+    task = asyncio.current_task()
+    return None if task is None else _groups.get(task)

@@ -1,0 +1,57 @@
+"""Values of a component on a common scale, before they are clipped and weighed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import fmean, pstdev
+
+from agent_rl.reward_settings import Normalization
+
+__all__ = ["Normalizer"]
+
+_LEAST_SPREAD = 1e-6
+"""A standard deviation below this says nothing: the z-score is then 0."""
+
+
+class Normalizer:
+    """What a component's `normalize` says, with what it has to remember.
+
+    `running` counts what this process has measured: with several processes, each has its own mean.
+    """
+
+    def __init__(self, kind: Normalization | None) -> None:
+        self.kind = kind
+        self._count, self._mean, self._squares = 0, 0.0, 0.0
+
+    def __call__(self, values: Sequence[float]) -> list[float]:
+        """The values that the samples of one prompt got, normalized."""
+        kind = self.kind
+        if kind is None:
+            return list(values)
+        if isinstance(kind, list):
+            low, high = kind
+            return [(value - low) / (high - low) for value in values]
+        if kind == "sigmoid":
+            return [_sigmoid(value) for value in values]
+        if kind == "tanh":
+            return [math.tanh(value) for value in values]
+        if kind == "group":
+            mean, spread = fmean(values) if values else 0.0, pstdev(values) if values else 0.0
+            return [_z_score(value, mean, spread) for value in values]
+        return [self._running(value) for value in values]
+
+    def _running(self, value: float) -> float:
+        self._count += 1  # Welford's algorithm
+        away = value - self._mean
+        self._mean += away / self._count
+        self._squares += away * (value - self._mean)
+        return _z_score(value, self._mean, math.sqrt(self._squares / self._count))
+
+
+def _z_score(value: float, mean: float, spread: float) -> float:
+    return (value - mean) / spread if spread > _LEAST_SPREAD else 0.0
+
+
+def _sigmoid(value: float) -> float:
+    return 1 / (1 + math.exp(-value)) if value >= 0 else math.exp(value) / (1 + math.exp(value))

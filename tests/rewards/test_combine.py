@@ -1,0 +1,62 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_rl.errors import ConfigError
+from agent_rl.rewards.combine import combiner
+from agent_rl.settings import RewardSettings
+from agent_rl.trajectory import StopReason, Trajectory
+
+NOTHING = Trajectory(prompt=[], stop_reason=StopReason.ANSWERED)
+VALUES, WEIGHTS = {"a": 0.5, "b": -2.0, "c": 9.0}, {"a": 1.0, "b": 0.5, "c": 0.0}
+
+
+def total(values, weights, **settings):
+    return combiner(RewardSettings.model_validate(settings), "agent_rl.reward")(values, weights, NOTHING)
+
+
+@pytest.mark.parametrize(("rule", "expected"), [("sum", -0.5), ("product", -0.5), ("min", -1.0), ("max", 0.5)])
+def test_rules(rule, expected):
+    assert total(VALUES, WEIGHTS, combine=rule) == pytest.approx(expected)
+
+
+def test_a_rule_of_ones_own(tmp_path: Path):
+    (tmp_path / "rule.py").write_text("def best(values, weights, trajectory):\n    return max(values.values())\n")
+    assert total(VALUES, WEIGHTS, combine=f"{tmp_path}/rule.py:best") == 9.0
+
+
+ORDER = {"combine": "lexicographic", "lexicographic": {"order": ["correctness", "efficiency"], "levels": 10}}
+PAIR = st.tuples(st.integers(0, 10), st.integers(0, 10))
+
+
+@given(PAIR, PAIR)
+def test_lexicographic_is_the_order_of_pairs(one, other):
+    def of(pair):
+        return total({"correctness": pair[0] / 10, "efficiency": -0.5 + pair[1] / 20}, {}, **ORDER)
+
+    assert (of(one) < of(other)) == (one < other)
+    assert 0 <= of(one) < 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"combine": "summ.e"}, r"agent_rl\.reward\.combine: there is no module 'summ'.*Ours: sum, product"),
+        ({"combine": "avg"}, r"agent_rl\.reward\.combine: 'avg' is not an import path"),
+        ({"combine": "math.pi"}, "'math.pi' is no function"),
+        ({"combine": "lexicographic", "lexicographic": {"order": ["tone"]}}, "there is no component 'tone'"),
+        (
+            {
+                "combine": "lexicographic",
+                "lexicographic": {"order": ["tone"]},
+                "components": {"tone": {"kind": "judge"}},
+            },
+            "the values of 'tone' have no bounds",
+        ),
+    ],
+)
+def test_what_cannot_be_combined_is_said(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        total({}, {}, **settings)

@@ -1,0 +1,59 @@
+from pathlib import Path
+
+import pytest
+
+from agent_rl.errors import ConfigError
+from agent_rl.importing import find_object
+from agent_rl.rewards.component import Component, GroupComponent
+from agent_rl.rewards.kinds import KINDS, make_component
+
+KEY = "agent_rl.reward.components.mine"
+MINE = """
+from agent_rl.rewards import Component, Value
+from agent_rl.rewards.component import ComponentConfig
+
+class Fixed(Component):
+    class Config(ComponentConfig):
+        value: float
+
+    async def measure(self, trajectory):
+        return Value(self.config.value)
+
+class Unwritten(Component):
+    pass
+
+class Stranger:
+    pass
+"""
+
+
+@pytest.mark.parametrize("path", KINDS.values(), ids=KINDS)
+def test_ours_exist(path: str) -> None:
+    assert issubclass(find_object(path, Path()), Component | GroupComponent)
+
+
+def test_a_component_of_ones_own(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(MINE)
+    made = make_component("mine", f"{tmp_path}/mine.py:Fixed", {"value": 2}, KEY)
+    assert (made.name, made.config.value) == ("mine", 2.0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "message"),
+    [
+        ("jugde", {}, rf"{KEY}\.kind: there is no kind 'jugde'"),
+        ("mine.py:Fixd", {}, rf"{KEY}\.kind: .*Did you mean 'Fixed'"),
+        ("mine.py:Stranger", {}, rf"{KEY}\.kind: .*is not a component"),
+        ("mine.py:Unwritten", {}, rf"{KEY}\.kind: .*does not define measure"),
+        ("mine.py:Fixed", {}, rf"{KEY}\.config\.value: missing"),
+        ("mine.py:Fixed", {"valeu": 1}, rf"{KEY}\.config\.(valeu|value)"),
+        ("mine.py:Fixed", {"value": "x"}, rf"{KEY}\.config\.value: .*valid number"),
+    ],
+)
+def test_what_cannot_be_made_is_named(
+    kind: str, config: dict[str, object], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.py").write_text(MINE)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=message):
+        make_component("mine", kind, config, KEY)
