@@ -8,9 +8,9 @@ from typing import Any
 
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.finding import Finding, ok, problem, reason
-from agent_rl.errors import ConfigError, did_you_mean
-from agent_rl.rewards import Reward
-from agent_rl.rewards.numeric import numeric_match
+from agent_rl.errors import ConfigError, UnscoredError, did_you_mean
+from agent_rl.rewards import Reward, find_scorer, route
+from agent_rl.rewards.scorers import score_now
 from agent_rl.settings import SECTION, TERMS, AgentRLSettings
 
 __all__ = ["function", "ground_truths", "manager", "sources", "weights"]
@@ -41,19 +41,26 @@ def weights(case: Case) -> Iterator[Finding]:
 
 
 def ground_truths(case: Case) -> Iterator[Finding]:
-    """Rows that the rule-based reward judges have a number to judge by."""
+    """Each row has a scorer, and a ground truth that it can judge by."""
     if case.get(MANAGER) != OURS or case.get(f"{FUNCTION}.path"):
         return
-    bad = [(case.shown(table.path), number, truth) for table, number, truth in _truths(case) if not _is_judged(truth)]
-    checked = sum(1 for _ in _truths(case))
+    reward = AgentRLSettings.from_config({SECTION: case.get(SECTION)}).reward
+    if reward.correctness.scorer == "none" or reward.reward_api is not None:
+        return
+    named = None if reward.correctness.scorer == "auto" else find_scorer(reward.correctness.scorer)
+    bad, checked = [], 0
+    for table, number, row in _rows(case):
+        checked += 1
+        source, truth = str(row.get("data_source")), row["reward_model"].get("ground_truth")
+        try:
+            score_now(named or route(source), "", truth)
+        except (UnscoredError, ConfigError) as error:
+            bad.append(f"{case.shown(table.path)}, row {number}, data_source {source!r}: {error}")
     if bad:
-        path, number, truth = bad[0]
-        text = (
-            f"{len(bad)} of {checked} rows have no number as ground truth, the first: {path}, row {number}: {truth!r}"
-        )
-        yield problem("ground truth", text, f"Mend the rows, or set {FUNCTION}.path to a function that judges them")
+        remedy = f"Mend the rows, or set {SECTION}.reward.correctness.scorer, or {FUNCTION}.path"
+        yield problem("ground truth", f"{len(bad)} of {checked} rows cannot be judged, the first: {bad[0]}", remedy)
     elif checked:
-        yield ok("ground truth", f"{checked} rows have a number")
+        yield ok("ground truth", f"{checked} rows can be judged")
 
 
 def manager(case: Case) -> Iterator[Finding]:
@@ -128,16 +135,8 @@ def _is_scored(name: str) -> bool:
     return True
 
 
-def _truths(case: Case) -> Iterator[tuple[Any, int, Any]]:
+def _rows(case: Case) -> Iterator[tuple[Any, int, dict[str, Any]]]:
     for table in (*case.train, *case.val):
         for number, row in enumerate(table.rows):
             if isinstance(row.get("reward_model"), dict):
-                yield table, number, row["reward_model"].get("ground_truth")
-
-
-def _is_judged(truth: Any) -> bool:
-    try:
-        numeric_match("0", truth)
-    except (ValueError, TypeError, ConfigError):
-        return False
-    return True
+                yield table, number, row

@@ -67,6 +67,7 @@ class Evaluation:
                 "Leave it out here, and give the trajectories that are kept to `agent-rl reward score`",
             )
         budget = make_budget(settings.agent_rl, settings.multi_turn, settings.sampling.max_response_tokens)
+        reward.require_scorers({str(row["data_source"]) for row in rows})
         specs = load_specs(settings.tools) if settings.tools else []
         return cls(settings, rows, specs, formats, budget, reward)
 

@@ -1,19 +1,28 @@
-"""Rewards: pure scorers and shaping terms over a `Trajectory`, their composition, and verl's reward manager.
+"""Rewards: scorers, shaping terms and judges over a `Trajectory`, their composition, and verl's reward manager.
 
 Nothing here needs verl or torch but `manager`, the adapter to verl, which is not imported here.
 """
 
 from agent_rl.rewards.component import Component, GroupComponent, Value
 from agent_rl.rewards.compose import Reward, extra_info
-from agent_rl.rewards.numeric import extract_number, numeric_match, parse_number
+from agent_rl.rewards.routing import compute_score, find_scorer, route, scorer
+from agent_rl.rewards.scorers import SCORERS, Scorer, score_answer
+from agent_rl.rewards.scorers.numeric import extract_number, numeric_match, parse_number
 
 __all__ = [
+    "SCORERS",
     "Component",
     "GroupComponent",
     "Reward",
+    "Scorer",
     "Value",
+    "compute_score",
     "extra_info",
     "extract_number",
+    "find_scorer",
     "numeric_match",
     "parse_number",
+    "route",
+    "score_answer",
+    "scorer",
 ]

@@ -114,10 +114,23 @@ class Reward:
             await asyncio.gather(*(part.measure(runs) for part in wave))
         return [self._result(rule, run) for run in runs]
 
+    def require_scorers(self, data_sources: Iterable[str]) -> None:
+        """Refuse rows that nobody could judge, before the first is run.
+
+        Raises:
+            ConfigError: no scorer is known for one of the data sources.
+        """
+        for data_source in data_sources:
+            if (answers := self._rule(data_source).answers) is not None:
+                answers.require(data_source)
+
     async def close(self) -> None:
         """Give back what the components hold."""
         for component in self._made:
             await component.close()
+
+    def _rule(self, data_source: str) -> _Rule:
+        return next((rule for pattern, rule in self._rules if fnmatchcase(data_source, pattern)), self._default)
 
     def _result(self, rule: _Rule, run: _Run) -> Score | Exception:
         noted = {"logged": {key: run.logged.get(key, 0.0) for key in self._logs}} if self._logs else {}
@@ -247,7 +260,12 @@ class _Rule:
         judged: bool,
         made: dict[str, Component | GroupComponent],
     ) -> None:
-        self.parts = _terms(settings, key, max_response_tokens, judged)
+        self.parts = _terms(settings, max_response_tokens)
+        answers = Correctness(settings, key)
+        self.answers = answers if judged or not answers.nothing else None
+        if self.answers is not None:
+            part = _Part("correctness", settings.correctness, _judging(answers), (), group=False)
+            self.parts.insert(0, part)
         self.combine = combiner(settings, key)
         for name, its in settings.components.items():
             same = f"{name} {its.kind} {its.config!r}"  # one for all rules that say the same of it
@@ -260,21 +278,17 @@ class _Rule:
         self.waves = _waves(self.parts, key)
 
 
-def _terms(settings: RewardSettings, key: str, max_response_tokens: int | None, judged: bool) -> list[_Part]:
-    """The components that every reward has."""
+def _terms(settings: RewardSettings, max_response_tokens: int | None) -> list[_Part]:
+    """The components that every reward has, but for `correctness`."""
     limit = terms.overlong_limit(settings.overlong, max_response_tokens)
-    answers = Correctness(settings, key)
     functions: dict[str, Callable[[Trajectory], float]] = {
         "efficiency": lambda trajectory: terms.efficiency(trajectory, settings.efficiency),
         "format": terms.format_term,
         "overlong": lambda trajectory: terms.overlong(trajectory, settings.overlong, limit),
     }
-    parts = []
-    if judged or not answers.nothing:
-        parts.append(_Part("correctness", settings.correctness, _judging(answers), (), group=False))
-    for name, function in functions.items():
-        parts.append(_Part(name, getattr(settings, name), _pure(function), (), group=False))
-    return parts
+    return [
+        _Part(name, getattr(settings, name), _pure(function), (), group=False) for name, function in functions.items()
+    ]
 
 
 def _waves(parts: Sequence[_Part], key: str) -> list[list[_Part]]:

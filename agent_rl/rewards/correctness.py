@@ -8,11 +8,15 @@ from typing import Any
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards.component import Component, Value
 from agent_rl.rewards.kinds import make_component
-from agent_rl.rewards.numeric import numeric_match
+from agent_rl.rewards.routing import find_scorer, route
+from agent_rl.rewards.scorers import SCORERS, Scorer, score_answer
 from agent_rl.settings import RewardSettings
 from agent_rl.trajectory import Trajectory
 
 __all__ = ["Correctness"]
+
+WITHOUT_SOURCE = "gsm8k"
+"""The scorer of a trajectory that names no data source, as those that are read from verl's dumps: numbers."""
 
 
 class Correctness:
@@ -36,13 +40,24 @@ class Correctness:
         name = settings.correctness.scorer
         self.nothing = name == "none"
         self.api: Component | None = None
-        self.by_user = name == "auto"
+        self.scorer: Scorer | None = (
+            None if name in ("auto", "none") else find_scorer(name, key=f"{key}.correctness.scorer")
+        )
         if settings.reward_api is not None:
             if name != "auto":
                 raise ConfigError(f"{key}.correctness.scorer", f"{name!r} and reward_api are both given", "Drop one")
             api = make_component("reward_api", "reward_api", {"url": settings.reward_api}, key)
             assert isinstance(api, Component)
             self.api = api
+
+    def require(self, data_source: str) -> None:
+        """Refuse a data source that nobody can judge.
+
+        Raises:
+            ConfigError: no scorer is known for it.
+        """
+        if self.scorer is None and self.api is None and data_source:
+            route(data_source)
 
     async def measure(self, trajectory: Trajectory, verdict: float | None, row: Mapping[str, Any] | None) -> Value:
         """The answer's value, usually 0 or 1.
@@ -54,10 +69,13 @@ class Correctness:
             return Value(verdict)
         if self.api is not None:
             return await self.api.measure(trajectory)
-        if self.by_user and trajectory.verdict is not None:
+        if self.scorer is None and trajectory.verdict is not None:
             return Value(trajectory.verdict)
+        scorer = self.scorer or (route(trajectory.data_source) if trajectory.data_source else SCORERS[WITHOUT_SOURCE])
+        info = {**trajectory.info, **(row or {})}
         try:
-            return Value(float(numeric_match(trajectory.answer, trajectory.ground_truth)))
-        except ValueError as error:
+            result = await score_answer(scorer, trajectory.answer, trajectory.ground_truth, info)
+        except UnscoredError as error:
             where = f"data_source {trajectory.data_source!r}, index {trajectory.info.get('index')!r}"
-            raise UnscoredError(f"the row cannot be judged ({where}): {error}") from error
+            raise UnscoredError(f"{where}: {error}") from error
+        return Value(float(result["score"] if isinstance(result, dict) else result))

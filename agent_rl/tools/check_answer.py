@@ -2,7 +2,7 @@
 
     tools:
       - name: check_answer
-        config: {scorer: agent_rl.rewards.numeric.numeric_match}
+        config: {scorer: agent_rl.rewards.scorers.numeric.numeric_match}
 
 The scorer is a function `(answer, ground_truth) -> float | bool` (1 is right); the row gives the ground truth as
 `extra_info.tools_kwargs.check_answer.create_kwargs.ground_truth`. A better answer than any before is rewarded by the

@@ -19,7 +19,7 @@ from datasets import Dataset
 from transformers import AutoTokenizer, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from agent_rl.rewards.numeric import numeric_match
+from agent_rl.rewards.scorers.numeric import numeric_match
 from agent_rl.tools.calculator import calculate
 
 CHAT_TEMPLATE = """\

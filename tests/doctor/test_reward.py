@@ -23,7 +23,7 @@ def test_weights(make_case: MakeCase) -> None:
 
 
 def test_ground_truths_that_are_no_numbers(make_case: MakeCase, rows: list[dict[str, Any]], tmp_path: Path) -> None:
-    assert only(reward.ground_truths(make_case())).text == "24 rows have a number"
+    assert only(reward.ground_truths(make_case())).text == "24 rows can be judged"
     named = copy.deepcopy(rows)
     named[5]["reward_model"]["ground_truth"] = "Paris"
     write_parquet(named, tmp_path / "x.parquet")
@@ -31,7 +31,7 @@ def test_ground_truths_that_are_no_numbers(make_case: MakeCase, rows: list[dict[
     finding = only(reward.ground_truths(make_case(keys)))
     assert finding.status is Status.PROBLEM
     assert "1 of 24 rows" in finding.text
-    assert "row 5: 'Paris'" in finding.text
+    assert "row 5, data_source 'gsm8k': the row cannot be judged" in finding.text
     assert not list(reward.ground_truths(make_case({**keys, PATH: "mine.py"})))
 
 

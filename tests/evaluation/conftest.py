@@ -16,7 +16,7 @@ def data(tmp_path):
     rows = []
     for number in range(12):
         a, b = 10 + 7 * number, 100 + 13 * number
-        source = "even" if number % 2 == 0 else "odd"
+        source = "gsm8k_even" if number % 2 == 0 else "gsm8k_odd"
         rows.append(
             make_row(question=f"What is {a}+{b}?", data_source=source, ground_truth=a + b, split="test", index=number)
         )

@@ -64,7 +64,7 @@ def evaluated(tmp_path):
     rows = [
         make_row(
             question=NO_PLAN if number == 1 else f"What is 6*7? ({number})",
-            data_source="test",
+            data_source="gsm8k_test",
             ground_truth=42,
             split="test",
             index=number,

@@ -50,7 +50,7 @@ def test_every_row_is_run_so_many_times_and_scored(tmp_path, data, tools):
     right = sum(trajectory.answer == trajectory.ground_truth for trajectory in trajectories)
     assert 0 < right < 36
     assert summary["all"]["pass"]["1"]["mean"] == pytest.approx(right / 36, abs=1e-6)
-    assert set(summary["data_sources"]) == {"even", "odd"}
+    assert set(summary["data_sources"]) == {"gsm8k_even", "gsm8k_odd"}
     assert summary["all"]["tokens"]["requests"] == sum(len(trajectory.turns) for trajectory in trajectories)
 
 

@@ -37,5 +37,5 @@ def test_a_users_verdict_comes_before_the_scorer():
 
 
 def test_two_judges_are_refused():
-    with pytest.raises(ConfigError, match=r"agent_rl\.reward\.correctness\.scorer: 'numeric' and reward_api"):
-        correctness(_trajectory(), correctness={"scorer": "numeric"}, reward_api="http://127.0.0.1:1/get_reward")
+    with pytest.raises(ConfigError, match=r"agent_rl\.reward\.correctness\.scorer: 'gsm8k' and reward_api"):
+        correctness(_trajectory(), correctness={"scorer": "gsm8k"}, reward_api="http://127.0.0.1:1/get_reward")

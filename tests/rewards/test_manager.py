@@ -184,7 +184,7 @@ def test_a_foreign_loop_is_judged_by_its_response(run, batch, tmp_path, text):
 
 def test_a_foreign_row_may_be_multimodal_and_sparse(run, batch):
     content = [{"type": "image"}, {"type": "text", "text": "6*7?"}]
-    sparse = {"data_source": "x", "raw_prompt": [{"role": "user", "content": content}]}
+    sparse = {"data_source": "gsm8k", "raw_prompt": [{"role": "user", "content": content}]}
     sparse["reward_model"] = {"ground_truth": np.int64(42)}
     assert run(batch(("p", "42", {}), row=sparse))["reward_score"] == 1.0
 

@@ -10,7 +10,7 @@ from agent_rl.tools import ToolSession, load_tools
 from agent_rl.trajectory import ToolCall
 
 SHIPPED = Path(__file__).parents[2] / "tool_configs" / "check_answer.yaml"
-NUMERIC = "agent_rl.rewards.numeric.numeric_match"
+NUMERIC = "agent_rl.rewards.scorers.numeric.numeric_match"
 
 
 def configured(tmp_path, **config):
@@ -65,9 +65,9 @@ def test_a_row_that_cannot_be_judged(tmp_path):
 @pytest.mark.parametrize(
     ("config", "expected"),
     [
-        ({"scorer": "agent_rl.rewards.numeric.numeric_mach"}, "Did you mean 'numeric_match'?"),
+        ({"scorer": "agent_rl.rewards.scorers.numeric.numeric_mach"}, "Did you mean 'numeric_match'?"),
         ({"scorer": "nowhere.score"}, "scorer: there is no module 'nowhere'"),
-        ({"scorer": "agent_rl.rewards.numeric.__doc__"}, "is a str, not a function"),
+        ({"scorer": "agent_rl.rewards.scorers.numeric.__doc__"}, "is a str, not a function"),
         ({"scorer": 3}, r"scorer: Input should be a valid string \(value 3\)"),
         ({"repeat_penalty": -1}, r"repeat_penalty: .* greater than or equal to 0 \(value -1\)"),
         ({"repeat_penlty": 1}, r"repeat_penlty: unknown key \(value 1\)\. Did you mean 'repeat_penalty'"),

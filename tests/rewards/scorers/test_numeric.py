@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_rl.rewards.numeric import extract_number, numeric_match, parse_number
+from agent_rl.rewards.scorers.numeric import extract_number, numeric_match, parse_number
 
 N = 200_000
 

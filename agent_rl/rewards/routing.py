@@ -1,0 +1,146 @@
+"""Which scorer judges a row: by its `data_source`, or by the name that a configuration gives.
+
+`compute_score` has the signature and the results of verl's default reward function, so that it serves as one:
+
+    reward.custom_reward_function.path=pkg://agent_rl.rewards.routing reward.custom_reward_function.name=compute_score
+
+All scores are in [0, 1], also where verl's are not (math_dapo gives -1 and 1).
+
+A data source of one's own gets its scorer in one file, which becomes known by being imported:
+
+    @scorer("my_company/tickets*")
+    def score_ticket(solution_str, ground_truth, extra_info):
+        return float(ground_truth in solution_str)
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from agent_rl.errors import ConfigError, did_you_mean
+from agent_rl.importing import ClassNameError, find_object
+from agent_rl.rewards.scorers import SCORERS, Result, Scorer, ScorerFunction, score_now
+
+__all__ = ["compute_score", "find_scorer", "known_sources", "route", "scorer"]
+
+_BUILT_IN: dict[str, tuple[str, ...]] = {
+    "gsm8k": ("openai/gsm8k", "gsm8k*", "agent_rl/arithmetic"),
+    "qa_em": (
+        *(
+            f"{prefix}{name}"
+            for prefix in ("searchR1_", "")
+            for name in ("nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle")
+        ),
+        "hotpotqa/*",
+    ),
+}
+
+_SCORER = TypeVar("_SCORER", bound=Callable[..., Any])
+_routes: dict[str, Scorer] = {pattern: SCORERS[name] for name, patterns in _BUILT_IN.items() for pattern in patterns}
+
+
+def scorer(*patterns: str) -> Callable[[_SCORER], _SCORER]:
+    """Register the decorated function for the data sources that fit one of the patterns (shell wildcards).
+
+    The pattern with the most characters that are no wildcards decides; a pattern that is registered again is replaced.
+
+    Args:
+        patterns: for example `my_company/tickets*`.
+
+    Raises:
+        ConfigError: without a pattern.
+    """
+    if not patterns or not all(isinstance(pattern, str) and pattern for pattern in patterns):
+        raise ConfigError("agent_rl.rewards.scorer", "no data source is named", 'Write @scorer("my/source*")')
+
+    def register(function: _SCORER) -> _SCORER:
+        for pattern in patterns:
+            _routes[pattern] = Scorer(function.__name__, function)
+        route.cache_clear()
+        return function
+
+    return register
+
+
+@lru_cache(maxsize=1024)
+def route(data_source: str) -> Scorer:
+    """The scorer of a data source.
+
+    Raises:
+        ConfigError: none is known for it; the error lists those that are.
+    """
+    found = [pattern for pattern in _routes if pattern == data_source or fnmatchcase(data_source, pattern)]
+    if not found:
+        remedy = (
+            "Set agent_rl.reward.correctness.scorer, or register one for it with @agent_rl.rewards.scorer. "
+            + did_you_mean(data_source, known_sources())
+        )
+        raise ConfigError("data_source", f"no scorer is known for {data_source!r}", remedy)
+    return _routes[max(found, key=lambda pattern: (pattern == data_source, _literal(pattern)))]
+
+
+def known_sources() -> list[str]:
+    """The patterns of data sources that have a scorer, sorted."""
+    return sorted(_routes)
+
+
+def find_scorer(name: str, folder: Path | None = None, *, key: str = "agent_rl.reward.correctness.scorer") -> Scorer:
+    """The scorer that a configuration names.
+
+    Args:
+        name: a name in `SCORERS`, `package.module.function` or `path/to/file.py:function`.
+        folder: where a relative path starts; None: the working directory.
+        key: the configuration key, for the error.
+
+    Raises:
+        ConfigError: there is none of that name.
+    """
+    if name in SCORERS:
+        return SCORERS[name]
+    if "." not in name:
+        raise ConfigError(key, f"there is no scorer {name!r}", did_you_mean(name, SCORERS))
+    try:
+        function: ScorerFunction = find_object(name, folder or Path.cwd())
+    except ClassNameError as error:
+        raise ConfigError(key, error.problem, error.remedy) from error
+    if isinstance(function, Scorer):
+        return function
+    if not inspect.isroutine(function):
+        problem = f"{name!r} is a {type(function).__name__}, not a function"
+        raise ConfigError(key, problem, "Name a function (solution_str, ground_truth, extra_info) -> float")
+    return Scorer(name, function)
+
+
+def compute_score(
+    data_source: str,
+    solution_str: str,
+    ground_truth: Any,
+    extra_info: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> Result:
+    """The score of one answer, as verl asks for it; the calling thread waits.
+
+    Args:
+        data_source: decides on the scorer.
+        solution_str: the response.
+        ground_truth: of the row; its form depends on the scorer.
+        extra_info: of the row.
+        more: what verl hands to every reward function.
+
+    Returns:
+        A number, or a dict with a number under `score`.
+
+    Raises:
+        UnscoredError: the ground truth cannot be used, or what the scorer needs failed.
+        ConfigError: no scorer is known for this data source.
+    """
+    return score_now(route(data_source), solution_str, ground_truth, extra_info)
+
+
+def _literal(pattern: str) -> int:
+    return sum(character not in "*?[]" for character in pattern)

@@ -1,0 +1,70 @@
+r"""Where in a response the answer stands: in `\boxed{}`, in a tag, after a marker. Pure functions in linear time."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["last_boxed", "last_tag", "marked_answer"]
+
+_BOX = re.compile(r"\\(?:boxed|fbox)\s*(?=\{)|\\boxed\s+(?=[^\s{])")
+_MAX_BOX = 5_000  # characters of a box's content
+_MAX_MARKED = 500
+_PHRASE = re.compile(
+    r"(?i)(?:\bfinal\s+answer\s*(?:\s(?:is|should be|would be)\b|:|=)|\banswer\s*(?:\sis\b|:|=)|####|答案是?\s*[::])"
+    r"\s*:?[\s*]{0,8}(?P<rest>[^\n]{1,500})"
+)
+_JOINT = re.compile(r"[\s,;$.]*(?:and|or|和|或)?[\s,;$]*")
+
+
+def last_boxed(text: str, *, joined: bool = False) -> str | None:
+    r"""What stands in the last complete `\boxed{}` (or `\fbox{}`, or `\boxed 5`); None without one.
+
+    Args:
+        text: the response.
+        joined: boxes that only commas, "and" or "or" part from the last one are given with it, as a list.
+    """
+    found = list(_BOX.finditer(text))[-20:]
+    boxes: list[tuple[int, int, str]] = []
+    for match in found:
+        box = _content(text, match.end())
+        if box is not None and not (boxes and match.start() < boxes[-1][1]):
+            boxes.append((match.start(), *box))
+    if not boxes:
+        return None
+    contents = [boxes[-1][2]]
+    for before, after in zip(boxes[-2::-1], boxes[:0:-1], strict=False):
+        gap = text[before[1] : after[0]]
+        if not joined or len(gap) > 30 or not _JOINT.fullmatch(gap) or not gap.strip(" $"):
+            break
+        contents.insert(0, before[2])
+    return ", ".join(contents)
+
+
+def last_tag(text: str, tag: str = "answer") -> str | None:
+    """What stands between the last closing tag and the opening tag before it, stripped; None without such a pair."""
+    close = text.rfind(f"</{tag}>")
+    if close < 0:
+        return None
+    start = text.rfind(f"<{tag}>", 0, close)
+    return None if start < 0 else text[start + len(tag) + 2 : close].strip()
+
+
+def marked_answer(text: str) -> str | None:
+    """The rest of the line after the last "answer:", "the answer is" or `####`; None without one."""
+    last = None
+    for last in _PHRASE.finditer(text[-20_000:]):  # noqa: B007 - the last match is what is wanted
+        pass
+    return None if last is None else last["rest"].strip().strip("*").strip()
+
+
+def _content(text: str, start: int) -> tuple[int, str] | None:
+    """End and content of a box whose brace (or bare content) begins at `start`."""
+    if text[start] != "{":
+        bare = re.match(r"[^\s$]{1,100}", text[start : start + 100])
+        return None if bare is None else (start + bare.end(), bare[0].rstrip(".,"))
+    depth = 0
+    for brace in re.finditer(r"(?<!\\)[{}]", text[start : start + _MAX_BOX]):
+        depth += 1 if brace[0] == "{" else -1
+        if depth == 0:
+            return start + brace.end(), text[start + 1 : start + brace.start()].strip()
+    return None

@@ -1,0 +1,114 @@
+r"""Questions with short answers: exact match, F1 and substring, after the normalisation of SQuAD and Search-R1.
+
+Lower case, without punctuation, articles and repeated white space. The answer is what stands in the last
+`<answer>...</answer>`; without such a tag, in the last `\boxed{}`; else the whole text, when it is short enough to
+be an answer. The ground truth is a text, a list of texts, or `{"target": text or list}`; the best
+of them counts. Answers of more than 2,000 characters match nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agent_rl.rewards.scorers.extraction import last_boxed, last_tag
+from agent_rl.rewards.scorers.scorer import unusable
+
+__all__ = ["extract_answer", "normalize_answer", "read_targets", "score_qa_em", "score_qa_f1", "score_qa_substring"]
+
+MAX_ANSWER_CHARS = 2_000
+MAX_TEXT_CHARS = 1_000_000  # at the end of a response, where the answer is looked for
+_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_TARGET_KEYS = ("target", "targets", "answer", "answers")
+
+
+def score_qa_em(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
+    """1.0 when the answer is one of the targets, else 0.0.
+
+    Raises:
+        UnscoredError: there is no target.
+    """
+    answer, targets = _both(solution, ground_truth)
+    return float(answer in targets)
+
+
+def score_qa_f1(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
+    """The harmonic mean of precision and recall over words, 0 to 1, against the best target.
+
+    "yes", "no" and "noanswer" match only themselves, as in HotpotQA.
+
+    Raises:
+        UnscoredError: there is no target.
+    """
+    answer, targets = _both(solution, ground_truth)
+    return max(_f1(answer, target) for target in targets)
+
+
+def score_qa_substring(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
+    """1.0 when the words of a target stand side by side in the answer, else 0.0.
+
+    Raises:
+        UnscoredError: there is no target.
+    """
+    answer, targets = _both(solution, ground_truth)
+    return float(any(f" {target} " in f" {answer} " for target in targets))
+
+
+def extract_answer(solution: str) -> str:
+    """The part of a response that is its answer; "" when there is none."""
+    text = solution[-MAX_TEXT_CHARS:]
+    answer = last_tag(text)
+    if answer is None and "<answer>" not in text:
+        answer = last_boxed(text)
+        if answer is None:
+            answer = text.strip()
+    return answer if answer is not None and len(answer) <= MAX_ANSWER_CHARS else ""
+
+
+def normalize_answer(text: str) -> str:
+    """Lower case, without punctuation, articles and repeated white space."""
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+
+
+def read_targets(ground_truth: Any) -> list[str]:
+    """The accepted answers as they are written.
+
+    Raises:
+        UnscoredError: there are none.
+    """
+    value = ground_truth
+    if isinstance(value, Mapping):
+        value = next((value[key] for key in _TARGET_KEYS if key in value), None)
+    if hasattr(value, "tolist"):  # an array of a parquet file
+        value = value.tolist()
+    values = value if isinstance(value, Sequence | set | frozenset) and not isinstance(value, str) else [value]
+    targets = [str(item) for item in values if isinstance(item, str | int | float)]
+    if not targets or len(targets) != len(values):
+        raise unusable(ground_truth, "a text, a list of texts or {'target': ...}")
+    return targets
+
+
+def _both(solution: str, ground_truth: Any) -> tuple[str, list[str]]:
+    """The answer and the targets, normalised; no target is empty, and no answer is ""."""
+    targets = [text for target in read_targets(ground_truth) if (text := _normal(target))]
+    if not targets:
+        raise unusable(ground_truth, "a text with words in it")
+    return _normal(extract_answer(solution)), targets
+
+
+def _normal(text: str) -> str:
+    return normalize_answer(text) or " ".join(text.lower().split())  # "The The" is a name
+
+
+def _f1(answer: str, target: str) -> float:
+    if answer == target:
+        return 1.0
+    if {answer, target} & {"yes", "no", "noanswer"}:
+        return 0.0
+    words, wanted = Counter(answer.split()), Counter(target.split())
+    common = (words & wanted).total()
+    return 2 * common / (words.total() + wanted.total())

@@ -1,0 +1,131 @@
+"""`Scorer`: what judges one answer by the row's ground truth, under a name; and how it is called from code that waits.
+
+A scorer's function takes `(solution_str, ground_truth, extra_info)` and gives a number, or a dict with a number under
+`score`. One that needs a process or a server gives an awaitable instead, when what it can tell at once is not enough.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+import os
+import reprlib
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any, SupportsFloat
+
+from agent_rl.errors import ConfigError, UnscoredError
+
+__all__ = ["Result", "Scorer", "ScorerFunction", "score_answer", "score_now", "unusable"]
+
+Result = float | dict[str, Any]
+"""A number, or a dict with a number under `score`: verl logs the rest."""
+ScorerFunction = Callable[[str, Any, Mapping[str, Any]], Result | Awaitable[Result]]
+
+
+@dataclass(frozen=True, slots=True)
+class Scorer:
+    """A function that judges answers.
+
+    `inline` says that a call never takes more than 50 ms, whatever the answer is, so that it may run in an event loop;
+    any other function runs in a thread, unless it is an `async def`.
+    """
+
+    name: str
+    function: ScorerFunction
+    inline: bool = False
+
+
+def unusable(ground_truth: Any, expected: str) -> UnscoredError:
+    """The error for a row whose ground truth no answer can be judged by.
+
+    Args:
+        ground_truth: what the row has.
+        expected: what it should be.
+    """
+    return UnscoredError(f"the row cannot be judged: its ground truth is not {expected}: {reprlib.repr(ground_truth)}")
+
+
+async def score_answer(
+    scorer: Scorer, solution_str: str | None, ground_truth: Any, extra_info: Mapping[str, Any] | None = None
+) -> Result:
+    """Judge one answer without holding up the event loop.
+
+    Args:
+        scorer: from `find_scorer` or `route`.
+        solution_str: the answer, or the whole response that holds it; None, for an answer that was not given, is "".
+        ground_truth: of the row.
+        extra_info: of the row.
+
+    Raises:
+        UnscoredError: the ground truth cannot be used, or what the scorer needs failed.
+        ConfigError: the scorer gave what is no score.
+    """
+    text, info = solution_str or "", extra_info or {}
+    try:
+        if scorer.inline or inspect.iscoroutinefunction(scorer.function):
+            result = scorer.function(text, ground_truth, info)
+        else:
+            result = await asyncio.to_thread(scorer.function, text, ground_truth, info)
+        if inspect.isawaitable(result):
+            result = await result
+    except ValueError as error:
+        raise UnscoredError(f"the scorer {scorer.name} cannot judge: {error}") from error
+    return _checked(scorer, result)
+
+
+def score_now(
+    scorer: Scorer, solution_str: str | None, ground_truth: Any, extra_info: Mapping[str, Any] | None = None
+) -> Result:
+    """The same for code that has no event loop: the calling thread waits."""
+    try:
+        result = scorer.function(solution_str or "", ground_truth, extra_info or {})
+        if inspect.isawaitable(result):
+            result = _wait_for(result)
+    except ValueError as error:
+        raise UnscoredError(f"the scorer {scorer.name} cannot judge: {error}") from error
+    return _checked(scorer, result)
+
+
+def _checked(scorer: Scorer, result: Any) -> Result:
+    score = result.get("score") if isinstance(result, dict) else result
+    if not isinstance(score, SupportsFloat):
+        problem = f"it returned {reprlib.repr(result)}"
+        remedy = "Return a number, or a dict with a number under 'score'"
+        raise ConfigError(f"scorer {scorer.name}", problem, remedy)
+    number = float(score)
+    if not math.isfinite(number):
+        raise UnscoredError(f"the scorer {scorer.name} gave {number}")
+    return result if isinstance(result, dict) else number
+
+
+class _Background:
+    """An event loop in a thread of its own, for callers that have none; a forked child gets another one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        os.register_at_fork(after_in_child=self._forget)
+
+    def get(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(target=self._loop.run_forever, name="agent_rl-scorers", daemon=True).start()
+            return self._loop
+
+    def _forget(self) -> None:
+        self._lock, self._loop = threading.Lock(), None
+
+
+_background = _Background()
+
+
+def _wait_for(awaitable: Awaitable[Result]) -> Result:
+    async def wait() -> Result:
+        return await awaitable
+
+    coroutine: Coroutine[Any, Any, Result] = wait()
+    return asyncio.run_coroutine_threadsafe(coroutine, _background.get()).result()

@@ -1,0 +1,69 @@
+import asyncio
+import multiprocessing
+import threading
+from typing import Any
+
+import pytest
+
+from agent_rl.errors import ConfigError, UnscoredError
+from agent_rl.rewards.scorers.scorer import Scorer, score_answer, score_now, unusable
+
+
+def where(solution: str, ground_truth: Any, extra_info: Any) -> float:
+    return float(threading.current_thread() is threading.main_thread())
+
+
+async def waits(solution: str, ground_truth: Any, extra_info: Any) -> float:
+    await asyncio.sleep(0.01)
+    return 0.5
+
+
+def broken(solution: str, ground_truth: Any, extra_info: Any) -> float:
+    raise ValueError("no such truth")
+
+
+def test_only_what_is_bounded_runs_in_the_event_loop() -> None:
+    assert asyncio.run(score_answer(Scorer("where", where, inline=True), "", "")) == 1.0
+    assert asyncio.run(score_answer(Scorer("where", where), "", "")) == 0.0
+
+
+def test_a_scorer_that_waits_is_waited_for_with_and_without_a_loop() -> None:
+    scorer = Scorer("waits", waits)
+    assert asyncio.run(score_answer(scorer, "", "")) == 0.5
+    assert score_now(scorer, "", "") == 0.5
+
+
+def in_a_child() -> None:
+    assert score_now(Scorer("waits", waits), "", "") == 0.5
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_has_a_loop_of_its_own() -> None:
+    in_a_child()
+    child = multiprocessing.get_context("fork").Process(target=in_a_child)
+    child.start()
+    child.join(30)
+    assert child.exitcode == 0
+
+
+@pytest.mark.parametrize("result", [None, "good", {"acc": 1.0}, {"score": None}])
+def test_what_is_no_score_is_the_authors_mistake(result: Any) -> None:
+    with pytest.raises(ConfigError, match="scorer mine: it returned"):
+        score_now(Scorer("mine", lambda *_: result), "", "")
+
+
+@pytest.mark.parametrize("result", [float("nan"), {"score": float("inf")}])
+def test_what_is_no_number_is_unscored(result: Any) -> None:
+    with pytest.raises(UnscoredError, match="the scorer mine gave"):
+        score_now(Scorer("mine", lambda *_: result), "", "")
+
+
+def test_a_value_error_is_unscored() -> None:
+    with pytest.raises(UnscoredError, match="cannot judge: no such truth"):
+        score_now(Scorer("broken", broken), "", "")
+    with pytest.raises(UnscoredError, match="cannot judge: no such truth"):
+        asyncio.run(score_answer(Scorer("broken", broken, inline=True), "", ""))
+
+
+def test_an_unusable_ground_truth_is_shown_in_short() -> None:
+    assert len(str(unusable("9" * 10_000, "a number"))) < 200

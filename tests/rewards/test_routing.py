@@ -1,0 +1,86 @@
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+from agent_rl.errors import ConfigError, UnscoredError
+from agent_rl.rewards import compute_score, find_scorer, route, score_answer, scorer
+from agent_rl.rewards.routing import _routes
+
+
+@pytest.fixture(autouse=True)
+def own_routes() -> Iterator[None]:
+    before = dict(_routes)
+    yield
+    _routes.clear()
+    _routes.update(before)
+    route.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("source", "right", "wrong", "truth"),
+    [
+        ("openai/gsm8k", "so #### 1,234", "#### 1235", "1234"),
+        ("agent_rl/arithmetic", "The answer is 77.", "78", 77),
+        ("searchR1_nq", "<answer>The Paris!</answer>", "<answer>Rome</answer>", {"target": ["paris"]}),
+        ("hotpotqa", "yes", "no", ["Yes"]),
+    ],
+)
+def test_a_source_has_its_scorer(source: str, right: str, wrong: str, truth: Any) -> None:
+    assert compute_score(source, right, truth) == 1.0
+    assert compute_score(source, wrong, truth, {"index": 3}) == 0.0
+
+
+def test_an_unknown_source_names_the_nearest_and_all() -> None:
+    with pytest.raises(ConfigError, match=r"'openai/gsm9k'.*Did you mean 'openai/gsm8k'\? Known:.*searchR1_nq"):
+        compute_score("openai/gsm9k", "1", "1")
+
+
+def test_the_most_specific_pattern_decides_and_a_source_can_be_taken_over() -> None:
+    @scorer("my/*", "openai/gsm8k")
+    def general(solution_str: str, ground_truth: Any, extra_info: Any) -> float:
+        return 0.25
+
+    @scorer("my/tickets*")
+    async def tickets(solution_str: str, ground_truth: Any, extra_info: Any) -> dict[str, Any]:
+        await asyncio.sleep(0)
+        return {"score": 0.5, "urgent": True}
+
+    assert compute_score("my/mail", "", "") == 0.25
+    assert compute_score("openai/gsm8k", "1", "1") == 0.25
+    assert compute_score("my/tickets-2", "", "") == {"score": 0.5, "urgent": True}
+    assert asyncio.run(score_answer(route("my/tickets-2"), "", "")) == {"score": 0.5, "urgent": True}
+
+
+def test_without_a_pattern_nothing_is_registered() -> None:
+    with pytest.raises(ConfigError, match="no data source is named"):
+        scorer()
+
+
+def test_scorers_have_names_and_paths(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("def half(solution_str, ground_truth, extra_info):\n    return 0.5\nvalue = 3\n")
+    assert asyncio.run(score_answer(find_scorer("mine.py:half", tmp_path), "", "")) == 0.5
+    assert find_scorer("agent_rl.rewards.scorers.qa.score_qa_f1").function("a b", "b c", {}) == pytest.approx(2 / 3)
+    with pytest.raises(ConfigError, match=r"scorer 'qa_em1'. Did you mean 'qa_em'"):
+        find_scorer("qa_em1")
+    with pytest.raises(ConfigError, match="is a int, not a function"):
+        find_scorer("mine.py:value", tmp_path)
+    with pytest.raises(ConfigError, match="there is no file"):
+        find_scorer("missing.py:half", tmp_path)
+
+
+def test_a_ground_truth_that_cannot_be_used_is_unscored() -> None:
+    with pytest.raises(UnscoredError, match="is not a number"):
+        compute_score("openai/gsm8k", "1", "many")
+
+
+def test_it_serves_as_verls_reward_function() -> None:
+    from verl.trainer.ppo.reward import get_custom_reward_fn
+
+    function = {"path": "pkg://agent_rl.rewards.routing", "name": "compute_score", "reward_kwargs": {}}
+    loaded = get_custom_reward_fn(OmegaConf.create({"reward": {"custom_reward_function": function}}))
+    arguments = {"data_source": "openai/gsm8k", "solution_str": "#### 5", "ground_truth": "5", "extra_info": {}}
+    assert loaded(**arguments, reward_router_address="host:1", reward_model_tokenizer=None) == 1.0
