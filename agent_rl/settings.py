@@ -157,11 +157,24 @@ class CorrectnessSettings(TermSettings):
 
 
 class EfficiencySettings(TermSettings):
-    """`-penalty * max(0, tool_calls - free_calls)`, never below `floor`."""
+    """What an episode has used, as a penalty: the sum of the parts below, never below `floor`."""
 
     penalty: float = Field(default=0.1, ge=0)
+    """For each tool call beyond `free_calls`."""
     free_calls: int = Field(default=3, ge=0)
     floor: float = Field(default=-0.5, le=0)
+    per_error: float = Field(default=0.0, ge=0)
+    """For each call that did not end well: an exception, a timeout, wrong arguments, no such tool, skipped."""
+    per_repeat: float = Field(default=0.0, ge=0)
+    """For each call that is equal to an earlier one."""
+    per_redundant: float = Field(default=0.0, ge=0)
+    """For each call that told nothing new: it ended well with the text of an earlier result of the same tool."""
+    per_1000_tokens: float = Field(default=0.0, ge=0)
+    """For 1,000 response tokens, sampled and observed together; a part counts as a part."""
+    per_tool_second: float = Field(default=0.0, ge=0)
+    """For each second that the episode waited for tools: it depends on the machine."""
+    per_generation_second: float = Field(default=0.0, ge=0)
+    """For each second that the episode waited for the engine: it depends on the machine and its load."""
 
 
 class FormatSettings(TermSettings):

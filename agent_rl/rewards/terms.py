@@ -4,15 +4,37 @@ from __future__ import annotations
 
 from agent_rl.errors import ConfigError
 from agent_rl.settings import EfficiencySettings, OverlongSettings
-from agent_rl.trajectory import Trajectory
+from agent_rl.trajectory import ToolStatus, Trajectory
 
-__all__ = ["efficiency", "format_term", "overlong", "overlong_limit"]
+__all__ = ["efficiency", "format_term", "overlong", "overlong_limit", "redundant_calls"]
 
 
 def efficiency(trajectory: Trajectory, settings: EfficiencySettings) -> float:
-    """`-penalty` for each tool call beyond `free_calls`, never below `floor`; at most 0."""
-    extra_calls = max(0, trajectory.tool_calls - settings.free_calls)
-    return max(settings.floor, -settings.penalty * extra_calls) + 0.0  # + 0.0 turns -0.0 into 0.0
+    """Minus what the trajectory has used (see `EfficiencySettings`), in [floor, 0]."""
+    used = (
+        settings.penalty * max(0, trajectory.tool_calls - settings.free_calls)
+        + settings.per_error * trajectory.tool_errors
+        + settings.per_repeat * trajectory.repeated_calls
+        + settings.per_redundant * redundant_calls(trajectory)
+        + settings.per_1000_tokens * trajectory.response_tokens / 1000
+        + settings.per_tool_second * trajectory.tool_seconds
+        + settings.per_generation_second * trajectory.generation_seconds
+    )
+    return max(settings.floor, -used) + 0.0  # + 0.0 turns -0.0 into 0.0
+
+
+def redundant_calls(trajectory: Trajectory) -> int:
+    """Number of calls that ended well with the very text that the same tool had given before.
+
+    What a cache answered counts like any other result: a text from a cache that trajectories share is new to this one.
+    Results with images are never redundant. Two calculations with one result are.
+    """
+    told = [
+        (result.name, result.text)
+        for result in trajectory.results
+        if result.status is ToolStatus.OK and not result.metrics.get("images")
+    ]
+    return len(told) - len(set(told))
 
 
 def format_term(trajectory: Trajectory) -> float:

@@ -31,7 +31,9 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def rows() -> list[dict[str, Any]]:
     return [
-        make_row(question=f"What is {number}+1?", data_source="gsm8k", ground_truth=number + 1, split="train", index=number)
+        make_row(
+            question=f"What is {number}+1?", data_source="gsm8k", ground_truth=number + 1, split="train", index=number
+        )
         for number in range(12)
     ]
 

@@ -71,7 +71,7 @@ def test_sources_that_verl_cannot_score(make_case: MakeCase, rows: list[dict[str
     assert not list(reward.sources(make_case()))
     finding = only(reward.sources(make_case({reward.MANAGER: "naive"})))
     assert finding.status is Status.PROBLEM
-    assert "no scoring for 'd' (24 rows)" in finding.text
+    assert "no scoring for 'gsm8k' (24 rows)" in finding.text
     write_parquet([{**row, "data_source": "openai/gsm8k"} for row in rows], tmp_path / "x.parquet")
     files = {key: str(tmp_path / "x.parquet") for key in ("data.train_files", "data.val_files")}
     assert only(reward.sources(make_case({reward.MANAGER: "naive", **files}))).status is Status.OK

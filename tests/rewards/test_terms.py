@@ -1,10 +1,46 @@
+import copy
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from agent_rl.rewards.terms import efficiency, format_term, overlong
+from agent_rl.rewards.terms import efficiency, format_term, overlong, redundant_calls
 from agent_rl.settings import EfficiencySettings, OverlongSettings
-from agent_rl.trajectory import StopReason, ToolCall, Trajectory, Turn
+from agent_rl.trajectory import StopReason, ToolCall, ToolResult, ToolStatus, Trajectory, Turn
+
+amounts = st.floats(0, 100, allow_nan=False)
+efficiency_settings = st.builds(
+    EfficiencySettings,
+    penalty=amounts,
+    free_calls=st.integers(0, 5),
+    floor=st.floats(-100, 0),
+    per_error=amounts,
+    per_repeat=amounts,
+    per_redundant=amounts,
+    per_1000_tokens=amounts,
+    per_tool_second=amounts,
+    per_generation_second=amounts,
+)
+names = st.sampled_from(["python", "search"])
+turns = st.builds(
+    Turn,
+    text=st.just(""),
+    calls=st.lists(st.builds(ToolCall, names, st.fixed_dictionaries({"q": st.integers(0, 1)})), max_size=3),
+    results=st.lists(
+        st.builds(ToolResult, st.just(""), names, st.sampled_from(["a", "b"]), st.sampled_from(ToolStatus)), max_size=3
+    ),
+    malformed=st.sampled_from([None, "bad"]),
+    tool_seconds=amounts,
+    generation_seconds=amounts,
+)
+trajectories = st.builds(
+    Trajectory,
+    prompt=st.just([]),
+    stop_reason=st.just(StopReason.ANSWERED),
+    turns=st.lists(turns, max_size=4),
+    response_tokens=st.integers(0, 10_000),
+)
 
 
 def _trajectory(turns=(), **fields):
@@ -27,6 +63,70 @@ def test_efficiency_follows_its_settings():
     assert efficiency(_calls(4), settings) == -1.0
     assert efficiency(_calls(40), settings) == -2.0
     assert efficiency(_calls(40), EfficiencySettings(floor=0.0)) == 0.0
+
+
+def test_efficiency_counts_what_its_settings_ask_for():
+    call, ok = ToolCall("python", {"code": "1"}), ToolResult("", "python", "1")
+    failed = ToolResult("", "python", "boom", ToolStatus.ERROR)
+    used = _trajectory(
+        [Turn("", calls=[call, call], results=[ok, ok], tool_seconds=2.0), Turn("", 0, [call], [failed])],
+        response_tokens=500,
+    )
+    used.turns[1].generation_seconds = 4.0
+    none = {"penalty": 0.0, "floor": -100.0}
+    assert efficiency(used, EfficiencySettings(**none)) == 0.0
+    for name, value in {
+        "per_error": -1.0,
+        "per_repeat": -2.0,
+        "per_redundant": -1.0,
+        "per_1000_tokens": -0.5,
+        "per_tool_second": -2.0,
+        "per_generation_second": -4.0,
+    }.items():
+        assert efficiency(used, EfficiencySettings(**none, **{name: 1.0})) == pytest.approx(value), name
+    both = EfficiencySettings(penalty=0.1, free_calls=0, per_error=0.25, floor=-0.5)
+    assert efficiency(used, both) == -0.5  # the floor bounds the sum
+
+
+def test_a_redundant_call_told_nothing_new():
+    def found(*results):
+        return redundant_calls(_trajectory([Turn("", results=list(results))]))
+
+    first = ToolResult("", "search", "Paris")
+    assert found(first) == 0
+    assert found(first, first, first) == 2
+    assert found(first, ToolResult("", "search", "Rome")) == 0
+    assert found(first, ToolResult("", "wiki", "Paris")) == 0
+    assert found(*[ToolResult("", "search", "no network", ToolStatus.ERROR)] * 2) == 0  # an error, counted as such
+    cached = ToolResult("", "search", "Rome", metrics={"cached": True})
+    assert found(first, cached) == 0  # the cache of another trajectory: new here
+    assert found(*[ToolResult("", "screen", "see image", metrics={"images": 1})] * 2) == 0
+
+
+@given(trajectories, efficiency_settings)
+def test_efficiency_is_between_its_floor_and_zero(trajectory, settings):
+    assert settings.floor <= efficiency(trajectory, settings) <= 0.0
+
+
+@given(trajectories, turns, efficiency_settings, st.integers(0, 5_000))
+def test_using_more_never_raises_efficiency(trajectory, turn, settings, tokens):
+    longer = copy.deepcopy(trajectory)
+    longer.turns.append(turn)
+    longer.response_tokens += tokens
+    assert efficiency(longer, settings) <= efficiency(trajectory, settings)
+
+
+@given(trajectories)
+def test_the_format_is_a_share(trajectory):
+    assert -1.0 <= format_term(trajectory) <= 0.0
+
+
+@given(st.integers(1, 10_000), st.data())
+def test_overlong_falls_from_zero_to_minus_its_penalty(limit, data):
+    settings = OverlongSettings(penalty=data.draw(amounts), buffer_tokens=data.draw(st.none() | st.integers(1, limit)))
+    fewer, more = sorted(data.draw(st.tuples(*[st.integers(0, 20_000)] * 2)))
+    values = [overlong(_trajectory(response_tokens=tokens), settings, limit) for tokens in (fewer, more)]
+    assert -settings.penalty <= values[1] <= values[0] <= 0.0
 
 
 @pytest.mark.parametrize(
