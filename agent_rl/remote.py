@@ -20,7 +20,7 @@ import random
 import time
 import zlib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from functools import lru_cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
@@ -226,7 +226,7 @@ class Remote:
                         await lane.turn()
                     number = attempt.num
                     try:
-                        return await self._attempt(client, request)
+                        return replace(await self._attempt(client, request), attempts=number)
                     except _Failure as failure:
                         last = failure
                         logger.info("%s: %s (attempt %d)", host_of(request.url), failure.problem, number)

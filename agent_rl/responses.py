@@ -53,6 +53,8 @@ class Response:
     """Whether the body was longer than `max_bytes`."""
     url: str = field(repr=False)
     """Where the answer came from, after redirects; it may hold secrets."""
+    attempts: int = 1
+    """How often the request was sent until it was answered."""
 
     @property
     def ok(self) -> bool:

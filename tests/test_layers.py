@@ -23,6 +23,7 @@ FLOORS = [
         "secrets",
         "importing",
         "reward_settings",
+        "result_file",
     },
     {"tools", "rewards", "data", "viewer"},
     {"loops", "policies", "reasoning_rm", "algorithms"},

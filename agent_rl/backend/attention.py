@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from agent_rl.backend import grammar
+
 __all__ = ["decode", "extend", "install"]
 
 BACKEND = "sglang.srt.layers.attention.torch_native_backend.TorchNativeAttnBackend"
@@ -23,13 +25,14 @@ MAX_PADDED = 2**24
 
 
 def install() -> None:
-    """Hook the two methods; SGLang calls this in each of its processes. Does nothing on a GPU."""
+    """Hook the two methods, and what `grammar` hooks; SGLang calls this in each of its processes. Not on a GPU."""
     if os.environ.get("SGLANG_USE_CPU_ENGINE") != "1":
         return
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
     HookRegistry.register(f"{BACKEND}._run_sdpa_forward_decode", decode, HookType.AROUND)
     HookRegistry.register(f"{BACKEND}._run_sdpa_forward_extend", extend, HookType.AROUND)
+    grammar.install()
 
 
 def decode(

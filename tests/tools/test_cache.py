@@ -3,14 +3,13 @@
 import asyncio
 import dataclasses
 import multiprocessing
-import sqlite3
 
 import numpy as np
 import pytest
 
 from agent_rl.errors import ConfigError, ToolError, UnscoredError
 from agent_rl.tools import Tool, ToolOutput, ToolSession, ToolSpec
-from agent_rl.tools.cache import ResultCache, ResultFile, canonical_json, shared_cache
+from agent_rl.tools.cache import ResultCache, canonical_json, shared_cache
 from agent_rl.trajectory import ToolCall, ToolResult, ToolStatus
 
 X = {"type": "object", "properties": {"x": {"type": "integer"}}}
@@ -296,18 +295,6 @@ def test_broken_file_is_named(tmp_path, content):
     with pytest.raises(ConfigError, match=r"agent_rl\.tools\.cache_path: .*cache\.sqlite cannot be used.*Delete"):
         ToolSession([spec], default_timeout_s=1, cache_path=str(path))
     ToolSession([counting("trajectory")], default_timeout_s=1, cache_path=str(path))  # asks for no file
-
-
-def test_file_of_another_kind_is_left_alone(tmp_path):
-    newer, other = tmp_path / "newer.sqlite", tmp_path / "other.sqlite"
-    for path, statement in [(newer, "PRAGMA user_version=9"), (other, "CREATE TABLE results (id INTEGER)")]:
-        connection = sqlite3.connect(path)
-        connection.execute(statement)
-        connection.close()
-        with pytest.raises(ConfigError, match="cannot be used"):
-            ResultFile(str(path))
-    with pytest.raises(ConfigError, match="cannot be used"):
-        ResultFile(str(newer / "below" / "a" / "file"))
 
 
 def test_file_that_fails_later_costs_results_only(tmp_path, caplog):
