@@ -17,6 +17,7 @@ from agent_rl.doctor.command import doctor
 from agent_rl.errors import AgentRLError, ConfigError
 from agent_rl.evaluation.audit_command import tokens
 from agent_rl.evaluation.command import evaluate, score
+from agent_rl.rewards.service.command import serve
 from agent_rl.trajectory import ToolStatus
 
 if TYPE_CHECKING:
@@ -30,10 +31,17 @@ app.add_typer(tools_app, name="tools")
 audit_app = typer.Typer(help="Checks of what a run has stored.", no_args_is_help=True)
 app.add_typer(audit_app, name="audit")
 audit_app.command()(tokens)
+reward_app = typer.Typer(help="The reward beside training.", no_args_is_help=True)
+app.add_typer(reward_app, name="reward")
+reward_app.command()(serve)
 
 
 @audit_app.callback()
 def _audit() -> None: ...
+
+
+@reward_app.callback()
+def _reward() -> None: ...
 
 
 @app.command(context_settings={"ignore_unknown_options": True})

@@ -1,0 +1,168 @@
+"""`reward_api`: a component whose value a service gives, ours (`agent-rl reward serve`) or one that answers alike.
+
+    components:
+      helpful:
+        kind: reward_api
+        config: {url: "http://host:8080/get_reward2", token_env: REWARD_TOKEN, logs: [correctness, helpful]}
+
+The service is sent `{"trajectory": ...}` and answers `{"score": 0.5, "components": {...}}`, or
+`{"unscored": true, "error": "why"}`. A service that is away is waited for: it may be killed and started again while a
+run goes on. Each trajectory has one value however often it was sent; the service may have measured it more than once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import reprlib
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+from pydantic import Field, field_validator
+
+from agent_rl.errors import ConfigError, UnscoredError
+from agent_rl.per_loop import PerLoop
+from agent_rl.remote import Remote, RemoteError, RemoteLimits, Response
+from agent_rl.rewards.component import Component, ComponentConfig, Value
+from agent_rl.secrets import secret
+from agent_rl.trajectory import Trajectory
+
+__all__ = ["RewardApi", "RewardApiConfig"]
+
+_NEVER_OURS = (401, 403, 404, 405)
+_ANY_NUMBER = 10_000  # of attempts: time is what bounds them
+
+
+class RewardApiConfig(ComponentConfig):
+    """Where the service is, and how long it may take."""
+
+    url: str
+    """Address of its endpoint, for example `http://host:8080/get_reward2`."""
+    token_env: str | None = None
+    """Environment variable that holds the service's token, here and wherever workers run."""
+    logs: tuple[str, ...] = ()
+    """The service's components that are logged; each must be in every answer. All are noted in the trace."""
+    timeout_s: float = Field(default=120.0, gt=0)
+    """Seconds that one answer may take."""
+    patience_s: float = Field(default=60.0, ge=0)
+    """Seconds beyond that in which a service that is away is asked again; then the trajectory is unscored."""
+    max_concurrent: int = Field(default=64, ge=1)
+    """Trajectories that this process has sent at one time."""
+    rate_per_s: float | None = Field(default=None, gt=0)
+    """Requests a second of this process; null: no limit."""
+
+    @field_validator("url")
+    @classmethod
+    def _can_be_asked(cls, url: str) -> str:
+        try:
+            parsed = httpx.URL(url)
+        except httpx.InvalidURL as error:
+            raise ValueError(f"not an address: {error}") from None
+        if parsed.scheme not in ("http", "https") or not parsed.host:
+            raise ValueError("write http:// or https://, host, port and path")
+        return url
+
+
+class RewardApi(Component):
+    """Asks the service for each trajectory.
+
+    Until the service has answered once, a refusal that no waiting mends (no such path, a wrong token) is a mistake in
+    the configuration, and stops the run.
+    """
+
+    Config = RewardApiConfig
+
+    def __init__(self, name: str, config: RewardApiConfig) -> None:
+        super().__init__(name, config)
+        self.logs = config.logs
+        headers = {"content-type": "application/json"}
+        if config.token_env is not None:
+            headers["authorization"] = f"Bearer {secret(config.token_env, key='token_env')}"
+        shared: dict[str, Any] = {
+            "timeout_s": config.timeout_s,
+            "max_concurrent": config.max_concurrent,
+            "rate_per_s": config.rate_per_s,
+        }
+        patient = RemoteLimits(total_s=config.timeout_s + config.patience_s, attempts=_ANY_NUMBER, **shared)
+        self._patient = Remote(headers=headers, limits=patient)
+        self._curt = Remote(headers=headers, limits=RemoteLimits(total_s=config.timeout_s, attempts=1, **shared))
+        self._slots = PerLoop(lambda: asyncio.Semaphore(config.max_concurrent))
+        self._answered = self._away = False
+
+    async def measure(self, trajectory: Trajectory) -> Value:
+        """What the service says.
+
+        Raises:
+            UnscoredError: it could not be asked, could not score, or answered what is no score.
+            ConfigError: it does not know us or the path.
+        """
+        try:
+            body = f'{{"trajectory": {trajectory.to_json()}}}'
+        except ValueError as error:
+            raise UnscoredError(f"the trajectory cannot be sent: {error}") from error
+        response = await self._ask(body)
+        if not response.ok:
+            self._refused(response)
+        self._answered = True
+        return self._value(response)
+
+    async def _ask(self, body: str) -> Response:
+        """Once the service was waited for in vain, nobody waits until it has answered again."""
+        async with self._slots.get():
+            remote = self._curt if self._away else self._patient
+            try:
+                response = await remote.request("POST", self.config.url, content=body)
+            except RemoteError:
+                self._away = True
+                raise
+            self._away = False
+            return response
+
+    def _refused(self, response: Response) -> None:
+        problem = f"{response.host} answered with status {response.status}: {_error(response)}"
+        if response.status in _NEVER_OURS and not self._answered:
+            key = "token_env" if response.status in (401, 403) else "url"
+            raise ConfigError(f"agent_rl.reward ({self.name}): {key}", problem, "Compare it with the service")
+        raise UnscoredError(problem)
+
+    def _value(self, response: Response) -> Value:
+        answer = response.json()
+        if not isinstance(answer, Mapping):
+            raise RemoteError(response.host, "the answer is not a JSON object", response.status)
+        if answer.get("unscored"):
+            raise UnscoredError(f"{response.host} could not score: {answer.get('error')}")
+        score = _number(answer.get("score"))
+        if score is None:
+            problem = f"the answer's score is not a number: {reprlib.repr(answer.get('score'))}"
+            raise RemoteError(response.host, problem, response.status)
+        components = {name: _number(value) for name, value in _mapping(answer.get("components")).items()}
+        numbers = {name: value for name, value in components.items() if value is not None}
+        if missing := [name for name in self.logs if name not in numbers]:
+            problem = f"the answer has no component {', '.join(missing)}; it has {', '.join(numbers) or 'none'}"
+            raise RemoteError(response.host, problem, response.status)
+        notes = {**_mapping(answer.get("notes")), "components": numbers}
+        return Value(score, {name: numbers[name] for name in self.logs}, notes)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _number(value: Any) -> float | None:
+    """A finite number; None for anything else that a server may have written."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:  # an integer of hundreds of digits
+        return None
+
+
+def _error(response: Response) -> str:
+    """What a refusal says of itself, shortened."""
+    try:
+        return str(json.loads(response.content)["error"])[:300]
+    except (ValueError, KeyError, TypeError):
+        return response.text[:300]

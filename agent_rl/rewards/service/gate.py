@@ -1,0 +1,151 @@
+"""`Gate`: who may ask, how large a request may be, and how many are open; an ASGI application around another.
+
+It answers before the body is read where it can, and hands over only bodies that were read whole.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+import anyio
+
+from agent_rl.rewards.service.metrics import Metrics
+
+__all__ = ["ENDPOINTS", "Gate"]
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+ENDPOINTS = ("/get_reward", "/get_reward2")
+PROTECTED = (*ENDPOINTS, "/metrics")
+"""Paths that ask for the token; `/health` and the documentation do not."""
+RETRY_AFTER_S = 1
+READ_S = 60.0
+"""Seconds in which a body must have arrived."""
+
+
+class Refused(Exception):
+    """A request that goes no further."""
+
+    def __init__(self, status: int, error: str, **headers: str) -> None:
+        super().__init__(error)
+        self.status = status
+        self.headers = headers
+
+
+class Gate:
+    """Lets through what may come in.
+
+    Args:
+        app: the application behind it.
+        metrics: counts every request to the endpoints.
+        token: what `Authorization: Bearer` must carry; None: nothing.
+        max_requests: open requests of the endpoints.
+        max_bytes: of a body.
+    """
+
+    def __init__(self, app: App, metrics: Metrics, *, token: str | None, max_requests: int, max_bytes: int) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._token = None if token is None else f"Bearer {token}".encode()
+        self._max_requests = max_requests
+        self._max_bytes = max_bytes
+        self._open = 0
+        self.closing = False
+        """Whether the service is being stopped, and takes nothing more."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """As ASGI has it."""
+        path = scope.get("path")
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+        elif path in ENDPOINTS:
+            await self._count(path, scope, receive, send)
+        else:
+            await self._pass(scope, receive, send)
+
+    async def _count(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._metrics.request(path) as seen:
+
+            async def noting(message: MutableMapping[str, Any]) -> None:
+                seen.status = message.get("status", seen.status)
+                await send(message)
+
+            self._open += 1
+            try:
+                await self._pass(scope, receive, noting)
+            finally:
+                self._open -= 1
+
+    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            self._require(scope)
+            body = await _read(receive, self._max_bytes)
+        except Refused as refused:
+            await _refuse(refused, send)
+            return
+        if body is not None:
+            await self._app(scope, _replay(body, receive), send)
+
+    def _require(self, scope: Scope) -> None:
+        headers, token = dict(scope["headers"]), self._token
+        given = headers.get(b"authorization", b"")
+        if token is not None and scope["path"] in PROTECTED and not hmac.compare_digest(given, token):
+            raise Refused(401, "the token is missing or wrong", **{"www-authenticate": "Bearer"})
+        if self.closing or self._open > self._max_requests:
+            problem = "the service is being stopped" if self.closing else f"{self._max_requests} requests are open"
+            raise Refused(503, problem, **{"retry-after": str(RETRY_AFTER_S), "connection": "close"})
+        length = headers.get(b"content-length", b"0")
+        if not length.isdigit() or int(length) > self._max_bytes:
+            raise Refused(413, _too_large(self._max_bytes), connection="close")
+        if scope["path"] in ENDPOINTS and not headers.get(b"content-type", b"").startswith(b"application/json"):
+            raise Refused(415, "send JSON, with Content-Type: application/json", connection="close")
+
+
+async def _read(receive: Receive, limit: int) -> bytes | None:
+    """The whole body; None when the client has left."""
+    body = bytearray()
+    try:
+        with anyio.fail_after(READ_S):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    return None
+                body += message.get("body", b"")
+                if len(body) > limit:
+                    raise Refused(413, _too_large(limit), connection="close")
+                if not message.get("more_body"):
+                    return bytes(body)
+    except TimeoutError:
+        raise Refused(408, f"the body did not arrive within {READ_S:g} s", connection="close") from None
+
+
+def _too_large(limit: int) -> str:
+    return f"a request may have {limit} bytes: send fewer items at a time"
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """A `receive` that gives the body first."""
+    first = True
+
+    async def replay() -> MutableMapping[str, Any]:
+        nonlocal first
+        if first:
+            first = False
+            return {"type": "http.request", "body": body, "more_body": False}
+        return await receive()
+
+    return replay
+
+
+async def _refuse(refused: Refused, send: Send) -> None:
+    content = json.dumps({"error": str(refused)}).encode()
+    headers = {"content-type": "application/json", "content-length": str(len(content)), **refused.headers}
+    raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": refused.status, "headers": raw})
+    await send({"type": "http.response.body", "body": content})

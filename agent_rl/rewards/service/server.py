@@ -1,0 +1,65 @@
+"""The service's process: it listens, serves, and ends what runs when it is told to stop."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Callable
+from types import FrameType
+
+import uvicorn
+
+from agent_rl.errors import ConfigError
+from agent_rl.rewards.service.app import create_app
+from agent_rl.rewards.service.gate import Gate
+from agent_rl.rewards.service.settings import ServiceSettings
+
+__all__ = ["serve"]
+
+BACKLOG = 2048
+KEEPALIVE_S = 30
+"""Longer than a client keeps an idle connection, so that none is closed under a request."""
+
+
+class _Server(uvicorn.Server):
+    """Tells the gate as soon as it is asked to stop."""
+
+    def __init__(self, config: uvicorn.Config, gate: Gate) -> None:
+        super().__init__(config)
+        self._gate = gate
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._gate.closing = True
+        super().handle_exit(sig, frame)
+
+
+def serve(settings: ServiceSettings, ready: Callable[[str], None]) -> None:
+    """Serve until SIGTERM or SIGINT; then what runs gets `shutdown_s` to end.
+
+    Args:
+        settings: the configuration.
+        ready: called with the address as soon as connections are taken.
+
+    Raises:
+        ConfigError: the configuration cannot be used, or the address cannot be listened on.
+    """
+    gate = create_app(settings)
+    config = uvicorn.Config(
+        gate,
+        log_level="warning",
+        access_log=False,
+        timeout_keep_alive=KEEPALIVE_S,
+        timeout_graceful_shutdown=settings.shutdown_s,
+    )
+    with contextlib.suppress(KeyboardInterrupt), _listen(settings.host, settings.port) as listener:
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        ready(f"http://{host}:{listener.getsockname()[1]}")
+        _Server(config, gate).run(sockets=[listener])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise ConfigError("port", f"{host}:{port} cannot be listened on ({error})", "Choose another") from error

@@ -1,0 +1,122 @@
+"""What the service is asked and what it answers, as JSON.
+
+A request is one item or `{"items": [...]}`; an item is verl's arguments of a reward function, or a whole trajectory as
+`Trajectory.to_dict` gives it. Each item is answered by a `Verdict`, or by an `Unscored`, which is never a zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator
+
+from agent_rl.trajectory import SCHEMA_VERSION, Message, StopReason, Trajectory, Turn
+
+__all__ = ["FORMS", "Answer", "Answers", "Arguments", "Batch", "Body", "Unscored", "Verdict", "Whole"]
+
+MAX_ITEMS = 4096
+
+
+class Arguments(BaseModel):
+    """The arguments that verl gives a reward function."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    solution_str: str
+    """The response's text, which is taken for the answer."""
+    data_source: str = ""
+    ground_truth: Any = None
+    extra_info: dict[str, Any] = Field(default_factory=dict)
+    prompt: str | list[Message] = ""
+    """The question, or the conversation before the response; a judge reads it."""
+
+    def to_trajectory(self) -> Trajectory:
+        """The least that can be said about an episode."""
+        question = [Message("user", self.prompt)] if isinstance(self.prompt, str) and self.prompt else []
+        return Trajectory(
+            prompt=question if isinstance(self.prompt, str) else self.prompt,
+            stop_reason=StopReason.ANSWERED,
+            turns=[Turn(text=self.solution_str)],
+            answer=self.solution_str,
+            data_source=self.data_source,
+            ground_truth=self.ground_truth,
+        )
+
+
+class Whole(BaseModel):
+    """A trajectory."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    trajectory: Trajectory
+    extra_info: dict[str, Any] = Field(default_factory=dict)
+    """The row's column of that name, for scorers that read it."""
+
+    @field_validator("trajectory")
+    @classmethod
+    def _known_version(cls, trajectory: Trajectory) -> Trajectory:
+        if trajectory.version != SCHEMA_VERSION:
+            raise ValueError(f"version {trajectory.version} cannot be read: this service reads {SCHEMA_VERSION}")
+        return trajectory
+
+    def to_trajectory(self) -> Trajectory:
+        """The trajectory."""
+        return self.trajectory
+
+
+def _form(value: Any) -> str:
+    """Which of `FORMS` a body means; pydantic names the fields that it then lacks."""
+    keys = value if isinstance(value, Mapping) else ()
+    return "a batch" if "items" in keys else "a trajectory" if "trajectory" in keys else "arguments"
+
+
+FORMS = ("arguments", "a trajectory", "a batch")
+"""What pydantic puts into the place of an error, beside the fields."""
+
+Item = Annotated[
+    Annotated[Arguments, Tag("arguments")] | Annotated[Whole, Tag("a trajectory")],
+    Discriminator(_form),
+]
+
+
+class Batch(BaseModel):
+    """Several items, answered in the same order."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    items: list[Item] = Field(min_length=1, max_length=MAX_ITEMS)
+
+
+Body = Annotated[
+    Annotated[Arguments, Tag("arguments")] | Annotated[Whole, Tag("a trajectory")] | Annotated[Batch, Tag("a batch")],
+    Discriminator(_form),
+]
+
+
+class Verdict(BaseModel):
+    """The reward of one item."""
+
+    score: float
+    components: dict[str, float]
+    """What the score was computed from, unweighted."""
+    logged: dict[str, float] = Field(default_factory=dict)
+    """Further numbers."""
+    notes: dict[str, Any] = Field(default_factory=dict)
+    """What components had to say, for example a judge's words."""
+
+
+class Unscored(BaseModel):
+    """An item of which nothing can be said: not a zero."""
+
+    unscored: Literal[True] = True
+    error: str
+
+
+Answer = Verdict | Unscored
+
+
+class Answers(BaseModel):
+    """One answer for each item, in order."""
+
+    items: list[Answer]

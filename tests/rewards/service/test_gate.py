@@ -1,0 +1,123 @@
+"""Who may come in, and how much: the whole application behind the gate, without a socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from agent_rl.rewards.service import gate
+from agent_rl.rewards.service.app import create_app
+from agent_rl.rewards.service.gate import Gate
+from agent_rl.rewards.service.settings import ServiceSettings
+from agent_rl.settings import RewardSettings
+
+RIGHT = {"solution_str": "4", "ground_truth": "4"}
+
+
+def client(app: Gate) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://service")  # type: ignore[arg-type]
+
+
+def make(**settings: Any) -> Gate:
+    return create_app(ServiceSettings(rules=RewardSettings(), **settings))
+
+
+def get(app: Gate, path: str, **headers: bytes) -> httpx.Response:
+    async def ask() -> httpx.Response:
+        async with client(app) as http:
+            return await http.get(path, headers=headers)
+
+    return asyncio.run(ask())
+
+
+def post(app: Gate, **arguments: Any) -> httpx.Response:
+    async def ask() -> httpx.Response:
+        async with client(app) as http:
+            return await http.post("/get_reward", **arguments)
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.parametrize("header", ["", "Bearer wrong", "s3cret", "Basic s3cret", "Bearer s3cret2", "Bearer \u00e9"])
+def test_without_the_token_nothing_is_told(header: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_TOKEN", "s3cret")
+    app = make(token_env="MY_TOKEN")
+    headers = {"authorization": header.encode()}
+    assert post(app, json=RIGHT, headers=headers).status_code == 401
+    assert get(app, "/metrics", authorization=header.encode()).status_code == 401
+    assert get(app, "/health").status_code == 200
+
+
+def test_with_the_token_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_TOKEN", "s3cret")
+    app = make(token_env="MY_TOKEN")
+    assert post(app, json=RIGHT, headers={"authorization": "Bearer s3cret"}).json()["score"] == 1
+    counts = get(app, "/metrics", authorization=b"Bearer s3cret").text
+    assert 'agent_rl_reward_requests_total{endpoint="/get_reward",status="200"} 1.0' in counts
+
+
+async def chunks(count: int) -> AsyncIterator[bytes]:
+    for _ in range(count):
+        yield b" " * 100
+
+
+def test_a_body_that_is_too_large_is_refused_whether_it_says_so_or_not() -> None:
+    app = make(max_bytes=1000)
+    headers = {"content-type": "application/json"}
+    assert post(app, content=b" " * 1001, headers=headers).status_code == 413
+    assert post(app, content=chunks(11), headers=headers).status_code == 413
+    assert post(app, content=chunks(9), headers=headers).status_code == 422  # read, and no JSON
+
+
+def test_what_is_no_json_is_refused() -> None:
+    response = post(make(), data={"solution_str": "4"})
+    assert response.status_code == 415
+    assert "application/json" in response.json()["error"]
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "READ_S", 0.05)
+
+    async def never() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.sleep(60)
+
+    assert post(make(), content=never(), headers={"content-type": "application/json"}).status_code == 408
+
+
+def test_more_requests_than_may_be_open_are_sent_away_for_a_while() -> None:
+    app = make(max_requests=2)
+
+    async def ask() -> list[httpx.Response]:
+        gone_on = asyncio.Event()
+
+        async def slow() -> AsyncIterator[bytes]:
+            yield b'{"solution_str": "4", '
+            await gone_on.wait()
+            yield b'"ground_truth": "4"}'
+
+        headers = {"content-type": "application/json"}
+        async with client(app) as http:
+            held = [asyncio.create_task(http.post("/get_reward", content=slow(), headers=headers)) for _ in range(2)]
+            await asyncio.sleep(0.05)
+            refused = await http.post("/get_reward", json=RIGHT)
+            gone_on.set()
+            return [refused, *await asyncio.gather(*held), await http.post("/get_reward", json=RIGHT)]
+
+    refused, *others = asyncio.run(ask())
+    assert refused.status_code == 503
+    assert refused.headers["retry-after"] == "1"
+    assert [each.json()["score"] for each in others] == [1, 1, 1]
+
+
+def test_when_the_service_is_stopped_it_takes_nothing_more() -> None:
+    app = make()
+    app.closing = True
+    response = post(app, json=RIGHT)
+    assert response.status_code == 503
+    assert response.headers["retry-after"] == "1"
+    assert get(app, "/health").status_code == 503

@@ -1,0 +1,65 @@
+"""An endpoint's limits, and what becomes of everything that fails."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from agent_rl.errors import ConfigError
+from agent_rl.rewards.service.scoring import Scorer
+from agent_rl.rewards.service.wire import Arguments, Unscored, Verdict
+from agent_rl.settings import RewardSettings
+
+COUNTING = """
+import threading
+import time
+
+lock = threading.Lock()
+running = most = 0
+
+
+def compute_score(data_source, solution_str, ground_truth, extra_info=None):
+    global running, most
+    with lock:
+        running += 1
+        most = max(most, running)
+    time.sleep(float(solution_str))
+    with lock:
+        running -= 1
+    return {"score": extra_info["points"], "most": most}
+"""
+
+
+def scorer(folder: Path, text: str = COUNTING, **limits: float) -> Scorer:
+    (folder / "rules.py").write_text(text)
+    return Scorer(RewardSettings(), rules_file=str(folder / "rules.py"), **limits)  # type: ignore[arg-type]
+
+
+def test_no_more_than_the_limit_are_measured_at_a_time_and_order_is_kept(tmp_path: Path) -> None:
+    items = [Arguments(solution_str="0.02", extra_info={"points": number}) for number in range(12)]
+    answers = asyncio.run(scorer(tmp_path, max_concurrent=3).answer(items))
+    verdicts = [answer for answer in answers if isinstance(answer, Verdict)]
+    assert [verdict.score for verdict in verdicts] == list(range(12))
+    assert max(verdict.logged["most"] for verdict in verdicts) == 3
+
+
+def test_what_takes_too_long_is_unscored_and_the_others_are_not(tmp_path: Path) -> None:
+    items = [Arguments(solution_str=seconds, extra_info={"points": 1}) for seconds in ("0.7", "0")]
+    slow, fast = asyncio.run(scorer(tmp_path, timeout_s=0.3).answer(items))
+    assert isinstance(slow, Unscored)
+    assert slow.error == "not scored within 0.3 s"
+    assert isinstance(fast, Verdict)
+
+
+def test_a_mistake_in_the_rules_is_unscored_and_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (answer,) = asyncio.run(scorer(tmp_path).answer([Arguments(solution_str="0", data_source="mine")]))
+    assert isinstance(answer, Unscored)
+    assert "KeyError" in answer.error
+    assert "Traceback" in caplog.text
+
+
+def test_a_file_without_the_function_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="has no 'compute_score'"):
+        scorer(tmp_path, "def compute_scores(): ...\n")
