@@ -15,7 +15,9 @@ from agent_rl.settings import config_error
 
 __all__ = ["KINDS", "make_component"]
 
-KINDS: dict[str, str] = {}
+KINDS = {
+    "reward_api": "agent_rl.rewards.reward_api.RewardApi",
+}
 """Ours, by name; each is imported when it is asked for."""
 
 

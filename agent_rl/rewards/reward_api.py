@@ -17,7 +17,7 @@ import json
 import math
 import reprlib
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import httpx
 from pydantic import Field, field_validator
@@ -42,9 +42,8 @@ class RewardApiConfig(ComponentConfig):
     """Address of its endpoint, for example `http://host:8080/get_reward2`."""
     token_env: str | None = None
     """Environment variable that holds the service's token, here and wherever workers run."""
-    logs: tuple[str, ...] | Literal["all"] = ()
-    """The service's components that are logged; each must be in every answer. `all`: those of the first answer, for a
-    component without a gate. The trace has them all."""
+    logs: tuple[str, ...] = ()
+    """The service's components that are logged; each must be in every answer. The trace has them all."""
     timeout_s: float = Field(default=120.0, gt=0)
     """Seconds that one answer may take."""
     patience_s: float = Field(default=60.0, ge=0)
@@ -77,7 +76,7 @@ class RewardApi(Component):
 
     def __init__(self, name: str, config: RewardApiConfig) -> None:
         super().__init__(name, config)
-        self.logs = () if config.logs == "all" else config.logs
+        self.logs = config.logs
         headers = {"content-type": "application/json"}
         if config.token_env is not None:
             headers["authorization"] = f"Bearer {secret(config.token_env, key='token_env')}"
@@ -140,8 +139,6 @@ class RewardApi(Component):
             raise RemoteError(response.host, problem, response.status)
         components = {name: _number(value) for name, value in _mapping(answer.get("components")).items()}
         numbers = {name: value for name, value in components.items() if value is not None}
-        if self.config.logs == "all" and not self.logs:
-            self.logs = tuple(numbers)
         if missing := [name for name in self.logs if name not in numbers]:
             problem = f"the answer has no component {', '.join(missing)}; it has {', '.join(numbers) or 'none'}"
             raise RemoteError(response.host, problem, response.status)

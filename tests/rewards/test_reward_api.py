@@ -88,17 +88,6 @@ def test_what_is_no_score_is_unscored_and_never_zero(body: Any, problem: str) ->
     assert len(server.requests) == 1
 
 
-def test_all_that_the_first_answer_has_is_logged_of_every_answer() -> None:
-    more = answer(200, {"score": 1, "components": {"helpful": 1, "correctness": 0, "new": 3}})
-    less = answer(200, {"score": 1, "components": {"helpful": 1}})
-    with FaultyServer(GOOD, more, less) as server:
-        component = api(server.url, logs="all")
-        assert measure(component).logged == {"correctness": 1, "helpful": -0.5}
-        assert measure(component).logged == {"correctness": 0, "helpful": 1}
-        with pytest.raises(UnscoredError, match="no component correctness"):
-            measure(component)
-
-
 @pytest.mark.parametrize("status", [413, 422])
 def test_a_trajectory_that_the_service_refuses_is_unscored(status: int) -> None:
     refusal = answer(status, {"error": "trajectory.turns: too many"})

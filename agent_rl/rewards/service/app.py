@@ -77,9 +77,9 @@ def _scorers(settings: ServiceSettings) -> dict[str, Scorer]:
     }
     rules, scorers = settings.rules, {}
     if rules is not None or settings.rules_file is not None:
-        scorers[ENDPOINTS[0]] = Scorer(rules or RewardSettings(), rules_file=settings.rules_file, **limits)
+        scorers[ENDPOINTS[0]] = Scorer("rules", rules or RewardSettings(), rules_file=settings.rules_file, **limits)
     if settings.judge is not None:
-        scorers[ENDPOINTS[1]] = Scorer(settings.judge, **limits)
+        scorers[ENDPOINTS[1]] = Scorer("judge", settings.judge, **limits)
     return scorers
 
 

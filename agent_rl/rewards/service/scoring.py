@@ -12,7 +12,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from agent_rl.errors import AgentRLError, UnscoredError
+from agent_rl.errors import AgentRLError, ConfigError, UnscoredError
+from agent_rl.rewards.compose import Reward
+from agent_rl.rewards.service.rules import RulesFile
 from agent_rl.rewards.service.wire import Answer, Arguments, Unscored, Verdict, Whole
 from agent_rl.settings import RewardSettings
 from agent_rl.trajectory import Trajectory
@@ -26,6 +28,7 @@ class Scorer:
     """Answers items by a reward section.
 
     Args:
+        section: the name of the section, for messages.
         settings: the section.
         rules_file: a file whose `compute_score` gives the correctness; None: as the section says.
         max_response_tokens: see `Reward`.
@@ -38,6 +41,7 @@ class Scorer:
 
     def __init__(
         self,
+        section: str,
         settings: RewardSettings,
         *,
         rules_file: str | None = None,
@@ -45,7 +49,8 @@ class Scorer:
         max_concurrent: int = 256,
         timeout_s: float = 300.0,
     ) -> None:
-        self._reward = _reward(settings, rules_file, max_response_tokens)
+        self._rules = None if rules_file is None else RulesFile(rules_file)
+        self._reward = _reward(section, settings, max_response_tokens, judged=rules_file is not None)
         self._slots = asyncio.Semaphore(max_concurrent)
         self._timeout_s = timeout_s
 
@@ -75,46 +80,25 @@ class Scorer:
         return Unscored(error=problem)
 
     async def _measure(self, trajectory: Trajectory, extra_info: dict[str, Any]) -> Verdict:
-        score, logged = await self._reward.score(trajectory, extra_info=extra_info)
+        trajectory.info.pop("reward", None)  # of an earlier scoring
+        verdict, logged = None, dict[str, float]()
+        if self._rules is not None:
+            verdict, logged = await self._rules.judge(trajectory, extra_info)
+        score = await self._reward.score(trajectory, verdict=verdict, row=extra_info)
+        found = trajectory.info.get("reward") or {}
+        logged |= found.get("logged", {})
         numbers = {"score": score.total, **score.components, **logged}
         if wrong := [name for name, value in numbers.items() if not math.isfinite(value)]:
             raise UnscoredError(f"{', '.join(wrong)}: not a number")
-        notes = trajectory.info.get("reward") or {}
-        return Verdict(score=score.total, components=score.components, logged=logged, notes=notes)
+        return Verdict(score=score.total, components=score.components, logged=logged, notes=found.get("notes", {}))
 
 
-# --- until agent_rl.rewards.compose has Reward
-
-
-class _Reward:
-    def __init__(self, settings: RewardSettings, rules_file: str | None, max_response_tokens: int | None) -> None:
-        from pathlib import Path
-
-        from agent_rl.errors import ConfigError
-        from agent_rl.importing import ClassNameError, find_object
-
-        self._settings, self._limit = settings, max_response_tokens
-        self._rule = None
-        if rules_file is not None:
-            try:
-                self._rule = find_object(f"{rules_file}:compute_score", Path.cwd())
-            except ClassNameError as error:
-                raise ConfigError("rules_file", error.problem, error.remedy) from error
-
-    async def score(self, trajectory: Trajectory, *, extra_info: dict[str, Any]) -> Any:
-        from agent_rl.rewards import compose
-
-        verdict, logged = None, {}
-        if self._rule is not None:
-            result = await asyncio.to_thread(
-                self._rule, trajectory.data_source, trajectory.answer, trajectory.ground_truth, extra_info
-            )
-            logged = dict(result) if isinstance(result, dict) else {"score": result}
-            verdict = logged.pop("score")
-        return compose.score(trajectory, self._settings, verdict=verdict, max_response_tokens=self._limit), logged
-
-    async def close(self) -> None: ...
-
-
-def _reward(settings: RewardSettings, rules_file: str | None, max_response_tokens: int | None) -> _Reward:
-    return _Reward(settings, rules_file, max_response_tokens)
+def _reward(section: str, settings: RewardSettings, max_response_tokens: int | None, *, judged: bool) -> Reward:
+    try:
+        reward = Reward(settings, max_response_tokens=max_response_tokens, judged=judged)
+    except ConfigError as error:
+        raise ConfigError(error.key.replace("agent_rl.reward", section, 1), error.problem, error.remedy) from error
+    if reward.needs_groups:
+        problem = "a component compares the samples of a prompt, which a service is not sent together"
+        raise ConfigError(section, problem, "Have it in the trainer's agent_rl.reward")
+    return reward

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -17,6 +17,8 @@ from agent_rl.secrets import secret
 from agent_rl.settings import RewardSettings, config_error
 
 __all__ = ["ServiceSettings", "read_settings"]
+
+Model = TypeVar("Model", bound=BaseModel)
 
 
 class ServiceSettings(BaseModel):
@@ -87,15 +89,22 @@ def read_settings(path: Path, overrides: Sequence[str] = ()) -> ServiceSettings:
     except (OmegaConfBaseException, YAMLError, TypeError) as error:
         key = getattr(error, "full_key", None) or str(path)
         raise ConfigError(key, str(error).splitlines()[0], "Mend it") from error
-    if isinstance(given, dict) and given.get("rules_file"):
-        given["rules_file"] = str(path.resolve().parent / str(given["rules_file"]))
-    try:
-        settings = ServiceSettings.model_validate(given)
-    except ValidationError as error:
-        raise config_error(ServiceSettings, error) from error
+    if isinstance(given, dict):
+        given |= {name: _validated(RewardSettings, given[name], name) for name in ("rules", "judge") if given.get(name)}
+        given |= (
+            {"rules_file": str(path.resolve().parent / str(given["rules_file"]))} if given.get("rules_file") else {}
+        )
+    settings = _validated(ServiceSettings, given)
     if not (settings.rules or settings.rules_file or settings.judge):
         raise ConfigError("rules", "the service has nothing to score with", "Write rules, rules_file or judge")
     return settings
+
+
+def _validated(model: type[Model], given: Any, section: str = "") -> Model:
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        raise config_error(model, error, section) from error
 
 
 def _is_loopback(host: str) -> bool:

@@ -9,8 +9,9 @@ import pytest
 
 from agent_rl.errors import ConfigError
 from agent_rl.rewards.service.scoring import Scorer
-from agent_rl.rewards.service.wire import Arguments, Unscored, Verdict
+from agent_rl.rewards.service.wire import Arguments, Unscored, Verdict, Whole
 from agent_rl.settings import RewardSettings
+from agent_rl.trajectory import StopReason, Trajectory
 
 COUNTING = """
 import threading
@@ -34,7 +35,7 @@ def compute_score(data_source, solution_str, ground_truth, extra_info=None):
 
 def scorer(folder: Path, text: str = COUNTING, **limits: float) -> Scorer:
     (folder / "rules.py").write_text(text)
-    return Scorer(RewardSettings(), rules_file=str(folder / "rules.py"), **limits)  # type: ignore[arg-type]
+    return Scorer("rules", RewardSettings(), rules_file=str(folder / "rules.py"), **limits)  # type: ignore[arg-type]
 
 
 def test_no_more_than_the_limit_are_measured_at_a_time_and_order_is_kept(tmp_path: Path) -> None:
@@ -58,6 +59,31 @@ def test_a_mistake_in_the_rules_is_unscored_and_logged(tmp_path: Path, caplog: p
     assert isinstance(answer, Unscored)
     assert "KeyError" in answer.error
     assert "Traceback" in caplog.text
+
+
+def test_a_section_that_cannot_be_used_is_named_as_the_file_has_it(tmp_path: Path) -> None:
+    unknown = RewardSettings.model_validate({"components": {"helpful": {"kind": "juge"}}})
+    with pytest.raises(ConfigError, match=r"^judge\.components\.helpful\.kind: there is no kind 'juge'"):
+        Scorer("judge", unknown)
+    groups = RewardSettings.model_validate({"format": {"normalize": "group"}})
+    with pytest.raises(ConfigError, match="judge: a component compares the samples of a prompt"):
+        Scorer("judge", groups)
+
+
+def test_what_components_log_and_note_is_answered_and_nothing_of_an_earlier_scoring(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from agent_rl.rewards.component import Component, Value\n\n\n"
+        "class Mine(Component):\n"
+        "    logs = ('words',)\n\n"
+        "    async def measure(self, trajectory):\n"
+        "        return Value(0.5, {'words': 3}, {'said': 'fair'})\n"
+    )
+    settings = RewardSettings.model_validate({"components": {"mine": {"kind": f"{tmp_path}/mine.py:Mine"}}})
+    scored = Trajectory([], StopReason.ANSWERED, answer="4", ground_truth="4", info={"reward": {"logged": {"old": 1}}})
+    (answer,) = asyncio.run(Scorer("judge", settings).answer([Whole(trajectory=scored)]))
+    assert isinstance(answer, Verdict)
+    assert (answer.score, answer.components["mine"]) == (1.5, 0.5)
+    assert (answer.logged, answer.notes) == ({"mine_words": 3}, {"mine": {"said": "fair"}})
 
 
 def test_a_file_without_the_function_is_named(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def test_a_rules_file_is_looked_for_beside_the_configuration(tmp_path: Path) -> 
     [
         ("prot: 80\nrules: {}\n", "prot: unknown key.*Did you mean 'port'"),
         ("port: 99999\nrules: {}\n", "port: Input should be less than"),
-        ("rules: {format: {weight: much}}\n", r"rules.format.weight: Input should be a valid number"),
+        ("rules: {formt: {}}\n", r"rules.formt: unknown key.*Did you mean 'format'"),
         ("port: 80\n", "rules: the service has nothing to score with"),
         ("host: ${oc.env:NOT_SET_ANYWHERE}\nrules: {}\n", "host: .*NOT_SET_ANYWHERE"),
         ("- rules\n", "service.yaml"),

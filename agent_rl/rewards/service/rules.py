@@ -1,0 +1,67 @@
+"""`RulesFile`: a user's own rules, one file with one function.
+
+    def compute_score(data_source, solution_str, ground_truth, extra_info=None):
+        return {"score": 1.0, "characters": len(solution_str)}
+
+The arguments are those of verl's `reward.custom_reward_function`; of a trajectory, `solution_str` is the final answer.
+It returns the correctness, or a dict with it at `score`, whose other numbers are logged, and may be a coroutine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import reprlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, SupportsFloat
+
+from agent_rl.errors import ConfigError
+from agent_rl.importing import ClassNameError, find_object
+from agent_rl.trajectory import Trajectory
+
+__all__ = ["RulesFile"]
+
+
+class RulesFile:
+    """The function of a file.
+
+    Args:
+        path: the file.
+
+    Raises:
+        ConfigError: it is not there, cannot be imported, or has no `compute_score`.
+    """
+
+    def __init__(self, path: str) -> None:
+        try:
+            self._function = find_object(f"{path}:compute_score", Path.cwd())
+        except ClassNameError as error:
+            raise ConfigError("rules_file", error.problem, error.remedy) from error
+
+    async def judge(self, trajectory: Trajectory, extra_info: Mapping[str, Any]) -> tuple[float, dict[str, float]]:
+        """The correctness, and what is logged beside it.
+
+        Args:
+            trajectory: its answer is `solution_str`; its dict is at `extra_info["trajectory"]`.
+            extra_info: the row's column of that name.
+
+        Raises:
+            UnscoredError: the function says so.
+            TypeError: the function returns no number; whatever else it raises goes on.
+        """
+        arguments = {
+            "data_source": trajectory.data_source,
+            "solution_str": trajectory.answer or "",
+            "ground_truth": trajectory.ground_truth,
+            "extra_info": {**extra_info, "trajectory": trajectory.to_dict()},
+        }
+        if inspect.iscoroutinefunction(self._function):
+            result = await self._function(**arguments)
+        else:
+            result = await asyncio.to_thread(self._function, **arguments)
+        entries = result if isinstance(result, Mapping) else {"score": result}
+        numbers = {str(name): float(value) for name, value in entries.items() if isinstance(value, SupportsFloat)}
+        if "score" not in numbers:
+            raise TypeError(f"compute_score returned {reprlib.repr(result)}: no number, and no dict with a 'score'")
+        return numbers.pop("score"), numbers
