@@ -5,7 +5,7 @@
         kind: reward_api
         config: {url: "http://host:8080/get_reward2", token_env: REWARD_TOKEN, logs: [correctness, helpful]}
 
-The service is sent `{"trajectory": ...}` and answers `{"score": 0.5, "components": {...}}`, or
+The service is sent `{"trajectory": ...}` and answers `{"score": 0.5, "components": {...}, "logged": {...}}`, or
 `{"unscored": true, "error": "why"}`. A service that is away is waited for: it may be killed and started again while a
 run goes on. Each trajectory has one value however often it was sent; the service may have measured it more than once.
 """
@@ -43,7 +43,7 @@ class RewardApiConfig(ComponentConfig):
     token_env: str | None = None
     """Environment variable that holds the service's token, here and wherever workers run."""
     logs: tuple[str, ...] = ()
-    """The service's components that are logged; each must be in every answer. The trace has them all."""
+    """Which of the service's numbers are logged; each must be in every answer. The trace has all."""
     timeout_s: float = Field(default=120.0, gt=0)
     """Seconds that one answer may take."""
     patience_s: float = Field(default=60.0, ge=0)
@@ -137,12 +137,12 @@ class RewardApi(Component):
         if score is None:
             problem = f"the answer's score is not a number: {reprlib.repr(answer.get('score'))}"
             raise RemoteError(response.host, problem, response.status)
-        components = {name: _number(value) for name, value in _mapping(answer.get("components")).items()}
-        numbers = {name: value for name, value in components.items() if value is not None}
+        found = {**_mapping(answer.get("logged")), **_mapping(answer.get("components"))}
+        numbers = {name: number for name, value in found.items() if (number := _number(value)) is not None}
         if missing := [name for name in self.logs if name not in numbers]:
-            problem = f"the answer has no component {', '.join(missing)}; it has {', '.join(numbers) or 'none'}"
+            problem = f"the answer has no number {', '.join(missing)}; it has {', '.join(numbers) or 'none'}"
             raise RemoteError(response.host, problem, response.status)
-        notes = {**_mapping(answer.get("notes")), "components": numbers}
+        notes = {**_mapping(answer.get("notes")), "numbers": numbers}
         return Value(score, {name: numbers[name] for name in self.logs}, notes)
 
 

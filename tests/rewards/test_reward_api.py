@@ -19,7 +19,15 @@ from agent_rl.trajectory import Message, StopReason, Trajectory, Turn
 from tests.http_faults import FaultyServer, answer, cut_short, drop, hang
 from tests.rewards.service.process import Service
 
-GOOD = answer(200, {"score": 0.5, "components": {"correctness": 1, "helpful": -0.5}, "notes": {"judge": "fair"}})
+GOOD = answer(
+    200,
+    {
+        "score": 0.5,
+        "components": {"correctness": 1, "helpful": -0.5},
+        "logged": {"helpful_tokens": 7},
+        "notes": {"judge": "fair"},
+    },
+)
 
 
 def trajectory(said: str = "4", **more: Any) -> Trajectory:
@@ -44,10 +52,10 @@ def measure(component: RewardApi) -> Value:
 def test_the_trajectory_is_sent_and_the_score_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_TOKEN", "s3cret")
     with FaultyServer(default=GOOD) as server:
-        value = measure(api(server.url, token_env="MY_TOKEN", logs=["helpful"]))
+        value = measure(api(server.url, token_env="MY_TOKEN", logs=["helpful", "helpful_tokens"]))
     assert value.value == 0.5
-    assert value.logged == {"helpful": -0.5}
-    assert value.notes == {"judge": "fair", "components": {"correctness": 1, "helpful": -0.5}}
+    assert value.logged == {"helpful": -0.5, "helpful_tokens": 7}
+    assert value.notes == {"judge": "fair", "numbers": {"correctness": 1, "helpful": -0.5, "helpful_tokens": 7}}
     (request,) = server.requests
     assert request.headers["authorization"] == "Bearer s3cret"
     assert Trajectory.from_dict(json.loads(request.body)["trajectory"]) == trajectory()
@@ -77,9 +85,9 @@ def test_what_may_pass_is_waited_for(first: Any) -> None:
         (b'{"score": 1' + b"0" * 400 + b"}", "not a number: 1000"),
         ([0.5], "not a JSON object"),
         (b"half", "not JSON"),
-        ({"score": 0.5, "components": {"help": 1}}, "no component helpful; it has help"),
-        ({"score": 0.5, "components": [1]}, "no component helpful; it has none"),
-        (b'{"score": 0.5, "components": {"helpful": NaN}}', "no component helpful"),
+        ({"score": 0.5, "components": {"help": 1}}, "no number helpful; it has help"),
+        ({"score": 0.5, "components": [1]}, "no number helpful; it has none"),
+        (b'{"score": 0.5, "components": {"helpful": NaN}}', "no number helpful"),
     ],
 )
 def test_what_is_no_score_is_unscored_and_never_zero(body: Any, problem: str) -> None:

@@ -1,0 +1,114 @@
+"""The recipe reward_api: its service asks a judge on the real engine, and is killed and started again in each step."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from agent_rl import trace
+from agent_rl.data import arithmetic, write_parquet
+from agent_rl.evaluation.server import serve
+from agent_rl.launch.command import trainer_command
+from agent_rl.launch.process import run_trainer
+from tests.rewards.service.process import Service
+
+ROOT = Path(__file__).parents[2]
+PROMPTS, EPISODES = 4, 2
+"""In each step; an episode that is trained on and a greedy one."""
+
+pytestmark = pytest.mark.engine
+
+
+def test_a_run_survives_its_service(
+    tmp_path: Path,
+    tiny_model: Path,
+    run_processes: Callable[[], list[psutil.Process]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(ROOT)
+    problems, _ = arithmetic.train_test(0, 2 * PROMPTS, 1)
+    write_parquet([arithmetic.to_row(each, "train", at) for at, each in enumerate(problems)], tmp_path / "rows.parquet")
+    logged, killed = asyncio.run(run(tmp_path, tiny_model))
+
+    assert len(killed) == 2
+    assert all(open_requests > 0 for open_requests in killed)
+    assert sorted(logged) == [1, 2]
+    for metrics in logged.values():
+        assert metrics["agent/unscored"] == 0
+        assert metrics["agent/without_baseline"] == 0
+        assert 0 <= metrics["agent/judged"] <= 1
+        assert metrics["agent/judged_explained"] == pytest.approx(metrics["agent/judged"])
+        assert metrics["agent/judged_explained_tokens"] > 0
+        parts = {name: metrics[f"agent/{name}"] for name in ("correctness", "efficiency", "format", "overlong")}
+        total = parts["correctness"] + 0.3 * metrics["agent/judged"] + parts["efficiency"] + 0.2 * parts["format"]
+        assert metrics["critic/score/mean"] == pytest.approx(total, abs=1e-5)
+        assert metrics["training/rollout_probs_diff_mean"] < 1e-5
+    trajectories = list(trace.read(tmp_path / "trace.jsonl"))
+    assert len(trajectories) == 2 * PROMPTS * EPISODES  # none is lost, none is there twice
+    assert len({trajectory.id for trajectory in trajectories}) == len(trajectories)
+    assert all(trajectory.score and trajectory.error is None for trajectory in trajectories)
+    assert all(trajectory.info["reward"]["notes"]["judged"]["explained"] for trajectory in trajectories)
+    assert run_processes() == []
+
+
+async def run(folder: Path, model: Path) -> tuple[dict[int, dict[str, Any]], list[float]]:
+    """Train beside judge and service; each step's metrics, and the open requests when the service was killed."""
+    async with serve(model, "judge", folder / "judge.log") as judge:
+        for name in ("service.yaml", "rules.py"):
+            (folder / name).write_text((ROOT / "recipes/reward_api" / name).read_text())
+        with Service(folder / "service.yaml", env={"JUDGE_URL": judge}) as service:
+            logged: dict[int, dict[str, Any]] = {}
+            killed: list[float] = []
+            training = asyncio.create_task(asyncio.to_thread(train, folder, model, service.url, logged))
+            killing = threading.Thread(target=kill_in_each_step, args=(service, logged, killed, training.done))
+            killing.start()
+            try:
+                await training
+            finally:
+                await asyncio.to_thread(killing.join)
+            return logged, killed
+
+
+def train(folder: Path, model: Path, service: str, logged: dict[int, dict[str, Any]]) -> None:
+    overrides = {
+        "data.train_files": f"{folder}/rows.parquet",
+        "data.val_files": f"{folder}/rows.parquet",
+        "actor_rollout_ref.model.path": model,
+        "actor_rollout_ref.actor.optim.lr": 0.01,
+        "trainer.val_before_train": False,
+        "trainer.test_freq": -1,
+        "trainer.logger": "[console,file]",
+        "trainer.default_local_dir": f"{folder}/checkpoints",
+        "agent_rl.reward.reward_api": f"{service}/get_reward",
+        "agent_rl.reward.components.judged.config.url": f"{service}/get_reward2",
+        "agent_rl.reward.components.judged.gate": "null",  # an untrained model is never right
+        "agent_rl.trace.path": f"{folder}/trace.jsonl",
+        "hydra.run.dir": f"{folder}/hydra",
+    }
+    arguments = [f"{key}={value}" for key, value in overrides.items()]
+    command = trainer_command(ROOT / "recipes/reward_api", arguments)
+    run_trainer(command, folder / "out", on_metrics=logged.__setitem__, timeout_s=500)
+
+
+def kill_in_each_step(
+    service: Service, logged: dict[int, dict[str, Any]], killed: list[float], over: Callable[[], bool]
+) -> None:
+    """Kill the service while it asks its judge, and start it again two seconds later."""
+    while len(killed) < 2 and not over():
+        counts = httpx.get(f"{service.url}/metrics", timeout=60).text
+        found = re.search(r'requests_in_flight\{endpoint="/get_reward2"\} ([\d.]+)', counts)
+        if len(logged) == len(killed) and found and float(found[1]) > 0:
+            service.kill()
+            killed.append(float(found[1]))
+            time.sleep(2)
+            service.start()
+        time.sleep(0.01)
