@@ -1,0 +1,90 @@
+"""`MicroBatches`: what is asked at the same time is asked together.
+
+A batch begins as soon as one may run and holds whatever waits then; nobody waits for a batch to fill.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from agent_rl.per_loop import PerLoop
+
+__all__ = ["MicroBatches"]
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+@dataclass(slots=True)
+class _Lane(Generic[Item, Result]):
+    """What belongs to one event loop."""
+
+    waiting: deque[tuple[Item, asyncio.Future[Result]]] = field(default_factory=deque)
+    running: set[asyncio.Task[None]] = field(default_factory=set)
+
+
+class MicroBatches(Generic[Item, Result]):
+    """Calls one function for many askers; any number of event loops may ask.
+
+    Args:
+        run: gives one result for each item, in order, or an exception in its place; what it raises is for all.
+        most: items of a batch.
+        at_once: batches that run at the same time.
+    """
+
+    def __init__(
+        self, run: Callable[[list[Item]], Awaitable[Sequence[Result | BaseException]]], *, most: int, at_once: int
+    ) -> None:
+        self._run = run
+        self._most = most
+        self._at_once = at_once
+        self._lanes: PerLoop[_Lane[Item, Result]] = PerLoop(_Lane)
+
+    async def ask(self, item: Item) -> Result:
+        """The item's result.
+
+        Raises:
+            BaseException: what stood in the result's place.
+        """
+        lane = self._lanes.get()
+        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        lane.waiting.append((item, future))
+        if len(lane.running) < self._at_once:
+            task = asyncio.create_task(self._drain(lane))
+            lane.running.add(task)
+            task.add_done_callback(lane.running.discard)
+        return await future
+
+    async def _drain(self, lane: _Lane[Item, Result]) -> None:
+        """Run batches until nobody waits; who asks in the same turn of the event loop is in the first."""
+        while lane.waiting:
+            batch = [lane.waiting.popleft() for _ in range(min(self._most, len(lane.waiting)))]
+            batch = [(item, future) for item, future in batch if not future.done()]  # who gave up is not asked for
+            if not batch:
+                continue
+            results: Sequence[Result | BaseException]
+            try:
+                results = await self._run([item for item, _ in batch])
+            except BaseException as error:  # goes to everybody who waits for this batch
+                results = [error] * len(batch)
+                if not isinstance(error, Exception):
+                    self._hand_out(batch, results)
+                    raise
+            self._hand_out(batch, results)
+
+    def _hand_out(
+        self, batch: list[tuple[Item, asyncio.Future[Result]]], results: Sequence[Result | BaseException]
+    ) -> None:
+        for (_, future), result in zip(batch, results, strict=True):
+            if future.done():
+                continue
+            if isinstance(result, asyncio.CancelledError):
+                future.cancel()
+            elif isinstance(result, BaseException):
+                future.set_exception(result)
+            else:
+                future.set_result(result)

@@ -1,0 +1,47 @@
+"""What a reward model is shown of a trajectory: chat messages, or two texts.
+
+The loop's instructions and the tools' descriptions are shown as far as the trajectory's prompt has them. What the
+environment said (tool results, a user's words) is shown in the role `user`: hardly any reward model's chat template
+knows another.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from agent_rl.trajectory import Trajectory
+
+__all__ = ["ChatMessage", "Shown", "encodable", "messages", "texts"]
+
+ChatMessage = dict[str, str]
+Shown = Literal["conversation", "answer"]
+
+
+def messages(trajectory: Trajectory, shown: Shown) -> tuple[list[ChatMessage], list[ChatMessage]]:
+    """The prompt, and what came after it: all turns, or the final answer as one message (empty when there is none)."""
+    prompt = [{"role": message.role, "content": encodable(message.content)} for message in trajectory.prompt]
+    if shown == "answer":
+        return prompt, [{"role": "assistant", "content": encodable(trajectory.answer or "")}]
+    response: list[ChatMessage] = []
+    for turn in trajectory.turns:
+        response.append({"role": "assistant", "content": encodable(turn.text)})
+        if turn.observation is not None:
+            response.append({"role": "user", "content": encodable(turn.observation)})
+    return prompt, response
+
+
+def texts(trajectory: Trajectory, shown: Shown) -> tuple[str, str]:
+    """The same as two texts; where there are several messages, each begins with its role."""
+    prompt, response = messages(trajectory, shown)
+    return _text(prompt), _text(response)
+
+
+def encodable(text: str) -> str:
+    """The text with what UTF-8 does not have (half of a surrogate pair) replaced."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _text(said: list[ChatMessage]) -> str:
+    if len(said) == 1:
+        return said[0]["content"]
+    return "\n\n".join(f"{message['role']}: {message['content']}" for message in said)
