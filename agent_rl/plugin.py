@@ -22,7 +22,7 @@ def register() -> None:
     import verl
 
     from agent_rl.algorithms import remax
-    from agent_rl.backend import cpu, failures, local_reward, patches
+    from agent_rl.backend import cpu, failures, late_scoring, local_reward, patches, served_models
     from agent_rl.loops import registry
 
     patches.check_version(verl.__version__)
@@ -38,6 +38,10 @@ def register() -> None:
     _when("verl.trainer.ppo.v1.trainer_base", patches.reference_pass)
     _when("verl.trainer.ppo.v1.trainer_base", patches.step_metrics)
     _when("verl.trainer.ppo.v1.trainer_base", failures.filter_limit)
+    _when("verl.experimental.reward_loop.reward_loop", late_scoring.ask_our_manager)
+    _when("verl.experimental.reward_loop.reward_loop", late_scoring.late_handles)
+    _when("verl.trainer.ppo.v1.trainer_base", late_scoring.after_sampling)
+    _when("verl.trainer.ppo.v1.trainer_base", served_models.reward_pools)
     _when("verl.trainer.ppo.v1.trainer_separate_async", patches.separate_logging)
     if cpu.is_selected():
         cpu.activate()

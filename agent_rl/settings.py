@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.reward_settings import ComponentSettings, Schedule, TermSettings
+from agent_rl.serving_settings import ServedModelName, ServedModelSettings
 
 __all__ = [
     "AgentRLSettings",
@@ -220,6 +221,8 @@ class RewardSettings(_Section):
     """By data source (with shell wildcards, the first that fits counts), keys of this section that differ there."""
     max_unscored_share: float = Field(default=0.5, ge=0, le=1)
     """Share of a step's trajectories that may go unscored; beyond it the run stops. 1: never."""
+    models: dict[ServedModelName, ServedModelSettings] = Field(default_factory=dict)
+    """Reward models that the run serves itself."""
 
     @field_validator("components")
     @classmethod

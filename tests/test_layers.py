@@ -24,6 +24,7 @@ FLOORS = [
         "importing",
         "reward_settings",
         "result_file",
+        "serving_settings",
     },
     {"tools", "rewards", "data", "viewer"},
     {"loops", "policies", "reasoning_rm", "algorithms"},

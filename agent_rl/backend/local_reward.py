@@ -24,8 +24,9 @@ def check(reward: Any, *, needs_groups: bool) -> None:
         needs_groups: whether a component of our reward measures the samples of a prompt against one another.
 
     Raises:
-        ConfigError: when there is a reward model, which only reward workers ask; or reward workers, among which verl
-            spreads the samples of a prompt.
+        ConfigError: when there is a reward model, whose address only reward workers are told (a component of the
+            manager `trajectory` finds it in the configuration); or reward workers, among which verl spreads the samples
+            of a prompt.
     """
     if needs_groups and reward.num_workers > 0:
         raise ConfigError(
@@ -33,7 +34,9 @@ def check(reward: Any, *, needs_groups: bool) -> None:
             f"{reward.num_workers} reward workers never see all samples of a prompt, which agent_rl.reward compares",
             "Set it to 0: then each agent-loop worker scores the prompts that it samples",
         )
-    if reward.num_workers < 1 and reward.reward_model.enable:
+    custom = reward.custom_reward_function.path is not None
+    by_component = reward.reward_manager.name == "trajectory" and not custom
+    if reward.num_workers < 1 and reward.reward_model.enable and not by_component:
         raise ConfigError(
             "reward.num_workers",
             f"{reward.num_workers} leaves nobody to ask the reward model",

@@ -140,8 +140,9 @@ def early_checks(module: ModuleType) -> None:
         load_user(settings.user_sim.user, settings.user_sim.config)
         if path := config.actor_rollout_ref.rollout.multi_turn.tool_config_path:
             load_tools(_resolved(path))
-        reward_model.check(config.reward)
-        local_reward.check(config.reward, needs_groups=reward.needs_groups)
+        reward_model.check(config, settings)
+        late = reward_model.scores_late(config, settings)
+        local_reward.check(config.reward, needs_groups=reward.needs_groups and not late)
         original(config, use_reference_policy, use_critic)
         resume.check(config, use_critic)
 

@@ -1,41 +1,94 @@
-"""Whether verl will use a reward model as the configuration says: asked before Ray starts.
+"""Whether the reward models will be used as the configuration says: asked before Ray starts.
 
-verl asks the reward manager only where the user has a reward function; and a model that shares the trainer's GPUs is
-asked after sampling, with nothing but prompt and response. It says neither.
+verl asks most reward managers only where the user has a reward function, and a model that shares the trainer's GPUs is
+asked after sampling, with nothing but prompt and response. It says neither. The manager `trajectory` is asked always,
+and with all that it needs (`late_scoring`); what remains is that a score which comes after sampling comes too late for
+some algorithms.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from omegaconf import OmegaConf
+
+from agent_rl.algorithms import remax
+from agent_rl.backend.late_scoring import MANAGER, ROUTER_MODEL
+from agent_rl.backend.served_addresses import require_known
 from agent_rl.errors import ConfigError
+from agent_rl.serving_settings import ServedModelSettings
+from agent_rl.settings import SECTION, AgentRLSettings
 
-__all__ = ["check"]
+__all__ = ["check", "scores_late"]
+
+MODELS = "agent_rl.reward.models"
 
 
-def check(reward: Any) -> None:
-    """Refuse a reward model that verl would not use as the configuration says.
+def check(config: Any, settings: AgentRLSettings) -> None:
+    """Refuse reward models that would not be used as the configuration says.
 
     Args:
-        reward: the section `reward` of verl's configuration.
+        config: the trainer's whole configuration.
+        settings: its section `agent_rl`.
 
     Raises:
-        ConfigError: when the model would replace the reward manager `trajectory`, and when a reward function that asks
-            the model would get neither ground truth nor data source.
+        ConfigError: naming the key.
     """
-    model, manager = reward.reward_model, reward.reward_manager.name
-    if not model.enable or manager not in ("trajectory", "naive"):
-        return
+    reward, models = config.reward, settings.reward.models
+    verls, manager = reward.reward_model, reward.reward_manager.name
     custom = reward.custom_reward_function.path is not None
-    if manager == "trajectory" and not custom:
-        raise ConfigError(
-            "reward.reward_model.enable",
-            "verl would score with the reward model alone and never ask the reward manager 'trajectory'",
-            "Set reward.reward_manager.name=naive for that, or give reward.custom_reward_function.path",
-        )
-    if custom and not model.enable_resource_pool:
+    if manager == "naive" and verls.enable and custom and not verls.enable_resource_pool:
         raise ConfigError(
             "reward.reward_model.enable_resource_pool",
             "a model that shares the trainer's GPUs scores after sampling, where verl has no ground truth to hand on",
-            "Set it to true: the reward function then reaches the model while trajectories are sampled",
+            "Set it to true, or reward.reward_manager.name=trajectory",
         )
+    if models and manager != MANAGER:
+        problem = f"the reward manager {manager!r} asks none of them"
+        raise ConfigError(MODELS, problem, f"Set reward.reward_manager.name={MANAGER}")
+    found = verls.enable and manager == MANAGER and not custom
+    if found and ROUTER_MODEL in models:
+        raise ConfigError(f"{MODELS}.{ROUTER_MODEL}", "verl's own reward model has this name", "Choose another")
+    require_known(_plain(config), {*models, *([ROUTER_MODEL] if found else [])})
+    for name, model in models.items():
+        _check_ranks(name, model, config.trainer)
+    if scores_late(config, settings):
+        shared = f"{MODELS}.*.placement=shared"
+        _check_late(config, shared if models else "reward.reward_model.enable_resource_pool=false")
+
+
+def scores_late(config: Any, settings: AgentRLSettings) -> bool:
+    """Whether the manager `trajectory` scores after sampling, because a reward model shares the trainer's GPUs."""
+    verls = config.reward.reward_model
+    shared = any(model.placement == "shared" for model in settings.reward.models.values())
+    own_way = verls.enable and not verls.enable_resource_pool
+    return config.reward.reward_manager.name == MANAGER and (shared or own_way)
+
+
+def _check_ranks(name: str, model: ServedModelSettings, trainer: Any) -> None:
+    """A model's GPUs divide into replicas."""
+    nodes = trainer if model.placement == "shared" else model
+    gpus, ranks = nodes.n_gpus_per_node * nodes.nnodes, model.tensor_parallel_size
+    if gpus % ranks:
+        problem = f"{ranks} does not divide {gpus} GPUs into replicas"
+        raise ConfigError(f"{MODELS}.{name}.tensor_parallel_size", problem, "Change one of them")
+
+
+def _check_late(config: Any, why: str) -> None:
+    """What needs the reward at the end of each episode, or nobody who scores."""
+    if config.reward.num_workers < 1:
+        problem = f"{why} scores after sampling, and there is nobody to ask the model"
+        raise ConfigError("reward.num_workers", problem, "Set it to 1 or more")
+    for wrong, key, remedy in (
+        (config.algorithm.adv_estimator == remax.ESTIMATOR, "algorithm.adv_estimator", "Choose another algorithm"),
+        (config.algorithm.filter_groups.enable, "algorithm.filter_groups.enable", "Set it to false"),
+        (config.trainer.v1.trainer_mode == "separate_async", "trainer.v1.trainer_mode", "Set it to sync"),
+    ):
+        if wrong:
+            problem = f"it needs the reward while trajectories are sampled, and with {why} it comes later"
+            raise ConfigError(key, problem, f"{remedy}, or give the model GPUs of its own")
+
+
+def _plain(config: Any) -> Any:
+    section = OmegaConf.select(config, SECTION)
+    return {} if section is None else OmegaConf.to_container(section, resolve=True)

@@ -1,10 +1,20 @@
 """Data: the row contract that verl and the agent loops read, its checks, and converters of data sets into rows.
 
-`rows` holds the contract; each data set is a module of its own (`gsm8k`, `arithmetic`). Importing this package loads
+`rows` holds the contract; each data set is a module of its own (`gsm8k`, `arithmetic`,
+`service_dialogues`). Importing this package loads
 neither pyarrow nor datasets.
 """
 
-from agent_rl.data import arithmetic, gsm8k
+from agent_rl.data import arithmetic, gsm8k, service_dialogues
 from agent_rl.data.rows import check_parquet, check_rows, make_row, read_parquet, write_parquet
 
-__all__ = ["arithmetic", "check_parquet", "check_rows", "gsm8k", "make_row", "read_parquet", "write_parquet"]
+__all__ = [
+    "arithmetic",
+    "check_parquet",
+    "check_rows",
+    "gsm8k",
+    "make_row",
+    "read_parquet",
+    "service_dialogues",
+    "write_parquet",
+]

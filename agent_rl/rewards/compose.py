@@ -37,7 +37,7 @@ _UNSCORED_STOP_REASONS = (StopReason.ENGINE_ERROR, StopReason.ERROR)
 SCORED_STOP_REASONS = tuple(reason for reason in StopReason if reason not in _UNSCORED_STOP_REASONS)
 """The stop reasons that a scored trajectory can have."""
 
-_FOR_ALL = ("per_data_source", "max_unscored_share")
+_FOR_ALL = ("per_data_source", "max_unscored_share", "models")
 """Keys that cannot differ between data sources."""
 
 

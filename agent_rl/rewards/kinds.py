@@ -15,8 +15,11 @@ from agent_rl.settings import config_error
 
 __all__ = ["KINDS", "make_component"]
 
-KINDS = {
+KINDS: dict[str, str] = {
+    "potential": "agent_rl.rewards.shaping.Potential",
     "reward_api": "agent_rl.rewards.reward_api.RewardApi",
+    "reward_model": "agent_rl.rewards.reward_models.RewardModel",
+    "tool_rewards": "agent_rl.rewards.shaping.ToolRewards",
 }
 """Ours, by name; each is imported when it is asked for."""
 

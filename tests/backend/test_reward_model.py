@@ -3,40 +3,94 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
+from agent_rl.algorithms import remax
 from agent_rl.backend import reward_model
 from agent_rl.errors import ConfigError
+from agent_rl.settings import AgentRLSettings
+
+SHARED = {"path": "rm", "placement": "shared"}
 
 
-def reward(*, enable: bool = True, pool: bool = False, manager: str = "naive", path: str | None = None) -> Any:
-    return OmegaConf.create(
+def checked(
+    *,
+    enable: bool = False,
+    pool: bool = False,
+    manager: str = "trajectory",
+    path: str | None = None,
+    reward: dict[str, Any] | None = None,
+    **more: Any,
+) -> None:
+    config = OmegaConf.create(
         {
-            "reward_model": {"enable": enable, "enable_resource_pool": pool},
-            "reward_manager": {"name": manager},
-            "custom_reward_function": {"path": path},
+            "reward": {
+                "num_workers": 1,
+                "reward_model": {"enable": enable, "enable_resource_pool": pool},
+                "reward_manager": {"name": manager},
+                "custom_reward_function": {"path": path},
+            },
+            "trainer": {"n_gpus_per_node": 4, "nnodes": 1, "v1": {"trainer_mode": "sync"}},
+            "algorithm": {"adv_estimator": "grpo", "filter_groups": {"enable": False}},
+            "agent_rl": {"reward": reward or {}},
         }
     )
+    for key, value in more.items():
+        OmegaConf.update(config, key.replace("__", "."), value)
+    reward_model.check(config, AgentRLSettings.from_config(config))
+
+
+@pytest.mark.parametrize("manager", ["naive", "trajectory", "mine"])
+@pytest.mark.parametrize("pool", [False, True])
+def test_verls_own_model_passes(manager: str, pool: bool) -> None:
+    checked(manager=manager, enable=True, pool=pool)
 
 
 @pytest.mark.parametrize(
-    "fine",
-    [
-        reward(enable=False, manager="trajectory"),
-        reward(),  # a classifier scores
-        reward(pool=True, path="judge.py"),
-        reward(pool=True, path="judge.py", manager="trajectory"),
-        reward(path="judge.py", manager="mine"),
-    ],
+    ("pool", "manager"), [(True, "naive"), (True, "trajectory"), (False, "trajectory"), (False, "mine")]
 )
-def test_what_verl_does_as_it_says_passes(fine: Any) -> None:
-    reward_model.check(fine)
-
-
-@pytest.mark.parametrize("pool", [False, True])
-def test_our_reward_is_not_replaced_in_silence(pool: bool) -> None:
-    with pytest.raises(ConfigError, match="never ask the reward manager 'trajectory'"):
-        reward_model.check(reward(manager="trajectory", pool=pool))
+def test_a_judge_of_the_users_passes(pool: bool, manager: str) -> None:
+    checked(manager=manager, enable=True, pool=pool, path="judge.py")
 
 
 def test_a_judge_that_would_get_no_ground_truth_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"reward\.reward_model\.enable_resource_pool: .* Set it to true"):
-        reward_model.check(reward(path="judge.py"))
+        checked(manager="naive", enable=True, path="judge.py")
+
+
+@pytest.mark.parametrize(
+    "model", [{"path": "rm"}, SHARED, {"path": "rm", "n_gpus_per_node": 4, "tensor_parallel_size": 2}]
+)
+def test_served_models_pass(model: dict[str, Any]) -> None:
+    checked(reward={"models": {"a": model}})
+    checked(reward={"models": {"a": model}}, path="mine.py")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"manager": "naive"}, r"agent_rl\.reward\.models: the reward manager 'naive' asks none"),
+        ({"reward": {"models": {"a": SHARED | {"tensor_parallel_size": 3}}}}, "3 does not divide 4 GPUs"),
+        ({"reward": {"models": {"a": {"path": "rm", "tensor_parallel_size": 2}}}}, "2 does not divide 1 GPUs"),
+        ({"reward": {"models": {"reward_model": SHARED}}, "enable": True}, "verl's own reward model has this name"),
+        ({"reward__num_workers": 0}, r"reward\.num_workers: .*placement=shared.*nobody"),
+        ({"algorithm__adv_estimator": remax.ESTIMATOR}, r"algorithm\.adv_estimator"),
+        ({"algorithm__filter_groups__enable": True}, r"algorithm\.filter_groups\.enable"),
+        ({"trainer__v1__trainer_mode": "separate_async"}, r"trainer\.v1\.trainer_mode"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        checked(**({"reward": {"models": {"a": SHARED}}} | arguments))
+
+
+def test_verls_model_on_the_trainers_gpus_scores_late_too() -> None:
+    with pytest.raises(ConfigError, match=r"reward\.num_workers"):
+        checked(enable=True, reward__num_workers=0)
+
+
+COMPONENT = {"components": {"good": {"kind": "reward_model", "config": {"models": {"nice": {}}}}}}
+
+
+def test_a_model_that_nobody_serves_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"components\.good\.config\.models\.nice: .* Did you mean 'nicer'"):
+        checked(reward={"models": {"nicer": {"path": "rm"}}, **COMPONENT})
+    checked(reward={"models": {"nice": {"path": "rm"}}, **COMPONENT})

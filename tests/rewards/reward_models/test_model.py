@@ -164,7 +164,8 @@ HOOKS = """
 def rm_preprocess(text_prompts, text_responses, tgt_tokenizer):
     if any("odd" in text for text in text_responses):
         raise KeyError("odd")
-    return [f"{prompt}|{response}|{tgt_tokenizer is not None}" for prompt, response in zip(text_prompts, text_responses)]
+    known = tgt_tokenizer is not None
+    return [f"{prompt}|{response}|{known}" for prompt, response in zip(text_prompts, text_responses)]
 
 async def rm_postprocess(results):
     return [result[0] + result[1] for result in results]

@@ -1,0 +1,80 @@
+"""Generated customers of a small shop: each wants something done with an order, and the shop's rules may forbid it.
+
+A row has what the agent's tool needs (the orders, with their state), what the customer says, and what it must not tell
+the agent: which change is right. Half of the wishes cannot be granted, because the order has gone out or has not yet
+arrived; then the right change is none, and the customer must be told the order's state.
+
+The customers say the same whatever they hear. What a dialogue is worth is judged by the user that plays them
+(recipes/multi_rm/shop.py).
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+from agent_rl.data.rows import make_row
+
+__all__ = ["ACTIONS", "DATA_SOURCE", "STATES", "TOOL", "rows"]
+
+DATA_SOURCE = "agent_rl/service_dialogues"
+TOOL = "orders"
+
+STATES = ("open", "shipped", "delivered")
+ACTIONS = {"cancel": ("open",), "redirect": ("open",), "refund": ("delivered",)}
+"""What can be done with an order, and in which states."""
+
+NAMES = ("Ada", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gina", "Hugo")
+ITEMS = ("book", "chair", "clock", "kettle", "lamp", "mirror", "radio", "vase")
+STREETS = ("Elm Street", "Hill Road", "Lake Lane", "Mill Way", "Park Row", "Station Road")
+WISHES = {
+    "cancel": "I do not need the {item} any more. Please cancel my order.",
+    "redirect": "I am moving. Please send my {item} to {address}.",
+    "refund": "My {item} is not what I hoped for. I would like my money back.",
+}
+THANKS = ("Thank you. Is it done?", "And what happens now?", "Good. Anything I must do?")
+
+
+def rows(seed: int, split: str, count: int, *, agent_name: str = "user_sim_agent") -> list[dict[str, Any]]:
+    """The first `count` rows of a seed and split."""
+    source = random.Random(f"{seed} {split}")
+    return [_row(source, split, index, agent_name) for index in range(count)]
+
+
+def _row(source: random.Random, split: str, index: int, agent_name: str) -> dict[str, Any]:
+    numbers = source.sample(range(1000, 10_000), 3)
+    orders = [
+        {"number": str(number), "item": item, "state": source.choice(STATES), "address": _address(source)}
+        for number, item in zip(numbers, source.sample(ITEMS, 3), strict=True)
+    ]
+    order, action, name = orders[0], source.choice(sorted(ACTIONS)), source.choice(NAMES)
+    possible = source.random() < 0.5
+    order["state"] = source.choice(
+        [state for state in STATES if (state in ACTIONS[action]) is possible],
+    )
+    address = _address(source)
+    wish = WISHES[action].format(item=order["item"], address=address)
+    change = {"action": action, "number": order["number"], "address": address if action == "redirect" else ""}
+    source.shuffle(orders)
+    return make_row(
+        question=f"Hello, this is {name}. {wish}",
+        data_source=DATA_SOURCE,
+        ground_truth=f"{action} {order['number']}" if possible else f"nothing: {order['number']} is {order['state']}",
+        split=split,
+        index=index,
+        agent_name=agent_name,
+        ability="service",
+        tools_kwargs={TOOL: {"create_kwargs": {"orders": json.dumps(orders)}}},
+        extra_info={
+            "user": {
+                "replies": [f"It is order {order['number']}.", source.choice(THANKS)],
+                "change": change if possible else dict.fromkeys(change, ""),
+                "tell": "" if possible else order["state"],
+            }
+        },
+    )
+
+
+def _address(source: random.Random) -> str:
+    return f"{source.randrange(1, 100)} {source.choice(STREETS)}"

@@ -1,0 +1,38 @@
+"""The reward models that a run serves itself: `agent_rl.reward.models`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+__all__ = ["ServedModelName", "ServedModelSettings"]
+
+ServedModelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+"""It becomes part of an actor's name."""
+
+
+class ServedModelSettings(BaseModel):
+    """One model; what is not here is as `reward.reward_model.rollout` has it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    path: str
+    """Folder or hub name."""
+    kind: Literal["discriminative", "generative"] = "discriminative"
+    engine: Literal["sglang", "vllm"] = "sglang"
+    placement: Literal["own", "shared"] = "own"
+    """`own`: GPUs of its own, beside the trainer's. `shared`: the trainer's GPUs, into which it is loaded after
+    sampling, to score, and from which it is unloaded before the update."""
+    n_gpus_per_node: int = Field(default=1, ge=1)
+    """Of its own; with `shared` it has a replica on every `tensor_parallel_size` of the trainer's."""
+    nnodes: int = Field(default=1, ge=1)
+    tensor_parallel_size: int = Field(default=1, ge=1)
+    gpu_memory_utilization: float = Field(default=0.5, gt=0, lt=1)
+    """Share of each GPU for weights and cache."""
+    temperature: float = Field(default=0.0, ge=0)
+    """At which a generative model writes, unless the component says otherwise."""
+    max_model_len: int | None = Field(default=None, ge=1)
+    """Longest sequence in tokens; null: the model's own limit."""
+    engine_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """More arguments of the engine's server."""

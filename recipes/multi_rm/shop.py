@@ -1,0 +1,97 @@
+"""The shop: its tool, the customers whom `agent_rl.data.service_dialogues` makes, and a rule of manners.
+
+The tool's orders belong to the trajectory: what the agent changes is changed for the rest of the dialogue. The customer
+knows which change was right, and gives the verdict.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from agent_rl.data.service_dialogues import ACTIONS
+from agent_rl.errors import ToolError
+from agent_rl.loops.user import ScriptedUser
+from agent_rl.rewards.component import Component, ComponentConfig, Value
+from agent_rl.tools import Tool
+from agent_rl.trajectory import ToolStatus, Trajectory
+
+
+class Orders(Tool):
+    """The shop's orders."""
+
+    name = "orders"
+    description = (
+        "Look up an order, or change it: cancel it or redirect it to another address while it is open, "
+        "refund it when it has been delivered."
+    )
+    parameters = {
+        "type": "object",
+        "properties": {
+            "action": {"type": "string", "enum": ["look_up", *ACTIONS]},
+            "number": {"type": "string", "description": "the order's number"},
+            "address": {"type": "string", "description": "to redirect it: the new address"},
+        },
+        "required": ["action", "number"],
+    }
+
+    async def start(self) -> None:
+        """This customer's orders."""
+        self.orders = {order["number"]: order for order in json.loads(self.create_kwargs["orders"])}
+
+    async def call(self, arguments: dict[str, Any]) -> str:
+        """The order as it is then."""
+        action, order = arguments["action"], self.orders.get(arguments["number"])
+        if order is None:
+            raise ToolError(f"there is no order {arguments['number']}")
+        if action != "look_up":
+            if order["state"] not in ACTIONS[action]:
+                raise ToolError(f"order {order['number']} is {order['state']}: {action} is not possible")
+            if action == "redirect":
+                if not arguments.get("address"):
+                    raise ToolError("to redirect an order, give the address")
+                order["address"] = arguments["address"]
+            else:
+                order["state"] = {"cancel": "cancelled", "refund": "refunded"}[action]
+        return json.dumps(order)
+
+
+class Customer(ScriptedUser):
+    """Says what the row says, and judges by what was done and what was told."""
+
+    async def score(self, trajectory: Trajectory) -> float:
+        """1 when exactly the right change was made and, where none could be made, the reason was told; else 0."""
+        right = {key: value for key, value in self.row["change"].items() if value}
+        done = [_change(call.arguments) for call in _executed(trajectory) if call.arguments["action"] != "look_up"]
+        if done != ([right] if right else []):
+            return 0.0
+        told = " ".join(turn.text for turn in trajectory.turns if not turn.calls)
+        return float(self.row["tell"] in told)
+
+
+class Manners(Component):
+    """A rule: 1 for a dialogue in which the agent is polite somewhere and shouts nowhere, else 0."""
+
+    class Config(ComponentConfig):
+        """The words that count as polite."""
+
+        words: tuple[str, ...] = ("please", "thank", "sorry", "welcome", "happy to")
+
+    async def measure(self, trajectory: Trajectory) -> Value:
+        """Look at what the customer was told."""
+        told = "\n".join(turn.text for turn in trajectory.turns if not turn.calls)
+        polite = any(word in told.lower() for word in self.config.words)
+        shouts = re.search(r"\b[A-Z]{4,}\b|!!", told) is not None
+        return Value(float(polite and not shouts))
+
+
+def _executed(trajectory: Trajectory) -> list[Any]:
+    """The calls that went through."""
+    answered = (pair for turn in trajectory.turns for pair in zip(turn.calls, turn.results, strict=False))
+    return [call for call, result in answered if result.status is ToolStatus.OK]
+
+
+def _change(arguments: dict[str, Any]) -> dict[str, Any]:
+    """A call's arguments, of which a redirection alone needs the address."""
+    return {key: value for key, value in arguments.items() if key != "address" or arguments["action"] == "redirect"}
