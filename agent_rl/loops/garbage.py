@@ -7,16 +7,19 @@ much of it.
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-__all__ = ["AT_MOST", "WORTHWHILE", "collected_in_pauses"]
+__all__ = ["AT_MOST", "PAUSE_S", "WORTHWHILE", "collected_in_pauses"]
 
 WORTHWHILE = 20_000
 """New objects for which a pause is used."""
 AT_MOST = 200_000
 """New objects after which there is a collection in any case."""
+PAUSE_S = 0.05
+"""Seconds without an episode that make a pause: what the last one gave is scored and stored first."""
 
 _running = 0
 
@@ -34,4 +37,9 @@ async def collected_in_pauses() -> AsyncIterator[None]:
     finally:
         _running -= 1
         if not _running and gc.get_count()[0] > WORTHWHILE:
-            gc.collect()
+            asyncio.get_running_loop().call_later(PAUSE_S, _collect)
+
+
+def _collect() -> None:
+    if not _running and gc.get_count()[0] > WORTHWHILE:
+        gc.collect()

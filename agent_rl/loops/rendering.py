@@ -1,23 +1,27 @@
-"""The tokens of what surrounds a turn, without rendering and encoding a whole conversation for them.
+"""The tokens of a conversation, and of what surrounds a turn, as verl's token builder gives them, at less cost.
 
-verl's token builder finds the tokens of new messages by rendering a made-up conversation without and with them,
-encoding both, and taking what the second has more. Here the one without is remembered, over all trajectories of a
-worker, and of the other only what is new is encoded. That gives the same tokens where the new text begins with a
-special token, which never merges with what stands before it; for every such conversation this is compared once with
-what verl does, and where it is not so, verl does it.
+verl's builder finds the tokens of new messages by rendering a made-up conversation without and with them, encoding
+both, and taking what the second has more. Here the one without is remembered, over all trajectories of a worker, and of
+the other only what is new is encoded. That gives the same tokens where the new text begins with a special token, which
+never merges with what stands before it. And the template and the tokenizer are asked directly: the ways of transformers
+to them take longer than they do.
+
+For every kind of conversation the tokens are compared once with verl's, and where they differ, verl does it.
 """
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, NamedTuple
 
+from transformers.utils.chat_template_utils import render_jinja_template
 from verl.utils.tokenizer.chat_template import apply_chat_template
 from verl.utils.tokenizer.continuous_token import _SYNTHETIC_SYSTEM_MESSAGE, ContinuousTokenBuilder
 
 __all__ = ["MOST", "remembering"]
 
 MOST = 256
-"""Made-up conversations that are remembered for one template; then all are forgotten."""
+"""Kinds of conversation that are remembered for one template; then all are forgotten."""
 
 
 class _Prefix(NamedTuple):
@@ -27,12 +31,57 @@ class _Prefix(NamedTuple):
 
 
 class _Template:
-    """One tokenizer with one chat template."""
+    """One tokenizer with one chat template and its options."""
 
-    def __init__(self, tokenizer: Any) -> None:
-        self.tokenizer = tokenizer
+    def __init__(self, tokenizer: Any, options: dict[str, Any]) -> None:
+        self.tokenizer, self.options = tokenizer, options
         self.specials = tuple(tokenizer.all_special_tokens)
         self.prefixes: dict[tuple[str, int], _Prefix] = {}
+        self.backend = getattr(tokenizer, "backend_tokenizer", None)
+        self.variables = {**tokenizer.special_tokens_map, **options}
+        taken = inspect.signature(tokenizer.apply_chat_template).parameters
+        self.plain = isinstance(tokenizer.chat_template, str) and not self.variables.keys() & taken
+
+    def text(self, messages: Any, tools: Any, *, add_generation_prompt: bool) -> str:
+        """The conversation as text."""
+        if not self.plain:
+            rendered = apply_chat_template(
+                self.tokenizer,
+                messages,
+                tokenize=False,
+                add_generation_prompt=add_generation_prompt,
+                tools=tools,
+                **self.options,
+            )
+            return str(rendered)
+        (text,), _ = render_jinja_template(
+            [messages],
+            tools=tools,
+            chat_template=self.tokenizer.chat_template,
+            add_generation_prompt=add_generation_prompt,
+            **self.variables,
+        )
+        return str(text)
+
+    def encode(self, text: str) -> list[int]:
+        """The text's tokens, with none added."""
+        backend, tokenizer = self.backend, self.tokenizer
+        if (
+            backend is not None
+            and backend.truncation is None
+            and backend.padding is None
+            and backend.encode_special_tokens == tokenizer.split_special_tokens
+        ):
+            ids: list[int] = backend.encode(text, add_special_tokens=False).ids
+        else:
+            ids = tokenizer.encode(text, add_special_tokens=False)
+        return ids
+
+    def remember(self, place: tuple[str, int], tools: Any, text: str | None) -> None:
+        """Keep how the conversations of a kind begin; None: they are verl's business."""
+        if len(self.prefixes) == MOST:
+            self.prefixes.clear()
+        self.prefixes[place] = _Prefix(tools, text)
 
 
 _templates: dict[tuple[int, type, str, str], _Template] = {}
@@ -44,8 +93,27 @@ def remembering(builder: Any) -> Any:
         return builder  # it renders images as well
     tokenizer, options = builder.tokenizer, builder.chat_template_kwargs
     key = (id(tokenizer), type(builder), str(tokenizer.chat_template), repr(options))
-    template = _templates.get(key) or _templates.setdefault(key, _Template(tokenizer))
-    verls = builder.render_delta_token_id
+    template = _templates.get(key) or _templates.setdefault(key, _Template(tokenizer, options))
+    verls_initial, verls_delta = builder.build_initial_tokens, builder.render_delta_token_id
+
+    def initial(messages: list[dict[str, Any]], *, tools: Any = None, **media: Any) -> list[int]:
+        def as_verl() -> list[int]:
+            ids: list[int] = verls_initial(messages, tools=tools, **media)
+            return ids
+
+        def quick() -> list[int] | None:
+            try:
+                return template.encode(template.text(messages, tools, add_generation_prompt=True))
+            except Exception:  # noqa: BLE001 - a template may raise anything: verl has another way
+                return None
+
+        known = template.prefixes.get(place := ("", id(tools)))
+        if known is None:
+            ids = as_verl()
+            template.remember(place, tools, "" if quick() == ids else None)
+            return ids
+        found = None if known.text is None else quick()
+        return as_verl() if found is None else found
 
     def delta(
         prefix_messages: list[dict[str, Any]],
@@ -56,12 +124,15 @@ def remembering(builder: Any) -> Any:
     ) -> list[int]:
         def new_text(prefix: str) -> str | None:
             messages = prefix_messages + appended_messages
-            text = _text(tokenizer, messages, tools, options, add_generation_prompt=add_generation_prompt)
+            try:
+                text = template.text(messages, tools, add_generation_prompt=add_generation_prompt)
+            except Exception:  # noqa: BLE001 - as above
+                return None
             new = text[len(prefix) :] if text.startswith(prefix) else ""
             return new if new.startswith(template.specials) else None
 
         def as_verl() -> list[int]:
-            ids: list[int] = verls(
+            ids: list[int] = verls_delta(
                 prefix_messages, appended_messages, add_generation_prompt=add_generation_prompt, tools=tools
             )
             return ids
@@ -71,31 +142,12 @@ def remembering(builder: Any) -> Any:
         known = template.prefixes.get(place := (repr(prefix_messages), id(tools)))
         if known is None:
             ids = as_verl()
-            prefix = _text(tokenizer, prefix_messages, tools, options, add_generation_prompt=False)
+            prefix = template.text(prefix_messages, tools, add_generation_prompt=False)
             new = new_text(prefix)
-            same = new is not None and tokenizer.encode(new, add_special_tokens=False) == ids
-            if len(template.prefixes) == MOST:
-                template.prefixes.clear()
-            template.prefixes[place] = _Prefix(tools, prefix if same else None)
+            template.remember(place, tools, prefix if new is not None and template.encode(new) == ids else None)
             return ids
         new = None if known.text is None else new_text(known.text)
-        if new is None:
-            return as_verl()
-        quick: list[int] = tokenizer.encode(new, add_special_tokens=False)
-        return quick
+        return as_verl() if new is None else template.encode(new)
 
-    builder.render_delta_token_id = delta
+    builder.build_initial_tokens, builder.render_delta_token_id = initial, delta
     return builder
-
-
-def _text(tokenizer: Any, messages: Any, tools: Any, options: dict[str, Any], *, add_generation_prompt: bool) -> str:
-    return str(
-        apply_chat_template(
-            tokenizer,
-            messages,
-            tokenize=False,
-            add_generation_prompt=add_generation_prompt,
-            tools=tools,
-            **options,
-        )
-    )

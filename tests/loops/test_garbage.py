@@ -5,7 +5,7 @@ import sys
 
 PROGRAM = """
 import asyncio, gc
-from agent_rl.loops.garbage import AT_MOST, WORTHWHILE, collected_in_pauses
+from agent_rl.loops.garbage import AT_MOST, PAUSE_S, WORTHWHILE, collected_in_pauses
 
 collections = []
 gc.callbacks.append(lambda phase, info: collections.append(phase) if phase == "start" else None)
@@ -26,7 +26,8 @@ async def main(*sizes):
         end.set()
         await task
         seen.append(len(collections))
-    return seen
+    await asyncio.sleep(2 * PAUSE_S)
+    return [*seen, len(collections)]
 
 print(asyncio.run(main(100, 100)))
 print(asyncio.run(main(WORTHWHILE, WORTHWHILE)))
@@ -36,4 +37,4 @@ print(asyncio.run(main(2 * AT_MOST))[0] > 0, gc.get_threshold()[0] == AT_MOST, g
 
 def test_a_pause_is_used() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.splitlines() == ["[0, 0]", "[0, 1]", "True True True"]
+    assert done.stdout.splitlines() == ["[0, 0, 0]", "[0, 0, 1]", "True True True"]

@@ -58,18 +58,47 @@ def test_tokens_are_verls(tokenizer, template, several, tools):
 
 def test_made_up_conversation_is_rendered_once_over_all_builders(tokenizer, monkeypatch):
     rendered = []
-    real = rendering._text
+    real = rendering._Template.text
 
-    def counting(*args, **options):
-        rendered.append(len(args[1]))
-        return real(*args, **options)
+    def counting(self, messages, tools, **options):
+        rendered.append(len(messages))
+        return real(self, messages, tools, **options)
 
     monkeypatch.setattr(rendering, "_templates", {})
-    monkeypatch.setattr(rendering, "_text", counting)
+    monkeypatch.setattr(rendering._Template, "text", counting)
     for content in ("a", "b", "c"):
         new = [{"role": "tool", "content": content}]
         remembering(make(tokenizer)).merge_context_tokens(PREVIOUS, PREVIOUS + new, [5, 2])
     assert rendered == [3, 4, 4, 4], "the prefix once, and each conversation as text"
+
+
+@pytest.mark.parametrize("state", [{"truncation": 3}, {"padding": 64}, {"split": True}])
+def test_a_tokenizer_that_was_set_to_change_texts_is_asked_as_verl_asks_it(tokenizer, state):
+    ours, verls = remembering(make(tokenizer)), make(tokenizer)
+    messages = [{"role": "user", "content": "what is it?"}]
+    ours.build_initial_tokens(messages)  # the kind is known from here on
+    backend = tokenizer.backend_tokenizer
+    try:
+        if "truncation" in state:
+            backend.enable_truncation(state["truncation"])
+        elif "padding" in state:
+            backend.enable_padding(length=state["padding"])
+        else:
+            backend.encode_special_tokens = True
+        assert ours.build_initial_tokens(messages) == verls.build_initial_tokens(messages)
+    finally:
+        backend.no_truncation()
+        backend.no_padding()
+        backend.encode_special_tokens = False
+
+
+def test_a_template_that_wants_a_user_is_left_to_verl(tokenizer, monkeypatch):
+    wants = "{% if not messages | selectattr('role', 'equalto', 'user') | list %}{{ 1 / 0 }}{% endif %}" + WITH_TOOLS
+    monkeypatch.setattr(tokenizer, "chat_template", wants)
+    ours, verls = remembering(make(tokenizer)), make(tokenizer)
+    for messages in ([{"role": "user", "content": "a"}], [{"role": "system", "content": "b"}]):
+        for _ in range(2):
+            assert ours.build_initial_tokens(messages) == verls.build_initial_tokens(messages)
 
 
 def test_template_or_options_of_another_kind_are_told_apart(tokenizer, monkeypatch):

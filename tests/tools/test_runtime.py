@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import copy
 import logging
 import pickle
 import subprocess
@@ -11,8 +12,18 @@ import time
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from agent_rl.errors import ConfigError, EngineError, FatalError, ToolError, ToolTimeoutError, UnscoredError
+from agent_rl.errors import (
+    ConfigError,
+    EngineError,
+    FatalError,
+    InvalidArgumentsError,
+    ToolError,
+    ToolTimeoutError,
+    UnscoredError,
+)
 from agent_rl.tools import Tool, ToolOutput, ToolSession, ToolSpec
 from agent_rl.tools.arguments import check_arguments, coerce, make_validator
 from agent_rl.tools.truncation import ResultLimit
@@ -723,6 +734,31 @@ def test_invalid_arguments_are_explained(arguments, parts):
     for part in parts:
         assert part in result.text
     assert events == []  # nothing was started for it
+
+
+KINDS = st.sampled_from(["string", "integer", "number", "boolean", "array", ["string", "null"]])
+PROPERTY = st.fixed_dictionaries({}, optional={"type": KINDS, "title": st.just("t"), "maxLength": st.just(1)})
+SCHEMAS = st.fixed_dictionaries(
+    {"type": st.just("object"), "properties": st.dictionaries(st.sampled_from("abc"), PROPERTY)},
+    optional={
+        "required": st.lists(st.sampled_from("abc"), unique=True),
+        "additionalProperties": st.sampled_from([False, True, {"type": "string"}]),
+    },
+)
+GIVEN = st.dictionaries(st.sampled_from("abcd"), st.sampled_from(["", "ab", "3", 3, True, 2.5, 2.0, None, [1]]))
+
+
+@given(schema=SCHEMAS, arguments=GIVEN)
+def test_what_is_plainly_valid_is_what_a_validator_finds_valid(schema, arguments):
+    validator = make_validator(schema)
+    whole = coerce(schema, copy.deepcopy(arguments))
+    if validator.is_valid(whole):
+        checked = check_arguments("f", validator, arguments)
+        assert (checked, [*map(type, checked.values())]) == (whole, [*map(type, whole.values())])
+        assert checked is not arguments
+    else:
+        with pytest.raises(InvalidArgumentsError):
+            check_arguments("f", validator, arguments)
 
 
 def test_arguments_nested_beyond_reason():
