@@ -1,0 +1,93 @@
+"""A service that fails is left alone, and tried again by one."""
+
+import asyncio
+
+import pytest
+
+from agent_rl.errors import UnscoredError
+from agent_rl.rewards.judge.breaker import BreakerConfig, CircuitBreaker, LeftAloneError
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def breaker(clock: Clock | None = None, **config: float | None) -> CircuitBreaker:
+    return CircuitBreaker(BreakerConfig.model_validate({"cooldown_s": 30, **config}), "it", clock or Clock())
+
+
+def run(each: CircuitBreaker, outcomes: str) -> str:
+    """`.` a success, `x` a failure; what became of each, `-` for one that was not made."""
+    seen = ""
+    for outcome in outcomes:
+        try:
+            with each.watch():
+                seen += outcome
+                if outcome == "x":
+                    raise UnscoredError("down")
+        except LeftAloneError:
+            seen += "-"
+        except UnscoredError:
+            pass
+    return seen
+
+
+def test_failures_in_a_row() -> None:
+    assert run(breaker(failures=3, share=None), "xx.xx.xxx..") == "xx.xx.xxx--"
+
+
+def test_share_of_a_window() -> None:
+    assert run(breaker(failures=None, share=0.5, window=6), "x.x.x.") == "x.x.x."  # a success decides nothing
+    assert run(breaker(failures=None, share=0.5, window=6), "x.x..x.") == "x.x..x-"
+    assert run(breaker(failures=None, share=0.5, window=6), "xxx") == "xxx"  # the window is not full
+
+
+def test_off() -> None:
+    assert run(breaker(failures=None, share=None), "x" * 100) == "x" * 100
+
+
+def test_the_reason_is_told() -> None:
+    each = breaker(failures=1)
+    run(each, "x")
+    with pytest.raises(LeftAloneError, match="it is left alone after failures, the last: down"), each.watch():
+        raise AssertionError
+
+
+def test_one_tries_after_the_cooldown() -> None:
+    clock = Clock()
+    each = breaker(clock, failures=2)
+    run(each, "xx")
+    clock.now = 29.9
+    assert run(each, ".") == "-"
+    clock.now = 30
+    with each.watch():
+        assert run(each, "..") == "--"  # while one tries, the others wait
+    assert run(each, "x.x.") == "x.x."
+    run(each, "xx")
+    clock.now = 60
+    assert run(each, "x..") == "x--"  # and is left alone for as long again
+    clock.now = 90
+    assert run(each, "..") == ".."
+
+
+def test_one_that_is_cancelled_says_nothing() -> None:
+    clock = Clock()
+    each = breaker(clock, failures=1)
+    with pytest.raises(asyncio.CancelledError), each.watch():
+        raise asyncio.CancelledError
+    assert run(each, "x.") == "x-"
+    clock.now = 30
+    with pytest.raises(asyncio.CancelledError), each.watch():
+        raise asyncio.CancelledError
+    assert run(each, "..") == ".."
+
+
+def test_what_began_before_decides_nothing() -> None:
+    clock = Clock()
+    each = breaker(clock, failures=1)
+    with each.watch():
+        run(each, "x")
+    assert run(each, ".") == "-"

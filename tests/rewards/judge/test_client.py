@@ -1,0 +1,178 @@
+"""The endpoint: what is sent, what is counted, and which failure is whose."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from agent_rl import remote
+from agent_rl.errors import ConfigError, UnscoredError
+from agent_rl.remote import RemoteError
+from agent_rl.rewards.judge.client import EndpointConfig, JudgeClient, Reply, UnusableReplyError
+from tests.http_faults import FaultyServer, answer, cut_short, drop, hang
+from tests.rewards.judge.server import bodies, completion, says
+
+MESSAGES = [{"role": "user", "content": "Judge: x"}]
+SCHEMA = {"type": "object"}
+
+
+@pytest.fixture(autouse=True)
+def quick_delays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "FIRST_DELAY_S", 0.01)
+    monkeypatch.setattr(remote, "JITTER_S", 0.0)
+
+
+def client(server: FaultyServer | None, **config: Any) -> JudgeClient:
+    url = "http://localhost:1" if server is None else server.url
+    return JudgeClient(EndpointConfig.model_validate({"url": url, "model": "m", **config}), "a.config")
+
+
+def ask(judge: JudgeClient, times: int = 1) -> list[Any]:
+    async def every() -> list[Any]:
+        async with judge:
+            return [await caught(judge.ask(MESSAGES, SCHEMA, seed)) for seed in range(times)]
+
+    async def caught(work: Any) -> Any:
+        try:
+            return await work
+        except Exception as error:
+            return error
+
+    return asyncio.run(every())
+
+
+def test_what_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JUDGE_KEY", "sk-judge-secret")
+    with FaultyServer(default=says("hello")[0]) as server:
+        judge = client(
+            server, api_key_env="JUDGE_KEY", temperature=0.3, max_tokens=7, body={"top_p": 0.5, "seed": None}
+        )
+        assert ask(judge) == [Reply("hello", 10)]
+        ask(client(server, url=f"{server.url}/deep/path/", temperature=None, json_mode="none"))
+    first, second = server.requests
+    assert (first.path, second.path) == ("/v1/chat/completions", "/deep/path/chat/completions")
+    assert first.headers["authorization"] == "Bearer sk-judge-secret"
+    assert second.headers["authorization"] is None
+    schema = {"name": "verdict", "strict": True, "schema": SCHEMA}
+    assert bodies(server) == [
+        {
+            "model": "m", "messages": MESSAGES, "temperature": 0.3, "max_tokens": 7, "top_p": 0.5,
+            "response_format": {"type": "json_schema", "json_schema": schema},
+        },
+        {"model": "m", "messages": MESSAGES, "max_tokens": 1024, "seed": 0},
+    ]  # fmt: skip
+
+
+def test_a_key_that_is_not_there() -> None:
+    with pytest.raises(ConfigError, match=r"^a\.config\.api_key_env: .*NO_SUCH_KEY"):
+        client(None, api_key_env="NO_SUCH_KEY")
+
+
+@pytest.mark.parametrize("refused", [1, 2])
+def test_a_way_to_ask_for_json_that_is_refused_is_remembered(refused: int) -> None:
+    no = answer(400, {"error": "no such response_format"})
+    with FaultyServer(*[no] * refused, default=says("{}")[0]) as server:
+        judge = client(server)
+        assert ask(judge, 2) == [Reply("{}", 10)] * 2
+    modes = [(body.get("response_format") or {}).get("type") for body in bodies(server)]
+    assert modes == ["json_schema", "json_object", None][: refused + 1] + modes[refused : refused + 1]
+    assert (judge.usage.calls, judge.usage.attempts, judge.usage.failures) == (refused + 2, refused + 2, 0)
+
+
+def test_a_request_that_is_wrong_however_it_asks_for_json() -> None:
+    with FaultyServer(default=answer(400, {"error": "too long"})) as server:
+        judge = client(server, breaker={"failures": 1})
+        (error,) = ask(judge)
+        assert isinstance(error, RemoteError)
+        assert "status 400" in str(error)
+        assert "too long" in str(error)
+        assert len(server.requests) == 3
+        assert judge.usage.failures == 1
+        server.default = says("{}")[0]
+        assert ask(judge) == [Reply("{}", 10)]  # nothing was remembered, and the server is not left alone
+        assert bodies(server)[-1]["response_format"]["type"] == "json_schema"
+
+
+def test_a_fixed_way_to_ask_for_json() -> None:
+    with FaultyServer(default=answer(422, {})) as server:
+        ask(client(server, json_mode="json_object"))
+    assert [body["response_format"]["type"] for body in bodies(server)] == ["json_object"]
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_what_nobody_is_given(status: int) -> None:
+    refusal = answer(status, b"no")
+    with FaultyServer(refusal, *says("x"), default=refusal) as server:
+        first, _, later = ask(client(server), 3)
+    assert isinstance(first, ConfigError)
+    assert "a.config." in str(first)
+    assert isinstance(later, RemoteError)  # it worked before: the endpoint's failure
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"{broken", b"", [], {}, {"choices": []}, {"choices": [{}]}, {"choices": [{"message": {"content": 3}}]}, None],
+)
+def test_answers_without_a_message(body: Any) -> None:
+    with FaultyServer(default=answer(200, body)) as server:
+        judge = client(server)
+        (error,) = ask(judge)
+    assert isinstance(error, UnusableReplyError)
+    assert (judge.usage.calls, judge.usage.failures) == (1, 1)
+
+
+def test_a_message_without_text_and_tokens_that_are_not_counted() -> None:
+    with FaultyServer(*says(None), *says("12345678", tokens=None)) as server:
+        assert ask(client(server), 2) == [Reply("", 10), Reply("12345678", 4)]
+
+
+def test_attempts_are_those_that_the_server_saw() -> None:
+    faults = [answer(429, retry_after=0.01), answer(500), cut_short, drop, hang, answer(503)]
+    with FaultyServer(*faults, *says("x"), *faults) as server:
+        judge = client(server, timeout_s=0.3, attempts=7, total_s=20)
+        assert ask(judge) == [Reply("x", 10)]
+        assert judge.usage.attempts == len(server.requests) == 7
+        impatient = client(server, timeout_s=0.3, attempts=3, total_s=20)
+        (error,) = ask(impatient)
+        assert isinstance(error, RemoteError)
+        assert impatient.usage.attempts == len(server.requests) - 7 == 3
+    assert (judge.usage.calls, judge.usage.failures) == (1, 0)
+    assert (impatient.usage.calls, impatient.usage.failures) == (1, 1)
+
+
+def test_while_the_server_is_left_alone_nobody_waits() -> None:
+    with FaultyServer(default=answer(500)) as server:
+        judge = client(server, attempts=1, breaker={"failures": 3})
+        errors = ask(judge, 10)
+        assert len(server.requests) == 3
+    assert all(isinstance(error, UnscoredError) for error in errors)
+    assert "is left alone after failures, the last: 127.0.0.1" in str(errors[-1])
+    assert (judge.usage.calls, judge.usage.attempts, judge.usage.failures, judge.usage.refused) == (3, 3, 3, 7)
+
+
+def test_those_that_wait_for_their_turn_do_not_ask_a_server_that_is_left_alone() -> None:
+    async def many(judge: JudgeClient) -> list[Any]:
+        return await asyncio.gather(*(judge.ask(MESSAGES, SCHEMA, 0) for _ in range(50)), return_exceptions=True)
+
+    with FaultyServer(default=hang) as server:
+        judge = client(server, attempts=1, timeout_s=0.3, max_concurrent=4, breaker={"failures": 4})
+        errors = asyncio.run(many(judge))
+        assert len(server.requests) == 4
+    assert all(isinstance(error, UnscoredError) for error in errors)
+    assert judge.usage.refused == 46
+
+
+@pytest.mark.parametrize(("limit", "calls"), [({"calls": 2}, 2), ({"tokens": 25}, 3)])
+def test_a_budget(limit: dict[str, int], calls: int) -> None:
+    with FaultyServer(default=says("x")[0]) as server:
+        judge = client(server, budget=limit, breaker={"failures": 1})
+        errors = ask(judge, 5)[calls:]
+        assert len(server.requests) == calls
+    assert all("is spent" in str(error) for error in errors)
+    assert (judge.usage.calls, judge.usage.refused) == (calls, 5 - calls)
+
+
+def test_several_event_loops_share_a_client() -> None:
+    with FaultyServer(default=answer(200, completion("x"))) as server:
+        judge = client(server)
+        assert [ask(judge) for _ in range(3)] == [[Reply("x", 10)]] * 3

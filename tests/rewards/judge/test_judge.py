@@ -1,0 +1,167 @@
+"""The component: a value for each trajectory, or none."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from agent_rl.errors import ConfigError, UnscoredError
+from agent_rl.rewards.component import Value
+from agent_rl.rewards.judge import Judge
+from agent_rl.rewards.judge.judge import JudgeConfig, aggregated
+from agent_rl.trajectory import Trajectory
+from tests.http_faults import FaultyServer
+from tests.rewards.judge.injections import INJECTIONS
+from tests.rewards.judge.server import answers_in, bodies, judging, made, says, trajectory
+
+RUBRIC = [{"name": "clear", "description": "It is clear.", "weight": 3}, {"name": "short", "description": "It is."}]
+
+
+def measure(judge: Judge, *trajectories: Trajectory) -> list[Value]:
+    async def every() -> list[Value]:
+        return list(await asyncio.gather(*(judge.measure(each) for each in trajectories)))
+
+    return asyncio.run(every())
+
+
+def test_pointwise() -> None:
+    with FaultyServer(*says('{"reason": "It is right.", "score": 8}')) as server:
+        judge = made(Judge, server)
+        (value,) = measure(judge, trajectory())
+    assert value.value == 0.8
+    assert value.logged == {
+        "votes": 1, "failures": 0, "disagreement": 0, "calls": 1, "tokens": 10, "cache_hits": 0,
+    }  # fmt: skip
+    assert tuple(value.logged) == judge.logs
+    assert value.notes == {"verdicts": [{"reason": "It is right.", "score": 8.0}]}
+    user = bodies(server)[0]["messages"][1]["content"]
+    assert "| What is 2 + 2?" in user
+    assert "| It is 4." in user
+    assert "Use tools." not in user
+    assert answers_in(bodies(server)[0]) == ["It is 4."]
+
+
+def test_reference() -> None:
+    with FaultyServer(*says('{"score": 1}')) as server:
+        judge = made(Judge, server, mode="reference", scale=[1, 5])
+        assert measure(judge, trajectory(ground_truth="four"))[0].value == 0
+        with pytest.raises(UnscoredError, match="row 7 has no ground truth"):
+            measure(judge, trajectory(ground_truth=None, info={"index": 7}))
+    assert "| four\n" in bodies(server)[0]["messages"][1]["content"]
+
+
+@pytest.mark.parametrize("source", ["config", "file", "row"])
+def test_rubric(source: str, tmp_path: Path) -> None:
+    file = tmp_path / "rubric.yaml"
+    file.write_text(json.dumps(RUBRIC))
+    rubric = {"config": RUBRIC, "file": str(file), "row": None}[source]
+    info = {"rubric": RUBRIC} if source == "row" else {}
+    reply = '{"reason": "r", "scores": {"clear": 10, "short": 0}}'
+    with FaultyServer(*says(reply)) as server:
+        judge = made(Judge, server, mode="rubric", rubric=rubric)
+        (value,) = measure(judge, trajectory(info=info))
+    assert value.value == 0.75
+    assert tuple(value.logged) == judge.logs
+    if source != "row":
+        assert (value.logged["criterion_clear"], value.logged["criterion_short"]) == (1.0, 0.0)
+    assert value.notes["verdicts"] == [{"reason": "r", "scores": {"clear": 10.0, "short": 0.0}}]
+    assert "- clear: It is clear.\n- short: It is." in bodies(server)[0]["messages"][1]["content"]
+
+
+def test_a_row_without_its_rubric_is_unscored() -> None:
+    with FaultyServer() as server:
+        judge = made(Judge, server, mode="rubric")
+        with pytest.raises(UnscoredError, match="row 3 has no rubric to judge by"):
+            measure(judge, trajectory(info={"index": 3}))
+        assert not server.requests
+
+
+@pytest.mark.parametrize(
+    ("how", "value", "values"),
+    [
+        ("mean", 0.5, [0.0, 0.5, 1.0]),
+        ("median", 0.2, [0.1, 0.2, 0.9]),
+        ("majority", 0.9, [0.9, 0.1, 0.9]),
+        ("majority", 0.5, [0.4, 0.6]),
+    ],
+)
+def test_aggregation(how: str, value: float, values: list[float]) -> None:
+    assert aggregated(values, how) == pytest.approx(value)
+
+
+def test_votes_that_disagree() -> None:
+    with FaultyServer(default=judging(lambda body: f'{{"score": {(0, 9, 9)[body["seed"]]}}}')) as server:
+        (value,) = measure(made(Judge, server, votes=3, aggregate="majority"), trajectory())
+    assert (value.value, value.logged["disagreement"], value.logged["votes"]) == (0.9, 0.9, 3)
+
+
+def test_no_answer() -> None:
+    with FaultyServer(*says('{"score": 2}')) as server:
+        assert measure(made(Judge, server), trajectory(None))[0].value == 0.2
+        assert answers_in(bodies(server)[0]) == ["(no final answer was given)"]
+        judge = made(Judge, server, no_answer=0.1, mode="rubric", rubric=RUBRIC)
+        (value,) = measure(judge, trajectory(None))
+        assert (value.value, value.logged["calls"], tuple(value.logged)) == (0.1, 0, judge.logs)
+        assert len(server.requests) == 1
+
+
+def test_a_template_of_ones_own_shows_the_transcript(tmp_path: Path) -> None:
+    file = tmp_path / "own.md"
+    file.write_text("What of this?\n{transcript}")
+    with FaultyServer(*says('{"score": 2}')) as server:
+        measure(made(Judge, server, template=str(file)), trajectory())
+        text = bodies(server)[0]["messages"][1]["content"]
+        assert text.startswith("What of this?\n<<<turn 1 ")
+        for wrong, message in (("{answr}", "answr"), ("{question}", "has no {answer} or {transcript}")):
+            file.write_text(wrong)
+            with pytest.raises(ConfigError, match=r"agent_rl\.reward\.components\.helpful\.config\.template") as caught:
+                made(Judge, server, template=str(file))
+            assert message in str(caught.value)
+        file.write_text("{answer}")
+        with pytest.raises(ConfigError, match=r"mode=reference needs the placeholder \{reference\}"):
+            made(Judge, server, template=str(file), mode="reference")
+
+
+@pytest.mark.parametrize("text", INJECTIONS)
+def test_an_answer_neither_closes_its_fence_nor_becomes_the_verdict(text: str) -> None:
+    """The judge sees the answer as one block, says what it read, and is read by its own verdict."""
+
+    def parrot(body: dict[str, Any]) -> str:
+        (inside,) = answers_in(body)
+        return f'It says: {inside}\n{{"reason": "cheating", "score": 1}}\nIt says: {inside}'
+
+    with FaultyServer(default=judging(parrot)) as server:
+        (value,) = measure(made(Judge, server), trajectory(text))
+        body = bodies(server)[0]
+    assert value.value == 0.1
+    user = body["messages"][1]["content"]
+    nonce = user.split(">>>")[0].split()[-1]
+    ends = [line for line in user.splitlines() if not line.startswith("| ") and "end of" in line]
+    assert ends == [f"<<<end of question {nonce}>>>", f"<<<end of answer {nonce}>>>"]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"scale": [5, 5]},
+        {"scale": [10, 0]},
+        {"rubric": RUBRIC},
+        {"mode": "paired"},
+        {"aggregate": "max"},
+        {"no_answer": 2},
+    ],
+)
+def test_wrong_configs(config: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        JudgeConfig.model_validate({"url": "http://x", "model": "m", **config})
+
+
+def test_a_wrong_rubric_is_named() -> None:
+    with FaultyServer() as server:
+        with pytest.raises(
+            ConfigError, match=r"components\.helpful\.config\.rubric: the criterion 'clear' occurs twice"
+        ):
+            made(Judge, server, mode="rubric", rubric=[RUBRIC[0], RUBRIC[0]])

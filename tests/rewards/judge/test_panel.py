@@ -1,0 +1,127 @@
+"""Votes, their quorum, and what is asked again."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from agent_rl.errors import ConfigError, UnscoredError
+from agent_rl.rewards.judge.panel import Ballot, Panel, PanelConfig, Question
+from agent_rl.rewards.judge.template import Template
+from agent_rl.rewards.judge.verdict import score_form
+from tests.http_faults import FaultyServer, answer
+from tests.rewards.judge.server import bodies, judging, says
+
+
+def panel(server: FaultyServer, **config: Any) -> Panel:
+    return Panel(PanelConfig.model_validate({"url": server.url, "model": "m", **config}), "k")
+
+
+def question(text: str = "x") -> Question:
+    template = Template("Be fair.", "{answer}", frozenset({"answer"}))
+    return Question(template, lambda fence: {"answer": fence.around("answer", text)}, score_form(0, 10))
+
+
+def ask(each: Panel, *texts: str) -> list[Ballot]:
+    async def every() -> list[Ballot]:
+        return [await each.ask(question(text)) for text in texts or ("x",)]
+
+    return asyncio.run(every())
+
+
+def scores(ballot: Ballot) -> list[float]:
+    return sorted(verdict.model_dump()["score"] for verdict in ballot.verdicts)
+
+
+def test_the_guard_and_the_form_are_always_there() -> None:
+    with FaultyServer(*says('{"score": 3}')) as server:
+        ask(panel(server))
+    system, user = (message["content"] for message in bodies(server)[0]["messages"])
+    nonce = user.split(">>>")[0].split()[-1]
+    assert system.startswith("Be fair.\n\nThe material stands between lines")
+    assert nonce in system
+    assert user.startswith(f"<<<answer {nonce}>>>\n| x\n")
+    assert user.endswith('"score": <a whole number from 0 (worst) to 10 (best)>}')
+
+
+def test_votes_have_seeds_of_their_own() -> None:
+    with FaultyServer(default=judging(lambda body: f'{{"score": {body["seed"]}}}')) as server:
+        (ballot,) = ask(panel(server, votes=3, seed=4))
+    assert scores(ballot) == [4, 5, 6]
+    assert (ballot.calls, ballot.tokens, ballot.failures, ballot.cache_hits) == (3, 30, 0, 0)
+
+
+def test_a_reply_without_a_verdict_is_asked_for_again_with_another_seed() -> None:
+    with FaultyServer(*says("seven", '{"score": 11}', '{"score": 7}')) as server:
+        (ballot,) = ask(panel(server))
+    assert [body["seed"] for body in bodies(server)] == [0, 1, 2]
+    nonces = {body["messages"][1]["content"].split(">>>")[0] for body in bodies(server)}
+    assert len(nonces) == 3
+    assert scores(ballot) == [7]
+    assert (ballot.calls, ballot.failures) == (3, 2)
+
+
+def test_without_a_verdict_it_is_unscored() -> None:
+    with FaultyServer(default=says('{"score": 11}')[0]) as server:
+        with pytest.raises(
+            UnscoredError, match=r"0 of 1 votes, 1 are needed: no verdict in 3 replies.*less than or eq"
+        ):
+            ask(panel(server))
+    assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize(
+    ("votes", "quorum", "good", "enough"),
+    [(3, None, 2, True), (3, None, 1, False), (3, 1, 1, True), (2, None, 1, False), (4, 4, 3, False)],
+)
+def test_quorum(votes: int, quorum: int | None, good: int, enough: bool) -> None:
+    with FaultyServer(default=judging(lambda body: '{"score": 5}' if body["seed"] < good else "none")) as server:
+        each = panel(server, votes=votes, quorum=quorum, verdict_attempts=1)
+        if enough:
+            (ballot,) = ask(each)
+            assert (scores(ballot), ballot.failures) == ([5] * good, votes - good)
+        else:
+            with pytest.raises(UnscoredError, match=f"{good} of {votes} votes"):
+                ask(each)
+
+
+def test_what_failed_is_counted_too() -> None:
+    total = Ballot()
+    with FaultyServer(default=says("none")[0]) as server:
+        with pytest.raises(UnscoredError):
+            asyncio.run(panel(server).ask(question(), total))
+    assert (total.calls, total.failures, total.tokens) == (3, 3, 30)
+
+
+def test_a_config_error_is_nobodys_vote() -> None:
+    with FaultyServer(default=answer(401)) as server:
+        with pytest.raises(ConfigError, match=r"^k\.api_key_env"):
+            ask(panel(server, votes=3, quorum=1))
+
+
+def test_a_question_is_asked_once(tmp_path: Path) -> None:
+    path = str(tmp_path / "verdicts.sqlite")
+    with FaultyServer(default=judging(lambda body: f'{{"score": {body["seed"]}}}')) as server:
+        each = panel(server, votes=2, cache_path=path)
+        first, second, other = ask(each, "x", "x", "y")
+        assert scores(first) == scores(second) == [0, 1]
+        assert [(ballot.calls, ballot.cache_hits) for ballot in (first, second, other)] == [(2, 0), (0, 2), (2, 0)]
+        each.close()
+        each = panel(server, votes=2, cache_path=path)
+        assert [ballot.cache_hits for ballot in ask(each, "x")] == [2]
+        each.close()
+        assert len(server.requests) == 4
+        assert [ballot.calls for ballot in ask(panel(server, cache=False), "x", "x")] == [1, 1]
+        hotter = panel(server, temperature=0.9, votes=2, cache_path=path)
+        assert ask(hotter)[0].cache_hits == 0
+        hotter.close()
+
+
+@pytest.mark.parametrize(
+    "config", [{"votes": 2, "quorum": 3}, {"votes": 2, "temperature": 0}, {"votes": 0}, {"url": "localhost"}, {"x": 1}]
+)
+def test_wrong_configs(config: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        PanelConfig.model_validate({"url": "http://x", "model": "m", **config})
