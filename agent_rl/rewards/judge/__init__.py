@@ -4,5 +4,6 @@
 """
 
 from agent_rl.rewards.judge.judge import Judge, JudgeConfig
+from agent_rl.rewards.judge.pairwise import PairwiseJudge, PairwiseJudgeConfig
 
-__all__ = ["Judge", "JudgeConfig"]
+__all__ = ["Judge", "JudgeConfig", "PairwiseJudge", "PairwiseJudgeConfig"]

@@ -157,9 +157,9 @@ def test_those_that_wait_for_their_turn_do_not_ask_a_server_that_is_left_alone()
     with FaultyServer(default=hang) as server:
         judge = client(server, attempts=1, timeout_s=0.3, max_concurrent=4, breaker={"failures": 4})
         errors = asyncio.run(many(judge))
-        assert len(server.requests) == 4
+        assert 4 <= len(server.requests) <= 7  # three may have begun before the fourth failed
     assert all(isinstance(error, UnscoredError) for error in errors)
-    assert judge.usage.refused == 46
+    assert judge.usage.refused == 50 - len(server.requests)
 
 
 @pytest.mark.parametrize(("limit", "calls"), [({"calls": 2}, 2), ({"tokens": 25}, 3)])
