@@ -25,19 +25,25 @@ from typing import Any, TypeVar
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.importing import ClassNameError, find_object
 from agent_rl.rewards.scorers import SCORERS, Result, Scorer, ScorerFunction, score_now
+from agent_rl.rewards.scorers.code import score_code_remotely
+from agent_rl.sandbox.fusion import FusionServer
 
-__all__ = ["compute_score", "find_scorer", "known_sources", "route", "scorer"]
+__all__ = ["compute_score", "find_scorer", "known_sources", "on_fusion", "route", "scorer"]
 
+_SEARCH_R1 = ("nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle")
 _BUILT_IN: dict[str, tuple[str, ...]] = {
     "gsm8k": ("openai/gsm8k", "gsm8k*", "agent_rl/arithmetic"),
-    "qa_em": (
-        *(
-            f"{prefix}{name}"
-            for prefix in ("searchR1_", "")
-            for name in ("nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle")
-        ),
-        "hotpotqa/*",
+    "math": (
+        *("lighteval/MATH", "DigitalLearningGmbH/MATH-lighteval", "HuggingFaceH4/MATH-500", "MATH-500", "math500"),
+        *("math", "math_dapo", "math_dapo_reasoning", "*/DAPO-Math*", "*DeepScaleR*"),
+        *("aime*", "AIME*", "*/aime*", "*/AIME*", "amc*", "AMC*", "minerva*", "olympiadbench*"),
+        *("numina_aops_forum", "numina_synthetic_math", "numina_amc_aime", "numina_synthetic_amc", "numina_cn_k12"),
+        *("numina_olympiads", "*/NuminaMath*"),
     ),
+    "code": ("codecontests", "apps", "codeforces", "taco", "livecodebench*", "deepcoder*", "mbpp*"),
+    "geo3k": ("hiyouga/geometry3k",),
+    "qa_em": (*_SEARCH_R1, *(f"searchR1_{name}" for name in _SEARCH_R1), "hotpotqa/*"),
+    "choice": ("gpqa*", "*/gpqa*", "mmlu*", "cais/mmlu", "TIGER-Lab/MMLU-Pro", "allenai/ai2_arc"),
 }
 
 _SCORER = TypeVar("_SCORER", bound=Callable[..., Any])
@@ -121,6 +127,9 @@ def compute_score(
     solution_str: str,
     ground_truth: Any,
     extra_info: Mapping[str, Any] | None = None,
+    sandbox_fusion_url: str | None = None,
+    concurrent_semaphore: Any = None,
+    memory_limit_mb: int | None = None,
     **more: Any,
 ) -> Result:
     """The score of one answer, as verl asks for it; the calling thread waits.
@@ -130,7 +139,10 @@ def compute_score(
         solution_str: the response.
         ground_truth: of the row; its form depends on the scorer.
         extra_info: of the row.
-        more: what verl hands to every reward function.
+        sandbox_fusion_url: where programs are run; None: in the sandbox of this machine.
+        concurrent_semaphore: held while such a program runs.
+        memory_limit_mb: MiB for such a program.
+        more: what else verl hands to every reward function.
 
     Returns:
         A number, or a dict with a number under `score`.
@@ -139,7 +151,20 @@ def compute_score(
         UnscoredError: the ground truth cannot be used, or what the scorer needs failed.
         ConfigError: no scorer is known for this data source.
     """
-    return score_now(route(data_source), solution_str, ground_truth, extra_info)
+    found = route(data_source)
+    if sandbox_fusion_url and found.name == "code":
+        server = FusionServer(sandbox_fusion_url, memory_limit_mb or 1024, semaphore=concurrent_semaphore)
+        found = on_fusion(server)
+    return score_now(found, solution_str, ground_truth, extra_info)
+
+
+def on_fusion(server: FusionServer) -> Scorer:
+    """The scorer `code` that runs programs on a Sandbox Fusion server."""
+
+    async def score(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
+        return await score_code_remotely(solution, ground_truth, server)
+
+    return Scorer("code", score, inline=True)
 
 
 def _literal(pattern: str) -> int:

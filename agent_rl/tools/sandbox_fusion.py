@@ -17,15 +17,15 @@ What this does not promise: isolation, which is the server's. Without a server u
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from agent_rl.errors import ToolError, ToolTimeoutError
-from agent_rl.remote import Remote, RemoteError, RemoteLimits
+from agent_rl.remote import Remote, RemoteLimits
+from agent_rl.sandbox.fusion import SLACK_S, FusionAnswer, FusionCommand, run_remotely
 from agent_rl.secrets import secret
 from agent_rl.tools.base import Tool, ToolOutput
 from agent_rl.tools.config import read_config
@@ -34,11 +34,6 @@ from agent_rl.tools.truncation import truncate
 __all__ = ["SandboxFusion", "SandboxFusionConfig"]
 
 MAX_CODE_CHARS = 100_000
-SANDBOX_TRIES = 3
-"""Runs of one code while the server answers with its own error."""
-SLACK_S = 10.0
-"""Seconds that the server may take beside running the code."""
-_PAUSE_S = 0.5
 
 
 class SandboxFusionConfig(BaseModel):
@@ -63,23 +58,6 @@ class SandboxFusionConfig(BaseModel):
     """Characters of the output, and of the errors, that the policy is shown."""
     api_key_env: str | None = None
     """Name of the environment variable that holds a bearer token."""
-
-
-class _Command(BaseModel):
-    """What the server says of compiling or of running."""
-
-    status: Literal["Finished", "Error", "TimeLimitExceeded"]
-    execution_time: float | None = None
-    return_code: int | None = None
-    stdout: str | None = None
-    stderr: str | None = None
-
-
-class _Answer(BaseModel):
-    status: Literal["Success", "Failed", "SandboxError"]
-    message: str = ""
-    compile_result: _Command | None = None
-    run_result: _Command | None = None
 
 
 class SandboxFusion(Tool):
@@ -117,16 +95,11 @@ class SandboxFusion(Tool):
         for result in (answer.compile_result, answer.run_result):
             if result is not None:
                 self._raise_for(result)
-        result = answer.run_result or _Command(status="Finished")
+        result = answer.run_result or FusionCommand(status="Finished")
         text = self._output(result) or "(no output; use print to see a value)"
         return ToolOutput(text, metrics={"execution_s": result.execution_time})
 
-    async def _run(self, code: str) -> _Answer:
-        """The server's verdict, which is about the code.
-
-        Raises:
-            RemoteError: it has none.
-        """
+    async def _run(self, code: str) -> FusionAnswer:
         settings = self.settings
         payload = {
             "code": code,
@@ -135,21 +108,9 @@ class SandboxFusion(Tool):
             "compile_timeout": settings.compile_timeout_s,
             "memory_limit_MB": settings.memory_limit_mb,
         }
-        url = settings.url.rstrip("/").removesuffix("/run_code") + "/run_code"
-        host = url.split("/")[2].rpartition("@")[2]
-        for number in range(SANDBOX_TRIES):
-            await asyncio.sleep(number * _PAUSE_S)
-            try:
-                answer = _Answer.model_validate(await self.remote.post_json(url, payload))
-            except ValidationError as error:
-                first = error.errors()[0]
-                field = ".".join(map(str, first["loc"]))
-                raise RemoteError(host, f"not an answer of Sandbox Fusion: {field}: {first['msg']}") from None
-            if answer.status != "SandboxError":
-                return answer
-        raise RemoteError(host, "Sandbox Fusion reports an error of its own", 200, SANDBOX_TRIES)
+        return await run_remotely(self.remote, settings.url, payload)
 
-    def _raise_for(self, result: _Command) -> None:
+    def _raise_for(self, result: FusionCommand) -> None:
         if result.status == "TimeLimitExceeded":
             raise ToolTimeoutError(self._failure("the code did not finish in time", result))
         code = result.return_code
@@ -157,11 +118,11 @@ class SandboxFusion(Tool):
             killed = " (killed, perhaps for using too much memory)" if code in (-9, 137) else ""
             raise ToolError(self._failure(f"the code ended with exit status {code}{killed}", result))
 
-    def _failure(self, problem: str, result: _Command) -> str:
+    def _failure(self, problem: str, result: FusionCommand) -> str:
         output = self._output(result)
         return f"{problem}\n{output}" if output else problem
 
-    def _output(self, result: _Command) -> str:
+    def _output(self, result: FusionCommand) -> str:
         """Output, then errors, of which the end matters most."""
         limit = self.settings.max_output_chars
         output = truncate((result.stdout or "").rstrip(), limit, "middle")

@@ -11,6 +11,7 @@ import pytest
 from agent_rl import remote
 from agent_rl.errors import ConfigError
 from agent_rl.remote import RemoteError
+from agent_rl.sandbox import fusion
 from agent_rl.tools import ToolSession, load_tools, sandbox_fusion
 from agent_rl.trajectory import ToolCall, ToolStatus
 from tests.http_faults import FaultyServer, answer, drop, hang
@@ -36,7 +37,7 @@ SANDBOX_ERROR = answer(200, {"status": "SandboxError", "message": "exception on 
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch):
-    monkeypatch.setattr(sandbox_fusion, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(fusion, "_PAUSE_S", 0.0)
     monkeypatch.setattr(remote, "JITTER_S", 0.0)
 
 

@@ -3,15 +3,18 @@ r"""Where in a response the answer stands: in `\boxed{}`, in a tag, after a mark
 from __future__ import annotations
 
 import re
+from collections import deque
 
 __all__ = ["last_boxed", "last_tag", "marked_answer"]
 
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*(?=\{)|\\boxed\s+(?=[^\s{])")
-_MAX_BOX = 5_000  # characters of a box's content
+_MAX_BOX = 2_000  # characters of a box's content
+_MAX_TEXT = 50_000  # characters at the end of a text in which boxes are looked for
+_MAX_BOXES = 10
 _MAX_MARKED = 500
 _PHRASE = re.compile(
-    r"(?i)(?:\bfinal\s+answer\s*(?:\s(?:is|should be|would be)\b|:|=)|\banswer\s*(?:\sis\b|:|=)|####|答案是?\s*[::])"
-    r"\s*:?[\s*]{0,8}(?P<rest>[^\n]{1,500})"
+    r"(?i)(?:\bfinal\s+answer\s*(?:\s(?:is|should be|would be)\b|:|=)|\banswer\s*(?:\sis\b|:|=)|####"
+    r"|答案(?:是|为)?\s*[:\uff1a]?)\s*:?[\s*]{0,8}(?P<rest>[^\n]{1,500})"
 )
 _JOINT = re.compile(r"[\s,;$.]*(?:and|or|和|或)?[\s,;$]*")
 
@@ -23,7 +26,8 @@ def last_boxed(text: str, *, joined: bool = False) -> str | None:
         text: the response.
         joined: boxes that only commas, "and" or "or" part from the last one are given with it, as a list.
     """
-    found = list(_BOX.finditer(text))[-20:]
+    text = text[-_MAX_TEXT:]
+    found = deque(_BOX.finditer(text), _MAX_BOXES)
     boxes: list[tuple[int, int, str]] = []
     for match in found:
         box = _content(text, match.end())

@@ -1,0 +1,347 @@
+r"""Reading one mathematical expression, LaTeX or plain, by no eval and in bounded time.
+
+`parse` makes a tree of nested tuples of the text that `_latex.clean` gives; `_value` says what it is worth.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import Any
+
+__all__ = ["FUNCTIONS", "TRIGONOMETRIC", "Node", "Unreadable", "parse", "variables"]
+
+Node = tuple[Any, ...]
+
+_MAX_DEPTH = 40
+_MAX_NODES = 300
+_MAX_DIGITS = 300
+
+FUNCTIONS = frozenset(
+    [
+        "sin",
+        "cos",
+        "tan",
+        "cot",
+        "sec",
+        "csc",
+        "arcsin",
+        "arccos",
+        "arctan",
+        "asin",
+        "acos",
+        "atan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "exp",
+        "ln",
+        "log",
+        "lg",
+        "sqrt",
+        "abs",
+        "floor",
+        "ceil",
+    ]
+)
+TRIGONOMETRIC = frozenset(("sin", "cos", "tan", "cot", "sec", "csc"))
+_GREEK = [
+    "alpha",
+    "beta",
+    "gamma",
+    "delta",
+    "epsilon",
+    "varepsilon",
+    "zeta",
+    "eta",
+    "theta",
+    "vartheta",
+    "iota",
+    "kappa",
+    "lambda",
+    "mu",
+    "nu",
+    "xi",
+    "rho",
+    "sigma",
+    "tau",
+    "phi",
+    "varphi",
+    "chi",
+    "psi",
+    "omega",
+    "Gamma",
+    "Delta",
+    "Theta",
+    "Lambda",
+    "Xi",
+    "Sigma",
+    "Phi",
+    "Psi",
+    "Omega",
+    "ell",
+    "hbar",
+]
+
+_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?|\.[0-9]+")
+_COMMAND = re.compile(r"\\([a-zA-Z]+)")
+_WORD = re.compile(r"(?:arc)?(?:sin|cos|tan)h?|cot|sec|csc|sqrt|exp|ln|log|lg|abs|floor|ceil|pi|inf(?:inity)?\b")
+_LONG_WORD = re.compile(r"[A-Za-z]{6,}")
+_SUBSCRIPT = re.compile(r"_(?:([A-Za-z0-9])|\{([A-Za-z0-9,]{1,8})\})")
+_MIXED = re.compile(r"\\frac(?:([1-9])([1-9])|\{([0-9]{1,6})\}\{([0-9]{1,6})\})(?![0-9])")
+_PRIMES = re.compile("'{1,3}")
+
+
+class Unreadable(Exception):
+    """Not an expression that is understood here."""
+
+
+def parse(text: str) -> Node:
+    """The tree of an expression.
+
+    Raises:
+        Unreadable: it is none, or too long or too deep.
+    """
+    parser = _Parser(text)
+    node = parser.sum(0)
+    if parser.peek():
+        raise Unreadable(f"{parser.text[parser.at : parser.at + 10]!r} is left over")
+    return node
+
+
+def variables(node: Node) -> set[str]:
+    """The names of the variables in a tree."""
+    if node[0] == "var":
+        return {node[1]}
+    return set().union(*(variables(child) for child in node[1:] if isinstance(child, tuple)))
+
+
+class _Parser:
+    """Recursive descent; spaces mean nothing."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self.nodes = 0
+
+    def peek(self) -> str:
+        text, at = self.text, self.at
+        while at < len(text) and text[at] in " \t\n~":
+            at += 1
+        self.at = at
+        return text[at : at + 1]
+
+    def take(self, text: str) -> bool:
+        self.peek()
+        if self.text.startswith(text, self.at):
+            self.at += len(text)
+            return True
+        return False
+
+    def need(self, text: str) -> None:
+        if not self.take(text):
+            raise Unreadable(f"{text!r} is missing at {self.at}")
+
+    def made(self, *node: Any) -> Node:
+        self.nodes += 1
+        if self.nodes > _MAX_NODES:
+            raise Unreadable("too long")
+        return node
+
+    def sum(self, depth: int) -> Node:
+        if depth > _MAX_DEPTH:
+            raise Unreadable("too deep")
+        left = self.product(depth + 1)
+        while (sign := self.peek()) and sign in "+-":
+            self.at += 1
+            right = self.product(depth + 1)
+            left = self.made("add", left, right if sign == "+" else self.made("neg", right))
+        return left
+
+    def product(self, depth: int) -> Node:
+        left = self.signed(depth)
+        while next_ := self.peek():
+            if next_ == "*":
+                self.at += 1
+                left = self.made("mul", left, self.signed(depth))
+            elif next_ == "/":
+                self.at += 1
+                left = self.made("div", left, self.signed(depth))
+            elif next_ in ")]}|,=<>+-;" or self.text.startswith(("\\}", "\\rfloor", "\\rceil"), self.at):
+                break
+            elif next_.isdigit() and self.text[: self.at].rstrip()[-1:].isdigit():
+                raise Unreadable("two numbers side by side")
+            else:
+                left = self.made("mul", left, self.power(depth))
+        return left
+
+    def signed(self, depth: int) -> Node:
+        if depth > _MAX_DEPTH:
+            raise Unreadable("too deep")
+        sign = self.peek()
+        if sign and sign in "+-":
+            self.at += 1
+            node = self.signed(depth + 1)
+            return node if sign == "+" else self.made("neg", node)
+        return self.power(depth + 1)
+
+    def power(self, depth: int) -> Node:
+        base = self.postfix(self.atom(depth + 1))
+        if self.take("^"):
+            return self.postfix(self.made("pow", base, self.argument(depth + 1)))
+        return base
+
+    def postfix(self, node: Node) -> Node:
+        while mark := self.peek():
+            if mark == "!":
+                node = self.made("fact", node)
+            elif mark == "°":
+                node = self.made("deg", node)
+            elif mark == "%":
+                node = self.made("div", node, ("num", Fraction(100)))
+            else:
+                break
+            self.at += 1
+        return node
+
+    def argument(self, depth: int, *, digit: bool = False) -> Node:
+        """What follows `^`, or a command: a group, or one symbol; `digit`: of a number, only its first digit."""
+        if depth > _MAX_DEPTH:
+            raise Unreadable("too deep")
+        mark = self.peek()
+        if mark == "{":
+            return self.group("{", "}", depth)
+        if digit and mark.isdigit():
+            self.at += 1
+            return self.made("num", Fraction(int(mark)))
+        if mark and mark in "+-":
+            return self.signed(depth + 1)
+        node = self.atom(depth + 1)
+        if not digit and self.take("^"):  # a tower, 2^3^4
+            return self.made("pow", node, self.argument(depth + 1))
+        return node
+
+    def group(self, opening: str, closing: str, depth: int) -> Node:
+        self.need(opening)
+        node = self.sum(depth + 1)
+        self.need(closing)
+        return node
+
+    def atom(self, depth: int) -> Node:
+        mark = self.peek()
+        if mark == "(":
+            return self.group("(", ")", depth)
+        if mark == "[":
+            return self.group("[", "]", depth)
+        if mark == "{":
+            return self.group("{", "}", depth)
+        if mark == "|":
+            return self.made("fn", "abs", self.group("|", "|", depth))
+        if mark == "\\":
+            return self.command(depth)
+        number = _NUMBER.match(self.text, self.at)
+        if number:
+            return self.number(number)
+        constant = {"π": "pi", "∞": "inf"}.get(mark)
+        if constant:
+            self.at += 1
+            return self.made("const", constant)
+        word = _WORD.match(self.text, self.at)
+        if word:
+            self.at = word.end()
+            return self.named(word[0], depth)
+        if mark.isalpha() and not _LONG_WORD.match(self.text, self.at):
+            self.at += 1
+            return self.symbol(mark)
+        raise Unreadable(f"{mark!r} at {self.at}")
+
+    def number(self, match: re.Match[str]) -> Node:
+        if len(match[0]) > _MAX_DIGITS:
+            raise Unreadable("a number of too many digits")
+        self.at = match.end()
+        mixed = _MIXED.match(self.text, self.at)
+        value = Fraction(match[0])
+        if mixed and "." not in match[0]:
+            top, bottom = int(mixed[1] or mixed[3]), int(mixed[2] or mixed[4])
+            if 0 < top < bottom:
+                self.at = mixed.end()
+                return self.made("num", value + Fraction(top, bottom))
+        power = re.compile(r"[eE]([-+]?[0-9]{1,3})(?![0-9A-Za-z])").match(self.text, self.at)
+        if power and ("." in match[0] or power[1][0] in "+-" or len(power[1]) > 1):
+            self.at = power.end()
+            return self.made("num", value * Fraction(10) ** int(power[1]))
+        return self.made("num", value)
+
+    def symbol(self, name: str) -> Node:
+        subscript = _SUBSCRIPT.match(self.text, self.at)
+        if subscript:
+            self.at = subscript.end()
+            name += "_" + (subscript[1] or subscript[2])
+        primes = _PRIMES.match(self.text, self.at)
+        if primes:
+            self.at = primes.end()
+            name += primes[0]
+        if name in ("e", "i"):
+            return self.made("const", name)
+        return self.made("var", name)
+
+    def command(self, depth: int) -> Node:
+        match = _COMMAND.match(self.text, self.at)
+        if match is None:
+            raise Unreadable(self.text[self.at : self.at + 2])
+        self.at = match.end()
+        name = match[1]
+        if name == "frac":
+            top = self.argument(depth + 1, digit=True)
+            return self.made("div", top, self.argument(depth + 1, digit=True))
+        if name == "binom":
+            top = self.argument(depth + 1, digit=True)
+            return self.made("binom", top, self.argument(depth + 1, digit=True))
+        if name in ("lfloor", "lceil"):
+            node = self.sum(depth + 1)
+            self.need("\\r" + name[1:])
+            return self.made("fn", "floor" if name == "lfloor" else "ceil", node)
+        if name in ("overline", "bar", "vec", "hat") or name in _GREEK:
+            if name in _GREEK:
+                return self.symbol(name)
+            inner = self.argument(depth + 1)
+            return self.made("var", f"{name} {inner}")
+        return self.named(name, depth)
+
+    def named(self, name: str, depth: int) -> Node:
+        if name == "pi":
+            return self.made("const", "pi")
+        if name.startswith("inf"):
+            return self.made("const", "inf")
+        if name not in FUNCTIONS:
+            raise Unreadable(f"the command {name}")
+        if name == "sqrt":
+            if self.take("["):
+                order = self.sum(depth + 1)
+                self.need("]")
+                return self.made("pow", self.argument(depth + 1), self.made("div", ("num", Fraction(1)), order))
+            return self.made("fn", "sqrt", self.argument(depth + 1))
+        base = self.argument(depth + 1) if name == "log" and self.take("_") else None
+        power = self.argument(depth + 1) if self.take("^") else None
+        node = self.applied(depth)
+        if base is not None:
+            node = self.made("log", base, node)
+        elif power is not None and power == ("neg", ("num", Fraction(1))) and name in TRIGONOMETRIC:
+            return self.made("fn", "arc" + name, node) if f"arc{name}" in FUNCTIONS else self.made("unknown")
+        else:
+            node = self.made("fn", name, node)
+        return node if power is None else self.made("pow", node, power)
+
+    def applied(self, depth: int) -> Node:
+        """A function's argument: a group, or the factors that follow, up to a sign or the next function."""
+        if self.peek() in ("(", "{", "["):
+            return self.power(depth + 1) if self.peek() == "{" else self.postfix(self.atom(depth + 1))
+        node = self.power(depth + 1)
+        while (next_ := self.peek()) and (next_.isalnum() or next_ == "π" or self.text.startswith("\\pi", self.at)):
+            if _WORD.match(self.text, self.at) and next_ != "π":
+                break
+            node = self.made("mul", node, self.power(depth + 1))
+        if self.peek() == "/" and _NUMBER.match(self.text, self.at + 1):
+            self.at += 1
+            node = self.made("div", node, self.power(depth + 1))
+        return node

@@ -1,0 +1,38 @@
+"""The program of a worker process: compares answers by math-verify and sympy, one JSON line in, one out.
+
+It is run as a file, so that it starts without importing the package; it ends with its standard input. Whoever runs it
+bounds the time of an answer; address space is bounded here.
+"""
+
+import json
+import logging
+import resource
+import sys
+from typing import Any
+
+MEMORY_BYTES = 4 << 30
+TIMEOUT_S = 2  # of parsing and of comparing, where a signal can interrupt them
+
+
+def main() -> None:
+    """Answer each line `[answer, truth]` with true or false."""
+    del sys.path[0]  # this file's folder, whose names are not those of modules
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, resource.RLIM_INFINITY))
+    logging.disable()
+    from math_verify import parse, verify
+
+    def read(text: str) -> Any:
+        return parse(f"\\boxed{{{text}}}", parsing_timeout=TIMEOUT_S)
+
+    print("ready", flush=True)
+    for line in sys.stdin:
+        answer, truth = json.loads(line)
+        try:
+            same = bool(verify(read(truth), read(answer), timeout_seconds=TIMEOUT_S))
+        except Exception:  # noqa: BLE001 - whatever sympy raises on a text that a model wrote: it is not the same
+            same = False
+        print(json.dumps(same), flush=True)
+
+
+if __name__ == "__main__":
+    main()

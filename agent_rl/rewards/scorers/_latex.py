@@ -1,0 +1,276 @@
+r"""One spelling for what LaTeX, Unicode and keyboards write in several ways, and the units that follow a number."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+__all__ = ["QUOTE", "clean", "is_unit_text", "unit_factor", "unit_of"]
+
+QUOTE = "\x01"
+"""Stands on both sides of words that are text, not a product of variables."""
+
+_COMMANDS = {
+    **dict.fromkeys(
+        [
+            "left",
+            "right",
+            "big",
+            "Big",
+            "bigg",
+            "Bigg",
+            "bigl",
+            "bigr",
+            "Bigl",
+            "Bigr",
+            "displaystyle",
+            "textstyle",
+            "limits",
+            "angle",
+            "triangle",
+            "phantom",
+            "hline",
+            "quad",
+            "qquad",
+            "rm",
+            "bf",
+            "it",
+        ],
+        " ",
+    ),
+    **dict.fromkeys(("dfrac", "tfrac", "cfrac", "frac"), r"\frac"),
+    **dict.fromkeys(("dbinom", "tbinom", "binom"), r"\binom"),
+    **dict.fromkeys(("cdot", "times", "ast", "cdotp"), "*"),
+    **dict.fromkeys(("le", "leq", "leqslant", "leqq"), "≤"),
+    **dict.fromkeys(("ge", "geq", "geqslant", "geqq"), "≥"),
+    **dict.fromkeys(("ne", "neq", "not="), "≠"),
+    **dict.fromkeys(("approx", "simeq", "doteq"), "≈"),
+    **dict.fromkeys(("emptyset", "varnothing"), "∅"),
+    **dict.fromkeys(("lvert", "rvert", "vert", "mid"), "|"),
+    **dict.fromkeys(("cup", "bigcup"), "∪"),
+    **dict.fromkeys(("langle", "lang"), "⟨"),
+    **dict.fromkeys(("rangle", "rang"), "⟩"),
+    **dict.fromkeys(("degree", "degrees"), "°"),
+    **dict.fromkeys(("lbrace",), r"\{"),
+    **dict.fromkeys(("rbrace",), r"\}"),
+    **{"lt": "<", "gt": ">", "div": "/", "pi": "π", "infty": "∞", "pm": "±", "mp": "∓", "in": "∈", "colon": ":"},
+    **{"lbrack": "[", "rbrack": "]", "lparen": "(", "rparen": ")", "land": "∧", "wedge": "∧", "lor": "∨", "vee": "∨"},
+    **{"ldots": "…", "dots": "…", "cdots": "…", "Longrightarrow": "⇒", "Rightarrow": "⇒", "implies": "⇒"},
+}
+_SIGNS = {",": " ", "!": "", ";": " ", ":": " ", " ": " ", "$": "", "(": "", ")": "", "[": "", "]": "", "%": "%"}
+_SIGNS |= {"{": r"\{", "}": r"\}", "|": "|", "\\": r"\\", "&": "&", "#": "#", "_": "_", ">": " ", "-": ""}
+_TEXT = re.compile(
+    r"\\(?:text|textbf|textit|textrm|textsf|texttt|textnormal|mathrm|mathbf|mathsf|mathit|mbox|hbox|operatorname\*?|"
+    r"boldsymbol|bm|emph|bold|mathcal|mathbb|boxed|fbox)\s*\{([^{}]{0,300})\}"
+)
+_SYMBOLS = frozenset("eidxyzCPABD")
+_COMMAND = re.compile(r"\\(?:([a-zA-Z]+)|(.))", re.DOTALL)
+_OLD_FRACTION = re.compile(r"\\([dtc]?frac)\s+")
+_DEGREES = re.compile(r"\^\s?(?:\\circ|\{\\circ\}|°|\{°\})")
+_GROUPS = re.compile(r"(?<![0-9.])([0-9]{1,3})((?:,[0-9]{3})+)(?![0-9])")
+_SPACED = re.compile(r"(?<![0-9.])[1-9][0-9]{0,2}(?: [0-9]{3})+(?![0-9])")
+_MIXED = re.compile(
+    r"(?<![0-9./^_{])([0-9]{1,6})(?:\s+|\s*-\s*(?=[0-9]+/[0-9]+\s+[a-z]))([0-9]{1,6})/([1-9][0-9]{0,5})(?![0-9.])"
+)
+_LATEX_MIXED_GAP = re.compile(r"(?<=[0-9])\s+(?=\\frac)")
+_CHARACTERS = str.maketrans(
+    {
+        **dict.fromkeys("\u2212\u2010\u2011\u2012\u2013\ufe63\uff0d", "-"),
+        **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff\x00\x01", None),
+        **{
+            "×": "*",
+            "·": "*",
+            "⋅": "*",
+            "∗": "*",
+            "÷": "/",
+            "∕": "/",
+            "\u2044": "/",
+            "√": "\\sqrt",
+            "º": "°",
+            "˚": "°",
+        },
+        **{"²": "^2", "³": "^3", "⁴": "^4", "½": " 1/2", "⅓": " 1/3", "⅔": " 2/3", "¼": " 1/4", "¾": " 3/4"},
+        **{"θ": "\\theta ", "α": "\\alpha ", "β": "\\beta ", "γ": "\\gamma ", "λ": "\\lambda ", "φ": "\\phi "},
+        **{"，": ",", "；": ";", "：": ":", "、": ",", "。": ".", "’": "'", "′": "'", "“": '"', "”": '"'},
+    }
+)
+
+_MEASURES: dict[str, dict[str, float]] = {
+    "length": {
+        "m meter meters metre metres": 1.0,
+        "cm centimeter centimeters centimetre centimetres": 0.01,
+        "mm millimeter millimeters": 0.001,
+        "km kilometer kilometers kilometre kilometres": 1000.0,
+        "ft foot feet": 0.3048,
+        "in inch inches": 0.0254,
+        "yd yard yards": 0.9144,
+        "mi mile miles": 1609.344,
+    },
+    "mass": {
+        "kg kilogram kilograms": 1.0,
+        "g gram grams": 0.001,
+        "mg milligrams": 1e-6,
+        "ton tons tonne tonnes": 1000.0,
+    },
+    "weight": {"lb lbs pound pounds": 1.0, "oz ounce ounces": 0.0625},
+    "time": {
+        "s sec second seconds": 1.0,
+        "min minute minutes": 60.0,
+        "h hr hour hours": 3600.0,
+        "day days": 86400.0,
+        "week weeks": 604800.0,
+    },
+    "money": {"dollar dollars usd": 1.0, "cent cents": 0.01},
+    "volume": {"l liter liters litre litres": 1.0, "ml milliliter milliliters": 0.001},
+}
+_UNITS = {
+    name: (dimension, factor)
+    for dimension, units in _MEASURES.items()
+    for names, factor in units.items()
+    for name in names.split()
+}
+_FREE_UNITS = frozenset(
+    [
+        "units",
+        "unit",
+        "square",
+        "sq",
+        "cubic",
+        "per",
+        "people",
+        "students",
+        "ways",
+        "marbles",
+        "coins",
+        "points",
+        "books",
+        "apples",
+        "pages",
+        "integers",
+        "cm2",
+        "m2",
+        "km2",
+        "euro",
+        "euros",
+        "rupees",
+        "yuan",
+        "percent",
+        "kmh",
+        "km/h",
+        "m/s",
+        "km/hr",
+        "ft/s",
+        "mph",
+        "newtons",
+        "joules",
+        "watts",
+        "times",
+        "total",
+        "years",
+        "year",
+        "months",
+        "month",
+        "sides",
+        "edges",
+        "games",
+        "boys",
+        "girls",
+        "children",
+        "tickets",
+        "miles/hour",
+        "mi/h",
+        "degree",
+        "degrees",
+        "pm",
+        "am",
+    ]
+)
+
+
+def clean(text: str) -> str:
+    """`text` in one spelling: no `$`, no spacing commands, `*` for a product, π, ∞, ≤, ∪, °, words between `QUOTE`s."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text.translate(_CHARACTERS)).translate(_CHARACTERS)
+    else:
+        text = text.replace("\x00", "").replace("\x01", "")
+    text = text.replace("{,}", ",")
+    if "\\" in text:
+        if "\\begin" not in text:
+            text = text.replace("\\\\", "\\")  # escaped once too often
+        text = text.replace("\\!", "").replace("^{\\prime}", "'").replace("\\prime", "'")
+        text = _OLD_FRACTION.sub(r"\\\1", text)
+        text = _DEGREES.sub("°", text)
+        for _ in range(3):
+            text, count = _TEXT.subn(_quoted, text)
+            if not count:
+                break
+        text = _COMMAND.sub(_command, text)
+        text = _LATEX_MIXED_GAP.sub("", text)
+    elif "^" in text:
+        text = _DEGREES.sub("°", text)
+    text = text.replace("$", "").replace("**", "^")
+    if "/" in text:
+        text = _MIXED.sub(r"(\1+\2/\3)", text)
+    text = text.strip().rstrip(".。").strip()
+    if "," in text:
+        text = _grouped(text)
+    if " " in text:
+        text = _SPACED.sub(lambda match: match[0].replace(" ", ""), text)
+    return text
+
+
+def unit_of(text: str) -> str | None:
+    """The unit that words after a number name ("square cm" is "cm^2"); None when they name none that is known."""
+    words = text.lower().replace(QUOTE, " ").replace("²", "^2").strip(" .*")
+    words = re.sub(r"\b(?:sq|square)\.?\s+(\w+)", r"\1^2", words)
+    words = re.sub(r"\bcubic\s+(\w+)", r"\1^3", words).replace("{", "").replace("}", "").replace(" ^", "^")
+    base = words.split("^")[0].strip()
+    return words if base in _UNITS or words in _UNITS else None
+
+
+def unit_factor(unit: str) -> tuple[str, float]:
+    """A unit's dimension and its size in the dimension's own unit."""
+    base, _, power = unit.partition("^")
+    dimension, factor = _UNITS[base.strip()]
+    order = int(power) if power in ("2", "3") else 1
+    return f"{dimension}^{order}", factor**order
+
+
+def is_unit_text(text: str) -> bool:
+    """Whether plain letters after a number are a unit and no variables."""
+    word = text.lower().strip(" .")
+    return unit_of(word) is not None or all(part in _FREE_UNITS or part in _UNITS for part in word.split())
+
+
+def _quoted(match: re.Match[str]) -> str:
+    content = match[1].strip()
+    command = match[0][1:].split("{")[0].strip()
+    if command in ("mathbb", "mathcal"):
+        return {"R": "ℝ", "Z": "ℤ", "N": "ℕ", "Q": "ℚ", "C": "ℂ"}.get(content, f"{QUOTE}{content}{QUOTE}")
+    lowered = content.lower()
+    if lowered in ("or", "and"):
+        return ", "
+    if command in ("boxed", "fbox") or not any(letter.isalpha() for letter in content):
+        return f" {content} "
+    if command.startswith(("math", "bold", "bm")) and (content in _SYMBOLS or "\\" in content):
+        return f" {content} "
+    if command.startswith("operatorname") or lowered in ("sin", "cos", "tan", "ln", "log"):
+        return f"\\{content} "
+    if "\\" in content or "=" in content:
+        return f" {content} "
+    return f" {QUOTE}{content}{QUOTE} "
+
+
+def _command(match: re.Match[str]) -> str:
+    name, sign = match[1], match[2]
+    if name is None:
+        return _SIGNS.get(sign, sign)
+    return _COMMANDS.get(name, match[0])
+
+
+def _grouped(text: str) -> str:
+    """Commas between groups of three digits are dropped, unless they may part the elements of a tuple."""
+    inside = text[:1] in "([⟨" or text.startswith("\\{")
+    if inside and not re.search(r",\s", text):
+        return text
+    return _GROUPS.sub(lambda match: match[1] + match[2].replace(",", ""), text)

@@ -1,0 +1,92 @@
+"""Whether an answer is JSON that a schema accepts: 1.0 or 0.0.
+
+The JSON is in the last ```json block or `<answer>` tag, else the whole text. The ground truth is the schema, as data or
+JSON text; without one there, it is `extra_info["schema"]`. Patterns of the schema are searched within a bound on time.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+import jsonschema
+from jsonschema.validators import extend, validator_for
+
+from agent_rl.errors import ConfigError
+from agent_rl.rewards.scorers.extraction import last_tag
+from agent_rl.rewards.scorers.patterns import compiled, found
+from agent_rl.rewards.scorers.scorer import unusable
+
+__all__ = ["extract_json", "score_json_schema"]
+
+_MAX_TEXT = 100_000
+_FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*?)```", re.DOTALL)
+
+
+def score_json_schema(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
+    """Whether the response's JSON is valid.
+
+    Raises:
+        UnscoredError: there is no usable schema.
+    """
+    schema = ground_truth if ground_truth not in (None, "") else extra_info.get("schema")
+    try:
+        validator = _validator(schema if isinstance(schema, str) else json.dumps(schema))
+    except (ValueError, TypeError, RecursionError, ConfigError, jsonschema.SchemaError):
+        raise unusable(schema, "a JSON schema") from None
+    try:
+        return float(validator.is_valid(extract_json(solution)))
+    except (ValueError, RecursionError):  # not JSON, or nested too deep
+        return 0.0
+
+
+def extract_json(solution: str) -> Any:
+    """The JSON value in a response.
+
+    Raises:
+        ValueError: there is none, or the text is too long.
+        RecursionError: it is nested too deep.
+    """
+    if len(solution) > 2 * _MAX_TEXT:
+        raise ValueError("too long")
+    tagged = last_tag(solution)
+    text = solution if tagged is None else tagged
+    fenced = _FENCED.findall(text)
+    text = fenced[-1] if fenced else text
+    if len(text) > _MAX_TEXT:
+        raise ValueError("too long")
+    return json.loads(text, parse_constant=_refuse)
+
+
+@lru_cache(maxsize=256)
+def _validator(schema_text: str) -> Any:
+    schema = json.loads(schema_text)
+    if not isinstance(schema, dict):
+        raise ValueError("not a schema")
+    kind: Any = validator_for(schema, default=jsonschema.Draft202012Validator)
+    kind.check_schema(schema)
+    bounded: Any = extend(kind, {"pattern": _pattern, "patternProperties": _pattern_properties})  # type: ignore[no-untyped-call]
+    return bounded(schema)
+
+
+def _pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterator[jsonschema.ValidationError]:
+    if validator.is_type(instance, "string") and not found(compiled(pattern), instance):
+        yield jsonschema.ValidationError(f"does not match {pattern!r}")
+
+
+def _pattern_properties(
+    validator: Any, properties: Mapping[str, Any], instance: Any, schema: Any
+) -> Iterator[jsonschema.ValidationError]:
+    if not validator.is_type(instance, "object"):
+        return
+    for pattern, subschema in properties.items():
+        for name, value in instance.items():
+            if found(compiled(pattern), name):
+                yield from validator.descend(value, subschema, path=name, schema_path=pattern)
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is not JSON")

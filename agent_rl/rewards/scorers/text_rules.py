@@ -1,0 +1,103 @@
+r"""Rules about words: the share of them that a text keeps, 0 to 1.
+
+    rules = TextRules(all_of=["refund"], none_of=["guarantee"], patterns=[r"\border #\d+"])
+
+Each keyword and each pattern is one rule. Keywords are whole words, unless they begin or end with another sign. A
+pattern that is not decided within its time counts as not kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from agent_rl.errors import ConfigError
+from agent_rl.rewards.scorers.patterns import compiled, found
+from agent_rl.rewards.scorers.scorer import unusable
+
+__all__ = ["TextRules", "kept", "score_text_rules"]
+
+MAX_TEXT = 1_000_000
+"""Characters at the end of a text that are searched."""
+
+
+class TextRules(BaseModel):
+    """What a text must and must not hold."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    all_of: tuple[str, ...] = ()
+    """Keywords that must occur."""
+    any_of: tuple[str, ...] = ()
+    """Keywords of which one must occur: one rule."""
+    none_of: tuple[str, ...] = ()
+    """Keywords that must not occur."""
+    patterns: tuple[str, ...] = ()
+    """Regular expressions that must be found."""
+    forbidden_patterns: tuple[str, ...] = ()
+    """Regular expressions that must not be found."""
+    case_sensitive: bool = False
+    min_chars: int | None = Field(default=None, ge=0)
+    max_chars: int | None = Field(default=None, ge=0)
+
+    @model_validator(mode="after")
+    def _has_rules(self) -> TextRules:
+        words = (*self.all_of, *self.any_of, *self.none_of)
+        if not (words or self.patterns or self.forbidden_patterns) and self.min_chars is self.max_chars is None:
+            raise ValueError("there is no rule")
+        if "" in words:
+            raise ValueError("a keyword is empty")
+        for pattern in (*self.patterns, *self.forbidden_patterns):
+            try:
+                compiled(pattern, ignore_case=not self.case_sensitive)
+            except ConfigError as error:
+                raise ValueError(error.problem) from error
+        return self
+
+
+def kept(text: str, rules: TextRules) -> dict[str, bool]:
+    """Which rules a text keeps, under names such as `all_of refund`."""
+    text = text[-MAX_TEXT:]
+    folded = text if rules.case_sensitive else text.casefold()
+    fold = (lambda word: word) if rules.case_sensitive else str.casefold
+    outcome = {f"all_of {word}": _has(folded, fold(word)) for word in rules.all_of}
+    if rules.any_of:
+        outcome["any_of"] = any(_has(folded, fold(word)) for word in rules.any_of)
+    outcome |= {f"none_of {word}": not _has(folded, fold(word)) for word in rules.none_of}
+    for key, patterns, wanted in (("patterns", rules.patterns, True), ("forbidden", rules.forbidden_patterns, False)):
+        for pattern in patterns:
+            outcome[f"{key} {pattern}"] = found(compiled(pattern, ignore_case=not rules.case_sensitive), text) is wanted
+    if rules.min_chars is not None:
+        outcome["min_chars"] = len(text) >= rules.min_chars
+    if rules.max_chars is not None:
+        outcome["max_chars"] = len(text) <= rules.max_chars
+    return outcome
+
+
+def score_text_rules(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
+    """The share of the rules in the ground truth (the keys of `TextRules`) that the text keeps.
+
+    Raises:
+        UnscoredError: the ground truth has no usable rules.
+    """
+    try:
+        rules = TextRules.model_validate(ground_truth)
+    except ValidationError:
+        raise unusable(ground_truth, "a mapping of rules") from None
+    outcome = kept(solution, rules)
+    return sum(outcome.values()) / len(outcome)
+
+
+def _has(text: str, word: str) -> bool:
+    return word in text and _whole_word(word).search(text) is not None
+
+
+@lru_cache(maxsize=1024)
+def _whole_word(word: str) -> re.Pattern[str]:
+    before = r"(?<!\w)" if word[0].isalnum() else ""
+    after = r"(?!\w)" if word[-1].isalnum() else ""
+    return re.compile(before + re.escape(word) + after)

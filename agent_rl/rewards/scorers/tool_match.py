@@ -1,0 +1,130 @@
+"""Whether the calls that a response makes are those that the row expects: names and arguments.
+
+Calls are read from `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`, or from a text that is JSON (also in a
+fence): one call or a list of them. The ground truth is a list of the same, as data or JSON text. In place of a value it
+may have `{"one_of": [...]}`; a key in `"optional"` beside name and arguments may be missing.
+
+Arguments are equal as JSON is, but 1 equals 1.0, and white space at the ends of texts does not count.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agent_rl.rewards.scorers.scorer import unusable
+
+__all__ = ["extract_calls", "score_tool_match", "score_tool_match_all"]
+
+_MAX_TEXT = 100_000
+_MAX_CALLS = 64
+_FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*?)```", re.DOTALL)
+
+
+def score_tool_match(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
+    """Calls that are expected and were made, as a share of the more numerous of both sides; the order does not count.
+
+    Raises:
+        UnscoredError: the ground truth is no list of calls.
+    """
+    wanted = _calls(ground_truth)
+    if wanted is None or not all(isinstance(call.get("arguments"), Mapping) for call in wanted):
+        raise unusable(ground_truth, "a list of {name, arguments}")
+    made = extract_calls(solution)
+    if not wanted or not made:
+        return float(not wanted and not made)
+    left = list(made)
+    matched = 0
+    for call in wanted:
+        found = next((index for index, other in enumerate(left) if _fits(other, call)), None)
+        if found is not None:
+            del left[found]
+            matched += 1
+    return matched / max(len(wanted), len(made))
+
+
+def score_tool_match_all(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
+    """1.0 when exactly the expected calls were made, in any order; else 0.0.
+
+    Raises:
+        UnscoredError: as `score_tool_match`.
+    """
+    return float(score_tool_match(solution, ground_truth, extra_info) == 1.0)
+
+
+def extract_calls(solution: str) -> list[dict[str, Any]]:
+    """The calls in a response; what cannot be read is a call of nothing, which fits none."""
+    text = solution[-_MAX_TEXT:]
+    if "<tool_call>" in text:
+        parted = [piece.partition("</tool_call>") for piece in text.split("<tool_call>")[1:]]
+        contents = [content for content, closed, _ in parted if closed]
+        calls = [_calls(content) or [{}] for content in contents[:_MAX_CALLS]]
+        return [call for several in calls for call in several][:_MAX_CALLS]
+    fenced = _FENCED.findall(text)
+    return (_calls(fenced[-1] if fenced else text) or [])[:_MAX_CALLS]
+
+
+def _calls(value: Any) -> list[dict[str, Any]] | None:
+    """Calls as `{name, arguments}`; None for what is none."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return None
+    values = [value] if isinstance(value, Mapping) else value
+    if not isinstance(values, Sequence) or isinstance(values, str):
+        return None
+    calls = [_call(item) for item in values]
+    return None if None in calls else [call for call in calls if call is not None]
+
+
+def _call(item: Any) -> dict[str, Any] | None:
+    if not isinstance(item, Mapping):
+        return None
+    item = item["function"] if isinstance(item.get("function"), Mapping) else item
+    name = item.get("name")
+    arguments = item.get("arguments", item.get("parameters", item.get("args", {})))
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments or "{}")
+        except (ValueError, RecursionError):
+            arguments = None
+    if not isinstance(name, str):
+        return None
+    optional = item.get("optional") or ()
+    return {"name": name, "arguments": arguments, "optional": tuple(optional)}
+
+
+def _fits(made: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    given, expected = made.get("arguments"), wanted["arguments"]
+    if made.get("name") != wanted["name"] or not isinstance(given, Mapping):
+        return False
+    missing = expected.keys() - given.keys() - set(wanted["optional"])
+    if missing or given.keys() - expected.keys():
+        return False
+    return all(_equal(value, expected[key], 0) for key, value in given.items())
+
+
+def _equal(made: Any, wanted: Any, depth: int) -> bool:
+    if depth > 50:
+        return False
+    if isinstance(wanted, Mapping) and wanted.keys() == {"one_of"}:
+        return any(_equal(made, value, depth + 1) for value in wanted["one_of"])
+    if isinstance(wanted, Mapping):
+        same_keys = isinstance(made, Mapping) and made.keys() == wanted.keys()
+        return same_keys and all(_equal(made[key], value, depth + 1) for key, value in wanted.items())
+    if isinstance(wanted, list | tuple):
+        same_length = isinstance(made, list) and len(made) == len(wanted)
+        return same_length and all(_equal(*pair, depth + 1) for pair in zip(made, wanted, strict=True))
+    if isinstance(wanted, str):
+        return isinstance(made, str) and made.strip() == wanted.strip()
+    if isinstance(wanted, bool) or wanted is None or isinstance(made, bool):
+        return type(made) is type(wanted) and bool(made == wanted)
+    if not isinstance(made, int | float) or not isinstance(wanted, int | float):
+        return False
+    return made == wanted or (isinstance(made, float) and math.isclose(made, wanted, rel_tol=1e-9))

@@ -1,0 +1,186 @@
+"""Sandbox Fusion (https://github.com/bytedance/SandboxFusion): programs on a server instead of on this machine.
+
+`run_remotely` runs one program; `grade_remotely` is `grade` there. What this does not promise: isolation, which is the
+server's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal
+
+from pydantic import BaseModel, ValidationError
+
+from agent_rl.remote import Remote, RemoteError, RemoteLimits
+
+from ._answers import longest_text, read_result, same_output, same_value
+from ._cases import Case, StdioCase, read_cases
+from .execution import ExecutionStatus
+from .grading import CaseResult, GradeReport
+
+__all__ = ["FusionAnswer", "FusionCommand", "FusionServer", "grade_remotely", "run_remotely"]
+
+TRIES = 3
+"""Runs of one program while the server answers with its own error."""
+SLACK_S = 10.0
+"""Seconds that the server may take beside running the program."""
+_PAUSE_S = 0.5
+
+_HEADER = "import bisect, collections, functools, heapq, itertools, math, random, re, string\nfrom typing import *\n"
+_CALLER = """
+
+import ast as _ast, json as _json, sys as _sys
+_args, _kwargs = _ast.literal_eval(_sys.stdin.read())
+_function = globals().get({name!r}) or getattr(Solution(), {name!r})
+_value = _function(*_args, **_kwargs)
+print({mark!r} + _json.dumps(_value))
+"""
+
+
+class FusionCommand(BaseModel):
+    """What the server says of compiling or of running."""
+
+    status: Literal["Finished", "Error", "TimeLimitExceeded"]
+    execution_time: float | None = None
+    return_code: int | None = None
+    stdout: str | None = None
+    stderr: str | None = None
+
+
+class FusionAnswer(BaseModel):
+    """What the server says of a program."""
+
+    status: Literal["Success", "Failed", "SandboxError"]
+    message: str = ""
+    compile_result: FusionCommand | None = None
+    run_result: FusionCommand | None = None
+
+
+@dataclass(frozen=True)
+class FusionServer:
+    """Where programs are graded, with the keys of verl's `reward.sandbox_fusion`."""
+
+    url: str
+    """Address, with or without /run_code."""
+    memory_limit_mb: int = 1024
+    """MiB of one case."""
+    timeout_s: float = 10.0
+    """Seconds of one case."""
+    max_concurrent: int = 64
+    """Cases at one time, for each process."""
+    semaphore: Any = None
+    """What else is held while a case runs, with `acquire` and `release`: verl's, which its processes share."""
+
+
+async def run_remotely(remote: Remote, url: str, payload: Mapping[str, Any]) -> FusionAnswer:
+    """The server's verdict on one program, which is about the program.
+
+    Args:
+        remote: how the server is asked.
+        url: of the server, with or without /run_code.
+        payload: of its API.
+
+    Raises:
+        RemoteError: it has none.
+    """
+    url = url.rstrip("/").removesuffix("/run_code") + "/run_code"
+    host = url.split("/")[2].rpartition("@")[2]
+    for number in range(TRIES):
+        await asyncio.sleep(number * _PAUSE_S)
+        try:
+            answer = FusionAnswer.model_validate(await remote.post_json(url, payload))
+        except ValidationError as error:
+            first = error.errors()[0]
+            field = ".".join(map(str, first["loc"]))
+            raise RemoteError(host, f"not an answer of Sandbox Fusion: {field}: {first['msg']}") from None
+        if answer.status != "SandboxError":
+            return answer
+    raise RemoteError(host, "Sandbox Fusion reports an error of its own", 200, TRIES)
+
+
+async def grade_remotely(code: str, tests: Any, server: FusionServer, *, float_tolerance: float = 0.0) -> GradeReport:
+    """Run `code` on each case, as `grade` does; what is expected stays here.
+
+    Args:
+        code: the program, in Python.
+        tests: in one of the forms of `read_cases`.
+        server: where.
+        float_tolerance: as for `grade`.
+
+    Raises:
+        ConfigError: the tests cannot be read.
+        RemoteError: the server failed.
+    """
+    cases = read_cases(tests)
+    remote = _remote(server.timeout_s, server.max_concurrent)
+    async with remote:
+        runs = [asyncio.ensure_future(_run(remote, code, case, server, float_tolerance)) for case in cases]
+        try:
+            return GradeReport(tuple(await asyncio.gather(*runs)))
+        finally:
+            for run in runs:
+                run.cancel()
+            await asyncio.gather(*runs, return_exceptions=True)
+
+
+async def _run(remote: Remote, code: str, case: Case, server: FusionServer, tolerance: float) -> CaseResult:
+    mark = secrets.token_hex(8)
+    stdin = case.stdin if isinstance(case, StdioCase) else repr((list(case.args), dict(case.kwargs)))
+    program = code
+    if not isinstance(case, StdioCase):
+        header = "" if "__future__" in code else _HEADER
+        program = header + code + _CALLER.format(name=case.function, mark=mark)
+    payload = {
+        "code": program,
+        "stdin": stdin,
+        "language": "python",
+        "run_timeout": server.timeout_s,
+        "compile_timeout": server.timeout_s,
+        "memory_limit_MB": server.memory_limit_mb,
+    }
+    if server.semaphore is not None:
+        await asyncio.to_thread(server.semaphore.acquire)
+    try:
+        answer = await run_remotely(remote, server.url, payload)
+    finally:
+        if server.semaphore is not None:
+            server.semaphore.release()
+    result = answer.run_result or FusionCommand(status="Error")
+    if result.status == "TimeLimitExceeded":
+        return CaseResult(False, ExecutionStatus.TIMEOUT, "timeout")
+    if answer.status == "Failed" or result.return_code:
+        return CaseResult(False, ExecutionStatus.ERROR, f"exit status {result.return_code}")
+    reason = _difference(case, result.stdout or "", mark, tolerance)
+    return CaseResult(not reason, ExecutionStatus.OK, reason, result.execution_time or 0.0)
+
+
+def _difference(case: Case, stdout: str, mark: str, tolerance: float) -> str:
+    if isinstance(case, StdioCase):
+        return "" if same_output(stdout, case.expected, tolerance) else "wrong output"
+    _, found, value = stdout.rpartition(mark)
+    if not found or len(value) > longest_text(case.expected):
+        return "the program ended before the function returned" if not found else "wrong value"
+    try:
+        got = read_result(value.encode("utf-8", "replace"))
+    except ValueError:
+        return "what the function returned cannot be read"
+    choices = [case.expected]
+    if case.or_element and isinstance(case.expected, list) and len(case.expected) == 1:
+        choices += case.expected
+    return "" if any(same_value(got, expected, tolerance) for expected in choices) else "wrong value"
+
+
+@cache
+def _remote(timeout_s: float, max_concurrent: int) -> Remote:
+    attempt_s = 2 * timeout_s + SLACK_S
+    limits = RemoteLimits(
+        timeout_s=attempt_s,
+        total_s=3 * attempt_s + 30,
+        max_concurrent=max_concurrent,
+        max_bytes=16 * 1024 * 1024,
+    )
+    return Remote(limits=limits)

@@ -1,0 +1,25 @@
+import pytest
+
+from agent_rl.errors import UnscoredError
+from agent_rl.rewards.scorers.choice import extract_choice, score_choice
+
+# The labelled cases are in tests/rewards/corpus/extraction.jsonl.
+
+
+def test_the_text_of_a_choice_stands_for_its_letter() -> None:
+    choices = {"choices": ["Rome", "Paris", "A cat"]}
+    assert score_choice("<answer>paris.</answer>", "B", choices) == 1.0
+    assert score_choice("\\boxed{B}", "Paris", choices) == 1.0
+    assert score_choice("A cat", "C", choices) == 1.0
+    assert score_choice("London", "B", choices) == 0.0
+
+
+def test_two_letters_are_none() -> None:
+    assert extract_choice("A or B") is None
+    assert extract_choice("The answer is A or A") == "A"
+
+
+@pytest.mark.parametrize("truth", [None, "", "Paris", -1, 26, True, ["A"]])
+def test_a_truth_must_be_a_choice(truth: object) -> None:
+    with pytest.raises(UnscoredError, match="ground truth is not a letter"):
+        score_choice("A", truth, {})

@@ -1,0 +1,96 @@
+"""No text that a policy can write takes a scorer beyond its limits, whatever it is about."""
+
+import asyncio
+import math
+from typing import Any
+
+import pytest
+
+from agent_rl.rewards.scorers import SCORERS, score_answer
+
+N = 10**6
+TABLES = {"t": [{"a": 1}]}
+TRUTHS: dict[str, Any] = {
+    "gsm8k": "18",
+    "gsm8k_strict": "18",
+    "math": "18",
+    "geo3k": r"\frac{\sqrt{3}}{2}",
+    "qa_em": ["18"],
+    "qa_f1": ["18"],
+    "qa_substring": ["18"],
+    "choice": "B",
+    "code": [{"stdin": "", "expected": "18"}],
+    "code_all": [{"stdin": "", "expected": "18"}],
+    "tool_match": [{"name": "f", "arguments": {}}],
+    "tool_match_all": [{"name": "f", "arguments": {}}],
+    "sql_match": {"sql": "SELECT a FROM t", "tables": TABLES},
+    "json_schema": {"type": "object", "properties": {"a": {"pattern": "^(a+)+$"}}, "required": ["a"]},
+    "text_rules": {"patterns": ["^(a+)+$", "(x+x+)+y"], "all_of": ["18"]},
+}
+TEXTS = {
+    "digits": "1" * N,
+    "letters": "a" * N,
+    "no match": "a" * 5000 + "!",
+    "words": "the answer is " * (N // 14),
+    "spaces": " " * N,
+    "lines": "\n" * N,
+    "brackets": "(" * N,
+    "closed brackets": "\\boxed{" + "(" * 400 + ")" * 400 + "}",
+    "many closed brackets": "\\boxed{" + "(" * (N // 2) + ")" * (N // 2) + "}",
+    "braces": "\\boxed{" * (N // 7),
+    "nested boxes": "\\boxed{" * 2000 + "1" + "}" * 2000,
+    "boxes": "\\boxed{1} and " * (N // 14),
+    "open tags": "<answer>" * (N // 8),
+    "closed tags": "</answer>" * (N // 9),
+    "tags": "<answer>1</answer>" * (N // 18),
+    "tower": "\\boxed{9^{9^{9^{9}}}}",
+    "python tower": "\\boxed{9**9**9**9}",
+    "power": "\\boxed{" + "9" * 200 + "^" + "9" * 200 + "}",
+    "factorials": "\\boxed{99999!!!}",
+    "exponent": "\\boxed{1e999999999}",
+    "binomial": "\\boxed{\\binom{10^9}{10^8}}",
+    "sums": "\\boxed{" + "1+" * 450 + "1}",
+    "fractions": "\\boxed{" + "\\frac{1}{" * 45 + "1" + "}" * 45 + "}",
+    "commas": "\\boxed{" + ",".join(map(str, range(200))) + "}",
+    "signs": "\\boxed{" + "-" * 990 + "1}",
+    "plus minus": "\\boxed{" + "\\pm" * 60 + "1}",
+    "long sum": "\\boxed{\\sum_{k=1}^{10^{9}} k^k}",
+    "integral": "\\boxed{\\int_0^1 x^{x^{x^x}} dx}",
+    "matrix": "\\boxed{\\begin{pmatrix}" + "1&" * 400 + "1\\end{pmatrix}}",
+    "null bytes": "\\boxed{1\x008}\x00" * 1000,
+    "surrogates": "\\boxed{1\ud8008}",
+    "surrogates in a sum": "\\boxed{\\sum_{k=\ud800}^{3} k}",
+    "right to left": "\\boxed{\u202e81}",
+    "marks": "#### " * (N // 5),
+    "deep JSON": "[" * 100_000 + "]" * 100_000,
+    "long number in JSON": '{"a": ' + "1" * 10_000 + "}",
+    "catastrophe in JSON": '{"a": "' + "a" * 40 + '!"}',
+    "call": "<tool_call>" * (N // 11),
+    "calls": '<tool_call>{"name": "f", "arguments": {}}</tool_call>' * 5000,
+    "query": "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c) SELECT count(*) FROM c",
+    "long query": "SELECT " + "(" * 5000 + "1" + ")" * 5000,
+    "large value": "SELECT hex(zeroblob(1000000000))",
+    "fences": "```" * (N // 3),
+    "fenced lines": "```\n" * (N // 4),
+}
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
+def test_every_scorer_ends_with_a_score(text: str) -> None:
+    async def all_scores() -> dict[str, Any]:
+        assert TRUTHS.keys() == SCORERS.keys()
+        names = [name for name in TRUTHS if not name.startswith("code")]
+        return {name: await asyncio.wait_for(score_answer(SCORERS[name], text, TRUTHS[name]), 60) for name in names}
+
+    scores = asyncio.run(all_scores())
+    assert all(math.isfinite(score) and 0 <= score <= 1 for score in scores.values()), scores
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["while True: pass", "```python\n" + "(" * N, "x = 9**9**9", "print('18')\n" * 10, "a" * N, "\x00", "\ud800"],
+)
+def test_programs_end_too(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent_rl.rewards.scorers.code.CASE_S", 1.0)
+    for name in ("code", "code_all"):
+        assert asyncio.run(score_answer(SCORERS[name], text, TRUTHS[name])) == 0.0

@@ -1,0 +1,90 @@
+from typing import Any
+
+import pytest
+
+from agent_rl.errors import UnscoredError
+from agent_rl.rewards.scorers import sql_match
+from agent_rl.rewards.scorers.sql_match import score_sql_match
+
+TABLES = {
+    "people": [{"name": "Ada", "age": 36}, {"name": "Bob", "age": 20}, {"name": "Cy", "age": 36}],
+    "odd name": {"columns": ["a b", "c"], "rows": [[1, 0.1], [2, 0.2]]},
+}
+INFO = {"tables": TABLES}
+
+
+@pytest.mark.parametrize(
+    ("query", "score"),
+    [
+        ("SELECT name FROM people WHERE age = 36", 1),
+        ("```sql\nSELECT name FROM people WHERE age > 30 ORDER BY name DESC;\n```", 1),
+        ("<answer>select p.name from people p where p.age = 36</answer>", 1),
+        ("WITH old AS (SELECT * FROM people WHERE age > 30) SELECT name FROM old", 1),
+        ("SELECT name FROM people", 0),
+        ("SELECT DISTINCT age FROM people WHERE age = 36", 0),
+        ("SELECT name, age FROM people WHERE age = 36", 0),
+        ("SELECT nam FROM people", 0),
+        ("no query", 0),
+        ("", 0),
+        ("SELECT 'Ada' UNION ALL SELECT 'Cy'; SELECT 1", 0),
+    ],
+)
+def test_rows_are_compared_as_a_bag(query: str, score: int) -> None:
+    truth = "SELECT name FROM people WHERE age = 36"
+    assert score_sql_match(query, truth, INFO) == score
+    assert score_sql_match(query, {"sql": truth, "tables": TABLES}, {}) == score
+
+
+def test_order_counts_where_the_right_query_sorts() -> None:
+    truth = "SELECT name FROM people ORDER BY name"
+    assert score_sql_match("SELECT name FROM people ORDER BY name ASC", truth, INFO) == 1.0
+    assert score_sql_match("SELECT name FROM people ORDER BY name DESC", truth, INFO) == 0.0
+
+
+def test_numbers_are_compared_by_value() -> None:
+    assert score_sql_match('SELECT c + 0.2 - 0.2 FROM "odd name"', 'SELECT c FROM "odd name"', INFO) == 1.0
+    assert score_sql_match("SELECT 36.0", "SELECT max(age) FROM people", INFO) == 1.0
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "DELETE FROM people",
+        "INSERT INTO people VALUES ('x', 1)",
+        "DROP TABLE people",
+        "ATTACH DATABASE '/tmp/x' AS y",
+        "PRAGMA writable_schema = 1",
+        "SELECT load_extension('x')",
+        "CREATE TABLE t AS SELECT 1",
+        "SELECT sql FROM sqlite_master; DROP TABLE people",
+    ],
+)
+def test_a_query_can_only_read(query: str) -> None:
+    assert score_sql_match(query, "SELECT count(*) FROM people", INFO) == 0.0
+
+
+def test_a_query_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sql_match, "QUERY_S", 0.1)
+    endless = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c"
+    assert score_sql_match(endless, "SELECT 1", INFO) == 0.0
+    rows = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 20000) SELECT x FROM c"
+    assert score_sql_match(rows, "SELECT 1", INFO) == 0.0
+
+
+def test_tables_may_be_a_script() -> None:
+    script = "CREATE TABLE t (a INTEGER); INSERT INTO t VALUES (1), (2);"
+    assert score_sql_match("SELECT sum(a) FROM t", {"sql": "SELECT 3", "tables": script}, {}) == 1.0
+
+
+@pytest.mark.parametrize(
+    "truth",
+    [None, "", "SELECT x FROM people", {"sql": "SELECT 1", "tables": "CREATE nothing"}, {"tables": TABLES}, "{broken"],
+)
+def test_a_truth_must_run(truth: Any) -> None:
+    with pytest.raises(UnscoredError, match="ground truth is not a query"):
+        score_sql_match("SELECT 1", truth, INFO)
+
+
+def test_without_tables_nothing_can_be_said() -> None:
+    with pytest.raises(UnscoredError, match="a query with its tables"):
+        score_sql_match("SELECT 1", "SELECT 1", {})

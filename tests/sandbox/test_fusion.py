@@ -1,0 +1,83 @@
+"""Grading on a server that answers as Sandbox Fusion does, without its isolation."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from agent_rl import remote
+from agent_rl.errors import ConfigError
+from agent_rl.remote import RemoteError
+from agent_rl.rewards import compute_score
+from agent_rl.sandbox import fusion
+from agent_rl.sandbox.fusion import FusionServer, grade_remotely
+from tests.http_faults import FaultyServer, answer
+
+ADD = "from dataclasses import dataclass\ndef add(a: int, b: List[int]):\n    print('noise')\n    return a + b[0]\n"
+CALLS = [{"fn_name": "add", "args": [1, [2]], "expected": 3}, {"fn_name": "add", "args": [1, [3]], "expected": 5}]
+
+
+def run_code(handler):
+    asked = json.loads(handler.body)
+    assert "3" not in asked["stdin"] or "expected" not in asked["code"]
+    result = {"status": "Finished", "execution_time": 0.1}
+    command = [sys.executable, "-I", "-c", asked["code"]]
+    try:
+        done = subprocess.run(
+            command, input=asked["stdin"], capture_output=True, text=True, timeout=asked["run_timeout"]
+        )
+        result |= {"return_code": done.returncode, "stdout": done.stdout, "stderr": done.stderr}
+    except subprocess.TimeoutExpired:
+        result |= {"status": "TimeLimitExceeded"}
+    status = "Success" if result.get("return_code") == 0 else "Failed"
+    answer(200, {"status": status, "message": "", "compile_result": None, "run_result": result})(handler)
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch):
+    monkeypatch.setattr(fusion, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(remote, "JITTER_S", 0.0)
+
+
+def test_functions_and_programs_are_graded():
+    program = "a, b = map(int, input().split())\nprint(a + b)"
+    with FaultyServer(default=run_code) as server:
+        place = FusionServer(server.url, timeout_s=5)
+        calls = asyncio.run(grade_remotely(ADD, CALLS, place))
+        lines = asyncio.run(grade_remotely(program, {"inputs": ["1 2", "x"], "outputs": ["3\n", ""]}, place))
+        method = "class Solution:\n    def add(self, a, b):\n        return {'sum': (a, b)}"
+        expected = [{"fn_name": "add", "args": [1, 2], "expected": {"sum": [1, 2]}}]
+        assert asyncio.run(grade_remotely(method, expected, place)).fraction == 1.0
+    assert [case.passed for case in calls.cases] == [True, False]
+    assert [case.passed for case in lines.cases] == [True, False]
+
+
+def test_leaving_early_and_taking_too_long_are_not_passing():
+    with FaultyServer(default=run_code) as server:
+        place = FusionServer(server.url, timeout_s=0.5)
+        for code in ("print(3); raise SystemExit", "while True: pass", "def add(a, b): return 'x' * 10_000"):
+            assert asyncio.run(grade_remotely(code, CALLS[:1], place)).passed == 0
+
+
+def test_verls_arguments_send_programs_there():
+    semaphore = threading.Semaphore(1)
+    truth = json.dumps({"inputs": ["1 2", "2 3"], "outputs": ["3", "5"]})
+    text = "```python\nprint(sum(map(int, input().split())))\n```"
+    with FaultyServer(default=run_code) as server:
+        url = f"{server.url}/run_code"
+        arguments = {"sandbox_fusion_url": url, "concurrent_semaphore": semaphore, "memory_limit_mb": 64}
+        assert compute_score("taco", text, truth, {}, **arguments) == 1.0
+        assert compute_score("taco", "", truth, {}, **arguments) == 0.0
+        assert server.most_at_once == 1
+    assert semaphore.acquire(blocking=False)
+
+
+def test_a_server_that_fails_is_unscored():
+    error = answer(200, {"status": "SandboxError", "message": "no", "run_result": None})
+    with FaultyServer(default=error) as server, pytest.raises(RemoteError, match="error of its own"):
+        asyncio.run(grade_remotely(ADD, CALLS, FusionServer(server.url)))
+    with pytest.raises(ConfigError, match="there are none"):
+        asyncio.run(grade_remotely(ADD, [], FusionServer("http://localhost:1")))
