@@ -18,9 +18,13 @@ __all__ = ["KINDS", "make_component"]
 KINDS: dict[str, str] = {
     "judge": "agent_rl.rewards.judge.Judge",
     "pairwise_judge": "agent_rl.rewards.judge.PairwiseJudge",
+    "consistency": "agent_rl.rewards.consistency.Consistency",
+    "embedding": "agent_rl.rewards.embedding.Embedding",
     "potential": "agent_rl.rewards.shaping.Potential",
     "reward_api": "agent_rl.rewards.reward_api.RewardApi",
     "reward_model": "agent_rl.rewards.reward_models.RewardModel",
+    "rules": "agent_rl.rewards.rules.Rules",
+    "tags": "agent_rl.rewards.rules.Tags",
     "tool_rewards": "agent_rl.rewards.shaping.ToolRewards",
 }
 """Ours, by name; each is imported when it is asked for."""

@@ -10,12 +10,20 @@ from agent_rl.rewards.scorers.gsm8k import score_gsm8k, score_gsm8k_strict
 from agent_rl.rewards.scorers.json_schema import score_json_schema
 from agent_rl.rewards.scorers.math_answer import score_math
 from agent_rl.rewards.scorers.qa import score_qa_em, score_qa_f1, score_qa_substring
-from agent_rl.rewards.scorers.scorer import Result, Scorer, ScorerFunction, score_answer, score_now, unusable
+from agent_rl.rewards.scorers.scorer import (
+    GroundTruthError,
+    Result,
+    Scorer,
+    ScorerFunction,
+    score_answer,
+    score_now,
+    unusable,
+)
 from agent_rl.rewards.scorers.sql_match import score_sql_match
 from agent_rl.rewards.scorers.text_rules import score_text_rules
 from agent_rl.rewards.scorers.tool_match import score_tool_match, score_tool_match_all
 
-__all__ = ["SCORERS", "Result", "Scorer", "ScorerFunction", "score_answer", "score_now", "unusable"]
+__all__ = ["SCORERS", "GroundTruthError", "Result", "Scorer", "ScorerFunction", "score_answer", "score_now", "unusable"]
 
 _QUICK: dict[str, ScorerFunction] = {
     "gsm8k": score_gsm8k,

@@ -18,11 +18,15 @@ from typing import Any, SupportsFloat
 
 from agent_rl.errors import ConfigError, UnscoredError
 
-__all__ = ["Result", "Scorer", "ScorerFunction", "score_answer", "score_now", "unusable"]
+__all__ = ["GroundTruthError", "Result", "Scorer", "ScorerFunction", "score_answer", "score_now", "unusable"]
 
 Result = float | dict[str, Any]
 """A number, or a dict with a number under `score`: verl logs the rest."""
 ScorerFunction = Callable[[str, Any, Mapping[str, Any]], Result | Awaitable[Result]]
+
+
+class GroundTruthError(UnscoredError):
+    """The row's ground truth is nothing that an answer can be judged by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +42,15 @@ class Scorer:
     inline: bool = False
 
 
-def unusable(ground_truth: Any, expected: str) -> UnscoredError:
+def unusable(ground_truth: Any, expected: str) -> GroundTruthError:
     """The error for a row whose ground truth no answer can be judged by.
 
     Args:
         ground_truth: what the row has.
         expected: what it should be.
     """
-    return UnscoredError(f"the row cannot be judged: its ground truth is not {expected}: {reprlib.repr(ground_truth)}")
+    problem = f"its ground truth is not {expected}: {reprlib.repr(ground_truth)}"
+    return GroundTruthError(f"the row cannot be judged: {problem}")
 
 
 async def score_answer(
@@ -72,7 +77,7 @@ async def score_answer(
         if inspect.isawaitable(result):
             result = await result
     except ValueError as error:
-        raise UnscoredError(f"the scorer {scorer.name} cannot judge: {error}") from error
+        raise GroundTruthError(f"the scorer {scorer.name} cannot judge: {error}") from error
     return _checked(scorer, result)
 
 
@@ -85,7 +90,7 @@ def score_now(
         if inspect.isawaitable(result):
             result = _wait_for(result)
     except ValueError as error:
-        raise UnscoredError(f"the scorer {scorer.name} cannot judge: {error}") from error
+        raise GroundTruthError(f"the scorer {scorer.name} cannot judge: {error}") from error
     return _checked(scorer, result)
 
 

@@ -1,0 +1,74 @@
+"""`consistency`: the share of a prompt's samples that give an equivalent answer (majority voting as a reward).
+
+    components:
+      agreement:
+        kind: consistency
+        config: {scorer: math}      # any scorer's name; `auto`: that of the data source
+
+No ground truth is needed: one sample's answer is judged as if another's were it. What this does not promise: that the
+majority is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agent_rl.rewards.component import ComponentConfig, GroupComponent, Value
+from agent_rl.rewards.routing import find_scorer, route
+from agent_rl.rewards.scorers import GroundTruthError, Scorer, score_answer
+from agent_rl.trajectory import Trajectory
+
+__all__ = ["Consistency", "ConsistencyConfig"]
+
+
+class ConsistencyConfig(ComponentConfig):
+    """How answers are compared."""
+
+    scorer: str = "auto"
+    """A scorer's name, `package.module.function` or `file.py:function`; `auto`: by the data source."""
+
+
+class Consistency(GroupComponent):
+    """How many of the group say the same, itself included, as a share of the group; 0 for no answer."""
+
+    Config = ConsistencyConfig
+    logs = ("answers",)
+
+    def __init__(self, name: str, config: ConsistencyConfig) -> None:
+        super().__init__(name, config)
+        key = f"agent_rl.reward.components.{name}.config.scorer"
+        self._scorer = None if config.scorer == "auto" else find_scorer(config.scorer, key=key)
+
+    async def measure_group(self, group: Sequence[Trajectory]) -> list[Value | Exception]:
+        """The share of each; `logged["answers"]` is the number of different answers in the group.
+
+        Raises:
+            UnscoredError: the scorer failed.
+        """
+        members: list[list[Trajectory]] = []
+        for trajectory in group:
+            if trajectory.answer is None:
+                continue
+            for same in members:
+                if await self._same(trajectory, same[0]):
+                    same.append(trajectory)
+                    break
+            else:
+                members.append([trajectory])
+        sizes = {id(trajectory): len(same) for same in members for trajectory in same}
+        logged = {"answers": float(len(members))}
+        return [Value(sizes.get(id(trajectory), 0) / len(group), logged) for trajectory in group]
+
+    async def _same(self, one: Trajectory, other: Trajectory) -> bool:
+        if one.answer == other.answer:
+            return True
+        return await self._fits(one, other) or await self._fits(other, one)
+
+    async def _fits(self, answer: Trajectory, truth: Trajectory) -> bool:
+        scorer: Scorer = self._scorer or route(answer.data_source)
+        try:
+            result = await score_answer(scorer, answer.answer, truth.answer, answer.info)
+        except GroundTruthError:  # nothing that another can be judged by: "I do not know" in place of a number
+            return False
+        score = result["score"] if isinstance(result, dict) else result
+        return float(score) >= 1.0

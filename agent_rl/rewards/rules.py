@@ -1,0 +1,80 @@
+"""`rules` and `tags`: components about how an answer is worded.
+
+    components:
+      policy:
+        kind: rules
+        config: {all_of: [refund], none_of: [guarantee], patterns: ['order #[0-9]+'], where: answer}
+      shape:
+        kind: tags
+        config: {tags: [think, answer], where: last_turn}
+
+Both give a share in [0, 1]: of the rules that are kept, of the tags that stand as they should.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Literal
+
+from pydantic import Field
+
+from agent_rl.rewards.component import Component, ComponentConfig, Value
+from agent_rl.rewards.scorers.tags import tag_share
+from agent_rl.rewards.scorers.text_rules import TextRules, kept
+from agent_rl.trajectory import Trajectory
+
+__all__ = ["Rules", "RulesConfig", "Tags", "TagsConfig"]
+
+Where = Literal["answer", "last_turn", "response"]
+"""The final answer, the text of the last turn, or the texts of all turns."""
+
+
+class RulesConfig(TextRules, ComponentConfig):
+    """The rules, and which text keeps them."""
+
+    where: Where = "answer"
+
+
+class TagsConfig(ComponentConfig):
+    """The tags, in their order."""
+
+    tags: tuple[str, ...] = Field(min_length=1)
+    alone: bool = False
+    """Whether text outside of the tags makes the value 0."""
+    all_or_nothing: bool = False
+    """Whether only a text with every tag has a value above 0."""
+    where: Where = "last_turn"
+
+
+class Rules(Component):
+    """The share of the rules that the text keeps; without a text, none."""
+
+    Config = RulesConfig
+
+    async def measure(self, trajectory: Trajectory) -> Value:
+        """The share, and in the notes which rules were broken."""
+        text = _text(trajectory, self.config.where)
+        if text is None:
+            return Value(0.0)
+        outcome = await asyncio.to_thread(kept, text, self.config)
+        broken = [rule for rule, is_kept in outcome.items() if not is_kept]
+        return Value(1 - len(broken) / len(outcome), notes={"broken": broken} if broken else {})
+
+
+class Tags(Component):
+    """The share of the tags that stand once, closed and in order."""
+
+    Config = TagsConfig
+
+    async def measure(self, trajectory: Trajectory) -> Value:
+        """The share."""
+        text = _text(trajectory, self.config.where) or ""
+        share = tag_share(text, self.config.tags, alone=self.config.alone)
+        return Value(float(share == 1.0) if self.config.all_or_nothing else share)
+
+
+def _text(trajectory: Trajectory, where: Where) -> str | None:
+    if where == "answer":
+        return trajectory.answer
+    turns = trajectory.turns[-1:] if where == "last_turn" else trajectory.turns
+    return "\n".join(turn.text for turn in turns) if turns else None
