@@ -17,6 +17,8 @@ from agent_rl.doctor.command import doctor
 from agent_rl.errors import AgentRLError, ConfigError
 from agent_rl.evaluation.audit_command import tokens
 from agent_rl.evaluation.command import evaluate, score
+from agent_rl.reward_command import attack, what_if
+from agent_rl.reward_command import score as reward_score
 from agent_rl.rewards.service.command import serve
 from agent_rl.trajectory import ToolStatus
 
@@ -33,6 +35,9 @@ app.add_typer(audit_app, name="audit")
 audit_app.command()(tokens)
 reward_app = typer.Typer(help="The reward beside training.", no_args_is_help=True)
 app.add_typer(reward_app, name="reward")
+reward_app.command("score")(reward_score)
+reward_app.command()(attack)
+reward_app.command("what-if")(what_if)
 reward_app.command()(serve)
 
 

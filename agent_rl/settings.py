@@ -179,9 +179,11 @@ class EfficiencySettings(TermSettings):
 
 
 class FormatSettings(TermSettings):
-    """Minus the share of malformed turns: 0 for a clean trajectory, -1 when no turn could be read."""
+    """Minus `malformed_turns / turns`, at least -1; a share of all turns could be diluted by turns that do nothing."""
 
     weight: float | Schedule = 0.2
+    turns: int = Field(default=3, ge=1)
+    """Malformed turns at which the value is -1."""
 
 
 class OverlongSettings(TermSettings):

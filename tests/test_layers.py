@@ -28,7 +28,7 @@ FLOORS = [
     },
     {"tools", "rewards", "data", "viewer"},
     {"loops", "policies", "reasoning_rm", "algorithms"},
-    {"backend", "config", "launch", "doctor", "evaluation", "plugin", "cli"},
+    {"backend", "config", "launch", "doctor", "evaluation", "plugin", "reward_command", "cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(FLOORS) for name in names}
 

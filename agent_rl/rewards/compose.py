@@ -14,6 +14,7 @@ import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from itertools import chain
 from typing import Any
 
 from pydantic import ValidationError
@@ -36,6 +37,9 @@ SECTION = "agent_rl.reward"
 _UNSCORED_STOP_REASONS = (StopReason.ENGINE_ERROR, StopReason.ERROR)
 SCORED_STOP_REASONS = tuple(reason for reason in StopReason if reason not in _UNSCORED_STOP_REASONS)
 """The stop reasons that a scored trajectory can have."""
+
+_COUNTED = ("efficiency", "format", "overlong")
+"""Components that are functions of the trajectory alone."""
 
 _FOR_ALL = ("per_data_source", "max_unscored_share", "models")
 """Keys that cannot differ between data sources."""
@@ -124,6 +128,32 @@ class Reward:
             if (answers := self._rule(data_source).answers) is not None:
                 answers.require(data_source)
 
+    async def reweigh(self, trajectory: Trajectory) -> Score:
+        """The score that a scored trajectory would have by these settings, without asking anyone again.
+
+        Efficiency, format and overlong are counted anew; other values are those that are stored, as they were
+        normalised, and clipped if they were not.
+
+        Raises:
+            UnscoredError: there is no stored score, or a value counts now that was not measured then.
+        """
+        if trajectory.score is None:
+            raise UnscoredError("it has no stored score")
+        stored, rule, run = (
+            trajectory.score.components,
+            self._rule(trajectory.data_source),
+            _Run(trajectory, None, None),
+        )
+        logged = (trajectory.info.get("reward") or {}).get("logged", {})
+        for part in chain(*rule.waves):
+            if part.name in _COUNTED and part.settings.normalize not in ("group", "running"):
+                await part.measure([run])
+            elif part.open(run):
+                if part.name not in stored or logged.get(f"{part.name}_open") == 0.0:
+                    raise UnscoredError(f"{part.name}: it was not measured then")
+                run.values[part.name] = part.clipped(stored[part.name])
+        return self._total(rule, run)
+
     async def close(self) -> None:
         """Give back what the components hold."""
         for component in self._made:
@@ -140,11 +170,17 @@ class Reward:
             run.trajectory.info["reward"] = noted
         if run.error is not None:
             return run.error
+        try:
+            return self._total(rule, run)
+        except UnscoredError as error:
+            return error
+
+    def _total(self, rule: _Rule, run: _Run) -> Score:
         step = _step(run.trajectory)
         weights = {part.name: part.settings.weight_at(step) for part in rule.parts if part.name in run.values}
         total = float(rule.combine(run.values, weights, run.trajectory))
         if not math.isfinite(total):
-            return UnscoredError(f"the total is {total}, of {run.values}")
+            raise UnscoredError(f"the total is {total}, of {run.values}")
         return Score(total=total + 0.0, components={name: run.values.get(name, 0.0) for name in self._names})
 
 
@@ -219,7 +255,7 @@ class _Part:
 
     async def measure(self, runs: Sequence[_Run]) -> None:
         """Give those runs a value whose gate is open."""
-        runs = [run for run in runs if run.error is None and self._open(run)]
+        runs = [run for run in runs if run.error is None and self.open(run)]
         if not runs:
             return
         measured = []
@@ -228,16 +264,20 @@ class _Part:
                 measured.append((run, value))
             else:
                 run.error = self._unscored(value)
-        clip = self.settings.clip or (-math.inf, math.inf)
         numbers = self.normalizer([value.value for _, value in measured])
         for (run, value), number in zip(measured, numbers, strict=True):
-            run.values[self.name] = min(max(number, clip[0]), clip[1]) + 0.0
+            run.values[self.name] = self.clipped(number)
             found = {**value.logged, "raw": value.value, "open": 1.0}
             run.logged |= {f"{self.name}_{key}": float(number) for key, number in found.items()}
             run.notes |= {self.name: dict(value.notes)} if value.notes else {}
 
-    def _open(self, run: _Run) -> bool:
+    def open(self, run: _Run) -> bool:
+        """Whether the component counts, by what was measured before it."""
         return all(each.name in run.values and each.holds(run.values[each.name]) for each in self.gate)
+
+    def clipped(self, value: float) -> float:
+        low, high = self.settings.clip or (-math.inf, math.inf)
+        return min(max(value, low), high) + 0.0
 
     def _unscored(self, found: Value | BaseException) -> UnscoredError:
         if isinstance(found, FatalError) or not isinstance(found, Value | Exception):
@@ -283,7 +323,7 @@ def _terms(settings: RewardSettings, max_response_tokens: int | None) -> list[_P
     limit = terms.overlong_limit(settings.overlong, max_response_tokens)
     functions: dict[str, Callable[[Trajectory], float]] = {
         "efficiency": lambda trajectory: terms.efficiency(trajectory, settings.efficiency),
-        "format": terms.format_term,
+        "format": lambda trajectory: terms.format_term(trajectory, settings.format),
         "overlong": lambda trajectory: terms.overlong(trajectory, settings.overlong, limit),
     }
     return [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agent_rl.errors import ConfigError
-from agent_rl.settings import EfficiencySettings, OverlongSettings
+from agent_rl.settings import EfficiencySettings, FormatSettings, OverlongSettings
 from agent_rl.trajectory import ToolStatus, Trajectory
 
 __all__ = ["efficiency", "format_term", "overlong", "overlong_limit", "redundant_calls"]
@@ -37,11 +37,9 @@ def redundant_calls(trajectory: Trajectory) -> int:
     return len(told) - len(set(told))
 
 
-def format_term(trajectory: Trajectory) -> float:
-    """Minus the share of turns that were malformed, in [-1, 0]; 0 for a trajectory without turns."""
-    if not trajectory.turns:
-        return 0.0
-    return -trajectory.malformed_turns / len(trajectory.turns) + 0.0
+def format_term(trajectory: Trajectory, settings: FormatSettings) -> float:
+    """`-1 / turns` for each malformed turn, in [-1, 0]; well-formed turns change nothing."""
+    return -min(1.0, trajectory.malformed_turns / settings.turns) + 0.0
 
 
 def overlong(trajectory: Trajectory, settings: OverlongSettings, max_response_tokens: int) -> float:

@@ -52,9 +52,9 @@ def _trajectory(**fields):
 def test_the_total_is_the_weighted_sum_of_unweighted_components():
     settings = RewardSettings.model_validate({"correctness": {"weight": 2}, "efficiency": {"weight": 0.5}})
     result = score(_trajectory(), settings)
-    expected = {"correctness": 1.0, "efficiency": -0.2, "format": -0.5, "overlong": 0.0}
+    expected = {"correctness": 1.0, "efficiency": -0.2, "format": -1 / 3, "overlong": 0.0}
     assert result.components == pytest.approx(expected)
-    assert result.total == pytest.approx(2 * 1.0 + 0.5 * -0.2 + 0.2 * -0.5)
+    assert result.total == pytest.approx(2 * 1.0 + 0.5 * -0.2 + 0.2 * -1 / 3)
     assert tuple(result.components) == ("correctness", "efficiency", "format", "overlong")
 
 
@@ -105,7 +105,7 @@ def test_extra_info_of_a_trajectory():
         "acc": 0.0,
         "correctness": 0.0,
         "efficiency": -0.2,
-        "format": -0.5,
+        "format": -1 / 3,
         "tool_calls": 5.0,
         "tool_errors": 2.0,
         "repeated_calls": 4.0,
@@ -305,7 +305,7 @@ def test_a_data_source_may_have_a_reward_of_its_own(probes):
         result = asyncio.run(reward.score(trajectory))
         totals[source] = result.total
         keys.add(tuple(extra_info(trajectory, result)))
-    assert totals == pytest.approx({"gsm8k/main": 1 + 0.2 * -0.5, "chat": -0.2 + 0.2 * -0.5 + 3})
+    assert totals == pytest.approx({"gsm8k/main": 1 + 0.2 * -1 / 3, "chat": -0.2 + 0.2 * -1 / 3 + 3})
     assert len(keys) == 1
 
 
@@ -326,4 +326,4 @@ def test_without_a_scorer_there_is_no_accuracy():
     trajectory = _trajectory(ground_truth=None)
     result = score(trajectory, {"correctness": {"scorer": "none"}})
     assert "acc" not in extra_info(trajectory, result)
-    assert result.total == pytest.approx(-0.2 + 0.2 * -0.5)
+    assert result.total == pytest.approx(-0.2 + 0.2 * -1 / 3)

@@ -138,13 +138,13 @@ def test_a_handed_over_trajectory_is_scored(run, batch):
     result = run(batch(_handed_over(trajectory)))
     expected = score(trajectory, RewardSettings())
     assert result == {"reward_score": expected.total, "reward_extra_info": extra_info(trajectory, expected)}
-    assert result["reward_score"] == pytest.approx(1.0 - 0.2 - 0.2 * 0.5)
+    assert result["reward_score"] == pytest.approx(1.0 - 0.2 - 0.2 / 3)
 
 
 def test_the_settings_weigh(run, batch):
     overrides = ["+agent_rl.reward.correctness.weight=2", "+agent_rl.reward.efficiency.free_calls=5"]
     result = run(batch(_handed_over(_trajectory())), overrides=overrides)
-    assert result["reward_score"] == pytest.approx(2.0 - 0.2 * 0.5)
+    assert result["reward_score"] == pytest.approx(2.0 - 0.2 / 3)
 
 
 def test_the_overlong_penalty_knows_the_limit(run, batch):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_rl.rewards.terms import efficiency, format_term, overlong, redundant_calls
-from agent_rl.settings import EfficiencySettings, OverlongSettings
+from agent_rl.settings import EfficiencySettings, FormatSettings, OverlongSettings
 from agent_rl.trajectory import StopReason, ToolCall, ToolResult, ToolStatus, Trajectory, Turn
 
 amounts = st.floats(0, 100, allow_nan=False)
@@ -116,9 +116,11 @@ def test_using_more_never_raises_efficiency(trajectory, turn, settings, tokens):
     assert efficiency(longer, settings) <= efficiency(trajectory, settings)
 
 
-@given(trajectories)
-def test_the_format_is_a_share(trajectory):
-    assert -1.0 <= format_term(trajectory) <= 0.0
+@given(trajectories, turns, st.builds(FormatSettings, turns=st.integers(1, 5)))
+def test_the_format_falls_with_every_malformed_turn_and_never_rises(trajectory, turn, settings):
+    longer = copy.deepcopy(trajectory)
+    longer.turns.append(turn)
+    assert -1.0 <= format_term(longer, settings) <= format_term(trajectory, settings) <= 0.0
 
 
 @given(st.integers(1, 10_000), st.data())
@@ -130,10 +132,13 @@ def test_overlong_falls_from_zero_to_minus_its_penalty(limit, data):
 
 
 @pytest.mark.parametrize(
-    ("malformed", "value"), [([], 0.0), ([None], 0.0), (["bad", None, None, None], -0.25), (["bad", "bad"], -1.0)]
+    ("malformed", "value"),
+    [([], 0.0), ([None], 0.0), (["bad", None], -1 / 3), (["bad", None, None, None], -1 / 3), (["bad"] * 4, -1.0)],
 )
 def test_format_term(malformed, value):
-    assert format_term(_trajectory([Turn(text="", malformed=problem) for problem in malformed])) == value
+    turns = [Turn(text="", malformed=problem) for problem in malformed]
+    assert format_term(_trajectory(turns), FormatSettings()) == pytest.approx(value)
+    assert format_term(_trajectory(turns), FormatSettings(turns=1)) == (-1.0 if "bad" in malformed else 0.0)
 
 
 @pytest.mark.parametrize(("tokens", "value"), [(0, 0.0), (80, 0.0), (81, -0.05), (90, -0.5), (100, -1.0), (130, -1.0)])
@@ -149,7 +154,7 @@ def test_no_negative_zero_reaches_the_logs():
     clean = _calls(1)
     for value in (
         efficiency(clean, EfficiencySettings()),
-        format_term(clean),
+        format_term(clean, FormatSettings()),
         overlong(clean, OverlongSettings(), 100),
     ):
         assert math.copysign(1.0, value) == 1.0

@@ -1,0 +1,26 @@
+"""The reward lab: what pays that should not, and what other weights would have taught.
+
+- `attack` mutates stored trajectories by the attacks in `mutations` and reports every one that raises the reward.
+- `what_if` weighs stored groups anew and reports what becomes of their advantages.
+- `groups` reads a file of trajectories, brings those of one prompt together and scores them.
+
+Nothing here needs verl: the commands `agent-rl reward score`, `attack` and `what-if` are thin around it.
+"""
+
+from agent_rl.rewards.lab.attack import AttackReport, run_attacks
+from agent_rl.rewards.lab.groups import Scorer, group_key, score_groups
+from agent_rl.rewards.lab.mutations import ATTACKS, Attack, attack
+from agent_rl.rewards.lab.what_if import WhatIf, what_if
+
+__all__ = [
+    "ATTACKS",
+    "Attack",
+    "AttackReport",
+    "Scorer",
+    "WhatIf",
+    "attack",
+    "group_key",
+    "run_attacks",
+    "score_groups",
+    "what_if",
+]

@@ -1,0 +1,318 @@
+"""Attacks on a reward: which mutations of stored trajectories raise it, how often and by how much.
+
+What is compared: the reward of the mutated trajectory with that of the same trajectory as it was, both measured now. An
+attack with several guesses is compared with the policy that gives one of the same guesses as its answer, in the form
+that pays best: being lucky is no attack, being paid for guesses that one did not commit oneself to is. A trajectory
+that becomes unscored by the mutation has escaped its reward, which counts as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from agent_rl.rewards.lab.editing import answered, with_answer
+from agent_rl.rewards.lab.groups import Scorer, grouped
+from agent_rl.rewards.lab.mutations import Attack
+from agent_rl.trajectory import Score, Trajectory
+
+__all__ = ["AttackReport", "Finding", "attack_table", "run_attacks"]
+
+GUESSES = 3
+SOLVED = 1.0
+FORMS = ("{}", "\\boxed{{{}}}", "#### {}", "<answer>{}</answer>")
+"""How an honest answer is written."""
+MAX_GUESS = 200
+"""Characters of an answer that can be guessed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One trajectory whose reward an attack has raised, or that has escaped it."""
+
+    trajectory: str
+    data_source: str
+    wrong: bool
+    before: float
+    """Reward without the attack: the trajectory's own, or that of an honest guess."""
+    after: float | None
+    """With it; the mean over the rotations of the guesses; None when it has escaped."""
+    components: dict[str, tuple[float, float]]
+    """Those that have risen, before and after."""
+    answer: str
+    """As the attack writes it, or the last turn's text where the answer is the same."""
+    error: str | None = None
+    """Why it is unscored."""
+
+    @property
+    def gain(self) -> float:
+        """How much the reward has risen; 0 for one that has escaped."""
+        return 0.0 if self.after is None else self.after - self.before
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What one attack achieved."""
+
+    applied: int = 0
+    """Trajectories that it applies to."""
+    raised: list[Finding] = field(default_factory=list)
+    escaped: list[Finding] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class AttackReport:
+    """What all of them achieved."""
+
+    trajectories: int
+    unscored: int
+    """Trajectories without a reward of their own; they are not attacked."""
+    wrong: int
+    outcomes: dict[str, Outcome]
+    purposes: dict[str, str]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing pays."""
+        return not any(outcome.raised or outcome.escaped for outcome in self.outcomes.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON data."""
+        return {
+            "trajectories": self.trajectories,
+            "unscored": self.unscored,
+            "wrong": self.wrong,
+            "ok": self.ok,
+            "attacks": {name: self._attack(name, outcome) for name, outcome in self.outcomes.items()},
+        }
+
+    def _attack(self, name: str, outcome: Outcome) -> dict[str, Any]:
+        gains = [finding.gain for finding in outcome.raised]
+        worst = example(outcome)
+        return {
+            "purpose": self.purposes[name],
+            "applied": outcome.applied,
+            "raised": len(gains),
+            "raised_wrong": sum(finding.wrong for finding in outcome.raised),
+            "mean_gain": statistics.fmean(gains) if gains else 0.0,
+            "max_gain": max(gains, default=0.0),
+            "escaped": len(outcome.escaped),
+            "example": None if worst is None else asdict(worst),
+        }
+
+
+async def run_attacks(
+    trajectories: Sequence[Trajectory],
+    scorer: Scorer,
+    attacks: Mapping[str, Attack],
+    *,
+    tolerance: float = 1e-6,
+    concurrency: int = 32,
+) -> AttackReport:
+    """Try every attack on every trajectory.
+
+    Args:
+        trajectories: with their ground truths.
+        scorer: gets each mutation with the rest of its group, so that what compares a group is attacked as well.
+        attacks: by name.
+        tolerance: what the reward may rise without being reported, for judges that are not exact.
+        concurrency: trajectories that are attacked at one time.
+
+    Raises:
+        ConfigError: from the scorer.
+    """
+    truths = _truths(trajectories)
+    free = asyncio.Semaphore(concurrency)
+
+    async def one(position: int, group: Sequence[Trajectory]) -> _Target:
+        async with free:
+            target = _Target(group, position, scorer, truths)
+            await target.run(attacks, tolerance)
+            return target
+
+    groups = grouped(trajectories)
+    targets = await asyncio.gather(*[one(position, group) for group in groups for position in range(len(group))])
+    outcomes = {name: Outcome() for name in attacks}
+    for target in targets:
+        for name, finding in target.found:
+            outcomes[name].applied += 1
+            if finding is not None:
+                (outcomes[name].raised if finding.error is None else outcomes[name].escaped).append(finding)
+    return AttackReport(
+        trajectories=len(trajectories),
+        unscored=sum(target.own is None for target in targets),
+        wrong=sum(target.own is not None and target.wrong for target in targets),
+        outcomes=outcomes,
+        purposes={name: attack.purpose for name, attack in attacks.items()},
+    )
+
+
+class _Target:
+    """One trajectory under attack."""
+
+    def __init__(
+        self, group: Sequence[Trajectory], position: int, scorer: Scorer, truths: Mapping[str, Sequence[str]]
+    ) -> None:
+        self.trajectory = group[position]
+        self.found: list[tuple[str, Finding | None]] = []
+        self.own: Score | None = None
+        self._group, self._position, self._scorer = list(group), position, scorer
+        self._guesses = _guesses(self.trajectory, truths.get(self.trajectory.data_source, ()))
+
+    @property
+    def wrong(self) -> bool:
+        return self.own is None or self.own.components.get("correctness", 0.0) < SOLVED
+
+    async def run(self, attacks: Mapping[str, Attack], tolerance: float) -> None:
+        own = await self._score(self.trajectory)
+        if not isinstance(own, Score):
+            return
+        self.own, honest = own, await self._honest(own) if any(each.guesses for each in attacks.values()) else own
+        for name, attack in attacks.items():
+            variants = self._variants(attack)
+            if variants:
+                before = honest if attack.guesses else own
+                after = [await self._score(variant) for variant in variants]
+                self.found.append((name, self._finding(before, after, variants, tolerance)))
+
+    def _variants(self, attack: Attack) -> list[Trajectory]:
+        if not attack.guesses:
+            made = [attack.function(self.trajectory)]
+        else:
+            made = [attack.function(self.trajectory, rotation) for rotation in _rotations(self._guesses)]
+        return [variant for variant in made if variant is not None]
+
+    async def _honest(self, own: Score) -> Score:
+        """What the policy would have that gives one of the guesses, on average, in the form that pays best."""
+        best = own
+        if not answered(self.trajectory):
+            return best
+        for form in FORMS:
+            answers = [with_answer(self.trajectory, form.format(guess)) for guess in self._guesses]
+            scores = [await self._score(answer) for answer in answers]
+            known = [score for score in scores if isinstance(score, Score)]
+            if known and (mean := _mean(known)).total > best.total:
+                best = mean
+        return best
+
+    async def _score(self, variant: Trajectory) -> Score | Exception:
+        fresh = replace(variant, score=None, info=dict(variant.info))  # scoring may add to them
+        if not self._scorer.needs_groups:
+            return (await self._scorer.score_group([fresh]))[0]
+        group = [replace(each, info=dict(each.info)) for each in self._group]
+        group[self._position] = fresh
+        return (await self._scorer.score_group(group))[self._position]
+
+    def _finding(
+        self, before: Score, after: Sequence[Score | Exception], variants: Sequence[Trajectory], tolerance: float
+    ) -> Finding | None:
+        def finding(score: Score | None, shown: Trajectory, error: str | None = None) -> Finding:
+            risen = {
+                name: (before.components.get(name, 0.0), value)
+                for name, value in (score.components if score else {}).items()
+                if value > before.components.get(name, 0.0) + tolerance
+            }
+            original = self.trajectory
+            text = shown.turns[-1].text if shown.answer == original.answer else str(shown.answer)
+            return Finding(
+                trajectory=original.id,
+                data_source=original.data_source,
+                wrong=self.wrong,
+                before=before.total,
+                after=None if score is None else score.total,
+                components=risen,
+                answer=text if len(text) <= MAX_GUESS else f"{text[:MAX_GUESS]}...",
+                error=error,
+            )
+
+        for score, variant in zip(after, variants, strict=True):
+            if isinstance(score, Exception):
+                return finding(None, variant, f"{type(score).__name__}: {score}")
+        scores = [score for score in after if isinstance(score, Score)]
+        mean = _mean(scores)
+        if mean.total <= before.total + tolerance:
+            return None
+        best = max(range(len(scores)), key=lambda position: scores[position].total)
+        return finding(mean, variants[best])
+
+
+def attack_table(report: AttackReport, title: str) -> Table:
+    """A row for each attack, those that pay most first.
+
+    How many trajectories were tried and raised, how many of the latter were wrong, what they gained, and how many
+    became unscored.
+    """
+    shown = Table(title=Text(title), title_justify="left")
+    shown.add_column("attack", no_wrap=True)
+    for name in ("tried", "raised", "wrong", "mean gain", "max gain", "escaped"):
+        shown.add_column(name, justify="right")
+    rows = report.to_dict()["attacks"]
+    for name in sorted(rows, key=lambda name: (-rows[name]["max_gain"], -rows[name]["escaped"])):
+        row = rows[name]
+        counts = (row["applied"], row["raised"], row["raised_wrong"])
+        gains = (f"{row['mean_gain']:+.3f}", f"{row['max_gain']:+.3f}") if row["raised"] else ("", "")
+        style = "bold red" if row["raised"] or row["escaped"] else None
+        shown.add_row(Text(name), *[f"{count:,}" for count in counts], *gains, f"{row['escaped']:,}", style=style)
+    return shown
+
+
+def example(outcome: Outcome) -> Finding | None:
+    """The worst of what an attack achieved: a wrong answer that gained most, before one that escaped."""
+    found: Iterable[Finding] = [*outcome.raised, *outcome.escaped]
+    return max(found, key=lambda finding: (finding.wrong, finding.gain), default=None)
+
+
+def _mean(scores: Sequence[Score]) -> Score:
+    names = list(scores[0].components)
+    return Score(
+        total=statistics.fmean(score.total for score in scores),
+        components={name: statistics.fmean(score.components.get(name, 0.0) for score in scores) for name in names},
+    )
+
+
+def _rotations(guesses: Sequence[str]) -> list[list[str]]:
+    return [[*guesses[start:], *guesses[:start]] for start in range(len(guesses))]
+
+
+def _truths(trajectories: Iterable[Trajectory]) -> dict[str, list[str]]:
+    """The different ground truths of each data source, as text."""
+    found: dict[str, dict[str, None]] = {}
+    for trajectory in trajectories:
+        truth = _truth(trajectory.ground_truth)
+        if truth is not None:
+            found.setdefault(trajectory.data_source, {})[truth] = None
+    return {source: list(truths) for source, truths in found.items()}
+
+
+def _guesses(trajectory: Trajectory, truths: Sequence[str]) -> list[str]:
+    """The right answer, the trajectory's own, and those of other rows; none where the right one is no short text."""
+    truth, own = _truth(trajectory.ground_truth), (trajectory.answer or "").strip()
+    if truth is None:
+        return []
+    start = truths.index(truth) + 1 if truth in truths else 0
+    others = [own] if own and len(own) <= MAX_GUESS and len(own.split()) <= len(truth.split()) else []
+    others += [*truths[start : start + 2 * GUESSES], *truths[:GUESSES], "7", "none of these", "Paris"]
+    found = [truth]
+    for other in others:
+        if not any(other in guess or guess in other for guess in found):  # a guess must not hold another
+            found.append(other)
+    return found[:GUESSES]
+
+
+def _truth(ground_truth: Any) -> str | None:
+    """The ground truth as an answer's text: of several the first."""
+    while isinstance(ground_truth, Mapping | list | tuple):
+        if isinstance(ground_truth, Mapping):
+            ground_truth = ground_truth.get("target", ground_truth.get("answer"))
+        else:
+            ground_truth = ground_truth[0] if ground_truth else None
+    if ground_truth is None:
+        return None
+    text = str(ground_truth).rpartition("####")[2].strip()
+    return text if 0 < len(text) <= MAX_GUESS else None

@@ -1,0 +1,102 @@
+"""A file of trajectories, brought into groups of one prompt each, and their scores."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any, Protocol
+
+from agent_rl import trace
+from agent_rl.errors import ConfigError
+from agent_rl.trajectory import Score, StopReason, Trajectory
+
+__all__ = ["Scorer", "group_key", "grouped", "read_trajectories", "score_groups"]
+
+
+class Scorer(Protocol):
+    """What scores the trajectories of one prompt: `agent_rl.rewards.compose.Reward` is one."""
+
+    needs_groups: bool
+    """Whether what a trajectory gets depends on the others."""
+
+    async def score_group(self, group: Sequence[Trajectory]) -> list[Score | Exception]:
+        """A score for each, in order; an exception for one that is unscored.
+
+        Raises:
+            ConfigError: nothing can be scored.
+        """
+
+
+def read_trajectories(path: str | os.PathLike[str], limit: int | None = None) -> list[Trajectory]:
+    """The trajectories of a file, as `agent_rl.trace.path` and `agent-rl eval` write it; a torn last line is left out.
+
+    Raises:
+        ConfigError: the file cannot be read, or holds none.
+    """
+    try:
+        found = list(islice(trace.read(path, torn="skip"), limit))
+    except (OSError, ValueError) as error:
+        raise ConfigError(str(path), str(error), "Name a JSONL file of trajectories") from error
+    if not found:
+        raise ConfigError(str(path), "there are no trajectories in it", "Name a JSONL file of trajectories")
+    return found
+
+
+def group_key(trajectory: Trajectory) -> tuple[str, str, str]:
+    """The same for the trajectories of one prompt in one step, whose rewards are compared with one another.
+
+    Training and evaluation number a prompt's trajectories behind the last underscore of their id. Elsewhere the row's
+    index tells, and without one a trajectory is alone.
+    """
+    info = trajectory.info
+    prompt, _, number = trajectory.id.rpartition("_")
+    if not (prompt and number.isdigit()):
+        prompt = trajectory.id if info.get("index") is None else f"index {info['index']}"
+    return trajectory.data_source, str(info.get("step")), prompt
+
+
+def grouped(trajectories: Iterable[Trajectory]) -> list[list[Trajectory]]:
+    """The groups, in the order of their first trajectories."""
+    groups: dict[Any, list[Trajectory]] = {}
+    for number, trajectory in enumerate(trajectories):
+        key = group_key(trajectory)
+        groups.setdefault(key if key[2] else number, []).append(trajectory)
+    return list(groups.values())
+
+
+async def score_groups(
+    groups: Sequence[Sequence[Trajectory]], scorer: Scorer, concurrency: int = 32
+) -> list[list[Trajectory]]:
+    """The groups scored, each as a whole.
+
+    Args:
+        groups: they are not changed.
+        scorer: the reward.
+        concurrency: groups at one time.
+
+    Returns:
+        Copies: with `score`, or without one and with `error` saying why.
+
+    Raises:
+        ConfigError: from the scorer.
+    """
+    free = asyncio.Semaphore(concurrency)
+
+    async def scored(group: Sequence[Trajectory]) -> list[Trajectory]:
+        async with free:
+            copies = [replace(trajectory, score=None, info=dict(trajectory.info)) for trajectory in group]
+            found = await scorer.score_group(copies)
+            return [_with(copy, result) for copy, result in zip(copies, found, strict=True)]
+
+    return list(await asyncio.gather(*[scored(group) for group in groups]))
+
+
+def _with(trajectory: Trajectory, result: Score | Exception) -> Trajectory:
+    if isinstance(result, Score):
+        return replace(trajectory, score=result, error=None)
+    if trajectory.error is not None and trajectory.stop_reason in (StopReason.ERROR, StopReason.ENGINE_ERROR):
+        return trajectory  # what failed is known better than that it cannot be scored
+    return replace(trajectory, error=f"{type(result).__name__}: {result}")

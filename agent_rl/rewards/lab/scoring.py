@@ -1,0 +1,64 @@
+"""What scored trajectories come to: means, and who has no score."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from agent_rl.trajectory import Trajectory
+
+__all__ = ["summary", "summary_table"]
+
+
+def summary(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
+    """As JSON data: `all` and each data source with counts, means and standard deviations; the commonest errors."""
+    sources: dict[str, list[Trajectory]] = {}
+    for trajectory in trajectories:
+        sources.setdefault(trajectory.data_source, []).append(trajectory)
+    errors = Counter(trajectory.error for trajectory in trajectories if trajectory.score is None)
+    return {
+        "all": _part(trajectories),
+        "data_sources": {source: _part(part) for source, part in sources.items()} if len(sources) > 1 else {},
+        "errors": {str(error): count for error, count in errors.most_common(10)},
+    }
+
+
+def summary_table(summary: dict[str, Any], title: str) -> Table:
+    """A column for all, and one for each data source where there are several."""
+    columns = {"all": summary["all"], **summary["data_sources"]}
+    shown = Table(title=Text(title), title_justify="left")
+    shown.add_column("")
+    for name in columns:
+        shown.add_column(Text(name), justify="right")
+    shown.add_row("reward", *[_cell(part["reward"]) for part in columns.values()])
+    for name in summary["all"]["components"]:
+        shown.add_row(Text(f"  {name}"), *[_cell(part["components"].get(name)) for part in columns.values()])
+    for name in ("scored", "unscored"):
+        shown.add_row(name, *[f"{part[name]:,}" for part in columns.values()])
+    return shown
+
+
+def _part(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
+    scores = [trajectory.score for trajectory in trajectories if trajectory.score is not None]
+    names = dict.fromkeys(name for score in scores for name in score.components)
+    return {
+        "scored": len(scores),
+        "unscored": len(trajectories) - len(scores),
+        "reward": _spread([score.total for score in scores]),
+        "components": {
+            name: _spread([score.components[name] for score in scores if name in score.components]) for name in names
+        },
+    }
+
+
+def _spread(values: Sequence[float]) -> dict[str, float] | None:
+    return {"mean": statistics.fmean(values), "std": statistics.pstdev(values)} if values else None
+
+
+def _cell(spread: dict[str, float] | None) -> str:
+    return "-" if spread is None else f"{spread['mean']:+.3f} ± {spread['std']:.3f}"

@@ -1,0 +1,142 @@
+"""Attacks find what is wrong with rewards that can be cheated, and nothing in one that cannot."""
+
+import asyncio
+import io
+import json
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from agent_rl.rewards.lab.attack import attack_table, example, run_attacks
+from agent_rl.rewards.lab.mutations import ATTACKS, from_function
+from agent_rl.trajectory import StopReason, Trajectory, Turn
+from tests.rewards.lab import scorers
+from tests.rewards.lab.episodes import FALLBACK, trajectories
+from tests.rewards.lab.scorers import By
+
+EPISODES = trajectories(FALLBACK)
+WRONG = [each for each in EPISODES if each.id.endswith("_1")]
+
+
+def attacked(scorer, episodes=EPISODES, attacks=ATTACKS, **options):
+    return asyncio.run(run_attacks(episodes, scorer, attacks, **options))
+
+
+def raised(report):
+    return {name for name, outcome in report.outcomes.items() if outcome.raised}
+
+
+def test_a_reward_that_reads_one_answer_pays_for_no_attack():
+    for correctness in (scorers.equal, scorers.last_word):
+        report = attacked(By(correctness))
+        assert report.ok, json.dumps(report.to_dict(), indent=2)
+    assert (report.trajectories, report.wrong, report.unscored) == (16, 12, 0)
+    assert all(outcome.applied >= 12 for outcome in report.outcomes.values())
+
+
+@pytest.mark.parametrize(
+    ("correctness", "found"),
+    [
+        (scorers.contains, {"stuffing", "hedge", "boxes", "one-box", "markers", "tags", "every-form", "list-of-all"}),
+        (scorers.any_box, {"boxes"}),
+        (scorers.gullible, {"injection"}),
+        (scorers.ascii_only, {"look-alikes", "foreign-digits", "invisible", "empty"}),
+    ],
+)
+def test_what_can_be_cheated_is_found_by_name(correctness, found):
+    report = attacked(By(correctness), WRONG)
+    assert found <= raised(report)
+    assert raised(report).isdisjoint({"padding", "duplicate-calls", "no-answer"})
+    for name in found:
+        outcome = report.outcomes[name]
+        assert len(outcome.raised) == len(WRONG)
+        assert all(finding.wrong for finding in outcome.raised)
+
+
+def test_being_lucky_is_no_attack_and_what_is_gained_beyond_is():
+    report = attacked(By(scorers.contains), WRONG[:1])
+    (finding,) = report.outcomes["stuffing"].raised
+    assert finding.before == pytest.approx(1 / 3)  # one of three guesses
+    assert finding.after == 1.0
+    assert finding.components == {"correctness": (pytest.approx(1 / 3), 1.0)}
+    (finding,) = report.outcomes["hedge"].raised
+    assert finding.after == pytest.approx(2 / 3)
+
+
+def test_calls_that_pay_are_found():
+    paid = By(scorers.equal, lambda value, trajectory: value + 0.1 * trajectory.tool_calls)
+    report = attacked(paid, WRONG)
+    assert raised(report) == {"duplicate-calls", "no-op-calls"}
+    row = report.to_dict()["attacks"]["duplicate-calls"]
+    assert (row["raised"], row["raised_wrong"]) == (4, 4)
+    assert row["max_gain"] == pytest.approx(0.2)
+    assert row["example"]["components"] == {}  # the total alone
+
+
+def test_length_that_pays_is_found():
+    paid = By(scorers.equal, lambda value, trajectory: value + trajectory.response_tokens / 1000)
+    assert {"padding", "long-answer", "duplicate-calls"} <= raised(attacked(paid, WRONG))
+
+
+def test_an_escape_from_the_reward_is_found():
+    report = attacked(By(scorers.fragile), WRONG)
+    assert not report.ok
+    outcome = report.outcomes["not-a-number"]
+    assert (len(outcome.raised), len(outcome.escaped)) == (0, 4)
+    assert example(outcome).error == "UnscoredError: the parser failed"
+    assert {name for name, outcome in report.outcomes.items() if outcome.escaped} == {"not-a-number"}
+
+
+def test_what_has_no_reward_is_not_attacked():
+    unscored = replace(WRONG[0], answer="NaN")
+    report = attacked(By(scorers.fragile), [unscored])
+    assert (report.unscored, report.wrong, report.ok) == (1, 0, True)
+    assert {outcome.applied for outcome in report.outcomes.values()} == {0}
+
+
+def test_noise_below_the_tolerance_is_not_reported():
+    paid = By(scorers.equal, lambda value, trajectory: value + 0.001 * trajectory.tool_calls)
+    assert not attacked(paid, WRONG).ok
+    assert attacked(paid, WRONG, tolerance=0.01).ok
+
+
+def test_a_mutation_is_scored_among_its_group():
+    scorer = By(scorers.equal)
+    attacked(scorer, EPISODES[:6], {"empty": ATTACKS["empty"]})
+    assert set(scorer.groups) == {1}
+    scorer.groups, scorer.needs_groups = [], True
+    attacked(scorer, EPISODES[:6], {"empty": ATTACKS["empty"]})
+    assert set(scorer.groups) == {4, 2}
+
+
+def test_a_ground_truth_that_is_no_text_is_not_guessed():
+    structured = [replace(each, ground_truth={"tests": ["assert f(1) == 2"]}) for each in WRONG]
+    report = attacked(By(scorers.contains), structured)
+    assert {name for name, outcome in report.outcomes.items() if not outcome.applied} == {
+        name for name, attack in ATTACKS.items() if attack.guesses
+    }
+    aliases = [replace(each, ground_truth={"target": [each.ground_truth, "x"]}) for each in WRONG]
+    assert attacked(By(lambda answer, truth: "['" in truth and False), aliases).outcomes["stuffing"].applied == 4
+
+
+def test_ones_own_attack_is_tried():
+    def shout(trajectory):
+        """Loud."""
+        return replace(trajectory, answer=trajectory.answer + "!")
+
+    report = attacked(By(lambda answer, truth: answer.endswith("!")), WRONG, {"shout": from_function(shout)})
+    assert report.to_dict()["attacks"]["shout"]["raised"] == 4
+
+
+def test_the_report_is_json_and_a_table():
+    lonely = Trajectory([], StopReason.ANSWERED, [Turn("x")], answer="x", ground_truth="y")
+    report = attacked(By(scorers.contains), [*WRONG, lonely])
+    data = json.loads(json.dumps(report.to_dict()))
+    assert data["ok"] is False
+    assert data["attacks"]["stuffing"]["example"]["answer"].startswith("The answer is ")
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(attack_table(report, "x"))
+    lines = console.export_text().splitlines()
+    assert "stuffing" in "".join(lines[:8])
+    assert all(name in "".join(lines) for name in ATTACKS)
