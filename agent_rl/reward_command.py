@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -17,6 +18,7 @@ from agent_rl.errors import ConfigError, did_you_mean
 if TYPE_CHECKING:
     from agent_rl.rewards.compose import Reward
     from agent_rl.rewards.lab import Attack
+    from agent_rl.trajectory import Score, Trajectory
 
 __all__ = ["attack", "score", "what_if"]
 
@@ -30,6 +32,7 @@ Overrides = Annotated[
     typer.Argument(metavar="KEY=VALUE", help="agent_rl.reward.... as in training, and data.max_response_length"),
 ]
 Config = Annotated[Path | None, typer.Option(help="A recipe's folder, or a YAML file with a section agent_rl")]
+Data = Annotated[Path | None, typer.Option(help="Parquet file of the rows, for scorers that read a row's extra_info")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON")]
 Limit = Annotated[int | None, typer.Option(help="Only so many of the first trajectories", min=1)]
 Concurrency = Annotated[int, typer.Option(help="Measured at one time", min=1)]
@@ -39,6 +42,7 @@ def score(
     trajectories: Trajectories,
     overrides: Overrides = None,
     config: Config = None,
+    data: Data = None,
     out: Annotated[Path | None, typer.Option(help="JSONL file for the trajectories with their new scores")] = None,
     concurrency: Concurrency = 32,
     limit: Limit = None,
@@ -55,7 +59,7 @@ def score(
     from agent_rl.rewards.lab.groups import grouped, read_trajectories, score_groups
     from agent_rl.rewards.lab.scoring import summary, summary_table
 
-    found, reward = read_trajectories(trajectories, limit), _reward(config, overrides or [])
+    found, reward = read_trajectories(trajectories, limit), _reward(config, overrides or [], data)
     groups = grouped(found)
     after = dict(
         zip(
@@ -82,6 +86,7 @@ def attack(
     trajectories: Trajectories,
     overrides: Overrides = None,
     config: Config = None,
+    data: Data = None,
     own: Annotated[
         list[str] | None, typer.Option("--attack", help="One of your own, file.py:function; may be repeated")
     ] = None,
@@ -102,7 +107,7 @@ def attack(
     from agent_rl.rewards.lab.attack import attack_table, example, run_attacks
     from agent_rl.rewards.lab.groups import read_trajectories
 
-    found, reward = read_trajectories(trajectories, limit), _reward(config, overrides or [])
+    found, reward = read_trajectories(trajectories, limit), _reward(config, overrides or [], data)
     chosen = _attacks(own or [], only or [])
     report = asyncio.run(
         _closed(reward, run_attacks(found, reward, chosen, tolerance=tolerance, concurrency=concurrency))
@@ -127,6 +132,7 @@ def what_if(
     trajectories: Trajectories,
     overrides: Overrides = None,
     config: Config = None,
+    data: Data = None,
     remeasure: Annotated[
         bool, typer.Option(help="Measure every component anew, in place of the stored values")
     ] = False,
@@ -146,8 +152,8 @@ def what_if(
     from agent_rl.rewards.lab.groups import grouped, read_trajectories, score_groups
     from agent_rl.rewards.lab.what_if import reweighed, what_if, what_if_table
 
-    groups, reward = grouped(read_trajectories(trajectories, limit)), _reward(config, overrides or [])
-    work = score_groups(groups, reward, concurrency) if remeasure else reweighed(groups, reward.reweigh)
+    groups, reward = grouped(read_trajectories(trajectories, limit)), _reward(config, overrides or [], data)
+    work = score_groups(groups, reward, concurrency) if remeasure else reweighed(groups, reward.reward.reweigh)
     after = asyncio.run(_closed(reward, work))
     report = what_if(groups, after, metric)
     if as_json:
@@ -161,27 +167,54 @@ def what_if(
         console.print(text, markup=False, highlight=False)
 
 
-def _reward(config: Path | None, overrides: Sequence[str]) -> Reward:
+@dataclass(frozen=True)
+class _WithRows:
+    """The reward, which is told each trajectory's row."""
+
+    reward: Reward
+    rows: Mapping[tuple[str, Any], Mapping[str, Any]]
+    """`extra_info` by data source and index."""
+
+    @property
+    def needs_groups(self) -> bool:
+        return self.reward.needs_groups
+
+    async def score_group(self, group: Sequence[Trajectory]) -> list[Score | Exception]:
+        rows = [self.rows.get((trajectory.data_source, trajectory.info.get("index"))) for trajectory in group]
+        return await self.reward.score_group(group, rows=rows)
+
+
+def _reward(config: Path | None, overrides: Sequence[str], data: Path | None) -> _WithRows:
     """The reward that a configuration and words after it describe.
 
     Raises:
         ConfigError: naming the key, the value and the remedy.
     """
+    from agent_rl.data import read_parquet
     from agent_rl.rewards.compose import Reward
     from agent_rl.settings import AgentRLSettings
 
     given = _given(config, overrides)
     limit = (given.get("data") or {}).get("max_response_length")
     settings = AgentRLSettings.from_config(given)
-    return Reward(settings.reward, max_response_tokens=None if limit is None else int(limit))
+    reward = Reward(settings.reward, max_response_tokens=None if limit is None else int(limit))
+    rows = (
+        {}
+        if data is None
+        else {
+            (str(row["data_source"]), row["extra_info"].get("index")): row["extra_info"]
+            for row in read_parquet(str(data))
+        }
+    )
+    return _WithRows(reward, rows)
 
 
-async def _closed(reward: Reward, work: Awaitable[T]) -> T:
+async def _closed(reward: _WithRows, work: Awaitable[T]) -> T:
     """What the work gives; the reward is closed after it."""
     try:
         return await work
     finally:
-        await reward.close()
+        await reward.reward.close()
 
 
 def _given(config: Path | None, overrides: Sequence[str]) -> Any:

@@ -11,6 +11,8 @@ from typer.testing import CliRunner, Result
 
 from agent_rl import trace
 from agent_rl.cli import app
+from agent_rl.data import write_parquet
+from agent_rl.data.gsm8k import to_row
 from agent_rl.errors import ConfigError
 from tests.rewards.lab.episodes import problems, trajectories
 
@@ -93,6 +95,18 @@ def test_a_group_is_handed_over_whole(stored: Path) -> None:
     kind = f"{stored.parent}/mine.py:Shortest"
     found = data("score", stored, f"agent_rl.reward.components.short.kind={kind}")
     assert found["all"]["components"]["short"]["mean"] > 4
+
+
+def test_scorers_get_the_row_where_it_is_given(stored: Path) -> None:
+    (stored.parent / "scorers.py").write_text(
+        "def by_row(answer, ground_truth, extra_info):\n    return float('####' in extra_info.get('answer', ''))\n"
+    )
+    rows = [to_row(example, "test", index) for index, example in enumerate(problems(8))]
+    write_parquet(rows, stored.parent / "rows.parquet")
+    words = ["score", stored, f"agent_rl.reward.correctness.scorer={stored.parent}/scorers.py:by_row"]
+    assert data(*words)["all"]["components"]["correctness"]["mean"] == 0
+    given = data(*words, "--data", stored.parent / "rows.parquet")
+    assert given["all"]["components"]["correctness"]["mean"] == 1
 
 
 def test_a_recipe_and_a_file_say_the_same(stored: Path) -> None:

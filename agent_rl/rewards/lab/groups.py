@@ -19,8 +19,9 @@ __all__ = ["Scorer", "group_key", "grouped", "read_trajectories", "score_groups"
 class Scorer(Protocol):
     """What scores the trajectories of one prompt: `agent_rl.rewards.compose.Reward` is one."""
 
-    needs_groups: bool
-    """Whether what a trajectory gets depends on the others."""
+    @property
+    def needs_groups(self) -> bool:
+        """Whether what a trajectory gets depends on the others."""
 
     async def score_group(self, group: Sequence[Trajectory]) -> list[Score | Exception]:
         """A score for each, in order; an exception for one that is unscored.
