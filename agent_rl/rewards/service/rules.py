@@ -13,6 +13,8 @@ import asyncio
 import inspect
 import reprlib
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, SupportsFloat
 
@@ -28,12 +30,14 @@ class RulesFile:
 
     Args:
         path: the file.
+        threads: in which a function that is no coroutine runs, so that one that waits holds up no other.
 
     Raises:
         ConfigError: it is not there, cannot be imported, or has no `compute_score`.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, threads: int = 32) -> None:
+        self._threads = ThreadPoolExecutor(threads, "rules")
         try:
             self._function = find_object(f"{path}:compute_score", Path.cwd())
         except ClassNameError as error:
@@ -59,7 +63,8 @@ class RulesFile:
         if inspect.iscoroutinefunction(self._function):
             result = await self._function(**arguments)
         else:
-            result = await asyncio.to_thread(self._function, **arguments)
+            call = partial(self._function, **arguments)
+            result = await asyncio.get_running_loop().run_in_executor(self._threads, call)
         entries = result if isinstance(result, Mapping) else {"score": result}
         numbers = {str(name): float(value) for name, value in entries.items() if isinstance(value, SupportsFloat)}
         if "score" not in numbers:

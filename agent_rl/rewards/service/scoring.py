@@ -49,7 +49,7 @@ class Scorer:
         max_concurrent: int = 256,
         timeout_s: float = 300.0,
     ) -> None:
-        self._rules = None if rules_file is None else RulesFile(rules_file)
+        self._rules = None if rules_file is None else RulesFile(rules_file, threads=max_concurrent)
         self._reward = _reward(section, settings, max_response_tokens, judged=rules_file is not None)
         self._slots = asyncio.Semaphore(max_concurrent)
         self._timeout_s = timeout_s

@@ -39,11 +39,11 @@ def scorer(folder: Path, text: str = COUNTING, **limits: float) -> Scorer:
 
 
 def test_no_more_than_the_limit_are_measured_at_a_time_and_order_is_kept(tmp_path: Path) -> None:
-    items = [Arguments(solution_str="0.02", extra_info={"points": number}) for number in range(12)]
-    answers = asyncio.run(scorer(tmp_path, max_concurrent=3).answer(items))
+    items = [Arguments(solution_str="0.05", extra_info={"points": number}) for number in range(120)]
+    answers = asyncio.run(scorer(tmp_path, max_concurrent=40).answer(items))
     verdicts = [answer for answer in answers if isinstance(answer, Verdict)]
-    assert [verdict.score for verdict in verdicts] == list(range(12))
-    assert max(verdict.logged["most"] for verdict in verdicts) == 3
+    assert [verdict.score for verdict in verdicts] == list(range(120))
+    assert max(verdict.logged["most"] for verdict in verdicts) == 40  # more than asyncio has threads for
 
 
 def test_what_takes_too_long_is_unscored_and_the_others_are_not(tmp_path: Path) -> None:
