@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import os
 import reprlib
 from collections.abc import Mapping
 from typing import Any
@@ -31,6 +32,7 @@ from agent_rl.trajectory import Trajectory
 
 __all__ = ["RewardApi", "RewardApiConfig"]
 
+TOKEN_ENV = "AGENT_RL_REWARD_TOKEN"
 _NEVER_OURS = (401, 403, 404, 405)
 _ANY_NUMBER = 10_000  # of attempts: time is what bounds them
 
@@ -41,7 +43,7 @@ class RewardApiConfig(ComponentConfig):
     url: str
     """Address of its endpoint, for example `http://host:8080/get_reward2`."""
     token_env: str | None = None
-    """Environment variable that holds the service's token, here and wherever workers run."""
+    """Environment variable that holds the service's token wherever workers run; null: AGENT_RL_REWARD_TOKEN, if set."""
     logs: tuple[str, ...] = ()
     """Which of the service's numbers are logged; each must be in every answer. The trace has all."""
     timeout_s: float = Field(default=120.0, gt=0)
@@ -78,8 +80,9 @@ class RewardApi(Component):
         super().__init__(name, config)
         self.logs = config.logs
         headers = {"content-type": "application/json"}
-        if config.token_env is not None:
-            headers["authorization"] = f"Bearer {secret(config.token_env, key='token_env')}"
+        token_env = config.token_env or (TOKEN_ENV if os.environ.get(TOKEN_ENV) else None)
+        if token_env is not None:
+            headers["authorization"] = f"Bearer {secret(token_env, key='token_env')}"
         shared: dict[str, Any] = {
             "timeout_s": config.timeout_s,
             "max_concurrent": config.max_concurrent,

@@ -45,6 +45,7 @@ def test_a_run_survives_its_service(
     for metrics in logged.values():
         assert metrics["agent/unscored"] == 0
         assert metrics["agent/without_baseline"] == 0
+        assert metrics["agent/judged_open"] == 1
         assert 0 <= metrics["agent/judged"] <= 1
         assert metrics["agent/judged_explained"] == pytest.approx(metrics["agent/judged"])
         assert metrics["agent/judged_explained_tokens"] > 0
@@ -65,7 +66,8 @@ async def run(folder: Path, model: Path) -> tuple[dict[int, dict[str, Any]], lis
     async with serve(model, "judge", folder / "judge.log") as judge:
         for name in ("service.yaml", "rules.py"):
             (folder / name).write_text((ROOT / "recipes/reward_api" / name).read_text())
-        with Service(folder / "service.yaml", env={"JUDGE_URL": judge}) as service:
+        patient = "judge.components.explained.config.verdict_attempts=8"  # an untrained judge rambles
+        with Service(folder / "service.yaml", patient, env={"JUDGE_URL": judge}) as service:
             logged: dict[int, dict[str, Any]] = {}
             killed: list[float] = []
             training = asyncio.create_task(asyncio.to_thread(train, folder, model, service.url, logged))
@@ -90,7 +92,7 @@ def train(folder: Path, model: Path, service: str, logged: dict[int, dict[str, A
         "trainer.default_local_dir": f"{folder}/checkpoints",
         "agent_rl.reward.reward_api": f"{service}/get_reward",
         "agent_rl.reward.components.judged.config.url": f"{service}/get_reward2",
-        "agent_rl.reward.components.judged.gate": "null",  # an untrained model is never right
+        "agent_rl.reward.components.judged.gate": "'correctness < 1'",  # an untrained model is never right
         "agent_rl.trace.path": f"{folder}/trace.jsonl",
         "hydra.run.dir": f"{folder}/hydra",
     }

@@ -61,6 +61,15 @@ def test_the_trajectory_is_sent_and_the_score_read(monkeypatch: pytest.MonkeyPat
     assert Trajectory.from_dict(json.loads(request.body)["trajectory"]) == trajectory()
 
 
+def test_without_a_name_the_token_is_that_of_the_usual_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    with FaultyServer(default=GOOD) as server:
+        monkeypatch.delenv("AGENT_RL_REWARD_TOKEN", raising=False)
+        measure(api(server.url))
+        monkeypatch.setenv("AGENT_RL_REWARD_TOKEN", "s3cret")
+        measure(api(server.url))
+    assert [request.headers["authorization"] for request in server.requests] == [None, "Bearer s3cret"]
+
+
 @pytest.mark.parametrize(
     "first",
     [answer(500), answer(503, retry_after=0), answer(429, retry_after=0), answer(502), drop, cut_short],
