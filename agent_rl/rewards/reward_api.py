@@ -34,6 +34,7 @@ __all__ = ["RewardApi", "RewardApiConfig"]
 
 TOKEN_ENV = "AGENT_RL_REWARD_TOKEN"
 _NEVER_OURS = (401, 403, 404, 405)
+_MAX_EXCERPT = 500  # characters of what the service says that an error repeats
 _ANY_NUMBER = 10_000  # of attempts: time is what bounds them
 
 
@@ -135,7 +136,7 @@ class RewardApi(Component):
         if not isinstance(answer, Mapping):
             raise RemoteError(response.host, "the answer is not a JSON object", response.status)
         if answer.get("unscored"):
-            raise UnscoredError(f"{response.host} could not score: {answer.get('error')}")
+            raise UnscoredError(f"{response.host} could not score: {str(answer.get('error'))[:_MAX_EXCERPT]}")
         score = _number(answer.get("score"))
         if score is None:
             problem = f"the answer's score is not a number: {reprlib.repr(answer.get('score'))}"
@@ -166,6 +167,6 @@ def _number(value: Any) -> float | None:
 def _error(response: Response) -> str:
     """What a refusal says of itself, shortened."""
     try:
-        return str(json.loads(response.content)["error"])[:300]
+        return str(json.loads(response.content)["error"])[:_MAX_EXCERPT]
     except (ValueError, KeyError, TypeError):
-        return response.text[:300]
+        return response.text[:_MAX_EXCERPT]

@@ -12,6 +12,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import anyio
+
 from agent_rl.errors import AgentRLError, ConfigError, UnscoredError
 from agent_rl.rewards.compose import Reward
 from agent_rl.rewards.service.rules import RulesFile
@@ -64,11 +66,11 @@ class Scorer:
 
     async def _answer(self, item: Arguments | Whole) -> Answer:
         trajectory = item.to_trajectory()
+        problem = f"not scored within {self._timeout_s:g} s"
         async with self._slots:
             try:
-                return await asyncio.wait_for(self._measure(trajectory, item.extra_info), self._timeout_s)
-            except asyncio.TimeoutError:
-                problem = f"not scored within {self._timeout_s:g} s"
+                with anyio.move_on_after(self._timeout_s):
+                    return await self._measure(trajectory, item.extra_info)
             except UnscoredError as error:
                 problem = str(error)
             except AgentRLError as error:  # the service's configuration: for whoever runs it, and the client must know
