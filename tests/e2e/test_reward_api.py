@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import psutil
 import pytest
+from omegaconf import OmegaConf
 
 from agent_rl import trace
 from agent_rl.data import arithmetic, write_parquet
@@ -24,8 +25,10 @@ from tests.rewards.service.process import Service
 ROOT = Path(__file__).parents[2]
 PROMPTS, EPISODES = 4, 2
 """In each step; an episode that is trained on and a greedy one."""
+SHORT = {"response_format": None, "regex": r'\{"reason": "[a-z ]{1,40}", "score": [0-9]\}'}
+"""What SGLang is asked for in place of the JSON schema, which an untrained judge fills with whatever it allows."""
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
 
 def test_a_run_survives_its_service(
@@ -64,10 +67,11 @@ def test_a_run_survives_its_service(
 async def run(folder: Path, model: Path) -> tuple[dict[int, dict[str, Any]], list[float]]:
     """Train beside judge and service; each step's metrics, and the open requests when the service was killed."""
     async with serve(model, "judge", folder / "judge.log") as judge:
-        for name in ("service.yaml", "rules.py"):
-            (folder / name).write_text((ROOT / "recipes/reward_api" / name).read_text())
-        patient = "judge.components.explained.config.verdict_attempts=8"  # an untrained judge rambles
-        with Service(folder / "service.yaml", patient, env={"JUDGE_URL": judge}) as service:
+        config = OmegaConf.load(ROOT / "recipes/reward_api/service.yaml")
+        config.judge.components.explained.config.body = SHORT
+        OmegaConf.save(config, folder / "service.yaml")
+        (folder / "rules.py").write_text((ROOT / "recipes/reward_api/rules.py").read_text())
+        with Service(folder / "service.yaml", env={"JUDGE_URL": judge}) as service:
             logged: dict[int, dict[str, Any]] = {}
             killed: list[float] = []
             training = asyncio.create_task(asyncio.to_thread(train, folder, model, service.url, logged))
