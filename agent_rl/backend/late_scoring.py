@@ -151,14 +151,24 @@ def _finals(keys: Sequence[str]) -> list[str]:
 
 
 def _scored(trainer: Any, module: ModuleType, batch: Any, keys: list[str]) -> list[Any]:
-    """For each trajectory the manager's result or an exception, in order; the samples of a prompt share a worker."""
+    """For each trajectory the manager's result or an exception, in order; the samples of a prompt share a worker.
+
+    Without reward workers they are scored here, in the trainer's process.
+    """
     import ray
 
-    data = _as_handed_over(trainer, module, keys, batch.partition_id)
-    workers = trainer.reward_loop_manager.reward_loop_workers
+    data = _as_handed_over(module, keys, batch.partition_id)
+    manager = trainer.reward_loop_manager
+    workers = manager.reward_loop_workers
+    if not workers:  # reward.num_workers=0
+        from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
+
+        if not hasattr(trainer, "late_worker"):
+            trainer.late_worker = RewardLoopWorker(trainer.config, manager.reward_router_address)
+        found: list[Any] = asyncio.run(trainer.late_worker.score_each(data))
+        return found
+    of_uid = {uid: place for place, uid in enumerate(dict.fromkeys(key.split("_")[0] for key in keys))}
     places: list[list[int]] = [[] for _ in workers]
-    uids = {key.split("_")[0]: None for key in keys}
-    of_uid = {uid: place for place, uid in enumerate(uids)}
     for index, key in enumerate(keys):
         places[of_uid[key.split("_")[0]] % len(workers)].append(index)
     asked = [(rows, worker) for rows, worker in zip(places, workers, strict=True) if rows]
@@ -170,7 +180,7 @@ def _scored(trainer: Any, module: ModuleType, batch: Any, keys: list[str]) -> li
     return results
 
 
-def _as_handed_over(trainer: Any, module: ModuleType, keys: list[str], partition: str) -> Any:
+def _as_handed_over(module: ModuleType, keys: list[str], partition: str) -> Any:
     """The trajectories in the form in which an agent-loop worker hands them to a reward worker."""
     import numpy as np
     import torch
@@ -222,7 +232,9 @@ def _written(module: ModuleType, batch: Any, results: dict[str, Any]) -> Any:
         tags = [{"error": reason, "fatal": False, "validate": validate} for reason in reasons]
         module.tq.kv_batch_put(keys=[uuid4().hex for _ in tags], partition_id=ERRORS_PARTITION, tags=tags)
         if len(failed) == len(results):
-            raise UnscoredError(f"no trajectory of the step is usable: {len(failed)} failed, the last with: {reasons[-1]}")
+            raise UnscoredError(
+                f"no trajectory of the step is usable: {len(failed)} failed, the last with: {reasons[-1]}"
+            )
         gone = {key.rpartition("_")[0] for key in failed}
         lost = [key for key in batch.keys if key.rpartition("_")[0] in gone]
         module.tq.kv_clear(keys=lost, partition_id=batch.partition_id)

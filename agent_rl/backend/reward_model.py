@@ -75,10 +75,7 @@ def _check_ranks(name: str, model: ServedModelSettings, trainer: Any) -> None:
 
 
 def _check_late(config: Any, why: str) -> None:
-    """What needs the reward at the end of each episode, or nobody who scores."""
-    if config.reward.num_workers < 1:
-        problem = f"{why} scores after sampling, and there is nobody to ask the model"
-        raise ConfigError("reward.num_workers", problem, "Set it to 1 or more")
+    """Refuse what needs the reward at the end of each episode."""
     for wrong, key, remedy in (
         (config.algorithm.adv_estimator == remax.ESTIMATOR, "algorithm.adv_estimator", "Choose another algorithm"),
         (config.algorithm.filter_groups.enable, "algorithm.filter_groups.enable", "Set it to false"),

@@ -13,14 +13,23 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
-from transformers import GenerationConfig, PreTrainedTokenizerBase, Qwen2Config, Qwen2ForCausalLM, Qwen2Tokenizer
+from transformers import (
+    GenerationConfig,
+    LlamaConfig,
+    LlamaForSequenceClassification,
+    PreTrainedTokenizerBase,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen2Tokenizer,
+)
 
-__all__ = ["CHAT_TEMPLATE", "END_OF_TEXT", "IM_END", "IM_START", "make_model", "make_tokenizer"]
+__all__ = ["CHAT_TEMPLATE", "END_OF_TEXT", "IM_END", "IM_START", "make_classifier", "make_model", "make_tokenizer"]
 
 END_OF_TEXT = "<|endoftext|>"
 IM_START = "<|im_start|>"
@@ -161,10 +170,55 @@ def make_model(
     return model
 
 
+def make_classifier(
+    out_dir: str | Path,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    hidden: int = 96,
+    layers: int = 3,
+    heads: int = 4,
+    max_positions: int = MAX_POSITIONS,
+    seed: int = 0,
+) -> LlamaForSequenceClassification:
+    """Makes a random fp32 Llama with one score at the last token, a Bradley-Terry reward model in form, and saves it.
+
+    Args:
+        out_dir: folder to write to, normally the tokenizer's.
+        tokenizer: gives vocabulary size, padding and end-of-sequence ids.
+        hidden: width.
+        layers: number of blocks.
+        heads: attention heads.
+        max_positions: longest sequence in tokens.
+        seed: of the weights; torch's global random state is left as it was.
+    """
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=hidden,
+        intermediate_size=2 * hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
+        max_position_embeddings=max_positions,
+        initializer_range=0.2,  # so that scores differ visibly
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        num_labels=1,
+        dtype="float32",
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = LlamaForSequenceClassification(config).float().eval()
+    model.save_pretrained(str(out_dir))
+    return model
+
+
 def main(argv: list[str] | None = None) -> None:
     """Command line: makes an untrained model and a tokenizer in one folder."""
+    make: dict[str, Callable[..., Any]] = {"policy": make_model, "classifier": make_classifier}
     parser = argparse.ArgumentParser(description="Make an untrained tiny Qwen2 and its tokenizer.")
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--kind", choices=tuple(make), default="policy", help="default: %(default)s")
     parser.add_argument("--hidden", type=int, default=96)
     parser.add_argument("--layers", type=int, default=3)
     parser.add_argument("--heads", type=int, default=4)
@@ -173,7 +227,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args(argv)
     tokenizer = make_tokenizer(CORPUS, args.out, args.vocab_size)
-    model = make_model(
+    model = make[args.kind](
         args.out,
         tokenizer,
         hidden=args.hidden,

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from agent_rl.backend import cpu
 from agent_rl.launch import resolution
@@ -21,6 +21,8 @@ __all__ = ["dry_run", "train"]
 
 TINY_MODEL = "outputs/tiny_model"
 """The model that the recipes' sizes for a CPU name; no hub has it."""
+TINY_CLASSIFIER = "outputs/tiny_classifier"
+"""The same for their reward models that are classifiers."""
 
 
 def train(
@@ -49,7 +51,7 @@ def train(
         return run_worker(nodes, node_options(config, head=False), nodes_timeout_s)
     if nodes is None:
         command = trainer_command(recipe, overrides, script)
-    _make_tiny_model(config)
+    _make_tiny_models(config)
     if nodes is not None:
         return run_head(nodes, command, node_options(config, head=True), nodes_timeout_s)
     os.execv(command[0], command)
@@ -79,8 +81,13 @@ def _composed(
     return compose(recipe, overrides), command_line(recipe, [*overrides, *JOINING], script)
 
 
-def _make_tiny_model(config: DictConfig) -> None:
-    """Make the model of a recipe's trial on a CPU, the first time."""
-    wanted = cpu.is_selected() and str(config.actor_rollout_ref.model.path) == TINY_MODEL
-    if wanted and not (Path(TINY_MODEL) / "config.json").exists():
-        subprocess.run([sys.executable, "-m", "agent_rl.backend.tiny_model", "--out", TINY_MODEL], check=True)
+def _make_tiny_models(config: DictConfig) -> None:
+    """Make the models of a recipe's trial on a CPU, the first time."""
+    if not cpu.is_selected():
+        return
+    served = OmegaConf.select(config, "agent_rl.reward.models") or {}
+    named = {str(config.actor_rollout_ref.model.path), *(str(model.path) for model in served.values())}
+    for path, kind in ((TINY_MODEL, "policy"), (TINY_CLASSIFIER, "classifier")):
+        if path in named and not (Path(path) / "config.json").exists():
+            command = [sys.executable, "-m", "agent_rl.backend.tiny_model", "--out", path, "--kind", kind]
+            subprocess.run(command, check=True)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from agent_rl.data.service_dialogues import ACTIONS
 from agent_rl.errors import ToolError
@@ -26,7 +27,7 @@ class Orders(Tool):
         "Look up an order, or change it: cancel it or redirect it to another address while it is open, "
         "refund it when it has been delivered."
     )
-    parameters = {
+    parameters: ClassVar[dict[str, Any]] = {
         "type": "object",
         "properties": {
             "action": {"type": "string", "enum": ["look_up", *ACTIONS]},
@@ -36,9 +37,9 @@ class Orders(Tool):
         "required": ["action", "number"],
     }
 
-    async def start(self) -> None:
-        """This customer's orders."""
-        self.orders = {order["number"]: order for order in json.loads(self.create_kwargs["orders"])}
+    def __init__(self, config: Mapping[str, Any], create_kwargs: Mapping[str, Any]) -> None:
+        super().__init__(config, create_kwargs)
+        self.orders = {order["number"]: order for order in json.loads(create_kwargs["orders"])}
 
     async def call(self, arguments: dict[str, Any]) -> str:
         """The order as it is then."""

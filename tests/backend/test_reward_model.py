@@ -71,7 +71,6 @@ def test_served_models_pass(model: dict[str, Any]) -> None:
         ({"reward": {"models": {"a": SHARED | {"tensor_parallel_size": 3}}}}, "3 does not divide 4 GPUs"),
         ({"reward": {"models": {"a": {"path": "rm", "tensor_parallel_size": 2}}}}, "2 does not divide 1 GPUs"),
         ({"reward": {"models": {"reward_model": SHARED}}, "enable": True}, "verl's own reward model has this name"),
-        ({"reward__num_workers": 0}, r"reward\.num_workers: .*placement=shared.*nobody"),
         ({"algorithm__adv_estimator": remax.ESTIMATOR}, r"algorithm\.adv_estimator"),
         ({"algorithm__filter_groups__enable": True}, r"algorithm\.filter_groups\.enable"),
         ({"trainer__v1__trainer_mode": "separate_async"}, r"trainer\.v1\.trainer_mode"),
@@ -83,8 +82,8 @@ def test_what_cannot_be_used_is_refused(arguments: dict[str, Any], message: str)
 
 
 def test_verls_model_on_the_trainers_gpus_scores_late_too() -> None:
-    with pytest.raises(ConfigError, match=r"reward\.num_workers"):
-        checked(enable=True, reward__num_workers=0)
+    with pytest.raises(ConfigError, match=r"adv_estimator: .*enable_resource_pool=false"):
+        checked(enable=True, algorithm__adv_estimator=remax.ESTIMATOR)
 
 
 COMPONENT = {"components": {"good": {"kind": "reward_model", "config": {"models": {"nice": {}}}}}}

@@ -67,6 +67,40 @@ def train(
     return logged
 
 
+def train_recipe(
+    recipe: str, folder: Path, rows: dict[str, list[dict[str, Any]]], *overrides: str
+) -> dict[int, dict[str, Any]]:
+    """Train a recipe in its size for a CPU, on a few rows, and return each step's metrics.
+
+    Args:
+        recipe: its name.
+        folder: gets rows, trace and logs.
+        rows: of `train` and `test`.
+        overrides: further ones.
+    """
+    for split, its in rows.items():
+        write_parquet(its, folder / f"{split}.parquet")
+    arguments = [
+        f"data.train_files={folder}/train.parquet",
+        f"data.val_files={folder}/test.parquet",
+        "data.shuffle=False",
+        "trainer.val_before_train=False",
+        "trainer.logger=[console,file]",
+        "trainer.resume_mode=disable",
+        f"agent_rl.trace.path={folder}/trace.jsonl",
+        f"hydra.run.dir={folder}/hydra",
+        *overrides,
+    ]
+    logged: dict[int, dict[str, Any]] = {}
+    run_trainer(
+        trainer_command(ROOT / "recipes" / recipe, arguments),
+        folder / "out",
+        on_metrics=logged.__setitem__,
+        timeout_s=500,
+    )
+    return logged
+
+
 def diffs(logged: dict[int, dict[str, Any]]) -> list[float]:
     """How far the engine's probabilities are from the trainer's, in each step."""
     return [metrics["training/rollout_probs_diff_mean"] for metrics in logged.values()]

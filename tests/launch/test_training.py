@@ -27,7 +27,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """Command lines that this process would have become."""
     seen: list[list[str]] = []
     monkeypatch.setattr(os, "execv", lambda path, command: seen.append(command))
-    monkeypatch.setattr(training, "_make_tiny_model", lambda config: None)
+    monkeypatch.setattr(training, "_make_tiny_models", lambda config: None)
     return seen
 
 
@@ -77,18 +77,21 @@ def test_what_a_ray_job_was_told_is_not_said_twice(monkeypatch: pytest.MonkeyPat
     assert told.OMP_NUM_THREADS == "1"
 
 
-def test_the_tiny_model_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tiny_models_are_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     commands: list[list[str]] = []
     monkeypatch.setattr(subprocess, "run", lambda command, **_: commands.append(command))
     config = OmegaConf.create({"actor_rollout_ref": {"model": {"path": training.TINY_MODEL}}})
-    training._make_tiny_model(config)
+    training._make_tiny_models(config)
     (tmp_path / training.TINY_MODEL).mkdir(parents=True)
     (tmp_path / training.TINY_MODEL / "config.json").touch()
-    training._make_tiny_model(config)
+    training._make_tiny_models(config)
     config.actor_rollout_ref.model.path = "Qwen/Qwen2.5-3B-Instruct"
-    training._make_tiny_model(config)
-    assert [command[-1] for command in commands] == [training.TINY_MODEL]
+    training._make_tiny_models(config)
+    assert [command[-3:] for command in commands] == [[training.TINY_MODEL, "--kind", "policy"]]
+    config.agent_rl = {"reward": {"models": {"preference": {"path": training.TINY_CLASSIFIER}}}}
+    training._make_tiny_models(config)
+    assert commands[-1][-3:] == [training.TINY_CLASSIFIER, "--kind", "classifier"]
 
 
 def shell(command: list[str], path: Path | None = None) -> subprocess.CompletedProcess[str]:

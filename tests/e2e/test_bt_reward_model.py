@@ -1,0 +1,59 @@
+"""The recipe bt_reward_model: a classifier that shares the policy's place scores after sampling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from agent_rl import trace
+from agent_rl.backend.tiny_model import CORPUS, make_classifier, make_tokenizer
+from agent_rl.data import arithmetic
+from tests.e2e.training import diffs, train_recipe
+
+pytestmark = [pytest.mark.engine, pytest.mark.recipes]
+
+
+def test_two_steps(tmp_path: Path, tiny_model: Path, run_processes: Callable[[], list[psutil.Process]]) -> None:
+    import torch
+
+    classifier = tmp_path / "classifier"
+    tokenizer = make_tokenizer(CORPUS, classifier, 512)
+    model = make_classifier(classifier, tokenizer, hidden=48, layers=2, max_positions=4096)
+    problems = zip(("train", "test"), arithmetic.train_test(0, 8, 4), strict=True)
+    rows = {split: [arithmetic.to_row(each, split, i) for i, each in enumerate(its)] for split, its in problems}
+    logged = train_recipe(
+        "bt_reward_model",
+        tmp_path,
+        rows,
+        f"actor_rollout_ref.model.path={tiny_model}",
+        f"agent_rl.reward.models.preference.path={classifier}",
+        "agent_rl.reward.components.quality.config.models.preference.shown=conversation",
+    )
+    assert list(logged) == [1, 2]
+    assert max(diffs(logged)) < 1e-5
+    assert run_processes() == []
+
+    def score(question: str, answer: str) -> float:
+        chat = [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+        ids = tokenizer(tokenizer.apply_chat_template(chat, tokenize=False), return_tensors="pt").input_ids
+        with torch.no_grad():
+            return float(model(ids).logits[0, 0])
+
+    seen = list(trace.read(tmp_path / "trace.jsonl"))
+    scored = [trajectory for trajectory in seen if len(trajectory.turns) == 1]
+    assert len(seen) == 2 * 8 + 4
+    assert scored
+    for trajectory in scored:
+        own = score(trajectory.prompt[-1].content, trajectory.turns[0].text)
+        assert trajectory.info["reward"]["logged"]["quality_preference"] == pytest.approx(own, abs=1e-3)
+    for metrics in logged.values():
+        assert metrics["agent/unscored"] == 0
+        assert 0 < metrics["agent/quality"] < 1
+        assert metrics["agent/quality_raw"] == pytest.approx(metrics["agent/quality_preference"])
+        parts = {"correctness": 1.0, "efficiency": 1.0, "format": 0.2, "quality": 0.2}
+        total = sum(weight * metrics[f"agent/{name}"] for name, weight in parts.items())
+        assert metrics["critic/score/mean"] == pytest.approx(total, abs=1e-5)
+    assert any("quality" in name for name in logged[2] if name.startswith("val-"))  # a validation scores late as well
