@@ -66,11 +66,24 @@ class Case:
 
     @property
     def gpus_wanted(self) -> int:
-        """GPUs of one machine: the trainer's, and the engines' where they have their own."""
-        own = int(self.get("trainer.n_gpus_per_node", 1))
+        """GPUs of one machine: the trainer's, and those of engines and of reward models that have their own."""
+        own = int(self.get("trainer.n_gpus_per_node", 1)) + self._judges_gpus
         if self.get("actor_rollout_ref.hybrid_engine", True):
             return own
         return own + int(self.get("actor_rollout_ref.rollout.n_gpus_per_node", 0))
+
+    @property
+    def _judges_gpus(self) -> int:
+        """GPUs of the reward models with places of their own, on one machine: on several, Ray spreads them."""
+        if self.nodes is not None or self.joins:
+            return 0
+        served = self.get("agent_rl.reward.models", {}).values()
+        own = [model for model in served if model.get("placement", "own") == "own"]
+        count = sum(int(model.get("n_gpus_per_node", 1)) * int(model.get("nnodes", 1)) for model in own)
+        verls = "reward.reward_model"
+        if self.get(f"{verls}.enable") and self.get(f"{verls}.enable_resource_pool"):
+            count += int(self.get(f"{verls}.n_gpus_per_node", 0)) * int(self.get(f"{verls}.nnodes", 0))
+        return count
 
     @property
     def is_elsewhere(self) -> bool:

@@ -15,6 +15,7 @@ from agent_rl.doctor import (
     paths,
     prompts,
     reward,
+    reward_models,
     template,
     tooling,
     versions,
@@ -96,5 +97,7 @@ CHECKS: tuple[Check, ...] = (
     Check("reward", reward.manager, Needs.VERL),
     Check("reward", reward.function, Needs.VERL),
     Check("reward", reward.sources, Needs.VERL),
+    Check("reward", reward_models.models, Needs.CONFIG),
+    Check("reward", reward_models.shares, Needs.CONFIG),
     Check("chat template", template.chat_template, Needs.VERL),
 )

@@ -11,9 +11,11 @@ import pytest
 from agent_rl import trace
 from agent_rl.backend.tiny_model import CORPUS, make_classifier, make_tokenizer
 from agent_rl.data import arithmetic
+from agent_rl.rewards.reward_models.conversation import messages
+from agent_rl.trajectory import Trajectory
 from tests.e2e.training import diffs, train_recipe
 
-pytestmark = [pytest.mark.engine, pytest.mark.recipes]
+pytestmark = pytest.mark.engine
 
 
 def test_two_steps(tmp_path: Path, tiny_model: Path, run_processes: Callable[[], list[psutil.Process]]) -> None:
@@ -36,19 +38,17 @@ def test_two_steps(tmp_path: Path, tiny_model: Path, run_processes: Callable[[],
     assert max(diffs(logged)) < 1e-5
     assert run_processes() == []
 
-    def score(question: str, answer: str) -> float:
-        chat = [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
-        ids = tokenizer(tokenizer.apply_chat_template(chat, tokenize=False), return_tensors="pt").input_ids
+    def score(trajectory: Trajectory) -> float:
+        prompt, response = messages(trajectory, "conversation")
+        text = tokenizer.apply_chat_template([*prompt, *response], tokenize=False)
         with torch.no_grad():
-            return float(model(ids).logits[0, 0])
+            return float(model(tokenizer(text, return_tensors="pt").input_ids).logits[0, 0])
 
     seen = list(trace.read(tmp_path / "trace.jsonl"))
-    scored = [trajectory for trajectory in seen if len(trajectory.turns) == 1]
     assert len(seen) == 2 * 8 + 4
-    assert scored
-    for trajectory in scored:
-        own = score(trajectory.prompt[-1].content, trajectory.turns[0].text)
-        assert trajectory.info["reward"]["logged"]["quality_preference"] == pytest.approx(own, abs=1e-3)
+    for trajectory in seen:
+        logits = trajectory.info["reward"]["logged"]["quality_preference"]
+        assert logits == pytest.approx(score(trajectory), abs=1e-3)
     for metrics in logged.values():
         assert metrics["agent/unscored"] == 0
         assert 0 < metrics["agent/quality"] < 1
