@@ -32,6 +32,7 @@ def test_two_steps(tmp_path: Path, tiny_model: Path, run_processes: Callable[[],
         rows,
         f"actor_rollout_ref.model.path={tiny_model}",
         f"agent_rl.reward.models.preference.path={classifier}",
+        "agent_rl.reward.models.preference.placement=shared",
         "agent_rl.reward.components.quality.config.models.preference.shown=conversation",
     )
     assert list(logged) == [1, 2]
