@@ -16,10 +16,10 @@ from agent_rl.settings import config_error
 __all__ = ["KINDS", "make_component"]
 
 KINDS: dict[str, str] = {
-    "judge": "agent_rl.rewards.judge.Judge",
-    "pairwise_judge": "agent_rl.rewards.judge.PairwiseJudge",
     "consistency": "agent_rl.rewards.consistency.Consistency",
     "embedding": "agent_rl.rewards.embedding.Embedding",
+    "judge": "agent_rl.rewards.judge.Judge",
+    "pairwise_judge": "agent_rl.rewards.judge.PairwiseJudge",
     "potential": "agent_rl.rewards.shaping.Potential",
     "reward_api": "agent_rl.rewards.reward_api.RewardApi",
     "reward_model": "agent_rl.rewards.reward_models.RewardModel",
