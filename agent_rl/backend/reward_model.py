@@ -37,6 +37,10 @@ def check(config: Any, settings: AgentRLSettings) -> None:
     reward, models = config.reward, settings.reward.models
     verls, manager = reward.reward_model, reward.reward_manager.name
     custom = reward.custom_reward_function.path is not None
+    if verls.enable and not verls.model_path:
+        raise ConfigError(
+            "reward.reward_model.model_path", "no reward model is named", "Name its folder or its repository"
+        )
     if manager == "naive" and verls.enable and custom and not verls.enable_resource_pool:
         raise ConfigError(
             "reward.reward_model.enable_resource_pool",

@@ -114,7 +114,7 @@ def test_what_cannot_run_on_a_cpu_is_refused_before_ray_starts() -> None:
         "actor_rollout_ref.rollout.name=vllm": "actor_rollout_ref.rollout.name: 'vllm' needs a GPU. Set it to sglang",
         "actor_rollout_ref.model.lora_rank=8": "actor_rollout_ref.model.lora.merge: SGLang keeps LoRA adapters",
         "actor_rollout_ref.rollout.checkpoint_engine.backend=nixl": "backend: 'nixl' needs a GPU. Set it to nccl",
-        "reward.reward_model.enable=True": "never ask the reward manager 'trajectory'",
+        "reward.reward_model.enable=True": "reward.reward_model.model_path: no reward model is named",
     }
     said = validated("cpu", *refused, *GROUPS)
     for line, message in zip(said, refused.values(), strict=False):
