@@ -20,7 +20,7 @@ from agent_rl.per_loop import PerLoop
 from agent_rl.remote import Remote, RemoteError, RemoteLimits, Response
 from agent_rl.rewards.judge.breaker import BreakerConfig, CircuitBreaker, LeftAloneError
 from agent_rl.rewards.judge.budget import Budget, BudgetConfig, Usage
-from agent_rl.secrets import secret
+from agent_rl.secrets import Secrets, secret
 
 __all__ = ["EndpointConfig", "JudgeClient", "Reply", "UnusableReplyError"]
 
@@ -98,9 +98,9 @@ class JudgeClient:
         self.config, self._key = config, key
         base = config.url.rstrip("/")
         self.url = base if "/" in base.partition("://")[2] else f"{base}/v1"
-        headers = {}
-        if config.api_key_env is not None:
-            headers["Authorization"] = f"Bearer {secret(config.api_key_env, key=f'{key}.api_key_env')}"
+        token = None if config.api_key_env is None else secret(config.api_key_env, key=f"{key}.api_key_env")
+        self._secrets = Secrets([token] if token else [])
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._remote = Remote(self.url, headers=headers, limits=config)
         self._slots = PerLoop(lambda: asyncio.Semaphore(config.max_concurrent))
         self._breaker = CircuitBreaker(config.breaker, f"the judge at {self.url.split('/')[2].rpartition('@')[2]}")
@@ -128,20 +128,20 @@ class JudgeClient:
             UnscoredError: no answer, the budget is spent, or the server is left alone for now.
             ConfigError: no request will be answered.
         """
-        last = len(_MODES) - 1 if self.config.json_mode == "auto" else self._mode
-        for mode in range(self._mode, last + 1):
-            body = self._body(messages, schema, seed, _MODES[mode])
-            try:
-                async with self._slots.get():
-                    reply = await self._send(body)
-            except _BadRequestError as refusal:  # it may be the way in which JSON is asked for that is refused
-                if mode < last:
-                    continue
-                self._budget.count(failures=1)
-                raise RemoteError(*refusal.args) from None
-            self._mode = max(self._mode, mode)
-            return reply
-        raise AssertionError("the last mode returns or raises")
+        async with self._slots.get():
+            mode = self._mode
+            last = mode if self.config.json_mode != "auto" else len(_MODES) - 1
+            while True:
+                try:
+                    reply = await self._send(self._body(messages, schema, seed, _MODES[mode]))
+                except _BadRequestError as refusal:
+                    if mode == last:
+                        self._budget.count(failures=1)
+                        raise RemoteError(*refusal.args) from None
+                    mode += 1  # it may be the way in which JSON is asked for that is refused
+                else:
+                    self._mode = max(self._mode, mode)
+                    return reply
 
     def _body(
         self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any], seed: int, mode: JsonMode
@@ -181,12 +181,12 @@ class JudgeClient:
             raise
         self._budget.count(attempts=response.attempts)
         if response.status in _BAD_REQUEST:
-            raise _BadRequestError(response.host, _problem(response), response.status)
+            raise _BadRequestError(response.host, self._problem(response), response.status)
         if response.status in _REFUSED and not self._answered:
             name, problem, remedy = _REFUSED[response.status]
-            raise ConfigError(f"{self._key}.{name}", f"{self.url}: {problem} ({_problem(response)})", remedy)
+            raise ConfigError(f"{self._key}.{name}", f"{self.url}: {problem} ({self._problem(response)})", remedy)
         try:
-            reply = _reply(response, body)
+            reply = self._reply(response, body)
         except UnscoredError:
             self._budget.count(failures=1)
             raise
@@ -194,27 +194,25 @@ class JudgeClient:
         self._budget.count(tokens=reply.tokens)
         return reply
 
+    def _reply(self, response: Response, body: Mapping[str, Any]) -> Reply:
+        """The first choice's message; a message without text is an empty text."""
+        if not response.ok:
+            raise RemoteError(response.host, self._problem(response), response.status)
+        try:
+            answer = response.json()
+            text = answer["choices"][0]["message"]["content"] or ""
+            if not isinstance(text, str):
+                raise TypeError
+        except RemoteError as error:
+            raise UnusableReplyError(str(error)) from None
+        except (KeyError, IndexError, TypeError):
+            raise UnusableReplyError(f"{response.host}: the answer has no message") from None
+        try:
+            tokens = int(answer["usage"]["total_tokens"])
+        except (KeyError, TypeError, ValueError):
+            said = text + "".join(message["content"] for message in body["messages"])
+            tokens = math.ceil(len(said) / _CHARACTERS_OF_A_TOKEN)
+        return Reply(text, tokens)
 
-def _reply(response: Response, body: Mapping[str, Any]) -> Reply:
-    """The first choice's message; a message without text is an empty text."""
-    if not response.ok:
-        raise RemoteError(response.host, _problem(response), response.status)
-    try:
-        answer = response.json()
-        text = answer["choices"][0]["message"]["content"] or ""
-        if not isinstance(text, str):
-            raise TypeError
-    except RemoteError as error:
-        raise UnusableReplyError(str(error)) from None
-    except (KeyError, IndexError, TypeError):
-        raise UnusableReplyError(f"{response.host}: the answer has no message") from None
-    try:
-        tokens = int(answer["usage"]["total_tokens"])
-    except (KeyError, TypeError, ValueError):
-        said = text + "".join(message["content"] for message in body["messages"])
-        tokens = math.ceil(len(said) / _CHARACTERS_OF_A_TOKEN)
-    return Reply(text, tokens)
-
-
-def _problem(response: Response) -> str:
-    return f"status {response.status}: {response.text[:_MAX_EXCERPT]}"
+    def _problem(self, response: Response) -> str:
+        return f"status {response.status}: {self._secrets.hide(response.text)[:_MAX_EXCERPT]}"

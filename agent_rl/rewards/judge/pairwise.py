@@ -84,8 +84,7 @@ class PairwiseJudge(GroupComponent):
     def __init__(self, name: str, config: PairwiseJudgeConfig) -> None:
         super().__init__(name, config)
         key = f"agent_rl.reward.components.{name}.config"
-        for needed in NEEDED:
-            self._template = load_template(config.template, "pairwise", f"{key}.template", PLACEHOLDERS, needed)
+        self._template = load_template(config.template, "pairwise", f"{key}.template", PLACEHOLDERS, NEEDED)
         self._form = pair_form()
         self.panel = Panel(config, key)
 

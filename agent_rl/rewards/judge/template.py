@@ -40,7 +40,7 @@ class Template:
 
 
 def load_template(
-    path: str | None, default: str, key: str, known: Collection[str], needed: Collection[str]
+    path: str | None, default: str, key: str, known: Collection[str], needed: Collection[Collection[str]]
 ) -> Template:
     """Read a template and check its placeholders.
 
@@ -49,7 +49,7 @@ def load_template(
         default: the name of ours, without its ending.
         key: the configuration key of the path, for errors.
         known: placeholders that can be filled in.
-        needed: one of these must be in it.
+        needed: one of each must be in it.
 
     Raises:
         ConfigError: the file cannot be read, or its placeholders are not those that can be filled in.
@@ -64,9 +64,10 @@ def load_template(
     for unknown in sorted(names - set(known)):
         remedy = f"{did_you_mean(unknown, known)} Braces around a word that is text are doubled"
         raise ConfigError(key, f"{file} has the unknown placeholder {{{unknown}}}", remedy)
-    if not names & set(needed):
-        listing = " or ".join(f"{{{name}}}" for name in needed)
-        raise ConfigError(key, f"{file} has no {listing}", "Put it where the text to judge belongs")
+    for choice in needed:
+        if names.isdisjoint(choice):
+            listing = " or ".join(f"{{{name}}}" for name in choice)
+            raise ConfigError(key, f"{file} has no {listing}", "Put it where the judge shall see it")
     before, *headed = _HEADING.split(text)
     parts = dict(zip(headed[::2], headed[1::2], strict=True))
     user = "\n\n".join(part.strip() for part in (before, parts.get("user", "")) if part.strip())

@@ -79,6 +79,31 @@ def test_a_way_to_ask_for_json_that_is_refused_is_remembered(refused: int) -> No
     assert (judge.usage.calls, judge.usage.attempts, judge.usage.failures) == (refused + 2, refused + 2, 0)
 
 
+def test_those_that_wait_do_not_try_what_was_refused() -> None:
+    def refuses_schemas(handler: Any) -> None:
+        refused = b"json_schema" in handler.body
+        (answer(400, {}) if refused else says("{}")[0])(handler)
+
+    async def many(judge: JudgeClient) -> list[Any]:
+        return await asyncio.gather(*(judge.ask(MESSAGES, SCHEMA, 0) for _ in range(50)))
+
+    with FaultyServer(default=refuses_schemas) as server:
+        asyncio.run(many(client(server, max_concurrent=4)))
+    assert len(server.requests) <= 50 + 2 * 4
+
+
+def test_a_key_is_in_no_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JUDGE_KEY", "sk-judge-secret")
+    with FaultyServer(default=answer(400, {"your key": "Bearer sk-judge-secret"})) as server:
+        judge = client(server, api_key_env="JUDGE_KEY")
+        first, _ = ask(judge, 2)
+        server.default = answer(401, b"sk-judge-secret")
+        (second,) = ask(judge)
+    assert "your key" in str(first)
+    assert isinstance(second, ConfigError)
+    assert not any("sk-judge-secret" in str(error) for error in (first, second))
+
+
 def test_a_request_that_is_wrong_however_it_asks_for_json() -> None:
     with FaultyServer(default=answer(400, {"error": "too long"})) as server:
         judge = client(server, breaker={"failures": 1})

@@ -121,7 +121,7 @@ def test_a_template_of_ones_own_shows_the_transcript(tmp_path: Path) -> None:
                 made(Judge, server, template=str(file))
             assert message in str(caught.value)
         file.write_text("{answer}")
-        with pytest.raises(ConfigError, match=r"mode=reference needs the placeholder \{reference\}"):
+        with pytest.raises(ConfigError, match=r"has no \{reference\}"):
             made(Judge, server, template=str(file), mode="reference")
 
 

@@ -14,12 +14,12 @@ KNOWN = ("question", "answer", "rubric")
 def load(folder: Path, text: str, default: str = "pointwise"):
     file = folder / "own.txt"
     file.write_text(text)
-    return load_template(str(file), default, "a.template", KNOWN, ("answer",))
+    return load_template(str(file), default, "a.template", KNOWN, [("answer",)])
 
 
 @pytest.mark.parametrize("name", ["pointwise", "reference", "rubric"])
 def test_ours_load(name: str) -> None:
-    template = load_template(None, name, "k", PLACEHOLDERS, ("answer",))
+    template = load_template(None, name, "k", PLACEHOLDERS, [("answer",)])
     assert template.system
     assert {"question", "answer"} <= template.names
     assert (name in template.names) == (name != "pointwise")
@@ -57,4 +57,4 @@ def test_wrong_placeholders(tmp_path: Path, text: str, message: str) -> None:
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"a\.template: the template .*nothing\.md cannot be read"):
-        load_template(str(tmp_path / "nothing.md"), "pointwise", "a.template", KNOWN, ("answer",))
+        load_template(str(tmp_path / "nothing.md"), "pointwise", "a.template", KNOWN, [("answer",)])
