@@ -17,7 +17,7 @@ from agent_rl.rewards.judge.client import EndpointConfig, JudgeClient, UnusableR
 from agent_rl.rewards.judge.fence import Fence
 from agent_rl.rewards.judge.memory import VerdictMemory, memory_key
 from agent_rl.rewards.judge.template import Template
-from agent_rl.rewards.judge.verdict import Verdict, VerdictError, VerdictForm
+from agent_rl.rewards.judge.verdict import MAX_REASON, Verdict, VerdictError, VerdictForm
 
 __all__ = ["Ballot", "Panel", "PanelConfig", "Question"]
 
@@ -37,6 +37,8 @@ class PanelConfig(EndpointConfig):
     """Whether a question that was asked before is answered from memory."""
     cache_path: str | None = None
     """SQLite file on a local disk that keeps verdicts for other processes and runs; null: memory only."""
+    max_reason: int = Field(default=MAX_REASON, ge=0, le=MAX_REASON)
+    """Characters of a verdict's reason, where the server keeps to a schema."""
     template: str | None = None
     """File of the prompt; null: the built-in one of the mode."""
     max_chars: int = Field(default=8_000, ge=200)
@@ -155,11 +157,12 @@ class Panel:
 
     async def _asked(self, question: Question, number: int, ballot: Ballot) -> Verdict:
         problem: Exception | None = None
+        schema = question.form.schema_for(self.config.max_reason)
         for attempt in range(self.config.verdict_attempts):
             seed = self.config.seed + number + attempt * self.config.votes
             try:
                 ballot.calls += 1
-                reply = await self.client.ask(question.messages(Fence()), question.form.schema, seed)
+                reply = await self.client.ask(question.messages(Fence()), schema, seed)
                 ballot.tokens += reply.tokens
                 return question.form.read(reply.text, question.shown)
             except (VerdictError, UnusableReplyError) as error:

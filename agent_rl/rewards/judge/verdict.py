@@ -19,7 +19,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 __all__ = ["PairVerdict", "Verdict", "VerdictError", "VerdictForm", "pair_form", "rubric_form", "score_form"]
 
 MAX_REASON = 600
-"""Characters of a reason, where the server keeps to a schema."""
+"""Characters of a reason that are kept."""
 _SCANNED = 16_384
 """Characters at the end of a reply in which an object is looked for."""
 _MOST_OBJECTS = 1_000
@@ -80,6 +80,11 @@ class VerdictForm:
         self.model = model
         self.schema = _strict(model.model_json_schema())
         self.instructions = f"Reply with one JSON object and nothing else:\n{example}"
+
+    def schema_for(self, max_reason: int) -> dict[str, Any]:
+        """The schema, with a reason of at most so many characters."""
+        reason = {"reason": {"type": "string", "maxLength": max_reason}}
+        return {**self.schema, "properties": {**self.schema["properties"], **reason}}
 
     def read(self, reply: str, judged: str = "") -> Verdict:
         """The verdict in a reply.

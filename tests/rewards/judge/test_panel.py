@@ -46,6 +46,14 @@ def test_the_guard_and_the_form_are_always_there() -> None:
     assert user.endswith('"score": <a whole number from 0 (worst) to 10 (best)>}')
 
 
+def test_a_reason_is_as_long_as_the_config_says() -> None:
+    with FaultyServer(default=says('{"score": 3}')[0]) as server:
+        ask(panel(server, max_reason=40))
+        ask(panel(server))
+    asked = [body["response_format"]["json_schema"]["schema"]["properties"]["reason"] for body in bodies(server)]
+    assert asked == [{"type": "string", "maxLength": 40}, {"type": "string", "maxLength": 600}]
+
+
 def test_votes_have_seeds_of_their_own() -> None:
     with FaultyServer(default=judging(lambda body: f'{{"score": {body["seed"]}}}')) as server:
         (ballot,) = ask(panel(server, votes=3, seed=4))
