@@ -53,7 +53,7 @@ class JudgeConfig(PanelConfig):
     scale: tuple[float, float] = (0.0, 10.0)
     """Worst and best score; whole numbers are asked for on a scale wider than 1."""
     rubric: str | list[Any] | None = None
-    """Criteria, or a YAML file that lists them; null: each row has its own, `extra_info.rubric`."""
+    """Criteria, or a YAML file that lists them; null: each trajectory has its own, `info["rubric"]`."""
     aggregate: Literal["mean", "median", "majority"] = "mean"
     """What several votes come to; majority: the most frequent one, of several such their mean."""
     no_answer: float | None = Field(default=None, ge=0, le=1)

@@ -83,6 +83,7 @@ class Ballot:
     failures: int = 0
     """Replies without a verdict, and votes that got no reply."""
     calls: int = 0
+    """Replies that were asked for."""
     tokens: int = 0
     cache_hits: int = 0
 
