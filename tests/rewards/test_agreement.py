@@ -1,8 +1,8 @@
 """Where ours and other scorers disagree about the labelled cases: each disagreement is listed, with its reason.
 
 The list is tests/rewards/corpus/disagreements.json: scorer, reason, and the cases as `answer ||| truth`. A disagreement
-that is not in it fails, and so does one that is no longer there. Ours agree with every label (tests/rewards/scorers), so
-that whoever disagrees with ours disagrees with the label.
+that is not in it fails, and so does one that is no longer there. Ours agree with every label (tests/rewards/scorers):
+whoever disagrees with ours disagrees with the label.
 """
 
 import json
