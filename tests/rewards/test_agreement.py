@@ -26,6 +26,7 @@ REASONS = {
     "complex numbers": "i is a variable, or complex values are not compared",
     "relations and sets": "an inequality is not the interval that it describes, an equation not a multiple of itself",
     "order and brackets": "lists, sets, tuples and intervals are not told apart, or not compared by their elements",
+    "names are kept": "what only names the value is compared with it",
     "names are dropped": "what stands before an equals sign is not looked at",
     "case of letters": "p and P are the same",
     "floating point": "numbers are compared as floats, some with a tolerance of 1e-4",

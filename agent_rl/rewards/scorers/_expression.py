@@ -84,6 +84,7 @@ _GREEK = [
 ]
 
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?|\.[0-9]+")
+_REPEATING = re.compile(r"([0-9]{0,20})\.([0-9]{0,20})\\(?:overline|bar|dot)\{?([0-9]{1,20})\}?")
 _COMMAND = re.compile(r"\\([a-zA-Z]+)")
 _WORD = re.compile(r"(?:arc)?(?:sin|cos|tan)h?|cot|sec|csc|sqrt|exp|ln|log|lg|abs|floor|ceil|pi|inf(?:inity)?\b")
 _LONG_WORD = re.compile(r"[A-Za-z]{6,}")
@@ -114,6 +115,12 @@ def variables(node: Node) -> set[str]:
     if node[0] == "var":
         return {node[1]}
     return set().union(*(variables(child) for child in node[1:] if isinstance(child, tuple)))
+
+
+def _repeated(whole: str, digits: str, period: str) -> Fraction:
+    r"""`0.1\overline{6}` as a quotient."""
+    fixed = Fraction(int((whole + digits) or "0"), 10 ** len(digits))
+    return fixed + Fraction(int(period), (10 ** len(period) - 1) * 10 ** len(digits))
 
 
 class _Parser:
@@ -239,6 +246,10 @@ class _Parser:
             return self.made("fn", "abs", self.group("|", "|", depth))
         if mark == "\\":
             return self.command(depth)
+        repeating = _REPEATING.match(self.text, self.at)
+        if repeating:
+            self.at = repeating.end()
+            return self.made("num", _repeated(*repeating.groups()))
         number = _NUMBER.match(self.text, self.at)
         if number:
             return self.number(number)

@@ -1,7 +1,6 @@
-r"""What kind of thing a mathematical answer is (a value, tuple, interval, set, list, relation, matrix, words), and
-whether two of them are the same.
+"""What kind of thing a mathematical answer is: a value, tuple, interval, set, list, relation, matrix, or words.
 
-`read` never fails: what is not understood becomes `Raw`, and a comparison with it is `Undecided`.
+`read` never fails: what is not understood is of the kind `raw`.
 """
 
 from __future__ import annotations
@@ -12,17 +11,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from agent_rl.rewards.scorers._expression import Unreadable, parse, variables
-from agent_rl.rewards.scorers._latex import QUOTE, clean, is_unit_text, unit_factor, unit_of
-from agent_rl.rewards.scorers._value import Value, proportional
+from agent_rl.rewards.scorers._expression import FUNCTIONS, Unreadable, parse, variables
+from agent_rl.rewards.scorers._latex import QUOTE, clean, is_unit_text, unit_of
+from agent_rl.rewards.scorers._value import Value
 
-__all__ = ["Form", "Undecided", "read", "same"]
+__all__ = ["FLIPPED", "MAX_CHARS", "Form", "read"]
 
 MAX_CHARS = 1_000
 _MAX_ELEMENTS = 40
 _MAX_DEPTH = 6
 _OPENING, _CLOSING = "([{⟨", ")]}⟩"
-_FLIPPED = {"<": ">", ">": "<", "≤": "≥", "≥": "≤", "=": "=", "≠": "≠"}
+FLIPPED = {"<": ">", ">": "<", "≤": "≥", "≥": "≤", "=": "=", "≠": "≠"}
+"""The relations read from right to left."""
 _RELATION = re.compile(r"[=<>≤≥≠≈]")
 _MATRIX = re.compile(r"\\begin\{([pbvBV]?(?:small)?matrix|array)\}(?:\{[^{}]*\})?(.*?)\\end\{\1\}", re.DOTALL)
 _NAMED = re.compile(r"[A-Za-z](?:_\{?\w\}?)?\s*(?:∈|:(?=\s*[\\([]))\s*(.+)|[A-Z]\s*(\([^()]*,.*\))", re.DOTALL)
@@ -35,13 +35,10 @@ _DECIMAL = re.compile(r"-?[0-9]*\.([0-9]+)")
 _CHOICE = re.compile(r"\(?([A-J])[.:)]?\)?")
 _PROSE = re.compile(r"[A-Za-z][A-Za-z' ,.-]*")
 _SPACE = re.compile(r"[\s~]+(?![0-9])|(?<![0-9])[\s~]+")  # not between two digits
+_LOOSE_UNIT = re.compile(r"(?P<value>[^A-Za-z]*[0-9)}])\s+(?P<unit>[a-z]{3,}(?:\s[a-z]+)*)\.?")
 _PROPORTION = re.compile(r"\s*[0-9]+(?:\s*:\s*[0-9]+){2,8}\s*")
 _CONNECTED = re.compile(r"\s+(?:or|and)\s+|;")
 _BRACKET = re.compile(r"\\[{}]|[\[\](){}⟨⟩]")
-
-
-class Undecided(Exception):
-    """A side is not understood."""
 
 
 @dataclass(frozen=True)
@@ -60,21 +57,6 @@ class Form:
     percent: bool = False
     decimals: int | None = None
     brackets: str = ""
-
-
-def same(answer: Form, truth: Form) -> bool:
-    """Whether an answer says what the truth says.
-
-    Raises:
-        Undecided: one of them is not understood, and they are not written alike.
-    """
-    if answer.text and answer.text == truth.text:
-        return True
-    if "raw" in (answer.kind, truth.kind):
-        raise Undecided
-    if answer.kind == truth.kind:
-        return _SAME[answer.kind](answer, truth)
-    return _across(answer, truth)
 
 
 @lru_cache(maxsize=8192)
@@ -99,8 +81,10 @@ def _read(text: str, depth: int) -> Form:
     if "\\begin" in whole or "&" in whole:
         return _matrix(whole, depth)
     base = _BASE.fullmatch(whole)
-    if base and not whole[0].isalpha():
+    if base and (whole[0].isdigit() or len(base[1]) > 1):
         return Form("base", whole, (base[1], base[2]))
+    if whole == "ℝ":
+        return Form("tuple", whole, _INFINITE, brackets="()")
     words = _as_words(whole)
     if words is not None:
         return words
@@ -178,11 +162,12 @@ def _relation(text: str, depth: int) -> Form:
     sides = tuple(_read(piece, depth + 1) for piece in pieces)
     if set(signs) == {"="} and sides[-1].kind not in ("value", "raw"):
         return sides[-1]
-    if len(sides) > 4 or any(side.kind != "value" for side in sides):
+    values = [side.value for side in sides if side.value is not None]
+    if len(sides) > 4 or len(values) < len(sides):
         return Form("raw", _squeezed(text))
-    if set(signs) == {"="} and len(sides) > 1:
+    if set(signs) == {"="}:
         first, last = sides[0], sides[-1]
-        if not variables(first.value.node) and all(_same_value(side, last) for side in sides[:-1]):  # type: ignore[union-attr]
+        if not variables(values[0].node) and all(value.equals(values[-1]) for value in values):
             return last
         return Form("relation", _squeezed(text), (first, last), brackets="=")
     interval = _as_interval(sides, signs)
@@ -201,7 +186,7 @@ def _as_interval(sides: tuple[Form, ...], signs: list[str]) -> Form | None:
         return None
     at = names[0]
     if len(sides) == 2:
-        sign = signs[0] if at == 0 else _FLIPPED[signs[0]]
+        sign = signs[0] if at == 0 else FLIPPED[signs[0]]
         bound = sides[1 - at]
         if sign in "<≤":
             return Form("tuple", "", (_INFINITE[0], bound), brackets="(" + (")" if sign == "<" else "]"))
@@ -272,6 +257,8 @@ def _single(text: str) -> Form:
         plain = _PLAIN_UNIT.fullmatch(body)
         if plain and is_unit_text(re.sub(r"\^\{?[23]\}?$", "", plain["unit"]).strip()):
             unit, body = unit_of(plain["unit"]), plain["value"]
+        elif (loose := _LOOSE_UNIT.fullmatch(body)) and loose["unit"].split()[0] not in FUNCTIONS:
+            body = loose["value"]  # 24 cups
     body = body.strip()
     percent = body.endswith("%")
     if percent:
@@ -288,156 +275,6 @@ def _ratio(text: str) -> str:
     """`3:2` as a quotient."""
     match = re.fullmatch(r"\s*([0-9]{1,6})\s*:\s*([1-9][0-9]{0,5})\s*", text)
     return f"{match[1]}/{match[2]}" if match else text
-
-
-def _same_value(answer: Form, truth: Form) -> bool:
-    one, other = answer.value, truth.value
-    assert one is not None
-    assert other is not None
-    factor = _unit_ratio(answer.unit, truth.unit)
-    if factor is None:
-        return False
-    if factor != 1.0:
-        left, right = one.number, other.number
-        return left is not None and right is not None and abs(left * factor - right) <= 1e-9 * max(abs(right), 1e-9)
-    if one.equals(other):
-        return True
-    if answer.percent != truth.percent and one.exact is not None and other.exact is not None:
-        return one.exact in (other.exact * 100, other.exact / 100)
-    return _rounded(answer, truth)
-
-
-def _unit_ratio(answer: str | None, truth: str | None) -> float | None:
-    """What the answer's number is multiplied with to be in the truth's unit; None when the units do not go together."""
-    if answer is None or truth is None or answer == truth:
-        return 1.0
-    (dimension, factor), (other_dimension, other_factor) = unit_factor(answer), unit_factor(truth)
-    return factor / other_factor if dimension == other_dimension else None
-
-
-def _rounded(answer: Form, truth: Form) -> bool:
-    """Whether one side is visibly the rounded form of the other.
-
-    A truth with two decimals and more stands for every exact value that rounds to it; an answer needs six of them.
-    """
-    shown, exact = (truth, answer) if truth.decimals is not None and answer.decimals is None else (answer, truth)
-    enough = 2 if shown is truth else 6
-    if shown.decimals is None or shown.decimals < enough or shown.value is None or exact.value is None:
-        return False
-    if shown is truth and exact.value.exact is not None and exact.value.exact.denominator == 1:
-        return False
-    one, other = shown.value.number, exact.value.number
-    if one is None or other is None or abs(one) < 10.0 ** (1 - shown.decimals):
-        return False
-    return abs(one - other) <= 0.5000001 * 10.0**-shown.decimals
-
-
-def _same_relation(answer: Form, truth: Form) -> bool:
-    if len(answer.parts) != 2 or len(truth.parts) != 2:
-        pairs = zip(answer.parts, truth.parts, strict=False)
-        return answer.brackets == truth.brackets and all(_same_value(*pair) for pair in pairs)
-    ratio = proportional(_difference(answer), _difference(truth))
-    if answer.brackets in "=≠":
-        return answer.brackets == truth.brackets and ratio != 0
-    sign = answer.brackets if ratio > 0 else _FLIPPED[answer.brackets]
-    return ratio != 0 and sign == truth.brackets
-
-
-def _difference(relation: Form) -> Value:
-    left, right = relation.parts
-    return Value(("add", left.value.node, ("neg", right.value.node)))
-
-
-def _same_order(answer: Sequence[Form], truth: Sequence[Form]) -> bool:
-    return len(answer) == len(truth) and all(same(*pair) for pair in zip(answer, truth, strict=True))
-
-
-def _any_order(answer: Sequence[Form], truth: Sequence[Form]) -> bool:
-    left = list(truth)
-    for part in answer:
-        found = next((index for index, other in enumerate(left) if same(part, other)), None)
-        if found is None:
-            return False
-        del left[found]
-    return not left
-
-
-def _same_tuple(answer: Form, truth: Form) -> bool:
-    return answer.brackets == truth.brackets and _same_order(answer.parts, truth.parts)
-
-
-def _same_set(answer: Form, truth: Form) -> bool:
-    return _any_order(answer.parts, truth.parts)
-
-
-def _same_matrix(answer: Form, truth: Form) -> bool:
-    return len(answer.parts) == len(truth.parts) and all(map(_same_order, answer.parts, truth.parts))
-
-
-def _same_base(answer: Form, truth: Form) -> bool:
-    return bool(answer.parts == truth.parts)
-
-
-def _never(answer: Form, truth: Form) -> bool:
-    """Words that are not written alike."""
-    return False
-
-
-_SAME = {
-    "value": _same_value,
-    "tuple": _same_tuple,
-    "set": _same_set,
-    "list": _same_set,
-    "union": _same_set,
-    "relation": _same_relation,
-    "matrix": _same_matrix,
-    "base": _same_base,
-    "words": _never,
-}
-
-
-def _across(answer: Form, truth: Form) -> bool:
-    """Forms of two kinds."""
-    kinds = {answer.kind, truth.kind}
-    for one, other in ((answer, truth), (truth, answer)):
-        if one.kind == "relation" and one.brackets == "=" and other.kind in ("value", "base"):
-            return _is_name(one.parts[0]) and same(*((one.parts[1], other) if one is answer else (other, one.parts[1])))
-        if one.kind == "base" and other.kind == "value":
-            return bool(one.parts[0] == other.text)
-        if one.kind == "set" and len(one.parts) == 1 and other.kind == "value":
-            return same(*((one.parts[0], other) if one is answer else (other, one.parts[0])))
-        if one.kind == "matrix" and other.kind == "tuple" and all(len(row) == 1 for row in one.parts):
-            column = [row[0] for row in one.parts]
-            return other.brackets == "()" and _same_order(
-                *((column, other.parts) if one is answer else (other.parts, column))
-            )
-        if one.kind == "matrix" and other.kind == "tuple" and len(one.parts) == 1:
-            row = one.parts[0]
-            return other.brackets == "()" and _same_order(
-                *((row, other.parts) if one is answer else (other.parts, row))
-            )
-        if one.kind == "list" and other.kind == "value":  # "1/2 or 0.5"
-            return all(same(*((part, other) if one is answer else (other, part))) for part in one.parts)
-        if one.kind == "words" and other.kind == "value":
-            return one.text == other.text.strip("()").lower()
-    if kinds == {"list", "set"}:
-        return _any_order(answer.parts, truth.parts)
-    if kinds == {"list", "union"}:
-        return _any_order(answer.parts, truth.parts)
-    if kinds == {"list", "tuple"}:
-        listed, bracketed = (answer, truth) if answer.kind == "list" else (truth, answer)
-        return bracketed.brackets == "()" and _same_order(
-            *((listed.parts, bracketed.parts) if listed is answer else (bracketed.parts, listed.parts))
-        )
-    return False
-
-
-def _is_name(side: Form) -> bool:
-    """Whether a side of an equation only names what the other side is: `x`, `f(x)`, `P(A)`."""
-    node = side.value.node if side.value else ()
-    if node and node[0] == "var":
-        return True
-    return bool(re.fullmatch(r"[A-Za-z]\w{0,5}(?:_\{?\w+\}?)?'?(?:\([A-Za-z0-9, ]{1,12}\))?|[A-Z]{2,4}", side.text))
 
 
 def _without_braces(text: str) -> str:

@@ -12,10 +12,14 @@ _MAX_BOX = 2_000  # characters of a box's content
 _MAX_TEXT = 50_000  # characters at the end of a text in which boxes are looked for
 _MAX_BOXES = 10
 _MAX_MARKED = 500
-_PHRASE = re.compile(
-    r"(?i)(?:\bfinal\s+answer\s*(?:\s(?:is|should be|would be)\b|:|=)|\banswer\s*(?:\sis\b|:|=)|####"
-    r"|答案(?:是|为)?\s*[:\uff1a]?)\s*:?[\s*]{0,8}(?P<rest>[^\n]{1,500})"
+_MARKS = ("answer", "####", "答案")
+_MAX_MARKS = 50
+_MARKED = re.compile(
+    r"(?:answer\s*(?:\s(?:is|should be|would be)\b|:|=)|####|答案(?:是|为)?\s*[:\uff1a]?)"
+    r"\s*:?[\s*]{0,8}(?P<rest>[^\n]{1,500})",
+    re.IGNORECASE,
 )
+_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}  # of the same length, unlike str.lower
 _JOINT = re.compile(r"[\s,;$.]*(?:and|or|和|或)?[\s,;$]*")
 
 
@@ -55,10 +59,18 @@ def last_tag(text: str, tag: str = "answer") -> str | None:
 
 def marked_answer(text: str) -> str | None:
     """The rest of the line after the last "answer:", "the answer is" or `####`; None without one."""
-    last = None
-    for last in _PHRASE.finditer(text[-20_000:]):  # noqa: B007 - the last match is what is wanted
-        pass
-    return None if last is None else last["rest"].strip().strip("*").strip()
+    text = text[-_MAX_TEXT:]
+    folded = text.lower() if text.isascii() else text.translate(_LOWER)
+    end = len(text)
+    for _ in range(_MAX_MARKS):
+        start = max(folded.rfind(mark, 0, end) for mark in _MARKS)
+        if start < 0:
+            return None
+        found = _MARKED.match(text, start) if start == 0 or not text[start - 1].isalnum() else None
+        if found and found["rest"].strip(" *"):
+            return found["rest"].strip().strip("*").strip()
+        end = start + 1
+    return None
 
 
 def _content(text: str, start: int) -> tuple[int, str] | None:

@@ -23,7 +23,8 @@ from collections.abc import Awaitable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from agent_rl.rewards.scorers._forms import MAX_CHARS, Undecided, read, same
+from agent_rl.rewards.scorers._forms import MAX_CHARS, read
+from agent_rl.rewards.scorers._same import Undecided, same
 from agent_rl.rewards.scorers._worker import compare
 from agent_rl.rewards.scorers.extraction import last_boxed, last_tag, marked_answer
 from agent_rl.rewards.scorers.numeric import extract_number
@@ -36,6 +37,8 @@ _MAX_SHORT = 300
 _MAX_COMPARED = 300  # characters of an answer that is given to math-verify
 _FORMULA = re.compile(r"\$\$?([^$]{1,300})\$?\$|\\\(([^$]{1,300}?)\\\)|\\\[([^$]{1,300}?)\\\]")
 _CLAUSE = re.compile(r"(?:\.|,|;)?\s+(?:since|because|which|where|as|so|when|by)\b|\.\s+(?=[A-Z])|\.?\s*<|\. ")
+_CHOICE = re.compile(r"\s*(?:\\text\w*\{)?\(?([A-J])\)?\}?\s*")
+_CHOSEN = re.compile(r"(?:\\text\w*\{)?\(?([A-J])\)?[.):}]+\s*\S")
 _PROSE = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}\s+(?:[A-Za-z]{2,}\s+)*[A-Za-z]+\b")
 _LOOKS_LIKE_MATH = re.compile(r"[0-9\\^_=+<>]")
 
@@ -110,6 +113,9 @@ def _decide(answer: str, truth: str) -> bool | None:
         return True
     if len(answer) > MAX_CHARS:
         return False
+    choice = _CHOICE.fullmatch(truth)
+    if choice and (chosen := _CHOSEN.match(answer)):  # (B) 12 cm
+        return chosen[1] == choice[1]
     try:
         return same(read(answer), read(truth))
     except Undecided:
