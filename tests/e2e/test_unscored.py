@@ -37,7 +37,7 @@ def run(
     row = make_row(
         question="How many?",
         data_source="judged",
-        ground_truth="",
+        ground_truth="nobody asks",
         split="train",
         index=0,
         agent_name="told",
@@ -56,6 +56,7 @@ def run(
         actor_rollout_ref__actor__optim__optimizer="SGD",  # its step is the gradient
         actor_rollout_ref__actor__optim__lr=1.0,
         actor_rollout_ref__actor__optim__weight_decay=0,
+        actor_rollout_ref__actor__optim__clip_grad=1000.0,
         reward__reward_manager__name="trajectory",
         reward__custom_reward_function__path="null",
         agent_rl__reward__correctness__scorer="none",

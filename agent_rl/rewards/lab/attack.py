@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import statistics
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -28,6 +29,8 @@ GUESSES = 3
 SOLVED = 1.0
 FORMS = ("{}", "\\boxed{{{}}}", "#### {}", "<answer>{}</answer>")
 """How an honest answer is written."""
+FILLERS = ("7", "42", "none of these", "Paris", "XYZ")
+"""Guesses where the data has too few."""
 MAX_GUESS = 200
 """Characters of an answer that can be guessed."""
 
@@ -295,14 +298,14 @@ def _guesses(trajectory: Trajectory, truths: Sequence[str]) -> list[str]:
     truth, own = _truth(trajectory.ground_truth), (trajectory.answer or "").strip()
     if truth is None:
         return []
-    start = truths.index(truth) + 1 if truth in truths else 0
+    start = zlib.crc32(truth.encode(errors="replace")) % len(truths) if truths else 0
     others = [own] if own and len(own) <= MAX_GUESS and len(own.split()) <= len(truth.split()) else []
-    others += [*truths[start : start + 2 * GUESSES], *truths[:GUESSES], "7", "none of these", "Paris"]
+    others += [*truths[start : start + 2 * GUESSES], *truths[:GUESSES], *FILLERS]
     found = [truth]
     for other in others:
         if not any(other in guess or guess in other for guess in found):  # a guess must not hold another
             found.append(other)
-    return found[:GUESSES]
+    return found[:GUESSES] if len(found) >= GUESSES else []
 
 
 def _truth(ground_truth: Any) -> str | None:

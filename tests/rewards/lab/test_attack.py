@@ -120,6 +120,14 @@ def test_a_ground_truth_that_is_no_text_is_not_guessed():
     assert attacked(By(lambda answer, truth: "['" in truth and False), aliases).outcomes["stuffing"].applied == 4
 
 
+@pytest.mark.parametrize("truth", ["e", "7", "a e 7 X P", "42", 7, 0.5, ["x"]])
+def test_there_are_always_three_guesses_or_none(truth):
+    lonely = Trajectory([], StopReason.ANSWERED, [Turn("z")], answer="z", ground_truth=truth)
+    report = attacked(By(scorers.equal), [lonely])
+    assert report.ok
+    assert report.outcomes["every-form"].applied == 1
+
+
 def test_ones_own_attack_is_tried():
     def shout(trajectory):
         """Loud."""
