@@ -103,7 +103,8 @@ def test_an_unscored_sample_leaves_the_others_as_if_it_had_not_been(
     assert (logged["eight"]["agent/unscored"], logged["seven"]["agent/unscored"]) == (1, 0)
     scores = {int(str(each.answer)): each.score for each in trace.read(eight / "trace.jsonl")}
     assert {answer for answer, score in scores.items() if score is None} == {AWAY}
-    assert logged["eight"]["critic/score/mean"] == logged["seven"]["critic/score/mean"] == 3 / 8
+    for metrics in logged.values():
+        assert metrics["critic/score/mean"] == pytest.approx(3 / 8)
 
     # Every estimator gives the seven what it gives a group of seven, and nothing to the eighth.
     beside, alone = advantages(eight, EIGHT), advantages(seven, SEVEN)
@@ -111,9 +112,8 @@ def test_an_unscored_sample_leaves_the_others_as_if_it_had_not_been(
     for name in beside:
         assert set(beside[name]) == set(alone[name]) == set(SEVEN), name
         for answer in SEVEN:
-            assert beside[name][answer] == alone[name][answer], (name, answer)
-            assert len(set(beside[name][answer])) == 1
-    assert beside["trained"] == beside["grpo"]
+            assert beside[name][answer] == pytest.approx(alone[name][answer], abs=1e-6), (name, answer)
+    assert beside["trained"] == beside["grpo"] == alone["grpo"]  # to the last bit: the rewards' mean is exact
     rewards = [answer / 8 for answer in SEVEN]
     for answer in SEVEN:
         expected = (answer / 8 - statistics.fmean(rewards)) / (statistics.stdev(rewards) + 1e-6)
