@@ -99,6 +99,10 @@ def test_health_metrics_and_documentation(service: Service) -> None:
     assert {"Arguments", "Whole", "Batch", "Verdict", "Unscored", "Answers"} <= schemas.keys()
 
 
+def test_a_long_response_is_no_large_request(service: Service) -> None:
+    assert post(service, {"solution_str": "word " * 1_000_000 + "4", "ground_truth": "4"}).status_code == 200
+
+
 def test_no_number_of_json_is_infinite(service: Service) -> None:
     headers = {"content-type": "application/json"}
     body = b'{"solution_str": "4", "ground_truth": NaN, "extra_info": {"x": Infinity}}'
