@@ -39,6 +39,7 @@ def register() -> None:
     _when("verl.trainer.ppo.v1.trainer_base", patches.step_metrics)
     _when("verl.trainer.ppo.v1.trainer_base", failures.filter_limit)
     _when("verl.experimental.reward_loop.reward_loop", late_scoring.ask_our_manager)
+    _when("verl.experimental.reward_loop.reward_loop", late_scoring.awake_in_its_own_pool)
     _when("verl.experimental.reward_loop.reward_loop", late_scoring.late_handles)
     _when("verl.trainer.ppo.v1.trainer_base", late_scoring.after_sampling)
     _when("verl.trainer.ppo.v1.trainer_base", served_models.reward_pools)

@@ -20,14 +20,14 @@ from uuid import uuid4
 from omegaconf import OmegaConf, open_dict
 
 from agent_rl.backend.failures import ERRORS_PARTITION
-from agent_rl.backend.served_addresses import KIND, Served
+from agent_rl.backend.served_addresses import KIND, Served, named
 from agent_rl.backend.served_models import write_addresses
 from agent_rl.errors import FatalError, UnscoredError
 from agent_rl.rewards import groups
 from agent_rl.serving_settings import ServedModelSettings
 from agent_rl.settings import SECTION
 
-__all__ = ["MANAGER", "ROUTER_MODEL", "after_sampling", "ask_our_manager", "late_handles"]
+__all__ = ["MANAGER", "ROUTER_MODEL", "after_sampling", "ask_our_manager", "awake_in_its_own_pool", "late_handles"]
 
 MANAGER = "trajectory"
 """The reward manager that this is for."""
@@ -89,6 +89,24 @@ def late_handles(module: ModuleType) -> None:
     module.RewardLoopManager.reward_loop_worker_handles = property(handles)
 
 
+def awake_in_its_own_pool(module: ModuleType) -> None:
+    """`verl.experimental.reward_loop.reward_loop`: wake verl's reward model when it has GPUs of its own.
+
+    With `free_cache_engine`, which is the default, verl puts it to sleep at its start, and wakes it only to score after
+    sampling: asked while trajectories are sampled, it would have neither weights nor cache.
+    """
+    original = module.RewardLoopManager._init_reward_loop_workers
+
+    @functools.wraps(original)
+    def init(self: Any) -> None:
+        model = self.config.reward.reward_model
+        if model.enable and model.enable_resource_pool and model.rollout.free_cache_engine:
+            self.reward_model_manager.wake_up()
+        original(self)
+
+    module.RewardLoopManager._init_reward_loop_workers = init
+
+
 def after_sampling(module: ModuleType) -> None:
     """`verl.trainer.ppo.v1.trainer_base`: score a sampled batch with the manager `trajectory`."""
     original = module.PPOTrainer._compute_reward_colocate
@@ -116,11 +134,7 @@ def _add_component(config: Any, address: str) -> None:
         section = OmegaConf.to_container(config.get(SECTION) or OmegaConf.create(), resolve=True)
         assert isinstance(section, dict)
         components = section.setdefault("reward", {}).setdefault("components", {})
-        asked = any(
-            component.get("kind") == KIND and ROUTER_MODEL in component.get("config", {}).get("models", {})
-            for component in components.values()
-        )
-        if not asked:
+        if not any(name == ROUTER_MODEL for _, name in named(section)):
             components[ROUTER_MODEL] = {"kind": KIND, "config": {"models": {ROUTER_MODEL: {}}}}
         config[SECTION] = section
     settings = ServedModelSettings(path=model.model_path, engine=model.rollout.name)
@@ -129,17 +143,17 @@ def _add_component(config: Any, address: str) -> None:
 
 @contextmanager
 def _awake(trainer: Any) -> Iterator[None]:
-    """The models that share the trainer's GPUs, loaded; verl's own is told by a manager of its own."""
-    managers = [trainer.served_models, trainer.reward_loop_manager.reward_model_manager]
+    """The models that share the trainer's GPUs, loaded; verl's own has a manager of its own."""
+    shares = not trainer.config.reward.reward_model.enable_resource_pool
+    verls = trainer.reward_loop_manager.reward_model_manager if shares else None
+    managers = [manager for manager in (trainer.served_models, verls) if manager is not None]
     try:
         for manager in managers:
-            if manager is not None:
-                manager.wake_up()
+            manager.wake_up()
         yield
     finally:
         for manager in managers:
-            if manager is not None:
-                manager.sleep()
+            manager.sleep()
 
 
 def _finals(keys: Sequence[str]) -> list[str]:

@@ -14,8 +14,9 @@ from typing import Any
 
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.serving_settings import ServedModelSettings
+from agent_rl.settings import SECTION
 
-__all__ = ["KIND", "Served", "fill_in", "require_known"]
+__all__ = ["KIND", "Served", "fill_in", "named", "require_known"]
 
 KIND = "reward_model"
 """The kind of component whose models are looked up by name."""
@@ -55,23 +56,23 @@ def require_known(section: Any, names: set[str]) -> None:
     Raises:
         ConfigError: naming the key, and the nearest known name.
     """
-    for key, name in _named(section, "agent_rl"):
+    for key, name in named(section):
         if name not in names:
             remedy = f"Give its url, or serve it: agent_rl.reward.models.{name}.path. {did_you_mean(name, names)}"
             raise ConfigError(key, f"no model {name!r} is served by this run", remedy)
 
 
-def _named(section: Any, key: str) -> Iterator[tuple[str, str]]:
-    """Every key under which a served model is named, and the name."""
+def named(section: Any, key: str = SECTION) -> Iterator[tuple[str, str]]:
+    """Every key under which a served model is named in a section of plain data, and the name."""
     if isinstance(section, Mapping):
         if _is_component(section):
             entries = section["config"]["models"]
             yield from ((f"{key}.config.models.{name}", name) for name, entry in entries.items() if not _url(entry))
         for name, value in section.items():
-            yield from _named(value, f"{key}.{name}")
+            yield from named(value, f"{key}.{name}")
     elif isinstance(section, list):
         for index, value in enumerate(section):
-            yield from _named(value, f"{key}[{index}]")
+            yield from named(value, f"{key}[{index}]")
     elif isinstance(section, str) and (place := _PLACE.match(section)):
         yield key, place["name"]
 

@@ -1,6 +1,7 @@
 """Scoring after sampling; the whole way, with a real engine and TransferQueue, runs in tests/e2e."""
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 from omegaconf import OmegaConf
@@ -93,6 +94,42 @@ def test_nobody_scores_while_a_shared_model_sleeps() -> None:
 
 def test_that_is_needed() -> None:
     assert python(HANDLES, plugins="none") == "['a worker'] ['a worker']"
+
+
+@pytest.mark.parametrize(("pool", "frees", "woken"), [(True, True, 1), (False, True, 0), (True, False, 0)])
+def test_verls_model_is_awake_on_gpus_of_its_own(pool: bool, frees: bool, woken: int) -> None:
+    class Manager:
+        config = OmegaConf.create(
+            {
+                "reward": {
+                    "reward_model": {
+                        "enable": True,
+                        "enable_resource_pool": pool,
+                        "rollout": {"free_cache_engine": frees},
+                    }
+                }
+            }
+        )
+        calls: ClassVar[list[str]] = []
+        reward_model_manager = SimpleNamespace(wake_up=lambda: Manager.calls.append("wake_up"))
+
+        def _init_reward_loop_workers(self) -> None:
+            self.calls.append("workers")
+
+    module: Any = SimpleNamespace(RewardLoopManager=Manager)
+    late_scoring.awake_in_its_own_pool(module)
+    Manager()._init_reward_loop_workers()
+    assert Manager.calls == ["wake_up"] * woken + ["workers"]
+
+
+def test_waking_it_is_needed() -> None:
+    code = (
+        "import inspect, verl\nfrom verl.experimental.reward_loop import reward_loop, reward_model\n"
+        "started = inspect.getsource(reward_model.RewardModelManager.__init__)\n"
+        "woken = inspect.getsource(reward_loop.RewardLoopManager.__init__)\n"
+        "print('self.sleep()' in started, 'wake_up' in started + woken)"
+    )
+    assert python(code, plugins="none") == "True False"
 
 
 def test_what_verl_hands_on_after_sampling_is_still_too_little() -> None:
