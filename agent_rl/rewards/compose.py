@@ -27,6 +27,7 @@ from agent_rl.rewards.component import Component, GroupComponent, Value
 from agent_rl.rewards.correctness import Correctness
 from agent_rl.rewards.kinds import make_component
 from agent_rl.rewards.normalize import Normalizer
+from agent_rl.sandbox.fusion import FusionServer
 from agent_rl.settings import TERMS, RewardSettings, config_error
 from agent_rl.trajectory import Score, StopReason, Trajectory
 
@@ -52,6 +53,7 @@ class Reward:
         settings: the section.
         max_response_tokens: the limit that the episodes have; only the overlong penalty asks for it.
         judged: whether each trajectory comes with a verdict.
+        fusion: where the scorer `code` runs programs; None: in the sandbox of this machine.
 
     Attributes:
         needs_groups: whether the samples of one prompt have to be scored together, by `score_group`.
@@ -61,7 +63,12 @@ class Reward:
     """
 
     def __init__(
-        self, settings: RewardSettings, *, max_response_tokens: int | None = None, judged: bool = False
+        self,
+        settings: RewardSettings,
+        *,
+        max_response_tokens: int | None = None,
+        judged: bool = False,
+        fusion: FusionServer | None = None,
     ) -> None:
         made: dict[str, Component | GroupComponent] = {}
         self._default = _Rule(settings, SECTION, max_response_tokens, judged, made)
@@ -72,6 +79,9 @@ class Reward:
             self._rules.append((pattern, rule))
         self._made = list(made.values())
         rules = [self._default, *(rule for _, rule in self._rules)]
+        for rule in rules:
+            if rule.answers is not None:
+                rule.answers.fusion = fusion
         self.needs_groups = any(part.needs_groups for rule in rules for part in rule.parts)
         self._names = list(dict.fromkeys(part.name for rule in rules for part in rule.parts))
         self._logs = list(dict.fromkeys(key for rule in rules for part in rule.parts for key in part.logs))

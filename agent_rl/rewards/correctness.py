@@ -8,8 +8,9 @@ from typing import Any
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards.component import Component, Value
 from agent_rl.rewards.kinds import make_component
-from agent_rl.rewards.routing import find_scorer, route
+from agent_rl.rewards.routing import find_scorer, on_fusion, route
 from agent_rl.rewards.scorers import SCORERS, Scorer, score_answer
+from agent_rl.sandbox.fusion import FusionServer
 from agent_rl.settings import RewardSettings
 from agent_rl.trajectory import Trajectory
 
@@ -31,6 +32,7 @@ class Correctness:
 
     Attributes:
         nothing: whether answers are not judged at all.
+        fusion: where the scorer `code` runs programs; None: in the sandbox of this machine.
 
     Raises:
         ConfigError: there is no such scorer, or it and `reward_api` are both given.
@@ -39,6 +41,7 @@ class Correctness:
     def __init__(self, settings: RewardSettings, key: str) -> None:
         name = settings.correctness.scorer
         self.nothing = name == "none"
+        self.fusion: FusionServer | None = None
         self.api: Component | None = None
         self.scorer: Scorer | None = (
             None if name in ("auto", "none") else find_scorer(name, key=f"{key}.correctness.scorer")
@@ -72,6 +75,8 @@ class Correctness:
         if self.scorer is None and trajectory.verdict is not None:
             return Value(trajectory.verdict)
         scorer = self.scorer or (route(trajectory.data_source) if trajectory.data_source else SCORERS[WITHOUT_SOURCE])
+        if self.fusion is not None and scorer.name == "code":
+            scorer = on_fusion(self.fusion)
         info = {**trajectory.info, **(row or {})}
         try:
             result = await score_answer(scorer, trajectory.answer, trajectory.ground_truth, info)

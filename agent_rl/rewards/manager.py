@@ -4,8 +4,8 @@ A thin adapter: it finds the `Trajectory` that the agent loop handed over, has i
 and appends it to the trace. An unscored trajectory raises, which is verl's way of dropping one session of a group: the
 siblings stay. In validation verl counts the missing session as `acc=0` (`acc_success_only` leaves it out).
 
-With `reward.reward_model.enable` and no custom reward function verl scores by the reward model and never asks
-the manager.
+`reward.sandbox_fusion` is where the scorer `code` runs programs. With `reward.reward_model.enable` the model's score is
+the component `reward_model`, or whatever component asks for it (agent_rl/backend/late_scoring.py).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from agent_rl import trace
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards import groups
 from agent_rl.rewards.compose import Reward, extra_info, require_scorable
+from agent_rl.sandbox.fusion import FusionServer
 from agent_rl.settings import AgentRLSettings
 from agent_rl.trajectory import Message, Score, StopReason, Trajectory, Turn
 
@@ -66,6 +67,7 @@ class TrajectoryRewardManager(RewardManagerBase):
             self.settings.reward,
             max_response_tokens=config.data.max_response_length,
             judged=bool(OmegaConf.select(config, _CUSTOM_KEY)),
+            fusion=_fusion(OmegaConf.select(config, "reward.sandbox_fusion")),
         )
         self._trace_path = self.settings.trace.path
         if self._trace_path is not None:
@@ -146,6 +148,13 @@ class TrajectoryRewardManager(RewardManagerBase):
     async def _keep(self, trajectory: Trajectory) -> None:
         if self._trace_path is not None:
             await asyncio.to_thread(trace.append, self._trace_path, trajectory)
+
+
+def _fusion(keys: Any) -> FusionServer | None:
+    """The server that verl's keys name."""
+    if not keys or not keys.get("url"):
+        return None
+    return FusionServer(keys.url, keys.get("memory_limit_mb", 1024), max_concurrent=keys.get("max_concurrent", 64))
 
 
 def _require_writable(path: str) -> None:

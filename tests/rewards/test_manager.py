@@ -1,4 +1,5 @@
 import asyncio
+import json
 import pickle
 from functools import cache
 
@@ -21,6 +22,7 @@ from agent_rl.rewards.compose import extra_info  # noqa: E402
 from agent_rl.rewards.manager import TrajectoryRewardManager  # noqa: E402
 from agent_rl.settings import RewardSettings  # noqa: E402
 from agent_rl.trajectory import Message, StopReason, ToolCall, Trajectory, Turn  # noqa: E402
+from tests.http_faults import FaultyServer, answer  # noqa: E402
 from tests.scoring import score  # noqa: E402
 
 ROW = {
@@ -312,3 +314,21 @@ def test_a_trace_that_cannot_be_written_fails_at_the_start(run, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"agent_rl\.trace\.path: the trace cannot be written"):
         run(overrides=[f"+agent_rl.trace.path={tmp_path}/file/trace.jsonl"])
+
+
+def test_verls_sandbox_fusion_runs_the_programs_of_code_rows(run, batch):
+    """verl's three keys; what each program printed is compared here."""
+
+    def run_code(handler):
+        ran = {"status": "Finished", "return_code": 0, "stdout": "3\n"}
+        answer(200, {"status": "Success", "compile_result": None, "run_result": ran})(handler)
+
+    truth = {"style": "rule", "ground_truth": json.dumps({"inputs": ["1 2", "2 3"], "outputs": ["3", "5"]})}
+    row = {**ROW, "data_source": "taco", "reward_model": truth}
+    program = "```python\nprint(sum(map(int, input().split())))\n```"
+    trajectory = _trajectory(answer=program, data_source="taco", ground_truth=None)
+    with FaultyServer(default=run_code) as server:
+        overrides = (f"reward.sandbox_fusion.url={server.url}/run_code", "reward.sandbox_fusion.memory_limit_mb=77")
+        result = run(batch(("p", "r", {"trajectory": trajectory.to_dict()}), row=row), overrides=overrides)
+    assert result["reward_extra_info"]["correctness"] == 0.5
+    assert {json.loads(request.body)["memory_limit_MB"] for request in server.requests} == {77}
