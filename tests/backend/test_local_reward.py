@@ -38,8 +38,15 @@ async def score(handle):
 """
 
 
-def config(*, workers: int, model: bool) -> Any:
-    return OmegaConf.create({"num_workers": workers, "reward_model": {"enable": model}})
+def config(*, workers: int, model: bool, manager: str = "naive", path: str | None = None) -> Any:
+    return OmegaConf.create(
+        {
+            "num_workers": workers,
+            "reward_model": {"enable": model},
+            "reward_manager": {"name": manager},
+            "custom_reward_function": {"path": path},
+        }
+    )
 
 
 def test_a_worker_without_reward_workers_scores_here() -> None:
@@ -59,7 +66,9 @@ def test_it_is_needed() -> None:
 
 
 def test_a_reward_model_needs_reward_workers() -> None:
-    for fine in (config(workers=0, model=False), config(workers=1, model=True)):
+    found = config(workers=0, model=True, manager="trajectory")  # a component asks it
+    for fine in (config(workers=0, model=False), config(workers=1, model=True), found):
         local_reward.check(fine, needs_groups=False)
-    with pytest.raises(ConfigError, match=r"reward\.num_workers: 0 leaves nobody to ask the reward model"):
-        local_reward.check(config(workers=0, model=True), needs_groups=False)
+    for manager, path in (("naive", None), ("trajectory", "judge.py")):
+        with pytest.raises(ConfigError, match=r"reward\.num_workers: 0 leaves nobody to ask the reward model"):
+            local_reward.check(config(workers=0, model=True, manager=manager, path=path), needs_groups=False)

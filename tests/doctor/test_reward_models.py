@@ -48,7 +48,7 @@ def test_a_model_that_is_not_here(make_case: MakeCase, tmp_path: Path) -> None:
     assert found(make_case, {"path": "some/model"})[0] is Status.SKIPPED
     assert found(make_case, {"path": TINY_CLASSIFIER})[0] is Status.SKIPPED
     (tmp_path / "config.json").write_text(json.dumps({"architectures": ["X"]}))
-    (tmp_path / "model.safetensors").write_bytes(b"torn")
+    (tmp_path / "model.safetensors").write_bytes((100).to_bytes(8, "little") + b"{")
     assert found(make_case, {"path": str(tmp_path)})[0] is Status.PROBLEM
 
 
