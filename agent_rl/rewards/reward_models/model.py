@@ -49,6 +49,9 @@ class ModelConfig(RemoteLimits):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
+    timeout_s: float = Field(default=120.0, gt=0)
+    total_s: float = Field(default=300.0, gt=0)
+    max_concurrent: int = Field(default=64, ge=1)
     url: str | None = Field(default=None, pattern="^https?://.")
     """The server's address, with or without `/v1`; null: the model of this name below `agent_rl.reward.models`."""
     kind: Literal["discriminative", "generative"] = "discriminative"
