@@ -227,3 +227,27 @@ def test_a_file_without_hooks(tmp_path: Path) -> None:
 def test_a_range_is_a_range() -> None:
     with pytest.raises(ValueError, match="below"):
         ModelConfig(range=(1, 0))
+
+
+def test_among_failures_no_trajectory_is_lost_and_none_is_zero(tokenizer: Path) -> None:
+    """Every second answer is one of the failures in turn; batches of up to 8."""
+    failures = [
+        answer(429, b"", retry_after=0),
+        answer(500, b"no"),
+        answer(200, b"{"),
+        answer(200, {"data": []}),
+        drop,
+        cut_short,
+    ]
+    steps = [step for failure in failures for step in (failure, classify)] * 20
+    texts = ["x" * (1 + number % 50) for number in range(1000)]
+    with FaultyServer(*steps, default=classify) as server:
+        found = scores(server, *texts, tokenizer=str(tokenizer), max_batch=8, timeout_s=5, total_s=20)
+        asked = len(server.requests)
+    assert len(found) == 1000
+    frame = len("<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n<|im_end|>\n")
+    lost = [each for each in found if isinstance(each, UnscoredError)]
+    right = [each == frame + len(text) for each, text in zip(found, texts, strict=True)]
+    assert sum(right) + len(lost) == 1000
+    assert 0 < len(lost) < 500
+    assert asked < 1000  # batches
