@@ -217,8 +217,9 @@ class RewardSettings(_Section):
     overlong: OverlongSettings = OverlongSettings()
     components: dict[str, ComponentSettings] = Field(default_factory=dict)
     """Further components by names of one's own, under which they are logged."""
-    reward_api: str | None = None
-    """Address of a reward service, for example `http://host:8000/get_reward2`, that gives `correctness`."""
+    reward_api: str | dict[str, Any] | None = None
+    """Address of a reward service that gives `correctness`, for example `http://host:8080/get_reward2`; or the whole
+    config of the component `reward_api`."""
     per_data_source: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """By data source (with shell wildcards, the first that fits counts), keys of this section that differ there."""
     max_unscored_share: float = Field(default=0.5, ge=0, le=1)

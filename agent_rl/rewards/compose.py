@@ -310,21 +310,28 @@ class _Rule:
         judged: bool,
         made: dict[str, Component | GroupComponent],
     ) -> None:
+        def component(name: str, kind: str, config: Mapping[str, Any], where: str) -> Component | GroupComponent:
+            same = f"{name} {kind} {config!r}"  # one for all rules that say the same of it
+            if same not in made:
+                made[same] = make_component(name, kind, config, where)
+            return made[same]
+
         self.parts = _terms(settings, max_response_tokens)
-        answers = Correctness(settings, key)
+        api = None
+        if settings.reward_api is not None:
+            config = {"url": settings.reward_api} if isinstance(settings.reward_api, str) else settings.reward_api
+            api = component("correctness", "reward_api", config, f"{key}.reward_api")
+        answers = Correctness(settings, key, api)
         self.answers = answers if judged or not answers.nothing else None
         if self.answers is not None:
-            part = _Part("correctness", settings.correctness, _judging(answers), (), group=False)
+            part = _Part("correctness", settings.correctness, _judging(answers), answers.logs, group=False)
             self.parts.insert(0, part)
         self.combine = combiner(settings, key)
         for name, its in settings.components.items():
-            same = f"{name} {its.kind} {its.config!r}"  # one for all rules that say the same of it
-            if same not in made:
-                made[same] = make_component(name, its.kind, its.config, f"{key}.components.{name}")
-            component = made[same]
-            group = isinstance(component, GroupComponent)
-            source = _together(component) if isinstance(component, GroupComponent) else _singly(component.measure)
-            self.parts.append(_Part(name, its, source, component.logs, group=group))
+            made_here = component(name, its.kind, its.config, f"{key}.components.{name}")
+            group = isinstance(made_here, GroupComponent)
+            source = _together(made_here) if isinstance(made_here, GroupComponent) else _singly(made_here.measure)
+            self.parts.append(_Part(name, its, source, made_here.logs, group=group))
         self.waves = _waves(self.parts, key)
 
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent_rl.errors import ConfigError, UnscoredError
-from agent_rl.rewards.component import Component, Value
-from agent_rl.rewards.kinds import make_component
+from agent_rl.rewards.component import Component, GroupComponent, Value
 from agent_rl.rewards.routing import find_scorer, on_fusion, route
 from agent_rl.rewards.scorers import SCORERS, Scorer, score_answer
 from agent_rl.sandbox.fusion import FusionServer
@@ -29,29 +28,29 @@ class Correctness:
     Args:
         settings: of the reward.
         key: of the settings, for messages.
+        api: the component that `reward_api` stands for.
 
     Attributes:
         nothing: whether answers are not judged at all.
+        logs: as `Component.logs`.
         fusion: where the scorer `code` runs programs; None: in the sandbox of this machine.
 
     Raises:
         ConfigError: there is no such scorer, or it and `reward_api` are both given.
     """
 
-    def __init__(self, settings: RewardSettings, key: str) -> None:
+    def __init__(self, settings: RewardSettings, key: str, api: Component | GroupComponent | None = None) -> None:
         name = settings.correctness.scorer
         self.nothing = name == "none"
         self.fusion: FusionServer | None = None
-        self.api: Component | None = None
         self.scorer: Scorer | None = (
             None if name in ("auto", "none") else find_scorer(name, key=f"{key}.correctness.scorer")
         )
-        if settings.reward_api is not None:
-            if name != "auto":
-                raise ConfigError(f"{key}.correctness.scorer", f"{name!r} and reward_api are both given", "Drop one")
-            api = make_component("reward_api", "reward_api", {"url": settings.reward_api}, key)
-            assert isinstance(api, Component)
-            self.api = api
+        assert api is None or isinstance(api, Component)
+        if api is not None and name != "auto":
+            raise ConfigError(f"{key}.correctness.scorer", f"{name!r} and reward_api are both given", "Drop one")
+        self.api = api
+        self.logs = () if api is None else api.logs
 
     def require(self, data_source: str) -> None:
         """Refuse a data source that nobody can judge.

@@ -24,7 +24,7 @@ def checked(
         {
             "reward": {
                 "num_workers": 1,
-                "reward_model": {"enable": enable, "enable_resource_pool": pool},
+                "reward_model": {"enable": enable, "enable_resource_pool": pool, "model_path": "judge"},
                 "reward_manager": {"name": manager},
                 "custom_reward_function": {"path": path},
             },
@@ -36,6 +36,11 @@ def checked(
     for key, value in more.items():
         OmegaConf.update(config, key.replace("__", "."), value)
     reward_model.check(config, AgentRLSettings.from_config(config))
+
+
+def test_a_reward_model_has_a_name() -> None:
+    with pytest.raises(ConfigError, match=r"reward\.reward_model\.model_path: no reward model is named"):
+        checked(enable=True, reward__reward_model__model_path=None)
 
 
 @pytest.mark.parametrize("manager", ["naive", "trajectory", "mine"])

@@ -8,6 +8,7 @@ import pytest
 
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.importing import find_object
+from agent_rl.rewards.component import Value
 from agent_rl.rewards.compose import SCORED_STOP_REASONS, Reward, extra_info
 from agent_rl.settings import RewardSettings
 from agent_rl.trajectory import Score, StopReason, ToolCall, ToolResult, ToolStatus, Trajectory, Turn
@@ -327,3 +328,34 @@ def test_without_a_scorer_there_is_no_accuracy():
     result = score(trajectory, {"correctness": {"scorer": "none"}})
     assert "acc" not in extra_info(trajectory, result)
     assert result.total == pytest.approx(-0.2 + 0.2 * -1 / 3)
+
+
+API = "http://127.0.0.1:1/get_reward"
+
+
+@pytest.mark.parametrize("api", [API, {"url": API, "logs": ["helpful"]}])
+def test_a_reward_service_gives_correctness(api, monkeypatch):
+    async def measure(self, trajectory):
+        return Value(0.75, dict.fromkeys(self.logs, 0.5))
+
+    monkeypatch.setattr("agent_rl.rewards.reward_api.RewardApi.measure", measure)
+    trajectory = _trajectory(ground_truth=None)
+    result = score(trajectory, {"reward_api": api})
+    assert result.components["correctness"] == 0.75
+    assert extra_info(trajectory, result).get("correctness_helpful") == (0.5 if isinstance(api, dict) else None)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"correctness": {"scorer": "gsm8k"}, "reward_api": API},
+            r"correctness\.scorer: 'gsm8k' and reward_api are both",
+        ),
+        ({"reward_api": "host:80"}, r"agent_rl\.reward\.reward_api\.config\.url: .*http"),
+        ({"reward_api": {"url": API, "log": []}}, r"agent_rl\.reward\.reward_api\.config\.log: unknown .*'logs'"),
+    ],
+)
+def test_a_reward_service_that_cannot_be_asked_is_refused(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        Reward(RewardSettings.model_validate(settings))

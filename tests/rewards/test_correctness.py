@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from agent_rl.errors import ConfigError, UnscoredError
+from agent_rl.errors import UnscoredError
 from agent_rl.rewards.correctness import Correctness
 from agent_rl.settings import RewardSettings
 from agent_rl.trajectory import StopReason, Trajectory
@@ -34,8 +34,3 @@ def test_a_row_that_cannot_be_judged_is_named(answer, ground_truth):
 
 def test_a_users_verdict_comes_before_the_scorer():
     assert correctness(_trajectory(answer="18", ground_truth="18", verdict=0.25)) == 0.25
-
-
-def test_two_judges_are_refused():
-    with pytest.raises(ConfigError, match=r"agent_rl\.reward\.correctness\.scorer: 'gsm8k' and reward_api"):
-        correctness(_trajectory(), correctness={"scorer": "gsm8k"}, reward_api="http://127.0.0.1:1/get_reward")

@@ -172,7 +172,7 @@ def _strict(schema: Any) -> Any:
 def _object(text: str) -> tuple[dict[str, Any], str] | None:
     """The text as one object, with the text."""
     try:
-        value = json.loads(text)
+        value = json.loads(text, strict=False)
     except (ValueError, RecursionError):
         return None
     return (value, text) if isinstance(value, dict) else None
@@ -180,7 +180,7 @@ def _object(text: str) -> tuple[dict[str, Any], str] | None:
 
 def _objects(text: str) -> Iterator[tuple[dict[str, Any], str]]:
     """The JSON objects in a text, in order, with the text of each; those inside others are not looked for."""
-    decoder, at = json.JSONDecoder(), text.find("{")
+    decoder, at = json.JSONDecoder(strict=False), text.find("{")
     for _ in range(_MOST_OBJECTS):
         if at < 0:
             return
