@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
+import yaml
 from pydantic import BaseModel
 
 from agent_rl.cli import app
@@ -16,10 +17,13 @@ from agent_rl.loops.policy import ScriptedPolicy
 from agent_rl.loops.setup import DEFAULT_MAX_TURNS
 from agent_rl.loops.user import load_user
 from agent_rl.loops.user_sim import UserSimFormat
-from agent_rl.settings import AgentRLSettings
+from agent_rl.rewards import SCORERS, Reward, compute_score
+from agent_rl.rewards.kinds import KINDS
+from agent_rl.settings import TERMS, AgentRLSettings
 from agent_rl.tools import ToolSession, load_tools
 from agent_rl.tools.entry import BUILT_IN_TOOLS
-from agent_rl.trajectory import ToolCall, Trajectory
+from agent_rl.trajectory import StopReason, ToolCall, Trajectory
+from tests.scoring import score
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -76,6 +80,25 @@ def logical_lines(text: str) -> list[str]:
     return re.sub(r"\s*\\\n\s*", " ", text).splitlines()
 
 
+def test_the_reward() -> None:
+    section = AgentRLSettings.from_config(yaml.safe_load(block("yaml", "kind: judge"))).reward
+    assert set(section.components) == {"style", "taste", "steps"}
+    reward = Reward(section, max_response_tokens=100)
+    reward.require_scorers(["openai/gsm8k", "searchR1_nq"])
+    told = set(re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", README, re.MULTILINE))))
+    assert told >= set(KINDS)
+    (scorers,) = re.findall(r"function of yours. Scorers: (.*?)Your own", README, re.DOTALL)
+    assert set(re.findall(r"`(\w+)`", scorers)) == set(SCORERS)
+
+
+def test_a_scorer_of_your_own(tmp_path: Path) -> None:
+    (tmp_path / "my_scorers.py").write_text(block("python", "my_scorers.py"))
+    settings = {"correctness": {"scorer": f"{tmp_path}/my_scorers.py:score"}}
+    right = Trajectory(prompt=[], stop_reason=StopReason.ANSWERED, answer="It is closed.", ground_truth="closed")
+    assert score(right, settings).components["correctness"] == 1.0
+    assert compute_score("my_company/tickets/7", "It is open.", "closed") == 0.0
+
+
 def test_the_sandbox(tmp_path: Path) -> None:
     (tmp_path / "example.py").write_text(block("python", "PythonSandbox"))
     command = [sys.executable, str(tmp_path / "example.py")]
@@ -117,12 +140,22 @@ def flat(model: BaseModel, prefix: str) -> dict[str, object]:
     return found
 
 
+def shown(value: object) -> str:
+    if isinstance(value, tuple) and value:
+        return ", ".join(value)
+    return "null" if value is None else str(value) if value not in ({}, ()) else "none"
+
+
 def test_the_table_of_settings_is_the_settings() -> None:
     rows = dict(re.findall(r"^\| `(agent_rl\.[\w.]+)` \| ([^|]+?) \|", README, re.MULTILINE))
-    actual = {key: "null" if value is None else value for key, value in flat(AgentRLSettings(), "agent_rl").items()}
+    actual = {key: shown(value) for key, value in flat(AgentRLSettings(), "agent_rl").items()}
+    assert "`agent_rl.reward.<name>.normalize`, `.clip`, `.gate`" in README
+    for name in TERMS:
+        for key in ("normalize", "clip", "gate"):
+            assert actual.pop(f"agent_rl.reward.{name}.{key}") == "null"
     assert rows.keys() == actual.keys()
     for key, value in actual.items():
-        assert rows[key] == str(value) or float(rows[key]) == value, key
+        assert rows[key] == value or float(rows[key]) == float(value), key
     assert f"max_assistant_turns` ({DEFAULT_MAX_TURNS} when null)" in README
 
 
