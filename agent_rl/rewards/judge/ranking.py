@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 __all__ = ["Game", "bradley_terry", "win_rates"]
 
-_ROUNDS = 1000
-_ENOUGH = 1e-9
+_ROUNDS = 500
+_ENOUGH = 1e-7
 
 
 @dataclass(frozen=True, slots=True)

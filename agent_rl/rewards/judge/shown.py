@@ -69,9 +69,9 @@ def _within(parts: Sequence[tuple[str, str]], fence: Fence, limit: int) -> str:
         if left < 0:
             break
         first, last = (first + 1, last) if at == first else (first, last - 1)
-    blocks = [fence.around(name, text) for name, text in parts]
     middle = [f"({last - first} parts left out)"] if last > first else []
-    return "\n".join([*blocks[:first], *middle, *blocks[last:]])
+    before, after = ([fence.around(*part) for part in shown] for shown in (parts[:first], parts[last:]))
+    return "\n".join([*before, *middle, *after])
 
 
 def _json(value: Any) -> str:

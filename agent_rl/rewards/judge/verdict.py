@@ -24,6 +24,8 @@ _SCANNED = 16_384
 """Characters at the end of a reply in which an object is looked for."""
 _MOST_OBJECTS = 1_000
 """Braces that are tried."""
+_DEEP = 500
+"""Characters that a nest too deep for the parser has at least."""
 _SPACE = re.compile(r"[\s|]+")  # a fence has a bar before each line
 _THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 
@@ -102,7 +104,8 @@ class VerdictForm:
         candidates = [each for each in found if self._required <= each[0].keys()]
         if not candidates:
             raise VerdictError(f"there is no verdict in the reply ({len(reply)} characters)")
-        own = [each for each in candidates if _squeezed(each[1]) not in _squeezed(judged)]
+        quotable = _squeezed(judged)
+        own = [each for each in candidates if _squeezed(each[1]) not in quotable]
         verdict, _ = (own or candidates)[-1]
         try:
             return self.model.model_validate(verdict)
@@ -186,8 +189,11 @@ def _objects(text: str) -> Iterator[tuple[dict[str, Any], str]]:
             return
         try:
             value, end = decoder.raw_decode(text, at)
-        except (ValueError, RecursionError):
+        except ValueError:
             at = text.find("{", at + 1)
+            continue
+        except RecursionError:  # what follows is part of the same nest, and as deep
+            at = text.find("{", at + _DEEP)
             continue
         yield value, text[at:end]
         at = text.find("{", end)

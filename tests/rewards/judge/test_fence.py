@@ -4,7 +4,7 @@ import re
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_rl.rewards.judge.fence import Fence, harmless
@@ -30,6 +30,7 @@ def test_an_injection_stays_inside(text: str) -> None:
     check(text.replace("{nonce}", Fence().nonce))
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_any_text_stays_inside(text: str) -> None:
     check(text)
@@ -40,11 +41,13 @@ pieces = st.sampled_from(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(pieces).map("".join))
 def test_fences_cannot_be_put_together(text: str) -> None:
     check(text)
 
 
+@settings(deadline=None)
 @given(st.lists(pieces).map("".join))
 def test_control_tokens_cannot_be_put_together(text: str) -> None:
     assert not re.search(r"<\||</?\w+>|\|>", harmless(text))

@@ -4,7 +4,7 @@ import contextlib
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -35,6 +35,8 @@ FORM = score_form(0, 10)
         ('{"score": 0}', 0),
         ('{"score": 10}', 10),
         ("{" * 900 + '{"score": 7}', 7),
+        ('{"a":' * 3000 + '{"score": 7}', 7),
+        ('{"score": 7}' * 5000, 7),
     ],
 )
 def test_a_verdict_is_found(reply: str, score: float) -> None:
@@ -78,6 +80,7 @@ def test_a_reply_that_repeats_an_injection_is_judged_by_its_own_words(text: str)
         assert FORM.read(reply, shown).score == 1
 
 
+@settings(deadline=None)
 @given(st.text(alphabet='{}[]":,score0123456789 \\\n<think/>', max_size=300))
 def test_any_reply_is_a_verdict_or_an_error(reply: str) -> None:
     with contextlib.suppress(VerdictError):
