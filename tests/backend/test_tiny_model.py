@@ -1,7 +1,7 @@
 """The tiny model's tokenizer keeps the promises that token-exact training relies on."""
 
 import pytest
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 
 from agent_rl.backend import tiny_model
 
@@ -114,3 +114,19 @@ def test_model_loads_and_stops_at_the_end_of_a_turn(folder, tokenizer):
 def test_odd_heads_are_refused(tokenizer, tmp_path):
     with pytest.raises(ValueError, match="even size"):
         tiny_model.make_model(tmp_path, tokenizer, hidden=36, heads=4, layers=1)
+
+
+def test_a_classifier_gives_one_score_to_each_text(tmp_path):
+    arguments = ["--kind", "classifier", "--hidden", "32", "--layers", "1", "--heads", "2"]
+    tiny_model.main(["--out", str(tmp_path), *arguments])
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path)
+    assert model.config.architectures == ["LlamaForSequenceClassification"]
+    texts = [tokenizer.apply_chat_template(MESSAGES[:count], tokenize=False) for count in (2, 4, 8)]
+    scores = [model(**tokenizer(text, return_tensors="pt")).logits.item() for text in texts]
+    assert len({round(score, 3) for score in scores}) == 3
+
+
+def test_the_first_reply_of_untrained_models_can_be_a_digit(tokenizer):
+    """The ids that recipes/multi_rm/size/cpu.yaml favours."""
+    assert tokenizer.convert_tokens_to_ids(list("0123456789")) == list(range(18, 28))

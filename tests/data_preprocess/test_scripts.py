@@ -93,6 +93,16 @@ def test_arithmetic_writes_both_splits_and_the_seed_decides(tmp_path):
     assert [row["extra_info"]["index"] for row in test] == list(range(10))
 
 
+def test_service_dialogues_writes_both_splits(tmp_path):
+    arguments = ["--local_save_dir", tmp_path, "--train_size", 20, "--test_size", 5]
+    result = run_script("service_dialogues.py", *arguments)
+    assert result.returncode == 0, result.stderr
+    for split, count in (("train", 20), ("test", 5)):
+        path = tmp_path / f"{split}.parquet"
+        assert f"{split}: {count} rows in {path}" in result.stdout
+        check_parquet(path)
+
+
 def test_arithmetic_says_what_is_wrong_with_an_empty_split(tmp_path):
     result = run_script("arithmetic.py", "--local_save_dir", tmp_path, "--train_size", 3, "--test_size", 0)
     assert result.returncode == 1
