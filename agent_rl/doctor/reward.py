@@ -9,6 +9,7 @@ from typing import Any
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.finding import Finding, ok, problem, reason
 from agent_rl.errors import ConfigError, UnscoredError, did_you_mean
+from agent_rl.loops.user import gives_verdict, load_user
 from agent_rl.rewards import Reward, find_scorer, route
 from agent_rl.rewards.scorers import score_now
 from agent_rl.settings import SECTION, TERMS, AgentRLSettings
@@ -41,16 +42,20 @@ def weights(case: Case) -> Iterator[Finding]:
 
 
 def ground_truths(case: Case) -> Iterator[Finding]:
-    """Each row has a scorer, and a ground truth that it can judge by."""
+    """Each row has a scorer, and a ground truth that it can judge by, or a user who judges."""
     if case.get(MANAGER) != OURS or case.get(f"{FUNCTION}.path"):
         return
-    reward = AgentRLSettings.from_config({SECTION: case.get(SECTION)}).reward
+    settings = AgentRLSettings.from_config({SECTION: case.get(SECTION)})
+    reward = settings.reward
     if reward.correctness.scorer == "none" or reward.reward_api is not None:
         return
     named = None if reward.correctness.scorer == "auto" else find_scorer(reward.correctness.scorer)
+    user = load_user(settings.user_sim.user, settings.user_sim.config)
     bad, checked = [], 0
     for table, number, row in _rows(case):
         checked += 1
+        if named is None and gives_verdict(user, row):
+            continue
         source, truth = str(row.get("data_source")), row["reward_model"].get("ground_truth")
         try:
             score_now(named or route(source), "", truth)

@@ -19,6 +19,7 @@ from agent_rl.loops.format import Format
 from agent_rl.loops.hooks import load_hooks
 from agent_rl.loops.setup import make_budget, open_tools
 from agent_rl.loops.token_policy import TokenPolicy
+from agent_rl.loops.user import gives_verdict, load_user
 from agent_rl.policies import PolicySource
 from agent_rl.policies.source import Usage
 from agent_rl.rewards import Reward
@@ -67,7 +68,8 @@ class Evaluation:
                 "Leave it out here, and give the trajectories that are kept to `agent-rl reward score`",
             )
         budget = make_budget(settings.agent_rl, settings.multi_turn, settings.sampling.max_response_tokens)
-        reward.require_scorers({str(row["data_source"]) for row in rows})
+        user = load_user(settings.agent_rl.user_sim.user, settings.agent_rl.user_sim.config)
+        reward.require_scorers({str(row["data_source"]) for row in rows if not gives_verdict(user, row)})
         specs = load_specs(settings.tools) if settings.tools else []
         return cls(settings, rows, specs, formats, budget, reward)
 

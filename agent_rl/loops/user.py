@@ -28,7 +28,7 @@ from agent_rl.errors import ConfigError
 from agent_rl.importing import ClassNameError, find_object
 from agent_rl.trajectory import Trajectory
 
-__all__ = ["ROW_KEY", "Reply", "ScriptedUser", "User", "load_user", "opened"]
+__all__ = ["ROW_KEY", "Reply", "ScriptedUser", "User", "gives_verdict", "load_user", "opened"]
 
 KEY = "agent_rl.user_sim.user"
 ROW_KEY = "extra_info.user"
@@ -105,6 +105,11 @@ async def opened(messages: Sequence[dict[str, Any]], user: User | None) -> list[
     if user is None:
         return list(messages)
     return [*messages[:-1], {**messages[-1], "content": await user.start(messages[-1]["content"])}]
+
+
+def gives_verdict(cls: type[User], row: Mapping[str, Any]) -> bool:
+    """Whether a row has a user, of this class, who judges its episodes: then nobody else has to."""
+    return cls.score is not User.score and (row.get("extra_info") or {}).get("user") is not None
 
 
 def load_user(name: str, config: Mapping[str, Any]) -> type[User]:

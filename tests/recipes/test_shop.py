@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 
-from agent_rl.data import service_dialogues
+from agent_rl.data import service_dialogues, write_parquet
+from agent_rl.doctor import reward
+from agent_rl.doctor.case import Case
 from agent_rl.importing import find_object
+from agent_rl.launch.composition import compose
 from agent_rl.loops.episode import Budget, run_episode
 from agent_rl.loops.policy import ScriptedPolicy
-from agent_rl.loops.user import load_user
+from agent_rl.loops.user import gives_verdict, load_user
 from agent_rl.loops.user_sim import UserSimFormat
 from agent_rl.tools import ToolSession, load_tools
 from agent_rl.trajectory import Trajectory
@@ -97,3 +100,17 @@ def test_manners() -> None:
     assert polite("Of course, which order, please?") == 1.0
     assert polite("Which order?") == 0.0
     assert polite("TELL me the number, please!!") == 0.0
+
+
+def test_the_customers_verdict_needs_no_scorer() -> None:
+    customer, its = load_user(f"{SHOP}:Customer", {}), row("cancel")
+    assert gives_verdict(customer, its)
+    assert not gives_verdict(load_user("scripted", {}), its)
+    assert not gives_verdict(customer, {"extra_info": {"index": 0}})
+
+
+def test_the_doctor_knows_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(RECIPE.parents[1])
+    write_parquet(service_dialogues.rows(0, "train", 4), tmp_path / "rows.parquet")
+    config = compose(RECIPE, [f"data.{name}_files={tmp_path}/rows.parquet" for name in ("train", "val")])
+    assert [finding.text for finding in reward.ground_truths(Case(config=config))] == ["8 rows can be judged"]
