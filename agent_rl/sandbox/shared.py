@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Sequence
+from functools import partial
 
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.per_loop import PerLoop
@@ -49,7 +50,8 @@ async def shared_sandbox(
 async def _keep(key: Key, ready: asyncio.Future[PythonSandbox]) -> None:
     packages, max_concurrency, unsafe = key
     try:
-        async with PythonSandbox(packages=packages, max_concurrency=max_concurrency, unsafe=unsafe) as sandbox:
+        make = partial(PythonSandbox, packages=packages, max_concurrency=max_concurrency, unsafe=unsafe)
+        async with await asyncio.to_thread(make) as sandbox:  # it reads what is installed
             ready.set_result(sandbox)
             await asyncio.Event().wait()
     except Exception as error:  # for those who wait for the sandbox
