@@ -17,71 +17,16 @@ _MAX_DEPTH = 40
 _MAX_NODES = 300
 _MAX_DIGITS = 300
 
-FUNCTIONS = frozenset(
-    [
-        "sin",
-        "cos",
-        "tan",
-        "cot",
-        "sec",
-        "csc",
-        "arcsin",
-        "arccos",
-        "arctan",
-        "asin",
-        "acos",
-        "atan",
-        "sinh",
-        "cosh",
-        "tanh",
-        "exp",
-        "ln",
-        "log",
-        "lg",
-        "sqrt",
-        "abs",
-        "floor",
-        "ceil",
-    ]
-)
+_NAMES = """
+sin cos tan cot sec csc arcsin arccos arctan asin acos atan sinh cosh tanh exp ln log lg sqrt abs floor ceil
+"""
+FUNCTIONS = frozenset(_NAMES.split())
 TRIGONOMETRIC = frozenset(("sin", "cos", "tan", "cot", "sec", "csc"))
-_GREEK = [
-    "alpha",
-    "beta",
-    "gamma",
-    "delta",
-    "epsilon",
-    "varepsilon",
-    "zeta",
-    "eta",
-    "theta",
-    "vartheta",
-    "iota",
-    "kappa",
-    "lambda",
-    "mu",
-    "nu",
-    "xi",
-    "rho",
-    "sigma",
-    "tau",
-    "phi",
-    "varphi",
-    "chi",
-    "psi",
-    "omega",
-    "Gamma",
-    "Delta",
-    "Theta",
-    "Lambda",
-    "Xi",
-    "Sigma",
-    "Phi",
-    "Psi",
-    "Omega",
-    "ell",
-    "hbar",
-]
+_LETTERS = """
+alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau phi
+varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell hbar
+"""
+_GREEK = frozenset(_LETTERS.split())
 
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?|\.[0-9]+")
 _REPEATING = re.compile(r"([0-9]{0,20})\.([0-9]{0,20})\\(?:overline|bar|dot)\{?([0-9]{1,20})\}?")

@@ -10,34 +10,12 @@ __all__ = ["QUOTE", "clean", "is_unit_text", "unit_factor", "unit_of"]
 QUOTE = "\x01"
 """Stands on both sides of words that are text, not a product of variables."""
 
+_SPACING = """
+left right big Big bigg Bigg bigl bigr Bigl Bigr displaystyle textstyle limits angle triangle phantom hline quad
+qquad rm bf it
+"""
 _COMMANDS = {
-    **dict.fromkeys(
-        [
-            "left",
-            "right",
-            "big",
-            "Big",
-            "bigg",
-            "Bigg",
-            "bigl",
-            "bigr",
-            "Bigl",
-            "Bigr",
-            "displaystyle",
-            "textstyle",
-            "limits",
-            "angle",
-            "triangle",
-            "phantom",
-            "hline",
-            "quad",
-            "qquad",
-            "rm",
-            "bf",
-            "it",
-        ],
-        " ",
-    ),
+    **dict.fromkeys(_SPACING.split(), " "),
     **dict.fromkeys(("dfrac", "tfrac", "cfrac", "frac"), r"\frac"),
     **dict.fromkeys(("dbinom", "tbinom", "binom"), r"\binom"),
     **dict.fromkeys(("cdot", "times", "ast", "cdotp"), "*"),
@@ -131,62 +109,13 @@ _UNITS = {
     for names, factor in units.items()
     for name in names.split()
 }
-_FREE_UNITS = frozenset(
-    [
-        "units",
-        "unit",
-        "square",
-        "sq",
-        "cubic",
-        "per",
-        "people",
-        "students",
-        "ways",
-        "marbles",
-        "coins",
-        "points",
-        "books",
-        "apples",
-        "pages",
-        "integers",
-        "cm2",
-        "m2",
-        "km2",
-        "euro",
-        "euros",
-        "rupees",
-        "yuan",
-        "percent",
-        "kmh",
-        "km/h",
-        "m/s",
-        "km/hr",
-        "ft/s",
-        "mph",
-        "newtons",
-        "joules",
-        "watts",
-        "times",
-        "total",
-        "years",
-        "year",
-        "months",
-        "month",
-        "sides",
-        "edges",
-        "games",
-        "boys",
-        "girls",
-        "children",
-        "tickets",
-        "miles/hour",
-        "mi/h",
-        "degree",
-        "degrees",
-        "pm",
-        "am",
-    ]
-)
+_WORDS = """
+units unit square sq cubic per people students ways marbles coins points books apples pages integers cm2 m2 km2
+euro euros rupees yuan percent kmh km/h m/s km/hr ft/s mph newtons joules watts times total years year months month
+sides edges games boys girls children tickets miles/hour mi/h degree degrees pm am
+"""
+_FREE_UNITS = frozenset(_WORDS.split())
+"""Words that may stand after a number and say nothing that is compared."""
 
 
 def clean(text: str) -> str:

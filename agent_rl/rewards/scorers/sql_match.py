@@ -2,10 +2,11 @@
 
 The query is in the last ```sql block or `<answer>` tag, else the whole text. The ground truth is the right query, or
 `{"sql": ..., "tables": {...}}`; the tables may also stand in `extra_info["tables"]`. A table is a list of
-`{column: value}`, or `{"columns": [...], "rows": [[...], ...]}`; `tables` may also be an SQL script that makes them.
+`{column: value}`, or `{"columns": [...], "rows": [[...], ...]}`; `tables` may also be an SQL script that makes them. In
+place of tables, `database` in either of both is the path of an SQLite file, which is opened for reading.
 
 Rows are compared as a bag, in their order only where the right query sorts; columns by position; floats to 10^-6. The
-query can only read, for two seconds, from a database in memory that is made anew for every comparison.
+query can only read, for two seconds; a database in memory is made anew for every comparison.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 from agent_rl.rewards.scorers.extraction import last_tag
@@ -80,19 +82,24 @@ def _truth(ground_truth: Any, extra_info: Mapping[str, Any]) -> tuple[str, Any]:
             value = json.loads(value)
         except (ValueError, RecursionError):
             raise unusable(ground_truth, "a query") from None
-    sql, tables = (value.get("sql"), value.get("tables")) if isinstance(value, Mapping) else (value, None)
-    tables = extra_info.get("tables") if tables is None else tables
-    if not isinstance(sql, str) or not sql.strip() or not isinstance(tables, Mapping | str):
+    own = value if isinstance(value, Mapping) else {"sql": value}
+    sql, tables, path = (own.get(key) or extra_info.get(key) for key in ("sql", "tables", "database"))
+    if tables is None and isinstance(path, str):
+        tables = Path(path)
+    if not isinstance(sql, str) or not sql.strip() or not isinstance(tables, Mapping | str | Path):
         raise unusable(ground_truth, "a query with its tables")
     return sql.strip().rstrip(";"), tables
 
 
-def _database(tables: Mapping[str, Any] | str) -> sqlite3.Connection:
-    database = sqlite3.connect(":memory:", check_same_thread=False)
+def _database(tables: Mapping[str, Any] | str | Path) -> sqlite3.Connection:
+    if isinstance(tables, Path):
+        database = sqlite3.connect(f"{tables.resolve().as_uri()}?mode=ro", uri=True, check_same_thread=False)
+    else:
+        database = sqlite3.connect(":memory:", check_same_thread=False)
     try:
         if isinstance(tables, str):
             database.executescript(tables)
-        else:
+        elif isinstance(tables, Mapping):
             for name, table in tables.items():
                 _fill(database, name, table)
         database.commit()

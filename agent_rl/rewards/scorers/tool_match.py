@@ -4,6 +4,8 @@ Calls are read from `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`, 
 fence): one call or a list of them. The ground truth is a list of the same, as data or JSON text. In place of a value it
 may have `{"one_of": [...]}`; a key in `"optional"` beside name and arguments may be missing.
 
+The ground truth of the Berkeley Function-Calling Leaderboard, `[{"f": {"x": [1, 2], "y": ["", 3]}}]`, is read as well.
+
 Arguments are equal as JSON is, but 1 equals 1.0, and white space at the ends of texts does not count.
 """
 
@@ -30,7 +32,7 @@ def score_tool_match(solution: str, ground_truth: Any, extra_info: Mapping[str, 
     Raises:
         UnscoredError: the ground truth is no list of calls.
     """
-    wanted = _calls(ground_truth)
+    wanted = _calls(_spelled_out(ground_truth))
     if wanted is None or not all(isinstance(call.get("arguments"), Mapping) for call in wanted):
         raise unusable(ground_truth, "a list of {name, arguments}")
     made = extract_calls(solution)
@@ -81,6 +83,26 @@ def _calls(value: Any) -> list[dict[str, Any]] | None:
         return None
     calls = [_call(item) for item in values]
     return None if None in calls else [call for call in calls if call is not None]
+
+
+def _spelled_out(ground_truth: Any) -> Any:
+    """Calls written as `{name: {argument: [values that are accepted]}}`; "" among them says that it may be missing."""
+    if not isinstance(ground_truth, list) or not all(_is_short(item) for item in ground_truth):
+        return ground_truth
+    calls = []
+    for item in ground_truth:
+        ((name, accepted),) = item.items()
+        arguments = {key: {"one_of": values} for key, values in accepted.items()}
+        optional = [key for key, values in accepted.items() if "" in values]
+        calls.append({"name": name, "arguments": arguments, "optional": optional})
+    return calls
+
+
+def _is_short(item: Any) -> bool:
+    if not isinstance(item, Mapping) or len(item) != 1 or "name" in item or "function" in item:
+        return False
+    (accepted,) = item.values()
+    return isinstance(accepted, Mapping) and all(isinstance(values, list) for values in accepted.values())
 
 
 def _call(item: Any) -> dict[str, Any] | None:

@@ -1,3 +1,6 @@
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -74,6 +77,17 @@ def test_a_query_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_tables_may_be_a_script() -> None:
     script = "CREATE TABLE t (a INTEGER); INSERT INTO t VALUES (1), (2);"
     assert score_sql_match("SELECT sum(a) FROM t", {"sql": "SELECT 3", "tables": script}, {}) == 1.0
+
+
+def test_a_database_may_be_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "shop 1.sqlite"
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript("CREATE TABLE t (a INTEGER); INSERT INTO t VALUES (1), (2);")
+    info = {"database": str(path)}
+    assert score_sql_match("SELECT sum(a) FROM t", "SELECT 3", info) == 1.0
+    assert score_sql_match("DELETE FROM t", {"sql": "SELECT 3", **info}, {}) == 0.0
+    with pytest.raises(UnscoredError, match="a query that runs"):
+        score_sql_match("SELECT 3", "SELECT 3", {"database": str(tmp_path / "missing.sqlite")})
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,14 @@ def test_values_may_be_one_of_several_and_keys_optional() -> None:
     assert score_tool_match(call("f", x="c"), truth, {}) == 0.0
 
 
+def test_the_short_form_lists_what_is_accepted() -> None:
+    truth = [{"area": {"base": [10, 10.5], "unit": ["cm", ""]}}]
+    assert score_tool_match(call("area", base=10), truth, {}) == 1.0
+    assert score_tool_match(call("area", base=10.5, unit="cm"), truth, {}) == 1.0
+    assert score_tool_match(call("area", base=11, unit="cm"), truth, {}) == 0.0
+    assert score_tool_match(call("area", unit="cm"), truth, {}) == 0.0
+
+
 def test_no_call_can_be_what_is_expected() -> None:
     assert score_tool_match("just text", [], {}) == 1.0
     assert score_tool_match(call("f"), [], {}) == 0.0
