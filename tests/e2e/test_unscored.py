@@ -53,6 +53,7 @@ def run(
         actor_rollout_ref__rollout__n=len(answers),
         actor_rollout_ref__actor__ppo_mini_batch_size=1,
         actor_rollout_ref__actor__ppo_micro_batch_size_per_gpu=1,
+        actor_rollout_ref__rollout__log_prob_micro_batch_size_per_gpu=1,  # seven has no other divisor
         actor_rollout_ref__actor__optim__optimizer="SGD",  # its step is the gradient
         actor_rollout_ref__actor__optim__lr=1.0,
         actor_rollout_ref__actor__optim__weight_decay=0,
