@@ -203,6 +203,8 @@ class _Runner:
             "requests": usage.requests,
             "input_tokens": usage.input_tokens,
         }
+        if info.get("rubric") is not None:
+            trajectory.info["rubric"] = info["rubric"]
         if settings.agent_rl.trace.tokens and isinstance(policy, TokenPolicy) and trajectory.error is None:
             trajectory.info["tokens"] = policy.record()
         try:

@@ -195,8 +195,11 @@ def _fill_in(trajectory: Trajectory, row: dict[str, Any]) -> None:
     trajectory.agent = trajectory.agent or str(row.get("agent_name") or "")
     if trajectory.ground_truth is None:
         trajectory.ground_truth = _plain((row.get("reward_model") or {}).get("ground_truth"))
+    extra_info = row.get("extra_info") or {}
     if "index" not in trajectory.info:
-        trajectory.info["index"] = _plain((row.get("extra_info") or {}).get("index", row.get("index")))
+        trajectory.info["index"] = _plain(extra_info.get("index", row.get("index")))
+    if extra_info.get("rubric") is not None:  # of this row, for a judge
+        trajectory.info["rubric"] = _plain(extra_info["rubric"])
 
 
 def _from_response(text: str, row: dict[str, Any]) -> Trajectory:

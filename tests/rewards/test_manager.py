@@ -184,6 +184,14 @@ def test_a_foreign_loop_is_judged_by_its_response(run, batch, tmp_path, text):
     assert (kept.data_source, kept.ground_truth, kept.info) == ("gsm8k", "42", {"index": 7})
 
 
+def test_a_rubric_of_the_row_reaches_the_judge(run, batch, tmp_path):
+    rubric = [{"name": "brief", "weight": 1.0, "description": "Is it brief?"}]
+    row = {**ROW, "extra_info": {**ROW["extra_info"], "rubric": rubric}}
+    run(batch(_handed_over(_trajectory()), row=row), overrides=[f"+agent_rl.trace.path={tmp_path}/t.jsonl"])
+    (kept,) = trace.read(tmp_path / "t.jsonl")
+    assert kept.info["rubric"] == rubric
+
+
 def test_a_foreign_row_may_be_multimodal_and_sparse(run, batch):
     content = [{"type": "image"}, {"type": "text", "text": "6*7?"}]
     sparse = {"data_source": "gsm8k", "raw_prompt": [{"role": "user", "content": content}]}
