@@ -27,7 +27,8 @@ from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 from agent_rl import trace
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards import groups
-from agent_rl.rewards.compose import Reward, extra_info, require_scorable
+from agent_rl.rewards.compose import Reward, extra_info
+from agent_rl.rewards.terms import require_scorable
 from agent_rl.sandbox.fusion import FusionServer
 from agent_rl.settings import AgentRLSettings
 from agent_rl.trajectory import Message, Score, StopReason, Trajectory, Turn

@@ -2,11 +2,33 @@
 
 from __future__ import annotations
 
-from agent_rl.errors import ConfigError
+from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.settings import EfficiencySettings, FormatSettings, OverlongSettings
-from agent_rl.trajectory import ToolStatus, Trajectory
+from agent_rl.trajectory import StopReason, ToolStatus, Trajectory
 
-__all__ = ["efficiency", "format_term", "overlong", "overlong_limit", "redundant_calls"]
+__all__ = [
+    "SCORED_STOP_REASONS",
+    "efficiency",
+    "format_term",
+    "overlong",
+    "overlong_limit",
+    "redundant_calls",
+    "require_scorable",
+]
+
+_UNSCORED_STOP_REASONS = (StopReason.ENGINE_ERROR, StopReason.ERROR)
+SCORED_STOP_REASONS = tuple(reason for reason in StopReason if reason not in _UNSCORED_STOP_REASONS)
+"""The stop reasons that a scored trajectory can have."""
+
+
+def require_scorable(trajectory: Trajectory) -> None:
+    """Refuse a trajectory that says nothing about the policy.
+
+    Raises:
+        UnscoredError: when the engine or the loop failed.
+    """
+    if trajectory.stop_reason in _UNSCORED_STOP_REASONS:
+        raise UnscoredError(f"trajectory {trajectory.id!r} ended by {trajectory.stop_reason.value}: {trajectory.error}")
 
 
 def efficiency(trajectory: Trajectory, settings: EfficiencySettings) -> float:

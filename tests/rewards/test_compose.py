@@ -9,7 +9,8 @@ import pytest
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.importing import find_object
 from agent_rl.rewards.component import Value
-from agent_rl.rewards.compose import SCORED_STOP_REASONS, Reward, extra_info
+from agent_rl.rewards.compose import Reward, extra_info
+from agent_rl.rewards.terms import SCORED_STOP_REASONS
 from agent_rl.settings import RewardSettings
 from agent_rl.trajectory import Score, StopReason, ToolCall, ToolResult, ToolStatus, Trajectory, Turn
 from tests.scoring import score
