@@ -27,7 +27,15 @@ from agent_rl.rewards import groups
 from agent_rl.serving_settings import ServedModelSettings
 from agent_rl.settings import SECTION
 
-__all__ = ["MANAGER", "ROUTER_MODEL", "after_sampling", "ask_our_manager", "awake_in_its_own_pool", "late_handles"]
+__all__ = [
+    "MANAGER",
+    "ROUTER_MODEL",
+    "after_sampling",
+    "ask_our_manager",
+    "awake_in_its_own_pool",
+    "finals",
+    "late_handles",
+]
 
 MANAGER = "trajectory"
 """The reward manager that this is for."""
@@ -115,12 +123,20 @@ def after_sampling(module: ModuleType) -> None:
     def compute(self: Any, batch: Any, metrics: dict[str, Any] | None = None) -> Any:
         if self.config.reward.reward_manager.name != MANAGER:
             return original(self, batch, metrics)
-        finals = _finals(batch.keys)
+        keys = finals(batch.keys)
         with _awake(self):
-            results = _scored(self, module, batch, finals)
-        return _written(module, batch, dict(zip(finals, results, strict=True)))
+            results = _scored(self, module, batch, keys)
+        return _written(module, batch, dict(zip(keys, results, strict=True)))
 
     module.PPOTrainer._compute_reward_colocate = compute
+
+
+def finals(keys: Sequence[str]) -> list[str]:
+    """Of the keys `{uid}_{session}_{index}` the last of each session, by which a trajectory is judged."""
+    last: dict[str, str] = {}
+    for key in sorted(keys, key=lambda key: int(key.rpartition("_")[2])):
+        last[key.rpartition("_")[0]] = key
+    return list(last.values())
 
 
 def _custom(reward: Any) -> bool:
@@ -154,14 +170,6 @@ def _awake(trainer: Any) -> Iterator[None]:
     finally:
         for manager in managers:
             manager.sleep()
-
-
-def _finals(keys: Sequence[str]) -> list[str]:
-    """Of the keys `{uid}_{session}_{index}` the last of each session, by which a trajectory is judged."""
-    finals: dict[str, str] = {}
-    for key in sorted(keys, key=lambda key: int(key.rpartition("_")[2])):
-        finals[key.rpartition("_")[0]] = key
-    return list(finals.values())
 
 
 def _scored(trainer: Any, module: ModuleType, batch: Any, keys: list[str]) -> list[Any]:

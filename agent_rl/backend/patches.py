@@ -7,13 +7,13 @@ longer needed. All of them are guarded by the version of verl that they were wri
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
 from agent_rl.algorithms import remax
 from agent_rl.backend import cpu, local_reward, resume, reward_model
 from agent_rl.backend.failures import ERRORS_PARTITION, require_scored
+from agent_rl.backend.late_scoring import finals
 from agent_rl.errors import ConfigError
 from agent_rl.loops.user import load_user
 from agent_rl.rewards.compose import Reward
@@ -163,7 +163,7 @@ def step_metrics(module: ModuleType) -> None:
         original(self, batch, metrics, *args, **kwargs)
         keys = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
         data = module.tq.kv_batch_get(
-            keys=_finals(keys), partition_id=batch.partition_id, select_fields=["extra_fields"]
+            keys=finals(keys), partition_id=batch.partition_id, select_fields=["extra_fields"]
         )
         infos = [fields.get("reward_extra_info", {}) for fields in data.pop("extra_fields").tolist()]
         for key in infos[0]:
@@ -179,14 +179,6 @@ def step_metrics(module: ModuleType) -> None:
             metrics.update(remax.take_metrics(key.split("_")[0] for key in keys))
 
     module.PPOTrainer._compute_metrics = compute_metrics
-
-
-def _finals(keys: Iterable[str]) -> list[str]:
-    """Of the keys `{uid}_{session}_{index}` the last of each session, which stands for the whole trajectory."""
-    finals: dict[str, str] = {}
-    for key in sorted(keys, key=lambda key: int(key.rpartition("_")[2])):
-        finals[key.rpartition("_")[0]] = key
-    return list(finals.values())
 
 
 def _resolved(path: str) -> str:

@@ -16,7 +16,7 @@ __all__ = ["AT_MOST", "PAUSE_S", "WORTHWHILE", "collected_in_pauses"]
 
 WORTHWHILE = 20_000
 """New objects for which a pause is used."""
-AT_MOST = 200_000
+AT_MOST = 500_000
 """New objects after which there is a collection in any case."""
 PAUSE_S = 0.05
 """Seconds without an episode that make a pause: what the last one gave is scored and stored first."""

@@ -6,12 +6,14 @@ the other only what is new is encoded. That gives the same tokens where the new 
 never merges with what stands before it. And the template and the tokenizer are asked directly: the ways of transformers
 to them take longer than they do.
 
-For every kind of conversation the tokens are compared once with verl's, and where they differ, verl does it.
+For every kind of conversation the tokens are compared once with verl's, and where they differ, verl does it. The
+samples of a prompt begin alike, and often get the same results: what was rendered last is remembered.
 """
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from transformers.utils.chat_template_utils import render_jinja_template
@@ -21,7 +23,7 @@ from verl.utils.tokenizer.continuous_token import _SYNTHETIC_SYSTEM_MESSAGE, Con
 __all__ = ["MOST", "remembering"]
 
 MOST = 256
-"""Kinds of conversation that are remembered for one template; then all are forgotten."""
+"""Kinds of conversation, and texts, that are remembered for one template; then all are forgotten."""
 
 
 class _Prefix(NamedTuple):
@@ -37,6 +39,8 @@ class _Template:
         self.tokenizer, self.options = tokenizer, options
         self.specials = tuple(tokenizer.all_special_tokens)
         self.prefixes: dict[tuple[str, int], _Prefix] = {}
+        self.known: dict[Any, list[int]] = {}
+        """By a conversation's kind and its messages."""
         self.backend = getattr(tokenizer, "backend_tokenizer", None)
         self.variables = {**tokenizer.special_tokens_map, **options}
         taken = inspect.signature(tokenizer.apply_chat_template).parameters
@@ -77,10 +81,22 @@ class _Template:
             ids = tokenizer.encode(text, add_special_tokens=False)
         return ids
 
+    def once(self, key: Any, make: Callable[[], list[int] | None]) -> list[int] | None:
+        """Tokens that were made for the key before, or that are made now, unless there are none."""
+        ids = self.known.get(key)
+        if ids is None:
+            if (ids := make()) is None:
+                return None
+            if len(self.known) == MOST:
+                self.known.clear()
+            self.known[key] = ids
+        return list(ids)
+
     def remember(self, place: tuple[str, int], tools: Any, text: str | None) -> None:
         """Keep how the conversations of a kind begin; None: they are verl's business."""
         if len(self.prefixes) == MOST:
             self.prefixes.clear()
+            self.known.clear()  # whose keys have ids of tools that may now be given to others
         self.prefixes[place] = _Prefix(tools, text)
 
 
@@ -112,7 +128,7 @@ def remembering(builder: Any) -> Any:
             ids = as_verl()
             template.remember(place, tools, "" if quick() == ids else None)
             return ids
-        found = None if known.text is None else quick()
+        found = None if known.text is None else template.once((place, repr(messages)), quick)
         return as_verl() if found is None else found
 
     def delta(
@@ -146,8 +162,15 @@ def remembering(builder: Any) -> Any:
             new = new_text(prefix)
             template.remember(place, tools, prefix if new is not None and template.encode(new) == ids else None)
             return ids
-        new = None if known.text is None else new_text(known.text)
-        return as_verl() if new is None else template.encode(new)
+        if (known_prefix := known.text) is None:
+            return as_verl()
+
+        def quick() -> list[int] | None:
+            new = new_text(known_prefix)
+            return None if new is None else template.encode(new)
+
+        found = template.once((place, add_generation_prompt, repr(appended_messages)), quick)
+        return as_verl() if found is None else found
 
     builder.build_initial_tokens, builder.render_delta_token_id = initial, delta
     return builder

@@ -33,7 +33,7 @@ class Correctness:
     Attributes:
         nothing: whether answers are not judged at all.
         logs: as `Component.logs`.
-        fusion: where the scorer `code` runs programs; None: in the sandbox of this machine.
+        fusion: where the scorers `code` and `code_all` run programs; None: in the sandbox of this machine.
 
     Raises:
         ConfigError: there is no such scorer, or it and `reward_api` are both given.
@@ -74,8 +74,8 @@ class Correctness:
         if self.scorer is None and trajectory.verdict is not None:
             return Value(trajectory.verdict)
         scorer = self.scorer or (route(trajectory.data_source) if trajectory.data_source else SCORERS[WITHOUT_SOURCE])
-        if self.fusion is not None and scorer.name == "code":
-            scorer = on_fusion(self.fusion)
+        if self.fusion is not None:
+            scorer = on_fusion(scorer, self.fusion)
         info = {**trajectory.info, **(row or {})}
         try:
             result = await score_answer(scorer, trajectory.answer, trajectory.ground_truth, info)

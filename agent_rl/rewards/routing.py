@@ -152,19 +152,21 @@ def compute_score(
         ConfigError: no scorer is known for this data source.
     """
     found = route(data_source)
-    if sandbox_fusion_url and found.name == "code":
-        server = FusionServer(sandbox_fusion_url, memory_limit_mb or 1024, semaphore=concurrent_semaphore)
-        found = on_fusion(server)
+    if sandbox_fusion_url:
+        found = on_fusion(
+            found, FusionServer(sandbox_fusion_url, memory_limit_mb or 1024, semaphore=concurrent_semaphore)
+        )
     return score_now(found, solution_str, ground_truth, extra_info)
 
 
-def on_fusion(server: FusionServer) -> Scorer:
-    """The scorer `code` that runs programs on a Sandbox Fusion server."""
+def on_fusion(local: Scorer, server: FusionServer) -> Scorer:
+    """The scorer as one that runs programs on a Sandbox Fusion server; itself, if it runs none."""
 
     async def score(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
-        return await score_code_remotely(solution, ground_truth, server)
+        share = await score_code_remotely(solution, ground_truth, server)
+        return share if local.name == "code" else float(share == 1)
 
-    return Scorer("code", score, inline=True)
+    return Scorer(local.name, score, inline=True) if local.name in ("code", "code_all") else local
 
 
 def _literal(pattern: str) -> int:

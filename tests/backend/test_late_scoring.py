@@ -173,7 +173,7 @@ def test_a_component_that_asks_verls_model_is_the_only_one() -> None:
 
 def test_a_trajectory_is_judged_by_its_last_sequence() -> None:
     keys = ["u1_0_0", "u1_0_10", "u1_0_9", "u1_1_0", "u2_0_1", "u2_0_0"]
-    assert sorted(late_scoring._finals(keys)) == ["u1_0_10", "u1_1_0", "u2_0_1"]
+    assert sorted(late_scoring.finals(keys)) == ["u1_0_10", "u1_1_0", "u2_0_1"]
 
 
 def test_errors_cross_processes() -> None:

@@ -153,11 +153,6 @@ def test_value_head_attention_is_needed() -> None:
     assert python(VALUE_HEAD, plugins="none") == "refused"
 
 
-def test_step_metrics_count_a_trajectory_of_several_sequences_once() -> None:
-    keys = ["a_0_0", "a_0_10", "a_0_2", "a_1_0", "b_0_1", "b_0_0"]
-    assert sorted(patches._finals(keys)) == ["a_0_10", "a_1_0", "b_0_1"]
-
-
 def test_step_metrics_and_session_errors_are_needed() -> None:
     """What they do is seen in tests/e2e; this is when they can go."""
     code = (

@@ -72,6 +72,21 @@ def test_made_up_conversation_is_rendered_once_over_all_builders(tokenizer, monk
     assert rendered == [3, 4, 4, 4], "the prefix once, and each conversation as text"
 
 
+def test_what_was_rendered_before_is_remembered_for_all_samples(tokenizer, monkeypatch):
+    monkeypatch.setattr(rendering, "_templates", {})
+    results = [[{"role": "tool", "content": text}] for text in ("a", "b", "b", "b", "a")]
+    verls = make(tokenizer)
+    for new in results:
+        ours = remembering(make(tokenizer)).merge_context_tokens(PREVIOUS, PREVIOUS + new, [5, 2]).token_ids
+        assert ours == verls.merge_context_tokens(PREVIOUS, PREVIOUS + new, [5, 2]).token_ids
+        ours.append(7)  # what is given is the caller's own
+    (template,) = rendering._templates.values()
+    assert len(template.known) == 2  # the first of a kind is verl's
+    for number in range(2 * MOST):
+        remembering(make(tokenizer)).build_initial_tokens([{"role": "user", "content": str(number)}])
+    assert len(template.known) <= MOST
+
+
 @pytest.mark.parametrize("state", [{"truncation": 3}, {"padding": 64}, {"split": True}])
 def test_a_tokenizer_that_was_set_to_change_texts_is_asked_as_verl_asks_it(tokenizer, state):
     ours, verls = remembering(make(tokenizer)), make(tokenizer)
