@@ -1,5 +1,12 @@
 """Each works, and is still needed: the second half of each pair fails once verl does the thing itself."""
 
+import asyncio
+from contextlib import nullcontext
+
+import pytest
+
+from agent_rl.backend.failures import _of_validation, require_scored
+from agent_rl.errors import UnscoredError
 from tests.backend.test_patches import python
 
 FILTER = (
@@ -78,3 +85,34 @@ def test_errors_of_every_owner_are_told_apart() -> None:
         "print([_is_fatal(e) for e in cases])"
     )
     assert python(code) == "[True, True, True, True, False, False]"
+
+
+@pytest.mark.parametrize(("share", "failed", "stops"), [(0.5, 4, False), (0.5, 5, True), (0, 1, True), (1, 4, False)])
+def test_too_large_a_share_without_a_score_stops_the_run(share: float, failed: int, stops: bool) -> None:
+    config = {"agent_rl": {"reward": {"max_unscored_share": share}}}
+    errors = ["the judge is away"] * (failed - 1) + ["half a body"]
+    with pytest.raises(UnscoredError) if stops else nullcontext() as caught:
+        require_scored(config, 4, errors)
+    if stops:
+        assert f"{failed} of {4 + failed} trajectories" in str(caught.value)
+        assert f"{failed - 1} times: the judge is away" in str(caught.value) or failed == 1
+
+
+def test_sessions_of_a_validation_are_told_apart() -> None:
+    async def session(sampling_params: object, trajectory: dict[str, bool]) -> None: ...
+
+    async def told() -> list[bool]:
+        tasks = [asyncio.ensure_future(session({}, {"validate": validate})) for validate in (True, False)]
+        found = [_of_validation(task) for task in tasks]
+        await asyncio.gather(*tasks)
+        return found
+
+    assert asyncio.run(told()) == [True, False]
+
+
+def test_verl_still_says_by_an_argument_whether_a_session_is_of_a_validation() -> None:
+    code = (
+        "import inspect, verl.experimental.agent_loop.agent_loop as m\n"
+        "print('trajectory' in inspect.signature(m.AgentLoopWorker._run_agent_loop).parameters)"
+    )
+    assert python(code, plugins="none") == "True"

@@ -72,7 +72,7 @@ def test_client_cpu_of_an_evaluation(server: str, tmp_path: Path, capsys: pytest
     if not VERIFIERS.is_dir():
         pytest.skip("verifiers is not installed: make bench does it")
     rows = [
-        make_row(question=f"What is {a}+{b}?", data_source="s", ground_truth=a + b, split="test", index=n)
+        make_row(question=f"What is {a}+{b}?", data_source="gsm8k_s", ground_truth=a + b, split="test", index=n)
         for n, (a, b) in enumerate((10 + 7 * n, 100 + 13 * n) for n in range(EPISODES))
     ]
     write_parquet(rows, tmp_path / "rows.parquet")

@@ -60,7 +60,7 @@ def rows(tmp_path: Path) -> Path:
     for index, fault in enumerate(FAULTS):
         row = make_row(
             question="What is 2+2?",
-            data_source="faults",
+            data_source="gsm8k_faults",
             ground_truth="4",
             split="train",
             index=index,
@@ -108,6 +108,18 @@ def test_every_fault_ends_as_its_owner_says_and_the_step_completes(
         assert "the engine went away" in str(trajectory.error)
         assert len(trajectory.turns) == 1  # what happened before the failure is kept
     assert run_processes() == []
+
+
+def test_a_run_of_which_too_much_goes_unscored_stops_and_says_so(rows: Path, tiny_model: Path) -> None:
+    """Half of the trajectories have no score, and a quarter may."""
+    command = trainer_command(
+        ROOT / "recipes/quickstart",
+        overrides(rows, tiny_model, **{"agent_rl.reward.max_unscored_share": 0.25}),
+        script=ROOT / "tests/e2e/faults_train.py",
+    )
+    with pytest.raises(TrainerError, match="4 of 8 trajectories of the step went unscored") as caught:
+        run_trainer(command, rows / "out", timeout_s=300)
+    assert "the engine went away" in str(caught.value)
 
 
 def test_a_loop_that_does_not_exist_stops_the_run_and_says_so(rows: Path, tiny_model: Path) -> None:
