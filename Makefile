@@ -23,7 +23,7 @@ check: $(VENV)/.dev ## format, lint and types
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 
-test-recipes: $(VENV)/.dev ## two steps with every algorithm, up to 45 minutes
+test-recipes: $(VENV)/.dev ## two steps with every algorithm and reward, up to an hour
 	$(PYTEST) -m recipes $(ARGS)
 
 bench: $(VENV)/.bench ## measurements

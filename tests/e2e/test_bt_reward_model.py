@@ -15,7 +15,7 @@ from agent_rl.rewards.reward_models.conversation import messages
 from agent_rl.trajectory import Trajectory
 from tests.e2e.training import diffs, train_recipe
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.recipes, pytest.mark.timeout(900)]
 
 
 def test_two_steps(tmp_path: Path, tiny_model: Path, run_processes: Callable[[], list[psutil.Process]]) -> None:

@@ -12,7 +12,7 @@ from agent_rl import trace
 from agent_rl.data import service_dialogues
 from tests.e2e.training import diffs, train_recipe
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.recipes, pytest.mark.timeout(900)]
 
 
 def test_two_steps(tmp_path: Path, tiny_model: Path, run_processes: Callable[[], list[psutil.Process]]) -> None:

@@ -28,7 +28,7 @@ PROMPTS, EPISODES = 4, 2
 SHORT = {"response_format": None, "regex": r'\{"reason": "[a-z ]{1,40}", "score": [0-9]\}'}
 """What SGLang is asked for in place of the JSON schema, which an untrained judge fills with whatever it allows."""
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.engine, pytest.mark.recipes, pytest.mark.timeout(900)]
 
 
 def test_a_run_survives_its_service(
