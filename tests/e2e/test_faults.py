@@ -110,6 +110,7 @@ def test_every_fault_ends_as_its_owner_says_and_the_step_completes(
     assert run_processes() == []
 
 
+@pytest.mark.recipes
 def test_a_run_of_which_too_much_goes_unscored_stops_and_says_so(rows: Path, tiny_model: Path) -> None:
     """Half of the trajectories have no score, and a quarter may."""
     command = trainer_command(

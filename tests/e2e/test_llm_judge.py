@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 PROMPTS, SAMPLES = 4, 2
 CRITERIA = {"reasoning": 2, "tools": 1, "clarity": 1}
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.engine, pytest.mark.recipes, pytest.mark.timeout(900)]
 
 
 def test_a_judge_on_the_engine_scores_two_steps(

@@ -24,7 +24,7 @@ AWAY = 7
 EIGHT = (3, 0, 6, 1, AWAY, 2, 5, 4)
 SEVEN = tuple(answer for answer in EIGHT if answer != AWAY)
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.recipes]
 
 
 def run(
@@ -34,6 +34,7 @@ def run(
     folder.mkdir()
     monkeypatch.setenv("PROBE_DIR", str(folder))
     monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "tests.e2e.estimators_probe")
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))  # other distributions have a package `tests` as well
     row = make_row(
         question="How many?",
         data_source="judged",
