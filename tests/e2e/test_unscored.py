@@ -34,7 +34,9 @@ def run(
     folder.mkdir()
     monkeypatch.setenv("PROBE_DIR", str(folder))
     monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "tests.e2e.estimators_probe")
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))  # other distributions have a package `tests` as well
+    monkeypatch.setenv(
+        "PYTHONPATH", str(Path(__file__).parents[2])
+    )  # other distributions have a package `tests` as well
     row = make_row(
         question="How many?",
         data_source="judged",

@@ -96,9 +96,8 @@ def test_ten_kills_change_nothing(tmp_path: Path, data: str, tools: str, server:
 
 def test_an_interrupt_shows_what_is_done(tmp_path: Path, data: str, tools: str, server: str) -> None:
     out = tmp_path / "out"
-    with subprocess.Popen(
-        command(data, tools, server, out), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
+    slow = command(data, tools, server, out, "concurrency=1")  # it must not be done before it is interrupted
+    with subprocess.Popen(slow, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         while lines(out) < 2:
             assert process.poll() is None
             time.sleep(0.01)
