@@ -118,11 +118,32 @@ class _Background:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                threading.Thread(target=self._loop.run_forever, name="agent_rl-scorers", daemon=True).start()
+                threading.Thread(target=_run, args=[self._loop], name="agent_rl-scorers", daemon=True).start()
             return self._loop
+
+    def close(self) -> None:
+        """Cancel what runs there, and wait until what it holds has been given back."""
+        with self._lock:
+            loop, self._loop = self._loop, None
+        if loop is None:
+            return
+
+        async def end() -> None:
+            rest = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in rest:
+                task.cancel()
+            await asyncio.gather(*rest, return_exceptions=True)
+
+        asyncio.run_coroutine_threadsafe(end(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
 
     def _forget(self) -> None:
         self._lock, self._loop = threading.Lock(), None
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    loop.run_forever()
+    loop.close()
 
 
 _background = _Background()

@@ -32,6 +32,22 @@ FALLBACK = [
         "question": "James runs 3 sprints of 60 meters, 3 times a week. How many meters a week?",
         "answer": "Sprints: 3*3=<<3*3=9>>9.\nMeters: 9*60=<<9*60=540>>540.\n#### 540",
     },
+    {
+        "question": "Ann has 5 boxes of 12 eggs. How many eggs does she have?",
+        "answer": "She has 5*12 = <<5*12=60>>60 eggs.\n#### 60",
+    },
+    {
+        "question": "A train goes 80 miles an hour for 3 hours. How far does it go?",
+        "answer": "It goes 80*3 = <<80*3=240>>240 miles.\n#### 240",
+    },
+    {
+        "question": "Of 90 pages Tom has read 35. How many are left?",
+        "answer": "There are 90-35 = <<90-35=55>>55 left.\n#### 55",
+    },
+    {
+        "question": "Four friends share $52 equally. How many dollars does each get?",
+        "answer": "Each gets 52/4 = $<<52/4=13>>13.\n#### 13",
+    },
 ]
 """A few problems in the data's form, for a machine without it."""
 
