@@ -17,7 +17,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from transformers.utils.chat_template_utils import render_jinja_template
-from verl.utils.tokenizer.chat_template import apply_chat_template
 from verl.utils.tokenizer.continuous_token import _SYNTHETIC_SYSTEM_MESSAGE, ContinuousTokenBuilder
 
 __all__ = ["MOST", "remembering"]
@@ -36,7 +35,7 @@ class _Template:
     """One tokenizer with one chat template and its options."""
 
     def __init__(self, tokenizer: Any, options: dict[str, Any]) -> None:
-        self.tokenizer, self.options = tokenizer, options
+        self.tokenizer = tokenizer
         self.specials = tuple(tokenizer.all_special_tokens)
         self.prefixes: dict[tuple[str, int], _Prefix] = {}
         self.known: dict[Any, list[int]] = {}
@@ -46,25 +45,20 @@ class _Template:
         taken = inspect.signature(tokenizer.apply_chat_template).parameters
         self.plain = isinstance(tokenizer.chat_template, str) and not self.variables.keys() & taken
 
-    def text(self, messages: Any, tools: Any, *, add_generation_prompt: bool) -> str:
-        """The conversation as text."""
+    def text(self, messages: Any, tools: Any, *, add_generation_prompt: bool) -> str | None:
+        """The conversation as text; None where only verl's way gives one."""
         if not self.plain:
-            rendered = apply_chat_template(
-                self.tokenizer,
-                messages,
-                tokenize=False,
-                add_generation_prompt=add_generation_prompt,
+            return None
+        try:
+            (text,), _ = render_jinja_template(
+                [messages],
                 tools=tools,
-                **self.options,
+                chat_template=self.tokenizer.chat_template,
+                add_generation_prompt=add_generation_prompt,
+                **self.variables,
             )
-            return str(rendered)
-        (text,), _ = render_jinja_template(
-            [messages],
-            tools=tools,
-            chat_template=self.tokenizer.chat_template,
-            add_generation_prompt=add_generation_prompt,
-            **self.variables,
-        )
+        except Exception:  # noqa: BLE001 - a template may raise anything
+            return None
         return str(text)
 
     def encode(self, text: str) -> list[int]:
@@ -100,6 +94,64 @@ class _Template:
         self.prefixes[place] = _Prefix(tools, text)
 
 
+class _Quick:
+    """The two ways in which a builder makes tokens, quicker; each asks verl where it cannot."""
+
+    def __init__(self, builder: Any, template: _Template) -> None:
+        self.template = template
+        self.verls_initial, self.verls_delta = builder.build_initial_tokens, builder.render_delta_token_id
+
+    def initial(self, messages: list[dict[str, Any]], *, tools: Any = None, **media: Any) -> list[int]:
+        """A whole conversation, with the prompt for the next turn."""
+
+        def quick() -> list[int] | None:
+            text = self.template.text(messages, tools, add_generation_prompt=True)
+            return None if text is None else self.template.encode(text)
+
+        known = self.template.prefixes.get(place := ("", id(tools)))
+        if known is not None and known.text is not None:
+            found = self.template.once((place, repr(messages)), quick)
+            if found is not None:
+                return found
+        ids: list[int] = self.verls_initial(messages, tools=tools, **media)
+        if known is None:
+            self.template.remember(place, tools, "" if quick() == ids else None)
+        return ids
+
+    def delta(
+        self,
+        prefix_messages: list[dict[str, Any]],
+        appended_messages: list[dict[str, Any]],
+        *,
+        add_generation_prompt: bool = False,
+        tools: Any = None,
+    ) -> list[int]:
+        """What messages add to a conversation."""
+
+        def after(prefix: str | None) -> list[int] | None:
+            text = self.template.text(
+                prefix_messages + appended_messages, tools, add_generation_prompt=add_generation_prompt
+            )
+            new = text[len(prefix) :] if prefix and text and text.startswith(prefix) else ""
+            return self.template.encode(new) if new.startswith(self.template.specials) else None
+
+        made_up = bool(prefix_messages) and prefix_messages[0] is _SYNTHETIC_SYSTEM_MESSAGE
+        place = (repr(prefix_messages), id(tools))
+        known = self.template.prefixes.get(place) if made_up else None
+        if known is not None and known.text is not None:
+            key = (place, add_generation_prompt, repr(appended_messages))
+            found = self.template.once(key, lambda: after(known.text))
+            if found is not None:
+                return found
+        ids: list[int] = self.verls_delta(
+            prefix_messages, appended_messages, add_generation_prompt=add_generation_prompt, tools=tools
+        )
+        if made_up and known is None:
+            prefix = self.template.text(prefix_messages, tools, add_generation_prompt=False)
+            self.template.remember(place, tools, prefix if after(prefix) == ids else None)
+        return ids
+
+
 _templates: dict[tuple[int, type, str, str], _Template] = {}
 
 
@@ -110,67 +162,6 @@ def remembering(builder: Any) -> Any:
     tokenizer, options = builder.tokenizer, builder.chat_template_kwargs
     key = (id(tokenizer), type(builder), str(tokenizer.chat_template), repr(options))
     template = _templates.get(key) or _templates.setdefault(key, _Template(tokenizer, options))
-    verls_initial, verls_delta = builder.build_initial_tokens, builder.render_delta_token_id
-
-    def initial(messages: list[dict[str, Any]], *, tools: Any = None, **media: Any) -> list[int]:
-        def as_verl() -> list[int]:
-            ids: list[int] = verls_initial(messages, tools=tools, **media)
-            return ids
-
-        def quick() -> list[int] | None:
-            try:
-                return template.encode(template.text(messages, tools, add_generation_prompt=True))
-            except Exception:  # noqa: BLE001 - a template may raise anything: verl has another way
-                return None
-
-        known = template.prefixes.get(place := ("", id(tools)))
-        if known is None:
-            ids = as_verl()
-            template.remember(place, tools, "" if quick() == ids else None)
-            return ids
-        found = None if known.text is None else template.once((place, repr(messages)), quick)
-        return as_verl() if found is None else found
-
-    def delta(
-        prefix_messages: list[dict[str, Any]],
-        appended_messages: list[dict[str, Any]],
-        *,
-        add_generation_prompt: bool = False,
-        tools: Any = None,
-    ) -> list[int]:
-        def new_text(prefix: str) -> str | None:
-            messages = prefix_messages + appended_messages
-            try:
-                text = template.text(messages, tools, add_generation_prompt=add_generation_prompt)
-            except Exception:  # noqa: BLE001 - as above
-                return None
-            new = text[len(prefix) :] if text.startswith(prefix) else ""
-            return new if new.startswith(template.specials) else None
-
-        def as_verl() -> list[int]:
-            ids: list[int] = verls_delta(
-                prefix_messages, appended_messages, add_generation_prompt=add_generation_prompt, tools=tools
-            )
-            return ids
-
-        if not prefix_messages or prefix_messages[0] is not _SYNTHETIC_SYSTEM_MESSAGE:
-            return as_verl()
-        known = template.prefixes.get(place := (repr(prefix_messages), id(tools)))
-        if known is None:
-            ids = as_verl()
-            prefix = template.text(prefix_messages, tools, add_generation_prompt=False)
-            new = new_text(prefix)
-            template.remember(place, tools, prefix if new is not None and template.encode(new) == ids else None)
-            return ids
-        if (known_prefix := known.text) is None:
-            return as_verl()
-
-        def quick() -> list[int] | None:
-            new = new_text(known_prefix)
-            return None if new is None else template.encode(new)
-
-        found = template.once((place, add_generation_prompt, repr(appended_messages)), quick)
-        return as_verl() if found is None else found
-
-    builder.build_initial_tokens, builder.render_delta_token_id = initial, delta
+    quick = _Quick(builder, template)
+    builder.build_initial_tokens, builder.render_delta_token_id = quick.initial, quick.delta
     return builder

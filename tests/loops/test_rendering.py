@@ -116,6 +116,16 @@ def test_a_template_that_wants_a_user_is_left_to_verl(tokenizer, monkeypatch):
             assert ours.build_initial_tokens(messages) == verls.build_initial_tokens(messages)
 
 
+def test_a_template_that_refuses_the_made_up_conversation_is_left_to_verl(tokenizer, monkeypatch):
+    refuses = "{% for m in messages if m.role == 'system' %}{{ 1 / 0 }}{% endfor %}" + WITH_TOOLS
+    monkeypatch.setattr(tokenizer, "chat_template", refuses)
+    new = [{"role": "tool", "content": "a"}]
+    for builder in (make(tokenizer), remembering(make(tokenizer))):
+        for _ in range(2):
+            with pytest.raises(ZeroDivisionError):  # which is verl's answer
+                builder.merge_context_tokens(PREVIOUS, PREVIOUS + new, [5])
+
+
 def test_template_or_options_of_another_kind_are_told_apart(tokenizer, monkeypatch):
     new = [{"role": "tool", "content": "a"}]
     before = remembering(make(tokenizer)).merge_context_tokens(PREVIOUS, PREVIOUS + new, [5]).token_ids
