@@ -1,9 +1,9 @@
-"""Before anything imports verl: the platform, where caches go, and the one warning that the import raises."""
+"""Before anything imports verl: the platform, and where caches go. Nothing here imports verl or torch by itself."""
 
+import asyncio
 import os
 import secrets
 import sys
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,11 +12,6 @@ import pytest
 os.environ.setdefault("VERL_PLATFORM", "cpu")
 os.environ.setdefault("HF_HOME", str(Path(__file__).parent.parent / "outputs" / "cache"))
 os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))  # otherwise Ray keeps one in the home directory
-
-with warnings.catch_warnings():
-    # Ray's own module raises it while verl imports it.
-    warnings.filterwarnings("ignore", "Ray state API is no longer experimental", DeprecationWarning)
-    import verl.experimental.agent_loop  # noqa: F401
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -27,3 +22,67 @@ def _no_scorers_process_is_left() -> Iterator[None]:
         module = sys.modules.get(f"agent_rl.rewards.scorers.{name}")
         if module is not None:
             getattr(module, kept).close()
+
+
+@pytest.fixture(scope="session")
+def model_dir(tmp_path_factory):
+    """A tiny untrained Qwen2 with its tokenizer."""
+    from agent_rl.cpu.tiny_model import CORPUS, make_model, make_tokenizer
+
+    folder = tmp_path_factory.mktemp("tiny")
+    make_model(folder, make_tokenizer(CORPUS, folder), hidden=8, layers=1, heads=2)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tokenizer(model_dir):
+    from verl.utils import hf_tokenizer
+
+    return hf_tokenizer(str(model_dir))
+
+
+@pytest.fixture(scope="session")
+def builder(tokenizer):
+    """verl's own, as its agent loops make it for this model."""
+    from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
+
+    return create_continuous_token_builder(tokenizer, hf_model_type="qwen2")
+
+
+@pytest.fixture(scope="session")
+def compose(model_dir):
+    """The configuration that verl's trainer would run with."""
+    import hydra
+
+    def _compose(*overrides):
+        with hydra.initialize_config_module("verl.trainer.config", version_base=None):
+            return hydra.compose(
+                "ppo_trainer",
+                overrides=[
+                    "actor_rollout_ref.rollout.name=sglang",
+                    f"actor_rollout_ref.model.path={model_dir}",
+                    "data.max_prompt_length=1024",
+                    "data.max_response_length=512",
+                    *overrides,
+                ],
+            )
+
+    return _compose
+
+
+@pytest.fixture
+def run_loop(compose, tokenizer):
+    """Makes a loop as verl's worker does and runs it over one row; what it gave, and the server."""
+    from tests.agents.server import Server, make_loop
+
+    def run(name, *turns, overrides=(), tools=None, **row):
+        server = Server(tokenizer, *turns)
+        row = {"raw_prompt": [{"role": "user", "content": "Question?"}], "uid": "u", "session_id": 0, **row}
+
+        async def inside():
+            loop = make_loop(compose(*overrides), server, tokenizer, name=name, tools=tools)
+            return await loop.run({"temperature": 1.0, "logprobs": True}, **row)
+
+        return asyncio.run(inside()), server
+
+    return run

@@ -103,10 +103,10 @@ def test_heavy_imports_stay_where_they_are_used(path: Path) -> None:
         "import agent_rl.tools",
         "import agent_rl.rewards",
         "import agent_rl.data",
-        "import agent_rl.loops.react",
-        "import agent_rl.loops.registry",
+        "import agent_rl.agents.react",
+        "import agent_rl.agents.registry",
         "import agent_rl.policies.chat",
-        "from agent_rl.cli import app; import typer.main; typer.main.get_command(app)",
+        "from agent_rl.cli.main import app; import typer.main; typer.main.get_command(app)",
     ],
 )
 def test_light_parts_import_without_torch(statement: str) -> None:

@@ -11,12 +11,12 @@ import typer
 import yaml
 from pydantic import BaseModel
 
-from agent_rl.cli import app
-from agent_rl.loops.episode import Budget, run_episode
-from agent_rl.loops.policy import ScriptedPolicy
-from agent_rl.loops.setup import DEFAULT_MAX_TURNS
-from agent_rl.loops.user import load_user
-from agent_rl.loops.user_sim import UserSimFormat
+from agent_rl.agents.episode.episode import Budget, run_episode
+from agent_rl.agents.episode.policy import ScriptedPolicy
+from agent_rl.agents.episode.setup import DEFAULT_MAX_TURNS
+from agent_rl.agents.user_sim import UserSimFormat
+from agent_rl.agents.users.user import load_user
+from agent_rl.cli.main import app
 from agent_rl.rewards import SCORERS, Reward, compute_score
 from agent_rl.rewards.kinds import KINDS
 from agent_rl.settings import TERMS, AgentRLSettings

@@ -10,13 +10,13 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from agent_rl.agents.agents import AGENTS, make_user
+from agent_rl.agents.registry import BUILT_IN
 from agent_rl.data.rows import check_rows
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.finding import Finding, ok, problem, skipped, warning
 from agent_rl.doctor.tables import Table
 from agent_rl.errors import ConfigError, did_you_mean
-from agent_rl.loops.agents import AGENTS, make_user
-from agent_rl.loops.registry import BUILT_IN
 from agent_rl.settings import AgentRLSettings
 
 __all__ = ["agents", "files", "row_count", "total_steps"]

@@ -111,7 +111,7 @@ def _absent(case: Case, found: Model) -> Finding:
         return skipped("model", f"{name} is made when the run starts")
     first = name.partition("/")[0]
     if name.startswith(("/", ".", "~", "outputs/")) or name.count("/") != 1 or (case.folder / first).is_dir():
-        tiny = "On a CPU: python -m agent_rl.backend.tiny_model --out"
+        tiny = "On a CPU: python -m agent_rl.cpu.tiny_model --out"
         remedy = f"{tiny} {name}; or mend the path" if case.on_cpu else "Mend the path, or name a model of the hub"
         return problem(
             "model", f"actor_rollout_ref.model.path={name}: there is no such folder (from {case.folder})", remedy

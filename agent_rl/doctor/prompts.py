@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from agent_rl.agents.agents import AGENTS, make_format
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.finding import Finding, ok, problem, skipped, warning
 from agent_rl.doctor.template import load_template
 from agent_rl.doctor.tooling import tool_path
 from agent_rl.errors import AgentRLError
-from agent_rl.loops.agents import AGENTS, make_format
 from agent_rl.settings import AgentRLSettings
 from agent_rl.tools import ToolSpec, load_tools
 

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from agent_rl.agents.users.user import gives_verdict, load_user
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.finding import Finding, ok, problem, reason
 from agent_rl.errors import ConfigError, UnscoredError, did_you_mean
-from agent_rl.loops.user import gives_verdict, load_user
 from agent_rl.rewards import Reward, find_scorer, route
 from agent_rl.rewards.scorers import score_now
 from agent_rl.settings import SECTION, TERMS, AgentRLSettings

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from agent_rl.agents.agents import AGENTS, make_format
+from agent_rl.agents.tool_call import ToolCallFormat
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.finding import Finding, ok, problem, reason, skipped, warning
-from agent_rl.loops.agents import AGENTS, make_format
-from agent_rl.loops.tool_call import ToolCallFormat
 from agent_rl.settings import AgentRLSettings
 
 __all__ = ["Template", "chat_template", "examine", "load_template"]

@@ -19,7 +19,7 @@ from agent_rl.tools.inspection import signature
 __all__ = ["rows_and_tools", "sandbox", "tool_file", "tool_path"]
 
 KEY = "actor_rollout_ref.rollout.multi_turn.tool_config_path"
-SANDBOXED = ("agent_rl.tools.python", "agent_rl.tools.sympy")
+SANDBOXED = ("agent_rl.tools.builtin.python", "agent_rl.tools.builtin.sympy")
 
 
 def tool_path(case: Case) -> Path | None:

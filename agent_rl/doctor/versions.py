@@ -13,9 +13,9 @@ from packaging.requirements import Requirement
 from packaging.version import InvalidVersion, Version
 
 import agent_rl
-from agent_rl.backend.patches import VERL_VERSION
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.finding import Finding, ok, problem, skipped, warning
+from agent_rl.verl_adapter.patches import VERL_VERSION
 
 __all__ = ["engine", "engine_set", "packages", "plugin", "python", "registration", "torch_build"]
 
@@ -72,7 +72,9 @@ def engine_set(case: Case) -> Iterator[Finding]:
 def plugin(case: Case) -> Iterator[Finding]:
     """Installed, and once: verl finds agent_rl by its entry point, in every Ray worker."""
     subject = "verl plugin"
-    points = [point for point in metadata.entry_points(group="verl.plugins") if point.value == "agent_rl.plugin"]
+    points = [
+        point for point in metadata.entry_points(group="verl.plugins") if point.value == "agent_rl.verl_adapter.plugin"
+    ]
     policy = case.environ.get("VERL_USE_EXTERNAL_PLUGINS", "auto").strip()
     allowed = policy.lower() == "auto" or "agent_rl" in [name.strip().lower() for name in policy.split(",")]
     if not points:
@@ -110,7 +112,7 @@ def registration(case: Case) -> Iterator[Finding]:
     """The plugin has been loaded by verl, which tells nobody when one fails."""
     import verl  # noqa: F401
 
-    if "agent_rl.plugin" in sys.modules:
+    if "agent_rl.verl_adapter.plugin" in sys.modules:
         yield ok("registration", "verl has loaded agent_rl")
     else:
         text = "verl imports, but agent_rl could not register with it"

@@ -18,11 +18,11 @@ from typing import Any
 
 from rich.table import Table
 
+from agent_rl.agents.episode.format import Format
+from agent_rl.agents.episode.policy import Generation, cut_at_stop
 from agent_rl.errors import ConfigError, MalformedActionError
 from agent_rl.evaluation.ledger import Record, summarize_trajectory
 from agent_rl.evaluation.summary import cell, summarize
-from agent_rl.loops.format import Format
-from agent_rl.loops.policy import Generation, cut_at_stop
 from agent_rl.rewards import Reward
 from agent_rl.settings import RewardSettings
 from agent_rl.tools import ToolSpec

@@ -8,20 +8,20 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from agent_rl.agents.agents import make_conversation, make_format, make_user
+from agent_rl.agents.episode.budget import Budget
+from agent_rl.agents.episode.episode import run_episode
+from agent_rl.agents.episode.format import Format
+from agent_rl.agents.episode.hooks import load_hooks
+from agent_rl.agents.episode.setup import make_budget, open_tools
+from agent_rl.agents.users.user import gives_verdict, load_user
 from agent_rl.data import check_rows, read_parquet
 from agent_rl.errors import ConfigError, EngineError, UnscoredError
 from agent_rl.evaluation.ledger import Ledger, Record
 from agent_rl.evaluation.settings import EvaluationSettings
-from agent_rl.loops.agents import make_conversation, make_format, make_user
-from agent_rl.loops.budget import Budget
-from agent_rl.loops.episode import run_episode
-from agent_rl.loops.format import Format
-from agent_rl.loops.hooks import load_hooks
-from agent_rl.loops.setup import make_budget, open_tools
-from agent_rl.loops.token_policy import TokenPolicy
-from agent_rl.loops.user import gives_verdict, load_user
 from agent_rl.policies import PolicySource
 from agent_rl.policies.source import Usage
+from agent_rl.policies.token_policy import TokenPolicy
 from agent_rl.rewards import Reward
 from agent_rl.tools import ToolSpec, load_tools
 from agent_rl.tools.concurrency import together
@@ -124,7 +124,7 @@ def load_specs(path: str) -> list[ToolSpec]:
     """
     specs = load_tools(path)
     if any(spec.is_verl for spec in specs):
-        from agent_rl.loops.verl_tools import load, to_specs
+        from agent_rl.verl_adapter.verl_tools import load, to_specs
 
         return to_specs(load(path))
     return specs

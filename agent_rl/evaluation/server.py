@@ -19,7 +19,7 @@ import httpx
 from omegaconf import OmegaConf
 
 import agent_rl
-from agent_rl.backend import cpu
+from agent_rl.cpu import switch as cpu
 from agent_rl.errors import ConfigError
 from agent_rl.launch.command import has_accelerator
 from agent_rl.launch.process import STOP_S, die_with_parent

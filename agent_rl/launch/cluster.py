@@ -26,7 +26,7 @@ from uuid import uuid4
 
 import psutil
 
-from agent_rl.backend import cpu
+from agent_rl.cpu import switch as cpu
 from agent_rl.errors import AgentRLError, ConfigError
 from agent_rl.launch.command import joins_ray
 from agent_rl.launch.process import die_with_parent, end_all, stop

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from agent_rl.backend import cpu
+from agent_rl.cpu import switch as cpu
 from agent_rl.errors import ConfigError
 
 __all__ = [

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
-from agent_rl.backend import cpu
+from agent_rl.cpu import switch as cpu
 from agent_rl.launch import resolution
 from agent_rl.launch.cluster import Nodes, node_options, run_head, run_worker
 from agent_rl.launch.command import JOINING, command_line, trainer_command
@@ -89,5 +89,5 @@ def _make_tiny_models(config: DictConfig) -> None:
     named = {str(config.actor_rollout_ref.model.path), *(str(model.path) for model in served.values())}
     for path, kind in ((TINY_MODEL, "policy"), (TINY_CLASSIFIER, "classifier")):
         if path in named and not (Path(path) / "config.json").exists():
-            command = [sys.executable, "-m", "agent_rl.backend.tiny_model", "--out", path, "--kind", kind]
+            command = [sys.executable, "-m", "agent_rl.cpu.tiny_model", "--out", path, "--kind", kind]
             subprocess.run(command, check=True)

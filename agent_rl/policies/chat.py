@@ -15,10 +15,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from agent_rl.agents.episode.format import Format
+from agent_rl.agents.episode.policy import ChatMessage, Generation, Policy, cut_at_stop
+from agent_rl.agents.syntaxes.reading import read_json
 from agent_rl.errors import ConfigError, EngineError, UnscoredError, did_you_mean
-from agent_rl.loops.format import Format
-from agent_rl.loops.policy import ChatMessage, Generation, Policy, cut_at_stop
-from agent_rl.loops.syntaxes.reading import read_json
 from agent_rl.policies.source import PolicySource, Sampling, Usage, open_remote, reach
 from agent_rl.remote import Remote, RemoteError
 from agent_rl.tools.truncation import encodable

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from agent_rl.agents.episode.format import Format
+from agent_rl.agents.episode.policy import Policy
 from agent_rl.errors import ConfigError
-from agent_rl.loops.format import Format
-from agent_rl.loops.policy import Policy
 from agent_rl.remote import Remote, RemoteError, RemoteLimits, Response
 from agent_rl.secrets import secret
 

@@ -1,6 +1,6 @@
 """Token ids in, token ids out: what the servers of tokens have in common.
 
-The conversation is the one of training (`agent_rl.loops.token_policy`) with another server behind it, so that an
+The conversation is the one of training (`agent_rl.policies.token_policy`) with another server behind it, so that an
 episode is token for token what the trainer would have sampled. The text around turns comes from verl's builder for
 the model, which is why these sources need verl and the model's tokenizer.
 """
@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agent_rl.agents.episode.format import Format
 from agent_rl.errors import ConfigError
-from agent_rl.loops.format import Format
-from agent_rl.loops.token_policy import TokenPolicy
 from agent_rl.policies.source import PolicySource, Sampling, Usage
+from agent_rl.policies.token_policy import TokenPolicy
 
 __all__ = ["Sampled", "TokenSource"]
 

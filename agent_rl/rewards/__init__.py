@@ -7,7 +7,7 @@ from agent_rl.rewards.component import Component, GroupComponent, Value
 from agent_rl.rewards.compose import Reward, extra_info
 from agent_rl.rewards.routing import compute_score, find_scorer, route, scorer
 from agent_rl.rewards.scorers import SCORERS, Scorer, score_answer
-from agent_rl.rewards.scorers.numeric import extract_number, numeric_match, parse_number
+from agent_rl.rewards.scorers.math.numeric import extract_number, numeric_match, parse_number
 
 __all__ = [
     "SCORERS",

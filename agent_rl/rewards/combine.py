@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from agent_rl.errors import ConfigError
-from agent_rl.importing import ClassNameError, find_object
 from agent_rl.settings import LexicographicSettings, RewardSettings
+from agent_rl.settings.importing import ClassNameError, find_object
 from agent_rl.trajectory import Trajectory
 
 __all__ = ["RULES", "Combiner", "combiner"]

@@ -9,23 +9,23 @@ from typing import Any
 from pydantic import ValidationError
 
 from agent_rl.errors import ConfigError, did_you_mean
-from agent_rl.importing import ClassNameError, find_object
 from agent_rl.rewards.component import Component, GroupComponent
 from agent_rl.settings import config_error
+from agent_rl.settings.importing import ClassNameError, find_object
 
 __all__ = ["KINDS", "make_component"]
 
 KINDS: dict[str, str] = {
-    "consistency": "agent_rl.rewards.consistency.Consistency",
-    "embedding": "agent_rl.rewards.embedding.Embedding",
+    "consistency": "agent_rl.rewards.components.consistency.Consistency",
+    "embedding": "agent_rl.rewards.components.embedding.Embedding",
     "judge": "agent_rl.rewards.judge.Judge",
     "pairwise_judge": "agent_rl.rewards.judge.PairwiseJudge",
-    "potential": "agent_rl.rewards.shaping.Potential",
-    "reward_api": "agent_rl.rewards.reward_api.RewardApi",
-    "reward_model": "agent_rl.rewards.reward_models.RewardModel",
-    "rules": "agent_rl.rewards.rules.Rules",
-    "tags": "agent_rl.rewards.rules.Tags",
-    "tool_rewards": "agent_rl.rewards.shaping.ToolRewards",
+    "potential": "agent_rl.rewards.components.shaping.Potential",
+    "reward_api": "agent_rl.rewards.components.reward_api.RewardApi",
+    "reward_model": "agent_rl.rewards.models.RewardModel",
+    "rules": "agent_rl.rewards.components.rules.Rules",
+    "tags": "agent_rl.rewards.components.rules.Tags",
+    "tool_rewards": "agent_rl.rewards.components.shaping.ToolRewards",
 }
 """Ours, by name; each is imported when it is asked for."""
 

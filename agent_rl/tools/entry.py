@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from agent_rl.errors import ConfigError, did_you_mean
-from agent_rl.importing import ClassNameError
+from agent_rl.settings.importing import ClassNameError
 from agent_rl.tools.arguments import schema_problem
 from agent_rl.tools.base import Tool
 from agent_rl.tools.importing import find_class, tool_class_problem
@@ -20,16 +20,16 @@ from agent_rl.tools.toolset import Toolset
 __all__ = ["BUILT_IN_TOOLS", "Entry"]
 
 BUILT_IN_TOOLS = {
-    "calculator": "agent_rl.tools.calculator.Calculator",
-    "check_answer": "agent_rl.tools.check_answer.CheckAnswer",
-    "http": "agent_rl.tools.http.Http",
-    "mcp": "agent_rl.tools.mcp.Mcp",
-    "python": "agent_rl.tools.python.Python",
-    "sandbox_fusion": "agent_rl.tools.sandbox_fusion.SandboxFusion",
-    "search": "agent_rl.tools.search.Search",
-    "sql": "agent_rl.tools.sql.Sql",
-    "submit_answer": "agent_rl.tools.submit_answer.SubmitAnswer",
-    "sympy": "agent_rl.tools.sympy.SymPy",
+    "calculator": "agent_rl.tools.builtin.calculator.Calculator",
+    "check_answer": "agent_rl.tools.builtin.check_answer.CheckAnswer",
+    "http": "agent_rl.tools.builtin.http.Http",
+    "mcp": "agent_rl.tools.builtin.mcp.Mcp",
+    "python": "agent_rl.tools.builtin.python.Python",
+    "sandbox_fusion": "agent_rl.tools.builtin.sandbox_fusion.SandboxFusion",
+    "search": "agent_rl.tools.builtin.search.Search",
+    "sql": "agent_rl.tools.builtin.sql.Sql",
+    "submit_answer": "agent_rl.tools.builtin.submit_answer.SubmitAnswer",
+    "sympy": "agent_rl.tools.builtin.sympy.SymPy",
 }
 """Name -> class; imported only when it is used."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 
-from agent_rl.importing import ClassNameError, find_object
+from agent_rl.settings.importing import ClassNameError, find_object
 from agent_rl.tools.base import Tool
 from agent_rl.tools.toolset import Toolset
 
@@ -15,7 +15,7 @@ _VERL_METHODS = ("create", "execute", "release", "get_openai_tool_schema")
 
 
 def find_class(class_name: str, folder: Path) -> type:
-    """The class; see `agent_rl.importing.find_object`.
+    """The class; see `agent_rl.settings.importing.find_object`.
 
     Raises:
         ClassNameError: when there is no such object, or it is not a class.

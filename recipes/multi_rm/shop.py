@@ -11,9 +11,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from agent_rl.agents.users.user import ScriptedUser
 from agent_rl.data.service_dialogues import ACTIONS
 from agent_rl.errors import ToolError
-from agent_rl.loops.user import ScriptedUser
 from agent_rl.rewards.component import Component, ComponentConfig, Value
 from agent_rl.tools import Tool
 from agent_rl.trajectory import ToolStatus, Trajectory

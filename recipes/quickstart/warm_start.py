@@ -24,9 +24,9 @@ from typing import Any
 
 import torch
 
-from agent_rl.backend.tiny_model import IM_END, IM_START, make_model, make_tokenizer
+from agent_rl.agents.react import NO_ACTION, invalid_json
+from agent_rl.cpu.tiny_model import IM_END, IM_START, make_model, make_tokenizer
 from agent_rl.data.arithmetic import Problem, generate
-from agent_rl.loops.react import NO_ACTION, invalid_json
 
 __all__ = ["MIX", "assistant_loss", "encode", "transcripts", "warm_start"]
 

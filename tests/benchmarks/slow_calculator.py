@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from agent_rl.tools.calculator import Calculator
+from agent_rl.tools.builtin.calculator import Calculator
 
 
 class SlowCalculator(Calculator):

@@ -19,8 +19,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from agent_rl.backend import cpu
-from agent_rl.backend.tiny_model import CORPUS, make_model, make_tokenizer
+from agent_rl.cpu import switch as cpu
+from agent_rl.cpu.tiny_model import CORPUS, make_model, make_tokenizer
 from agent_rl.evaluation.server import cpu_flags
 
 pytestmark = pytest.mark.benchmark

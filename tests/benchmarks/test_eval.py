@@ -18,8 +18,8 @@ from statistics import median
 
 import pytest
 
+from agent_rl.cli.evaluation import run_missing
 from agent_rl.data import make_row, write_parquet
-from agent_rl.evaluation.command import run_missing
 from agent_rl.evaluation.ledger import Ledger
 from agent_rl.evaluation.runner import Evaluation
 from agent_rl.evaluation.settings import read_settings

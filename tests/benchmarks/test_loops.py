@@ -22,7 +22,7 @@ import hydra
 from verl.utils import hf_tokenizer
 from verl.workers.rollout.replica import TokenOutput
 
-from agent_rl.backend.tiny_model import CORPUS, make_model, make_tokenizer
+from agent_rl.cpu.tiny_model import CORPUS, make_model, make_tokenizer
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
 

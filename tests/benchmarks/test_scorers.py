@@ -37,7 +37,9 @@ from verl.utils.reward_score import default_compute_score  # noqa: E402
 from verl.workers.reward_manager.prime import PrimeRewardManager  # noqa: E402
 
 from agent_rl.rewards import SCORERS, route, score_answer  # noqa: E402
-from agent_rl.rewards.scorers import _forms, _worker, math_answer  # noqa: E402
+from agent_rl.rewards.scorers.math import forms as _forms  # noqa: E402
+from agent_rl.rewards.scorers.math import math_answer  # noqa: E402
+from agent_rl.rewards.scorers.math import worker as _worker  # noqa: E402
 from tests.rewards.scorers.test_hostile import TEXTS, TRUTHS  # noqa: E402
 
 pytestmark = pytest.mark.benchmark

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from agent_rl.tools import ToolSession, ToolSpec
-from agent_rl.tools.bm25 import K1, B, open_index
-from agent_rl.tools.search import Search
+from agent_rl.tools.builtin.bm25 import K1, B, open_index
+from agent_rl.tools.builtin.search import Search
 from agent_rl.trajectory import ToolCall
 
 pytestmark = pytest.mark.benchmark

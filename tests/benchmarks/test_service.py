@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_rl.rewards.reward_api import RewardApi, RewardApiConfig
+from agent_rl.rewards.components.reward_api import RewardApi, RewardApiConfig
 from agent_rl.trajectory import Message, StopReason, ToolCall, ToolResult, Trajectory, Turn
 from tests.rewards.service.process import Service
 

@@ -19,8 +19,8 @@ from datasets import Dataset
 from transformers import AutoTokenizer, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from agent_rl.rewards.scorers.numeric import numeric_match
-from agent_rl.tools.calculator import calculate
+from agent_rl.rewards.scorers.math.numeric import numeric_match
+from agent_rl.tools.builtin.calculator import calculate
 
 CHAT_TEMPLATE = """\
 {%- for message in messages %}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from agent_rl.backend.tiny_model import CORPUS, make_model, make_tokenizer
+from agent_rl.cpu.tiny_model import CORPUS, make_model, make_tokenizer
 from agent_rl.data import make_row, write_parquet
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.finding import Finding, Status

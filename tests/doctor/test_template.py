@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from transformers import AutoTokenizer
 
-from agent_rl.backend.tiny_model import CHAT_TEMPLATE, CORPUS
+from agent_rl.cpu.tiny_model import CHAT_TEMPLATE, CORPUS
 from agent_rl.doctor.finding import Finding, Status
 from agent_rl.doctor.template import TEMPLATE_KEY, Template, chat_template, examine, load_template
 

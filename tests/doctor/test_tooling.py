@@ -54,7 +54,7 @@ def test_what_a_tool_lacks(make_case: MakeCase, tmp_path: Path, entry: str, text
 
 
 def test_an_mcp_server_is_asked_for_its_tools(make_case: MakeCase, tmp_path: Path) -> None:
-    server = ROOT / "tests/tools/mcp_server.py"
+    server = ROOT / "tests/tools/builtin/mcp_server.py"
     keys = tool_file(tmp_path, f"{{name: mcp, config: {{command: [{sys.executable}, {server}]}}}}")
     finding = only(tooling.tool_file(make_case(keys)))
     assert finding.status is Status.OK, finding

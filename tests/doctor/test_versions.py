@@ -68,7 +68,7 @@ def test_agent_rl_on_the_path_alone_is_no_plugin(monkeypatch: pytest.MonkeyPatch
 
 
 def test_two_packages_that_declare_the_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    installed(tmp_path, "agent-rl-fork", "1", "[verl.plugins]\nfork = agent_rl.plugin\n")
+    installed(tmp_path, "agent-rl-fork", "1", "[verl.plugins]\nfork = agent_rl.verl_adapter.plugin\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     finding = only(versions.plugin(Case(environ=CPU)))
     assert finding.status is Status.WARNING
@@ -92,5 +92,5 @@ def test_engines(make_case: MakeCase) -> None:
 
 def test_the_plugin_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
     assert only(versions.registration(Case(environ=CPU))).status is Status.OK
-    monkeypatch.delitem(sys.modules, "agent_rl.plugin")
+    monkeypatch.delitem(sys.modules, "agent_rl.verl_adapter.plugin")
     assert statuses(versions.registration(Case(environ=CPU))) == {"registration": Status.PROBLEM}

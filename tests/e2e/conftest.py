@@ -12,7 +12,7 @@ from uuid import uuid4
 import psutil
 import pytest
 
-from agent_rl.backend.tiny_model import CORPUS, make_model, make_tokenizer
+from agent_rl.cpu.tiny_model import CORPUS, make_model, make_tokenizer
 
 MARK = "AGENT_RL_TEST_RUN"
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from agent_rl.backend.tiny_model import make_model, make_tokenizer
-from agent_rl.loops.policy import ScriptedPolicy
+from agent_rl.agents.episode.policy import ScriptedPolicy
+from agent_rl.cpu.tiny_model import make_model, make_tokenizer
 from tests.warm_start import teaching
 
 ROOT = Path(__file__).parents[2]

@@ -9,9 +9,9 @@ import psutil
 import pytest
 
 from agent_rl import trace
-from agent_rl.backend.tiny_model import CORPUS, make_classifier, make_tokenizer
+from agent_rl.cpu.tiny_model import CORPUS, make_classifier, make_tokenizer
 from agent_rl.data import arithmetic
-from agent_rl.rewards.reward_models.conversation import messages
+from agent_rl.rewards.models.conversation import messages
 from agent_rl.trajectory import Trajectory
 from tests.e2e.training import diffs, train_recipe
 

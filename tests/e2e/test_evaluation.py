@@ -11,7 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from agent_rl import trace
-from agent_rl.cli import app
+from agent_rl.agents.episode.episode import Budget, run_episode
+from agent_rl.agents.episode.policy import ScriptedPolicy
+from agent_rl.agents.react import ReactFormat
+from agent_rl.cli.main import app
 from agent_rl.data import arithmetic, read_parquet
 from agent_rl.evaluation.dumps import read_dump, score_dump
 from agent_rl.evaluation.ledger import Ledger
@@ -19,9 +22,6 @@ from agent_rl.evaluation.runner import Evaluation, run
 from agent_rl.evaluation.server import serve
 from agent_rl.evaluation.settings import read_settings
 from agent_rl.evaluation.sources import open_source
-from agent_rl.loops.episode import Budget, run_episode
-from agent_rl.loops.policy import ScriptedPolicy
-from agent_rl.loops.react import ReactFormat
 from agent_rl.settings import RewardSettings
 from agent_rl.tools import ToolSession, load_tools
 from agent_rl.trajectory import Trajectory

@@ -17,22 +17,22 @@ import psutil
 import pytest
 
 from agent_rl import trace
+from agent_rl.agents.code_act import CodeActFormat
+from agent_rl.agents.episode.episode import Budget, run_episode
+from agent_rl.agents.episode.format import Format
+from agent_rl.agents.folding import FoldingPolicy
+from agent_rl.agents.plan_act import PlanActFormat, plans
+from agent_rl.agents.react import ReactFormat
+from agent_rl.agents.search import SearchFormat
+from agent_rl.agents.tool_call import ToolCallFormat
+from agent_rl.agents.user_sim import UserSimFormat
+from agent_rl.agents.users.user import ScriptedUser
 from agent_rl.data import arithmetic, write_parquet
 from agent_rl.evaluation.ledger import Ledger
 from agent_rl.evaluation.runner import Evaluation, run
 from agent_rl.evaluation.server import serve
 from agent_rl.evaluation.settings import read_settings
 from agent_rl.evaluation.sources import open_source
-from agent_rl.loops.code_act import CodeActFormat
-from agent_rl.loops.episode import Budget, run_episode
-from agent_rl.loops.folding import FoldingPolicy
-from agent_rl.loops.format import Format
-from agent_rl.loops.plan_act import PlanActFormat, plans
-from agent_rl.loops.react import ReactFormat
-from agent_rl.loops.search import SearchFormat
-from agent_rl.loops.tool_call import ToolCallFormat
-from agent_rl.loops.user import ScriptedUser
-from agent_rl.loops.user_sim import UserSimFormat
 from agent_rl.tools import ToolSession, load_tools
 from agent_rl.trajectory import Trajectory
 from tests.e2e.taught import Recorder, teach

@@ -150,7 +150,7 @@ def test_two_steps_of_the_gsm8k_recipe_on_two_nodes(
         "hydra.run.dir": f"{tmp_path}/hydra",
     }
     command = [
-        *("-m", "agent_rl.cli", "train", "recipes/gsm8k_calculator", "--script", "tests/e2e/nodes_train.py"),
+        *("-m", "agent_rl.cli.main", "train", "recipes/gsm8k_calculator", "--script", "tests/e2e/nodes_train.py"),
         *(f"{key}={value}" for key, value in settings.items()),
     ]
     monkeypatch.setenv("VERL_FILE_LOGGER_PATH", f"{tmp_path}/metrics.jsonl")

@@ -9,7 +9,7 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
-from agent_rl.backend.tiny_model import CORPUS, make_classifier, make_tokenizer
+from agent_rl.cpu.tiny_model import CORPUS, make_classifier, make_tokenizer
 from tests.e2e.judge import ANSWER_TOKENS
 from tests.e2e.training import PROMPTS, diffs, rollouts, train
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from agent_rl import register_agent_loop
-from agent_rl.loops.react_agent import ReactAgentLoop
+from agent_rl.verl_adapter.loops.react_agent import ReactAgentLoop
 
 
 class Told:

@@ -6,11 +6,11 @@ import json
 import pytest
 
 from agent_rl import trace
+from agent_rl.agents.plan_act import plans
 from agent_rl.data import make_row, write_parquet
 from agent_rl.evaluation.ledger import Ledger
 from agent_rl.evaluation.runner import Evaluation, run
 from agent_rl.evaluation.settings import read_settings
-from agent_rl.loops.plan_act import plans
 from agent_rl.policies.chat import ChatEndpoint
 from agent_rl.trajectory import StopReason
 from tests.openai_server import MODEL, Server, words

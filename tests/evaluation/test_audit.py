@@ -7,10 +7,10 @@ import json
 import pytest
 
 from agent_rl import trace
+from agent_rl.agents.episode.episode import Budget, run_episode
+from agent_rl.agents.react import ReactFormat
 from agent_rl.errors import ConfigError
 from agent_rl.evaluation.audit import Template, audit_text, audit_trajectory, has_tokens
-from agent_rl.loops.episode import Budget, run_episode
-from agent_rl.loops.react import ReactFormat
 from agent_rl.policies import Sampling
 from agent_rl.policies.source import Usage
 from agent_rl.tools import ToolSession, load_tools
@@ -145,7 +145,7 @@ def test_log_probs_that_are_wrong(sound, template, change, said, turns):
 
 
 def test_log_probs_of_the_tokens_beside_are_found_with_the_model(sound, template, model_dir):
-    from agent_rl.evaluation.audit_command import _compute
+    from agent_rl.cli.audit import _compute
 
     compute = _compute(model_dir)
     (sequence,) = sound.info["tokens"]["sequences"]
@@ -199,7 +199,7 @@ def test_a_dump_is_compared_as_text(template):
 def run(*arguments):
     from typer.testing import CliRunner
 
-    from agent_rl.cli import app
+    from agent_rl.cli.main import app
 
     return CliRunner().invoke(app, ["audit", "tokens", *map(str, arguments)], env={"COLUMNS": "200"})
 

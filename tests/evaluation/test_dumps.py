@@ -5,12 +5,12 @@ import json
 
 import pytest
 
+from agent_rl.agents.agents import make_format
+from agent_rl.agents.episode.episode import Budget, run_episode
+from agent_rl.agents.episode.policy import ScriptedPolicy
+from agent_rl.agents.react import ReactFormat
 from agent_rl.errors import ConfigError
 from agent_rl.evaluation.dumps import Sample, read_dump, score_dump, step_table, to_trajectory
-from agent_rl.loops.agents import make_format
-from agent_rl.loops.episode import Budget, run_episode
-from agent_rl.loops.policy import ScriptedPolicy
-from agent_rl.loops.react import ReactFormat
 from agent_rl.settings import AgentRLSettings, RewardSettings
 from agent_rl.tools import ToolSession, load_tools
 from agent_rl.trajectory import StopReason
@@ -160,7 +160,7 @@ def test_no_folder(tmp_path):
 def test_the_command(dump, tmp_path):
     from typer.testing import CliRunner
 
-    from agent_rl.cli import app
+    from agent_rl.cli.main import app
 
     done = CliRunner().invoke(
         app, ["score", str(dump), "--out", str(tmp_path / "scores.json"), "agent_rl.reward.correctness.weight=2"]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agent_rl.backend import cpu
-from agent_rl.backend.tiny_model import CORPUS, make_model, make_tokenizer
+from agent_rl.cpu import switch as cpu
+from agent_rl.cpu.tiny_model import CORPUS, make_model, make_tokenizer
 from tests.e2e.conftest import run_processes
 
 __all__ = ["on_gpu", "run_processes", "tiny_model"]

@@ -8,15 +8,15 @@ import math
 
 import pytest
 
+from agent_rl.agents.episode.episode import Budget, run_episode
+from agent_rl.agents.episode.policy import ScriptedPolicy
+from agent_rl.agents.react import ReactFormat
 from agent_rl.errors import ConfigError, EngineError, UnscoredError
-from agent_rl.loops.episode import Budget, run_episode
-from agent_rl.loops.policy import ScriptedPolicy
-from agent_rl.loops.react import ReactFormat
 from agent_rl.policies import Sampling
 from agent_rl.policies.chat import ChatEndpoint
 from agent_rl.policies.source import Usage
 from agent_rl.tools import ToolSession, ToolSpec
-from agent_rl.tools.calculator import Calculator
+from agent_rl.tools.builtin.calculator import Calculator
 from agent_rl.trajectory import StopReason, ToolCall
 from tests.http_faults import FaultyServer, answer, drop
 from tests.openai_server import MODEL, Server

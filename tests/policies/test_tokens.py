@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from agent_rl.agents.react import ReactFormat
 from agent_rl.errors import ConfigError
-from agent_rl.loops.react import ReactFormat
 from agent_rl.policies import Sampling
 from agent_rl.policies.source import Usage
 from agent_rl.policies.tokens import Sampled, TokenSource

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
+from agent_rl.agents.episode.episode import Budget, run_episode
+from agent_rl.agents.episode.policy import ScriptedPolicy
+from agent_rl.agents.user_sim import UserSimFormat
+from agent_rl.agents.users.user import gives_verdict, load_user
 from agent_rl.data import service_dialogues, write_parquet
 from agent_rl.doctor import reward
 from agent_rl.doctor.case import Case
-from agent_rl.importing import find_object
 from agent_rl.launch.composition import compose
-from agent_rl.loops.episode import Budget, run_episode
-from agent_rl.loops.policy import ScriptedPolicy
-from agent_rl.loops.user import gives_verdict, load_user
-from agent_rl.loops.user_sim import UserSimFormat
+from agent_rl.settings.importing import find_object
 from agent_rl.tools import ToolSession, load_tools
 from agent_rl.trajectory import Trajectory
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from agent_rl.errors import ConfigError, UnscoredError
-from agent_rl.importing import find_object
 from agent_rl.rewards.component import Value
+from agent_rl.rewards.components.terms import SCORED_STOP_REASONS
 from agent_rl.rewards.compose import Reward, extra_info
-from agent_rl.rewards.terms import SCORED_STOP_REASONS
 from agent_rl.settings import RewardSettings
+from agent_rl.settings.importing import find_object
 from agent_rl.trajectory import Score, StopReason, ToolCall, ToolResult, ToolStatus, Trajectory, Turn
 from tests.scoring import score
 
@@ -339,7 +339,7 @@ def test_a_reward_service_gives_correctness(api, monkeypatch):
     async def measure(self, trajectory):
         return Value(0.75, dict.fromkeys(self.logs, 0.5))
 
-    monkeypatch.setattr("agent_rl.rewards.reward_api.RewardApi.measure", measure)
+    monkeypatch.setattr("agent_rl.rewards.components.reward_api.RewardApi.measure", measure)
     trajectory = _trajectory(ground_truth=None)
     result = score(trajectory, {"reward_api": api})
     assert result.components["correctness"] == 0.75

@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from agent_rl.errors import ConfigError
-from agent_rl.importing import find_object
 from agent_rl.rewards.component import Component, GroupComponent
 from agent_rl.rewards.kinds import KINDS, make_component
+from agent_rl.settings.importing import find_object
 
 KEY = "agent_rl.reward.components.mine"
 MINE = """

@@ -8,9 +8,9 @@ import threading
 
 import pytest
 
-from agent_rl import remote
 from agent_rl.errors import ConfigError
 from agent_rl.remote import RemoteError
+from agent_rl.remote import http as remote
 from agent_rl.rewards import compute_score
 from agent_rl.sandbox import fusion
 from agent_rl.sandbox.fusion import FusionServer, grade_remotely

@@ -10,7 +10,7 @@ import pytest
 
 from agent_rl.errors import ConfigError, FatalError
 from agent_rl.tools import Tool, ToolOutput, ToolSpec
-from agent_rl.tools.calculator import Calculator
+from agent_rl.tools.builtin.calculator import Calculator
 
 
 class Echo(Tool):
@@ -24,7 +24,7 @@ class Echo(Tool):
 
 def test_the_package_imports_without_the_training_stack():
     code = (
-        "import sys, agent_rl.tools, agent_rl.tools.calculator\n"
+        "import sys, agent_rl.tools, agent_rl.tools.builtin.calculator\n"
         "print(sorted({'torch', 'verl', 'ray', 'transformers'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"

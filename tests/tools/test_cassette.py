@@ -10,7 +10,7 @@ import pytest
 
 from agent_rl.errors import ConfigError, FatalError, ToolError, UnscoredError
 from agent_rl.tools import Tool, ToolOutput, ToolSession, ToolSpec
-from agent_rl.tools.calculator import Calculator
+from agent_rl.tools.builtin.calculator import Calculator
 from agent_rl.tools.cassette import Cassette, CassetteMissError
 from agent_rl.tools.truncation import ResultLimit
 from agent_rl.trajectory import ToolCall, ToolStatus

@@ -8,7 +8,7 @@ import pytest
 
 from agent_rl.errors import ConfigError
 from agent_rl.tools import load_tools
-from agent_rl.tools.calculator import Calculator
+from agent_rl.tools.builtin.calculator import Calculator
 
 OWN = """
     from agent_rl.tools import Tool, ToolSpec, Toolset
@@ -132,7 +132,7 @@ def test_a_class_without_a_schema_takes_the_entrys(load):
 def test_verls_form(load):
     (spec,) = load("""
         tools:
-          - class_name: agent_rl.tools.calculator.Calculator
+          - class_name: agent_rl.tools.builtin.calculator.Calculator
             config: {type: native}
             tool_schema:
               type: function
@@ -224,8 +224,8 @@ BROKEN = [  # YAML, and what the message must say
     (entry("{class_name: 3}"), ["class_name: expected text, got 3"]),
     (entry("{class_name: no_such_package.Search}"), ["there is no module 'no_such_package'", "file.py:Class"]),
     (entry("{class_name: agent_rl.tools.calculater.Calculator}"), ["no module", "Did you mean 'calculator'?"]),
-    (entry("{class_name: agent_rl.tools.calculator.Calculater}"), ["has no 'Calculater'", "'Calculator'"]),
-    (entry("{class_name: agent_rl.tools.calculator.calculate}"), ["is a function, not a class"]),
+    (entry("{class_name: agent_rl.tools.builtin.calculator.Calculater}"), ["has no 'Calculater'", "'Calculator'"]),
+    (entry("{class_name: agent_rl.tools.builtin.calculator.calculate}"), ["is a function, not a class"]),
     (entry("{class_name: 'onw.py:Search'}"), ["there is no file", "Did you mean 'own.py'?"]),
     (entry("{class_name: 'own.py:Serach'}"), ["'own.py' has no 'Serach'", "Did you mean 'Search'?"]),
     (entry("{class_name: 'broken.py:Search'}"), ["importing", "failed: RuntimeError: no licence"]),

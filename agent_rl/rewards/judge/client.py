@@ -37,7 +37,7 @@ _MAX_EXCERPT = 200  # characters of a refusal's body that an error repeats
 
 
 class EndpointConfig(RemoteLimits):
-    """The endpoint of a judge, and the keys of `agent_rl.remote.RemoteLimits`."""
+    """The endpoint of a judge, and the keys of `agent_rl.remote.http.RemoteLimits`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 

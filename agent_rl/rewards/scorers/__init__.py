@@ -8,7 +8,7 @@ from agent_rl.rewards.scorers.choice import score_choice
 from agent_rl.rewards.scorers.code import score_code, score_code_all
 from agent_rl.rewards.scorers.gsm8k import score_gsm8k, score_gsm8k_strict
 from agent_rl.rewards.scorers.json_schema import score_json_schema
-from agent_rl.rewards.scorers.math_answer import score_math
+from agent_rl.rewards.scorers.math.math_answer import score_math
 from agent_rl.rewards.scorers.qa import score_qa_em, score_qa_f1, score_qa_substring
 from agent_rl.rewards.scorers.scorer import (
     GroundTruthError,

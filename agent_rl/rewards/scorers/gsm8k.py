@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from agent_rl.rewards.scorers.numeric import numeric_match, parse_number
+from agent_rl.rewards.scorers.math.numeric import numeric_match, parse_number
 from agent_rl.rewards.scorers.scorer import unusable
 
 __all__ = ["score_gsm8k", "score_gsm8k_strict"]

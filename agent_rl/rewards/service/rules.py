@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, SupportsFloat
 
 from agent_rl.errors import ConfigError
-from agent_rl.importing import ClassNameError, find_object
+from agent_rl.settings.importing import ClassNameError, find_object
 from agent_rl.trajectory import Trajectory
 
 __all__ = ["RulesFile"]

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from agent_rl import remote
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.remote import RemoteError
+from agent_rl.remote import http as remote
 from agent_rl.rewards.judge.client import EndpointConfig, JudgeClient, Reply, UnusableReplyError
 from tests.http_faults import FaultyServer, answer, cut_short, drop, hang
 from tests.rewards.judge.server import bodies, completion, says

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from agent_rl import remote
 from agent_rl.errors import UnscoredError
+from agent_rl.remote import http as remote
 from agent_rl.rewards.component import Value
 from agent_rl.rewards.judge import Judge
 from tests.http_faults import FaultyServer, answer, cut_short, hang

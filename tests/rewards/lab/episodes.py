@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from agent_rl.agents.episode.policy import ScriptedPolicy
 from agent_rl.data.gsm8k import final_answer
-from agent_rl.loops.policy import ScriptedPolicy
 from agent_rl.trajectory import Trajectory
-from tests.loops.episodes import episode
+from tests.agents.episodes import episode
 
 DATA = Path(__file__).parents[3].parent / "shared/data/gsm8k/test.jsonl"
 

@@ -28,7 +28,7 @@ class Service:
             self.port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self._log = config.with_suffix(".log")
-        command = [sys.executable, "-m", "agent_rl.cli", "reward", "serve", "--config", str(config)]
+        command = [sys.executable, "-m", "agent_rl.cli.main", "reward", "serve", "--config", str(config)]
         self._command = [*command, f"port={self.port}", *words]
         self._env = {**os.environ, **(env or {})}
 

@@ -1,0 +1,119 @@
+r"""Code as the action: a fenced Python block is executed, and what it shows is the observation (as in ReTool).
+
+    I count them.                        There are 25, so the answer is \boxed{25}.
+    ```python
+    len([n for n in range(2, 98) if all(n % d for d in range(2, n))])
+    ```
+
+The environment answers with a block ```` ```output ```` in a message of its own. Several Python blocks of one turn are
+one program; blocks in other languages are text. A turn without code is the answer: the last `\boxed{...}` of it, or the
+whole text, as configured. A turn that writes its own output is cut before it.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Sequence
+from typing import Literal
+
+from agent_rl.agents.episode.format import Format, Step, with_images
+from agent_rl.agents.episode.instructions import with_instructions
+from agent_rl.agents.episode.policy import ChatMessage
+from agent_rl.agents.episode.text_tool import TextTool
+from agent_rl.errors import MalformedActionError
+from agent_rl.tools import ToolSpec
+from agent_rl.trajectory import ToolResult
+
+__all__ = ["DEFAULT_INSTRUCTIONS", "NO_ANSWER", "CodeActFormat", "boxed"]
+
+Answer = Literal["boxed", "text"]
+
+DEFAULT_INSTRUCTIONS = """\
+Solve the task. You can run Python: write one block that begins with ```python and ends with ```, then stop. You receive
+what it printed, and the value of its last expression, in a block that begins with ```output. Variables stay defined, so
+you can work in several steps.
+{answer}"""
+
+_ANSWER: dict[Answer, str] = {
+    "boxed": "When you know the answer, write it as \\boxed{answer}, without a Python block.",
+    "text": "When you know the answer, write it without a Python block.",
+}
+
+NO_ANSWER = "I found neither a block that begins with ```python nor an answer as \\boxed{answer}."
+
+_BLOCK = re.compile(r"^[ \t]*```[ \t]*([\w+-]*)[^\n]*\n(.*?)(?:^[ \t]*```|\Z)", re.DOTALL | re.MULTILINE)
+_PYTHON = ("python", "py", "python3")
+_BRACE = re.compile(r"\\boxed\{|[{}]")
+
+
+class CodeActFormat(Format):
+    """The format with its choices.
+
+    Args:
+        instructions: system text, `{answer}` being the sentence on the answer's form; None: the default; empty: none.
+        answer: `boxed`: a turn without code must have it; `text`: a turn without code is the answer.
+        observation_role: of the message that shows the output.
+        tool: the tool that executes code; None: the only one, or `python`.
+    """
+
+    stop = ("```output",)
+
+    def __init__(
+        self,
+        instructions: str | None = None,
+        answer: Answer = "boxed",
+        observation_role: Literal["user", "tool"] = "user",
+        tool: str | None = None,
+    ) -> None:
+        self._instructions = DEFAULT_INSTRUCTIONS if instructions is None else instructions
+        self._answer = answer
+        self._role = observation_role
+        self._tool = tool
+
+    def prompt(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> list[ChatMessage]:
+        """The row's messages with the instructions in the system message.
+
+        Raises:
+            ConfigError: when no tool takes code.
+        """
+        self._find(tools)
+        return with_instructions(messages, self._instructions.replace("{answer}", _ANSWER[self._answer]))
+
+    def parse(self, text: str, tools: Sequence[ToolSpec]) -> Step:
+        """Read the program, or the answer of a turn without one."""
+        text = text.replace("\r\n", "\n")
+        blocks = [textwrap.dedent(code) for language, code in _BLOCK.findall(text) if language.lower() in _PYTHON]
+        if program := "\n".join(block for block in blocks if block.strip()):
+            return Step(calls=[self._find(tools).call(program)])
+        answer = boxed(text) if self._answer == "boxed" else text.strip()
+        if not answer:
+            raise MalformedActionError(NO_ANSWER if self._answer == "boxed" else "The turn is empty.")
+        return Step(answer=answer)
+
+    def observation(self, results: Sequence[ToolResult]) -> str:
+        """The output in a block."""
+        return "\n".join(f"```output\n{result.text}\n```" for result in results)
+
+    def correction(self, error: MalformedActionError) -> str:
+        """The mistake, where output would be."""
+        return f"```output\nError: {error}\n```"
+
+    def reply(self, observation: str, results: Sequence[ToolResult]) -> list[ChatMessage]:
+        """One message."""
+        return [{"role": self._role, "content": with_images(observation, results)}]
+
+    def _find(self, tools: Sequence[ToolSpec]) -> TextTool:
+        return TextTool.find(tools, self._tool, "python", "agent_rl.code_act.tool")
+
+
+def boxed(text: str) -> str | None:
+    r"""What stands in the last complete `\boxed{...}`, whose braces may nest; None when there is none."""
+    begins: list[int | None] = []
+    last = (-1, -1)
+    for brace in _BRACE.finditer(text):
+        if brace[0] != "}":
+            begins.append(None if brace[0] == "{" else brace.end())
+        elif begins and (start := begins.pop()) is not None:
+            last = max(last, (start, brace.start()))
+    return None if last[0] < 0 else text[slice(*last)].strip()

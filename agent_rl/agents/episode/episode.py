@@ -1,0 +1,294 @@
+"""The episode core: one conversation between a policy and its tools, until exactly one stop reason.
+
+It knows no engine and no text format. A `Format` says how tools are described, how a turn is read and how results are
+shown; a `Policy` gives the turns; a `ToolSession` runs the calls. What happened is recorded on a `Trajectory`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from agent_rl.agents.episode.budget import Budget, FinalTurn
+from agent_rl.agents.episode.format import Format, Step
+from agent_rl.agents.episode.hooks import Hooks
+from agent_rl.agents.episode.policy import ChatMessage, Generation, Policy
+from agent_rl.agents.episode.repeats import Repeats
+from agent_rl.agents.users.user import User, opened
+from agent_rl.errors import EngineError, MalformedActionError, UnscoredError
+from agent_rl.tools import ToolSession
+from agent_rl.tools.concurrency import OutOfTime, uninterrupted, within
+from agent_rl.trajectory import Message, StopReason, ToolCall, ToolResult, ToolStatus, Trajectory, Turn
+
+__all__ = ["Budget", "FinalTurn", "Format", "Step", "run_episode"]
+
+T = TypeVar("T")
+
+_NOT_RUN = {
+    StopReason.MAX_TOOL_CALLS: "the number of tool calls is spent",
+    StopReason.MAX_SECONDS: "the time is up",
+    StopReason.REPETITION: "you have asked for this before",
+}
+_NOT_SHOWN = "(not shown: too long for what is left of the conversation)"
+
+
+async def run_episode(
+    policy: Policy,
+    format: Format,
+    tools: ToolSession,
+    messages: Sequence[ChatMessage],
+    budget: Budget,
+    hooks: Hooks | None = None,
+    user: User | None = None,
+) -> Trajectory:
+    """Run one episode to its end.
+
+    Args:
+        policy: a fresh conversation.
+        format: how turns are written and read.
+        tools: an open session; the caller closes it.
+        messages: the row's prompt.
+        budget: what may be spent.
+        hooks: the user's own logic around turns and tools.
+        user: who answers what the policy says instead of calling a tool, until the user is done; None: nobody, the
+            first such turn is the final answer.
+
+    Returns:
+        The trajectory, with exactly one stop reason. When the infrastructure failed (the engine, a tool that says so, a
+        prompt that does not fit), the reason is `ENGINE_ERROR` or `ERROR` and `error` says what happened: it is the
+        caller's business not to score it.
+
+    Raises:
+        FatalError: from a tool or the format.
+        Exception: whatever a hook or the simulated user raises.
+    """
+    format = format.fresh()
+    episode = _Episode(policy, format, tools, budget, hooks, user)
+    trajectory = episode.trajectory
+    try:
+        prompt = format.prompt(await opened(messages, user), tools.specs)
+        trajectory.prompt = [Message.from_chat(message) for message in prompt]
+        await policy.begin(prompt, format.template_tools(tools.specs))
+        while (reason := await episode.turn()) is None:
+            pass
+        trajectory.stop_reason = reason
+        if user is not None:
+            trajectory.verdict = await user.score(trajectory)
+    except UnscoredError as error:
+        reason = StopReason.ENGINE_ERROR if isinstance(error, EngineError) else StopReason.ERROR
+        trajectory.error = str(error)
+        trajectory.prompt = trajectory.prompt or [Message.from_chat(message) for message in messages]
+    finally:
+        if user is not None:
+            await uninterrupted(asyncio.ensure_future(user.finish()))
+    trajectory.stop_reason = reason
+    trajectory.prompt_tokens, trajectory.response_tokens = policy.prompt_tokens, policy.response_tokens
+    trajectory.seconds = time.monotonic() - episode.started
+    return trajectory
+
+
+class _Episode:
+    def __init__(
+        self,
+        policy: Policy,
+        format: Format,
+        tools: ToolSession,
+        budget: Budget,
+        hooks: Hooks | None,
+        user: User | None,
+    ) -> None:
+        self.policy, self.format, self.tools, self.budget = policy, format, tools, budget
+        self.hooks, self.user = hooks, user
+        self.trajectory = Trajectory(prompt=[], stop_reason=StopReason.ERROR)
+        self.started = time.monotonic()
+        self.malformed_in_a_row = 0
+        self.calls = 0
+        self.repeats = Repeats() if budget.max_repeats is not None else None
+        self.announced: StopReason | None = None
+        """The budget that made the next turn the last; None before the policy was told so."""
+        policy.reserve = budget.final.reserve_tokens if budget.final else 0
+
+    async def turn(self) -> StopReason | None:
+        """One assistant message and the answer to it; the stop reason when it was the last."""
+        if self._seconds_left() <= 0:
+            return StopReason.MAX_SECONDS
+        if self.hooks is not None:
+            await self.hooks.before_turn(self.trajectory)
+        try:
+            work = self.policy.generate(self.format.stop, keep_stop=self.format.keep_stop)
+            generated, seconds = await self._timed(work, self._seconds_left())
+        except OutOfTime:
+            return StopReason.MAX_SECONDS
+        turn = Turn(text=generated.text, tokens=generated.tokens, generation_seconds=seconds)
+        self.trajectory.turns.append(turn)
+        reason = await self._act(turn, generated)
+        if reason is None and self.hooks is not None and await self.hooks.after_turn(self.trajectory, turn):
+            return StopReason.STOPPED
+        return reason
+
+    async def _act(self, turn: Turn, generated: Generation) -> StopReason | None:
+        if generated.finish == "length":
+            return await self._end(turn, StopReason.MAX_TOKENS)
+        try:
+            step = self.format.read(generated, self.tools.specs)
+        except MalformedActionError as error:
+            return await self._correct(turn, error)
+        self.malformed_in_a_row = 0
+        turn.notes = step.notes
+        if not step.calls:
+            return await self._say(turn, step.answer)
+        turn.calls = step.calls
+        if self.announced or self._turns_left() == 0:
+            return await self._hand_in(turn)
+        if (reason := self._too_many(step.calls)) is not None:
+            return await self._end(turn, reason)
+        try:
+            turn.results, turn.tool_seconds = await self._timed(self._run(step.calls), self._seconds_left(kept=True))
+        except OutOfTime:
+            return await self._end(turn, StopReason.MAX_SECONDS)
+        return self._answered(turn) or await self._show(turn, self.format.observation(turn.results))
+
+    async def _say(self, turn: Turn, text: str | None) -> StopReason | None:
+        """The policy says something: its answer, unless a user goes on talking."""
+        if self.user is not None:
+            try:
+                work = self.user.respond(text or "", self.trajectory)
+                reply, turn.tool_seconds = await self._timed(work, self._seconds_left())
+            except OutOfTime:
+                return StopReason.MAX_SECONDS
+            if reply.reward is not None:
+                turn.notes["reward"] = reply.reward
+            last = self.announced or (StopReason.MAX_TURNS if self._turns_left() == 0 else None)
+            if not reply.done and last is None:
+                return await self._show(turn, reply.text)
+            turn.notes["last_word"] = reply.text  # which the policy is not shown
+            if not reply.done:
+                return last
+        self.trajectory.answer = text
+        return StopReason.ANSWERED
+
+    async def _correct(self, turn: Turn, error: MalformedActionError) -> StopReason | None:
+        turn.malformed = str(error)
+        self.malformed_in_a_row += 1
+        if self.announced is None and self.malformed_in_a_row >= self.budget.max_malformed:
+            return StopReason.MALFORMED
+        if self.announced or self._turns_left() == 0:
+            return self.announced or StopReason.MAX_TURNS
+        return await self._show(turn, self.format.correction(error))
+
+    async def _hand_in(self, turn: Turn) -> StopReason:
+        """The last turn asks for calls: only those that hand in the answer are run."""
+        calls = [call for call in turn.calls if self.tools.answers(call.name)]
+        if calls:
+            try:
+                turn.results, turn.tool_seconds = await self._timed(self._run(calls), self._seconds_left())
+            except OutOfTime:
+                return StopReason.MAX_SECONDS
+        return self._answered(turn) or self.announced or StopReason.MAX_TURNS
+
+    def _answered(self, turn: Turn) -> StopReason | None:
+        for result in turn.results:
+            if result.answer is not None:  # a tool such as submit_answer has ended the episode
+                self.trajectory.answer = result.answer
+                return StopReason.ANSWERED
+        return None
+
+    def _too_many(self, calls: Sequence[ToolCall]) -> StopReason | None:
+        """The budget that these calls would break, all of which are then not run."""
+        self.calls += sum(not self.tools.answers(call.name) for call in calls)
+        if self.budget.max_tool_calls is not None and self.calls > self.budget.max_tool_calls:
+            return StopReason.MAX_TOOL_CALLS
+        if self.repeats is not None and self.budget.max_repeats is not None:
+            self.repeats.add(calls)
+            if self.repeats.in_a_row >= self.budget.max_repeats:
+                return StopReason.REPETITION
+        return None
+
+    async def _run(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
+        if self.hooks is None:
+            return await self.tools.run(calls)
+        answered = [await self.hooks.before_tool(self.trajectory, call) for call in calls]
+        rest = [call for call, result in zip(calls, answered, strict=True) if result is None]
+        run = iter(await self.tools.run(rest) if rest else [])
+        results = [result or next(run) for result in answered]
+        for call, result in zip(calls, results, strict=True):
+            await self.hooks.after_tool(self.trajectory, call, result)
+        return results
+
+    async def _show(self, turn: Turn, observation: str) -> StopReason | None:
+        """Answer a turn; the policy is told when only one more is left."""
+        if self.budget.final is not None and (spent := self._all_but_spent()) is not None:
+            return await self._announce(turn, spent, turn.results, observation)
+        reason = await self._extend(turn, self.format.reply(observation, turn.results))
+        if reason is None:
+            turn.observation = observation
+        if reason is not StopReason.MAX_TOKENS or self.budget.final is None or not self.budget.final.reserve_tokens:
+            return reason
+        return await self._announce(
+            turn, StopReason.MAX_TOKENS, [replace(result, text=_NOT_SHOWN) for result in turn.results]
+        )
+
+    async def _end(self, turn: Turn, reason: StopReason) -> StopReason | None:
+        """A budget is spent inside a turn: the end, or else the final turn."""
+        final = self.budget.final
+        kept = {StopReason.MAX_TOKENS: bool(final and final.reserve_tokens)}
+        kept[StopReason.MAX_SECONDS] = bool(final and final.reserve_seconds)
+        if final is None or self.announced or self._turns_left() == 0 or not kept.get(reason, True):
+            return reason
+        text = f"Skipped: {_NOT_RUN.get(reason, '')}."
+        turn.results = [ToolResult(call.id, call.name, text, ToolStatus.SKIPPED) for call in turn.calls]
+        return await self._announce(turn, reason, turn.results)
+
+    async def _announce(
+        self, turn: Turn, reason: StopReason, results: list[ToolResult], observation: str | None = None
+    ) -> StopReason | None:
+        """Tell the policy that its next turn is the last, because `reason` is all but spent."""
+        assert self.budget.final is not None
+        self.announced, self.policy.reserve = reason, 0
+        text = self.budget.final.text
+        if observation is None and results:
+            observation = self.format.observation(results)
+        messages = [] if observation is None else self.format.reply(observation, results)
+        ended = await self._extend(turn, self.format.last_word(messages, text))
+        if ended is None:
+            turn.observation = text if observation is None else f"{observation}\n\n{text}"
+        return ended
+
+    async def _extend(self, turn: Turn, messages: list[ChatMessage]) -> StopReason | None:
+        """Answer a turn; the policy may have to generate for that, when it folds its history."""
+        try:
+            fits, _ = await self._timed(self.policy.extend(messages), self._seconds_left())
+        except OutOfTime:
+            return StopReason.MAX_SECONDS
+        finally:
+            turn.notes.update(self.policy.take_notes())
+        return None if fits else StopReason.MAX_TOKENS
+
+    def _all_but_spent(self) -> StopReason | None:
+        """The budget that leaves one more turn and no calls."""
+        if self._turns_left() == 1:
+            return StopReason.MAX_TURNS
+        if self.budget.max_tool_calls is not None and self.calls >= self.budget.max_tool_calls:
+            return StopReason.MAX_TOOL_CALLS
+        late = self.budget.final and self.budget.final.reserve_seconds and self._seconds_left(kept=True) <= 0
+        return StopReason.MAX_SECONDS if late else None
+
+    def _turns_left(self) -> int | None:
+        return None if self.budget.max_turns is None else self.budget.max_turns - len(self.trajectory.turns)
+
+    def _seconds_left(self, *, kept: bool = False) -> float:
+        """What is left of the episode's time; with `kept` without what is kept for the final turn."""
+        if self.budget.max_seconds is None:
+            return float("inf")
+        reserve = self.budget.final.reserve_seconds if kept and self.budget.final else 0.0
+        return self.started + self.budget.max_seconds - reserve - time.monotonic()
+
+    async def _timed(self, work: Coroutine[Any, Any, T], limit_s: float) -> tuple[T, float]:
+        """The result and the seconds that it took."""
+        start = time.monotonic()
+        if limit_s == float("inf"):
+            return await work, time.monotonic() - start
+        return await within(max(0.0, limit_s), work), time.monotonic() - start

@@ -1,0 +1,62 @@
+"""Hooks: a user's own logic around the turns and the tools of an episode.
+
+    class Patience(Hooks):
+        async def before_turn(self, trajectory):
+            self.turns = len(trajectory.turns)
+
+        async def after_tool(self, trajectory, call, result):
+            if result.status is ToolStatus.TIMEOUT:
+                result.text += " Ask for less."
+
+An instance lives for one episode, so it may keep state. Name the class in `agent_rl.hooks`, or return an instance from
+the loop's method `hooks`. What a hook raises leaves the episode as an error of the loop: hooks are not the policy's
+doing, so nothing that goes wrong in them is shown to it.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from agent_rl.errors import ConfigError
+from agent_rl.settings.importing import ClassNameError, find_object
+from agent_rl.trajectory import ToolCall, ToolResult, Trajectory, Turn
+
+__all__ = ["Hooks", "load_hooks"]
+
+KEY = "agent_rl.hooks"
+
+
+class Hooks:
+    """Does nothing; override what you need."""
+
+    async def before_turn(self, trajectory: Trajectory) -> None:
+        """Before the policy is asked for its next turn."""
+
+    async def after_turn(self, trajectory: Trajectory, turn: Turn) -> bool | None:
+        """After a turn that does not end the episode, once it has been answered; True ends it as `STOPPED`."""
+
+    async def before_tool(self, trajectory: Trajectory, call: ToolCall) -> ToolResult | None:
+        """Before a call is run; a result answers it in the tool's place."""
+
+    async def after_tool(self, trajectory: Trajectory, call: ToolCall, result: ToolResult) -> None:
+        """Before a result is shown to the policy; it may be changed."""
+
+
+@cache
+def load_hooks(path: str) -> type[Hooks]:
+    """The class that `agent_rl.hooks` names.
+
+    Args:
+        path: `package.module.Class`, or `path/to/file.py:Class`.
+
+    Raises:
+        ConfigError: when there is no such class.
+    """
+    try:
+        found = find_object(path, Path.cwd())
+    except ClassNameError as error:
+        raise ConfigError(KEY, error.problem, error.remedy) from error
+    if not (isinstance(found, type) and issubclass(found, Hooks)):
+        raise ConfigError(KEY, f"{path} is not a subclass of agent_rl.agents.episode.Hooks", "Derive it from Hooks")
+    return found

@@ -1,0 +1,128 @@
+"""Folding: a conversation whose context is nearly full goes on in a new one, from notes that the policy writes.
+
+When the answer to a turn would leave less than `reserve_tokens` of the context, the policy is asked for notes instead.
+The conversation that follows has the same prompt, and at its end those notes and that answer:
+
+    user: <task>                            user: <task>
+    assistant: <turn>                             Your notes so far: <notes>
+    user: <answer> ...                            The answer to your last action: <answer>
+    user: <a request for notes>             assistant: <turn>
+    assistant: <notes>                      ...
+
+Each is a training sequence of its own, in which what was sampled, notes included, has mask 1. All get the trajectory's
+reward. With GRPO (also as DAPO and GSPO) verl 0.9.1 counts them as one sample of the group, whose advantage they share;
+with the other estimators each counts by itself.
+
+Notes that do not fit end the episode as a turn would that does not fit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from agent_rl.agents.episode.policy import ChatMessage, Generation, Policy
+from agent_rl.agents.episode.thinking import spoken
+from agent_rl.errors import UnscoredError
+
+__all__ = ["DEFAULT_INSTRUCTIONS", "FoldingPolicy"]
+
+DEFAULT_INSTRUCTIONS = (
+    "Your context is nearly full. You will go on in a new one that has only the task, what you write now, and the "
+    "answer to your last action, which you have not seen yet. Do not act now. Write notes of all that you need in "
+    "order to go on: what you did, what you found, what you were about to do and why."
+)
+
+
+class FoldingPolicy(Policy):
+    """A conversation with `inner` that folds itself.
+
+    Args:
+        inner: whose `begin` may be called again, which starts a new conversation.
+        reserve_tokens: of the context, kept for being asked for notes and for writing them.
+        max_folds: how often at most; after that the context just ends.
+        instructions: what asks for notes; None: the default.
+    """
+
+    def __init__(self, inner: Policy, *, reserve_tokens: int, max_folds: int, instructions: str | None = None) -> None:
+        self._inner, self._kept, self._left = inner, reserve_tokens, max_folds
+        self._instructions = DEFAULT_INSTRUCTIONS if instructions is None else instructions
+        self._prompt: list[ChatMessage] = []
+        self._tools: list[dict[str, Any]] = []
+        self._notes: dict[str, Any] = {}
+
+    @property
+    def prompt_tokens(self) -> int:  # type: ignore[override]
+        """Of the first conversation."""
+        return self._inner.prompt_tokens
+
+    @property
+    def response_tokens(self) -> int:  # type: ignore[override]
+        """Of all conversations."""
+        return self._inner.response_tokens
+
+    async def begin(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]]) -> None:
+        """Start the first conversation."""
+        self._prompt, self._tools = list(messages), list(tools)
+        await self._inner.begin(messages, tools)
+
+    async def generate(self, stop: Sequence[str] = (), *, keep_stop: bool = False) -> Generation:
+        """The next turn, which may use what is kept for notes."""
+        self._inner.reserve = self.reserve
+        return await self._inner.generate(stop, keep_stop=keep_stop)
+
+    async def extend(self, messages: Sequence[ChatMessage]) -> bool:
+        """Append the messages, or fold and go on with them."""
+        self._inner.reserve = max(self.reserve, self._kept if self._left else 0)
+        if await self._inner.extend(messages):
+            return True
+        if not self._left:
+            return False
+        self._inner.reserve = self.reserve
+        if await self._fold(messages):
+            self._left -= 1
+            return True
+        self._left = 0
+        return False
+
+    def take_notes(self) -> dict[str, Any]:
+        """`{"fold": {"notes": text, "tokens": sampled, "seconds": float}}` after an extension that folded."""
+        notes, self._notes = self._notes, {}
+        return notes
+
+    async def _fold(self, messages: Sequence[ChatMessage]) -> bool:
+        started = time.monotonic()
+        if not await self._inner.extend(_in_place_of(messages, self._instructions)):
+            return False
+        notes = await self._inner.generate()
+        seconds = time.monotonic() - started
+        self._notes["fold"] = {"notes": notes.text, "tokens": notes.tokens, "seconds": seconds}
+        if notes.finish == "length":
+            return False
+        try:
+            await self._inner.begin(self._folded(spoken(notes.text), messages), self._tools)
+        except UnscoredError:  # notes and answer leave no room: what the policy wrote, not the infrastructure
+            return False
+        return True
+
+    def _folded(self, notes: str, messages: Sequence[ChatMessage]) -> list[ChatMessage]:
+        """The prompt, with the notes and what the messages show at its end."""
+        *before, last = self._prompt
+        shown = [part for message in messages for part in _parts(message)]
+        answer = "\n".join(part["text"] for part in shown if part["type"] == "text")
+        text = f"Your notes so far:\n{notes}\n\nThe answer to your last action:\n{answer}"
+        images = [part for part in shown if part["type"] != "text"]
+        if isinstance(last["content"], str) and not images:
+            return [*before, {**last, "content": f"{last['content']}\n\n{text}"}]
+        return [*before, {**last, "content": [*_parts(last), *images, {"type": "text", "text": text}]}]
+
+
+def _in_place_of(messages: Sequence[ChatMessage], text: str) -> list[ChatMessage]:
+    """The text where the messages would be, in their roles: a tool's call must be followed by what answers it."""
+    return [*({**message, "content": "(later)"} for message in messages[:-1]), {**messages[-1], "content": text}]
+
+
+def _parts(message: ChatMessage) -> list[dict[str, Any]]:
+    content = message["content"]
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content

@@ -1,0 +1,104 @@
+"""Plan and act: the ReAct format with a plan before the first action, which any later turn may replace.
+
+    Plan:                                     Plan:
+    1. Find the price.                        1. Ask for the size first.
+    2. Multiply it by the number.             2. Find the price.
+    Step: 1                                   Step: 1
+    Thought: I look it up.                    Thought: There are several sizes.
+    Action: shop                              Action: shop
+    Action Input: {"item": "pear"}            Action Input: {"item": "pear", "list": "sizes"}
+
+A turn's plan, as a list of texts, and the number of the step that it says it works on are `Turn.notes["plan"]` and
+`["step"]`, so the JSON of a trajectory keeps every revision; `plans` reads them. A first action or answer without a
+plan is malformed. Whether a turn does what its plan says is for a reward to judge.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from agent_rl.agents.episode.format import Step
+from agent_rl.agents.react import ReactFormat
+from agent_rl.errors import MalformedActionError
+from agent_rl.tools import ToolSpec
+from agent_rl.trajectory import Trajectory
+
+__all__ = ["DEFAULT_INSTRUCTIONS", "NO_PLAN", "PlanActFormat", "plans"]
+
+DEFAULT_INSTRUCTIONS = """\
+Answer the question by a plan. You can use these tools:
+
+{tools}
+
+Begin your first turn with a plan. Then, in every turn, write exactly one of these two forms and stop:
+
+Step: the number of the step that you work on
+Thought: what to do next
+Action: the tool, one of {tool_names}
+Action Input: its arguments as a JSON object
+
+Thought: why the answer is known
+Final Answer: the answer
+
+A plan has one line for each step:
+
+Plan:
+1. first step
+2. second step
+
+After an action you receive a message that begins with "Observation:". When it shows that the plan does not work, begin
+your turn with a new plan."""
+
+NO_PLAN = 'I could not read a plan. Begin with "Plan:" and one numbered line for each step, then write your action.'
+
+_PLAN = re.compile(
+    r"^[ \t]*Plan[ \t]*:(.*?)(?=^[ \t]*(?:Step|Thought|Action|Final[ \t]+Answer)[ \t]*:|\Z)",
+    re.IGNORECASE | re.MULTILINE | re.DOTALL,
+)
+_STEP = re.compile(r"^[ \t]*Step[ \t]*:[ \t]*(\d{1,4})\b", re.IGNORECASE | re.MULTILINE)
+_ITEM = re.compile(r"^[ \t]*(?:\d{1,4}[.)]|[-*])[ \t]+", re.MULTILINE)
+
+
+class PlanActFormat(ReactFormat):
+    """The format with its two choices; it remembers whether its episode has a plan yet."""
+
+    def __init__(self, instructions: str | None = None, observation_role: Literal["user", "tool"] = "user") -> None:
+        super().__init__(DEFAULT_INSTRUCTIONS if instructions is None else instructions, observation_role)
+        self._planned = False
+        self._notes: dict[str, Any] = {}
+
+    def fresh(self) -> PlanActFormat:
+        """One that has seen no plan."""
+        return PlanActFormat(self._instructions, self._role)
+
+    def parse(self, text: str, tools: Sequence[ToolSpec]) -> Step:
+        """Read the plan, if there is one, and then the turn as `react_agent` does.
+
+        The plan of a turn whose action is malformed stands, and is noted with the next turn that can be read.
+        """
+        if plan := _PLAN.search(text):
+            steps = _steps(plan[1])
+            if not steps:
+                raise MalformedActionError(NO_PLAN)
+            self._notes["plan"] = steps
+            self._planned = True
+        if not self._planned:
+            raise MalformedActionError(NO_PLAN)
+        step = super().parse(text, tools)
+        if number := _STEP.search(text):
+            self._notes["step"] = int(number[1])
+        step.notes, self._notes = self._notes, {}
+        return step
+
+
+def plans(trajectory: Trajectory) -> list[list[str]]:
+    """The first plan and its revisions, in order."""
+    return [turn.notes["plan"] for turn in trajectory.turns if "plan" in turn.notes]
+
+
+def _steps(text: str) -> list[str]:
+    """One text for each numbered line or bullet, with what stands below it; else one for each line."""
+    parts = _ITEM.split(text)[1:] if _ITEM.search(text) else text.splitlines()
+    return [" ".join(part.split()) for part in parts if part.strip()]

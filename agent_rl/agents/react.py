@@ -1,0 +1,223 @@
+"""The ReAct text format: Thought / Action / Action Input / Observation / Final Answer (Yao et al., 2022).
+
+A turn is free text that ends in one action or in the final answer:
+
+    Thought: I need the product.            Thought: The tool says 42.
+    Action: calculator                      Final Answer: 42
+    Action Input: {"expression": "6*7"}
+
+The environment answers `Observation: ...` in a message of its own. A turn that writes its own observation is cut before
+it. Tolerant reading takes the first action or answer that it finds, labels in any case, fenced JSON, and the bare text
+for a tool's only parameter; strict reading takes the two forms above and an input that is a JSON object, nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from agent_rl.agents.episode.format import Format, Step, with_images
+from agent_rl.agents.episode.instructions import with_instructions
+from agent_rl.agents.episode.policy import ChatMessage
+from agent_rl.agents.syntaxes.reading import read_json
+from agent_rl.errors import MalformedActionError
+from agent_rl.settings import ReactSettings
+from agent_rl.tools import ToolSpec
+from agent_rl.trajectory import ToolCall, ToolResult
+
+__all__ = ["DEFAULT_EXAMPLES", "DEFAULT_INSTRUCTIONS", "NO_ACTION", "ReactFormat", "invalid_json"]
+
+DEFAULT_INSTRUCTIONS = """\
+Answer the question. You can use these tools:
+
+{tools}
+
+Write exactly one of these two forms, then stop:
+
+Thought: what to do next
+Action: the tool, one of {tool_names}
+Action Input: its arguments as a JSON object
+
+Thought: why the answer is known
+Final Answer: the answer
+
+After an action you receive a message that begins with "Observation:"."""
+
+DEFAULT_EXAMPLES = (
+    """\
+Question: How high is the tower of the town hall in metres, if it has 12 floors of 3.5 m?
+Thought: I multiply the floors by their height.
+Action: multiply
+Action Input: {"a": 12, "b": 3.5}
+Observation: 42
+Thought: The tool says 42.
+Final Answer: 42""",
+    """\
+Question: In which year was the architect of the old bridge born?
+Thought: First I need the architect's name.
+Action: lookup
+Action Input: {"title": "old bridge"}
+Observation: Error: nothing is called 'old bridge'. Did you mean 'Old Bridge (river)'?
+Thought: I use the title that it suggests.
+Action: lookup
+Action Input: {"title": "Old Bridge (river)"}
+Observation: The bridge was built in 1788 by A. Mason (born 1740).
+Thought: The architect was A. Mason, born in 1740.
+Final Answer: 1740""",
+)
+"""Whole episodes for a few-shot prompt; their tools are nobody's."""
+
+_EXAMPLES = "These examples show the form. Their tools are not yours.\n\n"
+
+NO_ACTION = (
+    'I could not read an action. Write "Action: <tool>" and "Action Input: <JSON arguments>", '
+    'or "Final Answer: <answer>".'
+)
+
+_LABEL = re.compile(
+    r"^[ \t]*(Thought|Action|Action[ \t]+Input|Observation|Final[ \t]+Answer)[ \t]*:", re.IGNORECASE | re.MULTILINE
+)
+_STRICT = [["Action:", "Action Input:"], ["Final Answer:"]]
+_FENCE = "```"
+_FENCE_OPENING = re.compile(r"\w*[ \t]*\n|json")
+
+
+def invalid_json(tool: str) -> str:
+    """What the policy is told when an action's input cannot be read."""
+    return f"Action Input is not valid JSON arguments for '{tool}'."
+
+
+class ReactFormat(Format):
+    """The format.
+
+    Args:
+        instructions: system text with `{tools}` and `{tool_names}` filled in; None: the default; empty: none.
+        observation_role: role of the message that shows an observation.
+        examples: whole episodes that follow the instructions; none: a zero-shot prompt.
+        strict: whether only the two forms are read, as they are written in the instructions.
+    """
+
+    stop = ("\nObservation:",)
+
+    def __init__(
+        self,
+        instructions: str | None = None,
+        observation_role: Literal["user", "tool"] = "user",
+        *,
+        examples: Sequence[str] = (),
+        strict: bool = False,
+    ) -> None:
+        self._instructions = DEFAULT_INSTRUCTIONS if instructions is None else instructions
+        self._role = observation_role
+        self._examples = _EXAMPLES + "\n\n".join(examples) if examples else ""
+        self._strict = strict
+
+    @classmethod
+    def configured(cls, react: ReactSettings) -> ReactFormat:
+        """The format of the section `agent_rl.react`."""
+        examples: list[str] = []
+        for example in react.examples:
+            examples += DEFAULT_EXAMPLES if example == "default" else (example,)
+        return cls(react.instructions, react.observation_role, examples=examples, strict=react.parsing == "strict")
+
+    def prompt(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> list[ChatMessage]:
+        """The row's messages with the instructions and the examples in the system message."""
+        text = self._instructions.replace("{tools}", describe(tools)).replace(
+            "{tool_names}", ", ".join(tool.name for tool in tools)
+        )
+        return with_instructions(messages, "\n\n".join(part for part in (text, self._examples) if part))
+
+    def parse(self, text: str, tools: Sequence[ToolSpec]) -> Step:
+        """Read the first action or final answer of a turn; in tolerant reading labelled lines after it are ignored."""
+        if self._strict:
+            _require_form(text)
+        sections = _sections(text)
+        for label, body in sections:
+            if label == "final answer":
+                return Step(answer=body)
+            if label == "action":
+                following, raw = next(sections, ("", ""))
+                if not body or "\n" in body or following != "action input":
+                    break
+                arguments = _strict_arguments(body, raw) if self._strict else _arguments(body, raw, tools)
+                return Step(calls=[ToolCall(name=body, arguments=arguments)])
+            if label == "observation":
+                break
+        raise MalformedActionError(NO_ACTION)
+
+    def observation(self, results: Sequence[ToolResult]) -> str:
+        """One line for each result; the text of what went wrong begins with "Error:"."""
+        return "\n".join(f"Observation: {result.text}" for result in results)
+
+    def correction(self, error: MalformedActionError) -> str:
+        """The mistake as an observation."""
+        return f"Observation: Error: {error}"
+
+    def reply(self, observation: str, results: Sequence[ToolResult]) -> list[ChatMessage]:
+        """One message, whatever the number of results."""
+        return [{"role": self._role, "content": with_images(observation, results)}]
+
+
+def describe(tools: Sequence[ToolSpec]) -> str:
+    """One line for each tool: name, description and parameters as JSON."""
+    return "\n".join(f"{tool.name}: {tool.description} Parameters: {json.dumps(tool.parameters)}" for tool in tools)
+
+
+def _sections(text: str) -> Iterator[tuple[str, str]]:
+    """Each label at the beginning of a line, in lower case, with the text up to the next one."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    labels = list(_LABEL.finditer(text))
+    starts = [*(label.start() for label in labels), len(text)]
+    for number, label in enumerate(labels, start=1):
+        yield " ".join(label[1].lower().split()), text[label.end() : starts[number]].strip()
+
+
+def _require_form(text: str) -> None:
+    """Refuse a turn whose labels are not those of one of the two forms, or that begins with something else."""
+    labels = [label[0] for label in _LABEL.finditer(text)]
+    first = labels[0] if labels else ""
+    if labels[first == "Thought:" :] not in _STRICT or not text.startswith(first):
+        raise MalformedActionError(NO_ACTION)
+
+
+def _strict_arguments(name: str, raw: str) -> dict[str, Any]:
+    try:
+        value = read_json(raw)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise MalformedActionError(invalid_json(name))
+    return value
+
+
+def _arguments(name: str, raw: str, tools: Sequence[ToolSpec]) -> dict[str, Any]:
+    """An action's input as arguments: a JSON object, or the bare text of a tool's only parameter."""
+    raw = _unfenced(raw)
+    try:
+        value = read_json(raw)
+    except ValueError:
+        value = raw
+    if isinstance(value, dict):
+        return value
+    tool = next((tool for tool in tools if tool.name == name), None)
+    if tool is None:  # the call is answered with the list of tools, which helps more than a word on its arguments
+        return {}
+    properties = tool.parameters.get("properties", {})
+    if len(properties) != 1 or not raw:
+        raise MalformedActionError(invalid_json(name))
+    ((parameter, schema),) = properties.items()
+    kinds = schema.get("type", ()) if isinstance(schema, Mapping) else ()
+    if raw.startswith(("{", "[")) and not (isinstance(value, list) and "array" in kinds):
+        raise MalformedActionError(invalid_json(name))
+    return {parameter: raw if "string" in kinds and not isinstance(value, str) else value}
+
+
+def _unfenced(raw: str) -> str:
+    """What stands between Markdown's code fences, when they are around the whole text."""
+    if not (raw.startswith(_FENCE) and raw.endswith(_FENCE) and len(raw) >= 2 * len(_FENCE)):
+        return raw
+    inner = raw[len(_FENCE) : -len(_FENCE)]
+    opening = _FENCE_OPENING.match(inner)
+    return (inner[opening.end() :] if opening else inner).strip()

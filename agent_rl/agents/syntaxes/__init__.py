@@ -1,0 +1,45 @@
+"""How models write native tool calls: one pure function for each syntax, under the name that verl gives it.
+
+`llama3_json` and `mistral` are ours. Where verl's parser of the same name reads calls, these read the same; where it
+drops what it cannot read, these raise a `MalformedActionError` that the policy is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from agent_rl.agents.syntaxes import gemma_calls, json_calls, tagged_calls
+from agent_rl.tools import ToolSpec
+from agent_rl.trajectory import ToolCall
+
+__all__ = ["SYNTAXES", "Syntax"]
+
+
+@dataclass(frozen=True, slots=True)
+class Syntax:
+    """One syntax."""
+
+    read: Callable[[str, Sequence[ToolSpec]], tuple[str, list[ToolCall]]]
+    """From a turn's text, special tokens included, the text beside the calls and the calls.
+
+    Raises MalformedActionError for a call that cannot be read.
+    """
+    stop_tokens: tuple[str, ...] = ()
+    """Special tokens that end a turn, beside those of the model's configuration."""
+
+
+SYNTAXES = {
+    "hermes": Syntax(json_calls.hermes),
+    "qwen3_coder": Syntax(tagged_calls.qwen3_coder),
+    "glm": Syntax(tagged_calls.glm, ("<|observation|>",)),
+    "kimi": Syntax(json_calls.kimi, ("<|im_end|>",)),
+    "gpt-oss": Syntax(json_calls.gpt_oss),
+    "seed": Syntax(tagged_calls.seed),
+    "minimax": Syntax(tagged_calls.minimax),
+    "deepseek_v4": Syntax(tagged_calls.deepseek_v4),
+    "gemma4": Syntax(gemma_calls.gemma4, ("<tool_call|>",)),
+    "llama3_json": Syntax(json_calls.llama3_json),
+    "mistral": Syntax(json_calls.mistral),
+}
+"""By the value of `actor_rollout_ref.rollout.multi_turn.format`."""

@@ -1,0 +1,148 @@
+"""Syntaxes whose calls are JSON: hermes, llama3_json, mistral, kimi and gpt-oss.
+
+Each function takes a turn's text with its special tokens and the tools, and gives the text beside the calls, and the
+calls.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from agent_rl.agents.syntaxes.reading import call_from, read_json, unreadable, without_ends
+from agent_rl.tools import ToolSpec
+from agent_rl.trajectory import ToolCall
+
+__all__ = ["gpt_oss", "hermes", "kimi", "llama3_json", "mistral"]
+
+Parsed = tuple[str, list[ToolCall]]
+
+_PYTHON_TAG = "<|python_tag|>"
+_TOOL_CALLS, _ARGS, _CALL_ID = "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"
+_KIMI_SECTION = "<|tool_calls_section_begin|>"
+_KIMI_ID = re.compile(r"(?:functions\.)?(.+?)(?::\d+)?")
+_HARMONY_END = re.compile(r"<\|(?:end|call|return)\|>")
+_RECIPIENT = re.compile(r"to=functions\.([^\s<]+)")
+
+
+def hermes(text: str, tools: Sequence[ToolSpec]) -> Parsed:
+    """`<tool_call>{"name": "f", "arguments": {"x": 1}}</tool_call>`, once for each call (Qwen2.5, Qwen3, Hermes)."""
+    said, *opened = text.split("<tool_call>")
+    calls = []
+    for part in opened:
+        body, closed, rest = part.partition("</tool_call>")
+        if not closed:
+            unreadable("<tool_call> is not closed by </tool_call>")
+        calls.append(call_from(_json(body), "arguments", "parameters"))
+        said += rest
+    return without_ends(said), calls
+
+
+def llama3_json(text: str, tools: Sequence[ToolSpec]) -> Parsed:
+    """`{"name": "f", "parameters": {"x": 1}}`, several separated by `;`, with or without `<|python_tag|>` (Llama 3)."""
+    content, tagged, body = text.partition(_PYTHON_TAG)
+    if not tagged:
+        content, body = "", text
+    body = without_ends(body)
+    if not tagged and not body.startswith("{"):
+        return without_ends(text), []
+    try:
+        values = _json_sequence(body.replace(_PYTHON_TAG, ";"))
+    except ValueError as error:
+        if not tagged and not ('"name"' in body and ('"parameters"' in body or '"arguments"' in body)):
+            return body, []  # an answer that happens to begin with a brace
+        unreadable(f"it is not valid JSON ({error})")
+    if not tagged and not all(isinstance(value, dict) and "name" in value and len(value) > 1 for value in values):
+        return body, []
+    return without_ends(content), [call_from(value, "parameters", "arguments") for value in values]
+
+
+def mistral(text: str, tools: Sequence[ToolSpec]) -> Parsed:
+    """`[TOOL_CALLS][{"name": "f", "arguments": {"x": 1}}]`, or `[TOOL_CALLS]f[ARGS]{"x": 1}` for each (Mistral)."""
+    content, *bodies = text.split(_TOOL_CALLS)
+    calls: list[ToolCall] = []
+    for raw in bodies:
+        body = without_ends(raw)
+        if _ARGS in body:
+            head, _, arguments = body.partition(_ARGS)
+            name, _, identifier = head.partition(_CALL_ID)
+            value = {"name": name.strip(), "arguments": _json(arguments), "id": identifier.strip()}
+            calls.append(call_from(value, "arguments"))
+            continue
+        listed = _json(body)
+        if not isinstance(listed, list):
+            listed = [listed]
+        calls += [call_from(value, "arguments", "parameters") for value in listed]
+    if bodies and not calls:
+        unreadable(f"no call follows {_TOOL_CALLS}")
+    return without_ends(content), calls
+
+
+def kimi(text: str, tools: Sequence[ToolSpec]) -> Parsed:
+    """`<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{"x": 1}<|tool_call_end|>` in a section (Kimi K2).
+
+    The name is what stands between `functions.` and the running number; the whole is the call's id.
+    """
+    content, section, body = text.partition(_KIMI_SECTION)
+    if not section:
+        return without_ends(text), []
+    calls = []
+    for part in body.split("<|tool_call_begin|>")[1:]:
+        identifier, _, rest = part.partition("<|tool_call_argument_begin|>")
+        raw, closed, _ = rest.partition("<|tool_call_end|>")
+        if not closed:
+            unreadable("it is not closed by <|tool_call_end|>")
+        name = _KIMI_ID.fullmatch(identifier.strip())
+        value = {"name": name and name[1], "arguments": _json(raw), "id": identifier.strip()}
+        calls.append(call_from(value, "arguments"))
+    if not calls:
+        unreadable(f"no call follows {_KIMI_SECTION}")
+    return without_ends(content), calls
+
+
+def gpt_oss(text: str, tools: Sequence[ToolSpec]) -> Parsed:
+    """Harmony messages: one to `functions.f` is a call, the one in the channel `final` the answer (gpt-oss)."""
+    if "<|message|>" not in text:
+        if "<|channel|>" in text:
+            unreadable("a message has no <|message|>")
+        return without_ends(text), []
+    calls, final, said, at = [], None, [], 0
+    while (begin := text.find("<|message|>", at)) >= 0:
+        header, start = text[at:begin], begin + len("<|message|>")
+        end = _HARMONY_END.search(text, start)
+        body, at = (text[start : end.start()], end.end()) if end else (text[start:], len(text))
+        channel = header.rpartition("<|channel|>")[2].partition("<|")[0].split()[:1]
+        if recipient := _RECIPIENT.search(header):
+            calls.append(call_from({"name": recipient[1], "arguments": _json(body)}, "arguments"))
+        elif channel == ["final"]:
+            final = body
+        elif channel != ["analysis"]:
+            said.append(body)
+    return without_ends(" ".join(said) if final is None else final), calls
+
+
+def _json(raw: str) -> Any:
+    try:
+        return read_json(raw)
+    except ValueError as error:
+        unreadable(f"it is not valid JSON ({error})")
+
+
+def _json_sequence(raw: str) -> list[Any]:
+    """JSON values, separated by semicolons, commas or nothing."""
+    decoder, values, position = json.JSONDecoder(strict=False), [], 0
+    while position < len(raw):
+        if raw[position] in "; ,\n\t\r":
+            position += 1
+            continue
+        try:
+            _, end = decoder.raw_decode(raw, position)
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
+        values.append(read_json(raw[position:end]))
+        position = end
+    if not values:
+        raise ValueError("there is nothing")
+    return values

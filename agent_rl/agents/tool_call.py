@@ -1,0 +1,92 @@
+"""Native function calling: the chat template describes the tools, and the model writes calls as it was trained to.
+
+A turn without a call is the answer. Results go back in messages of role `tool`, one for each call; a call that cannot
+be read is answered by a message of the user's that says what was wrong, and none of the turn's calls is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from agent_rl.agents.episode.format import Format, Step, with_images
+from agent_rl.agents.episode.policy import ChatMessage, Generation
+from agent_rl.agents.episode.thinking import spoken
+from agent_rl.agents.syntaxes import SYNTAXES
+from agent_rl.errors import ConfigError, MalformedActionError, did_you_mean
+from agent_rl.tools import ToolSpec
+from agent_rl.trajectory import ToolResult
+
+__all__ = ["FORMAT_KEY", "ToolCallFormat"]
+
+FORMAT_KEY = "actor_rollout_ref.rollout.multi_turn.format"
+
+_MOST = 256
+_schemas: dict[tuple[int, ...], tuple[list[ToolSpec], list[dict[str, Any]]]] = {}  # the specs keep their ids alive
+
+
+class ToolCallFormat(Format):
+    """The format, in one syntax.
+
+    Args:
+        syntax: its name. An endpoint that reads calls itself (`Generation.calls`) needs none.
+
+    Raises:
+        ConfigError: for a name that does not exist.
+    """
+
+    special_tokens = True
+
+    def __init__(self, syntax: str = "hermes") -> None:
+        if syntax not in SYNTAXES:
+            raise ConfigError(
+                FORMAT_KEY, f"no syntax of tool calls is called {syntax!r}", did_you_mean(syntax, SYNTAXES)
+            )
+        self._syntax = SYNTAXES[syntax]
+        self.stop_tokens = self._syntax.stop_tokens
+
+    def prompt(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> list[ChatMessage]:
+        """The row's messages as they are."""
+        return list(messages)
+
+    def template_tools(self, tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+        """All tools; the same list for the same tools, which is not to be changed."""
+        key = tuple(map(id, tools))
+        known = _schemas.get(key)
+        if known is None:
+            if len(_schemas) == _MOST:
+                _schemas.clear()
+            known = _schemas[key] = (list(tools), [tool.schema() for tool in tools])
+        return known[1]
+
+    def read(self, generated: Generation, tools: Sequence[ToolSpec]) -> Step:
+        """Calls that the endpoint has read, or else those in the text."""
+        if generated.calls is None:
+            return super().read(generated, tools)
+        return Step(generated.calls, None if generated.calls else spoken(generated.text).strip())
+
+    def parse(self, text: str, tools: Sequence[ToolSpec]) -> Step:
+        """The calls of a turn, or its text as the answer."""
+        content, calls = self._syntax.read(text, tools)
+        return Step(calls=calls) if calls else Step(answer=content)
+
+    def observation(self, results: Sequence[ToolResult]) -> str:
+        """A line for each result."""
+        return "\n".join(result.text for result in results)
+
+    def correction(self, error: MalformedActionError) -> str:
+        """What was wrong with the call."""
+        return f"Error: {error}"
+
+    def reply(self, observation: str, results: Sequence[ToolResult]) -> list[ChatMessage]:
+        """A tool message for each result; a correction comes from the user."""
+        if not results:
+            return [{"role": "user", "content": observation}]
+        return [_message(result) for result in results]
+
+
+def _message(result: ToolResult) -> ChatMessage:
+    message: ChatMessage = {"role": "tool", "name": result.name, "content": with_images(result.text, [result])}
+    if result.call_id:
+        message["tool_call_id"] = result.call_id
+    return message

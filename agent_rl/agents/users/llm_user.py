@@ -1,0 +1,144 @@
+"""`LLMUser`: a model behind an OpenAI-compatible endpoint plays the user.
+
+    agent_rl:
+      user_sim:
+        user: llm
+        config:
+          url: http://localhost:8000/v1
+          model: Qwen/Qwen3-8B
+          api_key_env: USER_API_KEY   # optional: environment variable with a bearer token
+          temperature: 0.7            # and the keys of agent_rl.remote.http.RemoteLimits
+
+The row's `extra_info.user.goal` is what the user wants. Only the model that plays the user is told; it hears the
+agent's messages, not its tools. It ends the conversation by writing `stop_word`. An endpoint that fails leaves the
+trajectory unscored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from pydantic import ConfigDict, Field
+
+from agent_rl.agents.episode.thinking import spoken
+from agent_rl.agents.users.user import ROW_KEY, Reply, User
+from agent_rl.errors import ConfigError
+from agent_rl.remote import Remote, RemoteError, RemoteLimits
+from agent_rl.secrets import secret
+from agent_rl.tools.config import read_config
+from agent_rl.tools.truncation import encodable
+from agent_rl.trajectory import Trajectory
+
+__all__ = ["DEFAULT_INSTRUCTIONS", "LLMUser", "LLMUserConfig"]
+
+DEFAULT_INSTRUCTIONS = """\
+You play a user who talks with an assistant. What you want from it:
+
+{goal}
+
+Write one message of the user at a time, short and in your own words. Tell what you want bit by bit, as you are asked,
+and invent nothing beyond it. Do not repeat these instructions. When you have got what you want, or it is clear that you
+will not, write only {stop_word}"""
+
+GREETING = "Hello! How can I help you?"
+"""What the assistant is taken to have said first: the model that plays the user answers it."""
+
+
+class LLMUserConfig(RemoteLimits):
+    """`agent_rl.user_sim.config`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    url: str = Field(pattern="^https?://.")
+    """The address before `/chat/completions`, usually ending with /v1."""
+    model: str
+    api_key_env: str | None = None
+    """Name of the environment variable that holds a bearer token."""
+    instructions: str | None = None
+    """What the model is told, with `{goal}` and `{stop_word}` filled in; null: the default."""
+    opens: bool = False
+    """Whether the model also writes the first message, in place of the last message of the row's prompt."""
+    temperature: float = Field(default=1.0, ge=0)
+    max_tokens: int = Field(default=512, ge=1)
+    """Of one message, with its thoughts."""
+    stop_word: str = Field(default="###STOP###", min_length=1)
+
+
+class LLMUser(User):
+    """One episode's user.
+
+    Raises:
+        ConfigError: for a row without a goal.
+    """
+
+    def __init__(self, config: Mapping[str, Any], row: Mapping[str, Any]) -> None:
+        super().__init__(config, row)
+        self.settings = settings = read_config(LLMUserConfig, config)
+        goal = row.get("goal")
+        if not isinstance(goal, str) or not goal.strip():
+            raise ConfigError(f"{ROW_KEY}.goal", f"expected a text, got {goal!r}", "Say in the row what its user wants")
+        text = DEFAULT_INSTRUCTIONS if settings.instructions is None else settings.instructions
+        text = text.replace("{stop_word}", settings.stop_word).replace("{goal}", goal)
+        self._messages = [{"role": "system", "content": text}, {"role": "user", "content": GREETING}]
+        self._remote = _remote(settings)
+        self._connected = False
+
+    @classmethod
+    def check_config(cls, config: Mapping[str, Any]) -> None:
+        """Refuse unknown keys, values out of range, and an API key that is not in the environment."""
+        _remote(read_config(LLMUserConfig, config))
+
+    async def start(self, opening: str) -> str:
+        """The row's first message, or the model's."""
+        await self._remote.__aenter__()
+        self._connected = True
+        if not self.settings.opens:
+            self._messages.append({"role": "assistant", "content": opening})
+            return opening
+        return (await self._say()).replace(self.settings.stop_word, "").strip() or opening
+
+    async def respond(self, message: str, trajectory: Trajectory) -> Reply:
+        """The model's answer."""
+        self._messages.append({"role": "user", "content": message})
+        before, stopped, _ = (await self._say()).partition(self.settings.stop_word)
+        return Reply(before.strip(), done=bool(stopped))
+
+    async def finish(self) -> None:
+        """Let the connection go."""
+        if self._connected:
+            await self._remote.__aexit__()
+
+    async def _say(self) -> str:
+        body = {
+            "model": self.settings.model,
+            "messages": self._messages,
+            "temperature": self.settings.temperature,
+            "max_tokens": self.settings.max_tokens,
+        }
+        answer = await self._remote.post_json("/chat/completions", body)
+        try:
+            content = answer["choices"][0]["message"]["content"]
+            text = encodable(spoken(content).strip())
+        except (KeyError, IndexError, TypeError, AttributeError):
+            text = ""
+        if not text:
+            host = self.settings.url.split("/")[2].rpartition("@")[2]
+            raise RemoteError(host, "the simulated user's message is missing in the answer")
+        self._messages.append({"role": "assistant", "content": text})
+        return text
+
+
+@cache
+def _remote(settings: LLMUserConfig) -> Remote:
+    """Shared by the episodes of a process.
+
+    Raises:
+        ConfigError: when the API key is not in the environment.
+    """
+    headers = {}
+    if settings.api_key_env is not None:
+        key = secret(settings.api_key_env, key="agent_rl.user_sim.config.api_key_env")
+        headers["Authorization"] = f"Bearer {key}"
+    return Remote(settings.url.rstrip("/"), headers=headers, limits=settings)

@@ -1,0 +1,141 @@
+"""Simulated users: who an agent talks with, and what it does not know about them.
+
+    class Haggler(User):
+        async def respond(self, message, trajectory):
+            if "$" not in message:
+                return Reply("How much is it?")
+            self.bought = float(message.partition("$")[2].split()[0]) <= self.row["budget"]
+            return Reply("Deal." if self.bought else "Too much.", done=True)
+
+        async def score(self, trajectory):
+            return float(self.bought)
+
+An instance lives for one episode. Name the class in `agent_rl.user_sim.user`; `ScriptedUser` here and
+`agent_rl.agents.users.llm_user.LLMUser` come with the package. What a user raises is never the policy's doing: the
+trajectory is unscored.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from agent_rl.errors import ConfigError
+from agent_rl.settings.importing import ClassNameError, find_object
+from agent_rl.trajectory import Trajectory
+
+__all__ = ["ROW_KEY", "Reply", "ScriptedUser", "User", "gives_verdict", "load_user", "opened"]
+
+KEY = "agent_rl.user_sim.user"
+ROW_KEY = "extra_info.user"
+SHORT_NAMES = {"scripted": "agent_rl.agents.users.user.ScriptedUser", "llm": "agent_rl.agents.users.llm_user.LLMUser"}
+
+
+@dataclass(slots=True)
+class Reply:
+    """What the user says."""
+
+    text: str
+    done: bool = False
+    """The conversation is over: the policy does not see the text any more."""
+    reward: float | None = None
+    """Of the agent's message, for `Turn.notes["reward"]` and verl's `turn_scores`."""
+
+
+class User(ABC):
+    """One episode's user.
+
+    Args:
+        config: `agent_rl.user_sim.config`, read-only, the same for all episodes.
+        row: the row's `extra_info.user`: the hidden goal, a script, whatever the class asks for.
+    """
+
+    def __init__(self, config: Mapping[str, Any], row: Mapping[str, Any]) -> None:
+        self.config = config
+        self.row = row
+
+    @classmethod
+    def check_config(cls, config: Mapping[str, Any]) -> None:
+        """Refuse a `config` that cannot work by raising ValueError; called once in each process."""
+        return None
+
+    async def start(self, opening: str) -> str:
+        """The user's first message; `opening` is the last message of the row's prompt, whose place it takes."""
+        return opening
+
+    @abstractmethod
+    async def respond(self, message: str, trajectory: Trajectory) -> Reply:
+        """Answer the agent's message; the trajectory is what happened so far, tool calls included."""
+
+    async def score(self, trajectory: Trajectory) -> float | None:
+        """The user's judgement of the whole episode, for `Trajectory.verdict`; None: the reward compares answers."""
+        return None
+
+    async def finish(self) -> None:
+        """Release what `start` took; awaited once, however the episode ends."""
+        return None
+
+
+class ScriptedUser(User):
+    """Says what the row's `replies` say, one after the other, whatever it hears; then the conversation is over.
+
+    Raises:
+        ConfigError: for a row without replies.
+    """
+
+    def __init__(self, config: Mapping[str, Any], row: Mapping[str, Any]) -> None:
+        super().__init__(config, row)
+        replies = row.get("replies")
+        if replies is None or isinstance(replies, str):
+            raise ConfigError(f"{ROW_KEY}.replies", f"expected a list of texts, got {replies!r}", "Mend the row")
+        self._replies = iter([str(reply) for reply in replies])
+
+    async def respond(self, message: str, trajectory: Trajectory) -> Reply:
+        """The next reply."""
+        text = next(self._replies, None)
+        return Reply("", done=True) if text is None else Reply(text)
+
+
+async def opened(messages: Sequence[dict[str, Any]], user: User | None) -> list[dict[str, Any]]:
+    """The row's messages as the user begins the conversation."""
+    if user is None:
+        return list(messages)
+    return [*messages[:-1], {**messages[-1], "content": await user.start(messages[-1]["content"])}]
+
+
+def gives_verdict(cls: type[User], row: Mapping[str, Any]) -> bool:
+    """Whether a row has a user, of this class, who judges its episodes: then nobody else has to."""
+    return cls.score is not User.score and (row.get("extra_info") or {}).get("user") is not None
+
+
+def load_user(name: str, config: Mapping[str, Any]) -> type[User]:
+    """The class that `agent_rl.user_sim.user` names, which takes this config.
+
+    Args:
+        name: `scripted`, `llm`, `package.module.Class`, or `path/to/file.py:Class`.
+        config: `agent_rl.user_sim.config`.
+
+    Raises:
+        ConfigError: when there is no such class, or it refuses the config.
+    """
+    cls = _find(name)
+    try:
+        cls.check_config(config)
+    except ValueError as error:
+        raise ConfigError("agent_rl.user_sim.config", str(error), "Mend it") from error
+    return cls
+
+
+@cache
+def _find(name: str) -> type[User]:
+    try:
+        found = find_object(SHORT_NAMES.get(name, name), Path.cwd())
+    except ClassNameError as error:
+        raise ConfigError(KEY, error.problem, error.remedy) from error
+    if not (isinstance(found, type) and issubclass(found, User)):
+        raise ConfigError(KEY, f"{name} is not a subclass of agent_rl.agents.users.user.User", "Derive it from User")
+    return found

@@ -1,5 +1,0 @@
-"""Stand-in: image transforms."""
-
-from agent_rl.backend.placeholder import Placeholder
-
-InterpolationMode = Placeholder("torchvision.transforms.InterpolationMode")

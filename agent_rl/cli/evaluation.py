@@ -1,0 +1,152 @@
+"""The commands `agent-rl eval` and `agent-rl score`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+if TYPE_CHECKING:
+    from agent_rl.evaluation.ledger import Ledger, Record
+    from agent_rl.evaluation.runner import Evaluation
+
+__all__ = ["evaluate", "run_missing", "score"]
+
+
+def evaluate(
+    data: Annotated[str, typer.Option(help="Parquet file of rows, as for training")],
+    model: Annotated[
+        str, typer.Option(help="Its name at the endpoint; without one a model's folder, or a checkpoint of training")
+    ],
+    endpoint: Annotated[
+        str | None, typer.Option(help="Address of the server, for example http://127.0.0.1:8000")
+    ] = None,
+    loop: Annotated[str | None, typer.Option(help="The agent; default: the column agent_name")] = None,
+    tools: Annotated[str | None, typer.Option(help="YAML file of tools")] = None,
+    n: Annotated[int, typer.Option("-n", help="Episodes for each row")] = 1,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of this evaluation; default: outputs/eval/<model>_<data>")
+    ] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="KEY=VALUE", help="sampling.temperature=0, concurrency=128, agent_rl.reward..., ..."),
+    ] = None,
+) -> None:
+    r"""Evaluate a policy with the loop, the tools and the reward of training.
+
+    \b
+      agent-rl eval --data test.parquet --tools tool_configs/calculator.yaml \
+        --endpoint http://127.0.0.1:8000 --model Qwen2.5-3B-Instruct -n 4 sampling.temperature=0.7
+      agent-rl eval --data test.parquet --tools tool_configs/calculator.yaml \
+        --model outputs/my_run/checkpoints/global_step_100
+
+    The same command goes on where a killed one has ended; other settings need another folder. The folder gets
+    trajectories.jsonl, summary.json and table.txt.
+
+    \b
+    Further settings, as KEY=VALUE:
+      policy                    chat (default), sglang, vllm (token ids), local (transformers)
+      sampling.*                temperature, top_p, top_k, max_response_tokens, body.<field of the request>
+      multi_turn.*              max_assistant_turns, max_parallel_calls, max_tool_response_length, ...
+      agent_rl.*                as in training
+      concurrency, timeout_s    episodes at one time; seconds of one request
+      seed, limit               of sampling; only so many of the first rows
+      api_key_env               environment variable that holds the endpoint's API key
+      tokenizer                 of the policies over tokens
+    """
+    from agent_rl.evaluation.ledger import Ledger
+    from agent_rl.evaluation.runner import Evaluation
+    from agent_rl.evaluation.settings import read_settings
+
+    flags = {"data": data, "model": model, "endpoint": endpoint, "loop": loop, "tools": tools, "n": n}
+    settings = read_settings({key: value for key, value in flags.items() if value is not None}, overrides or [])
+    evaluation = Evaluation.load(settings)
+    folder = out or Path("outputs/eval") / f"{Path(model).name}_{Path(data).stem}"
+    with Ledger(folder, settings) as ledger:
+        try:
+            asyncio.run(run_missing(evaluation, ledger))
+        finally:
+            _report(evaluation, ledger)
+
+
+def score(
+    dump: Annotated[Path, typer.Argument(help="Folder of trainer.rollout_data_dir, or one of its files")],
+    loop: Annotated[str, typer.Option(help="The agent that wrote it")] = "react_agent",
+    tools: Annotated[str | None, typer.Option(help="YAML file of the tools that it had")] = None,
+    out: Annotated[Path | None, typer.Option(help="File for the same as JSON")] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings of agent_rl, as in training")
+    ] = None,
+) -> None:
+    """Score what verl has dumped of a run's rollouts, step by step, by the reward as it is configured now."""
+    from agent_rl.agents.agents import make_format
+    from agent_rl.evaluation.dumps import read_dump, score_dump, step_table
+    from agent_rl.evaluation.runner import load_specs
+    from agent_rl.evaluation.settings import read_section
+
+    settings = read_section(overrides or [])
+    specs = load_specs(tools) if tools else []
+    steps = asyncio.run(score_dump(read_dump(dump), make_format(loop, settings), specs, settings.reward))
+    shown, summary = step_table(steps, str(dump))
+    Console().print(shown)
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(json.dumps(summary, indent=2) + "\n")
+
+
+async def run_missing(evaluation: Evaluation, ledger: Ledger) -> None:
+    """Run what the ledger lacks, and show how far it is.
+
+    Raises:
+        AgentRLError: see `runner.run`.
+    """
+    from agent_rl.evaluation.runner import run
+    from agent_rl.evaluation.sources import open_source
+
+    done = [record for record in ledger.read().values() if record.error is None]
+    if len(done) == evaluation.size:
+        return
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(),
+    )  # fmt: skip
+    async with open_source(evaluation.settings, ledger.folder) as source:
+        with Progress(*columns, console=Console(stderr=True), refresh_per_second=4) as progress:
+            task = progress.add_task("", total=evaluation.size, completed=len(done))
+            rewards = [record.reward for record in done]
+
+            def note(record: Record) -> None:
+                if record.error is None:
+                    rewards.append(record.reward)
+                shown = f"reward {sum(rewards) / len(rewards):+.3f}" if rewards else "nothing scored"
+                progress.update(task, advance=1, description=shown)
+
+            await run(evaluation, source, ledger, note)
+
+
+def _report(evaluation: Evaluation, ledger: Ledger) -> None:
+    """Write the summary and the table, and print the table; also of an evaluation that was interrupted."""
+    from agent_rl.evaluation.summary import summarize, table
+
+    settings, records = evaluation.settings, ledger.read().values()
+    if not records:
+        return
+    summary = summarize(records, rows=len(evaluation.rows), n=settings.n)
+    (ledger.folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+    title = f"{settings.model} on {Path(settings.data).name}, {len(evaluation.rows)} rows, {settings.n} episodes each"
+    shown = table(summary, title)
+    with open(ledger.folder / "table.txt", "w") as file:
+        Console(file=file, width=120).print(shown)
+    console = Console()
+    console.print(shown)
+    seconds, episodes = summary["all"]["seconds"], summary["all"]["scored"] + summary["all"]["unscored"]
+    if episodes:
+        console.print(f"{seconds / episodes:.2f} s an episode. {ledger.folder}/summary.json", highlight=False)
+    for error, count in summary["unscored"].items():
+        console.print(f"[yellow]{count} unscored:[/] ", error, highlight=False, markup=True)
+    if summary["missing"]:
+        console.print(f"[yellow]{summary['missing']} episodes are missing:[/] the same command goes on from here")

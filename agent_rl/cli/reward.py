@@ -1,0 +1,258 @@
+"""The commands `agent-rl reward score`, `attack` and `what-if`: thin around `agent_rl.rewards.lab`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+from rich.console import Console
+
+from agent_rl.errors import ConfigError, did_you_mean
+
+if TYPE_CHECKING:
+    from agent_rl.rewards.compose import Reward
+    from agent_rl.rewards.lab import Attack
+    from agent_rl.trajectory import Score, Trajectory
+
+__all__ = ["attack", "score", "what_if"]
+
+T = TypeVar("T")
+
+Trajectories = Annotated[
+    Path, typer.Argument(metavar="TRAJECTORIES", help="JSONL of agent_rl.trace.path, or of agent-rl eval")
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="KEY=VALUE", help="agent_rl.reward.... as in training, and data.max_response_length"),
+]
+Config = Annotated[Path | None, typer.Option(help="A recipe's folder, or a YAML file with a section agent_rl")]
+Data = Annotated[Path | None, typer.Option(help="Parquet file of the rows, for scorers that read a row's extra_info")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON")]
+Limit = Annotated[int | None, typer.Option(help="Only so many of the first trajectories", min=1)]
+Concurrency = Annotated[int, typer.Option(help="Measured at one time", min=1)]
+
+
+def score(
+    trajectories: Trajectories,
+    overrides: Overrides = None,
+    config: Config = None,
+    data: Data = None,
+    out: Annotated[Path | None, typer.Option(help="JSONL file for the trajectories with their new scores")] = None,
+    concurrency: Concurrency = 32,
+    limit: Limit = None,
+    as_json: Json = False,
+) -> None:
+    r"""Score stored trajectories by the reward that a configuration describes, offline.
+
+    \b
+      agent-rl reward score trajectories.jsonl --config recipes/gsm8k_calculator
+      agent-rl reward score trajectories.jsonl agent_rl.reward.efficiency.penalty=0.2 --out scored.jsonl
+
+    The trajectories of one prompt are scored together. One that is unscored is counted, and kept with its error.
+    """
+    from agent_rl.rewards.lab.groups import grouped, read_trajectories, score_groups
+    from agent_rl.rewards.lab.scoring import summary, summary_table
+
+    found, reward = read_trajectories(trajectories, limit), _reward(config, overrides or [], data)
+    groups = grouped(found)
+    after = dict(
+        zip(
+            map(id, chain(*groups)),
+            chain(*asyncio.run(_closed(reward, score_groups(groups, reward, concurrency)))),
+            strict=True,
+        )
+    )
+    scored = [after[id(trajectory)] for trajectory in found]  # in the order of the file
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text("".join(f"{trajectory.to_json()}\n" for trajectory in scored), encoding="utf-8")
+    result = summary(scored)
+    if as_json:
+        print(json.dumps(result, indent=2))
+        return
+    console = Console()
+    console.print(summary_table(result, str(trajectories)))
+    for error, count in result["errors"].items():
+        console.print(f"{count} unscored: {error}", markup=False, highlight=False)
+
+
+def attack(
+    trajectories: Trajectories,
+    overrides: Overrides = None,
+    config: Config = None,
+    data: Data = None,
+    own: Annotated[
+        list[str] | None, typer.Option("--attack", help="One of your own, file.py:function; may be repeated")
+    ] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Only this attack; may be repeated")] = None,
+    tolerance: Annotated[float, typer.Option(help="Gain that is not reported, for judges that are not exact")] = 1e-6,
+    concurrency: Concurrency = 32,
+    limit: Limit = None,
+    as_json: Json = False,
+) -> None:
+    r"""Mutate stored trajectories as a policy might that wants the reward, not the task, and report what pays.
+
+    \b
+      agent-rl reward attack trajectories.jsonl --config recipes/gsm8k_calculator
+      agent-rl reward attack trajectories.jsonl --attack my_attacks.py:flatter --only flatter
+
+    Exit status 1 when an attack raises the reward of a trajectory, or makes it unscored.
+    """
+    from agent_rl.rewards.lab.attack import attack_table, example, run_attacks
+    from agent_rl.rewards.lab.groups import read_trajectories
+
+    found, reward = read_trajectories(trajectories, limit), _reward(config, overrides or [], data)
+    chosen = _attacks(own or [], only or [])
+    report = asyncio.run(
+        _closed(reward, run_attacks(found, reward, chosen, tolerance=tolerance, concurrency=concurrency))
+    )
+    if as_json:
+        print(json.dumps(report.to_dict(), indent=2))
+        raise typer.Exit(not report.ok)
+    console = Console()
+    counts = f"{report.trajectories:,} trajectories, {report.wrong:,} wrong, {report.unscored:,} unscored"
+    console.print(attack_table(report, f"{trajectories}: {counts}"))
+    for name, outcome in report.outcomes.items():
+        finding = example(outcome)
+        if finding is not None:
+            paid = finding.error or f"{finding.before:.3f} -> {finding.after:.3f}"
+            risen = ", ".join(f"{key} {a:.3f} -> {b:.3f}" for key, (a, b) in finding.components.items())
+            text = f"{name} ({report.purposes[name]}): {finding.trajectory}, {paid}; {risen}\n  {finding.answer!r}"
+            console.print(text, markup=False, highlight=False)
+    raise typer.Exit(not report.ok)
+
+
+def what_if(
+    trajectories: Trajectories,
+    overrides: Overrides = None,
+    config: Config = None,
+    data: Data = None,
+    remeasure: Annotated[
+        bool, typer.Option(help="Measure every component anew, in place of the stored values")
+    ] = False,
+    metric: Annotated[str, typer.Option(help="algorithm.filter_groups.metric: reward, acc, or a component")] = "reward",
+    concurrency: Concurrency = 32,
+    limit: Limit = None,
+    as_json: Json = False,
+) -> None:
+    r"""Weigh stored groups anew, and report what becomes of their advantages.
+
+    \b
+      agent-rl reward what-if trajectories.jsonl agent_rl.reward.efficiency.weight=2
+      agent-rl reward what-if trajectories.jsonl --config recipes/gsm8k_calculator --remeasure
+
+    Reported are advantages that change their sign, groups without variance, and what algorithm.filter_groups drops.
+    """
+    from agent_rl.rewards.lab.groups import grouped, read_trajectories, score_groups
+    from agent_rl.rewards.lab.what_if import reweighed, what_if, what_if_table
+
+    groups, reward = grouped(read_trajectories(trajectories, limit)), _reward(config, overrides or [], data)
+    work = score_groups(groups, reward, concurrency) if remeasure else reweighed(groups, reward.reward.reweigh)
+    after = asyncio.run(_closed(reward, work))
+    report = what_if(groups, after, metric)
+    if as_json:
+        print(json.dumps(report.to_dict(), indent=2))
+        return
+    console = Console()
+    console.print(what_if_table(report, str(trajectories)))
+    for flip in report.flips[:5]:
+        (was, would_be), (a, b) = flip.reward, flip.advantage
+        text = f"{flip.trajectory}: reward {was:.3f} -> {would_be:.3f}, advantage {a:+.2f} -> {b:+.2f}"
+        console.print(text, markup=False, highlight=False)
+
+
+@dataclass(frozen=True)
+class _WithRows:
+    """The reward, which is told each trajectory's row."""
+
+    reward: Reward
+    rows: Mapping[tuple[str, Any], Mapping[str, Any]]
+    """`extra_info` by data source and index."""
+
+    @property
+    def needs_groups(self) -> bool:
+        return self.reward.needs_groups
+
+    async def score_group(self, group: Sequence[Trajectory]) -> list[Score | Exception]:
+        rows = [self.rows.get((trajectory.data_source, trajectory.info.get("index"))) for trajectory in group]
+        return await self.reward.score_group(group, rows=rows)
+
+
+def _reward(config: Path | None, overrides: Sequence[str], data: Path | None) -> _WithRows:
+    """The reward that a configuration and words after it describe.
+
+    Raises:
+        ConfigError: naming the key, the value and the remedy.
+    """
+    from agent_rl.data import read_parquet
+    from agent_rl.rewards.compose import Reward
+    from agent_rl.settings import AgentRLSettings
+
+    given = _given(config, overrides)
+    limit = (given.get("data") or {}).get("max_response_length")
+    settings = AgentRLSettings.from_config(given)
+    reward = Reward(settings.reward, max_response_tokens=None if limit is None else int(limit))
+    rows = (
+        {}
+        if data is None
+        else {
+            (str(row["data_source"]), row["extra_info"].get("index")): row["extra_info"]
+            for row in read_parquet(str(data))
+        }
+    )
+    return _WithRows(reward, rows)
+
+
+async def _closed(reward: _WithRows, work: Awaitable[T]) -> T:
+    """What the work gives; the reward is closed after it."""
+    try:
+        return await work
+    finally:
+        await reward.reward.close()
+
+
+def _given(config: Path | None, overrides: Sequence[str]) -> Any:
+    """The configuration: a recipe is composed as for training, another file is taken as it is."""
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+    from yaml import YAMLError
+
+    for word in overrides:
+        if "=" not in word or not word.startswith(("agent_rl.", "data.max_response_length=")):
+            raise ConfigError(word, "not a setting of the reward", "Write agent_rl.reward.<key>=<value>")
+    try:
+        written: Any = OmegaConf.create({}) if config is None or config.is_dir() else OmegaConf.load(config)
+        if not OmegaConf.is_dict(written):
+            raise ConfigError("--config", f"{config} has no sections", "Name a YAML file or a recipe's folder")
+        if config is not None and (config.is_dir() or "defaults" in written):
+            from agent_rl.launch.composition import compose
+
+            return compose(config if config.is_dir() else config.parent, overrides)
+        words = [f"{word}''" if word.endswith("=") else word for word in overrides]
+        merged: Any = OmegaConf.merge(written, OmegaConf.from_dotlist(words))
+    except (OmegaConfBaseException, OSError, YAMLError) as error:
+        raise ConfigError("--config", str(error).splitlines()[0], "Name a YAML file or a recipe's folder") from error
+    return merged
+
+
+def _attacks(own: Sequence[str], only: Sequence[str]) -> dict[str, Attack]:
+    from agent_rl.rewards.lab.mutations import ATTACKS, from_function
+    from agent_rl.settings.importing import ClassNameError, find_object
+
+    attacks = dict(ATTACKS)
+    for path in own:
+        try:
+            made = from_function(find_object(path, Path.cwd()))
+        except ClassNameError as error:
+            raise ConfigError("--attack", error.problem, error.remedy) from error
+        attacks[made.name] = made
+    for name in only:
+        if name not in attacks:
+            raise ConfigError("--only", f"there is no attack {name!r}", did_you_mean(name, attacks))
+    return {name: made for name, made in attacks.items() if not only or name in only}

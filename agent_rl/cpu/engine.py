@@ -1,0 +1,84 @@
+"""verl's FSDP training engines on a CPU, registered for the device `cpu`; verl registers them for cuda and npu only."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from tensordict import NonTensorStack, TensorDict
+from verl.utils import tensordict_utils as tu
+from verl.utils.fsdp_utils import merged_lora_context, normalize_peft_param_name
+from verl.utils.model import convert_weight_keys
+from verl.utils.seqlen_balancing import restore_dynamic_batch
+from verl.workers.engine.base import EngineRegistry
+from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead, FSDPEngineWithValueHead
+
+from agent_rl.cpu.shared_memory import full_tensor
+
+__all__ = ["CPUEngineWithLMHead", "CPUEngineWithValueHead"]
+
+
+class _OnCPU:
+    engine_config: Any
+
+    def forward_backward_batch(
+        self, data: TensorDict, loss_function: Callable[..., Any], forward_only: bool = False
+    ) -> dict[str, Any]:
+        """Like verl's, with sequences of like length in the same micro-batch, where they are padded to the longest.
+
+        What is not a tensor (prompts, rewards' parts) is left out: verl would copy each value for its micro-batch.
+
+        Losses are normalised over the whole mini-batch, so that its order does not matter. The order that was given is
+        restored in what the model returns.
+        """
+        data = data.exclude(*(key for key, value in data.items() if isinstance(value, NonTensorStack)))
+        if (
+            tu.get_non_tensor_data(data, "use_dynamic_bsz", True)
+            or tu.get_non_tensor_data(data, "force_group_size", 1) > 1
+        ):
+            unchanged: dict[str, Any] = super().forward_backward_batch(data, loss_function, forward_only)  # type: ignore[misc]
+            return unchanged
+        order = data["input_ids"].offsets().diff().argsort(stable=True)
+        ordered = tu.index_select_tensor_dict(data, order)
+        result: dict[str, Any] = super().forward_backward_batch(ordered, loss_function, forward_only)  # type: ignore[misc]
+        restored = {
+            key: restore_dynamic_batch(value, [order.tolist()]) for key, value in result["model_output"].items()
+        }
+        return {**result, "model_output": restored}
+
+    def _build_fsdp_module(self, module: torch.nn.Module) -> torch.nn.Module:
+        """Shard the module, without the offload that verl forces on a forward-only engine (the reference policy).
+
+        Offloading pins host memory for a device, and there is none; the parameters are where they would be offloaded
+        to.
+        """
+        config = self.engine_config
+        self.engine_config = copy.copy(config)
+        object.__setattr__(self.engine_config, "forward_only", False)  # verl's configs refuse assignment
+        try:
+            built: torch.nn.Module = super()._build_fsdp_module(module)  # type: ignore[misc]
+        finally:
+            self.engine_config = config
+        return built
+
+
+@EngineRegistry.register(model_type="language_model", backend=["fsdp", "fsdp2"], device="cpu")
+class CPUEngineWithLMHead(_OnCPU, FSDPEngineWithLMHead):
+    """Actor and reference policy."""
+
+    def _merged_lora_per_tensor_param(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """The weights with the LoRA adapter merged in, in their own dtype.
+
+        verl rounds them to bf16, which the engine does not compute in on a CPU.
+        """
+        with merged_lora_context(self.module, backup_adapters=True):
+            params = normalize_peft_param_name(self.module.state_dict())
+            for name, param in convert_weight_keys(params, self.module).items():
+                yield name, full_tensor(param)
+
+
+@EngineRegistry.register(model_type="value_model", backend=["fsdp", "fsdp2"], device="cpu")
+class CPUEngineWithValueHead(_OnCPU, FSDPEngineWithValueHead):
+    """Critic."""

@@ -1,0 +1,141 @@
+"""The CPU as a verl platform, registered under `cpu` and chosen by `VERL_PLATFORM=cpu`.
+
+What has no meaning on a CPU (memory pools, profilers, visible devices) answers with zeros or does nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+import psutil
+import torch
+from verl.plugin.platform.platform_base import PlatformBase
+from verl.plugin.platform.platform_manager import PlatformRegistry
+
+__all__ = ["PlatformCPU"]
+
+
+def _device_module() -> ModuleType:
+    """`torch.cpu` with the functions that verl expects of a device module."""
+    module = ModuleType("agent_rl.cpu.platform.torch_cpu")
+    module.__dict__.update({name: getattr(torch.cpu, name) for name in torch.cpu.__all__})
+
+    def nothing(*args: Any, **kwargs: Any) -> None:
+        return None
+
+    def zero(*args: Any, **kwargs: Any) -> int:
+        return 0
+
+    def mem_get_info(device: Any = None) -> tuple[int, int]:
+        memory = psutil.virtual_memory()
+        return memory.available, memory.total
+
+    def get_rng_state(device: Any = None) -> torch.Tensor:
+        return torch.get_rng_state()
+
+    def set_rng_state(state: torch.Tensor, device: Any = None) -> None:
+        torch.set_rng_state(state)
+
+    def get_device_name(device: Any = None) -> str:
+        return "cpu"
+
+    for name in (
+        "empty_cache",
+        "ipc_collect",
+        "reset_peak_memory_stats",
+        "set_per_process_memory_fraction",
+        "set_device",
+    ):
+        setattr(module, name, nothing)
+    for name in ("memory_allocated", "memory_reserved", "max_memory_allocated", "max_memory_reserved"):
+        setattr(module, name, zero)
+    for function in (mem_get_info, get_rng_state, set_rng_state, get_device_name):
+        setattr(module, function.__name__, function)
+    module.manual_seed = module.manual_seed_all = torch.manual_seed  # type: ignore[attr-defined]
+    return module
+
+
+@PlatformRegistry.register(platform="cpu")
+class PlatformCPU(PlatformBase):
+    """One CPU device; Ray schedules it as a logical resource named GPU, as verl's resource pools ask for."""
+
+    def __init__(self) -> None:
+        self._module = _device_module()
+
+    @property
+    def device_name(self) -> str:  # noqa: D102 - the base class documents the platform's methods
+        return "cpu"
+
+    @property
+    def vendor_name(self) -> str:  # noqa: D102
+        return "cpu"
+
+    @property
+    def device_module(self) -> ModuleType:  # noqa: D102
+        return self._module
+
+    def is_available(self) -> bool:  # noqa: D102
+        return True
+
+    def is_platform_available(self, use_smi_check: bool = False) -> bool:
+        """Never chosen by detection: a GPU machine must not fall back to the CPU without being asked."""
+        return False
+
+    def current_device(self) -> str:
+        """The device as a string: verl hands it to `Tensor.to`, where an index would mean a GPU."""
+        return "cpu"
+
+    def device_count(self) -> int:  # noqa: D102
+        return 1
+
+    def set_device(self, device_index: int) -> None:  # noqa: D102
+        return None
+
+    def synchronize(self, device_index: int | None = None) -> None:  # noqa: D102
+        return None
+
+    def manual_seed(self, seed: int) -> None:  # noqa: D102
+        torch.manual_seed(seed)
+
+    def manual_seed_all(self, seed: int) -> None:  # noqa: D102
+        torch.manual_seed(seed)
+
+    def set_allocator_settings(self, settings: str) -> None:  # noqa: D102
+        return None
+
+    def empty_cache(self) -> None:  # noqa: D102
+        return None
+
+    def get_device_capability(self, device_index: int = 0) -> tuple[int | None, int | None]:  # noqa: D102
+        return None, None
+
+    def communication_backend_name(self) -> str:  # noqa: D102
+        return "gloo"
+
+    def visible_devices_envvar(self) -> str:  # noqa: D102
+        return "CPU_VISIBLE_DEVICES"
+
+    @contextmanager
+    def nvtx_range(self, msg: str) -> Iterator[None]:  # noqa: D102
+        yield
+
+    def profiler_start(self) -> None:  # noqa: D102
+        return None
+
+    def profiler_stop(self) -> None:  # noqa: D102
+        return None
+
+    def ray_resource_name(self) -> str:  # noqa: D102
+        return "GPU"
+
+    def ray_noset_envvars(self) -> list[str]:  # noqa: D102
+        return []
+
+    def is_ipc_supported(self) -> bool:  # noqa: D102
+        return False
+
+    def cudart(self) -> Any:  # noqa: D102
+        return None

@@ -1,0 +1,75 @@
+"""The trainer's side of the SGLang engine on a CPU: how updated weights reach the server.
+
+verl's adapter hands the weights over as GPU memory handles. On a CPU they are written as safetensors into shared
+memory and the server loads them from there, through the same loader as at its start; the folder is removed at once.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import AsyncGenerator, Generator
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from sglang.srt.managers.io_struct import UpdateWeightsFromTensorReqInput
+from sglang.srt.utils import MultiprocessingSerializer
+from verl.workers.rollout.sglang_rollout.sglang_rollout import ServerAdapter
+from verl.workers.rollout.utils import ensure_async_iterator
+
+from agent_rl.cpu.shared_memory import SHARED_MEMORY, full_tensor
+
+__all__ = ["CPUServerAdapter"]
+
+
+class CPUServerAdapter(ServerAdapter):
+    """verl's SGLang adapter with the weight transport replaced."""
+
+    async def update_weights(
+        self,
+        weights: Generator[tuple[str, torch.Tensor], None, None] | AsyncGenerator[tuple[str, torch.Tensor], None],
+        global_steps: int | None = None,
+        wire_format: str = "named_tensors",
+        **kwargs: Any,
+    ) -> None:
+        """Load the trainer's weights into the server.
+
+        Args:
+            weights: pairs of parameter name and tensor; consumed by every rank, since gathering a sharded tensor is
+                collective.
+            global_steps: version of the weights, which the server reports with each generation.
+            wire_format: full tensors, always: `cpu.check` refuses what would send anything else.
+            kwargs: what verl passes for LoRA adapters, which are merged into the weights (`cpu.check` again).
+
+        Raises:
+            RuntimeError: when the server refuses the weights.
+        """
+        await self._init_server_adapter()
+        tensors = {name: full_tensor(tensor) async for name, tensor in ensure_async_iterator(weights)}
+        if self._engine is None:
+            return
+        folder = tempfile.mkdtemp(prefix="agent_rl_weights_", dir=SHARED_MEMORY)
+        try:
+            save_file(tensors, f"{folder}/model.safetensors")
+            result = await self._engine._make_async_request(
+                "update_weights_from_disk", {"model_path": folder, "load_format": "safetensors"}
+            )
+            await self._wait_for_other_ranks()
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        if not result.get("success"):
+            raise RuntimeError(f"the SGLang server refused the updated weights: {result.get('message', result)}")
+        if global_steps is not None:
+            await self.server_actor.set_global_steps.remote(global_steps)
+
+    async def _wait_for_other_ranks(self) -> None:
+        """Wait until every rank of the server has loaded: it answers when its first has, without looking at the others.
+
+        An update by tensors ends with a barrier, so an empty one is answered after all have come that far.
+        """
+        ranks = self.config.tensor_model_parallel_size * self.config.data_parallel_size
+        if ranks > 1:
+            nothing = [MultiprocessingSerializer.serialize([])] * ranks
+            request = UpdateWeightsFromTensorReqInput(serialized_named_tensors=nothing, flush_cache=False)
+            await self._engine.update_weights_from_tensor(request)

@@ -1,0 +1,243 @@
+"""A tiny Qwen2 model and its tokenizer, made from scratch: for tests and for runs on a CPU.
+
+`make_tokenizer` trains a byte-level BPE whose boundaries are chosen for tool-using agents: every digit and newline is a
+token of its own and no token crosses a chat marker, so a conversation gives the same ids whether it is encoded whole or
+turn by turn. `make_model` saves a randomly initialised `Qwen2ForCausalLM` beside it. The two make a folder that
+`AutoTokenizer`, `AutoModelForCausalLM`, verl and SGLang load like any published checkpoint.
+
+The model knows nothing. `recipes/quickstart/warm_start.py` shows how to teach it a format;
+`python -m agent_rl.cpu.tiny_model --out DIR` makes an untrained one to try a GPU recipe's plumbing on a CPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
+from transformers import (
+    GenerationConfig,
+    LlamaConfig,
+    LlamaForSequenceClassification,
+    PreTrainedTokenizerBase,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen2Tokenizer,
+)
+
+__all__ = ["CHAT_TEMPLATE", "END_OF_TEXT", "IM_END", "IM_START", "make_classifier", "make_model", "make_tokenizer"]
+
+END_OF_TEXT = "<|endoftext|>"
+IM_START = "<|im_start|>"
+IM_END = "<|im_end|>"
+MAX_POSITIONS = 2048
+
+# Qwen2.5's ChatML without its default system message and its tool list: a tiny model has no use for either, and without
+# them rendering messages one after the other gives exactly the text of rendering them together. Tool calls and results
+# look as Qwen2.5 writes them, so that verl's "hermes" parser can be tried as well. `tools` is accepted and ignored.
+CHAT_TEMPLATE = """\
+{%- for message in messages %}
+{%- if message.role == 'tool' %}
+{%- if loop.first or loop.previtem.role != 'tool' %}{{ '<|im_start|>user' }}{% endif %}
+{{- '\\n<tool_response>\\n' + (message.content or '') + '\\n</tool_response>' }}
+{%- if loop.last or loop.nextitem.role != 'tool' %}{{ '<|im_end|>\\n' }}{% endif %}
+{%- else %}
+{{- '<|im_start|>' + message.role + '\\n' + (message.content or '') }}
+{%- for call in message.tool_calls or [] %}
+{%- if call.function is defined %}{% set call = call.function %}{% endif %}
+{{- '' if loop.first and not message.content else '\\n' }}
+{{- '<tool_call>\\n{"name": "' + call.name + '", "arguments": ' }}
+{{- (call.arguments if call.arguments is string else call.arguments | tojson) + '}\\n</tool_call>' }}
+{%- endfor %}
+{{- '<|im_end|>\\n' }}
+{%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}
+"""
+
+# Enough English and agent formatting for the untrained model's tokenizer; every other text is encoded byte by byte.
+CORPUS = (
+    "You are a careful assistant that may use tools. Answer the question of the user.\n",
+    'Thought: I should compute this first.\nAction: calculator\nAction Input: {"expression": "12+34"}',
+    "Observation: 46\nThought: I have the result.\nFinal Answer: 46\n",
+    "Observation: Error: I could not read an action. There is no tool with that name.\n",
+    '<tool_call>\n{"name": "search", "arguments": {"query": "capital of France"}}\n</tool_call>\n',
+    "<tool_response>\nParis is the capital of France.\n</tool_response>\n",
+    "<think>\nLet me think about it step by step.\n</think>\n<answer>\nThe answer is \\boxed{72}.\n</answer>\n",
+    "Natalie sold some of the eggs to her friends and then she bought half as many more. How many are left in total?\n",
+    "How much money does he have after a week, if each costs dollars and the price is a percent of what they pay?\n",
+    "def solve(numbers):\n    total = 0\n    for number in numbers:\n        total += number\n    return total\n",
+    "result = solve([1, 2])\nprint(result)\n",
+)
+
+
+def make_tokenizer(texts: Iterable[str], out_dir: str | Path, vocab_size: int = 512) -> PreTrainedTokenizerBase:
+    """Trains a byte-level BPE in Qwen2's format and saves it so that `AutoTokenizer.from_pretrained(out_dir)` loads it.
+
+    Args:
+        texts: what the merges are learned from; any other text is still encodable, byte by byte.
+        out_dir: folder to write to, created when absent.
+        vocab_size: upper bound in tokens, the 256 bytes and the 3 special tokens included.
+
+    Returns:
+        The tokenizer, with `<|endoftext|>` as padding, `<|im_end|>` as end of sequence and the chat template.
+    """
+    # transformers gives every model of type qwen2 this class, whatever its files say: so train with its rules.
+    rules = Qwen2Tokenizer().backend_tokenizer
+    trained = Tokenizer(models.BPE())
+    trained.normalizer = rules.normalizer
+    # Qwen2's rules already make each digit a piece of its own. They leave a newline with the punctuation before it, so
+    # that the text of a turn would encode differently with and without its end; a merge never learned cannot happen.
+    newline = pre_tokenizers.Split(Regex("\n"), behavior="isolated")
+    trained.pre_tokenizer = pre_tokenizers.Sequence([newline, rules.pre_tokenizer])
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=[END_OF_TEXT, IM_START, IM_END],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    trained.train_from_iterator(texts, trainer)
+    bpe = json.loads(trained.to_str())["model"]
+    tokenizer = Qwen2Tokenizer(
+        vocab=bpe["vocab"],
+        merges=[tuple(merge) for merge in bpe["merges"]],
+        eos_token=IM_END,
+        pad_token=END_OF_TEXT,
+        additional_special_tokens=[IM_START],
+        model_max_length=MAX_POSITIONS,
+        padding_side="left",
+    )
+    tokenizer.chat_template = CHAT_TEMPLATE
+    tokenizer.save_pretrained(str(out_dir))
+    return tokenizer
+
+
+def make_model(
+    out_dir: str | Path,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    hidden: int = 96,
+    layers: int = 3,
+    heads: int = 4,
+    max_positions: int = MAX_POSITIONS,
+    init_std: float = 0.02,
+    seed: int = 0,
+) -> Qwen2ForCausalLM:
+    """Makes a random fp32 Qwen2 with tied embeddings and saves it with its config and generation config.
+
+    Args:
+        out_dir: folder to write to, normally the tokenizer's.
+        tokenizer: gives vocabulary size, padding and end-of-sequence ids.
+        hidden: width; `hidden / heads` is the size of a head and must be even.
+        layers: number of blocks. Copying from the context needs at least 2.
+        heads: attention heads.
+        max_positions: longest sequence in tokens.
+        init_std: standard deviation of the initial weights.
+        seed: of the weights; torch's global random state is left as it was.
+
+    Raises:
+        ValueError: if `hidden` does not divide into heads of an even size.
+    """
+    if hidden % heads or (hidden // heads) % 2:
+        raise ValueError(f"hidden={hidden} does not give {heads} heads of an even size")
+    config = Qwen2Config(
+        vocab_size=len(tokenizer),
+        hidden_size=hidden,
+        intermediate_size=2 * hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
+        max_position_embeddings=max_positions,
+        rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
+        initializer_range=init_std,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        dtype="float32",
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = Qwen2ForCausalLM(config).float()
+    model.generation_config = GenerationConfig(
+        eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id, do_sample=True, temperature=1.0
+    )
+    model.save_pretrained(str(out_dir))
+    return model
+
+
+def make_classifier(
+    out_dir: str | Path,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    hidden: int = 96,
+    layers: int = 3,
+    heads: int = 4,
+    max_positions: int = MAX_POSITIONS,
+    seed: int = 0,
+) -> LlamaForSequenceClassification:
+    """Makes a random fp32 Llama with one score at the last token, a Bradley-Terry reward model in form, and saves it.
+
+    Args:
+        out_dir: folder to write to, normally the tokenizer's.
+        tokenizer: gives vocabulary size, padding and end-of-sequence ids.
+        hidden: width.
+        layers: number of blocks.
+        heads: attention heads.
+        max_positions: longest sequence in tokens.
+        seed: of the weights; torch's global random state is left as it was.
+    """
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=hidden,
+        intermediate_size=2 * hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
+        max_position_embeddings=max_positions,
+        initializer_range=0.2,  # so that scores differ visibly
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        num_labels=1,
+        dtype="float32",
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = LlamaForSequenceClassification(config).float().eval()
+    model.save_pretrained(str(out_dir))
+    return model
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Command line: makes an untrained model and a tokenizer in one folder."""
+    make: dict[str, Callable[..., Any]] = {"policy": make_model, "classifier": make_classifier}
+    parser = argparse.ArgumentParser(description="Make an untrained tiny Qwen2 and its tokenizer.")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--kind", choices=tuple(make), default="policy", help="default: %(default)s")
+    parser.add_argument("--hidden", type=int, default=96)
+    parser.add_argument("--layers", type=int, default=3)
+    parser.add_argument("--heads", type=int, default=4)
+    parser.add_argument("--vocab-size", type=int, default=512)
+    parser.add_argument("--max-positions", type=int, default=MAX_POSITIONS)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args(argv)
+    tokenizer = make_tokenizer(CORPUS, args.out, args.vocab_size)
+    model = make[args.kind](
+        args.out,
+        tokenizer,
+        hidden=args.hidden,
+        layers=args.layers,
+        heads=args.heads,
+        max_positions=args.max_positions,
+        seed=args.seed,
+    )
+    print(f"{args.out}: {model.num_parameters() / 1e6:.2f} M parameters, {len(tokenizer)} tokens")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""Images, videos and audios of a conversation with a vision model, in verl's forms.
+
+Those of the prompt come as verl reads them from the row's messages; images may come with the results of tools as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent_rl.agents.episode.policy import ChatMessage
+from agent_rl.errors import ConfigError
+
+__all__ = ["Media", "has_media", "new_images", "require_vision"]
+
+
+@dataclass(slots=True)
+class Media:
+    """What the prompt has, and what was made of it."""
+
+    images: list[Any] = field(default_factory=list)
+    videos: list[Any] | None = None
+    audios: list[Any] | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    """verl's `mm_processor_kwargs`."""
+    video_payload: Callable[..., Any] = lambda *_: None
+    """verl's `build_sglang_video_payload`."""
+    features: dict[str, Any] = field(default_factory=dict)
+    """What the processor made of the prompt beside its ids."""
+
+    def images_of(self, messages: Sequence[ChatMessage]) -> list[Any]:
+        """The images of messages that begin with the prompt's."""
+        parts = _image_parts(messages)
+        return [*self.images[: len(parts)], *(part["image"] for part in parts[len(self.images) :])]
+
+    def render(self, builder: Any, messages: list[ChatMessage], tools: Any, images: list[Any]) -> list[int]:
+        """Token ids of a whole conversation.
+
+        Raises:
+            ConfigError: when there is something to see or hear and the model takes none.
+        """
+        others = {name: value for name in ("videos", "audios") if (value := getattr(self, name)) is not None}
+        if not images and not others:
+            return list(builder.build_initial_tokens(messages, tools=tools))
+        require_vision(builder)
+        return list(
+            builder.build_initial_tokens(
+                messages, tools=tools, images=images or None, mm_inputs_out=self.features, **others
+            )
+        )
+
+    def request(self, images: list[Any]) -> dict[str, Any]:
+        """What goes to verl's server beside the ids."""
+        if not images and self.videos is None and self.audios is None:
+            return {}
+        return {
+            "image_data": images or None,
+            "video_data": self.videos,
+            "audio_data": self.audios,
+            "mm_processor_output": self.payload(),
+            "mm_processor_kwargs": self.options,
+        }
+
+    def payload(self) -> Any:
+        """What SGLang takes of the prompt's videos; None without."""
+        return self.video_payload(self.videos, self.features)
+
+    def trained(self, images: list[Any]) -> dict[str, Any]:
+        """What verl's trainer takes with a training sequence that has these images."""
+        given = {"images": images or None, "videos": self.videos, "audios": self.audios}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+def new_images(builder: Any, messages: Sequence[ChatMessage]) -> list[Any]:
+    """The images of tools' results.
+
+    Raises:
+        ConfigError: when the model takes none.
+    """
+    images = [part["image"] for part in _image_parts(messages)]
+    if images:
+        require_vision(builder)
+    return images
+
+
+def require_vision(builder: Any) -> None:
+    """Refuse a model that takes text only.
+
+    Raises:
+        ConfigError: then.
+    """
+    if not builder.supports_multimodal():
+        problem = "the conversation has images, videos or audios, which this model does not take"
+        raise ConfigError(
+            "actor_rollout_ref.model.path", problem, "Choose a model with vision, or other rows and tools"
+        )
+
+
+def has_media(messages: Sequence[ChatMessage]) -> bool:
+    """Whether any message has more than text."""
+    contents = [message["content"] for message in messages]
+    return any(part["type"] != "text" for content in contents if isinstance(content, list) for part in content)
+
+
+def _image_parts(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
+    parts = [part for message in messages if isinstance(message["content"], list) for part in message["content"]]
+    return [part for part in parts if part["type"] in ("image", "image_url")]

@@ -1,0 +1,337 @@
+"""`Remote`: every outgoing HTTP call of the package, with limits on time, size, rate and concurrency, and with retries.
+
+    remote = Remote("http://localhost:8080", limits=RemoteLimits(timeout_s=10, max_concurrent=64))
+    answer = await remote.post_json("/run_code", {"code": "print(1)"})
+
+What is retried: a connection that fails or breaks, a timeout, and the statuses 408, 425, 429 and 5xx, after an
+exponential delay with jitter or the server's Retry-After. What is left when the attempts or the seconds are spent is a
+`RemoteError`, which leaves the trajectory unscored. Every other status is an answer, and the caller's to judge.
+
+No cookie is kept, so trajectories that share a `Remote` learn nothing of one another. Errors and logs name the host,
+and never a header, a query string or a password. What this does not promise: that a host has a public address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+import zlib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatch
+from functools import lru_cache
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from ssl import SSLContext
+from typing import Any
+
+import anyio
+import httpx
+import stamina
+from aiolimiter import AsyncLimiter
+from pydantic import BaseModel, ConfigDict, Field
+
+from agent_rl.per_loop import PerLoop
+from agent_rl.remote.responses import RemoteError, Response, host_of, read_body, wait_wanted_s
+from agent_rl.secrets import Secrets
+
+__all__ = ["Remote", "RemoteError", "RemoteLimits", "Response"]
+
+logger = logging.getLogger(__name__)
+
+MAX_REDIRECTS = 5
+CONNECT_TIMEOUT_S = 10.0
+KEEPALIVE_S = 2.0
+"""Below what servers grant (5 s and more): a connection should not be closed under a request that is sent once."""
+KEPT_CONNECTIONS = 4
+"""Of one client, to different hosts."""
+FIRST_DELAY_S, LONGEST_DELAY_S, JITTER_S = 0.2, 8.0, 1.0
+_MIN_SECRET = 8  # characters of a header's word; shorter ones are found in innocent texts too
+_MAX_EXCERPT = 200  # characters of a refusal's body that an error repeats
+_KEPT_ACROSS_HOSTS = {"accept", "accept-encoding", "content-length", "content-type", "host", "user-agent"}
+
+
+class RemoteLimits(BaseModel):
+    """Bounds of a `Remote`; a tool's config model may inherit them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    timeout_s: float = Field(default=30.0, gt=0)
+    """Seconds of one attempt, from connecting to the last byte."""
+    total_s: float = Field(default=120.0, gt=0)
+    """Seconds of all attempts and the delays between them; waiting for one's turn does not count."""
+    attempts: int = Field(default=6, ge=1)
+    max_concurrent: int = Field(default=32, ge=1)
+    """Requests at one time, per process; a request that waits for its next attempt counts."""
+    rate_per_s: float | None = Field(default=None, gt=0)
+    """Attempts a second, evenly spaced, per process; null: no limit."""
+    max_bytes: int = Field(default=4 * 1024 * 1024, ge=1)
+    """Bytes of a body, after decompression, that are read; the rest is dropped."""
+
+
+class _Failure(Exception):
+    """One attempt that did not give an answer."""
+
+    def __init__(
+        self, problem: str, *, status: int | None = None, retry_after_s: float | None = None, unsent: bool = False
+    ) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.status = status
+        self.retry_after_s = retry_after_s
+        self.unsent = unsent  # the server cannot have acted on it
+
+
+@dataclass(slots=True)
+class _Lane:
+    """What belongs to one event loop."""
+
+    slots: asyncio.Semaphore
+    limiter: AsyncLimiter | None
+    idle: list[httpx.AsyncClient] = field(default_factory=list)
+    """One for each request at a time: a client looks through all its connections for every request."""
+    users: int = 0
+
+    async def turn(self) -> None:
+        if self.limiter is not None:
+            await self.limiter.acquire()
+
+
+class Remote:
+    """One service, or several under the same limits; to be shared by all that use it in a process.
+
+    Connections are kept for as long as somebody is inside `async with remote`, which may be nested and shared; a
+    request outside it opens and closes its own. Any number of event loops may use it, one after another or at the same
+    time; the limits hold for each.
+
+    Args:
+        base_url: what relative URLs are appended to.
+        headers: sent with every request, for example `{"Authorization": f"Bearer {secret('JUDGE_API_KEY')}"}`.
+        limits: see `RemoteLimits`.
+        allow_hosts: the only host names that may be asked, with shell wildcards (`*.wikipedia.org`). Redirects are
+            followed among them, except from https to http. None: any host, and a redirect is returned as it is.
+        trust_env: use the proxies and certificates that the environment names.
+    """
+
+    def __init__(
+        self,
+        base_url: str = "",
+        *,
+        headers: Mapping[str, str] | None = None,
+        limits: RemoteLimits | None = None,
+        allow_hosts: Collection[str] | None = None,
+        trust_env: bool = False,
+    ) -> None:
+        self.limits = limits or RemoteLimits()
+        self._base_url = base_url
+        self._headers = {"accept-encoding": "gzip", **(headers or {})}
+        self._allow_hosts = None if allow_hosts is None else [host.lower() for host in allow_hosts]
+        self._trust_env = trust_env
+        words = [word for value in (headers or {}).values() for word in value.split()]  # "Bearer" and the token
+        self._secrets = Secrets(word for word in words if len(word) >= _MIN_SECRET)
+        self._lanes = PerLoop(self._new_lane)
+
+    async def __aenter__(self) -> Remote:
+        self._lanes.get().users += 1
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        lane = self._lanes.get()
+        lane.users -= 1
+        if lane.users == 0:
+            clients, lane.idle = lane.idle, []
+            for client in clients:
+                await client.aclose()
+
+    async def post_json(self, url: str, payload: Any, *, idempotent: bool = True) -> Any:
+        """POST `payload` as JSON and give back the JSON of the answer.
+
+        Raises:
+            RemoteError: as `request`; also for an answer that is not 2xx or not JSON.
+        """
+        response = await self.request("POST", url, json=payload, idempotent=idempotent)
+        if not response.ok:
+            problem = f"status {response.status}: {self._secrets.hide(response.text)[:_MAX_EXCERPT]}"
+            raise RemoteError(response.host, problem, response.status)
+        return response.json()
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        json: Any = None,
+        content: str | bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        idempotent: bool = True,
+    ) -> Response:
+        """Send a request until it is answered.
+
+        Args:
+            method: for example `GET`.
+            url: absolute, or appended to `base_url`.
+            params: the query string.
+            json: the body, sent as JSON.
+            content: the body as it is.
+            headers: beside those of the `Remote`.
+            idempotent: whether it does no harm to send it twice. If not, it is repeated only when it cannot have been
+                received, and when the server asks for it by a 429 or 503 with Retry-After.
+
+        Raises:
+            RemoteError: no answer within the limits.
+            ValueError: the URL or a header cannot be sent, or the host is not allowed.
+        """
+        lane = self._lanes.get()
+        async with self, lane.slots:
+            client = lane.idle.pop() if lane.idle else self._new_client()
+            try:
+                request = client.build_request(method, url, params=params, json=json, content=content, headers=headers)
+                self._check(request.url)
+                await lane.turn()
+                return await self._until_answered(lane, client, request, idempotent)
+            except httpx.InvalidURL as error:
+                raise ValueError(f"not a URL that can be asked: {error}") from None
+            finally:
+                lane.idle.append(client)
+
+    async def _until_answered(
+        self, lane: _Lane, client: httpx.AsyncClient, request: httpx.Request, idempotent: bool
+    ) -> Response:
+        limits = self.limits
+        deadline = time.monotonic() + limits.total_s
+        number, last = 0, _Failure("no answer")
+
+        def delay(error: Exception) -> bool | float:
+            if not isinstance(error, _Failure) or not _may_repeat(error, idempotent):
+                return False
+            if error.retry_after_s is None:
+                return True
+            wait_s = max(error.retry_after_s, FIRST_DELAY_S) * random.uniform(1, 1.1)
+            return wait_s if time.monotonic() + wait_s < deadline else False
+
+        with anyio.move_on_after(limits.total_s) as total, contextlib.suppress(_Failure):
+            async for attempt in stamina.retry_context(
+                on=delay,
+                attempts=limits.attempts,
+                timeout=None,
+                wait_initial=FIRST_DELAY_S,
+                wait_max=LONGEST_DELAY_S,
+                wait_jitter=JITTER_S,
+            ):
+                with attempt:
+                    if attempt.num > 1:
+                        await lane.turn()
+                    number = attempt.num
+                    try:
+                        return replace(await self._attempt(client, request), attempts=number)
+                    except _Failure as failure:
+                        last = failure
+                        logger.info("%s: %s (attempt %d)", host_of(request.url), failure.problem, number)
+                        raise
+        problem = last.problem + (f"; gave up after {limits.total_s:g} s" if total.cancelled_caught else "")
+        raise RemoteError(host_of(request.url), problem, last.status, number) from last.__cause__
+
+    async def _attempt(self, client: httpx.AsyncClient, request: httpx.Request) -> Response:
+        try:
+            with anyio.fail_after(self.limits.timeout_s):
+                response = await self._follow(client, request)
+                try:
+                    content, truncated = await read_body(response, self.limits.max_bytes)
+                finally:
+                    await response.aclose()
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
+            raise _Failure(f"cannot connect: {str(error) or type(error).__name__}", unsent=True) from error
+        except TimeoutError as error:
+            raise _Failure(f"no answer within {self.limits.timeout_s:g} s") from error
+        except httpx.LocalProtocolError:  # its text repeats the header
+            raise ValueError("a header of the request cannot be sent") from None
+        except (httpx.TransportError, zlib.error) as error:
+            raise _Failure(f"the connection broke: {type(error).__name__}") from error
+        status = response.status_code
+        if status in (408, 425, 429) or status >= 500:
+            wanted_s = wait_wanted_s(response.headers.get("retry-after"))
+            raise _Failure(f"status {status}", status=status, retry_after_s=wanted_s)
+        return Response(status, dict(response.headers.items()), content, truncated, str(response.url))
+
+    async def _follow(self, client: httpx.AsyncClient, request: httpx.Request) -> httpx.Response:
+        """The first answer that does not redirect to where we may follow; its body is still to be read."""
+        for _ in range(MAX_REDIRECTS):
+            response = await client.send(request, stream=True)
+            target = response.next_request
+            if target is None or not self._may_follow(request, target):
+                return response
+            await response.aclose()
+            request = _redirected(request, target)
+        return await client.send(request, stream=True)
+
+    def _new_lane(self) -> _Lane:
+        rate = self.limits.rate_per_s
+        limiter = None if rate is None else AsyncLimiter(1, 1 / rate)
+        return _Lane(asyncio.Semaphore(self.limits.max_concurrent), limiter)
+
+    def _new_client(self) -> httpx.AsyncClient:
+        return httpx.AsyncClient(
+            base_url=self._base_url,
+            headers=self._headers,
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
+            limits=httpx.Limits(max_keepalive_connections=KEPT_CONNECTIONS, keepalive_expiry=KEEPALIVE_S),
+            timeout=httpx.Timeout(None, connect=min(CONNECT_TIMEOUT_S, self.limits.timeout_s)),
+            trust_env=self._trust_env,
+            verify=_certificates(self._trust_env),
+        )
+
+    def _check(self, url: httpx.URL) -> None:
+        if url.scheme not in ("http", "https") or not url.host:
+            raise ValueError("not a URL that can be asked: it must begin with http:// or https:// and a host")
+        if not self._allowed(url):
+            raise ValueError(f"the host {url.host!r} is not allowed")
+
+    def _allowed(self, url: httpx.URL) -> bool:
+        return self._allow_hosts is None or any(fnmatch(url.host, host) for host in self._allow_hosts)
+
+    def _may_follow(self, request: httpx.Request, target: httpx.Request) -> bool:
+        return (
+            self._allow_hosts is not None
+            and self._allowed(target.url)
+            and target.url.scheme in ("https", request.url.scheme)
+        )
+
+
+def _may_repeat(failure: _Failure, idempotent: bool) -> bool:
+    return idempotent or failure.unsent or (failure.status in (429, 503) and failure.retry_after_s is not None)
+
+
+def _redirected(request: httpx.Request, target: httpx.Request) -> httpx.Request:
+    """`target`, without the caller's own headers when it leads to another host: they may hold keys."""
+    if (request.url.host, request.url.port) != (target.url.host, target.url.port):
+        for name in [name for name in target.headers if name not in _KEPT_ACROSS_HOSTS]:
+            del target.headers[name]
+    return target
+
+
+@lru_cache(maxsize=2)
+def _certificates(trust_env: bool) -> SSLContext:
+    """Read once: it takes longer than a request."""
+    return httpx.create_ssl_context(trust_env=trust_env)
+
+
+def _hide_query(record: logging.LogRecord) -> bool:
+    """Httpx logs the URL of every request: what may hold a secret in it is removed."""
+    if isinstance(record.args, tuple):
+        record.args = tuple(
+            arg.copy_with(query=None, fragment=None, userinfo=b"") if isinstance(arg, httpx.URL) else arg
+            for arg in record.args
+        )
+    return True
+
+
+def _is_not_ours(record: logging.LogRecord) -> bool:
+    """Stamina's own line for a retry says neither what failed nor where: ours does."""
+    return not str(record.__dict__.get("stamina.caused_by", "")).startswith(f"{_Failure.__name__}(")
+
+
+logging.getLogger("httpx").addFilter(_hide_query)
+logging.getLogger("stamina").addFilter(_is_not_ours)

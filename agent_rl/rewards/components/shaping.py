@@ -1,0 +1,129 @@
+"""Components that shape: step rewards of tools, and differences of a potential.
+
+Both see what happened on the way and give one number for the trajectory, as every component does. Neither says which
+turn earned it; the notes keep the parts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from itertools import pairwise
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from agent_rl.errors import ConfigError, UnscoredError
+from agent_rl.rewards.component import Component, ComponentConfig, Value
+from agent_rl.settings.importing import ClassNameError, find_object
+from agent_rl.trajectory import Trajectory, call_key
+
+__all__ = ["Potential", "PotentialConfig", "ToolRewards", "ToolRewardsConfig"]
+
+
+class ToolRewardsConfig(ComponentConfig):
+    """What of the step rewards counts."""
+
+    reduce: Literal["sum", "mean", "last", "max"] = "sum"
+    tools: tuple[str, ...] | None = None
+    """Names of tools, with wildcards; null: every tool, and `Turn.notes["reward"]`, which a loop or a hook has left."""
+    repeats: bool = False
+    """Whether a call that is equal to an earlier one is rewarded again; what it costs always counts."""
+    default: float = 0.0
+    """The value of a trajectory without step rewards."""
+
+
+class ToolRewards(Component):
+    """`ToolResult.reward` and `Turn.notes["reward"]` in the order in which they came, as one number."""
+
+    Config: ClassVar = ToolRewardsConfig
+    config: ToolRewardsConfig
+
+    async def measure(self, trajectory: Trajectory) -> Value:
+        """What the step rewards come to.
+
+        Raises:
+            UnscoredError: one of them is no finite number.
+        """
+        values = []
+        for where, reward in self._rewards(trajectory):
+            if isinstance(reward, bool) or not isinstance(reward, int | float) or not math.isfinite(reward):
+                raise UnscoredError(f"component {self.name!r}: {where} has the reward {reward!r}")
+            values.append(float(reward))
+        if not values:
+            return Value(self.config.default)
+        match self.config.reduce:
+            case "sum":
+                total = math.fsum(values)
+            case "mean":
+                total = math.fsum(values) / len(values)
+            case "last":
+                total = values[-1]
+            case "max":
+                total = max(values)
+        return Value(total + 0.0, notes={"rewards": values})
+
+    def _rewards(self, trajectory: Trajectory) -> list[tuple[str, object]]:
+        """Each step reward, and where it stands."""
+        config, seen, found = self.config, set[str](), list[tuple[str, object]]()
+        for number, turn in enumerate(trajectory.turns, start=1):
+            for call, result in zip(turn.calls, turn.results, strict=False):
+                key, reward = call_key(call), result.reward
+                again = key in seen and not config.repeats
+                seen.add(key)
+                wanted = config.tools is None or any(fnmatchcase(result.name, name) for name in config.tools)
+                if reward is not None and wanted and not (again and reward > 0):
+                    found.append((f"tool {result.name!r} in turn {number}", reward))
+            if config.tools is None and turn.notes.get("reward") is not None:
+                found.append((f"the note of turn {number}", turn.notes["reward"]))
+        return found
+
+
+class PotentialConfig(ComponentConfig):
+    """Which potential, and how much later progress counts."""
+
+    function: str
+    """`path/to/file.py:phi` or `package.module.phi`: `phi(trajectory, turns_done) -> float`."""
+    gamma: float = Field(default=1.0, gt=0, le=1)
+
+
+class Potential(Component):
+    """Potential-based shaping (Ng, Harada and Russell 1999): the sum of `gamma^t * (gamma * phi(t+1) - phi(t))`.
+
+    `phi` says how far a trajectory is after `turns_done` of its turns, from 0 (only the prompt) to all; it must look at
+    nothing later. The sum telescopes to `gamma^T * phi(T) - phi(0)`: what counts is how far the episode got, and with
+    `gamma: 1` neither the way nor its length, so that no detour pays. A `phi` that is the same for all ends changes no
+    order within a group. The steps are kept in the notes.
+    """
+
+    Config: ClassVar = PotentialConfig
+    config: PotentialConfig
+
+    def __init__(self, name: str, config: PotentialConfig) -> None:
+        super().__init__(name, config)
+        try:
+            self._phi: Callable[[Trajectory, int], float] = find_object(config.function, Path.cwd())
+        except ClassNameError as error:
+            key = f"agent_rl.reward.components.{name}.config.function"
+            raise ConfigError(key, error.problem, error.remedy) from error
+
+    async def measure(self, trajectory: Trajectory) -> Value:
+        """The discounted sum of the differences.
+
+        Raises:
+            UnscoredError: a potential is not finite.
+        """
+        potentials = await asyncio.to_thread(self._potentials, trajectory)  # the function may take its time
+        gamma = self.config.gamma
+        steps = [gamma**turn * (gamma * after - before) for turn, (before, after) in enumerate(pairwise(potentials))]
+        return Value(math.fsum(steps) + 0.0, notes={"potentials": potentials})
+
+    def _potentials(self, trajectory: Trajectory) -> list[float]:
+        values = [float(self._phi(trajectory, done)) for done in range(len(trajectory.turns) + 1)]
+        for done, value in enumerate(values):
+            if not math.isfinite(value):
+                raise UnscoredError(f"component {self.name!r}: the potential after {done} turns is {value}")
+        return values

@@ -1,0 +1,102 @@
+"""`kind: reward_model`: the scores of one or several reward models, combined.
+
+    agent_rl:
+      reward:
+        components:
+          quality:
+            kind: reward_model
+            weight: 0.5
+            config:
+              combine: mean
+              models:
+                helpful: {url: "http://localhost:8000", kind: generative, model: Qwen/Qwen3-8B}
+                preferred: {weight: 2.0}     # served by this run: agent_rl.reward.models.preferred
+
+Every model's score is logged as `<component>_<model>`. When one of them has none, the trajectory is unscored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Literal
+
+from pydantic import BaseModel, Field, model_validator
+
+from agent_rl.rewards.component import Component, ComponentConfig, Value
+from agent_rl.rewards.models.model import Model, ModelConfig
+from agent_rl.trajectory import Trajectory
+
+__all__ = ["RewardModel", "RewardModelConfig"]
+
+Combine = Literal["add", "mul", "min", "max", "mean"]
+
+_COMBINED: dict[str, Callable[[list[float], list[float]], float]] = {
+    "add": lambda scores, weights: math.fsum(_times(scores, weights)),
+    "mul": lambda scores, weights: math.prod(_times(scores, weights)),
+    "min": lambda scores, weights: min(_times(scores, weights)),
+    "max": lambda scores, weights: max(_times(scores, weights)),
+    "mean": lambda scores, weights: math.fsum(_times(scores, weights)) / math.fsum(weights),
+}
+
+
+class RewardModelConfig(ComponentConfig):
+    """`config` of the component."""
+
+    models: dict[str, ModelConfig] = Field(min_length=1)
+    """Their names are the user's; without a url it is a model of that name below `agent_rl.reward.models`."""
+    combine: Combine = "add"
+    """Of the scores, each times its weight; `mean` is divided by the sum of the weights."""
+
+    @model_validator(mode="after")
+    def _has_a_mean(self) -> RewardModelConfig:
+        if self.combine == "mean" and not math.fsum(model.weight for model in self.models.values()):
+            raise ValueError("the weights of a mean must not add up to 0")
+        return self
+
+
+class RewardModel(Component):
+    """The component.
+
+    Raises:
+        ConfigError: see `Model`.
+    """
+
+    Config: ClassVar[type[BaseModel]] = RewardModelConfig
+
+    def __init__(self, name: str, config: RewardModelConfig) -> None:
+        super().__init__(name, config)
+        key = f"agent_rl.reward.components.{name}.config.models"
+        self._models = [Model(each, f"{key}.{each}", settings) for each, settings in config.models.items()]
+        self.logs = tuple(config.models)
+
+    async def measure(self, trajectory: Trajectory) -> Value:
+        """The combined score.
+
+        Raises:
+            UnscoredError: one of the models gave no number.
+            ConfigError: one of the models cannot be asked.
+        """
+        results = await asyncio.gather(*(model.score(trajectory) for model in self._models), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        scores: Mapping[str, Any] = dict(zip(self.logs, results, strict=True))
+        return Value(combined(self.config.combine, scores, self._weights), logged=scores)
+
+    @property
+    def _weights(self) -> dict[str, float]:
+        return {model.name: model.config.weight for model in self._models}
+
+
+def combined(how: Combine, scores: Mapping[str, float], weights: Mapping[str, float]) -> float:
+    """One number of several; what has the weight 0 plays no part, and 0 is what nothing gives."""
+    counting = [name for name in scores if weights[name] != 0]
+    if not counting:
+        return 0.0
+    return _COMBINED[how]([scores[name] for name in counting], [weights[name] for name in counting])
+
+
+def _times(scores: list[float], weights: list[float]) -> list[float]:
+    return [score * weight for score, weight in zip(scores, weights, strict=True)]

@@ -1,0 +1,305 @@
+r"""One reward model behind one address: what it is sent, and the number that is made of what it says.
+
+A *discriminative* model (Bradley-Terry) reads a conversation and gives a number; it is asked as verl asks it:
+`/v1/embeddings` of SGLang, `/classify` of vLLM. A *generative* model reads a question in a chat and writes an answer
+with a number in it. Both steps can be a user's own, in a file that `hooks` names:
+
+    def rm_preprocess(text_prompts, text_responses, tgt_tokenizer):   # lists of texts, the model's tokenizer or None
+        return [f"{prompt}\n{response}" for prompt, response in zip(text_prompts, text_responses)]
+
+    def rm_postprocess(results):   # discriminative: a list of numbers for each; generative: a text for each
+        return [float(numbers[0]) for numbers in results]
+
+Either may be a coroutine. What cannot be had, or read, leaves that trajectory unscored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal
+
+from pydantic import ConfigDict, Field, model_validator
+
+from agent_rl.errors import ConfigError, FatalError, UnscoredError
+from agent_rl.remote import Remote, RemoteError, RemoteLimits
+from agent_rl.rewards.models.batching import MicroBatches
+from agent_rl.rewards.models.conversation import Shown, messages, texts
+from agent_rl.rewards.models.question import fill_in, load_template, read_score
+from agent_rl.secrets import secret
+from agent_rl.settings.importing import ClassNameError, find_object
+from agent_rl.trajectory import Trajectory
+
+__all__ = ["Model", "ModelConfig"]
+
+PREPROCESS, POSTPROCESS = "rm_preprocess", "rm_postprocess"
+DISCRIMINATIVE_BATCHES = 4
+"""At the same time: the engine gathers what is in flight by itself."""
+
+
+class ModelConfig(RemoteLimits):
+    """One entry of `models`: the model, and the bounds of asking it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    timeout_s: float = Field(default=120.0, gt=0)
+    total_s: float = Field(default=300.0, gt=0)
+    max_concurrent: int = Field(default=64, ge=1)
+    url: str | None = Field(default=None, pattern="^https?://.")
+    """The server's address, with or without `/v1`; null: the model of this name below `agent_rl.reward.models`."""
+    kind: Literal["discriminative", "generative"] = "discriminative"
+    engine: Literal["sglang", "vllm"] = "sglang"
+    """Whose endpoint a discriminative model is asked through."""
+    model: str = "default"
+    """The name that the server knows it by."""
+    tokenizer: str | None = None
+    """Folder or hub name of its tokenizer, whose chat template a discriminative model's text is made with."""
+    api_key_env: str | None = None
+    """Name of the environment variable that holds a bearer token."""
+    weight: float = 1.0
+    """0: its score is logged and does not count."""
+    shown: Shown = "conversation"
+    """What the model sees after the prompt: all turns with what was answered, or the final answer alone."""
+    hooks: str | None = None
+    """`path/to/file.py` or `package.module` with `rm_preprocess`, `rm_postprocess`, or both."""
+    max_batch: int = Field(default=32, ge=1)
+    """Trajectories that are asked about together, when they wait at the same time."""
+    template: str | None = None
+    """Text file with `{prompt}`, `{response}` and, around them, `{mark}`: a generative model's question; null: ours."""
+    range: tuple[float, float] | None = None
+    """What a score may be, mapped to 0 and 1; outside it is unscored. null: 0 to 10 for a generative model without a
+    `rm_postprocess`, else any number as it is."""
+    temperature: float = Field(default=0.0, ge=0)
+    max_tokens: int = Field(default=512, ge=1)
+    """Of a generative model's reply."""
+    request: dict[str, Any] = Field(default_factory=dict)
+    """More keys of the request to a generative model, for example `logit_bias` or `chat_template_kwargs`."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> ModelConfig:
+        if self.range is not None and not self.range[0] < self.range[1]:
+            raise ValueError("range: the first number must be below the second")
+        return self
+
+
+class Model:
+    """Asks one model; many trajectories at the same time, from any number of event loops.
+
+    Args:
+        name: its key below `models`.
+        key: its full key, for messages.
+        config: its entry.
+
+    Raises:
+        ConfigError: hooks, template or API key cannot be had.
+    """
+
+    def __init__(self, name: str, key: str, config: ModelConfig) -> None:
+        self.name = name
+        self.config = config
+        self._key = key
+        hooks = _load_hooks(config.hooks, key)
+        self._preprocess = getattr(hooks, PREPROCESS, None)
+        self._postprocess = getattr(hooks, POSTPROCESS, None)
+        self._template = load_template(config.template, key)
+        self._one_at_a_time = threading.Lock()  # a tokenizer is not made for several threads
+        generative = config.kind == "generative"
+        self._range = config.range or ((0.0, 10.0) if generative and self._postprocess is None else None)
+        self._ask = self._generate if generative else self._classify
+        at_once = config.max_concurrent if generative else min(config.max_concurrent, DISCRIMINATIVE_BATCHES)
+        self._batches = MicroBatches(self._scores, most=config.max_batch, at_once=at_once)
+        self._remote: Remote | None = None
+        if config.url is not None:
+            token = None if config.api_key_env is None else secret(config.api_key_env, key=f"{key}.api_key_env")
+            headers = None if token is None else {"Authorization": f"Bearer {token}"}
+            url = config.url.rstrip("/").removesuffix("/v1")
+            limits = RemoteLimits(**{name: getattr(config, name) for name in RemoteLimits.model_fields})
+            self._remote = Remote(url, headers=headers, limits=limits)
+
+    async def score(self, trajectory: Trajectory) -> float:
+        """The model's score, mapped to 0 and 1 where there is a range.
+
+        Raises:
+            UnscoredError: the model gave no number.
+            ConfigError: the model has no address, or a hook does not give one item for each.
+        """
+        return await self._batches.ask(trajectory)
+
+    async def _scores(self, batch: list[Trajectory]) -> list[float | BaseException]:
+        """One score or exception for each; what only the batch as a whole suffers is tried one by one."""
+        if self._remote is None:
+            problem = f"the model has no address: no run serves {self.name!r} here"
+            raise ConfigError(f"{self._key}.url", problem, f"Give it, or agent_rl.reward.models.{self.name}")
+        try:
+            async with self._remote:
+                return await self._scores_of(batch)
+        except FatalError:
+            raise
+        except Exception as error:  # noqa: BLE001 - of the endpoint or of the user's hooks: no verdict about these trajectories
+            if len(batch) == 1 or not _concerns_one(error):
+                return [self._unscored(error)] * len(batch)
+        return [(await self._scores([trajectory]))[0] for trajectory in batch]
+
+    async def _scores_of(self, batch: list[Trajectory]) -> list[float | BaseException]:
+        sent = await self._sent(batch)
+        replies = await self._ask(sent)
+        answered = [index for index, reply in enumerate(replies) if not isinstance(reply, BaseException)]
+        results: list[float | BaseException] = [
+            self._unscored(reply) if isinstance(reply, BaseException) else 0.0 for reply in replies
+        ]
+        if answered:
+            numbers = await self._numbers([replies[index] for index in answered])
+            for index, number in zip(answered, numbers, strict=True):
+                results[index] = self._checked(number)
+        return results
+
+    async def _sent(self, batch: list[Trajectory]) -> list[Any]:
+        """What is sent for each: a text, or chat messages."""
+        if self._preprocess is not None:
+            prompts, responses = zip(*(texts(trajectory, self.config.shown) for trajectory in batch), strict=True)
+            items = await self._call(self._preprocess, list(prompts), list(responses), self._tokenizer_or_none)
+            return self._complete(items, len(batch), PREPROCESS)
+        if self.config.kind == "discriminative":
+            rendered: list[Any] = await self._in_thread(lambda: [self._rendered(each) for each in batch])
+            return rendered
+        return [fill_in(self._template, *texts(trajectory, self.config.shown)) for trajectory in batch]
+
+    async def _numbers(self, replies: list[Any]) -> list[Any]:
+        if self._postprocess is not None:
+            return self._complete(await self._call(self._postprocess, replies), len(replies), POSTPROCESS)
+        if self.config.kind == "discriminative":
+            return [numbers[-1] for numbers in replies]
+        return [read_score(reply) for reply in replies]
+
+    def _checked(self, number: Any) -> float | BaseException:
+        """The number, mapped, or why it is none."""
+        if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
+            return self._unscored(f"no score but {str(number)[:80]!r}")
+        if self._range is None:
+            return float(number)
+        low, high = self._range
+        if not low <= number <= high:
+            return self._unscored(f"the score {number:g} is not from {low:g} to {high:g}")
+        return (number - low) / (high - low)
+
+    def _unscored(self, problem: object) -> UnscoredError:
+        reason = problem if isinstance(problem, UnscoredError | str) else f"{type(problem).__name__}: {problem}"
+        return UnscoredError(f"reward model {self.name!r}: {reason}")
+
+    async def _classify(self, inputs: list[Any]) -> list[Any]:
+        """The numbers that a discriminative model gives for each text, in one request."""
+        assert self._remote is not None
+        body: dict[str, Any] = {"model": self.config.model, "input": inputs}
+        if self.config.engine == "vllm":
+            answer = await self._remote.post_json("/classify", body | {"use_activation": False})
+            entries = _entries(answer, "probs")
+        else:
+            entries = _entries(await self._remote.post_json("/v1/embeddings", body), "embedding")
+        if len(entries) != len(inputs):
+            raise UnscoredError(f"{len(entries)} scores for {len(inputs)} texts")
+        return entries
+
+    async def _generate(self, questions: list[Any]) -> list[Any]:
+        """What a generative model writes to each question, asked at the same time."""
+        asked = (self._reply(question) for question in questions)
+        return list(await asyncio.gather(*asked, return_exceptions=True))
+
+    async def _reply(self, question: Any) -> str:
+        assert self._remote is not None
+        body = {
+            "model": self.config.model,
+            "messages": [{"role": "user", "content": question}] if isinstance(question, str) else question,
+            "temperature": self.config.temperature,
+            "max_tokens": self.config.max_tokens,
+            **self.config.request,
+        }
+        answer = await self._remote.post_json("/v1/chat/completions", body)
+        try:
+            text = answer["choices"][0]["message"]["content"]
+        except (KeyError, IndexError, TypeError):
+            text = None
+        if not isinstance(text, str):
+            raise UnscoredError("the reply has no text")
+        return text
+
+    def _rendered(self, trajectory: Trajectory) -> str:
+        """The conversation as the model's chat template writes it, without a first BOS, which the engine adds."""
+        prompt, response = messages(trajectory, self.config.shown)
+        tokenizer = self._tokenizer
+        text = str(tokenizer.apply_chat_template([*prompt, *response], add_generation_prompt=False, tokenize=False))
+        return text.removeprefix(tokenizer.bos_token) if tokenizer.bos_token else text
+
+    @property
+    def _tokenizer_or_none(self) -> Any:
+        return None if self.config.tokenizer is None else self._tokenizer
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        if self.config.tokenizer is None:
+            problem = "the text for a discriminative model is made with its chat template"
+            raise ConfigError(f"{self._key}.tokenizer", problem, f"Name its folder, or give a {PREPROCESS} in hooks")
+        from transformers import AutoTokenizer
+
+        try:
+            return AutoTokenizer.from_pretrained(self.config.tokenizer)
+        except (OSError, ValueError) as error:
+            problem = f"{self.config.tokenizer} cannot be loaded: {str(error).splitlines()[0]}"
+            raise ConfigError(f"{self._key}.tokenizer", problem, "Mend the path") from error
+
+    def _complete(self, items: Any, count: int, hook: str) -> list[Any]:
+        if isinstance(items, str) or not isinstance(items, Sequence) or len(items) != count:
+            problem = f"{hook} gave {type(items).__name__} of {len(items) if hasattr(items, '__len__') else '?'} items"
+            raise ConfigError(f"{self._key}.hooks", f"{problem} for {count}", "Return a list with one for each")
+        return list(items)
+
+    async def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """A hook's result, whatever kind of function it is."""
+        if inspect.iscoroutinefunction(function):
+            return await function(*arguments)
+        return await self._in_thread(lambda: function(*arguments))
+
+    async def _in_thread(self, function: Callable[[], Any]) -> Any:
+        def run() -> Any:
+            with self._one_at_a_time:
+                return function()
+
+        return await asyncio.to_thread(run)
+
+
+def _concerns_one(error: Exception) -> bool:
+    """Whether the failure of a batch may be one trajectory's alone: a text that is refused, or that a hook dislikes."""
+    if isinstance(error, RemoteError):
+        return error.status is not None and 400 <= error.status < 500 and error.status not in (401, 403, 404, 429)
+    return not isinstance(error, UnscoredError)
+
+
+def _entries(answer: Any, name: str) -> list[list[float]]:
+    """The numbers of each text in an answer, in the order of the texts."""
+    try:
+        entries = sorted(answer["data"], key=lambda entry: entry["index"])
+        numbers = [list(entry[name]) for entry in entries]
+    except (KeyError, TypeError):
+        raise UnscoredError("the answer has no scores: is the model a classifier?") from None
+    if not all(numbers):
+        raise UnscoredError("the answer has an empty score")
+    return numbers
+
+
+def _load_hooks(path: str | None, key: str) -> ModuleType | None:
+    if path is None:
+        return None
+    try:
+        separator = ":" if path.endswith(".py") else "."
+        module = sys.modules[find_object(f"{path}{separator}__name__", Path.cwd())]
+    except ClassNameError as error:
+        raise ConfigError(f"{key}.hooks", error.problem, error.remedy) from error
+    if not any(hasattr(module, name) for name in (PREPROCESS, POSTPROCESS)):
+        raise ConfigError(f"{key}.hooks", f"{path} has neither {PREPROCESS} nor {POSTPROCESS}", "Define one of them")
+    return module

@@ -1,0 +1,318 @@
+"""What kind of thing a mathematical answer is: a value, tuple, interval, set, list, relation, matrix, or words.
+
+`read` never fails: what is not understood is of the kind `raw`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from agent_rl.rewards.scorers.math.expression import FUNCTIONS, Unreadable, parse, variables
+from agent_rl.rewards.scorers.math.latex import QUOTE, clean, is_unit_text, unit_of
+from agent_rl.rewards.scorers.math.value import Value
+
+__all__ = ["FLIPPED", "MAX_CHARS", "Form", "read"]
+
+MAX_CHARS = 1_000
+_MAX_ELEMENTS = 40
+_MAX_DEPTH = 6
+_OPENING, _CLOSING = "([{⟨", ")]}⟩"
+FLIPPED = {"<": ">", ">": "<", "≤": "≥", "≥": "≤", "=": "=", "≠": "≠"}
+"""The relations read from right to left."""
+_RELATION = re.compile(r"[=<>≤≥≠≈]")
+_MATRIX = re.compile(r"\\begin\{([pbvBV]?(?:small)?matrix|array)\}(?:\{[^{}]*\})?(.*?)\\end\{\1\}", re.DOTALL)
+_NAMED = re.compile(r"[A-Za-z](?:_\{?\w\}?)?\s*(?:∈|:(?=\s*[\\([]))\s*(.+)|[A-Z]\s*(\([^()]*,.*\))", re.DOTALL)
+_BASE = re.compile(r"([0-9A-F]+)_(?:\{?\(?([0-9]{1,2}|[a-z]+)\)?\}?)")
+_WORDS = re.compile(rf"{QUOTE}([^{QUOTE}]*){QUOTE}")
+_PLAIN_UNIT = re.compile(
+    r"(?P<value>.*[0-9.)}}π])\s*(?P<unit>(?:[A-Za-z]{2,}[A-Za-z ./]*|[A-Za-z]/[a-z]+)(?:\^\{?[23]\}?)?)\s*"
+)
+_DECIMAL = re.compile(r"-?[0-9]*\.([0-9]+)")
+_CHOICE = re.compile(r"\(?([A-J])[.:)]?\)?")
+_PROSE = re.compile(r"[A-Za-z][A-Za-z' ,.-]*")
+_SPACE = re.compile(r"[\s~]+(?![0-9])|(?<![0-9])[\s~]+")  # not between two digits
+_LOOSE_UNIT = re.compile(r"(?P<value>[^A-Za-z]*[0-9)}])\s+(?P<unit>[a-z]{3,}(?:\s[a-z]+)*)\.?")
+_PROPORTION = re.compile(r"\s*[0-9]+(?:\s*:\s*[0-9]+){2,8}\s*")
+_CONNECTED = re.compile(r"\s+(?:or|and)\s+|;")
+_BRACKET = re.compile(r"\\[{}]|[\[\](){}⟨⟩]")
+
+
+@dataclass(frozen=True)
+class Form:
+    """An answer that was read.
+
+    `kind` is value, tuple, set, list, union, interval, relation, matrix, words, base or raw. What the other fields mean
+    depends on it.
+    """
+
+    kind: str
+    text: str = ""
+    parts: tuple[Any, ...] = ()
+    value: Value | None = None
+    unit: str | None = None
+    percent: bool = False
+    decimals: int | None = None
+    brackets: str = ""
+
+
+@lru_cache(maxsize=8192)
+def read(text: str) -> Form:
+    """The form of a text of at most `MAX_CHARS` characters; a longer one is raw."""
+    if len(text) > MAX_CHARS:
+        return Form("raw", text)
+    try:
+        return _read(clean(text), 0)
+    except RecursionError:
+        return Form("raw", text)
+
+
+def _read(text: str, depth: int) -> Form:
+    text = text.strip().strip("\"'").strip()
+    if depth > _MAX_DEPTH:
+        return Form("raw", text)
+    whole = _without_braces(text)
+    named = _NAMED.fullmatch(whole)
+    if named and (named[1] or _closes(named[2])):
+        return _read(named[1] or named[2], depth + 1)
+    if "\\begin" in whole or "&" in whole:
+        return _matrix(whole, depth)
+    base = _BASE.fullmatch(whole)
+    if base and (whole[0].isdigit() or len(base[1]) > 1):
+        return Form("base", whole, (base[1], base[2]))
+    if whole == "ℝ":
+        return Form("tuple", whole, _INFINITE, brackets="()")
+    words = _as_words(whole)
+    if words is not None:
+        return words
+    pieces = _split(whole, ",")
+    if len(pieces) == 1:
+        pieces = [piece for piece in _CONNECTED.split(whole) if piece.strip()]
+    if len(pieces) > 1:
+        pieces = [piece for piece in pieces if piece.strip()]
+        return _sequence("list", whole, pieces, depth) if len(pieces) > 1 else _read("".join(pieces), depth + 1)
+    if _PROPORTION.fullmatch(whole):
+        return _sequence("tuple", whole, whole.split(":"), depth, ":")
+    if "±" in whole or "∓" in whole:
+        both = [whole.replace("±", "+").replace("∓", "-"), whole.replace("±", "-").replace("∓", "+")]
+        return _sequence("list", _squeezed(whole), both, depth)
+    if "∪" in whole:
+        return _sequence("union", _squeezed(whole), _split(whole, "∪"), depth)
+    bracketed = _bracketed(whole, depth)
+    if bracketed is not None:
+        return bracketed
+    if _RELATION.search(whole):
+        return _relation(whole, depth)
+    return _single(whole)
+
+
+def _sequence(kind: str, text: str, pieces: Sequence[str], depth: int, brackets: str = "") -> Form:
+    if len(pieces) > _MAX_ELEMENTS:
+        return Form("raw", text)
+    parts = tuple(_read(piece, depth + 1) for piece in pieces)
+    if any(part.kind == "raw" for part in parts):
+        return Form("raw", _squeezed(text))
+    return Form(kind, _squeezed(text), parts, brackets=brackets)
+
+
+def _bracketed(text: str, depth: int) -> Form | None:
+    """A tuple, interval, set or union of one; None when the brackets are those of an expression."""
+    if text.startswith("\\{") and text.endswith("\\}"):
+        inner = text[2:-2]
+        if not inner.strip():
+            return Form("set", "∅")
+        if "|" in inner or ":" in inner:
+            return Form("raw", _squeezed(text))
+        return _sequence("set", text, _split(inner, ","), depth)
+    if text[:1] in "([⟨" and text[-1:] in ")]⟩" and _closes(text):
+        pieces = _split(text[1:-1], ",")
+        if len(pieces) > 1:
+            brackets = (text[0] + text[-1]).replace("⟨", "(").replace("⟩", ")")
+            return _sequence("tuple", text, pieces, depth, brackets)
+    return None
+
+
+def _matrix(text: str, depth: int) -> Form:
+    lhs, equals, rest = text.partition("=")
+    if equals and len(lhs.strip()) <= 12 and "\\begin" not in lhs:
+        text = rest.strip()
+    match = _MATRIX.fullmatch(text.strip().strip("()[] "))
+    if match is None or match[1].startswith(("v", "V")):
+        return Form("raw", _squeezed(text))
+    rows = [row for row in re.split(r"\\\\", match[2]) if row.strip()]
+    read_rows = tuple(tuple(_read(cell, depth + 1) for cell in row.split("&")) for row in rows)
+    if sum(map(len, read_rows)) > _MAX_ELEMENTS or any(cell.kind == "raw" for row in read_rows for cell in row):
+        return Form("raw", _squeezed(text))
+    return Form("matrix", _squeezed(text), read_rows)
+
+
+def _relation(text: str, depth: int) -> Form:
+    pieces, signs = [], []
+    start = 0
+    for match in _RELATION.finditer(text):
+        pieces.append(text[start : match.start()])
+        signs.append(match[0])
+        start = match.end()
+    pieces.append(text[start:])
+    if "≈" in signs:  # what stands before is exact
+        return _read("=".join(pieces[: signs.index("≈") + 1]), depth + 1)
+    sides = tuple(_read(piece, depth + 1) for piece in pieces)
+    if set(signs) == {"="} and sides[-1].kind not in ("value", "raw"):
+        return sides[-1]
+    values = [side.value for side in sides if side.value is not None]
+    if len(sides) > 4 or len(values) < len(sides):
+        return Form("raw", _squeezed(text))
+    if set(signs) == {"="}:
+        first, last = sides[0], sides[-1]
+        if not variables(values[0].node) and all(value.equals(values[-1]) for value in values):
+            return last
+        return Form("relation", _squeezed(text), (first, last), brackets="=")
+    interval = _as_interval(sides, signs)
+    if interval is not None:
+        return interval
+    return Form("relation", _squeezed(text), sides, brackets="".join(signs))
+
+
+def _as_interval(sides: tuple[Form, ...], signs: list[str]) -> Form | None:
+    """The interval that an inequality about one variable describes."""
+    if any(sign in "=≠" for sign in signs):
+        return None
+    nodes = [side.value.node for side in sides if side.value is not None]
+    names = [index for index, node in enumerate(nodes) if node[0] == "var"]
+    if len(names) != 1 or any(variables(node) for index, node in enumerate(nodes) if index != names[0]):
+        return None
+    at = names[0]
+    if len(sides) == 2:
+        sign = signs[0] if at == 0 else FLIPPED[signs[0]]
+        bound = sides[1 - at]
+        if sign in "<≤":
+            return Form("tuple", "", (_INFINITE[0], bound), brackets="(" + (")" if sign == "<" else "]"))
+        return Form("tuple", "", (bound, _INFINITE[1]), brackets=("(" if sign == ">" else "[") + ")")
+    if len(sides) == 3 and at == 1 and all(sign in "<≤" for sign in signs):
+        return Form(
+            "tuple",
+            "",
+            (sides[0], sides[2]),
+            brackets=("(" if signs[0] == "<" else "[") + (")" if signs[1] == "<" else "]"),
+        )
+    if len(sides) == 3 and at == 1 and all(sign in ">≥" for sign in signs):
+        return Form(
+            "tuple",
+            "",
+            (sides[2], sides[0]),
+            brackets=("(" if signs[1] == ">" else "[") + (")" if signs[0] == ">" else "]"),
+        )
+    return None
+
+
+def _as_words(text: str) -> Form | None:
+    """Plain words, such as "even" or "no solution"; None for what may be mathematics."""
+    quoted = _WORDS.search(text)
+    if quoted:
+        outside = _WORDS.sub("", text).strip(" .,:;()")
+        if not outside:
+            return Form("words", _word_key(text.replace(QUOTE, " ")))
+        return None
+    if _PROSE.fullmatch(text):
+        letters = text.replace(" ", "")
+        if _CHOICE.fullmatch(text) or (len(letters) > 4 and not _parses_short(text)):
+            return Form("words", _word_key(text)) if len(letters) > 1 else None
+    if "∅" in text and len(text) < 4:
+        return Form("set", "∅")
+    return None
+
+
+def _parses_short(text: str) -> bool:
+    return bool(re.fullmatch(r"(?:[a-z]\s?){1,6}", text)) and not re.search(r"[a-z]{5,}", text)
+
+
+def _word_key(text: str) -> str:
+    key = " ".join(re.sub(r"[^\w\s+/-]", " ", text.lower()).split())
+    return re.sub(r"^(?:the|a|an) ", "", key)
+
+
+def _single(text: str) -> Form:
+    """A value, perhaps with a unit, a currency or a percent sign."""
+    unit = None
+    body = text
+    quoted = _WORDS.search(body)
+    if quoted:
+        before, after = body[: quoted.start()].strip(), body[quoted.end() :].strip()
+        if before in ("", "(") and _CHOICE.fullmatch(quoted[1].strip()):
+            return Form("words", quoted[1].strip(" ().:").lower())
+        after = _WORDS.sub("", after).strip()
+        if before and not re.search(
+            r"[A-Za-z0-9]", after.replace("^2", "").replace("^3", "").replace("^{2}", "").replace("^{3}", "")
+        ):
+            unit = unit_of(quoted[1] + after.replace("{", "").replace("}", ""))
+            body = before
+        elif not before and after:
+            body = after
+        else:
+            return Form("raw", _squeezed(text))
+    else:
+        plain = _PLAIN_UNIT.fullmatch(body)
+        if plain and is_unit_text(re.sub(r"\^\{?[23]\}?$", "", plain["unit"]).strip()):
+            unit, body = unit_of(plain["unit"]), plain["value"]
+        elif (loose := _LOOSE_UNIT.fullmatch(body)) and loose["unit"].split()[0] not in FUNCTIONS:
+            body = loose["value"]  # 24 cups
+    body = body.strip()
+    percent = body.endswith("%")
+    if percent:
+        body = body[:-1]
+    decimal = _DECIMAL.fullmatch(body.replace(" ", ""))
+    try:
+        value = Value(parse(_ratio(body)))
+    except Unreadable:
+        return Form("raw", _squeezed(text))
+    return Form("value", _squeezed(text), (), value, unit, percent, len(decimal[1]) if decimal else None)
+
+
+def _ratio(text: str) -> str:
+    """`3:2` as a quotient."""
+    match = re.fullmatch(r"\s*([0-9]{1,6})\s*:\s*([1-9][0-9]{0,5})\s*", text)
+    return f"{match[1]}/{match[2]}" if match else text
+
+
+def _without_braces(text: str) -> str:
+    while text.startswith("{") and text.endswith("}") and _closes(text):
+        text = text[1:-1].strip()
+    return text
+
+
+def _closes(text: str) -> bool:
+    """Whether the first bracket is closed by the last one. Brackets need not be of one kind: (0, 1]."""
+    depth = 0
+    for match in _BRACKET.finditer(text):
+        depth += 1 if match[0][-1] in _OPENING else -1
+        if depth == 0:
+            return match.end() == len(text)
+    return False
+
+
+def _split(text: str, separator: str) -> list[str]:
+    """`text` at the separators that stand in no bracket."""
+    pieces, depth, start = [], 0, 0
+    for index, character in enumerate(text):
+        if character in _OPENING:
+            depth += 1
+        elif character in _CLOSING:
+            depth -= 1
+        elif character == separator and depth == 0:
+            pieces.append(text[start:index])
+            start = index + 1
+    pieces.append(text[start:])
+    return pieces
+
+
+def _squeezed(text: str) -> str:
+    return _SPACE.sub("", text)
+
+
+_INFINITE = (
+    Form("value", "-∞", (), Value(("neg", ("const", "inf")))),
+    Form("value", "∞", (), Value(("const", "inf"))),
+)

@@ -1,0 +1,150 @@
+"""The connection of an `http` entry: one `Remote` for all of its tools, its credentials, and keeping them unseen.
+
+The credentials are read from the environment when the connection is made. They stand in the requests and in no config,
+error or log; where an answer repeats them, the policy sees `***`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from functools import lru_cache
+from typing import Any, Literal
+
+import httpx
+from pydantic import BaseModel, ConfigDict, Field
+
+from agent_rl.errors import ConfigError
+from agent_rl.remote import Remote, RemoteLimits
+from agent_rl.secrets import SHORTEST_SECRET, Secrets, secret
+from agent_rl.tools.builtin._http.request import CREDENTIAL_HEADERS, FRAMING_HEADERS, HEADER_NAME, read_part
+
+__all__ = ["Connection", "Service", "connect"]
+
+"""Characters; a shorter one could not be told from the rest of an answer."""
+
+
+class Connection(RemoteLimits):
+    """What the tools of one entry have in common; `http.py` explains the keys."""
+
+    timeout_s: float = Field(default=10.0, gt=0)
+    total_s: float = Field(default=40.0, gt=0)
+    attempts: int = Field(default=4, ge=1)
+    base_url: str
+    allow_hosts: list[str] = Field(default_factory=list)
+    auth: dict[str, Any] | None = None
+    headers: dict[str, str] = Field(default_factory=dict)
+
+
+class _Auth(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    type: Literal["bearer", "header", "query", "basic"]
+    env: str
+    """Variable that holds the key; for `basic`: user:password."""
+    name: str | None = None
+    """Of the header or the query parameter."""
+
+
+@dataclass(frozen=True, eq=False)
+class Service:
+    """A connection, ready to be used."""
+
+    remote: Remote
+    base_url: str
+    params: Mapping[str, str]
+    """The credential that goes into the query, if one does."""
+    secrets: Secrets
+    taken: frozenset[tuple[str, str]]
+    """(place, name) pairs that no argument may fill; names of headers in lower case."""
+    has_auth: bool
+
+
+def connect(connection: Connection) -> Service:
+    """The service of this connection; equal connections share one in each process, and so its limits.
+
+    Raises:
+        ValueError: naming the key, the value and the remedy.
+    """
+    auth = None if connection.auth is None else read_part(_Auth, connection.auth, "auth")
+    value = "" if auth is None else _credential(auth)
+    fields = connection.model_dump(include=set(Connection.model_fields))
+    return _connected(json.dumps(fields, sort_keys=True), value)
+
+
+@lru_cache(maxsize=256)
+def _connected(fields: str, value: str) -> Service:
+    connection = Connection.model_validate_json(fields)
+    headers = _checked_headers(connection.headers)
+    params: dict[str, str] = {}
+    shown = [value] if value else []
+    auth = None if connection.auth is None else _Auth.model_validate(connection.auth)
+    if auth is not None and auth.type == "basic":
+        encoded = base64.b64encode(value.encode()).decode()
+        user, _, password = value.partition(":")
+        shown += [encoded, password or user]
+        headers["authorization"] = f"Basic {encoded}"
+    elif auth is not None and auth.type == "bearer":
+        headers["authorization"] = f"Bearer {value}"
+    elif auth is not None:
+        (headers if auth.type == "header" else params)[_auth_name(auth, headers)] = value
+    taken = {("header", name) for name in headers} | {("query", name) for name in params}
+    limits = RemoteLimits(**connection.model_dump(include=set(RemoteLimits.model_fields)))
+    hosts = _hosts(connection)
+    remote = Remote(headers=headers, limits=limits, allow_hosts=hosts)
+    base_url = connection.base_url.rstrip("/")
+    return Service(remote, base_url, params, Secrets(shown), frozenset(taken), auth is not None)
+
+
+def _credential(auth: _Auth) -> str:
+    try:
+        value = secret(auth.env, key="auth.env")
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
+    if len(value) < SHORTEST_SECRET:
+        raise ValueError(f"auth.env: {auth.env} has fewer than {SHORTEST_SECRET} characters. Set the whole key")
+    if auth.type == "basic" and ":" not in value:
+        raise ValueError(f"auth.env: {auth.env} has no colon. Set it to user:password")
+    if (auth.name is None) != (auth.type in ("bearer", "basic")):
+        remedy = "Remove it" if auth.name else f"Name the {auth.type}"
+        raise ValueError(f"auth.name: {auth.name!r} does not fit type {auth.type!r}. {remedy}")
+    return value
+
+
+def _auth_name(auth: _Auth, headers: Mapping[str, str]) -> str:
+    name = auth.name or ""
+    if auth.type == "query":
+        return name
+    if not HEADER_NAME.fullmatch(name) or name.lower() in FRAMING_HEADERS | set(headers):
+        raise ValueError(f"auth.name: {name!r} cannot be the header of a key. Write for example X-Api-Key")
+    return name.lower()
+
+
+def _checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Names in lower case."""
+    for name, value in headers.items():
+        if name.lower() in CREDENTIAL_HEADERS:
+            raise ValueError(f"headers.{name}: credentials do not belong into a file. Use `auth` with its `env`")
+        if not HEADER_NAME.fullmatch(name) or name.lower() in FRAMING_HEADERS:
+            raise ValueError(f"headers.{name}: not a header that can be set (value {value!r}). Remove it")
+        if not (value.isascii() and value.isprintable()):
+            raise ValueError(f"headers.{name}: must be one line of ASCII (value {value!r}). Mend it")
+    return {name.lower(): value for name, value in headers.items()}
+
+
+def _hosts(connection: Connection) -> list[str]:
+    try:
+        url = httpx.URL(connection.base_url)
+    except httpx.InvalidURL as error:
+        raise ValueError(f"base_url: {error} (value {connection.base_url!r}). Write https://host/path") from None
+    if url.userinfo:
+        raise ValueError("base_url: holds a user or a password. Use `auth` with `type: basic` and its `env`")
+    if url.scheme not in ("http", "https") or not url.host or url.query or url.fragment:
+        raise ValueError(f"base_url: cannot be used (value {connection.base_url!r}). Write https://host/path")
+    hosts = [host.lower() for host in connection.allow_hosts] or [url.host]
+    if not any(fnmatch(url.host, host) for host in hosts):
+        raise ValueError(f"allow_hosts: {hosts} does not have the base_url's host. Add {url.host}")
+    return hosts

@@ -1,0 +1,269 @@
+"""One MCP session over stdio or streamable HTTP, and the sessions that a worker process shares.
+
+The SDK's context managers must be entered and left in one task, and a tool's calls come from many. So a task of its own
+holds each session open; calls go through it from any task of the loop, and a cancelled call cancels its request alone.
+
+A session is opened with the `initialize` handshake, which gives the server a session to keep state in; the stateless
+protocol of 2026 is used only with a server that accepts nothing else. Nothing is offered to the server: sampling,
+elicitation and roots are declined, notifications are ignored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
+from typing import Any
+
+import httpx2
+from mcp.client.session import ClientSession
+from mcp.client.stdio import get_default_environment
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    CONNECTION_CLOSED,
+    INVALID_PARAMS,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    CallToolRequest,
+    CallToolRequestParams,
+    CallToolResult,
+    InputRequiredResult,
+    PaginatedRequestParams,
+    Tool,
+)
+from pydantic import TypeAdapter, ValidationError
+
+from agent_rl.errors import ToolError, UnscoredError
+from agent_rl.per_loop import PerLoop
+from agent_rl.tools.builtin._mcp.server import McpServer
+from agent_rl.tools.builtin._mcp.stdio import MAX_MESSAGE_BYTES, Process
+
+__all__ = ["Connection", "list_tools", "shared"]
+
+CLOSE_TIMEOUT_S = 5.0
+"""Seconds for telling an HTTP server that a session is over."""
+_CAUSE_S = 1.0  # seconds that a failed call waits to learn why its connection broke
+_MAX_PAGES = 1000
+_RESULT: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(CallToolResult | InputRequiredResult)
+_HTTP_ERRORS: ContextVar[list[int]] = ContextVar("agent_rl_mcp_http_errors")
+"""The HTTP error statuses of the request that this context made; the SDK does not report them."""
+_HELD: set[asyncio.Task[None]] = set()  # the loop itself has only weak references to its tasks
+
+
+class Connection:
+    """One session; may be entered and left by different tasks.
+
+    Args:
+        server: what the entry's config says about the server.
+    """
+
+    def __init__(self, server: McpServer) -> None:
+        self._server = server
+        self._session: ClientSession | None = None
+        self._process: Process | None = None
+        self._open = asyncio.Event()
+        self._end = asyncio.Event()
+        self._problem = ""
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def lost(self) -> bool:
+        """Whether the session is over, for whatever reason."""
+        return self._end.is_set()
+
+    async def __aenter__(self) -> Connection:
+        """Connect.
+
+        Raises:
+            UnscoredError: the server did not answer, or not in time.
+            ConfigError: an environment variable that the config names is not set.
+        """
+        self._task = asyncio.create_task(self._hold(self._server.environment(), self._server.headers()))
+        _HELD.add(self._task)
+        self._task.add_done_callback(_HELD.discard)
+        opening = asyncio.ensure_future(self._open.wait())
+        try:
+            limit_s = self._server.connect_timeout_s
+            await asyncio.wait((opening, self._task), timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+            if self._open.is_set():
+                return self
+            if not self._task.done():
+                self._problem = f"no answer within {limit_s:g} s"
+        finally:
+            opening.cancel()
+            if not self._open.is_set():
+                self._task.cancel()
+        await asyncio.wait((self._task,))
+        raise self._unscored("the connection could not be opened")
+
+    async def __aexit__(self, *_: object) -> None:
+        self._end.set()
+        if self._task is not None:
+            await asyncio.wait((self._task,))
+
+    def live(self) -> ClientSession:
+        """The SDK's session.
+
+        Raises:
+            UnscoredError: it is over.
+        """
+        if self._session is None or self.lost:
+            raise self._unscored("the connection was lost")
+        return self._session
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> CallToolResult:
+        """Call one tool; a cancellation is passed on to the server.
+
+        Raises:
+            ToolError: the server refused the call.
+            UnscoredError: the server could not be asked, or gave no answer that is one.
+        """
+        statuses: list[int] = []
+        token = _HTTP_ERRORS.set(statuses)
+        try:
+            request = CallToolRequest(params=CallToolRequestParams(name=name, arguments=arguments))
+            result: CallToolResult | InputRequiredResult = await self.live().send_request(request, _RESULT)
+        except MCPError as error:
+            raise await self._failure(error, statuses) from error
+        except ValidationError as error:
+            raise self._unscored("it gave a result that is not one of MCP") from error
+        finally:
+            _HTTP_ERRORS.reset(token)
+        if isinstance(result, InputRequiredResult):
+            raise ToolError(f"{name} asks its client for input, which is not available here")
+        return result
+
+    async def _hold(self, env: dict[str, str], headers: dict[str, str]) -> None:
+        statuses: list[int] = []
+        _HTTP_ERRORS.set(statuses)
+        try:
+            async with self._transport(env, headers) as streams, ClientSession(*streams) as session:
+                await _handshake(session)
+                self._session = session
+                self._open.set()
+                await self._end.wait()
+        except Exception as error:  # noqa: BLE001 - whatever the SDK or the system raises goes to those who connect and call
+            self._problem = self._problem or _explain(error, statuses)
+        finally:
+            self._end.set()
+
+    @contextlib.asynccontextmanager
+    async def _transport(self, env: dict[str, str], headers: dict[str, str]) -> AsyncIterator[Any]:
+        server = self._server
+        if server.url is None:
+            self._process = Process(server.command, {**get_default_environment(), **env}, server.cwd, self._end.set)
+            async with self._process.streams() as streams:
+                yield streams
+            return
+        client = httpx2.AsyncClient(
+            headers=headers,
+            timeout=httpx2.Timeout(server.connect_timeout_s, read=None),  # a call is limited by whoever makes it
+            limits=httpx2.Limits(max_connections=None),
+            event_hooks={"request": [_bound_close], "response": [_note_error]},
+            trust_env=server.trust_env,
+        )
+        async with client:
+            async with streamable_http_client(
+                server.url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES
+            ) as streams:
+                yield streams
+
+    async def _failure(self, error: MCPError, statuses: list[int]) -> ToolError | UnscoredError:
+        if error.code == INVALID_PARAMS:
+            return ToolError(self._server.redact(error.message))
+        if any(status in (400, 404) for status in statuses):  # the server does not know the session
+            self._end.set()
+        if statuses:
+            return self._unscored(f"HTTP status {statuses[-1]}")
+        if error.code != CONNECTION_CLOSED:
+            return ToolError(self._server.redact(error.message))
+        if "byte limit" in error.message:  # how httpx2 words it
+            return ToolError(f"the result is larger than {MAX_MESSAGE_BYTES >> 20} MiB")
+        assert self._task is not None
+        await asyncio.wait((self._task,), timeout=_CAUSE_S)
+        return self._unscored(f"the call was not answered: {error.message}")
+
+    def _unscored(self, problem: str) -> UnscoredError:
+        parts = [problem, *([self._problem] if self._problem else [])]
+        if self._process is not None and self.lost:
+            parts.append(self._process.last_words())
+        return UnscoredError(self._server.redact(f"MCP server {self._server.label}: {'; '.join(parts)}"))
+
+
+def list_tools(server: McpServer) -> list[Tool]:
+    """Connect, ask and disconnect; blocks, also where an event loop runs.
+
+    Raises:
+        UnscoredError: the server cannot be asked.
+    """
+
+    async def ask() -> list[Tool]:
+        async with Connection(server) as connection:
+            return await asyncio.wait_for(_pages(connection.live()), server.connect_timeout_s)
+
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(asyncio.run, ask()).result()
+    except (MCPError, ValidationError, asyncio.TimeoutError) as error:
+        problem = server.redact(f"MCP server {server.label}: its tools cannot be listed: {error!r}")
+        raise UnscoredError(problem) from error
+
+
+_shared: PerLoop[dict[str, asyncio.Task[Connection]]] = PerLoop(dict)
+
+
+async def shared(server: McpServer) -> Connection:
+    """The session that all trajectories of this event loop share; a lost one is replaced.
+
+    Raises:
+        UnscoredError: the server did not answer; all who wait for this attempt are told.
+    """
+    opening = _shared.get()
+    task = opening.get(server.key)
+    if task is None or (task.done() and (task.cancelled() or task.exception() or task.result().lost)):
+        task = opening[server.key] = asyncio.create_task(Connection(server).__aenter__())
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # seen, also when nobody waits
+    return await asyncio.shield(task)
+
+
+async def _handshake(session: ClientSession) -> None:
+    try:
+        await session.initialize()
+    except MCPError as error:
+        if error.code != UNSUPPORTED_PROTOCOL_VERSION:
+            raise
+        await session.discover()
+        await _pages(session)  # from which the SDK learns what it must repeat in headers
+
+
+async def _pages(session: ClientSession) -> list[Tool]:
+    tools: list[Tool] = []
+    cursor: str | None = None
+    for _ in range(_MAX_PAGES):
+        page = await session.list_tools(params=PaginatedRequestParams(cursor=cursor))
+        tools += page.tools
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    return tools
+
+
+async def _note_error(response: httpx2.Response) -> None:
+    statuses = _HTTP_ERRORS.get(None)
+    if statuses is not None and response.status_code >= 400 and response.request.method == "POST":
+        statuses.append(response.status_code)
+
+
+async def _bound_close(request: httpx2.Request) -> None:
+    if request.method == "DELETE":
+        request.extensions["timeout"] = httpx2.Timeout(CLOSE_TIMEOUT_S).as_dict()
+
+
+def _explain(error: BaseException, statuses: list[int]) -> str:
+    while inner := getattr(error, "exceptions", None):  # task groups wrap what went wrong
+        error = inner[0]
+    if statuses:
+        return f"HTTP status {statuses[-1]}"
+    return str(error) if isinstance(error, MCPError | OSError) else f"{type(error).__name__}: {error}"

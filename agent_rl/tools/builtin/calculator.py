@@ -1,0 +1,110 @@
+"""`calculator`: exact arithmetic for word problems, written the way people and models write it.
+
+Nothing is evaluated as Python: `_calculator.parser` reads the expression and `_calculator.values` computes it on
+fractions, so 0.1+0.2 is 0.3. Both bound time and size; an expression beyond a bound gets an error that says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Context, Decimal
+from fractions import Fraction
+from typing import Any, ClassVar
+
+from agent_rl.tools.base import Tool
+from agent_rl.tools.builtin._calculator.parser import evaluate
+from agent_rl.tools.builtin._calculator.values import too_large
+
+__all__ = ["Calculator", "calculate"]
+
+SIGNIFICANT_DIGITS = 12
+"""Digits of a result that is not an integer or a short decimal."""
+MAX_RESULT_DIGITS = 1000
+MAX_DECIMALS = 50
+"""Longer decimals are rounded to `SIGNIFICANT_DIGITS`."""
+
+
+class Calculator(Tool):
+    """Evaluates one expression; keeps no state."""
+
+    name = "calculator"
+    idempotent = True
+    description = (
+        "Evaluate an arithmetic expression exactly. Supports + - * / // % ** ^ ! parentheses, percent (20% is 0.2), "
+        "pi, e and the functions sqrt, abs, round, floor, ceil, min, max, sum, gcd, lcm, pow, factorial, exp, "
+        "log (natural, or log(x, base)), ln, log10, log2, sin, cos, tan (radians)."
+    )
+    parameters: ClassVar[dict[str, Any]] = {
+        "type": "object",
+        "properties": {"expression": {"type": "string", "description": "For example (80000 + 50000) * 1.5"}},
+        "required": ["expression"],
+    }
+
+    @classmethod
+    def check_config(cls, config: Mapping[str, Any]) -> None:
+        """Refuse any key: there is nothing to configure."""
+        if config:
+            raise ValueError(f"the calculator takes no config, got {', '.join(map(str, config))}")
+
+    async def call(self, arguments: dict[str, Any]) -> str:
+        """`calculate`; not in a thread, which would cost more than the computation."""
+        return calculate(arguments["expression"])
+
+
+def calculate(expression: str) -> str:
+    """The value of `expression` as text.
+
+    Integers and decimals of at most `MAX_DECIMALS` places are exact; everything else is rounded to 12 significant
+    digits (a fraction above 1 has at least 6 decimals).
+
+    Raises:
+        ToolError: for anything that has no value, with a text for the policy.
+    """
+    value = evaluate(expression)
+    return _show_exact(value) if isinstance(value, Fraction) else _show_float(value)
+
+
+def _show_exact(value: Fraction) -> str:
+    if value.denominator == 1:
+        return _digits(value.numerator)
+    decimals = _decimals(value.denominator)
+    if decimals is None:
+        whole = abs(value.numerator) // value.denominator
+        if whole == 0:
+            return _show_small(value)
+        if whole.bit_length() > MAX_RESULT_DIGITS * 4:
+            raise too_large()
+        decimals = max(SIGNIFICANT_DIGITS - len(str(whole)), 6)
+    scaled = round(abs(value) * 10**decimals)
+    digits = _digits(scaled).rjust(decimals + 1, "0")
+    sign = "-" if value < 0 else ""
+    return f"{sign}{digits[:-decimals]}.{digits[-decimals:]}".rstrip("0").rstrip(".")
+
+
+def _decimals(denominator: int) -> int | None:
+    """Places that the decimal with this denominator has; None when it never ends, or not within `MAX_DECIMALS`."""
+    twos = (denominator & -denominator).bit_length() - 1
+    denominator >>= twos
+    fives = 0
+    while denominator % 5 == 0 and fives <= MAX_DECIMALS:
+        denominator //= 5
+        fives += 1
+    places = max(twos, fives)
+    return places if denominator == 1 and places <= MAX_DECIMALS else None
+
+
+def _digits(number: int) -> str:
+    if number.bit_length() > MAX_RESULT_DIGITS * 3.33:  # before str(), which takes quadratic time and has its own limit
+        raise too_large()
+    return str(number)
+
+
+def _show_small(value: Fraction) -> str:
+    """A fraction between -1 and 1, by way of Decimal because it may be far below what a float can hold."""
+    rounded = Context(prec=SIGNIFICANT_DIGITS).divide(Decimal(value.numerator), Decimal(value.denominator))
+    return f"{rounded.normalize():g}"
+
+
+def _show_float(value: float) -> str:
+    text = f"{value:.{SIGNIFICANT_DIGITS}g}"
+    return "0" if text == "-0" else text

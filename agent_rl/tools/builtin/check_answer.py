@@ -1,0 +1,110 @@
+"""`check_answer`: the policy has an answer checked before it commits itself, and each check carries a step reward.
+
+    tools:
+      - name: check_answer
+        config: {scorer: agent_rl.rewards.scorers.math.numeric.numeric_match}
+
+The scorer is a function `(answer, ground_truth) -> float | bool` (1 is right); the row gives the ground truth as
+`extra_info.tools_kwargs.check_answer.create_kwargs.ground_truth`. A better answer than any before is rewarded by the
+improvement times `improvement_reward`, an answer that was checked before costs `repeat_penalty`, and one that is merely
+no better costs `stall_penalty`. The tool tells the policy the verdict: a policy that may check without end can guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from agent_rl.errors import FatalError, UnscoredError
+from agent_rl.settings.importing import ClassNameError, find_object
+from agent_rl.tools.base import Tool, ToolOutput
+from agent_rl.tools.config import read_config
+
+__all__ = ["CheckAnswer", "CheckAnswerConfig"]
+
+
+class CheckAnswerConfig(BaseModel):
+    """The entry's `config`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    scorer: str
+    """`package.module.function`, or `path/to/file.py:function`."""
+    improvement_reward: float = Field(default=0.05, ge=0, allow_inf_nan=False)
+    repeat_penalty: float = Field(default=0.05, ge=0, allow_inf_nan=False)
+    stall_penalty: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    max_checks: int | None = Field(default=None, ge=1)
+    """Checks in one trajectory; null: no limit."""
+
+
+class CheckAnswer(Tool):
+    """Remembers the answers of this trajectory and the best score among them."""
+
+    name = "check_answer"
+    description = (
+        "Check an answer before you give it as the final one. Repeating an answer that was checked before is penalised."
+    )
+    parameters: ClassVar[dict[str, Any]] = {
+        "type": "object",
+        "properties": {"answer": {"type": "string", "description": "The answer alone, for example 42"}},
+        "required": ["answer"],
+    }
+
+    @classmethod
+    def check_config(cls, config: Mapping[str, Any]) -> None:
+        """Refuse unknown keys, and a scorer that cannot be found."""
+        _scorer(read_config(CheckAnswerConfig, config).scorer)
+
+    async def start(self) -> None:
+        """Take the ground truth from the row."""
+        if "ground_truth" not in self.create_kwargs:
+            raise FatalError(
+                f"the row has no extra_info.tools_kwargs.{self.name}.create_kwargs.ground_truth. "
+                "Add it in your preprocessing, or remove the tool from this row by extra_info.tool_selection"
+            )
+        self.settings = read_config(CheckAnswerConfig, self.config)
+        self.scorer = _scorer(self.settings.scorer)
+        self.seen: set[str] = set()
+        self.checks = 0
+        self.best = 0.0
+
+    async def call(self, arguments: dict[str, Any]) -> ToolOutput:
+        """The verdict and what it is worth."""
+        limit = self.settings.max_checks
+        if limit is not None and self.checks >= limit:
+            return ToolOutput(f"All {limit} checks are used up. Give your final answer.", 0.0)
+        self.checks += 1
+        answer = " ".join(arguments["answer"].split())
+        score = self._score(answer)
+        verdict = "correct" if score >= 1 else "not correct" if score <= 0 else f"partly correct ({score:.2f} of 1)"
+        if answer in self.seen:
+            text, reward = f"{answer!r} is {verdict}; you have checked it before.", -self.settings.repeat_penalty
+        elif score > self.best:
+            text, reward = f"{answer!r} is {verdict}.", (score - self.best) * self.settings.improvement_reward
+        else:
+            text, reward = f"{answer!r} is {verdict}.", -self.settings.stall_penalty
+        self.seen.add(answer)
+        self.best = max(self.best, score)
+        return ToolOutput(text, reward + 0.0, {"score": score})  # + 0.0 turns -0.0 into 0.0
+
+    def _score(self, answer: str) -> float:
+        try:
+            return float(self.scorer(answer, self.create_kwargs["ground_truth"]))
+        except ValueError as error:
+            raise UnscoredError(f"{self.settings.scorer} cannot judge by this row's ground truth: {error}") from error
+
+
+def _scorer(path: str) -> Callable[[str, Any], float]:
+    try:
+        found: Any = find_object(path, Path())
+    except ClassNameError as error:
+        raise ValueError(f"scorer: {error}") from error
+    if not callable(found):
+        raise ValueError(
+            f"scorer: {path!r} is a {type(found).__name__}, not a function (answer, ground_truth) -> float"
+        )
+    scorer: Callable[[str, Any], float] = found
+    return scorer

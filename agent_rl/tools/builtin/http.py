@@ -1,0 +1,215 @@
+"""`http`: tools from the endpoints of an HTTP API, declared in YAML.
+
+    tools:
+      - name: http
+        config:
+          base_url: https://api.example.com/v1
+          allow_hosts: [api.example.com]    # default: the base_url's host; redirects lead nowhere else either
+          auth: {type: bearer, env: EXAMPLE_API_KEY}  # or header, query (with `name`), basic (env: user:password)
+          headers: {Accept: application/json}
+          timeout_s: 10                     # of one attempt; total_s, attempts: of all of them
+          max_concurrent: 16                # requests at once in a process; rate_per_s; max_bytes of an answer
+          endpoints:
+            - name: get_weather
+              description: The weather in a city.
+              method: GET
+              path: /weather/{city}?format=json
+              parameters: {type: object, properties: {...}, required: [city]}
+              places: {units: query, day: "query:filter[day]"}
+              response: {select: data.items, max_items: 5}
+              idempotent: true
+
+`places` says where an argument goes: path, query, header, body (one key of a JSON object) or whole_body, and its name
+there when that is another one. Default: path when the path names it, query for GET and DELETE, else body. `idempotent`
+(default: for GET, HEAD and OPTIONS) says that a call may be repeated and its result cached.
+
+The policy reads a 4xx as an error; a 429, a 5xx and trouble with the connection leave the trajectory unscored once the
+attempts are spent, and so does a 401 when the entry has `auth`. What this does not promise: that what an allowed host
+answers is harmless.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from agent_rl.errors import ToolError
+from agent_rl.remote import RemoteError, Response
+from agent_rl.secrets import Secrets
+from agent_rl.tools.base import Tool
+from agent_rl.tools.builtin._http.connection import Connection, Service, connect
+from agent_rl.tools.builtin._http.request import (
+    Endpoint,
+    Request,
+    ResponseRule,
+    build,
+    check_request,
+    read_part,
+)
+from agent_rl.tools.config import read_config
+from agent_rl.tools.spec import ToolSpec
+from agent_rl.tools.toolset import Toolset
+
+__all__ = ["Http", "HttpTool", "IdempotentHttpTool"]
+
+MAX_ERROR_CHARS = 1000
+"""Characters of a refusal's body that the policy is shown."""
+
+
+class _HttpConfig(Connection):
+    endpoints: list[dict[str, Any]]
+
+
+class _HttpToolConfig(Connection):
+    request: dict[str, Any]
+
+
+class HttpTool(Tool):
+    """One endpoint; `Http.tools` makes its config, which has `request` in place of `endpoints`."""
+
+    def __init__(self, config: Mapping[str, Any], create_kwargs: Mapping[str, Any]) -> None:
+        super().__init__(config, create_kwargs)
+        self._service, self._request = _read_tool(config)
+
+    @classmethod
+    def check_config(cls, config: Mapping[str, Any]) -> None:
+        """Refuse what cannot be sent, and a key that is not in the environment."""
+        _read_tool(config)
+
+    async def start(self) -> None:
+        """Keep the connections open until the trajectory ends."""
+        await self.scope.get(self._service.remote, lambda: self._service.remote)
+
+    async def call(self, arguments: dict[str, Any]) -> str:
+        """Send one request and show its answer."""
+        service, request = self._service, self._request
+        try:
+            built = build(request, arguments)
+            response = await service.remote.request(
+                request.method,
+                service.base_url + built.path,
+                params={**built.params, **service.params} or None,
+                json=built.json,
+                headers=built.headers,
+                idempotent=request.resendable,
+            )
+        except ValueError as error:  # too long, or text that is not Unicode
+            raise ToolError(service.secrets.hide(f"the request cannot be sent: {error}")) from None
+        if response.status == 401 and service.has_auth:
+            raise RemoteError(response.host, "the credentials of the configuration were refused", 401)
+        if not response.ok:
+            raise ToolError(_refusal(response, service.secrets))
+        text = _show(response, ResponseRule.model_validate(request.response))
+        text = service.secrets.hide(text, cut=response.truncated)
+        return f"{text}\n(cut after {len(response.content)} bytes)" if response.truncated else text
+
+
+class IdempotentHttpTool(HttpTool):
+    """An endpoint whose calls may be repeated."""
+
+    idempotent = True
+    retries = 0  # `Remote` has its own
+
+
+class Http(Toolset):
+    """The endpoints of one API."""
+
+    name = "http"
+
+    @classmethod
+    def check_config(cls, config: Mapping[str, Any]) -> None:
+        """Refuse what cannot be sent, and a key that is not in the environment."""
+        cls.tools(config)
+
+    @classmethod
+    def tools(cls, config: Mapping[str, Any]) -> list[ToolSpec]:
+        """One tool for each endpoint."""
+        parsed = read_config(_HttpConfig, config)
+        connect(parsed)
+        if not parsed.endpoints:
+            raise ValueError("endpoints: empty. Write one entry for each tool")
+        connection = {key: value for key, value in config.items() if key != "endpoints"}
+        specs = []
+        for index, content in enumerate(parsed.endpoints):
+            key = f"endpoints[{index}]" + (f" ({content['name']})" if "name" in content else "")
+            endpoint = read_part(Endpoint, content, key)
+            try:
+                specs.append(_spec(endpoint, parsed, connection))
+            except ValueError as error:
+                raise ValueError(f"{key}.{error}") from None
+        return specs
+
+
+def _show(response: Response, rule: ResponseRule) -> str:
+    """What the policy reads of a body: JSON on one line, text as it is, anything else by its type and size."""
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if not response.content:
+        return f"[{_status(response)}, no content]"
+    if kind.endswith("json") or not kind:
+        try:
+            return _show_json(json.loads(response.content), rule)
+        except (ValueError, RecursionError):  # cut, or not JSON after all
+            pass
+    textual = kind.startswith("text/") or kind.endswith(("json", "xml", "javascript", "x-www-form-urlencoded"))
+    if (textual or not kind) and b"\0" not in response.content:
+        return response.text
+    return f"[{kind or 'unknown type'}, {'more than ' if response.truncated else ''}{len(response.content)} bytes]"
+
+
+def _show_json(value: Any, rule: ResponseRule) -> str:
+    value = _selected(value, rule.select)
+    more = ""
+    if isinstance(value, list) and rule.max_items is not None and len(value) > rule.max_items:
+        more = f"\n({len(value) - rule.max_items} more items)"
+        value = value[: rule.max_items]
+    return (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)) + more
+
+
+def _selected(value: Any, path: str) -> Any:
+    """The part at the path; all of it when there is no such part, since the answer then says something else."""
+    part = value
+    for name in path.split(".") if path else []:
+        if isinstance(part, dict) and name in part:
+            part = part[name]
+        elif isinstance(part, list) and name.isdecimal() and int(name) < len(part):
+            part = part[int(name)]
+        else:
+            return value
+    return part
+
+
+def _refusal(response: Response, secrets: Secrets) -> str:
+    if 300 <= response.status < 400:
+        return f"{_status(response)}: a redirect that is not followed"
+    body = secrets.hide(_show(response, ResponseRule()), cut=response.truncated) if response.content else ""
+    body = body if len(body) <= MAX_ERROR_CHARS else f"{body[:MAX_ERROR_CHARS]}..."
+    return f"{_status(response)}: {body}" if body else _status(response)
+
+
+def _status(response: Response) -> str:
+    try:
+        return f"HTTP {response.status} {HTTPStatus(response.status).phrase}"
+    except ValueError:  # not in the registry
+        return f"HTTP {response.status}"
+
+
+def _spec(endpoint: Endpoint, parsed: Connection, connection: Mapping[str, Any]) -> ToolSpec:
+    """The tool of an endpoint. Its time is enough for one that waits for its turn behind another that fails."""
+    request = endpoint.request(connect(parsed).taken)
+    cls = IdempotentHttpTool if request.repeatable else HttpTool
+    parameters = {"properties": {}, "additionalProperties": False, **endpoint.parameters}
+    config = {**connection, "request": request.model_dump(exclude_unset=True)}
+    return ToolSpec(endpoint.name, endpoint.description, parameters, cls, config, timeout_s=2 * parsed.total_s)
+
+
+def _read_tool(config: Mapping[str, Any]) -> tuple[Service, Request]:
+    parsed = read_config(_HttpToolConfig, config)
+    service = connect(parsed)
+    try:
+        request = read_config(Request, parsed.request)
+        check_request(request, service.taken)
+    except ValueError as error:
+        raise ValueError(f"request.{error}") from None
+    return service, request

@@ -1,0 +1,214 @@
+"""`mcp`: the tools of a Model Context Protocol server, declared once.
+
+    tools:
+      - name: mcp
+        config:
+          command: [python, my_server.py]         # a child process (stdio); or  url: http://host:port/mcp
+          env: {MODE: train}                      # for the child, beside PATH, HOME, SHELL, TERM and the user's name
+          env_from: [SEARCH_KEY]                  # passed on from the worker's environment; secrets go this way only
+          headers_from: {Authorization: MY_TOKEN} # url: header -> the environment variable with its whole value
+          include: [search, "read_*"]             # the server's names; default: all
+          exclude: [delete_*]
+          prefix: fs_                             # in front of each name, against collisions
+          session: trajectory                     # or shared: one session for all trajectories of a worker process
+          connect_timeout_s: 10                   # keep it below timeout_s
+        timeout_s: 20                             # of one call; the first one of a session also connects
+
+The server is asked for its tools once, when the file is loaded. Entries with the same server settings share sessions.
+Where a name has characters that a tool's name cannot have, they become `_`, and the description gives the server's
+name. Only a tool that the server annotates as read-only or idempotent is repeated when the infrastructure fails; the
+hint does not promise that its answers never change, so set `cache` only where you know that.
+
+With `command` and `session: trajectory` each trajectory has a process of its own (a Python server: about 70 MiB and
+0.7 s of CPU), whose end takes the trajectory's state along: it is not scored. A shared session that was lost is opened
+again by the next call.
+
+Of a result the policy gets the text, structured content as JSON where there is no text, and a placeholder such as
+`[image/png, 1234 bytes]` for everything else. Values from `env_from` and `headers_from` (of 8 characters or more) that
+come back in a result or an error are replaced by `***`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from agent_rl.errors import ToolError, UnscoredError, did_you_mean
+from agent_rl.tools.base import Tool
+from agent_rl.tools.builtin._mcp.server import McpServer
+from agent_rl.tools.config import read_config
+from agent_rl.tools.spec import ToolSpec
+from agent_rl.tools.toolset import Toolset
+from agent_rl.tools.truncation import truncate
+
+if TYPE_CHECKING:  # the SDK takes 0.7 s to import
+    from mcp_types import CallToolResult
+    from mcp_types import Tool as RemoteTool
+
+    from agent_rl.tools.builtin._mcp.connection import Connection
+
+__all__ = ["IdempotentMcpTool", "Mcp", "McpServer", "McpTool"]
+
+MAX_RESULT_CHARS = 100_000
+"""Characters of a result that are kept; the middle of a longer one is cut."""
+_MAX_NAME = 64
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
+
+
+class McpConfig(McpServer):
+    """The config of a `mcp` entry."""
+
+    include: list[str] | None = None
+    exclude: list[str] = Field(default=[])
+    prefix: str = Field(default="", pattern=r"^[A-Za-z0-9_-]*$")
+
+
+class McpToolConfig(McpServer):
+    """The config of a single tool, as `agent-rl tools expand` writes it."""
+
+    tool: str
+    """Its name on the server."""
+
+
+class Mcp(Toolset):
+    """The tools of one server."""
+
+    name = "mcp"
+
+    @classmethod
+    def check_config(cls, config: Mapping[str, Any]) -> None:
+        """Refuse unknown keys, contradictions, and environment variables that are not set."""
+        read_config(McpConfig, config).check()
+
+    @classmethod
+    def tools(cls, config: Mapping[str, Any]) -> list[ToolSpec]:
+        """Ask the server.
+
+        Raises:
+            ValueError: the server cannot be reached, or a pattern matches nothing.
+        """
+        from agent_rl.tools.builtin._mcp.connection import list_tools
+
+        declared = read_config(McpConfig, config)
+        try:
+            offered = list_tools(declared)
+        except UnscoredError as error:
+            raise ValueError(f"{error}. Start the server, or mend the entry") from error
+        chosen = _choose([tool.name for tool in offered], declared.include, declared.exclude)
+        server = {key: value for key, value in config.items() if key in McpServer.model_fields}
+        names = _names([tool.name for tool in offered], declared.prefix)
+        return [_spec(tool, names[tool.name], server) for tool in offered if tool.name in chosen]
+
+
+class McpTool(Tool):
+    """One tool of a server; the tools of a trajectory share their session."""
+
+    @classmethod
+    def check_config(cls, config: Mapping[str, Any]) -> None:
+        """As `Mcp`, for an entry that says itself what the server would be asked for."""
+        read_config(McpToolConfig, config).check()
+
+    def __init__(self, config: Mapping[str, Any], create_kwargs: Mapping[str, Any]) -> None:
+        super().__init__(config, create_kwargs)
+        self._config = read_config(McpToolConfig, config)
+
+    async def call(self, arguments: dict[str, Any]) -> str:
+        """Have the server do it."""
+        result = await (await self._connection()).call(self._config.tool, arguments)
+        text = truncate(self._config.redact(render(result)), MAX_RESULT_CHARS, "middle")
+        if result.is_error:
+            raise ToolError(text or f"{self._config.tool} failed without saying why")
+        return text
+
+    async def _connection(self) -> Connection:
+        from agent_rl.tools.builtin._mcp.connection import Connection, shared
+
+        if self._config.session == "shared":
+            return await shared(self._config)
+        return await self.scope.get(("mcp", self._config.key), lambda: Connection(self._config))
+
+
+class IdempotentMcpTool(McpTool):
+    """A tool that the server annotates with `readOnlyHint` or `idempotentHint`."""
+
+    idempotent = True
+
+
+def render(result: CallToolResult) -> str:
+    """What the policy reads of a result."""
+    parts = [_block(block) for block in result.content]
+    if not any(block.type == "text" for block in result.content) and result.structured_content is not None:
+        parts.insert(0, json.dumps(result.structured_content, ensure_ascii=False))
+    return "\n".join(parts)
+
+
+def _block(block: Any) -> str:
+    if block.type == "text":
+        return str(block.text)
+    if block.type == "resource_link":
+        return f"[resource {block.uri}]"
+    if block.type != "resource":
+        return _placeholder(block.mime_type, block.data)
+    resource = block.resource
+    if hasattr(resource, "text"):
+        return str(resource.text)
+    return _placeholder(resource.mime_type or f"resource {resource.uri}", resource.blob)
+
+
+def _placeholder(kind: str, base64: str) -> str:
+    return f"[{kind}, {len(base64.rstrip('=')) * 3 // 4} bytes]"
+
+
+def _choose(offered: Sequence[str], include: Iterable[str] | None, exclude: Iterable[str]) -> set[str]:
+    included = set(offered) if include is None else _matches(offered, include, "include")
+    chosen = included - _matches(offered, exclude, "exclude")
+    if not chosen:
+        raise ValueError(f"include, exclude: no tool is left. {did_you_mean('', offered)}")
+    return chosen
+
+
+def _matches(offered: Sequence[str], patterns: Iterable[str], key: str) -> set[str]:
+    found: set[str] = set()
+    for pattern in patterns:
+        matching = {name for name in offered if fnmatchcase(name, pattern)}
+        if not matching:
+            raise ValueError(f"{key}: {pattern!r} matches none of the server's tools. {did_you_mean(pattern, offered)}")
+        found |= matching
+    return found
+
+
+def _spec(tool: RemoteTool, name: str, config: Mapping[str, Any]) -> ToolSpec:
+    description = (tool.description or "").strip() or tool.title or tool.name
+    if not name.endswith(tool.name):
+        description += f"\n(The server calls this tool {tool.name!r}.)"
+    hints = tool.annotations
+    repeatable = hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)
+    cls = IdempotentMcpTool if repeatable else McpTool
+    return ToolSpec(name, description, _parameters(tool.input_schema), cls, {**config, "tool": tool.name})
+
+
+def _names(tools: Sequence[str], prefix: str) -> dict[str, str]:
+    """For each of the server's names one that a tool can have, different from all others and the same at each start."""
+    fitting = {prefix + tool: _NOT_IN_NAMES.sub("_", prefix + tool) for tool in tools}
+    names: dict[str, str] = {}
+    for tool in tools:
+        full, name = prefix + tool, fitting[prefix + tool]
+        if len(name) > _MAX_NAME or (name != full and list(fitting.values()).count(name) > 1):
+            name = f"{name[: _MAX_NAME - 9]}_{hashlib.sha256(full.encode()).hexdigest()[:8]}"
+        names[tool] = name
+    return names
+
+
+def _parameters(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The server's schema with what the loader asks for; its dialect is dropped, because all are read as 2020-12."""
+    properties = {name: {} if value is True else value for name, value in (schema.get("properties") or {}).items()}
+    for name in schema.get("required") or []:
+        properties.setdefault(name, {})
+    kept = {key: value for key, value in schema.items() if key not in ("$schema", "$id")}
+    return {**kept, "type": "object", "properties": properties}

@@ -1,0 +1,185 @@
+"""`search`: finds documents, in a corpus on this machine or through a retrieval server.
+
+    tools:
+      - name: search
+        config:
+          corpus: data/wiki.jsonl         # {"id", "contents"} or {"id", "title", "text"} in each line; see `bm25`
+          index: /scratch/indexes         # optional: where the index is kept; else beside the corpus
+          top_k: 3                        # documents for one query; the policy may ask for fewer
+          max_chars_per_document: 2000
+
+The index is built once, when the tool file is loaded (100,000 passages: about 10 s), and shared by the processes of a
+node. With `url` in place of `corpus` a server is asked in Search-R1's form, POST {"queries", "topk", "return_scores"}:
+
+        config:
+          url: http://localhost:8000/retrieve
+          api_key_env: SEARCH_API_KEY     # optional: environment variable with a bearer token
+          top_k: 3
+          timeout_s: 30                   # and the other keys of agent_rl.remote.http.RemoteLimits
+
+Both answer with Search-R1's text, `Doc 1(Title: ...) ...`; ids and scores go to the trace. A server that stays silent
+leaves the trajectory unscored. What this does not promise: to keep what a document says from instructing the policy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from agent_rl.errors import ConfigError, ToolError
+from agent_rl.remote import Remote, RemoteError, RemoteLimits
+from agent_rl.secrets import secret
+from agent_rl.tools.base import Tool, ToolOutput
+from agent_rl.tools.builtin.bm25 import Bm25Index, Hit, open_index, read_document
+from agent_rl.tools.config import read_config
+
+__all__ = ["LocalSearchConfig", "RemoteSearchConfig", "Search"]
+
+MAX_QUERY_CHARS = 1000
+_MAX_ECHO = 200  # characters of a query or a title that an answer repeats
+
+_OPENING = threading.Lock()
+
+
+class _Shown(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    top_k: int = Field(default=3, ge=1, le=100)
+    """Documents for one query, at most."""
+    max_chars_per_document: int = Field(default=2000, ge=1)
+    """Characters of a document's text that the policy is shown."""
+
+
+class LocalSearchConfig(_Shown):
+    """The entry's `config` with a corpus on this machine."""
+
+    corpus: str
+    """JSONL file; a relative path starts from the working directory."""
+    index: str | None = None
+    """Folder in which indexes are kept; null: beside the corpus."""
+
+
+class RemoteSearchConfig(RemoteLimits, _Shown):
+    """The entry's `config` with a retrieval server."""
+
+    url: str = Field(pattern="^https?://.")
+    """The whole address, usually ending with /retrieve."""
+    api_key_env: str | None = None
+    """Name of the environment variable that holds a bearer token."""
+
+
+class Search(Tool):
+    """Answers one query; keeps no state of the trajectory."""
+
+    name = "search"
+    description = "Search a collection of documents. Returns the passages that match the query best."
+    parameters: ClassVar[dict[str, Any]] = {
+        "type": "object",
+        "properties": {
+            "query": {"type": "string", "description": "What to look for, for example: author of Faust"},
+            "top_k": {"type": "integer", "minimum": 1, "description": "Number of passages to return"},
+        },
+        "required": ["query"],
+    }
+    timeout_s: ClassVar[float | None] = 300.0
+    """Above what the retries of a request take, so that a slow server is not taken for the policy's mistake."""
+    idempotent: ClassVar[bool] = True
+    retries: ClassVar[int] = 0  # `Remote` has its own
+
+    @classmethod
+    def check_config(cls, config: Mapping[str, Any]) -> None:
+        """Refuse what cannot work, and build the index if there is none yet."""
+        settings = _settings(config)
+        if isinstance(settings, LocalSearchConfig):
+            _index(settings)
+        else:
+            _remote(settings)
+
+    async def start(self) -> None:
+        """Use the process's index or connections."""
+        self.settings = _settings(self.config)
+        if isinstance(self.settings, RemoteSearchConfig):
+            remote = _remote(self.settings)
+            self.remote = await self.scope.get(remote, lambda: remote)
+            return
+        try:
+            self.index = await asyncio.to_thread(_index, self.settings)
+        except ValueError as error:
+            raise ConfigError("search.corpus", str(error), "Mend the corpus") from error
+
+    async def call(self, arguments: dict[str, Any]) -> ToolOutput:
+        """The best documents for the query."""
+        query = _clean(arguments["query"])
+        top_k = min(arguments.get("top_k", self.settings.top_k), self.settings.top_k)
+        if isinstance(self.settings, LocalSearchConfig):
+            hits = await asyncio.to_thread(self.index.search, query, top_k)
+        else:
+            payload = {"queries": [query], "topk": top_k, "return_scores": True}
+            answer = await self.remote.post_json(self.settings.url, payload)
+            hits = _read_answer(answer, self.settings.url)[:top_k]
+        metrics = {"ids": [hit.id for hit in hits], "scores": [hit.score for hit in hits]}
+        return ToolOutput(self._show(query, hits), metrics=metrics)
+
+    def _show(self, query: str, hits: list[Hit]) -> str:
+        if not hits:
+            return f"No document matches {query[:_MAX_ECHO]!r}. Try other words."
+        limit = self.settings.max_chars_per_document
+        lines = []
+        for number, hit in enumerate(hits, 1):
+            title = f"(Title: {hit.title[:_MAX_ECHO]})" if hit.title else ":"
+            text = hit.text if len(hit.text) <= limit else f"{hit.text[:limit]}..."
+            lines.append(f"Doc {number}{title} {text}")
+        return "\n".join(lines)
+
+
+def _settings(config: Mapping[str, Any]) -> LocalSearchConfig | RemoteSearchConfig:
+    if ("corpus" in config) == ("url" in config):
+        raise ValueError(f"expected either `corpus` or `url`, got {', '.join(map(str, config)) or 'none'}")
+    return read_config(LocalSearchConfig, config) if "corpus" in config else read_config(RemoteSearchConfig, config)
+
+
+def _index(settings: LocalSearchConfig) -> Bm25Index:
+    with _OPENING:  # the first trajectories start together
+        return _open(settings)
+
+
+@cache
+def _open(settings: LocalSearchConfig) -> Bm25Index:
+    return open_index(settings.corpus, settings.index)
+
+
+@cache
+def _remote(settings: RemoteSearchConfig) -> Remote:
+    headers = {}
+    if settings.api_key_env is not None:
+        headers["Authorization"] = f"Bearer {secret(settings.api_key_env)}"
+    return Remote(headers=headers, limits=settings)
+
+
+def _clean(query: str) -> str:
+    """White space, control characters and lone surrogates as single spaces."""
+    if len(query) > MAX_QUERY_CHARS:
+        raise ToolError(f"the query has {len(query)} characters; at most {MAX_QUERY_CHARS} are searched for")
+    printable = "".join(character if character.isprintable() else " " for character in query)
+    query = " ".join(printable.split())
+    if not any(character.isalnum() for character in query):
+        raise ToolError("the query has no words to search for")
+    return query
+
+
+def _read_answer(answer: Any, url: str) -> list[Hit]:
+    """The documents for the first query, with or without scores."""
+    try:
+        hits = []
+        for number, item in enumerate(answer["result"][0]):
+            document = item.get("document", item)
+            hits.append(Hit(*read_document(document, number), score=float(item.get("score") or 0.0)))
+        return hits
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+        host = url.split("/")[2].rpartition("@")[2]
+        raise RemoteError(host, 'the answer is not {"result": [[{"document": {"contents"}}]]}') from error

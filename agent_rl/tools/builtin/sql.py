@@ -1,0 +1,153 @@
+"""`sql`: read-only queries on an SQLite or a DuckDB file.
+
+    - name: sql
+      config:
+        root: data/spider                  # databases are below it; a relative path begins here
+        database: concert_singer.sqlite    # or in each row: extra_info.tools_kwargs.sql.create_kwargs.database
+        timeout_s: 10                      # of a query; below the entry's or the run's own limit
+
+The query is the whole interface. `.schema`, `.schema NAME`, `.tables`, `SHOW TABLES`, `DESCRIBE NAME` and an empty
+query give tables, columns, keys and row counts, on both engines alike. Other statements than SELECT and its kin (WITH,
+VALUES, EXPLAIN) are refused.
+
+Engines run in processes of their own, whose time and memory the kernel limits (`_sql.worker`); each call opens the
+file anew. The file must not change during a run: SQLite files are read as immutable, without a lock.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from agent_rl.errors import ConfigError, ToolError, did_you_mean
+from agent_rl.tools.base import Tool
+from agent_rl.tools.builtin._sql import pool
+from agent_rl.tools.config import read_config
+
+__all__ = ["Sql", "SqlConfig"]
+
+MAX_QUERY_CHARS = 20_000
+_LISTING = re.compile(
+    r"(?:\.tables|show\s+tables|(?:\.schema|describe|desc)"
+    r"""(?:\s+(?:(?P<plain>[\w.$-]+)|["'`\[](?P<quoted>[^"'`\]]+)["'`\]]))?)?""",
+    re.IGNORECASE,
+)
+_HEADERS = {"sqlite": (0, b"SQLite format 3\0"), "duckdb": (8, b"DUCK")}
+
+
+class SqlConfig(BaseModel):
+    """The entry's `config`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+    database: str | None = Field(default=None, min_length=1)
+    root: str | None = Field(default=None, min_length=1)
+    """The folder that databases lie below; null: any."""
+    engine: Literal["sqlite", "duckdb"] | None = None
+    """null: by the file's header."""
+    max_rows: int = Field(default=50, ge=1)
+    max_cell_chars: int = Field(default=200, ge=10)
+    max_chars: int = Field(default=8000, ge=200)
+    """Characters of the whole result."""
+    timeout_s: float = Field(default=10.0, ge=0.1)
+    memory_mb: int = Field(default=512, ge=64)
+    """MiB that a query may take."""
+
+
+class Sql(Tool):
+    """Answers queries on the trajectory's database; keeps no state."""
+
+    name = "sql"
+    idempotent = True
+    max_concurrency = 8  # each in a process of its own
+    description = (
+        "Query the database with one read-only SQL statement. The query .schema lists tables with their columns and "
+        "keys, .schema NAME describes one table."
+    )
+    parameters: ClassVar[dict[str, Any]] = {
+        "type": "object",
+        "properties": {
+            "query": {"type": "string", "description": "For example SELECT name FROM singer ORDER BY age LIMIT 5"}
+        },
+        "required": ["query"],
+    }
+
+    @classmethod
+    def check_config(cls, config: Mapping[str, Any]) -> None:
+        """Refuse unknown keys, values that cannot be used, and a database that is not there."""
+        settings = read_config(SqlConfig, config)
+        if settings.root is not None and not Path(settings.root).is_dir():
+            raise ValueError(f"root: {settings.root!r} is no folder; name the one that holds the databases")
+        if settings.database is not None:
+            _locate(settings)
+
+    async def start(self) -> None:
+        """Find the row's database.
+
+        Raises:
+            ConfigError: when the row names none that can be used.
+        """
+        settings = read_config(SqlConfig, self.config)
+        place = f"extra_info.tools_kwargs.{self.name}.create_kwargs"
+        for key, value in self.create_kwargs.items():
+            if key != "database":
+                raise ConfigError(f"{place}.{key}", f"unknown key (value {value!r})", did_you_mean(key, ["database"]))
+        database = self.create_kwargs.get("database", settings.database)
+        if not isinstance(database, str) or not database:
+            problem = f"expected the path of a database, got {database!r}"
+            raise ConfigError(f"{place}.database", problem, "Write it in the row, or in the tool's config")
+        try:
+            self._path, self._engine = _locate(settings.model_copy(update={"database": database}))
+        except ValueError as error:
+            raise ConfigError(f"{place}.database", str(error), "Mend the row") from error
+        self._settings = settings
+
+    def call(self, arguments: dict[str, Any]) -> str:
+        """The result as a table, or the listing of the schema; blocks for `timeout_s` at most."""
+        query: str = arguments["query"]
+        if len(query) > MAX_QUERY_CHARS:
+            raise ToolError(f"the query has {len(query)} characters; at most {MAX_QUERY_CHARS} are read")
+        if any("\ud800" <= character <= "\udfff" for character in query):
+            raise ToolError("the query holds half a character (a lone surrogate); write it anew")
+        listing = _LISTING.fullmatch(query.strip(" \t\r\n;"))
+        request = {
+            "database": str(self._path),
+            "query": None if listing else query,
+            "table": (listing["plain"] or listing["quoted"]) if listing else None,
+            **self._settings.model_dump(include={"max_rows", "max_cell_chars", "max_chars", "timeout_s"}),
+        }
+        return pool.ask(self._engine, self._settings.memory_mb, request)
+
+
+def _locate(settings: SqlConfig) -> tuple[Path, str]:
+    """The database's path, free of links, and its engine.
+
+    Raises:
+        ValueError: when it is not there, not below `root`, or not of a known kind.
+    """
+    name, root = settings.database or "", settings.root
+    try:
+        path = (Path(root or ".") / name).resolve()
+        if root is not None and not path.is_relative_to(Path(root).resolve()):
+            raise ValueError(f"database: {name!r} is not below root {root!r}; move it there, or change root")
+        if not path.is_file():
+            raise ValueError(f"database: {name!r} is no file (looked for {path}); name an existing database")
+        with path.open("rb") as file:
+            start = file.read(16)
+    except OSError as error:
+        raise ValueError(f"database: {name!r} cannot be read: {error}; name a readable file") from error
+    found = next((engine for engine, (at, magic) in _HEADERS.items() if start[at:].startswith(magic)), None)
+    if found is None or settings.engine not in (None, found):
+        expected = settings.engine or "SQLite or DuckDB"
+        raise ValueError(f"database: {name!r} is no {expected} file ({found or 'unknown'}); name one, or mend engine")
+    if found == "sqlite" and any(_has_content(Path(f"{path}{end}")) for end in ("-wal", "-journal")):
+        raise ValueError(f"database: {name!r} has changes not yet written (-wal or -journal); open and close it once")
+    return path, found
+
+
+def _has_content(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size > 0

@@ -1,0 +1,113 @@
+"""`sympy`: exact algebra, calculus and matrices, written as people and models write mathematics.
+
+    {"operation": "solve", "expression": "x^2 - 5x + 6 = 0"}
+    {"operation": "integrate", "expression": "x sin(x)", "lower": 0, "upper": "pi"}
+    {"expression": "limit(sin(x)/x, x, 0)"}
+
+SymPy's parser evaluates what it reads as Python, and its algorithms may take any time, so everything is computed in the
+sandbox under limits; `_sympy.notation` only rewrites text, and `_sympy.program` is the program.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from agent_rl.errors import ToolError, ToolTimeoutError
+from agent_rl.sandbox import Execution, ExecutionStatus
+from agent_rl.sandbox.shared import TOOL_CONCURRENCY, UNBOUNDED, raise_if_not_run, shared_sandbox
+from agent_rl.tools.base import Tool
+from agent_rl.tools.builtin._sympy.notation import to_sympy
+from agent_rl.tools.config import read_config
+
+__all__ = ["SymPy", "SymPyConfig"]
+
+_PROGRAM = (Path(__file__).with_name("_sympy") / "program.py").read_text("utf-8")
+_MAX_CHARS = 4000
+_VALUE = {"type": ["string", "number"]}
+
+
+class SymPyConfig(BaseModel):
+    """The entry's `config`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    timeout_s: float = Field(default=10.0, gt=0, le=300)
+    """Wall-clock seconds for one computation."""
+    memory_mb: int = Field(default=1024, ge=64)
+    unsafe: bool = False
+    """Compute even where the machine offers no isolation."""
+
+
+class SymPy(Tool):
+    """Keeps no state."""
+
+    name = "sympy"
+    idempotent = True
+    max_concurrency = TOOL_CONCURRENCY
+    description = (
+        "Exact algebra and calculus. Write x^2 or x**2, 2x or 2*x, equations with =, several separated by ;, "
+        "matrices as [[1, 2], [3, 4]], oo for infinity. SymPy's own functions can be used in the expression."
+    )
+    parameters: ClassVar[dict[str, Any]] = {
+        "type": "object",
+        "properties": {
+            "expression": {"type": "string", "description": "For example x^2 - 5x + 6 = 0"},
+            "operation": {
+                "type": "string",
+                "enum": [
+                    *("evaluate", "numeric", "solve", "simplify", "expand", "factor", "differentiate", "integrate"),
+                    *("limit", "series", "sum", "product", "determinant", "inverse", "eigenvalues", "rref"),
+                ],
+                "description": "evaluate (the default) computes the expression as it is written",
+            },
+            "variable": {"type": "string", "description": "For example x; several as x, y"},
+            "lower": {**_VALUE, "description": "Lower bound of an integral, a sum or a product"},
+            "upper": {**_VALUE, "description": "Upper bound"},
+            "point": {**_VALUE, "description": "Where to take a limit (0+ from the right), a series or a value"},
+            "order": {"type": "integer", "minimum": 1, "maximum": 50, "description": "Of a derivative or a series"},
+        },
+        "required": ["expression"],
+    }
+    timeout_s = 600.0
+
+    @classmethod
+    def check_config(cls, config: Mapping[str, Any]) -> None:
+        """Refuse unknown keys and values out of range."""
+        read_config(SymPyConfig, config)
+
+    async def start(self) -> None:
+        """Find the worker's sandbox."""
+        self.settings = settings = read_config(SymPyConfig, self.config)
+        self.sandbox = await shared_sandbox(max_concurrency=UNBOUNDED, unsafe=settings.unsafe)
+
+    async def call(self, arguments: dict[str, Any]) -> str:
+        """The result, exact, with a decimal value where that says more."""
+        request = {"operation": "evaluate", **arguments, "expression": to_sympy(arguments["expression"])}
+        for key in ("lower", "upper", "point"):
+            if key in request:  # "x -> 0" and "x = 0" say 0
+                request[key] = to_sympy(re.sub(r"^\s*\w+\s*(?:=|->|→|\\to)\s*", "", str(request[key])))
+        limits = self.settings.timeout_s, self.settings.memory_mb
+        text = self._read(await self.sandbox.run(_PROGRAM, json.dumps(request), *limits))
+        return text if len(text) <= _MAX_CHARS else f"{text[:_MAX_CHARS]}... ({len(text) - _MAX_CHARS} characters cut)"
+
+    def _read(self, execution: Execution) -> str:
+        raise_if_not_run(execution, "tools.sympy.config.unsafe")
+        if execution.status == ExecutionStatus.TIMEOUT:
+            raise ToolTimeoutError(f"no result within {self.settings.timeout_s:g} s; try something simpler")
+        if execution.status != ExecutionStatus.OK:
+            raise ToolError("this cannot be computed here: it takes too much memory or does not end properly")
+        try:
+            answer = json.loads(execution.stdout)
+        except ValueError:  # an expression that prints, for example
+            answer = None
+        if not isinstance(answer, dict):
+            raise ToolError("this expression gives no result")
+        if "error" in answer:
+            raise ToolError(str(answer["error"]))
+        return str(answer.get("text"))

@@ -1,0 +1,125 @@
+"""ReMax for verl's v1 trainer, which has the formula and no greedy baseline to feed it with: `algo=remax`.
+
+The rollout side (`remax_rollout`) runs one more episode for each prompt, decoded greedily, and publishes its reward.
+Here are the trainer's parts: the advantage estimator, its metrics, and the check of the configuration. The greedy
+episode is not trained on.
+
+When the greedy episode could not be scored there is nothing to compare with: the prompt's samples get the advantage 0,
+which is neither a baseline of 0 nor a push in any direction, and they are counted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+from agent_rl.errors import ConfigError
+
+__all__ = [
+    "BASELINES_PARTITION",
+    "ESTIMATOR",
+    "MANAGER",
+    "check",
+    "publish",
+    "register_estimator",
+    "remax_advantage",
+    "take_metrics",
+]
+
+ESTIMATOR = "agent_rl_remax"
+"""The value of `algorithm.adv_estimator`: verl's own `remax` takes the baselines as an argument that v1 never gives."""
+
+MANAGER = "agent_rl.verl_adapter.algorithms.remax_rollout.ReMaxAgentLoopManager"
+"""The value of `actor_rollout_ref.rollout.agent.agent_loop_manager_class`."""
+
+BASELINES_PARTITION = "agent_rl_baselines"
+"""TransferQueue partition with one tag for each prompt: the greedy episode's reward."""
+
+
+def check(config: Any) -> None:
+    """Refuse a configuration in which the baselines would be missing.
+
+    Args:
+        config: the trainer's whole configuration.
+
+    Raises:
+        ConfigError: naming the key.
+    """
+    estimator = config.algorithm.adv_estimator
+    if estimator == "remax":
+        raise ConfigError("algorithm.adv_estimator", "verl's v1 trainer gives 'remax' no baselines", "Use algo=remax")
+    if estimator != ESTIMATOR:
+        return
+    if config.actor_rollout_ref.rollout.agent.get("agent_loop_manager_class") != MANAGER:
+        raise ConfigError("algorithm.adv_estimator", f"{ESTIMATOR!r} needs its agent loop manager", "Use algo=remax")
+    model = config.reward.reward_model
+    if model.enable and not model.enable_resource_pool:
+        raise ConfigError(
+            "reward.reward_model.enable_resource_pool",
+            "ReMax needs the reward at the end of each episode, and a colocated reward model scores later",
+            "Set it to true",
+        )
+
+
+async def publish(uid: str, reward: float) -> None:
+    """Tell the trainer the reward of a prompt's greedy episode."""
+    import transfer_queue as tq
+
+    await tq.async_kv_put(key=uid, partition_id=BASELINES_PARTITION, tag={"reward": reward})
+
+
+def register_estimator(module: ModuleType) -> None:
+    """Register the estimator with `verl.trainer.ppo.core_algos`."""
+
+    @module.register_adv_est(ESTIMATOR)  # type: ignore[untyped-decorator]
+    def estimate(token_level_rewards: Any, response_mask: Any, index: Sequence[str], **_: Any) -> tuple[Any, Any]:
+        return remax_advantage(token_level_rewards, response_mask, index, _published())
+
+
+def remax_advantage(
+    token_level_rewards: Any, response_mask: Any, uids: Sequence[str], baselines: Mapping[str, float]
+) -> tuple[Any, Any]:
+    """Verl's formula with the baselines filled in: the return minus the reward of the prompt's greedy episode.
+
+    Args:
+        token_level_rewards: tensor (samples, response tokens), KL already taken off when it goes into the reward.
+        response_mask: tensor (samples, response tokens), 1 on sampled tokens.
+        uids: for each sample the id of its prompt.
+        baselines: prompt id to reward; a prompt without one gives its samples the advantage 0.
+
+    Returns:
+        Advantages and returns, of the same shape.
+    """
+    import torch
+    from verl.trainer.ppo.core_algos import compute_remax_outcome_advantage
+
+    known = torch.tensor([uid in baselines for uid in uids], device=token_level_rewards.device)
+    values = torch.tensor([baselines.get(uid, 0.0) for uid in uids]).to(token_level_rewards)
+    advantages, returns = compute_remax_outcome_advantage(token_level_rewards, values, response_mask)
+    return advantages * known.unsqueeze(-1), returns
+
+
+def take_metrics(uids: Iterable[str]) -> dict[str, float]:
+    """`agent/greedy_reward` (mean over the step's prompts) and `agent/without_baseline` (number of prompts).
+
+    What has been counted is removed from the TransferQueue.
+    """
+    import transfer_queue as tq
+
+    prompts = set(uids)
+    used = {uid: reward for uid, reward in _published().items() if uid in prompts}
+    if used:
+        tq.kv_clear(keys=list(used), partition_id=BASELINES_PARTITION)
+    return {
+        "agent/greedy_reward": sum(used.values()) / len(used) if used else math.nan,
+        "agent/without_baseline": len(prompts) - len(used),
+    }
+
+
+def _published() -> dict[str, float]:
+    import transfer_queue as tq
+
+    tags = (tq.kv_list(BASELINES_PARTITION) or {}).get(BASELINES_PARTITION, {})
+    return {uid: tag["reward"] for uid, tag in tags.items()}

@@ -1,0 +1,291 @@
+"""Scoring after sampling, for a reward model that shares the trainer's GPUs: with all that a reward may ask for.
+
+verl then hands its reward workers prompt and response and nothing else: no ground truth, no trajectory; one that
+cannot be scored fails the whole step; and what a manager reports reaches no metric. Here the reward manager
+`trajectory` gets what it gets while trajectories are sampled, the samples of a prompt go to one worker, and a
+trajectory that cannot be scored is dropped from the batch and counted, as elsewhere. These are patches like those in
+`patches`; other managers keep verl's way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+from uuid import uuid4
+
+from omegaconf import OmegaConf, open_dict
+
+from agent_rl.errors import FatalError, UnscoredError
+from agent_rl.rewards import groups
+from agent_rl.settings import SECTION
+from agent_rl.settings.serving import ServedModelSettings
+from agent_rl.verl_adapter.failures import ERRORS_PARTITION
+from agent_rl.verl_adapter.served_addresses import KIND, Served, named
+from agent_rl.verl_adapter.served_models import write_addresses
+
+__all__ = [
+    "MANAGER",
+    "ROUTER_MODEL",
+    "after_sampling",
+    "ask_our_manager",
+    "awake_in_its_own_pool",
+    "finals",
+    "late_handles",
+]
+
+MANAGER = "trajectory"
+"""The reward manager that this is for."""
+ROUTER_MODEL = "reward_model"
+"""Under this name components find verl's own reward model, and a component of this name is added where none asks it."""
+
+_ROW = ("raw_prompt", "data_source", "reward_model", "extra_info", "agent_name", "index", "uid", "extra_fields")
+
+
+def ask_our_manager(module: ModuleType) -> None:
+    """`verl.experimental.reward_loop.reward_loop`: with a reward model, too, ask the manager `trajectory`.
+
+    verl would score with the model alone. Its address becomes part of the configuration instead, so that a component
+    can ask it.
+    """
+    original_init = module.RewardLoopManager._init_reward_loop_workers
+    original_score = module.RewardLoopWorker.compute_score
+
+    @functools.wraps(original_init)
+    def init(self: Any) -> None:
+        reward = self.config.reward
+        if reward.reward_manager.name == MANAGER and self.reward_router_address and not _custom(reward):
+            _add_component(self.config, self.reward_router_address)
+        original_init(self)
+
+    @functools.wraps(original_score)
+    async def compute_score(self: Any, data: Any) -> Any:
+        if self.config.reward.reward_manager.name == MANAGER:
+            return await self.reward_manager.run_single(data)
+        return await original_score(self, data)
+
+    async def score_each(self: Any, data: Any) -> list[Any]:
+        """A result for each trajectory, or in its place why there is none."""
+        tasks = [asyncio.create_task(self.compute_score(data[index : index + 1])) for index in range(len(data))]
+        uids = data.non_tensor_batch["uid"].tolist()
+        for uid in dict.fromkeys(uids):
+            groups.expect([task for task, own in zip(tasks, uids, strict=True) if own == uid])
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        return [_portable(result) if isinstance(result, BaseException) else result for result in results]
+
+    module.RewardLoopManager._init_reward_loop_workers = init
+    module.RewardLoopWorker.compute_score = compute_score
+    module.RewardLoopWorker.score_each = score_each
+
+
+def late_handles(module: ModuleType) -> None:
+    """`verl.experimental.reward_loop.reward_loop`: no reward workers for sampling, when a served model shares the GPUs.
+
+    verl decides by its own reward model alone.
+    """
+    original_handles = module.RewardLoopManager.reward_loop_worker_handles.fget
+
+    def handles(self: Any) -> Any:
+        models = (OmegaConf.select(self.config, f"{SECTION}.reward.models") or {}).values()
+        if any(model.get("placement") == "shared" for model in models):
+            return None
+        return original_handles(self)
+
+    module.RewardLoopManager.reward_loop_worker_handles = property(handles)
+
+
+def awake_in_its_own_pool(module: ModuleType) -> None:
+    """`verl.experimental.reward_loop.reward_loop`: wake verl's reward model when it has GPUs of its own.
+
+    With `free_cache_engine`, which is the default, verl puts it to sleep at its start, and wakes it only to score after
+    sampling: asked while trajectories are sampled, it would have neither weights nor cache.
+    """
+    original = module.RewardLoopManager._init_reward_loop_workers
+
+    @functools.wraps(original)
+    def init(self: Any) -> None:
+        model = self.config.reward.reward_model
+        if model.enable and model.enable_resource_pool and model.rollout.free_cache_engine:
+            self.reward_model_manager.wake_up()
+        original(self)
+
+    module.RewardLoopManager._init_reward_loop_workers = init
+
+
+def after_sampling(module: ModuleType) -> None:
+    """`verl.trainer.ppo.v1.trainer_base`: score a sampled batch with the manager `trajectory`."""
+    original = module.PPOTrainer._compute_reward_colocate
+
+    @functools.wraps(original)
+    def compute(self: Any, batch: Any, metrics: dict[str, Any] | None = None) -> Any:
+        if self.config.reward.reward_manager.name != MANAGER:
+            return original(self, batch, metrics)
+        keys = finals(batch.keys)
+        with _awake(self):
+            results = _scored(self, module, batch, keys)
+        return _written(module, batch, dict(zip(keys, results, strict=True)))
+
+    module.PPOTrainer._compute_reward_colocate = compute
+
+
+def finals(keys: Sequence[str]) -> list[str]:
+    """Of the keys `{uid}_{session}_{index}` the last of each session, by which a trajectory is judged."""
+    last: dict[str, str] = {}
+    for key in sorted(keys, key=lambda key: int(key.rpartition("_")[2])):
+        last[key.rpartition("_")[0]] = key
+    return list(last.values())
+
+
+def _custom(reward: Any) -> bool:
+    return OmegaConf.select(reward, "custom_reward_function.path") is not None
+
+
+def _add_component(config: Any, address: str) -> None:
+    """Let components find verl's reward model, and add one where none asks it."""
+    model = config.reward.reward_model
+    with open_dict(config):
+        section = OmegaConf.to_container(config.get(SECTION) or OmegaConf.create(), resolve=True)
+        assert isinstance(section, dict)
+        components = section.setdefault("reward", {}).setdefault("components", {})
+        if not any(name == ROUTER_MODEL for _, name in named(section)):
+            components[ROUTER_MODEL] = {"kind": KIND, "config": {"models": {ROUTER_MODEL: {}}}}
+        config[SECTION] = section
+    settings = ServedModelSettings(path=model.model_path, engine=model.rollout.name)
+    write_addresses(config, {ROUTER_MODEL: Served(f"http://{address}", settings)})
+
+
+@contextmanager
+def _awake(trainer: Any) -> Iterator[None]:
+    """The models that share the trainer's GPUs, loaded; verl's own has a manager of its own."""
+    shares = not trainer.config.reward.reward_model.enable_resource_pool
+    verls = trainer.reward_loop_manager.reward_model_manager if shares else None
+    managers = [manager for manager in (trainer.served_models, verls) if manager is not None]
+    try:
+        for manager in managers:
+            manager.wake_up()
+        yield
+    finally:
+        for manager in managers:
+            manager.sleep()
+
+
+def _scored(trainer: Any, module: ModuleType, batch: Any, keys: list[str]) -> list[Any]:
+    """For each trajectory the manager's result or an exception, in order; the samples of a prompt share a worker.
+
+    Without reward workers they are scored here, in the trainer's process.
+    """
+    import ray
+
+    data = _as_handed_over(module, keys, batch.partition_id)
+    manager = trainer.reward_loop_manager
+    workers = manager.reward_loop_workers
+    if not workers:  # reward.num_workers=0
+        from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
+
+        if not hasattr(trainer, "late_worker"):
+            trainer.late_worker = RewardLoopWorker(trainer.config, manager.reward_router_address)
+        found: list[Any] = asyncio.run(trainer.late_worker.score_each(data))
+        return found
+    of_uid = {uid: place for place, uid in enumerate(dict.fromkeys(key.split("_")[0] for key in keys))}
+    places: list[list[int]] = [[] for _ in workers]
+    for index, key in enumerate(keys):
+        places[of_uid[key.split("_")[0]] % len(workers)].append(index)
+    asked = [(rows, worker) for rows, worker in zip(places, workers, strict=True) if rows]
+    answers = ray.get([worker.score_each.remote(data.select_idxs(rows)) for rows, worker in asked])
+    results: list[Any] = [None] * len(keys)
+    for (rows, _), answer in zip(asked, answers, strict=True):
+        for row, result in zip(rows, answer, strict=True):
+            results[row] = result
+    return results
+
+
+def _as_handed_over(module: ModuleType, keys: list[str], partition: str) -> Any:
+    """The trajectories in the form in which an agent-loop worker hands them to a reward worker."""
+    import numpy as np
+    import torch
+    from tensordict import TensorDict
+    from torch.nn.utils.rnn import pad_sequence
+    from verl import DataProto
+
+    data = module.tq.kv_batch_get(
+        keys=keys, partition_id=partition, select_fields=["prompts", "responses", "num_turns", *_ROW]
+    )
+    prompts, responses = list(data["prompts"].unbind()), list(data["responses"].unbind())
+    whole = [torch.ones(len(p) + len(r), dtype=torch.int64) for p, r in zip(prompts, responses, strict=True)]
+    tensors = {
+        "prompts": pad_sequence(prompts, batch_first=True),
+        "responses": pad_sequence(responses, batch_first=True),
+        "attention_mask": pad_sequence(whole, batch_first=True),
+    }
+    row = {name: _objects(data[name]) for name in _ROW if name in data.keys()}  # noqa: SIM118 - a TensorDict
+    row["tool_extra_fields"] = row.pop("extra_fields")
+    row["__num_turns__"] = np.array([int(turns) for turns in data["num_turns"]])
+    row["prompt_len"] = np.array([len(prompt) for prompt in prompts])
+    row["response_len"] = np.array([len(response) for response in responses])
+    return DataProto(batch=TensorDict(tensors, batch_size=len(keys)), non_tensor_batch=row)
+
+
+def _objects(values: Any) -> Any:
+    """One Python object for each row."""
+    import numpy as np
+
+    objects = np.empty(len(values), dtype=object)
+    objects[:] = [getattr(value, "data", value) for value in values]
+    return objects
+
+
+def _written(module: ModuleType, batch: Any, results: dict[str, Any]) -> Any:
+    """The batch with its scores in TransferQueue, without the trajectories that have none.
+
+    Raises:
+        FatalError: a trajectory could not be scored for a reason that holds for all.
+        UnscoredError: none could be scored.
+    """
+    failed = {key: result for key, result in results.items() if isinstance(result, BaseException)}
+    for error in failed.values():
+        if isinstance(error, FatalError):
+            raise error
+    if failed:
+        validate = batch.partition_id != "train"
+        reasons = [f"{type(error).__name__}: {error}" for error in failed.values()]
+        tags = [{"error": reason, "fatal": False, "validate": validate} for reason in reasons]
+        module.tq.kv_batch_put(keys=[uuid4().hex for _ in tags], partition_id=ERRORS_PARTITION, tags=tags)
+        if len(failed) == len(results):
+            raise UnscoredError(
+                f"no trajectory of the step is usable: {len(failed)} failed, the last with: {reasons[-1]}"
+            )
+        gone = {key.rpartition("_")[0] for key in failed}
+        lost = [key for key in batch.keys if key.rpartition("_")[0] in gone]
+        module.tq.kv_clear(keys=lost, partition_id=batch.partition_id)
+        batch = batch.select_keys([key for key in batch.keys if key not in set(lost)])
+    _write(module, batch, {key.rpartition("_")[0]: result for key, result in results.items()})
+    return batch
+
+
+def _write(module: ModuleType, batch: Any, results: dict[str, Any]) -> None:
+    """Every sequence of a trajectory gets its score at the last token, and what the manager reported."""
+    import torch
+    from verl.utils.tensordict_utils import list_of_dict_to_tensordict
+
+    data = module.tq.kv_batch_get(
+        keys=batch.keys, partition_id=batch.partition_id, select_fields=["response_mask", "extra_fields"]
+    )
+    rows = []
+    for key, mask, extra in zip(batch.keys, data["response_mask"].unbind(), data["extra_fields"], strict=True):
+        result = results[key.rpartition("_")[0]]
+        scores = torch.zeros(len(mask), dtype=torch.float32)
+        scores[-1] = result["reward_score"]
+        fields = dict(getattr(extra, "data", extra)) | {"reward_extra_info": result["reward_extra_info"]}
+        rows.append({"rm_scores": scores, "extra_fields": fields})
+    module.tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=list_of_dict_to_tensordict(rows))
+
+
+def _portable(error: BaseException) -> BaseException:
+    """The error as one that crosses processes."""
+    if isinstance(error, FatalError):
+        return error
+    reason = str(error) if isinstance(error, UnscoredError) else f"{type(error).__name__}: {error}"
+    return UnscoredError(reason)

@@ -1,0 +1,1 @@
+"""verl's agent loops, one for each of our agents."""

@@ -1,0 +1,222 @@
+"""verl's reward manager over trajectories: `reward.reward_manager.name=trajectory`.
+
+A thin adapter: it finds the `Trajectory` that the agent loop handed over, has it scored by `agent_rl.rewards.compose`,
+and appends it to the trace. An unscored trajectory raises, which is verl's way of dropping one session of a group: the
+siblings stay. In validation verl counts the missing session as `acc=0` (`acc_success_only` leaves it out).
+
+`reward.sandbox_fusion` is where the scorer `code` runs programs. With `reward.reward_model.enable` the model's score is
+the component `reward_model`, or whatever component asks for it (agent_rl/verl_adapter/late_scoring.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+import reprlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from omegaconf import DictConfig, OmegaConf
+from verl import DataProto
+from verl.experimental.reward_loop.reward_manager import register
+from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
+
+from agent_rl import trace
+from agent_rl.errors import ConfigError, UnscoredError
+from agent_rl.rewards import groups
+from agent_rl.rewards.components.terms import require_scorable
+from agent_rl.rewards.compose import Reward, extra_info
+from agent_rl.sandbox.fusion import FusionServer
+from agent_rl.settings import AgentRLSettings
+from agent_rl.trajectory import Message, Score, StopReason, Trajectory, Turn
+
+__all__ = ["TrajectoryRewardManager"]
+
+_CUSTOM_KEY = "reward.custom_reward_function.path"
+_NUMERIC = (bool, int, float, np.bool_, np.integer, np.floating)
+
+
+@register("trajectory")
+class TrajectoryRewardManager(RewardManagerBase):
+    """Scores the trajectory that the agent loop put into `extra_fields["trajectory"]` (by `Trajectory.to_dict`).
+
+    For a loop that hands over none, a minimal trajectory is made from the decoded response: its text is the answer, and
+    its tool calls count as 0.
+
+    With `reward.custom_reward_function.path` set, that function's result is the component `correctness`. It is called
+    with verl's arguments (`data_source`, `solution_str`, `ground_truth`, `extra_info`), finds the trajectory's dict at
+    `extra_info["trajectory"]`, and returns a number, or a dict with `score` whose other numeric entries are logged.
+
+    Raises:
+        ConfigError: for a wrong key below `agent_rl:`, or a trace file that cannot be written.
+    """
+
+    def __init__(
+        self,
+        config: DictConfig,
+        tokenizer: Any,
+        compute_score: Callable[..., Any] | None = None,
+        reward_router_address: str | None = None,
+        reward_model_tokenizer: Any = None,
+    ) -> None:
+        super().__init__(config, tokenizer, compute_score)
+        self.settings = AgentRLSettings.from_config(config)
+        self.reward = Reward(
+            self.settings.reward,
+            max_response_tokens=config.data.max_response_length,
+            judged=bool(OmegaConf.select(config, _CUSTOM_KEY)),
+            fusion=_fusion(OmegaConf.select(config, "reward.sandbox_fusion")),
+        )
+        self._trace_path = self.settings.trace.path
+        if self._trace_path is not None:
+            _require_writable(self._trace_path)
+        # verl passes its own default where the user configured nothing: only the user's function is wanted here.
+        self._custom = compute_score if OmegaConf.select(config, _CUSTOM_KEY) else None
+        self._router_kwargs = {}
+        if reward_router_address is not None:
+            self._router_kwargs = {
+                "reward_router_address": reward_router_address,
+                "reward_model_tokenizer": reward_model_tokenizer,
+            }
+
+    async def run_single(self, data: DataProto) -> dict[str, Any]:
+        """Score the last item of `data`: `{"reward_score": float, "reward_extra_info": dict[str, float]}`.
+
+        Raises:
+            UnscoredError: for a trajectory without a verdict; it is traced first, with `error` set.
+            ConfigError: when the custom reward function returns what cannot be used.
+        """
+        item = data[-1:]  # a trajectory of several sequences is judged by the last one
+        row = {key: values[0] for key, values in item.non_tensor_batch.items()}
+        handed_over = (row.get("tool_extra_fields") or {}).get("trajectory")
+        text = self._response(item, row) if handed_over is None or self._custom else ""
+        trajectory = _from_response(text, row) if handed_over is None else Trajectory.from_dict(handed_over)
+        _fill_in(trajectory, row)
+        try:
+            verdict, logged = await self._judge(trajectory, text, row)
+            result = await self._score(trajectory, verdict, row.get("extra_info"))
+            info = _merged(extra_info(trajectory, result), logged)
+        except Exception as error:  # goes on to verl, which fails the session; the trace keeps what happened
+            trajectory.error = trajectory.error or f"{type(error).__name__}: {error}"
+            await self._keep(trajectory)
+            raise
+        trajectory.score = result
+        await self._keep(trajectory)
+        return {"reward_score": result.total, "reward_extra_info": info}
+
+    async def _score(self, trajectory: Trajectory, verdict: float | None, row: Mapping[str, Any] | None) -> Score:
+        group = groups.current() if self.reward.needs_groups else None
+        if group is None:
+            return await self.reward.score(trajectory, verdict=verdict, row=row)
+        return await group.score(self.reward, trajectory, verdict, row)
+
+    async def _judge(
+        self, trajectory: Trajectory, text: str, row: dict[str, Any]
+    ) -> tuple[float | None, dict[str, float]]:
+        """The custom function's verdict and what it wants logged; (None, {}) without one."""
+        require_scorable(trajectory)
+        if self._custom is None:
+            return None, {}
+        arguments = {
+            "data_source": trajectory.data_source,
+            "solution_str": text,
+            "ground_truth": trajectory.ground_truth,
+            "extra_info": {
+                **(row.get("extra_info") or {}),
+                **(row.get("tool_extra_fields") or {}),
+                "trajectory": trajectory.to_dict(),
+                "num_turns": row.get("__num_turns__"),
+                "rollout_reward_scores": row.get("reward_scores", {}),
+            },
+            **self._router_kwargs,
+        }
+        if inspect.iscoroutinefunction(self._custom):
+            result = await self._custom(**arguments)
+        else:
+            result = await asyncio.to_thread(self._custom, **arguments)
+        return _custom_result(result)
+
+    def _response(self, item: DataProto, row: dict[str, Any]) -> str:
+        responses = item.batch["responses"][0]
+        length = row.get("response_len")
+        if length is None:
+            length = item.batch["attention_mask"][0][-len(responses) :].sum()
+        return str(self.tokenizer.decode(responses[: int(length)], skip_special_tokens=True))
+
+    async def _keep(self, trajectory: Trajectory) -> None:
+        if self._trace_path is not None:
+            await asyncio.to_thread(trace.append, self._trace_path, trajectory)
+
+
+def _fusion(keys: Any) -> FusionServer | None:
+    """The server that verl's keys name."""
+    if not keys or not keys.get("url"):
+        return None
+    return FusionServer(keys.url, keys.get("memory_limit_mb", 1024), max_concurrent=keys.get("max_concurrent", 64))
+
+
+def _require_writable(path: str) -> None:
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        open(path, "ab").close()
+    except OSError as error:
+        problem = f"the trace cannot be written ({error})"
+        raise ConfigError("agent_rl.trace.path", problem, "Name a file that this process may write") from error
+
+
+def _custom_result(result: Any) -> tuple[float, dict[str, float]]:
+    """Split what a custom reward function returned into the verdict and the numbers to log."""
+    entries = result if isinstance(result, dict) else {"score": result}
+    numbers = {key: float(value) for key, value in entries.items() if isinstance(value, _NUMERIC)}
+    if "score" not in numbers:
+        problem = f"the function returned {reprlib.repr(result)}"
+        raise ConfigError(_CUSTOM_KEY, problem, "Return a number, or a dict with a number under 'score'")
+    for key, value in numbers.items():
+        if not math.isfinite(value):
+            raise UnscoredError(f"the custom reward function returned {key}={value}")
+    return numbers.pop("score"), numbers
+
+
+def _merged(own: dict[str, float], logged: dict[str, float]) -> dict[str, float]:
+    """Both sets of logged numbers; the custom function decides `acc`, all other names belong to one side."""
+    # verl fills a list named `reward` itself: a second value under that name would misalign it.
+    taken = sorted((own.keys() - {"acc"} | {"reward"}) & logged.keys())
+    if taken:
+        problem = f"the function returned {', '.join(taken)}, which is logged already"
+        raise ConfigError(_CUSTOM_KEY, problem, "Rename what it returns")
+    return {**own, **logged}
+
+
+def _fill_in(trajectory: Trajectory, row: dict[str, Any]) -> None:
+    """Add what the row knows and the loop left open, so that a verdict and an error can name the row."""
+    trajectory.data_source = trajectory.data_source or str(row.get("data_source") or "")
+    trajectory.agent = trajectory.agent or str(row.get("agent_name") or "")
+    if trajectory.ground_truth is None:
+        trajectory.ground_truth = _plain((row.get("reward_model") or {}).get("ground_truth"))
+    extra_info = row.get("extra_info") or {}
+    if "index" not in trajectory.info:
+        trajectory.info["index"] = _plain(extra_info.get("index", row.get("index")))
+    if extra_info.get("rubric") is not None:  # of this row, for a judge
+        trajectory.info["rubric"] = _plain(extra_info["rubric"])
+
+
+def _from_response(text: str, row: dict[str, Any]) -> Trajectory:
+    """The least that can be said about an episode of a loop that hands over no trajectory."""
+    raw_prompt = row.get("raw_prompt")
+    messages = [] if raw_prompt is None else list(raw_prompt)
+    return Trajectory(
+        prompt=[Message.from_chat(message) for message in messages],
+        stop_reason=StopReason.ANSWERED,
+        turns=[Turn(text=text, tokens=int(row.get("response_len", 0)))],
+        answer=text,
+        prompt_tokens=int(row.get("prompt_len", 0)),
+        response_tokens=int(row.get("response_len", 0)),
+    )
+
+
+def _plain(value: Any) -> Any:
+    """A Python value from numpy's, so that it can become JSON."""
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value

@@ -1,0 +1,238 @@
+"""The final turn: told once, whatever budget is all but spent, and the reason stays that budget unless it answers."""
+
+import asyncio
+import time
+
+import pytest
+
+from agent_rl.agents.episode.budget import FINAL_TURN, FinalTurn
+from agent_rl.agents.episode.policy import ScriptedPolicy
+from agent_rl.tools import Tool, ToolSpec
+from agent_rl.tools.builtin.calculator import Calculator
+from agent_rl.tools.builtin.submit_answer import SubmitAnswer
+from agent_rl.trajectory import StopReason, ToolStatus
+from tests.agents.episodes import ANSWER, act, episode, probe, run
+
+TOLD = "Now."
+FINAL = FinalTurn(TOLD)
+SUBMIT = 'Action: submit_answer\nAction Input: {"answer": "42"}'
+
+
+def test_default_text_asks_for_an_answer():
+    assert FinalTurn().text == FINAL_TURN
+    assert "final answer" in FINAL_TURN
+
+
+@pytest.mark.parametrize(
+    ("budget", "spent"),
+    [({"max_turns": 2}, StopReason.MAX_TURNS), ({"max_tool_calls": 1}, StopReason.MAX_TOOL_CALLS)],
+)
+@pytest.mark.parametrize(
+    ("last", "answered"), [(ANSWER, True), (act("1+1"), False), ("hm", False), (act("1", "nothing"), False)]
+)
+def test_last_turn_is_announced_and_answers_or_ends_by_that_budget(budget, spent, last, answered):
+    policy = ScriptedPolicy([act(), last, ANSWER])
+    trajectory = run(policy, final=FINAL, **budget)
+    assert trajectory.stop_reason is (StopReason.ANSWERED if answered else spent)
+    assert trajectory.answer == ("42" if answered else None)
+    assert [turn.observation for turn in trajectory.turns] == [f"Observation: 42\n\n{TOLD}", None]
+    assert policy.messages[-2]["content"] == f"Observation: 42\n\n{TOLD}"
+    assert trajectory.turns[1].results == []
+
+
+def test_without_a_final_turn_nobody_is_told():
+    assert TOLD not in run([act(), ANSWER], max_turns=2).turns[0].observation
+
+
+def test_correction_before_the_last_turn_announces_it_too():
+    trajectory = run(["hm", ANSWER], max_turns=2, final=FINAL)
+    assert trajectory.stop_reason is StopReason.ANSWERED
+    assert trajectory.turns[0].observation.endswith(f"\n\n{TOLD}")
+
+
+def test_only_turn_is_not_announced():
+    assert run([act()], max_turns=1, final=FINAL).stop_reason is StopReason.MAX_TURNS
+
+
+def test_calls_beyond_the_budget_are_not_run_but_answered():
+    spec, life = probe()
+    trajectory = run([act("x", "probe"), ANSWER], spec, max_tool_calls=0, final=FINAL)
+    assert trajectory.stop_reason is StopReason.ANSWERED
+    assert [result.status for result in trajectory.results] == [ToolStatus.SKIPPED]
+    assert trajectory.turns[0].observation == f"Observation: Skipped: the number of tool calls is spent.\n\n{TOLD}"
+    assert life == []
+
+
+def test_calls_beyond_the_budget_in_the_last_turn_end_it():
+    trajectory = run([act(), act()], max_turns=2, max_tool_calls=1)
+    assert trajectory.stop_reason is StopReason.MAX_TURNS
+
+
+@pytest.mark.parametrize("budget", [{"max_turns": 2}, {"max_tool_calls": 1}, {"max_turns": 2, "final": None}])
+def test_answer_may_be_handed_in_by_a_tool_in_the_last_turn(budget):
+    specs = [ToolSpec.from_class(Calculator), ToolSpec.from_class(SubmitAnswer)]
+    trajectory = run([act(), SUBMIT], *specs, **{"final": FINAL, **budget})
+    assert (trajectory.stop_reason, trajectory.answer) == (StopReason.ANSWERED, "42")
+
+
+def test_handing_in_the_answer_is_not_counted():
+    trajectory = run([SUBMIT], ToolSpec.from_class(SubmitAnswer), max_tool_calls=0)
+    assert trajectory.stop_reason is StopReason.ANSWERED
+
+
+def test_answer_that_cannot_be_handed_in_ends_the_episode():
+    wrong = "Action: submit_answer\nAction Input: {}"
+    trajectory = run([wrong], ToolSpec.from_class(SubmitAnswer), max_turns=1)
+    assert trajectory.stop_reason is StopReason.MAX_TURNS
+    assert trajectory.results[0].status is ToolStatus.INVALID_ARGUMENTS
+
+
+# Tokens
+
+
+def words(*texts):
+    return sum(len(text.split(" ")) for text in texts)
+
+
+def test_turn_is_cut_before_what_is_kept_and_the_final_turn_has_it():
+    long = "Thought: " + "word " * 50
+    policy = ScriptedPolicy([long, ANSWER], max_tokens=30)
+    trajectory = run(policy, final=FinalTurn(TOLD, reserve_tokens=10))
+    assert [turn.tokens for turn in trajectory.turns] == [20, words(ANSWER)]
+    assert trajectory.turns[0].observation == TOLD
+    assert policy.messages[-2] == {"role": "user", "content": TOLD}
+    assert trajectory.stop_reason is StopReason.ANSWERED
+    assert policy.response_tokens <= 30
+
+
+def test_final_turn_that_is_cut_is_max_tokens():
+    policy = ScriptedPolicy(["word " * 50, "word " * 50], max_tokens=30)
+    trajectory = run(policy, final=FinalTurn(TOLD, reserve_tokens=10))
+    assert trajectory.stop_reason is StopReason.MAX_TOKENS
+    assert len(trajectory.turns) == 2
+    assert policy.response_tokens == 30
+
+
+def test_observation_that_does_not_fit_is_left_out():
+    policy = ScriptedPolicy([act(), ANSWER], max_tokens=words(act()) + 22)
+    trajectory = run(policy, final=FinalTurn(TOLD, reserve_tokens=20))
+    assert trajectory.stop_reason is StopReason.ANSWERED
+    assert trajectory.results[0].text == "42"
+    assert trajectory.turns[0].observation.startswith("Observation: (not shown")
+    assert trajectory.turns[0].observation.endswith(TOLD)
+
+
+def test_correction_that_does_not_fit_gives_way_to_the_announcement():
+    policy = ScriptedPolicy(["hm", ANSWER], max_tokens=15)
+    trajectory = run(policy, final=FinalTurn(TOLD, reserve_tokens=10))
+    assert trajectory.stop_reason is StopReason.ANSWERED
+    assert trajectory.turns[0].observation == TOLD
+
+
+def test_announcement_that_does_not_fit_is_max_tokens():
+    policy = ScriptedPolicy(["word " * 50, ANSWER], max_tokens=30)
+    trajectory = run(policy, final=FinalTurn("many words " * 10, reserve_tokens=10))
+    assert trajectory.stop_reason is StopReason.MAX_TOKENS
+
+
+def test_without_tokens_kept_a_cut_turn_is_the_end():
+    trajectory = run(ScriptedPolicy(["word " * 50, ANSWER], max_tokens=10), final=FINAL)
+    assert (trajectory.stop_reason, len(trajectory.turns)) == (StopReason.MAX_TOKENS, 1)
+
+
+# Seconds
+
+
+def test_tool_that_hangs_is_stopped_in_time_for_the_final_turn():
+    spec, life = probe()
+    final = FinalTurn(TOLD, reserve_seconds=9.9)
+    trajectory = run([act("hang", "probe"), ANSWER], spec, max_seconds=10.0, final=final)
+    assert trajectory.stop_reason is StopReason.ANSWERED
+    assert trajectory.turns[0].observation == f"Observation: Skipped: the time is up.\n\n{TOLD}"
+    assert life == ["start", "stopped", "close"]
+
+
+def test_final_turn_that_asks_for_more_is_max_seconds():
+    spec, _ = probe()
+    final = FinalTurn(TOLD, reserve_seconds=9.9)
+    trajectory = run([act("hang", "probe"), act()], spec, max_seconds=10.0, final=final)
+    assert trajectory.stop_reason is StopReason.MAX_SECONDS
+
+
+def test_late_result_is_shown_with_the_announcement():
+    class Slow(Calculator):
+        async def call(self, arguments):
+            time.sleep(0.05)  # noqa: ASYNC251 - holds up the event loop, so that no timer can fire
+            return "42"
+
+    final = FinalTurn(TOLD, reserve_seconds=29.99)
+    trajectory = run([act(), ANSWER], ToolSpec.from_class(Slow), max_seconds=30.0, final=final)
+    assert trajectory.stop_reason is StopReason.ANSWERED
+    assert trajectory.turns[0].observation == f"Observation: 42\n\n{TOLD}"
+
+
+# Repetition
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3])
+def test_turns_that_only_repeat_are_repetition(limit):
+    spec, life = probe()
+    trajectory = run([act("x", "probe")] * 9, spec, max_repeats=limit)
+    assert trajectory.stop_reason is StopReason.REPETITION
+    assert len(trajectory.turns) == limit + 1
+    assert trajectory.repeated_calls == limit
+    assert life == ["start", "close"]
+
+
+def test_repetition_gets_a_final_turn_too():
+    trajectory = run([act(), act(), ANSWER], max_repeats=1, final=FINAL)
+    assert trajectory.stop_reason is StopReason.ANSWERED
+    assert trajectory.turns[1].observation == f"Observation: Skipped: you have asked for this before.\n\n{TOLD}"
+    assert run([act(), act(), act()], max_repeats=1, final=FINAL).stop_reason is StopReason.REPETITION
+
+
+class Rolling(Tool):
+    """Its results differ from call to call."""
+
+    name = "rolling"
+    description = "d"
+    parameters = {"type": "object", "properties": {"expression": {"type": "string"}}}  # noqa: RUF012
+    made: list
+
+    async def call(self, arguments):
+        self.made.append(arguments["expression"])
+        if arguments["expression"] == "bad":
+            raise ValueError("bad")
+        return str(len(self.made))
+
+
+@pytest.mark.parametrize(("idempotent", "reuse"), [(True, True), (True, False), (False, True)])
+def test_repeated_call_is_answered_from_memory_only_where_that_is_safe(idempotent, reuse):
+    cls = type("Made", (Rolling,), {"made": [], "idempotent": idempotent})
+    texts = [act("1", "rolling"), act("2", "rolling"), act("1", "rolling"), ANSWER]
+    trajectory = run(texts, ToolSpec.from_class(cls), reuse=reuse)
+    kept = idempotent and reuse
+    assert [result.text for result in trajectory.results] == ["1", "2", "1" if kept else "3"]
+    assert trajectory.tool_stats["rolling"].cached == (1 if kept else 0)
+    assert trajectory.repeated_calls == 1
+
+
+def test_failed_call_is_not_answered_from_memory():
+    cls = type("Made", (Rolling,), {"made": [], "idempotent": True})
+    run([act("bad", "rolling")] * 2 + [ANSWER], ToolSpec.from_class(cls), reuse=True)
+    assert cls.made == ["bad", "bad"]
+
+
+def test_budgets_hold_for_a_cancelled_episode_too():
+    spec, life = probe()
+
+    async def cancelled():
+        task = asyncio.ensure_future(episode(ScriptedPolicy([act("hang", "probe")]), spec, max_seconds=60, final=FINAL))
+        await asyncio.sleep(0.1)
+        assert life == ["start"]
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled())
+    assert life == ["start", "stopped", "close"]

@@ -1,0 +1,407 @@
+"""Episodes with a scripted policy, the ReAct format and real tools: how they end and what they leave behind."""
+
+import asyncio
+import contextlib
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent_rl.agents.episode.episode import FinalTurn
+from agent_rl.agents.episode.hooks import Hooks
+from agent_rl.agents.episode.policy import ScriptedPolicy
+from agent_rl.agents.react import NO_ACTION, ReactFormat, invalid_json
+from agent_rl.errors import EngineError, FatalError, UnscoredError
+from agent_rl.tools import ToolSpec
+from agent_rl.tools.builtin.calculator import Calculator
+from agent_rl.trajectory import StopReason, ToolStatus, Trajectory
+from tests.agents.episodes import ANSWER, PROMPT, Waiting, act, episode, probe, run
+
+# How an episode ends
+
+
+def test_answer_ends_it():
+    trajectory = run([act(), ANSWER])
+    assert trajectory.stop_reason is StopReason.ANSWERED
+    assert trajectory.answer == "42"
+    assert [turn.observation for turn in trajectory.turns] == ["Observation: 42", None]
+    (result,) = trajectory.results
+    assert (result.text, result.status) == ("42", ToolStatus.OK)
+    assert trajectory.error is None
+
+
+def test_trajectory_describes_the_whole_episode():
+    policy = ScriptedPolicy([act(), ANSWER])
+    trajectory = run(policy)
+    assert [message.role for message in trajectory.prompt] == ["system", "user"]
+    assert trajectory.prompt[1].content == PROMPT[0]["content"]
+    assert [turn.text for turn in trajectory.turns] == [act(), ANSWER]
+    assert [turn.tokens for turn in trajectory.turns] == [len(act().split(" ")), len(ANSWER.split(" "))]
+    assert trajectory.prompt_tokens == policy.prompt_tokens
+    assert trajectory.response_tokens == policy.response_tokens
+    assert trajectory.seconds >= trajectory.generation_seconds + trajectory.tool_seconds >= 0
+    assert Trajectory.from_json(trajectory.to_json()) == trajectory
+
+
+def test_content_in_parts_is_kept_as_text():
+    prompt = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "Which?"}]}]
+
+    class Any(ScriptedPolicy):
+        async def begin(self, messages, tools):
+            self.given = messages
+
+    trajectory = run(Any([ANSWER]), form=ReactFormat(""), prompt=prompt)
+    assert trajectory.prompt[0].content == "<image>Which?"
+
+
+def test_last_turn_without_an_answer_is_max_turns_and_its_call_is_not_run():
+    trajectory = run([act(), act("1+1"), ANSWER], max_turns=2)
+    assert trajectory.stop_reason is StopReason.MAX_TURNS
+    assert len(trajectory.turns) == 2
+    assert trajectory.turns[1].calls[0].arguments == {"expression": "1+1"}
+    assert trajectory.turns[1].results == []
+    assert trajectory.turns[1].observation is None
+
+
+def test_answer_in_the_last_turn_counts():
+    assert run([act(), ANSWER], max_turns=2).stop_reason is StopReason.ANSWERED
+
+
+def test_malformed_last_turn_is_max_turns():
+    trajectory = run(["hm"], max_turns=1)
+    assert trajectory.stop_reason is StopReason.MAX_TURNS
+    assert trajectory.malformed_turns == 1
+    assert trajectory.turns[0].observation is None
+
+
+@pytest.mark.parametrize("limit", [0, 1, 2])
+def test_call_after_the_last_allowed_one_is_max_tool_calls(limit):
+    spec, life = probe()
+    trajectory = run([act("x", "probe")] * 4, spec, max_tool_calls=limit)
+    assert trajectory.stop_reason is StopReason.MAX_TOOL_CALLS
+    assert len(trajectory.turns) == limit + 1
+    assert len(trajectory.results) == limit
+    assert life == (["start", "close"] if limit else [])
+
+
+def test_answer_after_the_last_allowed_call_counts():
+    assert run([act(), ANSWER], max_tool_calls=1).stop_reason is StopReason.ANSWERED
+
+
+def test_turn_that_is_cut_by_the_token_budget_is_max_tokens():
+    trajectory = run(ScriptedPolicy([ANSWER], max_tokens=3))
+    assert trajectory.stop_reason is StopReason.MAX_TOKENS
+    assert trajectory.answer is None
+    assert trajectory.turns[0].tokens == 3
+
+
+def test_cut_turn_is_not_acted_upon():
+    spec, life = probe()
+    text = act("x", "probe") + "\nThought: more words"
+    trajectory = run(ScriptedPolicy([text], max_tokens=6), spec)
+    assert trajectory.stop_reason is StopReason.MAX_TOKENS
+    assert trajectory.turns[0].calls == []
+    assert life == []
+
+
+def test_observation_that_does_not_fit_is_max_tokens():
+    words = len(act().split(" "))
+    policy = ScriptedPolicy([act(), ANSWER], max_tokens=words + 2)  # the observation needs two
+    trajectory = run(policy)
+    assert trajectory.stop_reason is StopReason.MAX_TOKENS
+    assert trajectory.results[0].text == "42"
+    assert policy.response_tokens == words
+
+
+def test_correction_that_does_not_fit_is_max_tokens():
+    assert run(ScriptedPolicy(["hm", ANSWER], max_tokens=5)).stop_reason is StopReason.MAX_TOKENS
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3])
+def test_too_many_malformed_turns_in_a_row_are_malformed(limit):
+    trajectory = run(["hm"] * 5, max_malformed=limit)
+    assert trajectory.stop_reason is StopReason.MALFORMED
+    assert trajectory.malformed_turns == len(trajectory.turns) == limit
+
+
+def test_well_formed_turn_in_between_starts_the_count_again():
+    trajectory = run(["hm", "hm", act(), "hm", "hm", act(), "hm", ANSWER], max_malformed=3)
+    assert trajectory.stop_reason is StopReason.ANSWERED
+    assert trajectory.malformed_turns == 5
+
+
+def test_failing_engine_is_engine_error_with_its_message():
+    trajectory = run([act()])
+    assert trajectory.stop_reason is StopReason.ENGINE_ERROR
+    assert "the script has 1 messages" in trajectory.error
+    assert len(trajectory.turns) == 1
+    assert trajectory.results[0].text == "42"
+
+
+def test_prompt_that_does_not_fit_is_unscored():
+    class Small(ScriptedPolicy):
+        async def begin(self, messages, tools):
+            raise UnscoredError("too long")
+
+    trajectory = run(Small([]))
+    assert (trajectory.stop_reason, trajectory.error) == (StopReason.ERROR, "too long")
+    assert trajectory.prompt
+
+
+# Seconds
+
+
+def test_hanging_policy_is_max_seconds():
+    policy = Waiting(act())
+    started = time.monotonic()
+    trajectory = run(policy, max_seconds=0.1)
+    assert trajectory.stop_reason is StopReason.MAX_SECONDS
+    assert len(trajectory.turns) == 1
+    assert policy.cancelled
+    assert 0.1 <= time.monotonic() - started < 2
+    assert trajectory.seconds >= 0.1
+
+
+def test_hanging_tool_is_max_seconds_and_its_state_is_released():
+    spec, life = probe()
+    trajectory = run([act("hang", "probe"), ANSWER], spec, max_seconds=0.1)
+    assert trajectory.stop_reason is StopReason.MAX_SECONDS
+    assert trajectory.turns[0].results == []
+    assert life == ["start", "stopped", "close"]
+
+
+def test_tool_beyond_its_own_limit_is_an_observation():
+    spec, life = probe()
+    trajectory = run([act("hang", "probe"), ANSWER], spec, timeout_s=0.05, max_seconds=20)
+    assert trajectory.stop_reason is StopReason.ANSWERED
+    assert trajectory.results[0].status is ToolStatus.TIMEOUT
+    assert trajectory.turns[0].observation == "Observation: Error: probe did not finish within 0.05 s"
+    assert life == ["start", "stopped", "close"]
+
+
+def test_no_turn_begins_after_the_time():
+    class Blocking(Calculator):
+        async def call(self, arguments):
+            time.sleep(0.05)  # noqa: ASYNC251 - holds up the event loop, so that no timer can fire
+            return "42"
+
+    policy = ScriptedPolicy([act(), ANSWER])
+    trajectory = run(policy, ToolSpec.from_class(Blocking), max_seconds=0.04)
+    assert trajectory.stop_reason is StopReason.MAX_SECONDS
+    assert len(trajectory.turns) == 1
+
+
+def test_seconds_that_suffice_change_nothing():
+    assert run([act(), ANSWER], max_seconds=30).stop_reason is StopReason.ANSWERED
+
+
+def test_engine_that_ignores_its_cancellation_does_not_hold_up_the_end():
+    class Stubborn(Waiting):
+        async def generate(self, stop=(), keep_stop=False):
+            for _ in range(60):
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.sleep(0.05)
+            raise EngineError("late")
+
+    async def both():
+        trajectory = await episode(Stubborn(), max_seconds=0.05)
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        await asyncio.wait(others)
+        return trajectory
+
+    assert asyncio.run(both()).stop_reason is StopReason.MAX_SECONDS
+
+
+# The policy's mistakes
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [("hm", NO_ACTION), ('Action: calculator\nAction Input: {"expression"', invalid_json("calculator"))],
+)
+def test_malformed_turn_is_corrected_and_counted(text, problem):
+    policy = ScriptedPolicy([text, ANSWER])
+    trajectory = run(policy)
+    assert trajectory.stop_reason is StopReason.ANSWERED
+    assert trajectory.turns[0].malformed == problem
+    assert trajectory.turns[0].observation == f"Observation: Error: {problem}"
+    assert policy.messages[-2] == {"role": "user", "content": f"Observation: Error: {problem}"}
+    assert trajectory.malformed_turns == 1
+    assert trajectory.turns[1].malformed is None
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "shown"),
+    [
+        (act("1/0"), ToolStatus.ERROR, "Error: "),
+        (act(name="calc"), ToolStatus.UNKNOWN_TOOL, "Did you mean 'calculator'?"),
+        ("Action: calculator\nAction Input: {}", ToolStatus.INVALID_ARGUMENTS, "missing 'expression'"),
+    ],
+)
+def test_mistake_in_a_call_is_shown_and_counted_but_not_malformed(text, status, shown):
+    trajectory = run([text, ANSWER])
+    assert trajectory.stop_reason is StopReason.ANSWERED
+    assert trajectory.results[0].status is status
+    assert shown in trajectory.turns[0].observation
+    assert trajectory.turns[0].observation.count("Error: ") == 1
+    assert (trajectory.malformed_turns, trajectory.tool_errors, trajectory.tool_calls) == (0, 1, 1)
+
+
+def test_observation_that_the_policy_writes_itself_is_cut():
+    trajectory = run([act() + "\nObservation: 43\nFinal Answer: 43", ANSWER])
+    assert trajectory.turns[0].text == act()
+    assert trajectory.turns[0].observation == "Observation: 42"
+    assert trajectory.answer == "42"
+
+
+# State
+
+
+def test_state_lives_for_one_episode():
+    spec, life = probe()
+    trajectory = run([act("x", "probe"), act("x", "probe"), ANSWER], spec)
+    assert [result.text for result in trajectory.results] == ["1", "2"]
+    assert [result.reward for result in trajectory.results] == [0.5, 0.5]
+    assert life == ["start", "close"]
+
+
+@pytest.mark.parametrize("max_seconds", [None, 10])
+def test_infrastructure_failure_of_a_tool_ends_the_episode_and_keeps_what_happened(max_seconds):
+    spec, life = probe()
+    trajectory = run([act("x", "probe"), act("unscored", "probe"), ANSWER], spec, max_seconds=max_seconds)
+    assert trajectory.stop_reason is StopReason.ERROR
+    assert "down" in trajectory.error
+    assert len(trajectory.turns) == 2
+    assert life == ["start", "close"]
+
+
+@pytest.mark.parametrize("max_seconds", [None, 10])
+def test_fatal_error_of_a_tool_leaves_the_episode_and_releases_state(max_seconds):
+    spec, life = probe()
+    with pytest.raises(FatalError, match="key"):
+        run([act("fatal", "probe"), ANSWER], spec, max_seconds=max_seconds)
+    assert life == ["start", "close"]
+
+
+@pytest.mark.parametrize("mistake", ["refuse", "bug"])
+def test_other_failures_of_a_tool_are_observations(mistake):
+    spec, life = probe()
+    trajectory = run([act(mistake, "probe"), ANSWER], spec)
+    assert trajectory.stop_reason is StopReason.ANSWERED
+    assert trajectory.results[0].status is ToolStatus.ERROR
+    assert life == ["start", "close"]
+
+
+def test_state_is_released_after_an_engine_failure():
+    spec, life = probe()
+    assert run([act("x", "probe")], spec).stop_reason is StopReason.ENGINE_ERROR
+    assert life == ["start", "close"]
+
+
+@pytest.mark.parametrize("max_seconds", [None, 30])
+def test_cancelled_episode_stops_its_tool_and_releases_state(max_seconds):
+    spec, life = probe()
+
+    async def cancelled():
+        task = asyncio.ensure_future(
+            episode(ScriptedPolicy([act("hang", "probe"), ANSWER]), spec, max_seconds=max_seconds)
+        )
+        await asyncio.sleep(0.1)
+        assert life == ["start"]
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert asyncio.all_tasks() == {asyncio.current_task()}, "something was left running"
+
+    asyncio.run(cancelled())
+    assert life == ["start", "stopped", "close"]
+
+
+@pytest.mark.parametrize("max_seconds", [None, 30])
+def test_cancelled_episode_cancels_its_generation(max_seconds):
+    policy = Waiting()
+
+    async def cancelled():
+        task = asyncio.ensure_future(episode(policy, max_seconds=max_seconds))
+        await asyncio.sleep(0.02)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled())
+    assert policy.cancelled
+
+
+# Any sequence of texts
+
+WELL_FORMED = st.one_of(
+    st.builds(
+        act, st.sampled_from(["6*7", "1/0", "2**9999999", "("]), st.sampled_from(["calculator", "probe", "calc"])
+    ),
+    st.text(max_size=20).map(lambda text: f"Thought: x\nFinal Answer: {text}"),
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5), st.lists, max_leaves=5
+)
+BROKEN = st.one_of(
+    st.builds(
+        "Action: {}\nAction Input: {}".format, st.sampled_from(["calculator", "probe", ""]), st.text(max_size=30)
+    ),
+    st.builds("Action: {}\nAction Input: {}".format, st.sampled_from(["calculator", "x"]), JSON.map(repr)),
+    st.lists(
+        st.sampled_from(
+            ["Thought:", "Action:", "Action Input:", "Observation:", "Final Answer:", "\n", "{", "}", '"', "x", " "]
+        )
+    ).map("".join),
+    st.just("Action: calculator\nAction Input: " + '{"expression":' * 400 + "1" + "}" * 400),
+)
+TEXTS = st.lists(st.one_of(WELL_FORMED, BROKEN, st.text(max_size=60)), max_size=8)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    texts=TEXTS,
+    max_turns=st.none() | st.integers(1, 6),
+    max_tool_calls=st.none() | st.integers(0, 3),
+    max_tokens=st.none() | st.integers(1, 60),
+    max_malformed=st.integers(1, 3),
+    max_repeats=st.none() | st.integers(1, 2),
+    final=st.none() | st.builds(FinalTurn, st.just("Now."), st.integers(0, 10)),
+    hooks=st.none() | st.just(Hooks()),
+)
+def test_any_sequence_of_texts_ends_once_and_within_its_budgets(
+    texts, max_turns, max_tool_calls, max_tokens, max_malformed, max_repeats, final, hooks
+):
+    spec, life = probe()
+    policy = ScriptedPolicy(texts, max_tokens=max_tokens)
+    trajectory = run(
+        policy,
+        ToolSpec.from_class(Calculator),
+        spec,
+        max_turns=max_turns,
+        max_tool_calls=max_tool_calls,
+        max_malformed=max_malformed,
+        max_repeats=max_repeats,
+        final=final,
+        hooks=hooks,
+    )
+    reason = trajectory.stop_reason
+    turns = trajectory.turns
+    assert reason in StopReason
+    assert reason is not StopReason.ERROR
+    assert (trajectory.answer is not None) == (reason is StopReason.ANSWERED)
+    assert (trajectory.error is not None) == (reason is StopReason.ENGINE_ERROR)
+    assert (len(turns) == len(texts)) or reason is not StopReason.ENGINE_ERROR
+    assert max_turns is None or len(turns) <= max_turns
+    run_calls = sum(result.status is not ToolStatus.SKIPPED for result in trajectory.results)
+    assert max_tool_calls is None or run_calls <= max_tool_calls
+    told = [number for number, turn in enumerate(turns) if (turn.observation or "").endswith("Now.")]
+    assert len(told) <= (final is not None)
+    assert not told or len(turns) - told[0] <= 2
+    assert max_tokens is None or policy.response_tokens <= max_tokens
+    assert all(turn.observation is not None for turn in turns[:-1])
+    assert all(turn.malformed is None or not turn.calls for turn in turns)
+    assert life in ([], ["start", "close"])
+    assert Trajectory.from_json(trajectory.to_json()) == trajectory
+    assert Trajectory.from_dict(trajectory.to_dict()) == trajectory

@@ -1,0 +1,105 @@
+"""Hooks see every turn and call, answer calls, change results and end episodes; what they raise is not hidden."""
+
+import pytest
+
+from agent_rl.agents.episode.hooks import Hooks, load_hooks
+from agent_rl.errors import ConfigError
+from agent_rl.trajectory import StopReason, ToolResult
+from tests.agents.episodes import ANSWER, act, probe, run
+
+
+class Log(Hooks):
+    def __init__(self):
+        self.seen = []
+
+    async def before_turn(self, trajectory):
+        self.seen.append(f"before {len(trajectory.turns)}")
+
+    async def after_turn(self, trajectory, turn):
+        assert trajectory.turns[-1] is turn
+        self.seen.append(f"after {turn.observation}")
+
+    async def before_tool(self, trajectory, call):
+        self.seen.append(f"call {call.arguments}")
+
+    async def after_tool(self, trajectory, call, result):
+        self.seen.append(f"result {result.text}")
+
+
+def test_every_turn_and_call_is_seen_in_order():
+    log = Log()
+    assert run([act(), "hm", ANSWER], hooks=log).stop_reason is StopReason.ANSWERED
+    assert log.seen[:4] == ["before 0", "call {'expression': '6*7'}", "result 42", "after Observation: 42"]
+    assert log.seen[4] == "before 1"
+    assert log.seen[5].startswith("after Observation: Error: I could not read")
+    assert log.seen[6:] == ["before 2"]
+
+
+def test_hooks_that_do_nothing_change_nothing():
+    spec, life = probe()
+    trajectory = run([act("x", "probe"), ANSWER], spec, hooks=Hooks())
+    assert trajectory.results[0].text == "1"
+    assert life == ["start", "close"]
+
+
+def test_call_may_be_answered_in_the_tools_place():
+    class Guard(Hooks):
+        async def before_tool(self, trajectory, call):
+            return ToolResult(call.id, call.name, "forbidden") if call.arguments["expression"] == "x" else None
+
+    spec, life = probe()
+    trajectory = run([act("x", "probe"), ANSWER], spec, hooks=Guard())
+    assert trajectory.turns[0].observation == "Observation: forbidden"
+    assert life == []
+
+
+def test_result_may_be_changed_before_it_is_shown():
+    class Hide(Hooks):
+        async def after_tool(self, trajectory, call, result):
+            result.text = result.text.replace("4", "*")
+
+    assert run([act(), ANSWER], hooks=Hide()).turns[0].observation == "Observation: *2"
+
+
+def test_hook_may_end_the_episode():
+    class Enough(Hooks):
+        async def after_turn(self, trajectory, turn):
+            return len(trajectory.turns) == 2
+
+    trajectory = run([act(), act("1+1"), ANSWER], hooks=Enough())
+    assert (trajectory.stop_reason, len(trajectory.turns)) == (StopReason.STOPPED, 2)
+
+
+def test_what_a_hook_raises_leaves_the_episode_and_releases_state():
+    class Broken(Hooks):
+        async def after_tool(self, trajectory, call, result):
+            raise KeyError("mine")
+
+    spec, life = probe()
+    with pytest.raises(KeyError, match="mine"):
+        run([act("x", "probe"), ANSWER], spec, hooks=Broken())
+    assert life == ["start", "close"]
+
+
+def test_class_is_found_by_its_path(tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text(
+        "from agent_rl.agents.episode.hooks import Hooks\nclass Mine(Hooks): pass\nx = 1\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert load_hooks("mine.py:Mine").__name__ == "Mine"
+    assert load_hooks("agent_rl.agents.episode.hooks.Hooks") is Hooks
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("nothing.at.all", "there is no module 'nothing'"),
+        ("agent_rl.agents.episode.hooks.Hoks", "Did you mean 'Hooks'"),
+        ("agent_rl.agents.episode.hooks.load_hooks", "is not a subclass"),
+        ("agent_rl.trajectory.Turn", "is not a subclass"),
+    ],
+)
+def test_class_that_cannot_be_used_is_named_with_its_key(path, message):
+    with pytest.raises(ConfigError, match=message) as caught:
+        load_hooks(path)
+    assert caught.value.key == "agent_rl.hooks"

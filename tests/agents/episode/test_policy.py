@@ -1,0 +1,89 @@
+"""The scripted policy, and where a turn is cut."""
+
+import asyncio
+
+import pytest
+
+from agent_rl.agents.episode.policy import Generation, ScriptedPolicy, cut_at_stop
+from agent_rl.errors import EngineError
+
+PROMPT = [{"role": "user", "content": "what is this"}]
+
+
+def started(*args, **options):
+    policy = ScriptedPolicy(*args, **options)
+    asyncio.run(policy.begin(PROMPT, []))
+    return policy
+
+
+def generate(policy, stop=()):
+    return asyncio.run(policy.generate(stop))
+
+
+def extend(policy, text):
+    return asyncio.run(policy.extend([{"role": "user", "content": text}]))
+
+
+def test_texts_are_played_in_order():
+    policy = started(["one two", "three"])
+    assert generate(policy) == Generation("one two", 2, "stop")
+    assert extend(policy, "go on")
+    assert generate(policy) == Generation("three", 1, "stop")
+    assert [message["content"] for message in policy.messages] == ["what is this", "one two", "go on", "three"]
+    assert (policy.prompt_tokens, policy.response_tokens) == (3, 5)
+
+
+def test_script_that_is_used_up_is_an_engine_error():
+    policy = started(["one"])
+    generate(policy)
+    with pytest.raises(EngineError, match="the script has 1 messages"):
+        generate(policy)
+
+
+def test_token_budget_cuts_a_turn():
+    policy = started(["one two three four"], max_tokens=3)
+    assert generate(policy) == Generation("one two three", 3, "length")
+    assert policy.response_tokens == 3
+
+
+def test_turn_that_just_fits_is_not_cut():
+    assert generate(started(["one two three"], max_tokens=3)) == Generation("one two three", 3, "stop")
+
+
+def test_message_that_leaves_no_token_is_not_appended():
+    policy = started(["one two"], max_tokens=4)
+    generate(policy)
+    assert not extend(policy, "three four")
+    assert policy.response_tokens == 2
+    assert len(policy.messages) == 2
+    assert extend(policy, "three")
+    assert policy.response_tokens == 3
+
+
+def test_turn_ends_before_a_stop_string():
+    policy = started(["Action: x\nObservation: y"])
+    assert generate(policy, ["\nObservation:"]).text == "Action: x"
+
+
+@pytest.mark.parametrize(
+    ("text", "stop", "expected"),
+    [
+        ("abc", [], "abc"),
+        ("abc", ["x"], "abc"),
+        ("abcabc", ["c"], "ab"),
+        ("abcd", ["d", "b"], "a"),
+        ("abc", ["abc"], ""),
+        ("", ["a"], ""),
+        ("größer|x", ["|"], "größer"),
+    ],
+)
+def test_text_is_cut_before_the_first_stop_string(text, stop, expected):
+    assert cut_at_stop(text, stop) == expected
+
+
+def test_stop_string_can_be_kept():
+    assert cut_at_stop("ab</a>c</b>", ["</b>", "</a>"], keep_stop=True) == "ab</a>"
+    assert cut_at_stop("abc", ["x"], keep_stop=True) == "abc"
+    policy = started(["x</a> y"])
+    assert asyncio.run(policy.generate(["</a>"], keep_stop=True)).text == "x</a>"
+    assert policy.messages[-1]["content"] == "x</a>"

@@ -1,0 +1,55 @@
+"""Which tool takes a format's text."""
+
+import pytest
+
+from agent_rl.agents.episode.text_tool import TextTool
+from agent_rl.errors import ConfigError
+from agent_rl.tools import ToolSpec
+from agent_rl.tools.builtin.calculator import Calculator
+from agent_rl.trajectory import ToolCall
+
+TEXT = {"type": "string"}
+
+
+def tool(name, required=None, **properties):
+    parameters = {"type": "object", "properties": properties}
+    return ToolSpec(name, "d", parameters | ({"required": required} if required else {}), Calculator)
+
+
+QUERY = tool("search", ["query"], query=TEXT, top_k={"type": "integer"})
+
+
+@pytest.mark.parametrize(
+    ("tools", "name", "expected"),
+    [
+        ([QUERY], None, TextTool("search", "query")),
+        ([tool("wiki", text=TEXT)], None, TextTool("wiki", "text")),
+        ([tool("wiki", text={"type": ["string", "null"]})], None, TextTool("wiki", "text")),
+        ([tool("other", text=TEXT), QUERY], None, TextTool("search", "query")),
+        ([tool("other", text=TEXT), QUERY], "other", TextTool("other", "text")),
+    ],
+)
+def test_tool_is_found(tools, name, expected):
+    assert TextTool.find(tools, name, "search", "key") == expected
+
+
+@pytest.mark.parametrize(
+    ("tools", "name", "problem"),
+    [
+        ([], None, "no tool 'search' among"),
+        ([QUERY], "serach", "no tool 'serach' among"),
+        ([tool("a", x=TEXT), tool("b", x=TEXT)], None, "no tool 'search' among"),
+        ([tool("a", x=TEXT, y=TEXT)], None, r"needs \['x', 'y'\]"),
+        ([tool("a")], None, r"needs \[\]"),
+        ([tool("a", x={"type": "integer"})], None, "where one text"),
+        ([tool("a", x=True)], None, "where one text"),
+    ],
+)
+def test_tool_that_takes_no_text_is_refused(tools, name, problem):
+    with pytest.raises(ConfigError, match=problem) as caught:
+        TextTool.find(tools, name, "search", "agent_rl.x.tool")
+    assert caught.value.key == "agent_rl.x.tool"
+
+
+def test_call_has_the_text():
+    assert TextTool("search", "query").call("x") == ToolCall("search", {"query": "x"})

@@ -1,0 +1,10 @@
+"""What is read from the corpus, for the syntaxes of `tagged_calls`."""
+
+import pytest
+
+from tests.agents.syntaxes.corpus import check, label, rows
+
+
+@pytest.mark.parametrize("row", rows("qwen3_coder", "seed", "glm", "minimax", "deepseek_v4"), ids=label)
+def test_corpus(row):
+    check(row)

@@ -1,0 +1,94 @@
+"""Plan and act: what is read from a turn, and what the trajectory keeps of it."""
+
+import asyncio
+
+import pytest
+
+from agent_rl.agents.episode.episode import Budget, run_episode
+from agent_rl.agents.episode.policy import ScriptedPolicy
+from agent_rl.agents.plan_act import DEFAULT_INSTRUCTIONS, NO_PLAN, PlanActFormat, plans
+from agent_rl.agents.react import NO_ACTION
+from agent_rl.errors import MalformedActionError
+from agent_rl.tools import ToolSession, ToolSpec
+from agent_rl.tools.builtin.calculator import Calculator
+from agent_rl.trajectory import StopReason, Trajectory
+
+PROMPT = [{"role": "user", "content": "How much are 6 boxes of 7?"}]
+TOOLS = [ToolSpec.from_class(Calculator)]
+PLAN = "Plan:\n1. Multiply.\n2. Answer.\n"
+ACT = 'Step: 1\nThought: x\nAction: calculator\nAction Input: {"expression": "6*7"}'
+ANSWER = "Thought: done\nFinal Answer: 42"
+
+
+def run(*texts, form=None, **budget):
+    async def episode():
+        async with ToolSession(TOOLS, default_timeout_s=30) as session:
+            return await run_episode(ScriptedPolicy(texts), form or PlanActFormat(), session, PROMPT, Budget(**budget))
+
+    return asyncio.run(episode())
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [
+        ("Plan:\n1. Multiply.\n2. Answer.\n", ["Multiply.", "Answer."]),
+        ("Plan:\n1) Multiply\n   the two.\n2) Answer\n\n", ["Multiply the two.", "Answer"]),
+        ("Plan:\n- Multiply\n- Answer\n", ["Multiply", "Answer"]),
+        ("Plan: multiply, then answer\n", ["multiply, then answer"]),
+        ("Plan:\nmultiply\nanswer\n", ["multiply", "answer"]),
+        ("I see.\n plan :\n1. größer 日本\n", ["größer 日本"]),
+    ],
+)
+def test_plan_is_read(text, steps):
+    step = PlanActFormat().parse(text + ACT, TOOLS)
+    assert step.notes == {"plan": steps, "step": 1}
+    assert step.calls[0].arguments == {"expression": "6*7"}
+
+
+@pytest.mark.parametrize("text", [ACT, ANSWER, "", "Plan:\n" + ACT, "Plan:\n\n \n" + ANSWER, "My Plan: x\n" + ACT])
+def test_first_turn_without_a_plan_is_malformed(text):
+    with pytest.raises(MalformedActionError) as caught:
+        PlanActFormat().parse(text, TOOLS)
+    assert str(caught.value) == NO_PLAN
+
+
+def test_plan_alone_is_no_action():
+    with pytest.raises(MalformedActionError) as caught:
+        PlanActFormat().parse(PLAN, TOOLS)
+    assert str(caught.value) == NO_ACTION
+
+
+def test_plan_and_its_revisions_are_kept():
+    revised = "Plan:\n1. Multiply again.\n2. Answer.\n"
+    trajectory = run(PLAN + ACT, ACT, revised + ACT.replace("Step: 1\n", ""), ANSWER)
+    assert (trajectory.stop_reason, trajectory.answer) == (StopReason.ANSWERED, "42")
+    assert [turn.notes for turn in trajectory.turns] == [
+        {"plan": ["Multiply.", "Answer."], "step": 1},
+        {"step": 1},
+        {"plan": ["Multiply again.", "Answer."]},
+        {},
+    ]
+    stored = Trajectory.from_json(trajectory.to_json())
+    assert stored == trajectory
+    assert plans(stored) == [["Multiply.", "Answer."], ["Multiply again.", "Answer."]]
+
+
+def test_plan_of_a_turn_whose_action_is_malformed_stands():
+    trajectory = run(PLAN + "Action: calculator", ACT, ANSWER)
+    assert [turn.malformed for turn in trajectory.turns] == [NO_ACTION, None, None]
+    assert trajectory.turns[1].notes == {"plan": ["Multiply.", "Answer."], "step": 1}
+
+
+def test_policy_is_told_to_plan():
+    trajectory = run(ACT, PLAN + ACT, ANSWER)
+    assert trajectory.turns[0].observation == f"Observation: Error: {NO_PLAN}"
+    assert trajectory.malformed_turns == 1
+    assert trajectory.answer == "42"
+    assert trajectory.prompt[0].content.startswith(DEFAULT_INSTRUCTIONS[:30])
+    assert "calculator: Evaluate" in trajectory.prompt[0].content
+
+
+def test_episodes_share_no_plan():
+    form = PlanActFormat()
+    assert run(PLAN + ACT, ANSWER, form=form).answer == "42"
+    assert run(ANSWER, form=form, max_malformed=1).stop_reason is StopReason.MALFORMED

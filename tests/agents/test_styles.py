@@ -1,0 +1,51 @@
+"""What holds for every kind of agent inside verl: the audit of its tokens finds nothing."""
+
+import json
+
+import pytest
+
+pytest.importorskip("verl")
+
+from agent_rl.agents.agents import AGENTS
+from agent_rl.evaluation.audit import Template, audit_trajectory
+from agent_rl.trajectory import StopReason, Trajectory
+from tests.agents.episodes import ANSWER, act
+
+CALL = '<tool_call>\n{"name": "calculator", "arguments": {"expression": "6*7"}}\n</tool_call>'
+SCRIPTS = {
+    "react_agent": [act(), "hm", ANSWER],
+    "tool_call_agent": [CALL, "It is 42."],
+    "search_agent": ["<think>who</think>\n<search>Faust</search>", "hm", "<answer>42</answer>"],
+    "code_act_agent": ["```python\nx = 6\n```", "```python\nx * 7\n```", "\\boxed{42}"],
+    "plan_act_agent": [f"Plan:\n1. größer 日本\n{act()}", act("1/0"), ANSWER],
+    "user_sim_agent": ["Message: Which?", act(), "Message: 42"],
+    "folding_agent": [act(), act("1+1"), "It was 42.", ANSWER],
+}
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_audit_finds_nothing(run_loop, tokenizer, tmp_path, agent):
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text(json.dumps({"id": "a", "contents": "Faust is a play."}) + "\n")
+    entries = [{"name": "calculator"}, {"name": "python"}, {"name": "search", "config": {"corpus": str(corpus)}}]
+    (tmp_path / "tools.yaml").write_text(json.dumps({"tools": entries}))
+    overrides = [
+        f"actor_rollout_ref.rollout.multi_turn.tool_config_path={tmp_path}/tools.yaml",
+        "+agent_rl.trace.tokens=true",
+        "+agent_rl.folding.reserve_tokens=60",
+        "+agent_rl.folding.instructions=Notes",
+        f"data.max_response_length={130 if agent == 'folding_agent' else 512}",
+        "data.max_prompt_length=2048",
+    ]
+    row = {"extra_info": {"user": {"replies": ["The product."]}}}
+    output, server = run_loop(agent, *SCRIPTS[agent], overrides=overrides, **row)
+    outputs = output if isinstance(output, list) else [output]
+    assert len(outputs) == 1 + (agent == "folding_agent")
+    assert server.turns == []
+    trajectory = Trajectory.from_json(Trajectory.from_dict(outputs[-1].extra_fields["trajectory"]).to_json())
+    assert trajectory.stop_reason is StopReason.ANSWERED
+    audits = audit_trajectory(trajectory, Template("tiny", tokenizer, {}))
+    assert len(audits) == len(SCRIPTS[agent])
+    assert [(audit.mask, audit.logprobs, audit.drift, audit.difference) for audit in audits] == [
+        (None, None, "none", "")
+    ] * len(audits)

@@ -1,0 +1,104 @@
+"""Native calls as a format: what is shown, what is read, and how broken calls are answered."""
+
+import pytest
+
+from agent_rl.agents.episode.budget import FinalTurn
+from agent_rl.agents.episode.format import Step
+from agent_rl.agents.episode.policy import Generation, ScriptedPolicy
+from agent_rl.agents.tool_call import FORMAT_KEY, ToolCallFormat
+from agent_rl.errors import ConfigError
+from agent_rl.tools import ToolSpec
+from agent_rl.tools.builtin.calculator import Calculator
+from agent_rl.trajectory import StopReason, ToolCall, ToolResult, ToolStatus
+from tests.agents.episodes import PROMPT, probe, run
+
+CALL = '<tool_call>\n{"name": "calculator", "arguments": {"expression": "6*7"}}\n</tool_call>'
+
+
+def play(*texts, specs=(), **options):
+    policy = ScriptedPolicy(texts)
+    return run(policy, *specs, form=ToolCallFormat(), **options), policy
+
+
+def test_call_is_answered_by_a_tool_message_and_text_is_the_answer():
+    trajectory, policy = play(f"Let me see.\n{CALL}", "It is 42.\n")
+    assert (trajectory.stop_reason, trajectory.answer) == (StopReason.ANSWERED, "It is 42.")
+    assert policy.messages == [
+        *PROMPT,
+        {"role": "assistant", "content": f"Let me see.\n{CALL}"},
+        {"role": "tool", "name": "calculator", "content": "42"},
+        {"role": "assistant", "content": "It is 42.\n"},
+    ]
+    assert trajectory.turns[0].observation == "42"
+
+
+def test_schemas_go_to_the_template_and_the_messages_stay_as_they_are():
+    spec = ToolSpec.from_class(Calculator)
+    assert ToolCallFormat().prompt(PROMPT, [spec]) == PROMPT
+    assert ToolCallFormat().template_tools([spec]) == [spec.schema()]
+
+
+def test_calls_of_one_turn_beyond_the_limit_are_told_so():
+    trajectory, policy = play(CALL + CALL, "42")
+    assert [result.status for result in trajectory.results] == [ToolStatus.OK, ToolStatus.SKIPPED]
+    assert [message["role"] for message in policy.messages[2:4]] == ["tool", "tool"]
+
+
+def test_call_ids_are_given_back():
+    (message,) = ToolCallFormat("kimi").reply("42", [ToolResult("functions.calculator:0", "calculator", "42")])
+    assert message == {
+        "role": "tool",
+        "name": "calculator",
+        "content": "42",
+        "tool_call_id": "functions.calculator:0",
+    }
+
+
+def test_broken_call_is_corrected_and_counted_and_none_of_its_turn_is_run():
+    spec, life = probe()
+    good = '<tool_call>{"name": "probe", "arguments": {"expression": "x"}}</tool_call>'
+    trajectory, policy = play(good + "<tool_call>{</tool_call>", "42", specs=[spec])
+    assert trajectory.stop_reason is StopReason.ANSWERED
+    assert trajectory.malformed_turns == 1
+    assert life == []
+    assert policy.messages[2]["role"] == "user"
+    assert policy.messages[2]["content"].startswith("Error: I could not read the tool call: it is not valid JSON")
+
+
+def test_broken_calls_in_a_row_end_the_episode():
+    trajectory, _ = play("<tool_call>", "<tool_call>", "42", max_malformed=2)
+    assert trajectory.stop_reason is StopReason.MALFORMED
+
+
+def test_call_within_a_thought_is_none():
+    trajectory, _ = play(f"<think>{CALL}</think>42")
+    assert (trajectory.answer, trajectory.tool_calls) == ("42", 0)
+
+
+def test_empty_turn_is_an_empty_answer():
+    trajectory, _ = play("")
+    assert (trajectory.stop_reason, trajectory.answer) == (StopReason.ANSWERED, "")
+
+
+def test_final_turn_is_announced_in_the_tool_message():
+    trajectory, policy = play(CALL, CALL, max_turns=2, final=FinalTurn("Now."))
+    assert trajectory.stop_reason is StopReason.MAX_TURNS
+    assert policy.messages[2] == {"role": "tool", "name": "calculator", "content": "42\n\nNow."}
+
+
+@pytest.mark.parametrize(
+    ("generated", "step"),
+    [
+        (Generation("", 1, calls=[ToolCall("a", {"x": 1}, "7")]), Step([ToolCall("a", {"x": 1}, "7")])),
+        (Generation(CALL, 1, calls=[]), Step(answer=CALL)),
+        (Generation("<think>a</think> b ", 1, calls=[]), Step(answer="b")),
+    ],
+)
+def test_endpoint_that_reads_calls_itself_is_believed(generated, step):
+    assert ToolCallFormat().read(generated, []) == step
+
+
+def test_unknown_syntax_is_told_the_nearest():
+    with pytest.raises(ConfigError, match=r"'qwen3_coder'.*llama3_json") as caught:
+        ToolCallFormat("qwen3-coder")
+    assert caught.value.key == FORMAT_KEY

@@ -1,0 +1,129 @@
+"""A model as the user, behind a real HTTP server."""
+
+import asyncio
+import json
+
+import pytest
+
+from agent_rl.agents.episode.episode import Budget, run_episode
+from agent_rl.agents.episode.policy import ScriptedPolicy
+from agent_rl.agents.user_sim import UserSimFormat
+from agent_rl.agents.users.llm_user import GREETING, LLMUser
+from agent_rl.agents.users.user import load_user
+from agent_rl.errors import ConfigError
+from agent_rl.remote import http as remote
+from agent_rl.tools import ToolSession
+from agent_rl.trajectory import StopReason
+from tests.http_faults import FaultyServer, answer, drop
+
+ROW = {"goal": "a refund for order 17"}
+KEY = "sk-0123456789"
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch):
+    monkeypatch.setattr(remote, "JITTER_S", 0.0)
+    monkeypatch.setattr(remote, "FIRST_DELAY_S", 0.01)
+
+
+def says(text):
+    return answer(200, {"choices": [{"message": {"role": "assistant", "content": text}}]})
+
+
+def run(server, *texts, row=ROW, **config):
+    config = {"url": f"{server.url}/v1", "model": "m", "attempts": 2, **config}
+    user = load_user("llm", config)(config, row)
+
+    async def episode():
+        async with ToolSession([], default_timeout_s=30) as session:
+            prompt = [{"role": "user", "content": "Hi there."}]
+            return await run_episode(ScriptedPolicy(texts), UserSimFormat(), session, prompt, Budget(), user=user)
+
+    return asyncio.run(episode())
+
+
+def sent(server):
+    return [json.loads(request.body) for request in server.requests]
+
+
+def test_model_hears_the_agent_and_alone_knows_the_goal(monkeypatch):
+    monkeypatch.setenv("USER_KEY", KEY)
+    with FaultyServer(says("It is 17."), says("<think>done?</think>Thanks! ###STOP### bye")) as server:
+        trajectory = run(server, "Which order?", "Refunded.", api_key_env="USER_KEY", temperature=0.5)
+    assert (trajectory.stop_reason, trajectory.answer) == (StopReason.ANSWERED, "Refunded.")
+    assert [turn.observation for turn in trajectory.turns] == ["It is 17.", None]
+    assert trajectory.turns[1].notes == {"last_word": "Thanks!"}
+    first, second = sent(server)
+    assert {key: first[key] for key in ("model", "temperature", "max_tokens")} == {
+        "model": "m",
+        "temperature": 0.5,
+        "max_tokens": 512,
+    }
+    (system, *rest) = second["messages"]
+    assert "a refund for order 17" in system["content"]
+    assert "###STOP###" in system["content"]
+    assert [(message["role"], message["content"]) for message in rest] == [
+        ("user", GREETING),
+        ("assistant", "Hi there."),
+        ("user", "Which order?"),
+        ("assistant", "It is 17."),
+        ("user", "Refunded."),
+    ]
+    assert server.requests[0].path == "/v1/chat/completions"
+    assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"
+    assert "refund for order" not in trajectory.to_json()
+    assert KEY not in trajectory.to_json()
+
+
+def test_model_may_write_the_first_message():
+    with FaultyServer(says("I want my money back."), says("###STOP###")) as server:
+        trajectory = run(server, "Done.", opens=True)
+    assert trajectory.prompt[-1].content == "I want my money back."
+    assert [m["content"] for m in sent(server)[0]["messages"][1:]] == [GREETING]
+
+
+def test_failure_that_passes_is_repeated():
+    with FaultyServer(drop, says("###STOP###")) as server:
+        assert run(server, "Done.").stop_reason is StopReason.ANSWERED
+
+
+@pytest.mark.parametrize(
+    "step",
+    [answer(500, {}), answer(200, {"choices": []}), says(""), says("<think>x</think> "), says(None), answer(200, [])],
+)
+def test_failing_endpoint_is_unscored_and_never_a_zero(step):
+    with FaultyServer(default=step) as server:
+        trajectory = run(server, "Which order?")
+    assert trajectory.stop_reason is StopReason.ERROR
+    assert "127.0.0.1" in trajectory.error
+    assert trajectory.score is None
+
+
+def test_failing_endpoint_is_unscored_from_the_beginning():
+    with FaultyServer(default=answer(401, {"error": f"{KEY} is wrong"})) as server:
+        trajectory = run(server, opens=True)
+    assert (trajectory.stop_reason, trajectory.turns) == (StopReason.ERROR, [])
+    assert trajectory.prompt[-1].content == "Hi there."
+
+
+@pytest.mark.parametrize(
+    ("config", "problem"),
+    [
+        ({"url": "http://x", "model": "m", "temprature": 1}, "temprature: unknown key"),
+        ({"url": "x", "model": "m"}, "url"),
+        ({"url": "http://x"}, "model: missing"),
+        ({"url": "http://x", "model": "m", "api_key_env": "NO_SUCH_KEY"}, "NO_SUCH_KEY is not set"),
+    ],
+)
+def test_wrong_config_is_refused(config, problem, monkeypatch):
+    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
+    with pytest.raises(ConfigError, match=problem) as caught:
+        load_user("llm", config)
+    assert caught.value.key.startswith("agent_rl.user_sim.config")
+
+
+@pytest.mark.parametrize("row", [{}, {"goal": None}, {"goal": " "}])
+def test_row_without_a_goal_is_refused(row):
+    with pytest.raises(ConfigError, match="expected a text") as caught:
+        LLMUser({"url": "http://x", "model": "m"}, row)
+    assert caught.value.key == "extra_info.user.goal"

@@ -1,0 +1,178 @@
+"""Simulated users: what a class may do, and what an episode with one is."""
+
+import asyncio
+
+import pytest
+
+from agent_rl.agents.episode.episode import Budget, FinalTurn, run_episode
+from agent_rl.agents.episode.policy import ScriptedPolicy
+from agent_rl.agents.user_sim import UserSimFormat
+from agent_rl.agents.users.user import Reply, ScriptedUser, User, load_user
+from agent_rl.errors import ConfigError, UnscoredError
+from agent_rl.tools import ToolSession, ToolSpec
+from agent_rl.tools.builtin.calculator import Calculator
+from agent_rl.trajectory import StopReason, Trajectory
+
+PROMPT = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi."}]
+ACT = 'Action: calculator\nAction Input: {"expression": "6*7"}'
+
+
+class Probe(User):
+    """Does what its row says, and keeps a record of its life."""
+
+    def __init__(self, row):
+        super().__init__({}, row)
+        self.life, self.heard = [], asyncio.Event()
+
+    async def start(self, opening):
+        self.life.append(f"start {opening}")
+        if self.row.get("fails") == "start":
+            raise UnscoredError("no user today")
+        return self.row.get("opening", opening)
+
+    async def respond(self, message, trajectory):
+        self.heard.set()
+        self.life.append(f"hears {message} after {len(trajectory.results)} results")
+        if self.row.get("fails") == "respond":
+            raise UnscoredError("the user is gone")
+        if self.row.get("waits"):
+            await asyncio.sleep(60)
+        done = "42" in message
+        return Reply("bye" if done else "How much is 6*7?", done, reward=1.0 if done else None)
+
+    async def score(self, trajectory):
+        self.life.append(f"score {trajectory.stop_reason.value}")
+        return 0.75
+
+    async def finish(self):
+        self.life.append("finish")
+
+
+def run(user, *texts, policy=None, **budget):
+    async def episode():
+        async with ToolSession([ToolSpec.from_class(Calculator)], default_timeout_s=30) as session:
+            return await run_episode(
+                policy or ScriptedPolicy(texts), UserSimFormat(), session, PROMPT, Budget(**budget), user=user
+            )
+
+    return asyncio.run(episode())
+
+
+def test_conversation_goes_on_until_the_user_is_done():
+    user = Probe({})
+    policy = ScriptedPolicy(["Message: What do you need?", ACT, "Thought: t\nMessage: It is 42."])
+    trajectory = run(user, policy=policy)
+    assert (trajectory.stop_reason, trajectory.answer, trajectory.verdict) == (StopReason.ANSWERED, "It is 42.", 0.75)
+    assert [turn.observation for turn in trajectory.turns] == ["How much is 6*7?", "Observation: 42", None]
+    assert [turn.notes for turn in trajectory.turns] == [{}, {}, {"reward": 1.0, "last_word": "bye"}]
+    assert user.life == [
+        "start Hi.",
+        "hears What do you need? after 0 results",
+        "hears It is 42. after 1 results",
+        "score answered",
+        "finish",
+    ]
+    roles = [message["role"] for message in policy.messages]
+    assert roles == ["system", "user", "assistant", "user", "assistant", "user", "assistant"]
+    assert policy.messages[3]["content"] == "How much is 6*7?"
+    assert Trajectory.from_json(trajectory.to_json()) == trajectory
+
+
+def test_user_may_begin_in_other_words():
+    trajectory = run(Probe({"opening": "Good day."}), "It is 42.")
+    assert [message.content for message in trajectory.prompt[1:]] == ["Good day."]
+    assert "Be kind." in trajectory.prompt[0].content
+    assert PROMPT[1]["content"] == "Hi.", "the row is shared by its samples"
+
+
+@pytest.mark.parametrize(
+    ("budget", "reason"), [({"max_turns": 2}, StopReason.MAX_TURNS), ({"max_seconds": 0.3}, StopReason.MAX_SECONDS)]
+)
+def test_conversation_without_an_end_has_no_answer_but_a_verdict(budget, reason):
+    user = Probe({"waits": "max_seconds" in budget})
+    trajectory = run(user, "a", "b", "c", **budget)
+    assert (trajectory.stop_reason, trajectory.answer, trajectory.verdict) == (reason, None, 0.75)
+    assert user.life[-2:] == [f"score {reason.value}", "finish"]
+
+
+def test_reply_that_does_not_fit_ends_the_episode():
+    trajectory = run(Probe({}), policy=ScriptedPolicy(["a b"], max_tokens=5))
+    assert (trajectory.stop_reason, trajectory.answer) == (StopReason.MAX_TOKENS, None)
+
+
+def test_last_turn_is_announced_with_what_the_user_says():
+    policy = ScriptedPolicy(["What?", "It is 41."])
+    trajectory = run(Probe({}), policy=policy, max_turns=2, final=FinalTurn("Last turn."))
+    assert policy.messages[-2] == {"role": "user", "content": "How much is 6*7?\n\nLast turn."}
+    assert (trajectory.stop_reason, trajectory.answer) == (StopReason.MAX_TURNS, None)
+
+
+@pytest.mark.parametrize(("where", "turns"), [("start", 0), ("respond", 1)])
+def test_user_that_fails_is_unscored(where, turns):
+    user = Probe({"fails": where})
+    trajectory = run(user, "a", "b")
+    assert (trajectory.stop_reason, trajectory.verdict) == (StopReason.ERROR, None)
+    assert trajectory.error in ("no user today", "the user is gone")
+    assert len(trajectory.turns) == turns
+    assert trajectory.prompt[-1].content == "Hi."
+    assert user.life[-1] == "finish"
+
+
+def test_cancelled_episode_lets_its_user_go():
+    user = Probe({"waits": True})
+
+    async def cancelled():
+        async with ToolSession([], default_timeout_s=30) as session:
+            work = run_episode(ScriptedPolicy(["a"]), UserSimFormat(), session, PROMPT, Budget(), user=user)
+            task = asyncio.ensure_future(work)
+            await user.heard.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(cancelled())
+    assert user.life[-1] == "finish"
+
+
+def test_script_is_played_and_then_the_conversation_is_over():
+    trajectory = run(ScriptedUser({}, {"replies": ["one", "two"]}), "a", "b", "c", "d")
+    assert [turn.observation for turn in trajectory.turns] == ["one", "two", None]
+    assert (trajectory.answer, trajectory.verdict) == ("c", None)
+
+
+@pytest.mark.parametrize("row", [{}, {"replies": None}, {"replies": "one"}])
+def test_row_without_replies_is_refused(row):
+    with pytest.raises(ConfigError, match="expected a list of texts") as caught:
+        ScriptedUser({}, row)
+    assert caught.value.key == "extra_info.user.replies"
+
+
+USERS = """
+from agent_rl.agents.users.user import Reply, User
+class Mine(User):
+    @classmethod
+    def check_config(cls, config):
+        if "mood" not in config:
+            raise ValueError("mood: missing")
+    async def respond(self, message, trajectory):
+        return Reply(self.config["mood"], done=True)
+class Other:
+    pass
+"""
+
+
+def test_user_of_ones_own_is_named_by_path(tmp_path):
+    (tmp_path / "users.py").write_text(USERS)
+    assert load_user("scripted", {}) is ScriptedUser
+    assert load_user("agent_rl.agents.users.user.ScriptedUser", {}) is ScriptedUser
+    cls = load_user(f"{tmp_path}/users.py:Mine", {"mood": "fine"})
+    assert run(cls({"mood": "fine"}, {}), "a").turns[0].notes == {"last_word": "fine"}
+    for name, config, key, problem in (
+        (f"{tmp_path}/users.py:Mine", {}, "config", "mood: missing"),
+        (f"{tmp_path}/users.py:Other", {}, "user", "not a subclass"),
+        (f"{tmp_path}/users.py:Mien", {}, "user", "has no 'Mien'"),
+        ("scriptd", {}, "user", "not an import path"),
+    ):
+        with pytest.raises(ConfigError, match=problem) as caught:
+            load_user(name, config)
+        assert caught.value.key == f"agent_rl.user_sim.{key}"

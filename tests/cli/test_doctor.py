@@ -1,0 +1,77 @@
+"""The command as a user runs it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from agent_rl.data import gsm8k, write_parquet
+
+from .conftest import ROOT
+
+RECIPE = "recipes/gsm8k_calculator"
+
+
+def doctor(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "agent_rl.cli.main", "doctor", *arguments]
+    env = {key: value for key, value in os.environ.items() if key not in ("RAY_ADDRESS", "NNODES")}
+    env |= {"COLUMNS": "80", "VERL_PLATFORM": "cpu", "RAY_TMPDIR": str(folder), **environment}
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=env, timeout=300)
+
+
+def data(folder: Path) -> list[str]:
+    example = {"question": "What is 6*7?", "answer": "It is 42.\n#### 42"}
+    write_parquet([gsm8k.to_row(example, "train", index) for index in range(8)], folder / "rows.parquet")
+    return [f"data.{kind}_files={folder / 'rows.parquet'}" for kind in ("train", "val")]
+
+
+def test_the_recipe_on_a_cpu_is_healthy(tmp_path: Path, tiny_model: Path) -> None:
+    done = doctor(tmp_path, RECIPE, *data(tmp_path), f"actor_rollout_ref.model.path={tiny_model}", "--json")
+    findings = json.loads(done.stdout)["findings"]
+    groups = dict.fromkeys(finding["group"] for finding in findings)
+    assert list(groups) == [
+        "installation", "machine", "Ray", "configuration", "data", "tools", "reward", "chat template"
+    ]  # fmt: skip
+    crowded = ("host memory", "disk", "/dev/shm")  # what other programs of the machine may have taken
+    assert not [finding for finding in findings if finding["status"] != "ok" and finding["subject"] not in crowded]
+    assert done.returncode == (0 if json.loads(done.stdout)["ok"] else 1)
+
+
+def test_what_is_broken_is_listed_all_at_once(tmp_path: Path, tiny_model: Path) -> None:
+    (tmp_path / "tools.yaml").write_text("tools: [{name: calculater}]")
+    done = doctor(
+        tmp_path,
+        RECIPE,
+        *data(tmp_path),
+        f"actor_rollout_ref.model.path={tiny_model}",
+        "data.train_batch_size=9",
+        f"actor_rollout_ref.rollout.multi_turn.tool_config_path={tmp_path / 'tools.yaml'}",
+        "reward.reward_manager.name=trajectry",
+        "trainer.nnode=1",
+        NNODES="2",
+    )
+    assert done.returncode == 1, done.stderr
+    lines = [line.split(" problem ")[0].strip() for line in done.stdout.splitlines() if " problem " in line]
+    assert set(lines) >= {"nodes", "recipe", "training steps", "tool file", "reward manager"}
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "\x1b[" not in done.stdout
+    assert "-> Did you mean 'trajectory'?" in done.stdout
+    assert done.stdout.rstrip().endswith(": not ready.")
+
+
+def test_without_a_recipe(tmp_path: Path) -> None:
+    done = doctor(tmp_path)
+    assert "verl plugin" in done.stdout
+    assert "chat template" not in done.stdout
+    assert done.stdout.rstrip().endswith("ready.")
+
+
+def test_an_override_without_a_recipe_is_one_line(tmp_path: Path) -> None:
+    done = doctor(tmp_path, "trainer.nnodes=2")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: trainer.nnodes=2: an override without a recipe")
+
+
+def test_help_explains(tmp_path: Path) -> None:
+    assert "before a GPU is used" in doctor(tmp_path, "--help").stdout

@@ -1,0 +1,159 @@
+"""`agent-rl eval` as a user runs it: a process of its own, which is killed, against a server of its own."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent_rl import trace
+from tests.evaluation.conftest import ROOT
+from tests.openai_server import MODEL
+
+KILLS = 10
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    command = [sys.executable, "-m", "tests.openai_server", "random", "0.02"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
+        process.terminate()
+
+
+def command(data: str, tools: str, server: str, out: Path, *words: str) -> list[str]:
+    flags = {
+        "--data": data,
+        "--tools": tools,
+        "--endpoint": server,
+        "--model": MODEL,
+        "--loop": "react_agent",
+        "-n": "8",
+    }
+    given = [part for pair in flags.items() for part in pair]
+    return [
+        sys.executable,
+        "-m",
+        "agent_rl.cli.main",
+        "eval",
+        *given,
+        "--out",
+        str(out),
+        "seed=0",
+        "concurrency=4",
+        *words,
+    ]
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(arguments, capture_output=True, text=True, timeout=120)
+
+
+def lines(out: Path) -> int:
+    path = out / "trajectories.jsonl"
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def kill_after(arguments: list[str], out: Path, more: int, delay_s: float) -> None:
+    """Start it, and kill it when so many more episodes are done and a moment has passed."""
+    before = lines(out)
+    with subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        while lines(out) < before + more:
+            assert process.poll() is None
+            time.sleep(0.002)
+        time.sleep(delay_s)
+        process.kill()
+
+
+def episodes(out: Path) -> dict[str, object]:
+    """What was evaluated, without what depends on the machine."""
+    found = {}
+    for trajectory in trace.read(out / "trajectories.jsonl", torn="skip"):
+        trajectory.seconds = 0.0
+        for turn in trajectory.turns:
+            turn.generation_seconds = turn.tool_seconds = 0.0
+            for result in turn.results:
+                result.seconds = result.queue_seconds = 0.0
+        assert trajectory.id not in found, "an episode was run twice"
+        found[trajectory.id] = trajectory.to_dict()
+    return found
+
+
+def test_ten_kills_change_nothing(tmp_path: Path, data: str, tools: str, server: str) -> None:
+    undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
+    done = run(*command(data, tools, server, undisturbed))
+    assert done.returncode == 0, done.stderr
+    rng = random.Random(0)
+    for _ in range(KILLS):
+        kill_after(command(data, tools, server, killed), killed, rng.randint(0, 4), rng.uniform(0, 0.1))
+    assert 0 < lines(killed) < 96
+    again = run(*command(data, tools, server, killed))
+    assert again.returncode == 0, again.stderr
+    assert (killed / "table.txt").read_text() == (undisturbed / "table.txt").read_text()
+    assert "pass@8" in done.stdout
+    assert episodes(killed) == episodes(undisturbed)
+    assert len(episodes(killed)) == 96
+    summary = json.loads((killed / "summary.json").read_text())
+    assert (summary["missing"], summary["unscored"]) == (0, {})
+
+
+def test_an_interrupt_shows_what_is_done(tmp_path: Path, data: str, tools: str, server: str) -> None:
+    out = tmp_path / "out"
+    slow = command(data, tools, server, out, "concurrency=1")  # it must not be done before it is interrupted
+    with subprocess.Popen(slow, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        while lines(out) < 2:
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode
+    assert "episodes are missing: the same command goes on from here" in stdout
+    assert "Traceback" not in stderr
+    assert json.loads((out / "summary.json").read_text())["missing"] == 96 - lines(out)
+
+
+def test_what_is_done_needs_no_endpoint(tmp_path: Path, data: str, tools: str, server: str) -> None:
+    arguments = command(data, tools, server, tmp_path / "out", "limit=2")
+    first = run(*arguments)
+    arguments[arguments.index(server)] = "http://127.0.0.1:1"
+    assert run(*arguments).stdout == first.stdout
+
+
+def test_other_settings_are_one_line(tmp_path: Path, data: str, tools: str, server: str) -> None:
+    out = tmp_path / "out"
+    assert run(*command(data, tools, server, out, "limit=2")).returncode == 0
+    done = run(*command(data, tools, server, out, "limit=2", "sampling.temperature=0.5"))
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"error: sampling.temperature: 0.5, but {out} was begun with 1.0.")
+    assert "Traceback" not in done.stderr
+
+
+def test_mistakes_are_one_line(tmp_path: Path, data: str, tools: str, server: str) -> None:
+    for change, said in (
+        (("--model", "scripte"), "Did you mean 'scripted'?"),
+        (("--loop", "react"), "Did you mean 'react_agent'?"),
+        (("--endpoint", "127.0.0.1"), "is not an address"),
+        (("--data", "nowhere.parquet"), "there is no such file"),
+    ):
+        arguments = command(data, tools, server, tmp_path / "out")
+        arguments[arguments.index(change[0]) + 1] = change[1]
+        done = run(*arguments)
+        assert done.returncode == 1
+        assert done.stderr.startswith("error: ")
+        assert said in done.stderr
+        assert "Traceback" not in done.stderr
+        assert not done.stdout
+
+
+def test_the_help_shows_the_way() -> None:
+    text = run(sys.executable, "-m", "agent_rl.cli.main", "eval", "--help").stdout
+    for part in ("--endpoint", "--tools", "sampling.*", "api_key_env", "summary.json"):
+        assert part in text

@@ -1,0 +1,146 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from omegaconf import OmegaConf
+
+import agent_rl
+
+ROOT = Path(__file__).parent.parent
+
+
+def cli(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    env = {key: value for key, value in os.environ.items() if key != "VERL_PLATFORM"} | environment
+    return subprocess.run(
+        [sys.executable, "-m", "agent_rl.cli.main", *arguments], capture_output=True, text=True, env=env
+    )
+
+
+def test_help_lists_the_commands() -> None:
+    done = cli("--help")
+    assert done.returncode == 0
+    assert "train" in done.stdout
+
+
+def test_version() -> None:
+    assert cli("version").stdout.strip() == agent_rl.__version__
+
+
+def test_a_folder_that_is_no_recipe_is_one_line() -> None:
+    done = cli("train", "recipes/nothing", VERL_PLATFORM="cpu")
+    assert done.returncode == 1
+    assert done.stderr.strip().startswith("error: recipes/nothing: there is no config.yaml")
+    assert "Traceback" not in done.stderr
+
+
+GSM8K = str(ROOT / "recipes" / "gsm8k_calculator")
+
+
+def test_help_of_train_explains() -> None:
+    text = cli("train", "--help").stdout
+    for part in ("VERL_PLATFORM=cpu", "size=3b", "NNODES=2 NODE_RANK=1 MASTER_ADDR=", "--dry-run", "RAY_ADDRESS"):
+        assert part in text
+
+
+def test_a_dry_run_prints_yaml_for_a_pipe_and_the_command_line_beside_it() -> None:
+    done = cli("train", GSM8K, "trainer.total_epochs=7", "--dry-run")  # nothing runs, so no GPU is needed
+    assert done.returncode == 0
+    composed = OmegaConf.create(done.stdout)
+    assert (composed.trainer.total_epochs, composed.trainer.experiment_name) == (7, "gsm8k_calculator")
+    assert "verl.trainer.main_ppo" in done.stderr
+    assert done.stderr.strip().endswith("trainer.total_epochs=7")
+
+
+def test_a_dry_run_names_what_is_missing_and_fails() -> None:
+    done = cli("train", GSM8K, "--dry-run", "trainer.project_name=${oc.env:AGENT_RL_UNSET}")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: trainer.project_name: the environment variable AGENT_RL_UNSET is not set")
+    assert OmegaConf.create(done.stdout).trainer.experiment_name == "gsm8k_calculator"
+
+
+def test_a_wrong_key_is_refused_before_anything_heavy_is_imported() -> None:
+    code = (
+        "import sys\nfrom agent_rl import cli\n"
+        f"sys.argv = ['agent-rl', 'train', {GSM8K!r}, 'trainer.nnode=2']\n"
+        "try:\n    cli.main()\n"
+        "except SystemExit as end:\n    print(end.code, {'torch', 'verl', 'ray', 'transformers'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "trainer.nnode: unknown key. Did you mean 'trainer.nnodes'" in done.stdout
+    assert done.stdout.strip().endswith("set()")
+
+
+CALCULATOR = str(ROOT / "tool_configs" / "calculator.yaml")
+
+
+def test_tools_list_names_the_built_in_ones() -> None:
+    done = cli("tools", "list")
+    assert done.returncode == 0
+    for name in ("calculator", "submit_answer"):
+        assert name in done.stdout
+
+
+def test_tools_check_shows_what_a_file_gives() -> None:
+    assert cli("tools", "check", CALCULATOR).stdout == f"{CALCULATOR}: 1 tool\n  calculator(expression: string)\n"
+
+
+def test_tools_check_says_what_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "tools.yaml").write_text("tools: [{name: calculater}]")
+    done = cli("tools", "check", CALCULATOR, str(tmp_path / "tools.yaml"))
+    assert done.returncode == 1
+    assert "tools[0] (calculater).name: 'calculater' is not a built-in tool. Did you mean 'calculator'?" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_tools_call_answers_as_the_policy_would_see_it() -> None:
+    done = cli("tools", "call", CALCULATOR, "calculator", '{"expression": "6*7"}')
+    assert (done.returncode, done.stdout) == (0, "42\n")
+    assert done.stderr.startswith("[ok, ")
+    done = cli("tools", "call", CALCULATOR, "calculator", '{"expresion": "6*7"}')
+    assert done.returncode == 1
+    assert "expression" in done.stdout
+    assert done.stderr.startswith("[invalid_arguments, ")
+    done = cli("tools", "call", CALCULATOR, "calculator", "6*7")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ARGUMENTS: not JSON")
+
+
+def test_tools_expand_writes_a_file_that_can_be_read(tmp_path: Path) -> None:
+    done = cli("tools", "expand", CALCULATOR)
+    (tmp_path / "expanded.yaml").write_text(done.stdout)
+    assert "calculator(expression: string)" in cli("tools", "check", str(tmp_path / "expanded.yaml")).stdout
+
+
+def test_a_call_of_a_verl_tool(tmp_path: Path) -> None:
+    source = """
+from verl.tools.base_tool import BaseTool
+from verl.tools.schemas import ToolResponse
+class Foreign(BaseTool):
+    async def execute(self, instance_id, parameters, **kwargs):
+        return ToolResponse(text="from verl"), 0.5, {}
+"""
+    schema = "{type: function, function: {name: foreign, description: d, parameters: {type: object, properties: {}}}}"
+    (tmp_path / "foreign.py").write_text(source)
+    (tmp_path / "tools.yaml").write_text(f"tools: [{{class_name: 'foreign.py:Foreign', tool_schema: {schema}}}]")
+    done = cli("tools", "call", str(tmp_path / "tools.yaml"), "foreign")
+    assert "from verl" in done.stdout
+    assert "reward 0.5" in done.stderr
+
+
+def test_tools_from_openapi_writes_a_tool_file(tmp_path: Path) -> None:
+    operation = {"operationId": "ping", "summary": "Say hello.", "responses": {"200": {"description": "ok"}}}
+    document = {
+        "openapi": "3.1.0",
+        "info": {"title": "t", "version": "1"},
+        "servers": [{"url": "http://localhost:9"}],
+        "paths": {"/ping": {"get": operation}},
+    }
+    (tmp_path / "openapi.json").write_text(json.dumps(document))
+    done = cli("tools", "from-openapi", str(tmp_path / "openapi.json"))
+    (tmp_path / "tools.yaml").write_text(done.stdout)
+    assert "  ping()" in cli("tools", "check", str(tmp_path / "tools.yaml")).stdout
+    done = cli("tools", "from-openapi", str(tmp_path / "openapi.json"), "--include", "pong")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ")

@@ -1,0 +1,187 @@
+"""`agent-rl reward score`, `attack` and `what-if` as a user runs them, on trajectories of real episodes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from agent_rl import trace
+from agent_rl.cli.main import app
+from agent_rl.data import write_parquet
+from agent_rl.data.gsm8k import to_row
+from agent_rl.errors import ConfigError
+from tests.rewards.lab.episodes import problems, trajectories
+
+ROOT = Path(__file__).parents[2]
+
+GULLIBLE = """
+from agent_rl.errors import UnscoredError
+from agent_rl.rewards.component import Component, GroupComponent, Value
+
+class Contains(Component):
+    async def measure(self, trajectory):
+        return Value(float(trajectory.ground_truth in (trajectory.answer or "")))
+
+class Absent(Component):
+    async def measure(self, trajectory):
+        if trajectory.id == "1_2":
+            raise UnscoredError("the judge is away")
+        return Value(1.0)
+
+class Shortest(GroupComponent):
+    async def measure_group(self, group):
+        shortest = min(len(each.answer) for each in group)
+        return [Value(float(len(each.answer) == shortest) + len(group)) for each in group]
+
+def shout(trajectory):
+    from agent_rl.rewards.lab.editing import with_answer
+    return with_answer(trajectory, trajectory.ground_truth + "!")
+"""
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    """Eight problems with four samples each."""
+    path = tmp_path / "t.jsonl"
+    for trajectory in trajectories(problems(8)):
+        trace.append(path, trajectory)
+    (tmp_path / "mine.py").write_text(GULLIBLE)
+    return path
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(app, ["reward", *map(str, words)])
+
+
+def data(*words: object) -> Any:
+    result = run(*words, "--json")
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return json.loads(result.stdout)
+
+
+def test_score_scores_by_the_configuration(stored: Path) -> None:
+    out = stored.parent / "made/scored.jsonl"
+    found = data("score", stored, "agent_rl.reward.format.weight=0", "--out", out)
+    assert found["all"]["scored"] == 32
+    assert found["all"]["components"]["correctness"]["mean"] == 0.5
+    assert found["all"]["components"]["format"]["mean"] == pytest.approx(-1 / 6)
+    scored = list(trace.read(out))
+    assert [each.id for each in scored] == [each.id for each in trace.read(stored)]
+    for each in scored:
+        assert each.score
+        assert each.score.total == each.score.components["correctness"] + each.score.components["efficiency"]
+    table = run("score", stored)
+    assert table.exit_code == 0
+    assert "correctness" in table.stdout
+
+
+def test_what_cannot_be_scored_is_counted_and_kept(stored: Path) -> None:
+    out = stored.parent / "scored.jsonl"
+    kind = f"{stored.parent}/mine.py:Absent"
+    found = data("score", stored, f"agent_rl.reward.components.judge.kind={kind}", "--out", out)
+    assert (found["all"]["scored"], found["all"]["unscored"]) == (31, 1)
+    (missing,) = [each for each in trace.read(out) if each.score is None]
+    assert missing.id == "1_2"
+    assert "the judge is away" in str(missing.error)
+    assert list(found["errors"].values()) == [1]
+    assert "1 unscored: " in run("score", out, f"agent_rl.reward.components.judge.kind={kind}").stdout
+
+
+def test_a_group_is_handed_over_whole(stored: Path) -> None:
+    kind = f"{stored.parent}/mine.py:Shortest"
+    found = data("score", stored, f"agent_rl.reward.components.short.kind={kind}")
+    assert found["all"]["components"]["short"]["mean"] > 4
+
+
+def test_scorers_get_the_row_where_it_is_given(stored: Path) -> None:
+    (stored.parent / "scorers.py").write_text(
+        "def by_row(answer, ground_truth, extra_info):\n    return float('####' in extra_info.get('answer', ''))\n"
+    )
+    rows = [to_row(example, "test", index) for index, example in enumerate(problems(8))]
+    write_parquet(rows, stored.parent / "rows.parquet")
+    words = ["score", stored, f"agent_rl.reward.correctness.scorer={stored.parent}/scorers.py:by_row"]
+    assert data(*words)["all"]["components"]["correctness"]["mean"] == 0
+    given = data(*words, "--data", stored.parent / "rows.parquet")
+    assert given["all"]["components"]["correctness"]["mean"] == 1
+
+
+def test_a_recipe_and_a_file_say_the_same(stored: Path) -> None:
+    pytest.importorskip("verl")
+    file = stored.parent / "reward.yaml"
+    reward = "{efficiency: {penalty: 0.3}, overlong: {penalty: 1}}"
+    file.write_text(f"agent_rl: {{reward: {reward}}}\ndata: {{max_response_length: 2048}}\n")
+    by_file = data("score", stored, "--config", file)
+    words = ["agent_rl.reward.efficiency.penalty=0.3", "agent_rl.reward.overlong.penalty=1"]
+    for recipe in ("recipes/gsm8k_calculator", "recipes/gsm8k_calculator/config.yaml"):
+        assert data("score", stored, *words, "--config", ROOT / recipe) == by_file
+
+
+def test_the_reward_of_the_recipe_survives_every_attack(stored: Path) -> None:
+    found = data("attack", stored, "data.max_response_length=2048")
+    assert found["ok"], json.dumps({name: row for name, row in found["attacks"].items() if row["example"]}, indent=2)
+    assert (found["trajectories"], found["wrong"], found["unscored"]) == (32, 16, 0)
+    assert min(row["applied"] for row in found["attacks"].values()) >= 30
+    assert run("attack", stored).exit_code == 0
+
+
+def test_a_gullible_reward_does_not(stored: Path) -> None:
+    words = [
+        f"agent_rl.reward.components.seen.kind={stored.parent}/mine.py:Contains",
+        "agent_rl.reward.format.weight=0",
+    ]
+    found = data("attack", stored, *words, "--limit", 8)
+    assert not found["ok"]
+    assert found["attacks"]["stuffing"]["raised_wrong"] == 4
+    assert "seen" in found["attacks"]["stuffing"]["example"]["components"]
+    shown = run("attack", stored, *words, "--only", "stuffing")
+    assert shown.exit_code == 1
+    assert "The answer is " in shown.stdout
+    assert run("attack", stored, *words, "--only", "padding").exit_code == 0
+
+
+def test_ones_own_attack(stored: Path) -> None:
+    shout = f"{stored.parent}/mine.py:shout"
+    found = data("attack", stored, "--attack", shout, "--only", "shout")
+    assert list(found["attacks"]) == ["shout"]
+    assert found["attacks"]["shout"]["raised"] == 16
+
+
+def test_what_if_weighs_stored_groups(stored: Path) -> None:
+    scored = stored.parent / "scored.jsonl"
+    run("score", stored, "--out", scored)
+    same = data("what-if", scored)
+    assert (same["groups"], same["compared"], same["flips"]) == (8, 32, [])
+    assert same["before"] == same["after"]
+    less = ["agent_rl.reward.correctness.weight=0", "agent_rl.reward.efficiency.weight=0"]
+    flat = data("what-if", scored, *less)
+    assert flat["flips"]
+    assert flat["reward"][1]["mean"] < flat["reward"][0]["mean"]
+    assert data("what-if", scored, *less, "--remeasure") == flat
+    off = data("what-if", scored, *less, "agent_rl.reward.format.weight=0")
+    assert off["after"]["without_variance"] == off["after"]["filtered"] == 8
+    shown = run("what-if", scored, "agent_rl.reward.correctness.weight=-1")
+    assert shown.exit_code == 0
+    assert "sign flips" in shown.stdout
+    assert "advantage" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["score", "{file}", "trainer.nnodes=2"], "not a setting of the reward"),
+        (["score", "{file}", "agent_rl.reward.eficiency.penalty=1"], "Did you mean 'efficiency'"),
+        (["score", "{file}", "--config", "nowhere.yaml"], "No such file"),
+        (["score", "nowhere.jsonl"], "No such file"),
+        (["attack", "{file}", "--only", "stufing"], "Did you mean 'stuffing'"),
+        (["attack", "{file}", "--attack", "nowhere.py:x"], "there is no file"),
+        (["what-if", "{file}", "--metric", "acurracy"], "no score has 'acurracy'"),
+    ],
+)
+def test_what_is_wrong_is_said(stored: Path, words: list[str], problem: str) -> None:
+    result = run(*[word.format(file=stored) for word in words])
+    assert isinstance(result.exception, ConfigError)
+    assert problem in str(result.exception)

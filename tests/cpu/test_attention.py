@@ -1,0 +1,63 @@
+"""Attention for the whole batch gives what SGLang's own loop gives; SGLang's processes load it through its plugins."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agent_rl.cpu import switch as cpu
+
+ROOT = Path(__file__).parents[2]
+
+COMPARE = """
+import torch
+from sglang.srt.plugins import load_plugins
+from sglang.srt.layers.attention.torch_native_backend import TorchNativeAttnBackend as Backend
+load_plugins()
+own_decode, own_extend = Backend._run_sdpa_forward_decode.__wrapped__, Backend._run_sdpa_forward_extend.__wrapped__
+
+torch.manual_seed(0)
+def check(heads, key_heads, size, lens, new):
+    lens, new = torch.tensor(lens), torch.tensor(new)
+    k, v = torch.randn(500, key_heads, size), torch.randn(500, key_heads, size)
+    table = torch.randint(0, 500, (9, 64), dtype=torch.int32)
+    rows = torch.randperm(9)[: len(lens)]
+    options = dict(scaling=0.3, enable_gqa=heads != key_heads)
+    for ours, own, q, more in (
+        (Backend._run_sdpa_forward_decode, own_decode, torch.randn(len(lens), heads, size), {}),
+        (Backend._run_sdpa_forward_extend, own_extend, torch.randn(int(new.sum()), heads, size),
+         dict(extend_prefix_lens=lens - new, extend_seq_lens=new, causal=True)),
+    ):
+        found = [f(None, q, torch.empty_like(q), k, v, table, rows, lens, **more, **options) for f in (ours, own)]
+        torch.testing.assert_close(*found)
+
+check(4, 4, 8, [5, 60, 17], [5, 3, 1])
+check(4, 2, 16, [1, 33], [1, 20])
+check(2, 1, 8, [12], [12])
+print("same")
+"""
+
+IS_NEEDED = """
+import inspect
+from sglang.srt.layers.attention.torch_native_backend import TorchNativeAttnBackend as Backend
+print("for seq_idx in range" in inspect.getsource(Backend._run_sdpa_forward_decode))
+"""
+
+
+def python(code: str) -> str:
+    env = os.environ | cpu.ENVIRONMENT | {"PYTHONPATH": f"{ROOT}{os.pathsep}{cpu.STAND_INS_DIR}"}
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip().splitlines()[-1]
+
+
+@pytest.mark.parametrize("limit", ["", "import agent_rl.cpu.attention as a; a.MAX_PADDED = 0\n"])
+def test_the_whole_batch_at_once_gives_the_same(limit: str) -> None:
+    assert python(limit + COMPARE) == "same"
+
+
+def test_it_is_needed() -> None:
+    assert python(IS_NEEDED) == "True"

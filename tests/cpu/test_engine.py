@@ -1,0 +1,55 @@
+"""Sequences of like length share a micro-batch, and nobody notices; in a process of its own, as in test_patches."""
+
+from tests.verl_adapter.test_patches import python
+
+ENGINE = """
+import verl, torch
+from verl.utils import tensordict_utils as tu
+from agent_rl.cpu.engine import CPUEngineWithLMHead
+
+LENGTHS = [7, 2, 9, 1, 5, 3]
+seen = []
+
+def as_verl(self, data, loss_function, forward_only=False):
+    seen.append(([len(row) for row in data["input_ids"].unbind()], data["row"].tolist(), "name" in data))
+    return {"model_output": {"log_probs": data["input_ids"].clone()} if forward_only else {}, "loss": [0.5]}
+
+CPUEngineWithLMHead.__mro__[2].forward_backward_batch = as_verl
+engine = object.__new__(CPUEngineWithLMHead)
+
+def run(forward_only, **settings):
+    rows = [torch.full((length,), length) for length in LENGTHS]
+    fields = {"input_ids": torch.nested.as_nested_tensor(rows, layout=torch.jagged), "row": torch.arange(6)}
+    fields["name"] = list("abcdef")
+    return engine.forward_backward_batch(tu.get_tensordict(fields, settings), None, forward_only)
+"""
+
+
+def test_micro_batches_hold_like_lengths_and_the_result_has_the_given_order() -> None:
+    code = """
+result = run(True, use_dynamic_bsz=False)
+assert seen == [(sorted(LENGTHS), [3, 1, 5, 4, 0, 2], False)], seen
+rows = result["model_output"]["log_probs"].unbind()
+assert [len(row) for row in rows] == [int(row[0]) for row in rows] == LENGTHS, rows
+assert run(False, use_dynamic_bsz=False) == {"model_output": {}, "loss": [0.5]}
+print("same")
+"""
+    assert python(ENGINE + code) == "same"
+
+
+def test_what_is_no_tensor_would_be_copied_for_each_micro_batch() -> None:
+    code = """
+import inspect
+from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
+print("micro_batch = micro_batch.to(" in inspect.getsource(FSDPEngineWithLMHead.forward_step))
+"""
+    assert python(ENGINE + code) == "True"
+
+
+def test_what_verl_arranges_itself_is_left_alone() -> None:
+    code = """
+run(True, use_dynamic_bsz=True)
+run(True, use_dynamic_bsz=False, force_group_size=2)
+print(seen == [(LENGTHS, list(range(6)), False)] * 2)
+"""
+    assert python(ENGINE + code) == "True"

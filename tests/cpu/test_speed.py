@@ -1,0 +1,166 @@
+"""Each change works, and is still needed: the second half of each pair fails once verl does the thing itself."""
+
+import pytest
+
+from agent_rl.cpu import speed
+from tests.verl_adapter.test_patches import python
+
+BUFFER = (
+    "import verl\nfrom verl.trainer.ppo.v1.replay_buffer import ReplayBuffer\n"
+    "b = ReplayBuffer(trainer_mode='sync', trainer_config={}, max_off_policy_threshold=8,"
+    " max_off_policy_strategy='drop', sampler_kwargs={})\n"
+)
+
+
+def test_replay_buffer_polling() -> None:
+    assert float(python(BUFFER + "print(b.poll_interval)")) == speed.POLL_INTERVAL_S
+
+
+def test_replay_buffer_polling_is_needed() -> None:
+    code = (
+        "import inspect\nfrom verl.trainer.ppo.v1.trainer_base import PPOTrainer\n"
+        "print('poll_interval' in inspect.getsource(PPOTrainer._build_replay_buffer))"
+    )
+    assert float(python(BUFFER + "print(b.poll_interval)", plugins="none")) == 2.0
+    assert python(code) == "False"
+
+
+CLIENT = (
+    "import asyncio, verl\nfrom types import SimpleNamespace\n"
+    "from verl.workers.rollout.llm_server import FullyAsyncLLMServerClient, LLMServerClient\n"
+    "calls = []\n"
+    "class Method:\n"
+    "    def __init__(self, name, result): self.name, self.result = name, result\n"
+    "    async def answer(self): return self.result\n"
+    "    def remote(self, **_): calls.append(self.name); return self.answer()\n"
+    "def balancer(servers):\n"
+    "    known = dict(get_all_servers=servers, require_acquire_fields=[], require_release_fields=[],"
+    " acquire_server=(servers[0], None))\n"
+    "    methods = {name: Method(name, result) for name, result in known.items()}\n"
+    "    return SimpleNamespace(**methods, release_server=SimpleNamespace("
+    "remote=lambda **_: calls.append('release_server')))\n"
+    "async def turns(client):\n"
+    "    for turn in range(4):\n"
+    "        server, _ = await client._acquire_server('request')\n"
+    "        client._release_server(server, request_id='request')\n"
+    "    return [calls.count(name) for name in ('acquire_server', 'release_server')]\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("client", "expected"),
+    [
+        ("LLMServerClient(None, balancer(['a']))", "[1, 0]"),
+        ("LLMServerClient(None, balancer(['a', 'b']))", "[4, 4]"),
+        ("FullyAsyncLLMServerClient(None, balancer(['a']))", "[4, 4]"),
+    ],
+)
+def test_single_server(client: str, expected: str) -> None:
+    assert python(CLIENT + f"print(asyncio.run(turns({client})))") == expected
+
+
+def test_single_server_is_needed() -> None:
+    assert (
+        python(CLIENT + "print(asyncio.run(turns(LLMServerClient(None, balancer(['a'])))))", plugins="none") == "[4, 4]"
+    )
+
+
+LOG_PROBS = (
+    "import verl, torch\nfrom verl.utils import torch_functional as f\n"
+    "torch.manual_seed(0)\n"
+    "logits, labels = torch.randn(2500, 11, requires_grad=True), torch.randint(0, 11, (2500,))\n"
+    "found, own = f.logprobs_from_logits(logits, labels), getattr(f.logprobs_from_logits_v2, '__wrapped__', None)\n"
+)
+
+
+def test_token_log_probs() -> None:
+    code = (
+        "expected = own(logits, labels)\n"
+        "gradients = [torch.autograd.grad(value.sum(), logits)[0] for value in (found, expected)]\n"
+        "torch.testing.assert_close(found, expected)\ntorch.testing.assert_close(*gradients)\n"
+        "batch = logits[None].half()\n"
+        "print(torch.equal(f.logprobs_from_logits_v2(batch, labels[None]), own(batch, labels[None])))"
+    )
+    assert python(LOG_PROBS + code) == "True"
+
+
+def test_token_log_probs_is_needed() -> None:
+    code = "import inspect; print('for logit in logits' in inspect.getsource(f.logprobs_from_logits_v2))"
+    assert python(LOG_PROBS + code, plugins="none") == "True"
+
+
+LOOP = (
+    "import verl, hydra, hydra.utils\nfrom verl.experimental.agent_loop import agent_loop\n"
+    "by_hydra = []\nhydra.utils.instantiate = lambda **_: by_hydra.append(1)\n"
+    "def make(**config): return agent_loop.hydra.utils.instantiate(config=config, start=3)\n"
+)
+
+
+def test_loop_construction() -> None:
+    code = (
+        "count = 'itertools.count'\n"
+        "made = make(_target_=count), make(_target_=count, step=2), len(by_hydra)\n"
+        "try: make(_target_='no.thing')\n"
+        "except hydra.errors.InstantiationException as error: print(*made, str(error).split(': ')[0])"
+    )
+    assert python(LOOP + code) == "count(3) None 1 no.thing cannot be made"
+
+
+def test_loop_construction_is_needed() -> None:
+    assert python(LOOP + "make(_target_='itertools.count'); print(len(by_hydra))", plugins="none") == "1"
+
+
+PUTS = """
+import asyncio, torch, verl
+from types import SimpleNamespace
+from verl.trainer.ppo.v1 import agent_loop_tq as module
+
+stored = []
+class Queue:
+    async def async_kv_batch_put(self, keys, partition_id, fields=None, tags=None):
+        if "bad" in keys:
+            raise OSError("full")
+        values = None if fields is None else fields["x"].tolist()
+        stored.append((partition_id, "".join(keys), values, [tag["n"] for tag in tags]))
+    async def async_kv_put(self, key, partition_id, tag):
+        await self.async_kv_batch_put([key], partition_id, None, [tag])
+
+if hasattr(module.tq, "_queue"):
+    module.tq = type(module.tq)(Queue(), module.tq._to_tensordict)
+else:
+    module.tq = Queue()
+
+async def put(key, value, partition="train", **more):
+    fields = module.list_of_dict_to_tensordict([{"x": torch.tensor(value), **more}])
+    await module.tq.async_kv_batch_put(keys=[key], fields=fields, tags=[{"n": value}], partition_id=partition)
+
+async def main(*puts):
+    return [repr(each) for each in await asyncio.gather(*puts, return_exceptions=True)]
+"""
+
+
+def test_trajectory_puts() -> None:
+    code = """
+tag = module.tq.async_kv_put(key="t", partition_id="train", tag={"n": 5})
+print(asyncio.run(main(put("a", 1), put("b", 2), tag, put("c", 3, "val"), put("d", 4, y=1))), stored)
+"""
+    expected = [("train", "ab", [1, 2], [1, 2]), ("train", "t", None, [5]), ("val", "c", [3], [3])]
+    assert python(PUTS + code) == f"{['None'] * 5} {[*expected, ('train', 'd', [4], [4])]}"
+
+
+def test_what_cannot_be_stored_fails_all_that_were_stored_with_it() -> None:
+    code = """
+print(asyncio.run(main(put("a", 1), put("bad", 2), put("c", 3, "val"))), stored)
+"""
+    expected = ["OSError('full')", "OSError('full')", "None"]
+    assert python(PUTS + code) == f"{expected} [('val', 'c', [3], [3])]"
+
+
+def test_a_queue_of_puts_can_be_sent_to_a_worker() -> None:
+    code = "from ray import cloudpickle\nprint(type(cloudpickle.loads(cloudpickle.dumps(module.tq))._queue).__name__)"
+    assert python(PUTS + code) == "Queue"
+
+
+def test_trajectory_puts_are_needed() -> None:
+    code = "asyncio.run(main(put('a', 1), put('b', 2)))\nprint(len(stored))"
+    assert python(PUTS + code, plugins="none") == "2"

@@ -1,0 +1,137 @@
+"""The switch and the platform, in processes of their own: both belong to a process for its whole life."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from agent_rl.cpu import switch as cpu
+
+ROOT = Path(__file__).parents[2]
+
+
+def python(code: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    drop = {"VERL_PLATFORM", "OMP_NUM_THREADS", "PYTHONPATH", *cpu.ENVIRONMENT}
+    env = {key: value for key, value in os.environ.items() if key not in drop} | environment
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code, *arguments], capture_output=True, text=True, env=env
+    )
+
+
+def test_the_switch_prepares_this_process_and_its_children() -> None:
+    done = python(
+        "import verl, os, torch; print(torch.get_num_threads(), os.environ['SGLANG_USE_CPU_ENGINE'], "
+        "os.environ['PYTHONPATH'].endswith('stand_ins'))",
+        VERL_PLATFORM="cpu",
+    )
+    assert done.stdout.split() == ["1", "1", "True"], done.stderr
+
+
+def test_what_the_user_has_set_is_left_alone() -> None:
+    done = python(
+        "import verl, os, torch; print(torch.get_num_threads(), os.environ['PYTHONPATH'].split(os.pathsep)[0])",
+        VERL_PLATFORM="cpu",
+        OMP_NUM_THREADS="2",
+        PYTHONPATH="/mine",
+    )
+    assert done.stdout.split() == ["2", "/mine"], done.stderr
+
+
+def test_without_the_switch_nothing_is_prepared() -> None:
+    done = python("import verl, os; print('SGLANG_USE_CPU_ENGINE' in os.environ, os.environ.get('PYTHONPATH'))")
+    assert done.stdout.split() == ["False", "None"], done.stderr
+
+
+def test_verl_sees_a_cpu_and_its_engines() -> None:
+    code = (
+        "import verl, verl.workers.engine.fsdp\n"
+        "from verl.utils.device import get_device_id, get_device_name, get_nccl_backend, get_torch_device\n"
+        "from verl.workers.engine.base import EngineRegistry\n"
+        "names = [EngineRegistry.get_engine_cls(m, 'fsdp2').__name__ for m in ('language_model', 'value_model')]\n"
+        "free, total = get_torch_device().mem_get_info()\n"
+        "print(get_device_name(), get_device_id(), get_nccl_backend(), *names, 0 < free < total)"
+    )
+    done = python(code, VERL_PLATFORM="cpu")
+    expected = ["cpu", "cpu", "gloo", "CPUEngineWithLMHead", "CPUEngineWithValueHead", "True"]
+    assert done.stdout.split() == expected, done.stderr
+
+
+@pytest.mark.parametrize("module", ["sglang.srt.entrypoints.http_server", "sglang.srt.managers.scheduler"])
+def test_the_real_engine_imports_with_the_stand_ins(module: str) -> None:
+    env = dict(cpu.ENVIRONMENT, PYTHONPATH=str(cpu.STAND_INS_DIR))
+    done = python(f"import {module}; print('imported')", **env)
+    assert done.stdout.strip().endswith("imported"), done.stderr
+
+
+def test_stand_ins_fail_loudly_when_called() -> None:
+    code = (
+        "import triton, triton.language as tl, sgl_kernel, torchvision.io\n"
+        "@triton.jit\ndef kernel(x): pass\n"
+        "for f in (kernel, kernel[(1,)], tl.load, sgl_kernel.awq_dequantize, torchvision.io.decode_jpeg):\n"
+        "    try: f(1)\n"
+        "    except RuntimeError as error: print('stand-ins' in str(error))\n"
+    )
+    done = python(code, PYTHONPATH=str(cpu.STAND_INS_DIR))
+    assert done.stdout.split() == ["True"] * 5, done.stderr
+
+
+def test_a_broken_plugin_is_loud() -> None:
+    """verl logs a failing entry point at debug level only."""
+    done = python("import agent_rl.verl_adapter.patches as p; p.VERL_VERSION = '0.0'; import verl")
+    assert "agent_rl could not register itself with verl" in done.stderr
+    assert "agent_rl extends 0.0" in done.stderr
+
+
+VALIDATE = (
+    "import json, sys, verl, hydra\nfrom verl.utils.config import validate_config\n"
+    "recipe, groups, overrides = sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3])\n"
+    "with hydra.initialize_config_dir(recipe, version_base=None):\n"
+    "    for override in overrides:\n"
+    "        c = hydra.compose('config', [*groups, override])\n"
+    "        try: validate_config(c, use_reference_policy=False, use_critic=False)\n"
+    "        except Exception as e: print(type(e).__name__, e)\n"
+)
+PASSED = "[validate_config] All configuration checks passed successfully!"
+GROUPS = ["tuning=lora", "tuning=full", "mode=sync", "mode=colocate_async", "mode=separate_async"]
+
+
+def validated(platform: str, *overrides: str) -> list[str]:
+    """What verl's validation says to each override of a recipe."""
+    groups = ["+platform=cpu", "size=cpu"] if platform == "cpu" else []
+    recipe = str(ROOT / "recipes/gsm8k_calculator")
+    done = python(VALIDATE, recipe, json.dumps(groups), json.dumps(overrides), VERL_PLATFORM=platform)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip().splitlines()
+
+
+def test_what_cannot_run_on_a_cpu_is_refused_before_ray_starts() -> None:
+    refused = {
+        "actor_rollout_ref.rollout.name=vllm": "actor_rollout_ref.rollout.name: 'vllm' needs a GPU. Set it to sglang",
+        "actor_rollout_ref.model.lora_rank=8": "actor_rollout_ref.model.lora.merge: SGLang keeps LoRA adapters",
+        "actor_rollout_ref.rollout.checkpoint_engine.backend=nixl": "backend: 'nixl' needs a GPU. Set it to nccl",
+        "reward.reward_model.enable=True": "reward.reward_model.model_path: no reward model is named",
+    }
+    said = validated("cpu", *refused, *GROUPS)
+    for line, message in zip(said, refused.values(), strict=False):
+        assert line.startswith("ConfigError ")
+        assert message in line
+    assert said[len(refused) :] == [PASSED] * len(GROUPS)
+
+
+def test_the_same_recipe_is_fine_on_a_gpu_with_vllm_and_with_every_group() -> None:
+    assert validated("cuda", "actor_rollout_ref.rollout.name=vllm", *GROUPS) == [PASSED] * (1 + len(GROUPS))
+
+
+def test_adapters_apart_from_the_base_model_still_need_pinned_memory() -> None:
+    """When this fails, `model.lora.merge=False` may be tried on a CPU."""
+    spec = importlib.util.find_spec("sglang")
+    assert spec is not None
+    assert spec.origin is not None
+    assert "pin_memory=True" in (Path(spec.origin).parent / "srt/lora/layers.py").read_text()
+    with pytest.raises(RuntimeError, match="pin_memory"):
+        torch.tensor([1], device="cpu", pin_memory=True)

@@ -1,0 +1,353 @@
+"""Outgoing HTTP against a real server that misbehaves."""
+
+import asyncio
+import gzip
+import logging
+import pickle
+import socket
+import time
+from email.utils import formatdate
+
+import pytest
+
+from agent_rl.errors import ConfigError, UnscoredError
+from agent_rl.remote import Remote, RemoteError, RemoteLimits, Response
+from agent_rl.remote import http as module
+from agent_rl.secrets import secret
+from tests.http_faults import FaultyServer, answer, cut_short, drop, endless, hang, trickle
+
+KEY = "sk-very-secret-value"
+
+
+@pytest.fixture(autouse=True)
+def quick_delays(monkeypatch):
+    monkeypatch.setattr(module, "FIRST_DELAY_S", 0.01)
+    monkeypatch.setattr(module, "JITTER_S", 0.0)
+
+
+def remote_to(server, **limits):
+    return Remote(server.url, limits=RemoteLimits(**limits))
+
+
+def ask(server, method="POST", *, idempotent=True, **limits):
+    return asyncio.run(remote_to(server, **limits).request(method, "/x", idempotent=idempotent))
+
+
+def failure(server, method="POST", *, idempotent=True, **limits):
+    with pytest.raises(RemoteError) as caught:
+        ask(server, method, idempotent=idempotent, **limits)
+    assert caught.value.host == f"127.0.0.1:{server.server_port}"
+    return caught.value
+
+
+def test_json_there_and_back():
+    async def both(remote):
+        async with remote:
+            assert await remote.post_json("/deep/path", {"a": ["ü"]}) == {"b": 1}
+            response = await remote.request("GET", "/x", params={"q": "a b"}, headers={"X-Own": "1"})
+            assert (response.status, response.ok, response.text, response.truncated) == (200, True, "täxt", False)
+
+    latin = {"Content_Type": "text/plain; charset=latin-1"}
+    with FaultyServer(answer(200, {"b": 1}), answer(200, "täxt".encode("latin-1"), **latin)) as server:
+        asyncio.run(both(Remote(f"{server.url}/v1", headers={"Authorization": KEY})))
+    first, second = server.requests
+    assert (first.method, first.path, first.body) == ("POST", "/v1/deep/path", '{"a":["ü"]}'.encode())
+    assert (second.path, second.headers["x-own"]) == ("/v1/x?q=a+b", "1")
+    assert first.headers["authorization"] == second.headers["authorization"] == KEY
+
+
+@pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504])
+def test_statuses_that_pass_are_retried(status):
+    with FaultyServer(answer(status), answer(status)) as server:
+        assert ask(server).json() == {"fine": True}
+    assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize("status", [302, 400, 401, 403, 404, 422])
+def test_other_statuses_are_answers(status):
+    with FaultyServer(answer(status, b"no")) as server:
+        response = ask(server)
+    assert (response.status, response.ok, response.text, len(server.requests)) == (status, False, "no", 1)
+
+
+def test_retry_after_in_seconds_and_as_a_date():
+    date = int(time.time()) + 2
+    steps = answer(429, retry_after="0.3"), answer(503, Retry_After=formatdate(date, usegmt=True))
+    with FaultyServer(*steps) as server:
+        assert ask(server).ok
+        assert time.time() >= date
+    assert server.arrived_s[1] - server.arrived_s[0] >= 0.3
+
+
+@pytest.mark.parametrize("value", ["", "soon", "-5", "0"])
+def test_a_retry_after_that_says_nothing(value):
+    with FaultyServer(answer(429, retry_after=value)) as server:
+        assert ask(server).ok
+
+
+@pytest.mark.parametrize("value", ["3600", "1e999", "Fri, 31 Dec 2999 23:59:59 GMT"])
+def test_a_retry_after_beyond_the_deadline_is_not_waited_for(value):
+    started = time.monotonic()
+    with FaultyServer(answer(429, retry_after=value)) as server:
+        error = failure(server, total_s=20)
+    assert (error.status, error.attempts, len(server.requests)) == (429, 1, 1)
+    assert time.monotonic() - started < 10
+
+
+@pytest.mark.parametrize("fault", [drop, cut_short])
+def test_a_broken_connection_is_retried(fault):
+    with FaultyServer(fault, fault) as server:
+        assert ask(server).ok
+    assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize("fault", [hang, trickle])
+def test_a_slow_answer_is_cut_off_and_retried(fault):
+    with FaultyServer(fault) as server:
+        assert ask(server, timeout_s=0.5).ok
+    with FaultyServer(default=fault) as server:
+        error = failure(server, timeout_s=0.2, attempts=2)
+    assert (error.problem, error.attempts, error.status) == ("no answer within 0.2 s", 2, None)
+
+
+def test_attempts_run_out():
+    with FaultyServer(default=answer(500, KEY.encode())) as server:
+        error = failure(server, attempts=3)
+    assert (error.status, error.attempts, len(server.requests)) == (500, 3, 3)
+    assert str(error) == f"127.0.0.1:{server.server_port}: status 500 (attempt 3)"
+    assert isinstance(error, UnscoredError)
+    copy = pickle.loads(pickle.dumps(error))
+    assert (str(copy), copy.status, copy.attempts) == (str(error), 500, 3)
+
+
+def test_the_total_runs_out():
+    started = time.monotonic()
+    with FaultyServer(default=hang) as server:
+        error = failure(server, timeout_s=0.4, total_s=1, attempts=100)
+    assert time.monotonic() - started < 10
+    assert error.problem == "no answer within 0.4 s; gave up after 1 s"
+    assert len(server.requests) == 3
+
+
+def test_nobody_listens():
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        remote = Remote(f"http://127.0.0.1:{unused.getsockname()[1]}", limits=RemoteLimits(attempts=2))
+        with pytest.raises(RemoteError, match=r"cannot connect: .*\(attempt 2\)"):
+            asyncio.run(remote.request("POST", "/", idempotent=False))
+
+
+@pytest.mark.parametrize("fault", [drop, cut_short, hang, answer(500), answer(503), answer(429)])
+def test_what_must_not_happen_twice_is_sent_once(fault):
+    with FaultyServer(fault) as server:
+        failure(server, idempotent=False, timeout_s=0.5)
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_what_must_not_happen_twice_is_repeated_when_the_server_asks_for_it(status):
+    with FaultyServer(answer(status, retry_after=0)) as server:
+        assert ask(server, idempotent=False).ok
+
+
+def test_a_body_without_an_end():
+    with FaultyServer(endless) as server:
+        response = ask(server, max_bytes=100_000)
+    assert (response.content, response.truncated) == (b"x" * 100_000, True)
+    with pytest.raises(RemoteError, match="longer than 100000 bytes"):
+        response.json()
+
+
+def test_a_compressed_body_is_bounded_by_what_it_becomes():
+    bomb = gzip.compress(b"0" * 50_000_000)
+    with FaultyServer(default=answer(200, bomb, Content_Encoding="gzip")) as server:
+        response = ask(server, max_bytes=1000)
+        assert (response.content, response.truncated) == (b"0" * 1000, True)
+        assert not ask(server, max_bytes=50_000_000).truncated
+    with FaultyServer(answer(200, b"not gzip", Content_Encoding="gzip")) as server:
+        assert ask(server).json() == {"fine": True}
+    with FaultyServer(answer(200, gzip.compress(b"{}"), Content_Encoding="gzip")) as server:
+        assert ask(server).json() == {}
+
+
+@pytest.mark.parametrize("body", [b"<html>busy</html>", b"", b"{", b"\xff\xfe", b"[" * 200_000])
+def test_an_answer_that_is_not_json(body):
+    with FaultyServer(answer(200, body)) as server:
+        remote = remote_to(server)
+        with pytest.raises(RemoteError, match=r"is not JSON \(status 200\)"):
+            asyncio.run(remote.post_json("/", {}))
+
+
+def test_post_json_wants_a_2xx_and_shows_no_key():
+    with FaultyServer(answer(401, f"the key {KEY} is wrong {'x' * 1000}".encode())) as server:
+        remote = Remote(server.url, headers={"Authorization": f"Bearer {KEY}"})
+        with pytest.raises(RemoteError, match=r"status 401: the key \*\*\* is wrong x") as caught:
+            asyncio.run(remote.post_json("/", {}))
+    assert len(str(caught.value)) < 300
+    assert caught.value.status == 401
+
+
+def test_redirects_are_off_unless_the_host_is_allowed():
+    with FaultyServer() as other:
+        elsewhere = f"http://localhost:{other.server_port}/there"
+        with FaultyServer(default=answer(302, location=elsewhere)) as server:
+            assert ask(server).status == 302
+
+            def follow(*hosts):
+                remote = Remote(server.url, headers={"X-Key": KEY}, allow_hosts=hosts)
+                return asyncio.run(remote.request("GET", "/", headers={"Authorization": KEY}))
+
+            assert follow("127.0.0.1").status == 302
+            assert other.requests == []
+            response = follow("127.*", "LOCALHOST")
+    assert (response.status, response.host) == (200, f"localhost:{other.server_port}")
+    sent = other.requests[0].headers
+    assert (sent["x-key"], sent["authorization"]) == (None, None)  # our keys are not for others
+    assert server.requests[-1].headers["x-key"] == KEY
+
+
+def test_redirects_end():
+    with FaultyServer(default=answer(302, location="/again")) as server:
+        response = asyncio.run(Remote(server.url, allow_hosts=["127.0.0.1"]).request("GET", "/"))
+    assert (response.status, len(server.requests)) == (302, module.MAX_REDIRECTS + 1)
+
+
+def test_a_host_that_is_not_allowed_is_not_asked():
+    with FaultyServer() as server:
+        remote = Remote(allow_hosts=["*.example.org"])
+        with pytest.raises(ValueError, match=r"'127.0.0.1' is not allowed"):
+            asyncio.run(remote.request("GET", server.url))
+    assert server.requests == []
+
+
+@pytest.mark.parametrize("url", ["", "/path", "ftp://host/", "http://", "http://a:b/", "file:///x"])
+def test_urls_that_cannot_be_asked(url):
+    with pytest.raises(ValueError, match="not a URL"):
+        asyncio.run(Remote().request("GET", url))
+
+
+def test_a_header_that_cannot_be_sent_is_not_shown():
+    with FaultyServer() as server:
+        remote = Remote(server.url, headers={"Authorization": f"{KEY}\n"})
+        with pytest.raises(ValueError, match="cannot be sent") as caught:
+            asyncio.run(remote.request("GET", "/"))
+    assert KEY not in repr(caught.getrepr(style="long"))
+
+
+def test_cookies_and_proxies_of_the_environment_are_ignored(monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+
+    async def twice(remote):
+        async with remote:
+            return [await remote.request("GET", "/") for _ in range(2)]
+
+    with FaultyServer(default=answer(200, {}, set_cookie="session=1; Path=/")) as server:
+        assert [response.status for response in asyncio.run(twice(Remote(server.url)))] == [200, 200]
+        assert server.requests[1].headers["cookie"] is None
+        asked = Remote(server.url, trust_env=True, limits=RemoteLimits(attempts=1))
+        with pytest.raises(RemoteError, match="cannot connect"):
+            asyncio.run(asked.request("GET", "/"))
+
+
+def test_logs_and_errors_hold_no_secret(caplog):
+    caplog.set_level(logging.INFO)
+    with FaultyServer(answer(200, {}), default=answer(500)) as server:
+        address = server.url.replace("http://", f"http://user:{KEY}@")
+        remote = Remote(address, headers={"X-Key": KEY}, limits=RemoteLimits(attempts=2))
+        response = asyncio.run(remote.request("GET", "/ok", params={"key": KEY}))
+        with pytest.raises(RemoteError) as caught:
+            asyncio.run(remote.request("GET", "/", params={"key": KEY}))
+    assert "/ok" in caplog.text
+    assert f"{server.url.removeprefix('http://')}: status 500 (attempt 1)" in caplog.text
+    assert "stamina" not in caplog.text
+    assert KEY not in caplog.text
+    assert KEY not in str(caught.value)
+    assert KEY not in repr(response)
+
+
+def test_requests_at_one_time_are_limited():
+    async def many(remote):
+        async with remote:
+            await asyncio.gather(*[remote.request("GET", "/") for _ in range(12)])
+
+    with FaultyServer(default=answer(200, {}, delay_s=0.05)) as server:
+        asyncio.run(many(remote_to(server, max_concurrent=3)))
+    assert server.most_at_once == 3
+
+
+def test_waiting_for_ones_turn_does_not_count_against_the_total():
+    async def many(remote):
+        return await asyncio.gather(*[remote.request("GET", "/") for _ in range(6)])
+
+    with FaultyServer(default=answer(200, {}, delay_s=0.4)) as server:
+        asyncio.run(many(remote_to(server, max_concurrent=1, total_s=2)))
+    assert len(server.requests) == 6
+
+
+def test_the_rate_is_limited_also_for_retries():
+    async def many(remote):
+        for _ in range(3):  # each opens its own connection
+            await remote.request("GET", "/")
+
+    with FaultyServer(answer(500)) as server:
+        asyncio.run(many(remote_to(server, rate_per_s=10)))
+    assert len(server.arrived_s) == 4
+    assert server.arrived_s[-1] - server.arrived_s[0] >= 0.25
+
+
+def test_connections_are_kept_while_somebody_uses_the_remote():
+    def ports(server):
+        return {request.port for request in server.requests}
+
+    async def nested(remote):
+        async with remote:
+            async with remote:
+                await remote.request("GET", "/")
+            await remote.request("GET", "/")
+
+    with FaultyServer() as server:
+        remote = remote_to(server)
+        asyncio.run(nested(remote))
+        assert len(ports(server)) == 1
+        for _ in range(3):  # a fresh event loop each time
+            asyncio.run(nested(remote))
+        assert len(ports(server)) == 4
+
+
+def test_a_cancelled_request_frees_its_place():
+    async def impatient(remote):
+        task = asyncio.create_task(remote.request("GET", "/"))
+        await asyncio.to_thread(server.arrived.wait, 10)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return await remote.request("GET", "/")
+
+    with FaultyServer(hang) as server:
+        assert asyncio.run(impatient(remote_to(server, max_concurrent=1))).ok
+
+
+def test_a_request_cancelled_between_two_attempts():
+    async def impatient(remote):
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(remote.request("GET", "/"), 0.5)
+
+    with FaultyServer(answer(429, retry_after=30)) as server:
+        asyncio.run(impatient(remote_to(server)))
+    assert len(server.requests) == 1
+
+
+def test_a_secret_comes_from_the_environment(monkeypatch):
+    monkeypatch.setenv("SOME_KEY", f" {KEY}\n")
+    assert secret("SOME_KEY") == KEY
+    with pytest.raises(ConfigError, match=r"judge.api_key_env: the environment variable NO_SUCH_KEY is not set"):
+        secret("NO_SUCH_KEY", key="judge.api_key_env")
+    monkeypatch.setenv("SOME_KEY", f"{KEY}\u2026")
+    with pytest.raises(ConfigError, match="SOME_KEY holds characters") as caught:
+        secret("SOME_KEY")
+    assert KEY not in str(caught.value)
+
+
+def test_a_charset_that_does_not_exist():
+    response = Response(200, {"content-type": "text/html; charset=base64"}, "ü".encode(), False, "http://host/")
+    assert response.text == "ü"

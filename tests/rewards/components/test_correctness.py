@@ -1,0 +1,36 @@
+import asyncio
+
+import pytest
+
+from agent_rl.errors import UnscoredError
+from agent_rl.rewards.components.correctness import Correctness
+from agent_rl.settings import RewardSettings
+from agent_rl.trajectory import StopReason, Trajectory
+
+
+def _trajectory(**fields):
+    return Trajectory(prompt=[], stop_reason=StopReason.ANSWERED, **fields)
+
+
+def correctness(trajectory, **settings):
+    judged = Correctness(RewardSettings.model_validate(settings), "agent_rl.reward")
+    return asyncio.run(judged.measure(trajectory, None, None)).value
+
+
+@pytest.mark.parametrize(
+    ("answer", "value"), [("18", 1.0), ("$18.00", 1.0), ("It is 18.", 1.0), ("17", 0.0), ("", 0.0), (None, 0.0)]
+)
+def test_correctness(answer, value):
+    assert correctness(_trajectory(answer=answer, ground_truth="18")) == value
+
+
+@pytest.mark.parametrize("ground_truth", [None, "", "Paris", {}])
+@pytest.mark.parametrize("answer", ["18", None])
+def test_a_row_that_cannot_be_judged_is_named(answer, ground_truth):
+    row = _trajectory(answer=answer, ground_truth=ground_truth, data_source="gsm8k", info={"index": 7})
+    with pytest.raises(UnscoredError, match=r"data_source 'gsm8k', index 7"):
+        correctness(row)
+
+
+def test_a_users_verdict_comes_before_the_scorer():
+    assert correctness(_trajectory(answer="18", ground_truth="18", verdict=0.25)) == 0.25

@@ -1,0 +1,205 @@
+"""The client, against services that misbehave, and against a real one that is killed while it is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from agent_rl.errors import ConfigError, UnscoredError
+from agent_rl.rewards.component import Value
+from agent_rl.rewards.components.reward_api import RewardApi, RewardApiConfig
+from agent_rl.trajectory import Message, StopReason, Trajectory, Turn
+from tests.http_faults import FaultyServer, answer, cut_short, drop, hang
+from tests.rewards.service.process import Service
+
+GOOD = answer(
+    200,
+    {
+        "score": 0.5,
+        "components": {"correctness": 1, "helpful": -0.5},
+        "logged": {"helpful_tokens": 7},
+        "notes": {"judge": "fair"},
+    },
+)
+
+
+def trajectory(said: str = "4", **more: Any) -> Trajectory:
+    return Trajectory(
+        prompt=[Message("user", "2+2?")],
+        stop_reason=StopReason.ANSWERED,
+        turns=[Turn(said)],
+        answer=said,
+        ground_truth="4",
+        **more,
+    )
+
+
+def api(url: str, **config: Any) -> RewardApi:
+    return RewardApi("api", RewardApiConfig.model_validate({"url": f"{url}/get_reward", "patience_s": 20, **config}))
+
+
+def measure(component: RewardApi) -> Value:
+    return asyncio.run(component.measure(trajectory()))
+
+
+def test_the_trajectory_is_sent_and_the_score_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_TOKEN", "s3cret")
+    with FaultyServer(default=GOOD) as server:
+        value = measure(api(server.url, token_env="MY_TOKEN", logs=["helpful", "helpful_tokens"]))
+    assert value.value == 0.5
+    assert value.logged == {"helpful": -0.5, "helpful_tokens": 7}
+    assert value.notes == {"judge": "fair", "numbers": {"correctness": 1, "helpful": -0.5, "helpful_tokens": 7}}
+    (request,) = server.requests
+    assert request.headers["authorization"] == "Bearer s3cret"
+    assert Trajectory.from_dict(json.loads(request.body)["trajectory"]) == trajectory()
+
+
+def test_without_a_name_the_token_is_that_of_the_usual_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    with FaultyServer(default=GOOD) as server:
+        monkeypatch.delenv("AGENT_RL_REWARD_TOKEN", raising=False)
+        measure(api(server.url))
+        monkeypatch.setenv("AGENT_RL_REWARD_TOKEN", "s3cret")
+        measure(api(server.url))
+    assert [request.headers["authorization"] for request in server.requests] == [None, "Bearer s3cret"]
+
+
+@pytest.mark.parametrize(
+    "first",
+    [answer(500), answer(503, retry_after=0), answer(429, retry_after=0), answer(502), drop, cut_short],
+    ids=["500", "503", "429", "502", "drop", "cut short"],
+)
+def test_what_may_pass_is_waited_for(first: Any) -> None:
+    with FaultyServer(first, first, default=GOOD) as server:
+        assert measure(api(server.url)).value == 0.5
+    assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ({"unscored": True, "error": "the judge is away"}, "the judge is away"),
+        ({}, "the answer's score is not a number: None"),
+        ({"score": None}, "not a number: None"),
+        ({"score": "0.5"}, "not a number: '0.5'"),
+        ({"score": True}, "not a number: True"),
+        (b'{"score": NaN}', "not a number: nan"),
+        (b'{"score": -Infinity}', "not a number: -inf"),
+        (b'{"score": 1' + b"0" * 400 + b"}", "not a number: 1000"),
+        ([0.5], "not a JSON object"),
+        (b"half", "not JSON"),
+        ({"score": 0.5, "components": {"help": 1}}, "no number helpful; it has help"),
+        ({"score": 0.5, "components": [1]}, "no number helpful; it has none"),
+        (b'{"score": 0.5, "components": {"helpful": NaN}}', "no number helpful"),
+    ],
+)
+def test_what_is_no_score_is_unscored_and_never_zero(body: Any, problem: str) -> None:
+    with FaultyServer(default=answer(200, body)) as server, pytest.raises(UnscoredError, match=problem):
+        measure(api(server.url, logs=["helpful"]))
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("status", [413, 422])
+def test_a_trajectory_that_the_service_refuses_is_unscored(status: int) -> None:
+    refusal = answer(status, {"error": "trajectory.turns: too many"})
+    with FaultyServer(default=refusal) as server, pytest.raises(UnscoredError, match="turns: too many"):
+        measure(api(server.url))
+
+
+@pytest.mark.parametrize(("status", "key"), [(401, "token_env"), (403, "token_env"), (404, "url"), (405, "url")])
+def test_a_wrong_address_or_token_stops_the_run_at_once_and_later_is_an_outage(status: int, key: str) -> None:
+    refusal = answer(status, {"error": "no"})
+    with FaultyServer(refusal, GOOD, refusal) as server:
+        component = api(server.url)
+        with pytest.raises(ConfigError, match=rf"\(api\): {key}: .*status {status}: no"):
+            measure(component)
+        assert measure(component).value == 0.5
+        with pytest.raises(UnscoredError, match=f"status {status}"):
+            measure(component)
+
+
+def test_a_service_that_stays_away_is_waited_for_once_and_not_by_every_trajectory() -> None:
+    component = api("http://127.0.0.1:9", patience_s=1.5, timeout_s=0.5, max_concurrent=2)
+
+    async def measure_all() -> list[Any]:
+        tasks = (component.measure(trajectory()) for _ in range(40))
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    errors = asyncio.run(measure_all())
+    assert all(isinstance(error, UnscoredError) for error in errors)
+    patient = [error for error in errors if error.attempts > 1]
+    assert len(patient) == 2  # those that were on their way when nobody knew
+
+
+def test_a_service_that_hangs_costs_its_time_and_no_more() -> None:
+    with FaultyServer(default=hang) as server:
+        component = api(server.url, timeout_s=0.2, patience_s=0.5)
+        with pytest.raises(UnscoredError, match="no answer within"):
+            measure(component)
+
+
+@pytest.mark.parametrize("url", ["host:8080/get_reward", "ftp://host/get_reward", "http://", "http://host:port", ""])
+def test_an_address_that_is_none_is_refused(url: str) -> None:
+    with pytest.raises(ValidationError, match="url"):
+        RewardApiConfig(url=url)
+
+
+def test_a_token_that_is_not_set_is_refused() -> None:
+    with pytest.raises(ConfigError, match="token_env: the environment variable NOT_SET_ANYWHERE is not set"):
+        api("http://host", token_env="NOT_SET_ANYWHERE")
+
+
+def test_text_that_json_cannot_hold_is_unscored_and_numbers_that_it_cannot_are_sent() -> None:
+    with FaultyServer(default=GOOD) as server:
+        component = api(server.url)
+        assert asyncio.run(component.measure(trajectory(info={"loss": float("nan")}))).value == 0.5
+        with pytest.raises(UnscoredError, match="cannot be sent"):
+            asyncio.run(component.measure(trajectory("\ud800")))
+
+
+def test_a_service_that_is_killed_and_started_again_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
+    """Under load, twice: each of the trajectories has its own value, whenever it was asked for."""
+    (tmp_path / "service.yaml").write_text("rules_file: rules.py\n")
+    (tmp_path / "rules.py").write_text(
+        "import time\n\n\n"
+        "def compute_score(data_source, solution_str, ground_truth, extra_info=None):\n"
+        "    time.sleep(0.05)\n"
+        "    return int(solution_str) / 1000\n"
+    )
+    count = 600
+    done: list[int] = []
+    with Service(tmp_path / "service.yaml") as service:
+        component = api(service.url, logs=["correctness"], patience_s=120, max_concurrent=32)
+
+        async def one(number: int) -> float:
+            value = await component.measure(trajectory(str(number)))
+            assert value.logged["correctness"] == value.value
+            done.append(number)
+            return value.value
+
+        async def measure_all() -> list[float]:
+            return await asyncio.gather(*map(one, range(count)))
+
+        def restart_twice() -> None:
+            for share in (0.2, 0.6):
+                while len(done) < share * count:
+                    time.sleep(0.01)
+                service.kill()
+                known.append(len(done))
+                time.sleep(0.5)
+                service.start()
+
+        known: list[int] = []
+        restarting = threading.Thread(target=restart_twice)
+        restarting.start()
+        values = asyncio.run(measure_all())
+        restarting.join()
+    assert values == [number / 1000 for number in range(count)]
+    assert sorted(done) == list(range(count))
+    assert all(number < count for number in known)  # it was killed while it was asked

@@ -1,0 +1,143 @@
+"""Step rewards of tools, and a potential: what they give, and what cannot be gained by them."""
+
+import asyncio
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_rl.errors import ConfigError, UnscoredError
+from agent_rl.rewards.components.shaping import Potential, PotentialConfig, ToolRewards, ToolRewardsConfig
+from agent_rl.tools import ToolSession, load_tools
+from agent_rl.trajectory import StopReason, ToolCall, ToolResult, Trajectory, Turn
+
+ROOT = Path(__file__).parents[3]
+rewards = st.floats(-10, 10)
+
+
+def trajectory(*turns):
+    return Trajectory(prompt=[], stop_reason=StopReason.ANSWERED, turns=list(turns))
+
+
+def step(reward, name="check", argument=0, note=None):
+    """A turn with one call."""
+    call = ToolCall(name, {"argument": argument})
+    notes = {} if note is None else {"reward": note}
+    return Turn("", calls=[call], results=[ToolResult("", name, "", reward=reward)], notes=notes)
+
+
+def tool_rewards(*turns, **config):
+    component = ToolRewards("steps", ToolRewardsConfig.model_validate(config))
+    return asyncio.run(component.measure(trajectory(*turns)))
+
+
+@pytest.mark.parametrize(("reduce", "value"), [("sum", 0.75), ("mean", 0.25), ("last", -0.25), ("max", 0.75)])
+def test_step_rewards_become_one_number(reduce, value):
+    found = tool_rewards(step(0.25, argument=0), step(0.75, argument=1), step(-0.25, argument=2), reduce=reduce)
+    assert found.value == value
+    assert found.notes == {"rewards": [0.25, 0.75, -0.25]}
+
+
+def test_no_step_rewards_are_the_default():
+    assert tool_rewards(Turn("only text"), step(None)).value == 0.0
+    assert tool_rewards(step(None), default=-0.5, reduce="mean").value == -0.5
+
+
+def test_only_the_tools_that_are_named_count():
+    turns = [step(1.0, "search"), step(2.0, "search_web"), step(4.0, "python", note=8.0)]
+    assert tool_rewards(*turns).value == 15.0
+    assert tool_rewards(*turns, tools=["search*"]).value == 3.0
+    assert tool_rewards(*turns, tools=["python"]).value == 4.0
+
+
+def test_the_same_call_is_not_rewarded_twice_but_costs_twice():
+    turns = [step(1.0), step(1.0), step(-0.5), step(1.0, argument=1)]
+    assert tool_rewards(*turns).value == 1.5
+    assert tool_rewards(*turns, repeats=True).value == 2.5
+
+
+@pytest.mark.parametrize("turn", [step(math.nan), step(None, note="good"), step(None, note=True)])
+def test_a_step_reward_that_is_no_number_is_never_a_zero(turn):
+    with pytest.raises(UnscoredError, match="component 'steps'"):
+        tool_rewards(turn)
+
+
+@given(st.lists(rewards, min_size=1), rewards)
+def test_each_reduction_is_bounded_and_monotone(values, more):
+    turns = [step(value, argument=number) for number, value in enumerate(values)]
+    better = [*turns[:-1], step(max(values[-1], more), argument=len(values))]
+    for reduce in ("sum", "mean", "last", "max"):
+        value = tool_rewards(*turns, reduce=reduce).value
+        assert value <= tool_rewards(*better, reduce=reduce).value + 1e-9
+        if reduce != "sum":
+            assert min(values) - 1e-9 <= value <= max(values) + 1e-9
+
+
+def test_the_step_rewards_of_a_real_tool():
+    async def main():
+        specs = load_tools(ROOT / "tool_configs/check_answer.yaml")
+        row = {"check_answer": {"create_kwargs": {"ground_truth": "42"}}}
+        calls = [ToolCall("check_answer", {"answer": answer}) for answer in ("41", "42", "42", "42")]
+        turns = []
+        async with ToolSession(specs, tools_kwargs=row, default_timeout_s=5) as session:
+            for call in calls:
+                turns.append(Turn("", calls=[call], results=await session.run([call])))
+        return turns
+
+    turns = asyncio.run(main())
+    assert [turn.results[0].reward for turn in turns] == [0.0, 0.05, -0.05, -0.05]
+    assert tool_rewards(*turns).value == pytest.approx(-0.05)
+    assert tool_rewards(*turns, reduce="max").value == 0.05
+
+
+@pytest.fixture(scope="module")
+def phi(tmp_path_factory):
+    """A potential that reads how far a turn got from its notes."""
+    path = tmp_path_factory.mktemp("potential") / "mine.py"
+    path.write_text(
+        "def phi(trajectory, turns_done):\n"
+        "    return trajectory.turns[turns_done - 1].notes['phi'] if turns_done else 0.5\n"
+    )
+    return f"{path}:phi"
+
+
+def shaped(function, potentials, gamma=1.0):
+    component = Potential("progress", PotentialConfig(function=function, gamma=gamma))
+    turns = [Turn("", notes={"phi": potential}) for potential in potentials]
+    return asyncio.run(component.measure(trajectory(*turns)))
+
+
+@given(potentials=st.lists(rewards), gamma=st.floats(0.1, 1.0))
+def test_a_potential_telescopes(phi, potentials, gamma):
+    found = shaped(phi, potentials, gamma)
+    last = [0.5, *potentials][-1]
+    assert found.value == pytest.approx(gamma ** len(potentials) * last - 0.5, abs=1e-9)
+    assert found.notes == {"potentials": [0.5, *potentials]}
+
+
+@given(st.lists(rewards), st.lists(rewards), rewards)
+def test_the_way_counts_for_nothing(phi, way, detour, end):
+    """Two trajectories with one start and one end differ by nothing: their order in a group is what it was without."""
+    assert shaped(phi, [*way, end]).value == pytest.approx(shaped(phi, [*detour, end]).value, abs=1e-9)
+
+
+@given(st.lists(rewards, min_size=1), st.floats(0, 10))
+def test_getting_further_is_worth_what_it_is(phi, way, further):
+    gained = shaped(phi, [*way[:-1], way[-1] + further]).value - shaped(phi, way).value
+    assert gained == pytest.approx(further, abs=1e-9)
+
+
+def test_a_potential_that_is_no_number_is_never_a_zero(phi):
+    with pytest.raises(UnscoredError, match="the potential after 2 turns is inf"):
+        shaped(phi, [0.0, math.inf])
+
+
+@pytest.mark.parametrize(
+    ("function", "problem"), [("nowhere.py:phi", "there is no file"), ("math.nothing", "has no 'nothing'")]
+)
+def test_a_potential_that_is_not_there_is_named(function, problem):
+    with pytest.raises(ConfigError, match=problem) as caught:
+        shaped(function, [])
+    assert caught.value.key == "agent_rl.reward.components.progress.config.function"

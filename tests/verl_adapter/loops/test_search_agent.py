@@ -1,0 +1,79 @@
+"""`search_agent` as verl's worker runs it: a closing tag is sampled text, and what was found is not."""
+
+import json
+
+import pytest
+
+pytest.importorskip("verl")
+
+from verl.workers.rollout.replica import TokenOutput
+
+from agent_rl.agents.registry import BUILT_IN
+from tests.agents.server import Server
+
+SEARCH = "<think>x</think>\n<search>Goethe</search>"
+ANSWER = "<answer>Frankfurt</answer>"
+FOUND = '<information>Doc 1(Title: "Goethe") Goethe was born in Frankfurt.</information>'
+
+
+@pytest.fixture
+def run(run_loop, tmp_path):
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text(json.dumps({"id": "b", "contents": '"Goethe"\nGoethe was born in Frankfurt.'}) + "\n")
+    tools = tmp_path / "tools.yaml"
+    tools.write_text(json.dumps({"tools": [{"name": "search", "config": {"corpus": str(corpus)}}]}))
+    path = f"actor_rollout_ref.rollout.multi_turn.tool_config_path={tools}"
+    return lambda *turns, overrides=(): run_loop("search_agent", *turns, overrides=[path, *overrides])
+
+
+def test_name_is_registered():
+    assert BUILT_IN["search_agent"].endswith("SearchAgentLoop")
+
+
+@pytest.mark.parametrize("continuation", ["", "\n<information>invented</information>\n<answer>Rome</answer>", " 日本"])
+def test_closing_tag_is_trained_on_and_what_follows_is_not(run, tokenizer, continuation):
+    output, _ = run(SEARCH + continuation, ANSWER)
+    text = tokenizer.decode(output.response_ids)
+    assert text == (
+        f"{SEARCH}<|im_end|>\n<|im_start|>user\n{FOUND}<|im_end|>\n<|im_start|>assistant\n{ANSWER}<|im_end|>"
+    )
+    sampled = tokenizer.decode([i for i, m in zip(output.response_ids, output.response_mask, strict=True) if m])
+    ended = "" if continuation else "<|im_end|>"  # sampled only where the policy ended the turn itself
+    assert sampled == f"{SEARCH}{ended}{ANSWER}<|im_end|>"
+    expected = [
+        logprob if mask else 0.0
+        for logprob, mask in zip(Server.logprobs(output.response_ids), output.response_mask, strict=True)
+    ]
+    assert output.response_logprobs == expected
+    first, second = output.extra_fields["trajectory"]["turns"]
+    assert (first["text"], first["observation"], second["text"]) == (SEARCH, FOUND, ANSWER)
+    assert output.extra_fields["trajectory"]["answer"] == "Frankfurt"
+
+
+def test_tokens_after_the_tag_are_not_kept_though_they_have_no_text(run, tokenizer):
+    ids, pad = tokenizer.encode(SEARCH, add_special_tokens=False), tokenizer.pad_token_id
+    output, _ = run([*ids, pad, pad], ANSWER)
+    assert output.response_ids[: len(ids) + 1] == [*ids, tokenizer.eos_token_id]
+    assert output.response_mask[: len(ids) + 1] == [1] * len(ids) + [0]
+
+
+def test_tag_that_the_budget_just_held_is_a_whole_turn(run, tokenizer):
+    ids = tokenizer.encode(ANSWER, add_special_tokens=False)
+    output, _ = run(
+        TokenOutput(token_ids=ids, log_probs=Server.logprobs(ids), stop_reason="length"),
+        overrides=[f"data.max_response_length={len(ids)}"],
+    )
+    assert output.extra_fields["trajectory"]["stop_reason"] == "answered"
+    assert output.response_ids == ids
+
+
+def test_engine_with_a_tokenizer_is_told_the_tags(run):
+    _, server = run(ANSWER, overrides=["actor_rollout_ref.rollout.skip_tokenizer_init=False"])
+    assert server.requests[0]["params"]["stop"] == ["</search>", "</answer>"]
+
+
+def test_settings_are_those_of_the_section(run, tokenizer):
+    overrides = ["+agent_rl.search.instructions=Search.", "+agent_rl.search.observation_role=tool"]
+    output, server = run(SEARCH, ANSWER, overrides=overrides)
+    assert tokenizer.decode(server.requests[0]["ids"]).startswith("<|im_start|>system\nSearch.<|im_end|>")
+    assert f"<tool_response>\n{FOUND}\n</tool_response>" in tokenizer.decode(output.response_ids)

@@ -1,0 +1,100 @@
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+from agent_rl.errors import ConfigError
+from agent_rl.settings import AgentRLSettings
+from agent_rl.verl_adapter import reward_model
+from agent_rl.verl_adapter.algorithms import remax
+
+SHARED = {"path": "rm", "placement": "shared"}
+
+
+def checked(
+    *,
+    enable: bool = False,
+    pool: bool = False,
+    manager: str = "trajectory",
+    path: str | None = None,
+    reward: dict[str, Any] | None = None,
+    **more: Any,
+) -> None:
+    config = OmegaConf.create(
+        {
+            "reward": {
+                "num_workers": 1,
+                "reward_model": {"enable": enable, "enable_resource_pool": pool, "model_path": "judge"},
+                "reward_manager": {"name": manager},
+                "custom_reward_function": {"path": path},
+            },
+            "trainer": {"n_gpus_per_node": 4, "nnodes": 1, "v1": {"trainer_mode": "sync"}},
+            "algorithm": {"adv_estimator": "grpo", "filter_groups": {"enable": False}},
+            "agent_rl": {"reward": reward or {}},
+        }
+    )
+    for key, value in more.items():
+        OmegaConf.update(config, key.replace("__", "."), value)
+    reward_model.check(config, AgentRLSettings.from_config(config))
+
+
+def test_a_reward_model_has_a_name() -> None:
+    with pytest.raises(ConfigError, match=r"reward\.reward_model\.model_path: no reward model is named"):
+        checked(enable=True, reward__reward_model__model_path=None)
+
+
+@pytest.mark.parametrize("manager", ["naive", "trajectory", "mine"])
+@pytest.mark.parametrize("pool", [False, True])
+def test_verls_own_model_passes(manager: str, pool: bool) -> None:
+    checked(manager=manager, enable=True, pool=pool)
+
+
+@pytest.mark.parametrize(
+    ("pool", "manager"), [(True, "naive"), (True, "trajectory"), (False, "trajectory"), (False, "mine")]
+)
+def test_a_judge_of_the_users_passes(pool: bool, manager: str) -> None:
+    checked(manager=manager, enable=True, pool=pool, path="judge.py")
+
+
+def test_a_judge_that_would_get_no_ground_truth_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"reward\.reward_model\.enable_resource_pool: .* Set it to true"):
+        checked(manager="naive", enable=True, path="judge.py")
+
+
+@pytest.mark.parametrize(
+    "model", [{"path": "rm"}, SHARED, {"path": "rm", "n_gpus_per_node": 4, "tensor_parallel_size": 2}]
+)
+def test_served_models_pass(model: dict[str, Any]) -> None:
+    checked(reward={"models": {"a": model}})
+    checked(reward={"models": {"a": model}}, path="mine.py")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"manager": "naive"}, r"agent_rl\.reward\.models: the reward manager 'naive' asks none"),
+        ({"reward": {"models": {"a": SHARED | {"tensor_parallel_size": 3}}}}, "3 does not divide 4 GPUs"),
+        ({"reward": {"models": {"a": {"path": "rm", "tensor_parallel_size": 2}}}}, "2 does not divide 1 GPUs"),
+        ({"reward": {"models": {"reward_model": SHARED}}, "enable": True}, "verl's own reward model has this name"),
+        ({"algorithm__adv_estimator": remax.ESTIMATOR}, r"algorithm\.adv_estimator"),
+        ({"algorithm__filter_groups__enable": True}, r"algorithm\.filter_groups\.enable"),
+        ({"trainer__v1__trainer_mode": "separate_async"}, r"trainer\.v1\.trainer_mode"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        checked(**({"reward": {"models": {"a": SHARED}}} | arguments))
+
+
+def test_verls_model_on_the_trainers_gpus_scores_late_too() -> None:
+    with pytest.raises(ConfigError, match=r"adv_estimator: .*enable_resource_pool=false"):
+        checked(enable=True, algorithm__adv_estimator=remax.ESTIMATOR)
+
+
+COMPONENT = {"components": {"good": {"kind": "reward_model", "config": {"models": {"nice": {}}}}}}
+
+
+def test_a_model_that_nobody_serves_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"components\.good\.config\.models\.nice: .* Did you mean 'nicer'"):
+        checked(reward={"models": {"nicer": {"path": "rm"}}, **COMPONENT})
+    checked(reward={"models": {"nice": {"path": "rm"}}, **COMPONENT})
