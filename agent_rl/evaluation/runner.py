@@ -15,6 +15,7 @@ from agent_rl.agents.episode.format import Format
 from agent_rl.agents.episode.hooks import load_hooks
 from agent_rl.agents.episode.setup import make_budget, open_tools
 from agent_rl.agents.users.user import gives_verdict, load_user
+from agent_rl.concurrency import together
 from agent_rl.data import check_rows, read_parquet
 from agent_rl.errors import ConfigError, EngineError, UnscoredError
 from agent_rl.evaluation.ledger import Ledger, Record
@@ -24,7 +25,6 @@ from agent_rl.policies.source import Usage
 from agent_rl.policies.token_policy import TokenPolicy
 from agent_rl.rewards import Reward
 from agent_rl.tools import ToolSpec, load_tools
-from agent_rl.tools.concurrency import together
 from agent_rl.trajectory import Message, StopReason, Trajectory
 
 __all__ = ["Evaluation", "load_specs", "run"]

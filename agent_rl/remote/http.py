@@ -33,7 +33,7 @@ import stamina
 from aiolimiter import AsyncLimiter
 from pydantic import BaseModel, ConfigDict, Field
 
-from agent_rl.per_loop import PerLoop
+from agent_rl.concurrency import PerLoop
 from agent_rl.remote.responses import RemoteError, Response, host_of, read_body, wait_wanted_s
 from agent_rl.secrets import Secrets
 

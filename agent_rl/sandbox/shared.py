@@ -7,8 +7,8 @@ import os
 from collections.abc import Sequence
 from functools import partial
 
+from agent_rl.concurrency import PerLoop
 from agent_rl.errors import ConfigError, UnscoredError
-from agent_rl.per_loop import PerLoop
 
 from .execution import Execution, ExecutionStatus
 from .sandbox import PythonSandbox

@@ -1,7 +1,7 @@
 """Results of idempotent tools, kept so that equal calls are executed once.
 
 A `ResultCache` is bounded in entries and bytes and forgets the least recently used. Of concurrent equal calls one is
-executed and the others wait for it. With a `ResultFile` behind it, results outlive the process and are shared with
+executed and the others wait for it. With a `DiskCache` behind it, results outlive the process and are shared with
 other processes on this machine (SQLite in WAL mode: not for a network file system). It promises neither that two
 processes never execute one call twice, nor that a file forgets anything: delete it when a tool's code or data changes.
 """
@@ -18,10 +18,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
 from typing import Any
 
-from agent_rl.per_loop import PerLoop
-from agent_rl.result_file import ResultFile
+from agent_rl.concurrency import PerLoop, in_thread
+from agent_rl.remote.disk_cache import DiskCache
 from agent_rl.tools.base import ToolOutput
-from agent_rl.tools.concurrency import in_thread
 from agent_rl.trajectory import ToolResult
 
 __all__ = ["MAX_BYTES", "MAX_ENTRIES", "ResultCache", "canonical_json", "digest", "shared_cache"]
@@ -49,7 +48,7 @@ class ResultCache:
     """Results by key, in memory, and in a file when there is one."""
 
     def __init__(
-        self, file: ResultFile | None = None, *, max_entries: int = MAX_ENTRIES, max_bytes: int = MAX_BYTES
+        self, file: DiskCache | None = None, *, max_entries: int = MAX_ENTRIES, max_bytes: int = MAX_BYTES
     ) -> None:
         self._file = file
         self._max_entries, self._max_bytes = max_entries, max_bytes
@@ -95,7 +94,7 @@ class ResultCache:
             if kept is not None:
                 self._keep(key, kept)
                 if self._file is not None:
-                    await in_thread(self._file.put, (key, kept))
+                    await in_thread(self._file.put, key, kept)
             return output
         finally:
             del flights[key]
@@ -124,7 +123,7 @@ def shared_cache(path: str | None) -> ResultCache:
     Raises:
         ConfigError: when the file cannot be used.
     """
-    return ResultCache(ResultFile(path, key="agent_rl.tools.cache_path", kind="tool results") if path else None)
+    return ResultCache(DiskCache(path, key="agent_rl.tools.cache_path", kind="tool results") if path else None)
 
 
 def _plain(value: Any) -> Any:

@@ -20,6 +20,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from agent_rl.concurrency import OutOfTime, together, uninterrupted, within
 from agent_rl.errors import (
     ConfigError,
     FatalError,
@@ -34,7 +35,6 @@ from agent_rl.tools.arguments import check_arguments
 from agent_rl.tools.base import ToolOutput
 from agent_rl.tools.cache import ResultCache, shared_cache
 from agent_rl.tools.cassette import Cassette
-from agent_rl.tools.concurrency import OutOfTime, together, uninterrupted, within
 from agent_rl.tools.scope import TrajectoryScope
 from agent_rl.tools.slot import MAX_SHOWN, Slot, one_line
 from agent_rl.tools.spec import ToolSpec

@@ -13,10 +13,10 @@ import time
 from collections.abc import Coroutine, Mapping
 from typing import Any
 
+from agent_rl.concurrency import OutOfTime, gate, in_thread, repeated, within
 from agent_rl.errors import ConfigError, ToolError, ToolTimeoutError, UnscoredError
 from agent_rl.tools.base import Tool, ToolOutput
 from agent_rl.tools.cache import ResultCache, canonical_json, digest
-from agent_rl.tools.concurrency import OutOfTime, gate, in_thread, repeated, within
 from agent_rl.tools.scope import TrajectoryScope
 from agent_rl.tools.spec import ToolSpec
 from agent_rl.trajectory import ToolResult

@@ -213,7 +213,7 @@ def test_timeout_of_an_async_tool():
 
 
 def test_timeout_of_a_tool_that_ignores_its_cancellation(monkeypatch, caplog):
-    monkeypatch.setattr("agent_rl.tools.concurrency.CANCEL_GRACE_S", 0.1)
+    monkeypatch.setattr("agent_rl.concurrency.CANCEL_GRACE_S", 0.1)
 
     async def stubborn(self, arguments):
         end = time.monotonic() + 1

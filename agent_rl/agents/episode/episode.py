@@ -18,9 +18,9 @@ from agent_rl.agents.episode.hooks import Hooks
 from agent_rl.agents.episode.policy import ChatMessage, Generation, Policy
 from agent_rl.agents.episode.repeats import Repeats
 from agent_rl.agents.users.user import User, opened
+from agent_rl.concurrency import OutOfTime, uninterrupted, within
 from agent_rl.errors import EngineError, MalformedActionError, UnscoredError
 from agent_rl.tools import ToolSession
-from agent_rl.tools.concurrency import OutOfTime, uninterrupted, within
 from agent_rl.trajectory import Message, StopReason, ToolCall, ToolResult, ToolStatus, Trajectory, Turn
 
 __all__ = ["Budget", "FinalTurn", "Format", "Step", "run_episode"]

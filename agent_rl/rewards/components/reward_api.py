@@ -23,8 +23,8 @@ from typing import Any
 import httpx
 from pydantic import Field, field_validator
 
+from agent_rl.concurrency import PerLoop
 from agent_rl.errors import ConfigError, UnscoredError
-from agent_rl.per_loop import PerLoop
 from agent_rl.remote import Remote, RemoteError, RemoteLimits, Response
 from agent_rl.rewards.component import Component, ComponentConfig, Value
 from agent_rl.secrets import secret

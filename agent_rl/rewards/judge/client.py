@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
+from agent_rl.concurrency import PerLoop
 from agent_rl.errors import ConfigError, UnscoredError
-from agent_rl.per_loop import PerLoop
 from agent_rl.remote import Remote, RemoteError, RemoteLimits, Response
 from agent_rl.rewards.judge.breaker import BreakerConfig, CircuitBreaker, LeftAloneError
 from agent_rl.rewards.judge.budget import Budget, BudgetConfig, Usage

@@ -15,9 +15,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from agent_rl.concurrency import PerLoop
 from agent_rl.errors import UnscoredError
-from agent_rl.per_loop import PerLoop
-from agent_rl.result_file import ResultFile
+from agent_rl.remote.disk_cache import DiskCache
 
 __all__ = ["VerdictMemory", "memory_key"]
 
@@ -51,7 +51,7 @@ class VerdictMemory:
     """
 
     def __init__(self, path: str | None, key: str, max_entries: int = MAX_ENTRIES) -> None:
-        self._file = None if path is None else ResultFile(path, key=key, kind="verdicts")
+        self._file = None if path is None else DiskCache(path, key=key, kind="verdicts")
         self._max_entries = max_entries
         self._entries: OrderedDict[str, str] = OrderedDict()
         self._lock = threading.Lock()
@@ -96,7 +96,7 @@ class VerdictMemory:
         """Keep a text."""
         self._keep(key, text)
         if self._file is not None:
-            await asyncio.to_thread(self._file.put, (key, text))
+            await asyncio.to_thread(self._file.put, key, text)
 
     def close(self) -> None:
         """Close the file."""

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from agent_rl.per_loop import PerLoop
+from agent_rl.concurrency import PerLoop
 
 __all__ = ["MicroBatches"]
 

@@ -35,8 +35,8 @@ from mcp_types import (
 )
 from pydantic import TypeAdapter, ValidationError
 
+from agent_rl.concurrency import PerLoop
 from agent_rl.errors import ToolError, UnscoredError
-from agent_rl.per_loop import PerLoop
 from agent_rl.tools.builtin._mcp.server import McpServer
 from agent_rl.tools.builtin._mcp.stdio import MAX_MESSAGE_BYTES, Process
 

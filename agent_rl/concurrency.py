@@ -1,8 +1,8 @@
-"""Pieces of asyncio that the tool runtime stands on, because the standard ones do not fit.
+"""Pieces that asyncio lacks: limits on time and number, work in daemon threads, one value for each event loop.
 
 `asyncio.wait_for` waits for work that ignores its cancellation, `asyncio.gather` leaves work running when one item
 raises, and the default executor's threads keep a process from exiting. A thread that is left behind here is a daemon:
-it goes on until its function returns or the process exits.
+it runs until its function returns or the process exits.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ import random
 import threading
 import time
 from collections.abc import Callable, Coroutine, Hashable, Sequence
-from typing import Any, TypeVar
-
-from agent_rl.per_loop import PerLoop
+from typing import Any, Generic, TypeVar
 
 __all__ = [
     "CANCEL_GRACE_S",
     "OutOfTime",
+    "PerLoop",
     "gate",
     "in_thread",
     "repeated",
@@ -30,11 +29,10 @@ __all__ = [
     "within",
 ]
 
-A = TypeVar("A")
 T = TypeVar("T")
 
 CANCEL_GRACE_S = 1.0
-"""Seconds that cancelled work has to clean up before it is left to itself."""
+"""Seconds that cancelled work has to clean up before it is abandoned."""
 
 FIRST_PAUSE_S = 0.1
 """Seconds before the first repeat."""
@@ -44,6 +42,27 @@ logger = logging.getLogger(__name__)
 
 class OutOfTime(Exception):
     """Our own limit, as distinct from a TimeoutError that a tool raises."""
+
+
+class PerLoop(Generic[T]):
+    """One value for each event loop, for what asyncio binds to one (semaphores, connections, tasks).
+
+    Args:
+        make: makes the value when a loop first asks for it; the values of closed loops are dropped.
+    """
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self._values: dict[asyncio.AbstractEventLoop, T] = {}
+
+    def get(self) -> T:
+        """The running loop's value."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._values:
+            for known in [known for known in list(self._values) if known.is_closed()]:  # loops of other threads run on
+                self._values.pop(known, None)
+            self._values[loop] = self._make()
+        return self._values[loop]
 
 
 _gates: PerLoop[dict[Hashable, asyncio.Semaphore]] = PerLoop(dict)
@@ -61,7 +80,7 @@ async def within(limit_s: float, work: Coroutine[Any, Any, T]) -> T:
     """Await `work` for at most `limit_s` seconds.
 
     Unlike `asyncio.wait_for` this returns in time when the work ignores its cancellation, and tells a cancellation that
-    the work brought upon itself from one of the whole episode.
+    the work raised itself from one of the whole episode.
 
     Raises:
         OutOfTime: the limit was reached; the work has been cancelled.
@@ -119,7 +138,7 @@ async def _stop(task: asyncio.Task[Any]) -> None:
     task.add_done_callback(lambda done: done.cancelled() or done.exception())  # seen, so asyncio does not complain
     await asyncio.wait((task,), timeout=CANCEL_GRACE_S)
     if not task.done():
-        logger.warning("a tool ignores its cancellation and is left to itself: %r", task)
+        logger.warning("a tool ignores its cancellation and is abandoned: %r", task)
 
 
 async def together(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
@@ -136,7 +155,7 @@ async def together(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 async def uninterrupted(work: asyncio.Future[Any]) -> None:
-    """Finish `work` even when the caller is cancelled meanwhile, then pass the cancellation on."""
+    """Finish `work` even when the caller is cancelled meanwhile; the cancellation is raised afterwards."""
     interruption: asyncio.CancelledError | None = None
     while not work.done():
         try:
@@ -147,8 +166,8 @@ async def uninterrupted(work: asyncio.Future[Any]) -> None:
         raise interruption
 
 
-async def in_thread(function: Callable[[A], T], argument: A) -> T:
-    """`function(argument)`, awaited, in a daemon thread of its own."""
+async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
+    """`function(*arguments)`, awaited, in a daemon thread of its own."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
@@ -164,12 +183,12 @@ async def in_thread(function: Callable[[A], T], argument: A) -> T:
         result: Any = None
         failure: BaseException | None = None
         try:
-            result = context.run(function, argument)
+            result = context.run(function, *arguments)
         except StopIteration as error:  # a future cannot carry it
             failure = RuntimeError(f"the tool raised {error!r}")
         except BaseException as error:  # noqa: BLE001 - handed to the awaiting call, which sorts it
             failure = error
-        with contextlib.suppress(RuntimeError):  # the loop has been closed since: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop has been closed: nobody waits any more
             loop.call_soon_threadsafe(deliver, result, failure)
 
     context = contextvars.copy_context()

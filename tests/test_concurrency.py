@@ -1,8 +1,8 @@
-"""One value for each event loop."""
+"""What asyncio lacks: one value for each event loop."""
 
 import asyncio
 
-from agent_rl.per_loop import PerLoop
+from agent_rl.concurrency import PerLoop
 
 
 def test_each_loop_has_its_own_and_closed_ones_are_dropped() -> None:
