@@ -124,7 +124,7 @@ def test_every_module_has_a_test() -> None:
         "backend/server",
         "plugin",
         "responses",
-        "sandbox/execution",
+        "sandbox/host/execution",
         "loops/react_agent",
         "algorithms/remax_rollout",
         "tools/entry",

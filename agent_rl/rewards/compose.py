@@ -22,7 +22,7 @@ from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards._rule import Rule, Run
 from agent_rl.rewards.component import Component, GroupComponent
 from agent_rl.rewards.components.terms import SCORED_STOP_REASONS
-from agent_rl.sandbox.fusion import FusionServer
+from agent_rl.sandbox.host.fusion import FusionServer
 from agent_rl.settings import RewardSettings, config_error
 from agent_rl.trajectory import Score, Trajectory
 

@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.rewards.scorers import SCORERS, Result, Scorer, ScorerFunction, score_now
 from agent_rl.rewards.scorers.code import score_code_remotely
-from agent_rl.sandbox.fusion import FusionServer
+from agent_rl.sandbox.host.fusion import FusionServer
 from agent_rl.settings.importing import ClassNameError, find_object
 
 __all__ = ["compute_score", "find_scorer", "known_sources", "on_fusion", "route", "scorer"]

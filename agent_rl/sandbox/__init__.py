@@ -1,12 +1,17 @@
-"""Running untrusted Python: programs, and sessions whose variables survive."""
+"""Running untrusted Python: programs, sessions whose variables survive, and grading by test cases.
 
-from agent_rl.sandbox.execution import Execution, ExecutionStatus, IsolationReport
-from agent_rl.sandbox.grading import CaseResult, FunctionCase, GradeReport, StdioCase, grade, read_cases
-from agent_rl.sandbox.sandbox import PythonSandbox
-from agent_rl.sandbox.sessions import SandboxSession
-from agent_rl.sandbox.shared import shared_sandbox
+Owns isolation (`jail`) and the processes outside of it (`host`); must not know tools, rewards or verl.
+"""
+
+from agent_rl.sandbox.host.execution import Execution, ExecutionStatus, IsolationReport
+from agent_rl.sandbox.host.grading import CaseResult, FunctionCase, GradeReport, StdioCase, grade, read_cases
+from agent_rl.sandbox.host.sandbox import PythonSandbox
+from agent_rl.sandbox.host.sessions import SandboxSession
+from agent_rl.sandbox.host.shared import TOOL_CONCURRENCY, UNBOUNDED, raise_if_not_run, shared_sandbox
 
 __all__ = [
+    "TOOL_CONCURRENCY",
+    "UNBOUNDED",
     "CaseResult",
     "Execution",
     "ExecutionStatus",
@@ -17,6 +22,7 @@ __all__ = [
     "SandboxSession",
     "StdioCase",
     "grade",
+    "raise_if_not_run",
     "read_cases",
     "shared_sandbox",
 ]

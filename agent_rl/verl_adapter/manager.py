@@ -29,7 +29,7 @@ from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards import groups
 from agent_rl.rewards.components.terms import require_scorable
 from agent_rl.rewards.compose import Reward, extra_info
-from agent_rl.sandbox.fusion import FusionServer
+from agent_rl.sandbox.host.fusion import FusionServer
 from agent_rl.settings import AgentRLSettings
 from agent_rl.trajectory import Message, Score, StopReason, Trajectory, Turn
 

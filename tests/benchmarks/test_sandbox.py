@@ -20,7 +20,7 @@ from typing import NamedTuple
 import pytest
 
 from agent_rl.sandbox import PythonSandbox
-from agent_rl.sandbox._pool import KINDS
+from agent_rl.sandbox.host.pool import KINDS
 
 pytestmark = pytest.mark.benchmark
 

@@ -8,7 +8,7 @@ import pytest
 from agent_rl.data import write_parquet
 from agent_rl.doctor import tooling
 from agent_rl.doctor.finding import Status
-from agent_rl.sandbox.execution import IsolationReport
+from agent_rl.sandbox.host.execution import IsolationReport
 
 from .conftest import ROOT, MakeCase, only
 

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from agent_rl.sandbox import FunctionCase, PythonSandbox, StdioCase, grade
-from agent_rl.sandbox._answers import longest_text, read_result, same_output, same_value
+from agent_rl.sandbox.host.answers import longest_text, read_result, same_output, same_value
 
 ANSWER = "zanzibar-40961"
 HALVES = f"needle = {ANSWER[:7]!r} + {ANSWER[7:]!r}"
@@ -245,7 +245,9 @@ def test_comparing_takes_no_time_that_the_program_chooses(word):
 
 def test_a_value_that_is_much_too_long_is_not_even_read(monkeypatch):
     read = []
-    monkeypatch.setattr("agent_rl.sandbox.grading.read_result", lambda text: read.append(text) or read_result(text))
+    monkeypatch.setattr(
+        "agent_rl.sandbox.host.grading.read_result", lambda text: read.append(text) or read_result(text)
+    )
 
     async def main():
         async with PythonSandbox() as sandbox:

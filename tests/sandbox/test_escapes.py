@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from agent_rl.sandbox import IsolationReport, PythonSandbox, _supervisor
-from agent_rl.sandbox._unnamed import unnamed_bytes
+from agent_rl.sandbox import IsolationReport, PythonSandbox
+from agent_rl.sandbox.host import supervisor
+from agent_rl.sandbox.jail.unnamed import unnamed_bytes
 from tests.sandbox.attacks import attack
-from tests.sandbox.confined import TIERS, missing, public_interpreter
+from tests.sandbox.jail.confined import TIERS, missing, public_interpreter
 
 GRACE_S = 2.0
 WRITE = "import os, time\nwrite = lambda name: open(name, 'wb').write(bytes(4_000_000))\n"
@@ -323,8 +324,8 @@ def forced(tier):
     if tier == "uid":
         readable = ["/usr/lib", "/lib", "/lib64", "/usr/local/lib", "/dev/null", "/dev/zero", "/dev/urandom"]
         sandbox._settings = dataclasses.replace(sandbox._settings, package_files={}, readable=tuple(readable))
-    interpreter = public_interpreter() if tier == "uid" else _supervisor._COMMAND[0]
-    return sandbox, (interpreter, *_supervisor._COMMAND[1:])
+    interpreter = public_interpreter() if tier == "uid" else supervisor._COMMAND[0]
+    return sandbox, (interpreter, *supervisor._COMMAND[1:])
 
 
 @pytest.fixture(scope="module", params=list(TIERS))
@@ -357,7 +358,7 @@ def outcomes(request, tmp_path_factory):
         place.chmod(0o755)
     sandbox._settings = dataclasses.replace(sandbox._settings, scratch_parent=str(scratch))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_supervisor, "_COMMAND", command)
+        patch.setattr(supervisor, "_COMMAND", command)
         runs, honest = asyncio.run(main(sandbox))
     return runs, honest, os.listdir(scratch)
 

@@ -18,7 +18,7 @@ from typing import Any
 from agent_rl.errors import ConfigError
 from agent_rl.rewards.scorers.scorer import unusable
 from agent_rl.sandbox import grade, read_cases, shared_sandbox
-from agent_rl.sandbox.fusion import FusionServer, grade_remotely
+from agent_rl.sandbox.host.fusion import FusionServer, grade_remotely
 
 __all__ = ["extract_code", "score_code", "score_code_all", "score_code_remotely"]
 

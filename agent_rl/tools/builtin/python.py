@@ -18,8 +18,16 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from agent_rl.errors import ConfigError, ToolError, ToolTimeoutError
-from agent_rl.sandbox import Execution, ExecutionStatus, PythonSandbox, SandboxSession
-from agent_rl.sandbox.shared import TOOL_CONCURRENCY, UNBOUNDED, raise_if_not_run, shared_sandbox
+from agent_rl.sandbox import (
+    TOOL_CONCURRENCY,
+    UNBOUNDED,
+    Execution,
+    ExecutionStatus,
+    PythonSandbox,
+    SandboxSession,
+    raise_if_not_run,
+    shared_sandbox,
+)
 from agent_rl.tools.base import Tool
 from agent_rl.tools.config import read_config
 

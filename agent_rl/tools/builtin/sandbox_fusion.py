@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from agent_rl.errors import ToolError, ToolTimeoutError
 from agent_rl.remote import Remote, RemoteLimits
-from agent_rl.sandbox.fusion import SLACK_S, FusionAnswer, FusionCommand, run_remotely
+from agent_rl.sandbox.host.fusion import SLACK_S, FusionAnswer, FusionCommand, run_remotely
 from agent_rl.secrets import secret
 from agent_rl.tools.base import Tool, ToolOutput
 from agent_rl.tools.config import read_config

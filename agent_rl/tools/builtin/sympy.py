@@ -19,8 +19,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from agent_rl.errors import ToolError, ToolTimeoutError
-from agent_rl.sandbox import Execution, ExecutionStatus
-from agent_rl.sandbox.shared import TOOL_CONCURRENCY, UNBOUNDED, raise_if_not_run, shared_sandbox
+from agent_rl.sandbox import TOOL_CONCURRENCY, UNBOUNDED, Execution, ExecutionStatus, raise_if_not_run, shared_sandbox
 from agent_rl.tools.base import Tool
 from agent_rl.tools.builtin._sympy.notation import to_sympy
 from agent_rl.tools.config import read_config

@@ -11,7 +11,7 @@ import pytest
 from agent_rl.errors import ConfigError
 from agent_rl.remote import RemoteError
 from agent_rl.remote import http as remote
-from agent_rl.sandbox import fusion
+from agent_rl.sandbox.host import fusion
 from agent_rl.tools import ToolSession, load_tools
 from agent_rl.tools.builtin import sandbox_fusion
 from agent_rl.trajectory import ToolCall, ToolStatus

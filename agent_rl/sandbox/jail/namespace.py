@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from ctypes import addressof, create_string_buffer
 
-from ._syscalls import call
+from .syscalls import call
 
 __all__ = ["enter_namespace", "hide_neighbours"]
 

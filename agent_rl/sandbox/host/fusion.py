@@ -16,11 +16,10 @@ from typing import Any, Literal
 from pydantic import BaseModel, ValidationError
 
 from agent_rl.remote import Remote, RemoteError, RemoteLimits
-
-from ._answers import longest_text, read_result, same_output, same_value
-from ._cases import Case, StdioCase, read_cases
-from .execution import ExecutionStatus
-from .grading import CaseResult, GradeReport
+from agent_rl.sandbox.host.answers import longest_text, read_result, same_output, same_value
+from agent_rl.sandbox.host.cases import Case, StdioCase, read_cases
+from agent_rl.sandbox.host.execution import ExecutionStatus
+from agent_rl.sandbox.host.grading import CaseResult, GradeReport
 
 __all__ = ["FusionAnswer", "FusionCommand", "FusionServer", "grade_remotely", "run_remotely"]
 

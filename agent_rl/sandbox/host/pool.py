@@ -7,9 +7,9 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from ._scratch import sweep
-from ._supervisor import NotRun, Settings, Zygote
-from .execution import ExecutionStatus, IsolationReport
+from agent_rl.sandbox.host.execution import ExecutionStatus, IsolationReport
+from agent_rl.sandbox.host.supervisor import NotRun, Settings, Zygote
+from agent_rl.sandbox.jail.scratch import sweep
 
 __all__ = ["KINDS", "Zygotes"]
 

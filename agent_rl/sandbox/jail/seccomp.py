@@ -12,7 +12,7 @@ import errno
 import struct
 from ctypes import addressof, c_uint32, create_string_buffer
 
-from ._syscalls import AUDIT_ARCHES, MACHINE, call, numbers_of
+from .syscalls import AUDIT_ARCHES, MACHINE, call, numbers_of
 
 __all__ = ["Filter", "program"]
 

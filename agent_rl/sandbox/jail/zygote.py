@@ -29,13 +29,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from . import _child
-from ._confinement import Confinement, Plan, enter_namespace, probe
-from ._pages import collapse_heap
-from ._protocol import FORK, ORDER, PACKET_BYTES, RECORD, SOFT_SIGNAL, Op, Reason
-from ._scratch import ScratchRoot, measure, remove_tree, sweep, touched
-from ._syscalls import call
-from ._unnamed import unnamed_bytes
+from .child import NOT_CONFINED_EXIT, Job, Rules, prepare, run
+from .layers import Confinement, Plan
+from .namespace import enter_namespace
+from .pages import collapse_heap
+from .probe import probe
+from .protocol import FORK, ORDER, PACKET_BYTES, RECORD, SOFT_SIGNAL, Op, Reason
+from .scratch import ScratchRoot, measure, remove_tree, sweep, touched
+from .syscalls import call
+from .unnamed import unnamed_bytes
 
 __all__ = ["main"]
 
@@ -72,10 +74,10 @@ def main(descriptor: int) -> None:
     """Serve the control socket `descriptor` until its other end is closed; in a child, run its program instead."""
     job = _serve(descriptor)
     if job is not None:
-        _child.run(job)
+        run(job)
 
 
-def _serve(descriptor: int) -> _child.Job | None:
+def _serve(descriptor: int) -> Job | None:
     control = socket.socket(fileno=descriptor)
     settings = json.loads(control.recv(PACKET_BYTES))
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
@@ -133,7 +135,7 @@ class _Zygote:
             enter_namespace(readable, root.path)
         self.confinement = Confinement(plan) if plan is not None else None
         own = self._move_up(control, root.lock)
-        self._rules = _child.Rules(self.confinement, settings["file_bytes"], settings["open_files"], own, self._failing)
+        self._rules = Rules(self.confinement, settings["file_bytes"], settings["open_files"], own, self._failing)
         self._forked: dict[int, _Forked] = {}
         self._pids: dict[int, int] = {}
         self._cleaner: int | None = None
@@ -170,7 +172,7 @@ class _Zygote:
             importlib.import_module(name)
         with contextlib.suppress(ImportError):  # fills the caches of directory listings, which programs cannot list
             importlib.import_module("_no_such_module")
-        _child.prepare()
+        prepare()
         for name in [name for name in sys.modules if name.partition(".")[0] == __package__]:
             del sys.modules[name]
         sys.path.insert(0, "")
@@ -192,7 +194,7 @@ class _Zygote:
         signal.signal(signal.SIGCHLD, _waking(waker))
         return range(min(moved), max(moved) + 1)
 
-    def serve(self) -> _child.Job | None:
+    def serve(self) -> Job | None:
         """Answer orders; returns a job in a child, and None here once the trainer is gone."""
         self._control.send(json.dumps(self.greeting).encode())
         poll = self._poll = select.poll()
@@ -230,7 +232,7 @@ class _Zygote:
         if not self._in_namespace:  # where it is a mount, which the trainer sweeps away
             self._root.remove()
 
-    def _obey(self, order: bytes, ancillary: list[Any]) -> _child.Job | None:
+    def _obey(self, order: bytes, ancillary: list[Any]) -> Job | None:
         if order[0] == _FORK:
             return self._fork(order, _DESCRIPTORS.unpack(ancillary[0][2]))
         op, number, limit_s = ORDER.unpack(order)
@@ -251,7 +253,7 @@ class _Zygote:
             os.kill(pid, signal.SIGCONT)
         return None
 
-    def _fork(self, order: bytes, descriptors: tuple[int, ...]) -> _child.Job | None:
+    def _fork(self, order: bytes, descriptors: tuple[int, ...]) -> Job | None:
         _, number, flags, code_bytes, limit_s, memory_bytes = FORK.unpack(order)
         assert self.confinement is not None
         started = time.monotonic()
@@ -281,7 +283,7 @@ class _Zygote:
             if pid == self._cleaner:
                 self._cleaner = None
                 continue
-            if status >> 8 == _child.NOT_CONFINED_EXIT:
+            if status >> 8 == NOT_CONFINED_EXIT:
                 self._note_failures()
             child = self._forked.pop(pid)
             del self._pids[child.number]

@@ -14,12 +14,12 @@ import os
 import socket
 from dataclasses import replace
 
-from ._call import MAX_VALUE_BYTES
-from ._host import HANG_S, Host, check_limits
-from ._process import End, Feed, Output, execution_of
-from ._protocol import CALL, CELL, CELL_END, FORK, NONCE_BYTES, SESSION, SHOW_LAST, Op
-from ._supervisor import Lost, NotRun, Zygote
-from .execution import Execution, ExecutionStatus
+from agent_rl.sandbox.host.execution import Execution, ExecutionStatus
+from agent_rl.sandbox.host.host import HANG_S, Host, check_limits
+from agent_rl.sandbox.host.process import End, Feed, Output, execution_of
+from agent_rl.sandbox.host.supervisor import Lost, NotRun, Zygote
+from agent_rl.sandbox.jail.call import MAX_VALUE_BYTES
+from agent_rl.sandbox.jail.protocol import CALL, CELL, CELL_END, FORK, NONCE_BYTES, SESSION, SHOW_LAST, Op
 
 __all__ = ["SandboxSession"]
 

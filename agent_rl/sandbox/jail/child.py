@@ -26,10 +26,10 @@ import traceback
 from types import CodeType, ModuleType
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
-from ._call import begin, value_of
-from ._confinement import Confinement
-from ._protocol import CALL, CELL, CELL_END, MEMORY_SIGNAL, SESSION, SHOW_LAST, SOFT_SIGNAL
-from ._syscalls import call
+from .call import begin, value_of
+from .layers import Confinement
+from .protocol import CALL, CELL, CELL_END, MEMORY_SIGNAL, SESSION, SHOW_LAST, SOFT_SIGNAL
+from .syscalls import call
 
 __all__ = ["NOT_CONFINED_EXIT", "Job", "Rules", "prepare", "run"]
 

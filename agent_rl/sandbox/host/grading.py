@@ -23,11 +23,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent_rl.errors import UnscoredError
-
-from ._answers import longest_text, read_result, same_output, same_value
-from ._cases import Case, FunctionCase, StdioCase, read_cases
-from .execution import Execution, ExecutionStatus
-from .sandbox import PythonSandbox
+from agent_rl.sandbox.host.answers import longest_text, read_result, same_output, same_value
+from agent_rl.sandbox.host.cases import Case, FunctionCase, StdioCase, read_cases
+from agent_rl.sandbox.host.execution import Execution, ExecutionStatus
+from agent_rl.sandbox.host.sandbox import PythonSandbox
 
 __all__ = ["Case", "CaseResult", "FunctionCase", "GradeReport", "StdioCase", "grade", "read_cases"]
 

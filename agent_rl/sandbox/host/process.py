@@ -8,8 +8,8 @@ import signal
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ._protocol import MEMORY_SIGNAL, Reason
-from .execution import Execution, ExecutionStatus
+from agent_rl.sandbox.host.execution import Execution, ExecutionStatus
+from agent_rl.sandbox.jail.protocol import MEMORY_SIGNAL, Reason
 
 __all__ = ["End", "Feed", "Output", "execution_of"]
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.sandbox import ExecutionStatus, FunctionCase, PythonSandbox, StdioCase, grade, read_cases
-from agent_rl.sandbox._answers import NotComparable, plain, read_result, same_output, same_value
+from agent_rl.sandbox.host.answers import NotComparable, plain, read_result, same_output, same_value
 
 ADD = "def add(a, b):\n    return a + b\n"
 PRINT_SUM = "a, b = map(int, input().split())\nprint(a + b)\n"

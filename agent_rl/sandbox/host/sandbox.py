@@ -17,15 +17,14 @@ import tempfile
 from collections.abc import Callable, Sequence
 
 from agent_rl.errors import UnscoredError
-
-from ._host import HANG_S, Host, check_limits
-from ._packages import package_files, readable_paths
-from ._pool import KINDS
-from ._process import Feed, Output, execution_of
-from ._protocol import FORK, SHOW_LAST, Op
-from ._supervisor import Lost, NotRun, Settings, Zygote
-from .execution import Execution, ExecutionStatus, IsolationReport
-from .sessions import SandboxSession
+from agent_rl.sandbox.host.execution import Execution, ExecutionStatus, IsolationReport
+from agent_rl.sandbox.host.host import HANG_S, Host, check_limits
+from agent_rl.sandbox.host.packages import package_files, readable_paths
+from agent_rl.sandbox.host.pool import KINDS
+from agent_rl.sandbox.host.process import Feed, Output, execution_of
+from agent_rl.sandbox.host.sessions import SandboxSession
+from agent_rl.sandbox.host.supervisor import Lost, NotRun, Settings, Zygote
+from agent_rl.sandbox.jail.protocol import FORK, SHOW_LAST, Op
 
 __all__ = ["PythonSandbox"]
 

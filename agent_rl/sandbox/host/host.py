@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from ._pool import Zygotes
-from ._supervisor import Settings
+from agent_rl.sandbox.host.pool import Zygotes
+from agent_rl.sandbox.host.supervisor import Settings
 
 __all__ = ["HANG_S", "Host", "check_limits"]
 

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Sequence
 from ctypes import Array, addressof, c_char, c_int, create_string_buffer
 
-from ._syscalls import call
+from .syscalls import call
 
 __all__ = ["Ruleset", "abi_version"]
 

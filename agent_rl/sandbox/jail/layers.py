@@ -16,10 +16,10 @@ from contextlib import contextmanager
 from ctypes import addressof, create_string_buffer
 from dataclasses import dataclass
 
-from ._landlock import Ruleset
-from ._namespace import hide_neighbours
-from ._seccomp import Filter
-from ._syscalls import call
+from .landlock import Ruleset
+from .namespace import hide_neighbours
+from .seccomp import Filter
+from .syscalls import call
 
 __all__ = ["LAYERS", "Confinement", "Plan", "close_descriptors"]
 

@@ -319,7 +319,7 @@ def test_nothing_remains_when_the_trainer_is_killed(tmp_path):
         asyncio.run(main())
     """
     command = [sys.executable, "-c", textwrap.dedent(driver)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[3]) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
         wait_until(lambda: sum(len(children(zygote)) for zygote in children(process.pid)) == 3, 30)
@@ -378,20 +378,20 @@ def test_probe_and_report():
 
 
 def test_without_isolation_nothing_runs_unless_that_is_asked_for(monkeypatch, caplog):
-    from agent_rl.sandbox import _supervisor
+    from agent_rl.sandbox.host import supervisor
 
     monkeypatch.setattr(
-        _supervisor,
+        supervisor,
         "_BOOT",
-        _supervisor._BOOT.replace(
+        supervisor._BOOT.replace(
             "main(int",
-            "from agent_rl_sandbox import _zygote\n"
-            "from agent_rl_sandbox._confinement import ProbeReport\n"
-            "_zygote.probe = lambda readable: ProbeReport(frozenset(), {'seccomp': 'no kernel'}, {}, None)\nmain(int",
+            "from agent_rl_sandbox import zygote\n"
+            "from agent_rl_sandbox.probe import ProbeReport\n"
+            "zygote.probe = lambda readable: ProbeReport(frozenset(), {'seccomp': 'no kernel'}, {}, None)\nmain(int",
         ),
     )
     monkeypatch.setattr(
-        _supervisor, "_COMMAND", tuple(_supervisor._BOOT if "types" in part else part for part in _supervisor._COMMAND)
+        supervisor, "_COMMAND", tuple(supervisor._BOOT if "types" in part else part for part in supervisor._COMMAND)
     )
     refused = run("print(1)")
     assert (refused.status, refused.stdout, refused.exit_code) == ("refused", "", None)

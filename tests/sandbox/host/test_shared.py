@@ -9,7 +9,7 @@ import pytest
 
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.sandbox import Execution, ExecutionStatus, shared_sandbox
-from agent_rl.sandbox.shared import raise_if_not_run
+from agent_rl.sandbox.host.shared import raise_if_not_run
 
 
 def children():

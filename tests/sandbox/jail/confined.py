@@ -19,7 +19,7 @@ import pytest
 
 import agent_rl
 
-FOLDER = Path(agent_rl.__file__).parent / "sandbox"
+FOLDER = Path(agent_rl.__file__).parent / "sandbox" / "jail"
 LAUNCHER = Path(__file__).parent / "launcher.py"
 TIERS = {
     "uid": ["uid", "landlock", "seccomp"],

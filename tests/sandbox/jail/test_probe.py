@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.sandbox.confined import NOBODY, TIERS, can_become_nobody, command, output, place, public_interpreter
-from tests.sandbox.programs import ALLOWED, FILES, PROCESSES
+from tests.sandbox.jail.confined import NOBODY, TIERS, can_become_nobody, command, output, place, public_interpreter
+from tests.sandbox.jail.programs import ALLOWED, FILES, PROCESSES
 
 
 def probe(base: Path, tier: str, candidates: list[list[str]], **options: Any) -> dict[str, Any]:

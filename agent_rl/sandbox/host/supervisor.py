@@ -18,9 +18,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ._process import End
-from ._protocol import ORDER, PACKET_BYTES, RECORD, Op, Reason
-from .execution import Execution, ExecutionStatus
+from agent_rl.sandbox.host.execution import Execution, ExecutionStatus
+from agent_rl.sandbox.host.process import End
+from agent_rl.sandbox.jail.protocol import ORDER, PACKET_BYTES, RECORD, Op, Reason
 
 __all__ = ["Lost", "NotRun", "Settings", "Zygote"]
 
@@ -38,12 +38,12 @@ import types
 package = types.ModuleType("agent_rl_sandbox")
 package.__path__ = [sys.argv[1]]
 sys.modules[package.__name__] = package
-from agent_rl_sandbox._zygote import main
+from agent_rl_sandbox.zygote import main
 os.register_at_fork = register_at_fork
 main(int(sys.argv[2]))
 """
 # Not `-I`: it would ignore PYTHONHASHSEED, and this environment has nothing else to ignore.
-_COMMAND = (sys.executable, "-s", "-S", "-X", "utf8", "-c", _BOOT, str(Path(__file__).parent))
+_COMMAND = (sys.executable, "-s", "-S", "-X", "utf8", "-c", _BOOT, str(Path(__file__).parents[1] / "jail"))
 _ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "LANG": "C.UTF-8",

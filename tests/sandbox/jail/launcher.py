@@ -1,4 +1,4 @@
-"""A script: confine a forked child by the files of agent_rl/sandbox and run a program in it.
+"""A script: confine a forked child by the files of agent_rl/sandbox/jail and run a program in it.
 
 Reads its orders from argv[1] as JSON: folder, layers, extra (readable paths, also put on sys.path), program, scratch,
 outside, limits, and probe (candidates: report the probe of them instead). Prints one JSON object.
@@ -13,12 +13,12 @@ import sysconfig
 import traceback
 
 
-def load(folder):
-    """The confinement files as the sandbox's own process loads them: a package by another name, made by hand."""
+def load(folder, *names):
+    """Modules of the jail as the sandbox's own process loads them: from a package of another name, made by hand."""
     spec = importlib.machinery.ModuleSpec("confined_files", None, is_package=True)
     spec.submodule_search_locations = [folder]
     sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    return importlib.import_module("confined_files._confinement")
+    return [importlib.import_module(f"confined_files.{name}") for name in names]
 
 
 def readable(extra):
@@ -54,24 +54,24 @@ def child(orders, confinement, report_to, go):
 def main():
     orders = json.loads(sys.argv[1])
     sys.path[:0] = orders["extra"]
-    confinement_files = load(orders["folder"])
+    layers, namespace, probe = load(orders["folder"], "layers", "namespace", "probe")
     paths = readable(orders["extra"])
     if orders["probe"]:
-        report = confinement_files.probe(paths, [frozenset(layers) for layers in orders["probe"]])
+        report = probe.probe(paths, [frozenset(layers) for layers in orders["probe"]])
         plan = None if report.plan is None else sorted(report.plan.layers)
         print(
             json.dumps({"plan": plan, "missing": report.missing, "acts": report.acts, "layers": sorted(report.layers)})
         )
         return
     if "namespace" in orders["layers"]:
-        confinement_files.enter_namespace(paths, orders["scratch"])
-    plan = confinement_files.Plan(frozenset(orders["layers"]), tuple(paths))
-    confinement = confinement_files.Confinement(plan)
+        namespace.enter_namespace(paths, orders["scratch"])
+    plan = layers.Plan(frozenset(orders["layers"]), tuple(paths))
+    confinement = layers.Confinement(plan)
     (reader, report_to), (go, start) = os.pipe(), os.pipe()
     pid = os.fork()
     if pid == 0:
         keep = {0, 1, 2, report_to, go, *confinement.descriptors}
-        confinement_files.close_descriptors(keep)
+        layers.close_descriptors(keep)
         child(orders, confinement, report_to, go)
         os._exit(0)
     os.close(report_to)

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from agent_rl.sandbox import _seccomp
-from agent_rl.sandbox._syscalls import AUDIT_ARCHES, numbers_of
+from agent_rl.sandbox.jail import seccomp
+from agent_rl.sandbox.jail.syscalls import AUDIT_ARCHES, numbers_of
 
 ALLOW, KILL, EPERM, ENOSYS, ENOTTY = 0x7FFF0000, 0x80000000, 0x50001, 0x50026, 0x50019
-OWN = _seccomp._OWN_PID
+OWN = seccomp._OWN_PID
 
 both = pytest.mark.parametrize("machine", list(AUDIT_ARCHES))
 
 
 @functools.cache
 def filter_code(machine: str) -> list[tuple[int, int, int, int]]:
-    return list(struct.iter_unpack("=HBBI", _seccomp.program(machine)))
+    return list(struct.iter_unpack("=HBBI", seccomp.program(machine)))
 
 
 def verdict(machine: str, number: int, *arguments: int, arch: int | None = None) -> int:
@@ -50,13 +50,13 @@ def verdict(machine: str, number: int, *arguments: int, arch: int | None = None)
 @both
 def test_listed_calls_pass_and_all_others_are_refused(machine: str) -> None:
     numbers = numbers_of(machine)
-    checked = set(_seccomp._checked()) | set(_seccomp._ABSENT)
+    checked = set(seccomp._checked()) | set(seccomp._ABSENT)
     by_number = {number: name for name, number in numbers.items()}
     for number in range(600):
         name = by_number.get(number)
         if name in checked:
             continue
-        allowed = name in _seccomp._ALLOWED
+        allowed = name in seccomp._ALLOWED
         assert verdict(machine, number) == (ALLOW if allowed else EPERM if number <= 462 else ENOSYS), (number, name)
 
 
@@ -140,4 +140,4 @@ def test_the_numbers_are_the_kernel_headers(machine: str, header: str, pattern: 
     official.setdefault("newfstatat", official.get("fstatat", -1))
     numbers = numbers_of(machine)
     assert {name: number for name, number in numbers.items() if official.get(name) != number} == {}
-    assert set(_seccomp._ALLOWED) - set(numbers_of("x86_64")) == set()
+    assert set(seccomp._ALLOWED) - set(numbers_of("x86_64")) == set()

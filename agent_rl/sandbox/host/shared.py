@@ -9,9 +9,8 @@ from functools import partial
 
 from agent_rl.concurrency import PerLoop
 from agent_rl.errors import ConfigError, UnscoredError
-
-from .execution import Execution, ExecutionStatus
-from .sandbox import PythonSandbox
+from agent_rl.sandbox.host.execution import Execution, ExecutionStatus
+from agent_rl.sandbox.host.sandbox import PythonSandbox
 
 __all__ = ["TOOL_CONCURRENCY", "UNBOUNDED", "raise_if_not_run", "shared_sandbox"]
 

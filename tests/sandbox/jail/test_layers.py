@@ -10,9 +10,9 @@ import sys
 
 import pytest
 
-from tests.sandbox import confined
-from tests.sandbox.confined import NOBODY, TIERS, command, interpreter_version, output, place, readable_by_all, run
-from tests.sandbox.programs import ALLOWED, CALLS, FILES, PROCESSES, RAW_CALLS
+from tests.sandbox.jail import confined
+from tests.sandbox.jail.confined import NOBODY, TIERS, command, interpreter_version, output, place, readable_by_all, run
+from tests.sandbox.jail.programs import ALLOWED, CALLS, FILES, PROCESSES, RAW_CALLS
 
 FILES_UNREACHABLE = {errno.EPERM, errno.EACCES, errno.ENOENT, errno.EROFS, errno.EXDEV, errno.ENOTSUP}
 EMPTY_IN_THE_NAMESPACE = ("root", "tmp", "processes")

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ._acts import ACTS, Targets, attempt
-from ._layers import Confinement, Plan
-from ._namespace import enter_namespace
-from ._syscalls import supported
+from .acts import ACTS, Targets, attempt
+from .layers import Confinement, Plan
+from .namespace import enter_namespace
+from .syscalls import supported
 
 __all__ = ["TIERS", "ProbeReport", "probe"]
 
