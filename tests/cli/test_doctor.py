@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 from agent_rl.data import gsm8k, write_parquet
-
-from .conftest import ROOT
+from tests.doctor.conftest import ROOT
 
 RECIPE = "recipes/gsm8k_calculator"
 
