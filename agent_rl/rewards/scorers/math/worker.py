@@ -28,7 +28,7 @@ ANSWER_S = 5.0
 START_S = 60.0
 _WORKERS = max(1, min(4, (os.cpu_count() or 2) // 2))
 _KEPT = 16_384
-_PROGRAM = Path(__file__).with_name("_judge.py")
+_PROGRAM = Path(__file__).with_name("worker_program.py")
 
 
 def compare(answer: str, truth: str) -> Future[bool]:

@@ -13,7 +13,7 @@ from agent_rl.rewards.scorers import SCORERS, score_answer, score_now
 from agent_rl.rewards.scorers.math import worker as _worker
 from agent_rl.rewards.scorers.math.math_answer import extract_math, score_math
 
-CORPUS = Path(__file__).parent.parent / "corpus"
+CORPUS = Path(__file__).parents[2] / "corpus"
 MATH = SCORERS["math"]
 
 
