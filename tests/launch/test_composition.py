@@ -44,6 +44,8 @@ def test_a_key_may_be_added_on_purpose() -> None:
 
 def test_a_wrong_key_in_the_recipe_is_found(tmp_path: Path) -> None:
     text = (GSM8K / "config.yaml").read_text().replace("  - size: 3b\n", "")
-    (tmp_path / "config.yaml").write_text(text.replace("  actor:\n", "  actor:\n    use_kl_los: true\n"))
+    (tmp_path / "config.yaml").write_text(
+        text.replace("actor_rollout_ref:\n", "actor_rollout_ref:\n  actor:\n    use_kl_los: true\n")
+    )
     with pytest.raises(ConfigError, match=r"use_kl_los: .* Did you mean 'actor_rollout_ref\.actor\.use_kl_loss'"):
         compose(tmp_path)

@@ -50,10 +50,20 @@ def test_every_choice_composes(recipe: Path, choice: list[str], platform: str, t
     get_policy_loss_fn(config.actor_rollout_ref.actor.policy_loss.loss_mode)
 
 
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.name)
+def test_a_recipe_repeats_nothing_of_the_base(recipe: Path) -> None:
+    base, own = (OmegaConf.load(path) for path in (CONFIG / "agent.yaml", recipe / "config.yaml"))
+    same = [key for key in leaves(CONFIG / "agent.yaml") if OmegaConf.select(own, key) == OmegaConf.select(base, key)]
+    assert same == []
+    assert own.defaults[0] == "agent"
+
+
 def test_a_key_that_verl_does_not_know_fails(tmp_path: Path) -> None:
     text = (ROOT / "recipes/gsm8k_calculator/config.yaml").read_text()
     (tmp_path / "config.yaml").write_text(
-        text.replace("  actor:\n", "  actor:\n    learning_rate: 1\n").replace("  - size: 3b\n", "")
+        text.replace("actor_rollout_ref:\n", "actor_rollout_ref:\n  actor:\n    learning_rate: 1\n").replace(
+            "  - size: 3b\n", ""
+        )
     )
     with pytest.raises(ConfigError, match=r"actor_rollout_ref\.actor\.learning_rate: verl has no such key"):
         compose(tmp_path)
