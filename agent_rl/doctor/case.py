@@ -1,4 +1,4 @@
-"""What the doctor looks at: the configuration that a run would have, and the machine that it would have it on."""
+"""What the doctor checks: the configuration that a run would have, and the machine that it would run on."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from agent_rl.doctor.devices import Gpu, read_gpus
-from agent_rl.doctor.tables import Table, read_table
-from agent_rl.doctor.weights import Model, find_model
+from agent_rl.doctor.model_files import ModelFiles, find_model
+from agent_rl.doctor.rows import RowsFile, read_rows
 from agent_rl.errors import ConfigError
 from agent_rl.launch.cluster import Nodes
 from agent_rl.launch.command import joins_ray
+from agent_rl.settings import SECTION, AgentRLSettings
 
 __all__ = ["Case"]
 
@@ -38,6 +39,15 @@ class Case:
     config: DictConfig | None = None
     script: Path | None = None
 
+    @cached_property
+    def settings(self) -> AgentRLSettings:
+        """The section `agent_rl`.
+
+        Raises:
+            ConfigError: for a wrong key or value.
+        """
+        return AgentRLSettings.from_config({SECTION: self.get(SECTION)})
+
     @property
     def on_cpu(self) -> bool:
         """Whether the CPU was chosen."""
@@ -53,24 +63,24 @@ class Case:
 
     @property
     def joins(self) -> bool:
-        """Whether the run joins a Ray cluster that is there already."""
+        """Whether the run joins a Ray cluster that exists already."""
         return joins_ray(self.environ)
 
     @property
     def engine_world(self) -> int:
-        """GPUs that the engines share: the run's, or with verl's separate mode their own."""
+        """GPUs that the engines share: the run's, or in verl's separate mode their own."""
         if self.get("actor_rollout_ref.hybrid_engine", True):
             return self.world_size
         rollout = "actor_rollout_ref.rollout"
-        return int(self.get(f"{rollout}.n_gpus_per_node", 1)) * int(self.get(f"{rollout}.nnodes", 1))
+        return self.number(f"{rollout}.n_gpus_per_node", 1) * self.number(f"{rollout}.nnodes", 1)
 
     @property
     def gpus_wanted(self) -> int:
         """GPUs of one machine: the trainer's, and those of engines and of reward models that have their own."""
-        own = int(self.get("trainer.n_gpus_per_node", 1)) + self._judges_gpus
+        own = self.number("trainer.n_gpus_per_node", 1) + self._judges_gpus
         if self.get("actor_rollout_ref.hybrid_engine", True):
             return own
-        return own + int(self.get("actor_rollout_ref.rollout.n_gpus_per_node", 0))
+        return own + self.number("actor_rollout_ref.rollout.n_gpus_per_node", 0)
 
     @property
     def _judges_gpus(self) -> int:
@@ -82,7 +92,7 @@ class Case:
         count = sum(int(model.get("n_gpus_per_node", 1)) * int(model.get("nnodes", 1)) for model in own)
         verls = "reward.reward_model"
         if self.get(f"{verls}.enable") and self.get(f"{verls}.enable_resource_pool"):
-            count += int(self.get(f"{verls}.n_gpus_per_node", 0)) * int(self.get(f"{verls}.nnodes", 0))
+            count += self.number(f"{verls}.n_gpus_per_node", 0) * self.number(f"{verls}.nnodes", 0)
         return count
 
     @property
@@ -96,24 +106,39 @@ class Case:
         return read_gpus(self.environ)
 
     @cached_property
-    def model(self) -> Model:
+    def model(self) -> ModelFiles:
         """The model that is trained."""
         return find_model(self.path(self.get("actor_rollout_ref.model.path", "")))
 
     @cached_property
-    def train(self) -> list[Table]:
+    def train(self) -> list[RowsFile]:
         """The training files."""
         return self._tables("data.train_files")
 
     @cached_property
-    def val(self) -> list[Table]:
+    def val(self) -> list[RowsFile]:
         """The validation files."""
         return self._tables("data.val_files")
 
     @property
+    def rows(self) -> list[dict[str, Any]]:
+        """All rows that were read, for training and validation."""
+        return [row for file in (*self.train, *self.val) for row in file.rows]
+
+    @property
+    def default_agent(self) -> str:
+        """The loop of rows that name none."""
+        return str(self.get("actor_rollout_ref.rollout.agent.default_agent_loop", "single_turn_agent"))
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest prompt and response together."""
+        return self.number("data.max_prompt_length", 0) + self.number("data.max_response_length", 0)
+
+    @property
     def world_size(self) -> int:
         """Processes of the trainer, one for each of its GPUs."""
-        return int(self.get("trainer.n_gpus_per_node", 1)) * int(self.get("trainer.nnodes", 1))
+        return self.number("trainer.n_gpus_per_node", 1) * self.number("trainer.nnodes", 1)
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value of a key as plain data, interpolations resolved; `default` for null and for an absent key.
@@ -132,6 +157,10 @@ class Case:
             raise ConfigError(key, problem, "Set the variable, or write the value itself") from error
         return default if value is None else value
 
+    def number(self, key: str, default: int) -> int:
+        """A whole number; see `get`."""
+        return int(self.get(key, default))
+
     def path(self, value: str) -> str:
         """A path as the run would see it; a name that is no existing path stays as it is."""
         expanded = os.path.expanduser(value)
@@ -147,8 +176,8 @@ class Case:
                 return mark + absolute[len(place) + 1 :]
         return absolute
 
-    def _tables(self, key: str) -> list[Table]:
+    def _tables(self, key: str) -> list[RowsFile]:
         """The parquet files of this machine that a key names; verl reads JSON and remote files as well."""
         named = self.get(key, [])
         paths = [str(path) for path in ([named] if isinstance(named, str) else named)]
-        return [read_table(self.path(path)) for path in paths if path.endswith(".parquet") and "://" not in path]
+        return [read_rows(self.path(path)) for path in paths if path.endswith(".parquet") and "://" not in path]

@@ -14,22 +14,21 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 from agent_rl.doctor.case import Case
-from agent_rl.doctor.checks import CHECKS, Needs
-from agent_rl.doctor.diagnosis import make
+from agent_rl.doctor.check import Needs
+from agent_rl.doctor.diagnosis import run_checks
+from agent_rl.verl_adapter import inspection
 
 __all__ = ["main"]
 
 
 def main(config_file: str, answer: str) -> None:
-    """Read the configuration, make the checks, write the findings as JSON."""
+    """Read the configuration, run the checks, write the findings as JSON."""
     warnings.simplefilter("ignore")
     os.environ.setdefault("HF_HUB_OFFLINE", "1")  # what is not on this machine is not looked at
-    import verl  # noqa: F401 - first, in this thread: what it loads must not meet a half-loaded module
-
+    inspection.is_registered()  # imports verl first, in this thread: its own imports must not meet a half-loaded module
     config = OmegaConf.load(config_file)
     assert isinstance(config, DictConfig)
-    case = Case(config=config)
-    findings = [finding for check in CHECKS if check.needs is Needs.VERL for finding in make(check, case)]
+    findings = run_checks(Case(config=config), Needs.VERL)
     Path(answer).write_text(json.dumps([finding.to_dict() for finding in findings]), encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""Making the checks: each within its time, none hidden by another's failure, those that need verl in one child."""
+"""Running the checks: each within its time, none hidden by another's failure, those that need verl in one child."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 from agent_rl.doctor.case import Case
-from agent_rl.doctor.checks import CHECKS, Check, Needs
+from agent_rl.doctor.check import GROUPS, Check, Needs, all_checks
 from agent_rl.doctor.finding import Finding, ok, problem, reason, skipped, warning
 from agent_rl.errors import ConfigError
 from agent_rl.launch.composition import compose
 
-__all__ = ["diagnose", "make"]
+__all__ = ["diagnose", "run_check", "run_checks"]
 
 LIMIT_S = 30.0
 """Seconds of one check; an index that a tool builds, or a silent server, may take longer."""
@@ -29,7 +29,7 @@ CHILD_LIMIT_S = 120.0
 
 
 def diagnose(recipe: str | None = None, overrides: Sequence[str] = (), script: Path | None = None) -> list[Finding]:
-    """Look at this machine and, with a recipe, at the run that it would start here.
+    """Check this machine and, with a recipe, the run that it would start here.
 
     Args:
         recipe: a folder with `config.yaml`; None: the machine and the installation only.
@@ -40,23 +40,29 @@ def diagnose(recipe: str | None = None, overrides: Sequence[str] = (), script: P
         What was found, in the order of the checks; nothing is raised for what is wrong.
     """
     if recipe is None:
-        return _findings(Case(script=script), {Needs.MACHINE})
+        return run_checks(Case(script=script), Needs.MACHINE)
     nodes = Case().nodes
     config, composed = _composed(recipe, [*([f"trainer.nnodes={nodes.count}"] if nodes else []), *overrides])
     case = Case(config=config, script=script)
     if config is None:
-        groups = dict.fromkeys(check.group for check in CHECKS if check.needs is not Needs.MACHINE)
-        unseen = skipped("the rest", f"{', '.join(groups)}: they need the composed configuration")
-        return [*_findings(case, {Needs.MACHINE}), *composed, replace(unseen, group="configuration")]
+        groups = dict.fromkeys(check.group for check in all_checks() if check.needs is not Needs.MACHINE)
+        text = f"{', '.join(groups)}: they need the composed configuration"
+        rest = replace(skipped(text, subject="the rest"), group="configuration")
+        return [*run_checks(case, Needs.MACHINE), *composed, rest]
     child = _Child(case)
-    own = _findings(case, {Needs.MACHINE, Needs.CONFIG})
-    order = list(dict.fromkeys(check.group for check in CHECKS))
+    own = run_checks(case, Needs.MACHINE, Needs.CONFIG)
+    order = list(dict.fromkeys([*GROUPS, *(check.group for check in all_checks())]))
     found = sorted([*composed, *own, *child.findings()], key=lambda finding: order.index(finding.group))
     told = [finding.text for finding in found if finding.subject != "validation"]  # which repeats what others look at
     return [each for each in found if each.subject != "validation" or not any(t.endswith(each.text) for t in told)]
 
 
-def make(check: Check, case: Case, limit_s: float = LIMIT_S) -> list[Finding]:
+def run_checks(case: Case, *needs: Needs) -> list[Finding]:
+    """The findings of all checks with these needs."""
+    return [finding for check in all_checks() if check.needs in needs for finding in run_check(check, case)]
+
+
+def run_check(check: Check, case: Case, limit_s: float = LIMIT_S) -> list[Finding]:
     """One check's findings; its failure is a finding as well."""
     found: list[Finding] = []
 
@@ -64,56 +70,48 @@ def make(check: Check, case: Case, limit_s: float = LIMIT_S) -> list[Finding]:
         try:
             found.extend(check.run(case))
         except ConfigError as error:
-            found.append(problem(check.name, f"{error.key}: {error.problem}", error.remedy))
-        except Exception as error:  # noqa: BLE001 - one broken check must not hide the others
+            found.append(problem(f"{error.key}: {error.problem}", error.remedy, check.name))
+        except Exception as error:  # noqa: BLE001 - goes into the table: one broken check must not hide the others
             text = f"the check itself failed: {reason(error)}"
-            found.append(warning(check.name, text, "Report it, with the recipe"))
+            found.append(warning(text, "Report it, with the recipe", check.name))
 
     thread = threading.Thread(target=run, daemon=True)  # one that hangs does not keep the doctor from ending
     thread.start()
     thread.join(limit_s)
     if thread.is_alive():
         text = f"not finished after {limit_s:g} seconds"
-        found = [*found, warning(check.name, text, "A server does not answer, or an index is being built")]
+        found = [*found, warning(text, "A server does not answer, or an index is being built", check.name)]
     return [replace(finding, group=check.group) for finding in found]
 
 
-def _findings(case: Case, needs: set[Needs]) -> list[Finding]:
-    return [finding for check in CHECKS if check.needs in needs for finding in make(check, case)]
-
-
 def _composed(recipe: str, overrides: Sequence[str]) -> tuple[DictConfig | None, list[Finding]]:
-    """The configuration; a wrong override is told and left out, so that the others are still looked at."""
+    """The configuration; a wrong override is reported and left out, so that the others are still checked."""
     found: list[Finding] = []
-    left = list(overrides)
-    while True:
+    left, config = list(overrides), None
+    while config is None:
         try:
             config = compose(recipe, left)
         except ConfigError as error:
-            found.append(problem("recipe", f"{error.key}: {error.problem}", error.remedy))
-            blamed = [each for each in left if each.lstrip("+~").partition("=")[0] == error.key or each == error.key]
+            found.append(problem(f"{error.key}: {error.problem}", error.remedy, "recipe"))
             if not left:
-                config = None
                 break
+            blamed = [each for each in left if error.key in (each.lstrip("+~").partition("=")[0], each)]
             left = [each for each in left if each not in (blamed or left)]
-        else:
-            break
     if config is not None:
         removed = [each for each in overrides if each not in left]
         without = f"; without {' '.join(removed)} for what follows" if removed else ""
-        found.append(ok("recipe", f"{recipe} composes{without}"))
+        found.append(ok(f"{recipe} composes{without}", "recipe"))
     return config, [replace(finding, group="configuration") for finding in found]
 
 
 class _Child:
-    """The process that imports verl, started before the other checks are made."""
+    """The process that imports verl, started before the other checks run."""
 
     def __init__(self, case: Case) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="agent_rl_doctor_")
-        self._answer = Path(self._folder.name) / "findings.json"
-        config = Path(self._folder.name) / "config.yaml"
+        config, self._answer, self._log = (Path(self._folder.name) / name for name in ("config", "answer", "log"))
         config.write_text(OmegaConf.to_yaml(case.config), encoding="utf-8")
-        self._log = Path(self._folder.name) / "log"
+        path = [str(Path(__file__).parents[2]), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
         with open(self._log, "wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "agent_rl.doctor.child", str(config), str(self._answer)],
@@ -121,7 +119,7 @@ class _Child:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=case.folder,
-                env={**case.environ, "PYTHONPATH": _path()},
+                env={**case.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(filter(None, path)))},
             )
 
     def findings(self) -> list[Finding]:
@@ -138,10 +136,5 @@ class _Child:
             self._process.kill()
             self._process.wait()
             self._folder.cleanup()
-        return [replace(problem("verl", text, "Mend the installation: python -c 'import verl'"), group="installation")]
-
-
-def _path() -> str:
-    """The path of this process, so that the child finds the same agent_rl."""
-    home = str(Path(__file__).parents[2])
-    return os.pathsep.join(dict.fromkeys([home, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]))
+        found = problem(text, "Fix the installation: python -c 'import verl' shows what is wrong", "verl")
+        return [replace(found, group="installation")]

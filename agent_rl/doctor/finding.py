@@ -15,9 +15,9 @@ class Status(str, Enum):
     WARNING = "warning"
     """The run starts, and will probably not do what is wanted."""
     PROBLEM = "problem"
-    """The run fails or waits for ever."""
+    """The run fails or waits forever."""
     SKIPPED = "skipped"
-    """It could not be looked at here."""
+    """It could not be checked here."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Finding:
     """One row.
 
     Attributes:
-        subject: what was looked at.
+        subject: what was checked; empty: the check's own subject.
         status: how bad it is.
         text: what was found.
         remedy: what to change; empty when there is nothing to do.
@@ -55,21 +55,21 @@ def reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
-def ok(subject: str, text: str) -> Finding:
+def ok(text: str, subject: str = "") -> Finding:
     """Nothing to do."""
     return Finding(subject, Status.OK, text)
 
 
-def warning(subject: str, text: str, remedy: str) -> Finding:
+def warning(text: str, remedy: str, subject: str = "") -> Finding:
     """Worth a look before the run."""
     return Finding(subject, Status.WARNING, text, remedy)
 
 
-def problem(subject: str, text: str, remedy: str) -> Finding:
+def problem(text: str, remedy: str, subject: str = "") -> Finding:
     """To be changed before the run."""
     return Finding(subject, Status.PROBLEM, text, remedy)
 
 
-def skipped(subject: str, text: str, remedy: str = "") -> Finding:
-    """Not looked at, and why."""
+def skipped(text: str, remedy: str = "", subject: str = "") -> Finding:
+    """Not checked, and why."""
     return Finding(subject, Status.SKIPPED, text, remedy)

@@ -7,8 +7,8 @@ import pytest
 
 from agent_rl.doctor import diagnosis
 from agent_rl.doctor.case import Case
-from agent_rl.doctor.checks import Check, Needs
-from agent_rl.doctor.diagnosis import diagnose, make
+from agent_rl.doctor.check import Check, Needs
+from agent_rl.doctor.diagnosis import diagnose, run_check
 from agent_rl.doctor.finding import Finding, Status, ok
 from agent_rl.errors import ConfigError
 
@@ -23,30 +23,30 @@ def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def broken(case: Case) -> Iterator[Finding]:
     """Finds one thing, then fails."""
-    yield ok("first", "found")
+    yield ok("found", "first")
     raise ZeroDivisionError("oops")
 
 
 def refuses(case: Case) -> Iterator[Finding]:
     """Raises what configuration raises."""
-    raise ConfigError("a.b", "is wrong", "Mend it")
+    raise ConfigError("a.b", "is wrong", "Change it")
     yield
 
 
 def hangs(case: Case) -> Iterator[Finding]:
     """Takes its time."""
     time.sleep(3)
-    yield ok("late", "found")
+    yield ok("found", "late")
 
 
 def test_a_check_that_fails_hides_nothing() -> None:
-    first, second = make(Check("g", broken, Needs.MACHINE), Case())
+    first, second = run_check(Check("g", broken, Needs.MACHINE), Case())
     assert (first.subject, first.group) == ("first", "g")
     assert (second.subject, second.status) == ("broken", Status.WARNING)
     assert "ZeroDivisionError: oops" in second.text
-    finding = only(make(Check("g", refuses, Needs.MACHINE), Case()))
-    assert (finding.status, finding.text, finding.remedy) == (Status.PROBLEM, "a.b: is wrong", "Mend it")
-    finding = only(make(Check("g", hangs, Needs.MACHINE), Case(), limit_s=0.2))
+    finding = only(run_check(Check("g", refuses, Needs.MACHINE), Case()))
+    assert (finding.status, finding.text, finding.remedy) == (Status.PROBLEM, "a.b: is wrong", "Change it")
+    finding = only(run_check(Check("g", hangs, Needs.MACHINE), Case(), limit_s=0.2))
     assert finding.status is Status.WARNING
     assert "not finished after 0.2 seconds" in finding.text
 

@@ -4,7 +4,7 @@ from agent_rl.doctor.finding import Finding, Status, ok, problem, reason, skippe
 
 
 def test_a_finding_survives_json() -> None:
-    for finding in (ok("a", "b"), warning("a", "b", "c"), problem("a", "b", "c"), skipped("a", "b")):
+    for finding in (ok("a"), warning("a", "b", "c"), problem("a", "b"), skipped("a", subject="b")):
         again = Finding.from_dict(json.loads(json.dumps(finding.to_dict())))
         assert again == finding
         assert isinstance(again.status, Status)

@@ -49,7 +49,7 @@ def test_colour_is_for_terminals_only() -> None:
 
 def test_the_last_line_sums_up() -> None:
     assert rendered(80).splitlines()[-1] == "1 problem, 1 warning, 1 ok, 1 skipped: not ready."
-    fine = [ok("a", "b"), warning("a", "b", "c"), warning("a", "b", "c"), skipped("a", "b")]
+    fine = [ok("b"), warning("b", "c"), warning("b", "c"), skipped("b")]
     last = rendered(80, findings=fine).splitlines()[-1]
     assert last == "0 problems, 2 warnings, 1 ok, 1 skipped: ready."
 
@@ -59,5 +59,5 @@ def test_json() -> None:
     assert answer["ok"] is False
     assert answer["findings"][1]["remedy"] == f"Set {LONG}"
     assert [finding["status"] for finding in answer["findings"]] == ["ok", "warning", "problem", "skipped"]
-    assert has_problem([problem("a", "b", "c")])
-    assert not has_problem([warning("a", "b", "c")])
+    assert has_problem([problem("b", "c")])
+    assert not has_problem([warning("b", "c")])

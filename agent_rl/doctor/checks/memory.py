@@ -12,15 +12,15 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from agent_rl.doctor.case import Case
-from agent_rl.doctor.data import total_steps
+from agent_rl.doctor.check import Needs, check
+from agent_rl.doctor.checks.data import total_steps
 from agent_rl.doctor.finding import Finding, ok, problem, skipped, warning
-
-__all__ = ["GpuNeed", "disk", "gpu", "gpu_need", "host", "shared_memory"]
 
 GIB = 1 << 30
 STATE = 4
@@ -36,7 +36,6 @@ CONTEXTS = 1.5 * GIB
 TIGHT = 0.9
 """Share of what is there above which an estimate is no assurance."""
 OWN = "actor_rollout_ref"
-ELSEWHERE = "not compared: there is no GPU here, so the run would be on another machine"
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ def gpu_need(case: Case, card: float) -> GpuNeed:
     kept = 2 if case.get(f"{OWN}.model.enable_gradient_checkpointing", True) else 34
     width = config.get("hidden_size", 0) * config.get("num_hidden_layers", 0)
     vocabulary = 0 if case.get(f"{OWN}.model.use_fused_kernels") else config.get("vocab_size", 0)
-    tensor_parallel = int(case.get(f"{OWN}.rollout.tensor_model_parallel_size", 1))
+    tensor_parallel = case.number(f"{OWN}.rollout.tensor_model_parallel_size", 1)
     resting = 0.0 if separate else one * (1 if lora else 3) - min(_offloaded(case), 1 if lora else 3) * one + critic
     share = float(case.get(f"{OWN}.rollout.gpu_memory_utilization", 0.5))
     return GpuNeed(
@@ -89,14 +88,15 @@ def gpu_need(case: Case, card: float) -> GpuNeed:
     )
 
 
+@check("machine", "GPU memory")
 def gpu(case: Case) -> Iterator[Finding]:
-    """The training state fits, and beside it the engine with a cache that is worth its name."""
+    """The training state fits, and beside it the engine with a cache that is large enough."""
     if case.on_cpu:
         return
     if not case.model.parameters:
-        yield skipped("GPU memory", f"the number of parameters of {case.model.name} is not known here")
+        yield skipped(f"the number of parameters of {case.model.name} is not known here")
     elif not case.gpus:
-        yield skipped("GPU memory", f"there is no GPU here to compare {_billions(case)} parameters with")
+        yield skipped(f"there is no GPU here to compare {_billions(case)} parameters with")
     else:
         total = min(each.memory_mib for each in case.gpus) * (1 << 20)
         need = gpu_need(case, total)
@@ -112,104 +112,102 @@ def _training(case: Case, need: GpuNeed, total: int) -> Finding:
     if not case.model.config:
         detail += " (both unknown without the model's config.json)"
     remedy = "Use more GPUs, smaller micro-batches (actor.ppo_max_token_len_per_gpu), or LoRA (tuning=lora)"
-    return _fits("memory, training", need.update, total, detail, remedy)
+    return _fits(need.update, total, detail, remedy, "memory, training")
 
 
 def _generating(case: Case, need: GpuNeed, total: int) -> Finding:
-    key = f"{OWN}.rollout.gpu_memory_utilization"
+    subject, key = "memory, engine", f"{OWN}.rollout.gpu_memory_utilization"
     cache = need.pool - need.engine_weights
-    length = int(case.get("data.max_prompt_length", 0)) + int(case.get("data.max_response_length", 0))
     held = int(max(0, cache) / need.kv_per_token) if need.kv_per_token else 0
-    if cache <= 0 or (need.kv_per_token and held < length):
+    if cache <= 0 or (need.kv_per_token and held < case.longest):
         text = f"a pool of {_gib(need.pool)} holds the weights ({_gib(need.engine_weights)}) and {held:,} tokens"
-        return problem("memory, engine", text, f"Raise {key} or {OWN}.rollout.tensor_model_parallel_size")
-    cached = f", cache for {held:,} tokens or {held // max(1, length)} whole trajectories" if held else ""
+        return problem(text, f"Raise {key} or {OWN}.rollout.tensor_model_parallel_size", subject)
+    cached = f", cache for {held:,} tokens or {held // max(1, case.longest)} whole trajectories" if held else ""
     detail = f"engine {_gib(need.pool)} (weights {_gib(need.engine_weights)}{cached}), states {_gib(need.resting)}"
     remedy = f"Lower {key}, or set {OWN}.actor.fsdp_config.optimizer_offload=True"
-    return _fits("memory, generating", need.rollout, total, detail, remedy)
+    return _fits(need.rollout, total, detail, remedy, "memory, generating")
 
 
-def host(case: Case) -> Iterator[Finding]:
+@check("machine", "host memory")
+def host(case: Case) -> Finding:
     """What is kept in the machine's own memory fits."""
-    subject, free = "host memory", _available()
-    parameters = case.model.parameters
+    free, parameters = _available(), case.model.parameters
     if case.is_elsewhere:
-        yield skipped(subject, ELSEWHERE)
-        return
+        return skipped("not compared: there is no GPU here, so the run would be on another machine")
     if parameters is None:
-        yield skipped(subject, f"{_gib(free)} available; the number of parameters is not known here")
-        return
-    if case.on_cpu:
-        copies = 4 * (STATE * (2 if _has_critic(case) else 1) + bool(_has_reference(case)) + 1)
-        need: float = CPU_BASE + parameters * copies
-        what = f"{CPU_BASE / GIB:g} GiB for the processes, {copies} bytes for each of {_billions(case)} parameters"
-    else:
-        local = int(case.get("trainer.n_gpus_per_node", 1))
-        share = local / case.world_size
-        numbers = _offloaded(case) + bool(_has_reference(case) and not _is_lora(case))
-        offloaded = numbers * _number_bytes(case) * parameters * share
-        loading = 4.0 * parameters * (local if case.model.config.get("tie_word_embeddings", True) else 1)
-        engines = 2.0 * parameters * local / int(case.get(f"{OWN}.rollout.tensor_model_parallel_size", 1))
-        need = local * PROCESS + offloaded + max(loading, engines)
-        what = (
-            f"{local} x {_gib(PROCESS)} for processes, offloaded {_gib(offloaded)}, loading {_gib(loading)}, "
-            f"then the engines' copies {_gib(engines)}"
-        )
-    yield _fits(subject, need, free, what, "Close other programs, use a smaller model, or offload less")
+        return skipped(f"{_gib(free)} available; the number of parameters is not known here")
+    need, what = _host_need_cpu(case, parameters) if case.on_cpu else _host_need_gpu(case, parameters)
+    return _fits(need, free, what, "Close other programs, use a smaller model, or offload less")
 
 
-def shared_memory(case: Case) -> Iterator[Finding]:
+def _host_need_cpu(case: Case, parameters: int) -> tuple[float, str]:
+    copies = 4 * (STATE * (2 if _has_critic(case) else 1) + bool(_has_reference(case)) + 1)
+    what = f"{CPU_BASE / GIB:g} GiB for the processes, {copies} bytes for each of {_billions(case)} parameters"
+    return CPU_BASE + parameters * copies, what
+
+
+def _host_need_gpu(case: Case, parameters: int) -> tuple[float, str]:
+    local = case.number("trainer.n_gpus_per_node", 1)
+    numbers = _offloaded(case) + bool(_has_reference(case) and not _is_lora(case))
+    offloaded = numbers * _number_bytes(case) * parameters * local / case.world_size
+    loading = 4.0 * parameters * (local if case.model.config.get("tie_word_embeddings", True) else 1)
+    engines = 2.0 * parameters * local / case.number(f"{OWN}.rollout.tensor_model_parallel_size", 1)
+    what = (
+        f"{local} x {_gib(PROCESS)} for processes, offloaded {_gib(offloaded)}, loading {_gib(loading)}, "
+        f"then the engines' copies {_gib(engines)}"
+    )
+    return local * PROCESS + offloaded + max(loading, engines), what
+
+
+@check("machine", "/dev/shm", Needs.MACHINE)
+def shared_memory(case: Case) -> Finding | None:
     """`/dev/shm` holds Ray's object store; containers often have 64 MiB."""
     path = Path("/dev/shm")
     if not path.is_dir():
-        return
-    usage = shutil.disk_usage(path)
+        return None
+    free = shutil.disk_usage(path).free
     store = case.get("ray_kwargs.ray_init.object_store_memory") or min(0.3 * _available(), 200e9)
-    if usage.free < (1 << 29):
+    if free < (1 << 29):
         remedy = "Start the container with --shm-size=16g (or more), or with --ipc=host"
-        yield problem("/dev/shm", f"{_gib(usage.free)} free: NCCL and torch fail, Ray is slow", remedy)
-    elif usage.free < store:
-        text = f"{_gib(usage.free)} free, Ray's object store takes {_gib(store)}: Ray falls back to the disk"
-        yield warning("/dev/shm", text, "Enlarge it, or set +ray_kwargs.ray_init.object_store_memory (bytes) below it")
-    else:
-        yield ok("/dev/shm", f"{_gib(usage.free)} free, Ray's object store takes at most {_gib(store)}")
+        return problem(f"{_gib(free)} free: NCCL and torch fail, Ray is slow", remedy)
+    if free < store:
+        remedy = "Enlarge it, or set +ray_kwargs.ray_init.object_store_memory (bytes) below it"
+        return warning(f"{_gib(free)} free, Ray's object store takes {_gib(store)}: Ray falls back to the disk", remedy)
+    return ok(f"{_gib(free)} free, Ray's object store takes at most {_gib(store)}")
 
 
-def disk(case: Case) -> Iterator[Finding]:
+@check("machine")
+def disk(case: Case) -> Finding:
     """The checkpoints of the whole run fit."""
-    subject, every = "disk", int(case.get("trainer.save_freq", -1))
-    folder = _existing(case.folder / Path(str(case.get("trainer.default_local_dir", "checkpoints"))).expanduser())
+    every, parameters = case.number("trainer.save_freq", -1), case.model.parameters
+    folder = case.folder / Path(str(case.get("trainer.default_local_dir", "checkpoints"))).expanduser()
+    folder = next(parent for parent in (folder, *folder.parents) if parent.exists())
     free = shutil.disk_usage(folder).free
     if every <= 0:
-        yield ok(subject, f"none are written (trainer.save_freq={every}); {_gib(free)} free in {case.shown(folder)}")
-        return
-    if not case.model.parameters:
-        yield skipped(subject, f"{_gib(free)} free in {case.shown(folder)}; the number of parameters is not known here")
-        return
-    one = case.model.parameters * CHECKPOINT_BYTES * (2.0 if _has_critic(case) else 1.0)
-    steps = total_steps(case)
-    kept = case.get("trainer.max_actor_ckpt_to_keep")
-    number = max(1, steps // every) if steps else 1
-    number = min(number, int(kept)) if kept else number
-    what = f"{number} checkpoint(s) of {_gib(one)} in {case.shown(folder)}" + (
-        "" if steps else ", the number of steps is not known"
-    )
+        return ok(f"none are written (trainer.save_freq={every}); {_gib(free)} free in {case.shown(folder)}")
+    if not parameters:
+        return skipped(f"{_gib(free)} free in {case.shown(folder)}; the number of parameters is not known here")
+    one = parameters * CHECKPOINT_BYTES * (2.0 if _has_critic(case) else 1.0)
+    steps, kept = total_steps(case), case.get("trainer.max_actor_ckpt_to_keep")
+    number = min(max(1, steps // every), int(kept or sys.maxsize))
+    unknown = "" if steps else ", the number of steps is not known"
+    what = f"{number} checkpoint(s) of {_gib(one)} in {case.shown(folder)}{unknown}"
     remedy = (
         "Set trainer.max_actor_ckpt_to_keep=2, raise trainer.save_freq, or trainer.default_local_dir on another disk"
     )
-    yield _fits(subject, number * one, free, what, remedy)
+    return _fits(number * one, free, what, remedy)
 
 
-def _fits(subject: str, need: float, there: float, detail: str, remedy: str) -> Finding:
+def _fits(need: float, there: float, detail: str, remedy: str, subject: str = "") -> Finding:
     text = f"about {_gib(need)} of {_gib(there)}: {detail}"
     if need > there:
-        return problem(subject, text, remedy)
-    return warning(subject, f"tight, {text}", remedy) if need > TIGHT * there else ok(subject, text)
+        return problem(text, remedy, subject)
+    return warning(f"tight, {text}", remedy, subject) if need > TIGHT * there else ok(text, subject)
 
 
 def _is_lora(case: Case) -> bool:
     model = f"{OWN}.model"
-    return max(int(case.get(f"{model}.lora_rank", 0)), int(case.get(f"{model}.lora.rank", 0))) > 0
+    return max(case.number(f"{model}.lora_rank", 0), case.number(f"{model}.lora.rank", 0)) > 0
 
 
 def _number_bytes(case: Case) -> int:
@@ -234,9 +232,8 @@ def _has_reference(case: Case) -> bool:
 def _micro_batch_tokens(case: Case) -> int:
     actor = f"{OWN}.actor"
     if case.get(f"{actor}.use_dynamic_bsz"):
-        return int(case.get(f"{actor}.ppo_max_token_len_per_gpu", 0))
-    length = int(case.get("data.max_prompt_length", 0)) + int(case.get("data.max_response_length", 0))
-    return int(case.get(f"{actor}.ppo_micro_batch_size_per_gpu", 0)) * length
+        return case.number(f"{actor}.ppo_max_token_len_per_gpu", 0)
+    return case.number(f"{actor}.ppo_micro_batch_size_per_gpu", 0) * case.longest
 
 
 def _available() -> int:
@@ -252,10 +249,6 @@ def _available() -> int:
         return available
     used -= int(cached[1]) if cached else 0
     return min(available, int(limit) - used) if limit.isdigit() else available
-
-
-def _existing(path: Path) -> Path:
-    return next(parent for parent in (path, *path.parents) if parent.exists())
 
 
 def _billions(case: Case) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from transformers import AutoModelForCausalLM
 
-from agent_rl.doctor.weights import find_model, incomplete_files, parameters_by_shape, parameters_in_files
+from agent_rl.doctor.model_files import find_model, incomplete_files, parameters_by_shape, parameters_in_files
 
 
 def test_the_files_tell_the_number_that_the_model_has(tiny_model: Path) -> None:

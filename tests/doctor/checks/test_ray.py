@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from agent_rl.doctor import cluster
+from agent_rl.doctor.checks import ray
 from agent_rl.doctor.finding import Status
 from agent_rl.errors import ConfigError
-
-from .conftest import MakeCase, only, with_gpus
+from tests.doctor.conftest import MakeCase, only, with_gpus
 
 SECOND = {"NNODES": "2", "NODE_RANK": "1", "MASTER_ADDR": "host0"}
 UNITS = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
@@ -38,49 +37,49 @@ def note(folder: Path, address: str) -> dict[str, str]:
 
 
 def test_no_ray(make_case: MakeCase, tmp_path: Path) -> None:
-    assert only(cluster.ray_cluster(make_case(environ={"RAY_TMPDIR": str(tmp_path)}))).status is Status.OK
+    assert only(ray.ray_cluster(make_case(environ={"RAY_TMPDIR": str(tmp_path)}))).status is Status.OK
 
 
 def test_an_address_where_nothing_answers(make_case: MakeCase, silent: int, listening: int) -> None:
-    finding = only(cluster.ray_cluster(make_case(environ={"RAY_ADDRESS": f"127.0.0.1:{silent}"}, on_cpu=False)))
+    finding = only(ray.ray_cluster(make_case(environ={"RAY_ADDRESS": f"127.0.0.1:{silent}"}, on_cpu=False)))
     assert finding.status is Status.PROBLEM
     assert "nothing answers" in finding.text
     for address in (f"127.0.0.1:{listening}", f"ray://127.0.0.1:{listening}", f"http://127.0.0.1:{listening}/"):
-        finding = only(cluster.ray_cluster(make_case(environ={"RAY_ADDRESS": address}, on_cpu=False)))
+        finding = only(ray.ray_cluster(make_case(environ={"RAY_ADDRESS": address}, on_cpu=False)))
         assert finding.status is Status.OK, address
 
 
 def test_the_launcher_starts_ray_on_several_nodes(make_case: MakeCase) -> None:
-    finding = only(cluster.ray_cluster(make_case(environ=SECOND, on_cpu=False)))
+    finding = only(ray.ray_cluster(make_case(environ=SECOND, on_cpu=False)))
     assert (finding.status, "host0:6379" in finding.text) == (Status.OK, True)
 
 
 def test_a_ray_that_runs_here_would_be_joined(make_case: MakeCase, tmp_path: Path, listening: int) -> None:
     environ = note(tmp_path, f"127.0.0.1:{listening}")
-    assert only(cluster.ray_cluster(make_case(environ=environ, on_cpu=False))).status is Status.WARNING
+    assert only(ray.ray_cluster(make_case(environ=environ, on_cpu=False))).status is Status.WARNING
     given = make_case({"ray_kwargs.ray_init.num_cpus": 4}, environ=environ, on_cpu=False)
-    finding = only(cluster.ray_cluster(given))
+    finding = only(ray.ray_cluster(given))
     assert finding.status is Status.PROBLEM
     assert "Ray refuses num_cpus then" in finding.text
     own = make_case(environ={**environ, "RAY_ADDRESS": "local"}, on_cpu=False)
-    assert only(cluster.ray_cluster(own)).status is Status.OK
+    assert only(ray.ray_cluster(own)).status is Status.OK
 
 
 def test_a_ray_that_is_gone(make_case: MakeCase, tmp_path: Path, silent: int) -> None:
-    finding = only(cluster.ray_cluster(make_case(environ=note(tmp_path, f"127.0.0.1:{silent}"))))
+    finding = only(ray.ray_cluster(make_case(environ=note(tmp_path, f"127.0.0.1:{silent}"))))
     assert finding.status is Status.PROBLEM
     assert "ray_current_cluster" in finding.remedy
 
 
 def test_ports(make_case: MakeCase, listening: int, silent: int) -> None:
-    assert only(cluster.ports(make_case())).status is Status.OK
+    assert only(ray.ports(make_case())).status is Status.OK
     first = {**SECOND, "NODE_RANK": "0"}
-    assert only(cluster.ports(make_case(environ={**first, "MASTER_PORT": str(silent)}))).status is Status.OK
-    taken = only(cluster.ports(make_case(environ={**first, "MASTER_PORT": str(listening)})))
+    assert only(ray.ports(make_case(environ={**first, "MASTER_PORT": str(silent)}))).status is Status.OK
+    taken = only(ray.ports(make_case(environ={**first, "MASTER_PORT": str(listening)})))
     assert (taken.subject, taken.status) == ("MASTER_PORT", Status.PROBLEM)
-    assert only(cluster.ports(make_case(environ={**SECOND, "MASTER_PORT": str(listening)}))).status is Status.OK
+    assert only(ray.ports(make_case(environ={**SECOND, "MASTER_PORT": str(listening)}))).status is Status.OK
     keys = {"transfer_queue.metrics.enabled": True, "transfer_queue.metrics.port": listening}
-    assert only(cluster.ports(make_case(keys))).status is Status.PROBLEM
+    assert only(ray.ports(make_case(keys))).status is Status.PROBLEM
 
 
 @pytest.mark.parametrize(
@@ -96,27 +95,27 @@ def test_ports(make_case: MakeCase, listening: int, silent: int) -> None:
 )
 def test_nodes(make_case: MakeCase, nodes: int, environ: dict[str, str], status: str) -> None:
     case = make_case({"trainer.nnodes": nodes}, on_cpu=False, environ=environ)
-    assert only(cluster.nodes(case)).status.value == status
+    assert only(ray.nodes(case)).status.value == status
 
 
 def test_a_rank_beyond_the_nodes(make_case: MakeCase) -> None:
     with pytest.raises(ConfigError, match="NODE_RANK: 2 of 2 nodes"):
-        list(cluster.nodes(make_case(environ={**SECOND, "NODE_RANK": "2"})))
+        list(ray.nodes(make_case(environ={**SECOND, "NODE_RANK": "2"})))
 
 
 def test_room_for_the_actors(make_case: MakeCase, tmp_path: Path) -> None:
-    assert only(cluster.logical_cpus(make_case())).status is Status.OK
+    assert only(ray.logical_cpus(make_case())).status is Status.OK
     keys = {"ray_kwargs.ray_init.num_cpus": 8, UNITS: 8}
-    finding = only(cluster.logical_cpus(make_case(keys)))
+    finding = only(ray.logical_cpus(make_case(keys)))
     assert finding.status is Status.PROBLEM
     assert "8 (ray_kwargs.ray_init.num_cpus), 13 needed (8 storage units" in finding.text
     assert "ray_kwargs.ray_init.num_cpus=13" in finding.remedy
-    assert only(cluster.logical_cpus(make_case({**keys, UNITS: 3}))).status is Status.OK
+    assert only(ray.logical_cpus(make_case({**keys, UNITS: 3}))).status is Status.OK
     gpus = with_gpus(tmp_path, 8)
-    eight = only(cluster.logical_cpus(make_case({"ray_kwargs.ray_init.num_cpus": 33}, on_cpu=False, environ=gpus)))
+    eight = only(ray.logical_cpus(make_case({"ray_kwargs.ray_init.num_cpus": 33}, on_cpu=False, environ=gpus)))
     assert "34 needed" in eight.text
     two = {**SECOND, **gpus}
     twice = make_case({"ray_kwargs.ray_init.num_cpus": 29, "trainer.nnodes": 2}, on_cpu=False, environ=two)
-    assert only(cluster.logical_cpus(twice)).status is Status.OK  # 58 on two machines, as many as are needed
+    assert only(ray.logical_cpus(twice)).status is Status.OK  # 58 on two machines, as many as are needed
     joined = make_case(on_cpu=False, environ={**gpus, "RAY_ADDRESS": "head:6379"})
-    assert only(cluster.logical_cpus(joined)).status is Status.SKIPPED
+    assert only(ray.logical_cpus(joined)).status is Status.SKIPPED

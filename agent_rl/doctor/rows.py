@@ -9,14 +9,14 @@ from typing import Any
 
 from agent_rl.errors import ConfigError
 
-__all__ = ["MOST_ROWS", "Table", "read_table"]
+__all__ = ["MOST_ROWS", "RowsFile", "read_rows"]
 
 MOST_ROWS = 20_000
 """Rows of one file that are looked at: its first."""
 
 
 @dataclass(frozen=True)
-class Table:
+class RowsFile:
     """One file.
 
     Attributes:
@@ -34,14 +34,14 @@ class Table:
     error: ConfigError | None = None
 
 
-def read_table(path: str) -> Table:
+def read_rows(path: str) -> RowsFile:
     """Read a parquet file; one that cannot be read has an `error`."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     if not os.path.isfile(path):
-        remedy = "Make it with the recipe's data_preprocess script, or mend the path"
-        return Table(path, error=ConfigError(path, "there is no such file", remedy))
+        remedy = "Make it with the recipe's data_preprocess script, or correct the path"
+        return RowsFile(path, error=ConfigError(path, "there is no such file", remedy))
     try:
         with pq.ParquetFile(path) as file:
             rows: list[dict[str, Any]] = []
@@ -50,7 +50,7 @@ def read_table(path: str) -> Table:
                 if len(rows) >= MOST_ROWS:
                     break
             columns = {each.name: str(each.type) for each in file.schema_arrow}
-            return Table(path, file.metadata.num_rows, columns, rows[:MOST_ROWS])
+            return RowsFile(path, file.metadata.num_rows, columns, rows[:MOST_ROWS])
     except (OSError, pa.ArrowException) as error:
         text = str(error).splitlines()[0]
-        return Table(path, error=ConfigError(path, f"cannot be read as parquet: {text}", "Write it again"))
+        return RowsFile(path, error=ConfigError(path, f"cannot be read as parquet: {text}", "Write it again"))

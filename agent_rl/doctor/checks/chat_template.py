@@ -2,15 +2,13 @@
 
 In training nothing is rendered twice: verl's continuous-token builder appends to what was sampled. So a template that
 writes earlier turns otherwise than they were generated does not break training, but the model is then trained on other
-prompts than a server shows it, which renders the whole conversation anew for every turn.
+prompts than a server shows it, which renders the whole conversation again for every turn.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
-import logging
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,10 +17,9 @@ from typing import Any
 from agent_rl.agents.agents import AGENTS, make_format
 from agent_rl.agents.tool_call import ToolCallFormat
 from agent_rl.doctor.case import Case
+from agent_rl.doctor.check import Needs, check
 from agent_rl.doctor.finding import Finding, ok, problem, reason, skipped, warning
-from agent_rl.settings import AgentRLSettings
-
-__all__ = ["Template", "chat_template", "examine", "load_template"]
+from agent_rl.verl_adapter import inspection
 
 Message = dict[str, Any]
 
@@ -41,7 +38,7 @@ AROUND = 40
 
 
 @dataclass(frozen=True)
-class Template:
+class TokenizerTemplate:
     """A tokenizer with its template, as a run would use it.
 
     Attributes:
@@ -76,51 +73,46 @@ class Template:
         return list(self.tokenizer.encode(text, add_special_tokens=False))
 
 
+@check("chat template", needs=Needs.VERL)
 def chat_template(case: Case) -> Iterator[Finding]:
     """All of `examine`, for the recipe's model."""
     if case.model.folder is None:
-        yield skipped("chat template", "the model is not on this machine")
+        yield skipped("the model is not on this machine")
         return
     template = load_template(case)
-    if not template.tokenizer.chat_template:
+    if template.tokenizer.chat_template:
+        yield from examine(template)
+    else:
         text = f"the tokenizer in {case.shown(case.model.folder)} has none"
-        yield problem("chat template", text, f"Take the -Instruct model, or set {TEMPLATE_KEY}")
-        return
-    yield from examine(template)
+        yield problem(text, f"Take the -Instruct model, or set {TEMPLATE_KEY}")
 
 
-def load_template(case: Case) -> Template:
+def load_template(case: Case) -> TokenizerTemplate:
     """The tokenizer as verl loads it, from this machine only."""
-    from verl.utils.tokenizer import hf_processor, hf_tokenizer
-
-    folder = case.model.folder
-    trust = bool(case.get("actor_rollout_ref.model.trust_remote_code"))
-    named = case.get("actor_rollout_ref.model.tokenizer_path")
-    place = str(case.path(named) if named else folder)
-    tokenizer = hf_tokenizer(place, trust_remote_code=trust, local_files_only=True)
-    processor = None
-    if os.path.isfile(os.path.join(place, "preprocessor_config.json")):
-        processor = hf_processor(place, trust_remote_code=trust, local_files_only=True)
+    folder, model = case.model.folder, "actor_rollout_ref.model"
+    named = case.get(f"{model}.tokenizer_path")
+    tokenizer, processor = inspection.load_tokenizer(
+        str(case.path(named) if named else folder), trust_remote_code=bool(case.get(f"{model}.trust_remote_code"))
+    )
     if own := case.get(TEMPLATE_KEY):
         tokenizer.chat_template = own
-    named_loops = {str(row["agent_name"]) for table in case.train for row in table.rows if row.get("agent_name")}
-    loops = named_loops or {str(case.get("actor_rollout_ref.rollout.agent.default_agent_loop"))}
-    settings = AgentRLSettings.from_config(case.config)
+    named_loops = {str(row["agent_name"]) for file in case.train for row in file.rows if row.get("agent_name")}
+    loops = named_loops or {case.default_agent}
     native = "tool_agent" in loops or any(
-        isinstance(make_format(name, settings), ToolCallFormat) for name in loops.intersection(AGENTS)
+        isinstance(make_format(name, case.settings), ToolCallFormat) for name in loops.intersection(AGENTS)
     )
-    return Template(
+    return TokenizerTemplate(
         tokenizer,
         case.model.config.get("model_type"),
         _ends(tokenizer, folder),
         dict(case.get("data.apply_chat_template_kwargs", {})),
         native,
-        "tool" if native else settings.react.observation_role,
+        "tool" if native else case.settings.react.observation_role,
         processor,
     )
 
 
-def examine(template: Template) -> Iterator[Finding]:
+def examine(template: TokenizerTemplate) -> Iterator[Finding]:
     """Whether the template renders, shows tools, ends turns, keeps what was written, and suits verl's builder."""
     plain = conversation(template)
     try:
@@ -129,7 +121,7 @@ def examine(template: Template) -> Iterator[Finding]:
         roles = sorted({message["role"] for message in plain})
         text = f"it does not render a conversation of {', '.join(roles)}: {reason(error)}"
         remedy = f"Set {TEMPLATE_KEY}" + ("" if template.native else ", or agent_rl.react.observation_role=user")
-        yield problem("chat template", text, remedy)
+        yield problem(text, remedy, "chat template")
         return
     yield _tools(template, plain)
     yield _end(template, plain)
@@ -138,7 +130,7 @@ def examine(template: Template) -> Iterator[Finding]:
     yield _builder(template, plain, stable=not rewritten)
 
 
-def conversation(template: Template, thought: str = "") -> list[Message]:
+def conversation(template: TokenizerTemplate, thought: str = "") -> list[Message]:
     """An episode as the loop would write it: a question, two calls of a tool with their results, an answer."""
     messages: list[Message] = [
         {"role": "system", "content": "You are careful."},
@@ -159,61 +151,58 @@ def conversation(template: Template, thought: str = "") -> list[Message]:
     return messages
 
 
-def _tools(template: Template, messages: Sequence[Message]) -> Finding:
+def _tools(template: TokenizerTemplate, messages: Sequence[Message]) -> Finding:
     subject = "tools shown"
     if not template.native:
-        return ok(subject, "not asked for them: the agent's instructions describe the tools")
-    with_tools = template.text(messages[:2], prompt=True, tools=True)
-    if TOOL["function"]["name"] in with_tools:  # type: ignore[index]
-        return ok(subject, "it shows the tools that it is given")
+        return ok("not asked for them: the agent's instructions describe the tools", subject)
+    if TOOL["function"]["name"] in template.text(messages[:2], prompt=True, tools=True):  # type: ignore[index]
+        return ok("it shows the tools that it is given", subject)
     text = "it ignores the tools that it is given: the policy never learns of them"
-    return problem(subject, text, f"Use react_agent, which describes them itself, or set {TEMPLATE_KEY}")
+    return problem(text, f"Use react_agent, which describes them itself, or set {TEMPLATE_KEY}", subject)
 
 
-def _end(template: Template, messages: Sequence[Message]) -> Finding:
+def _end(template: TokenizerTemplate, messages: Sequence[Message]) -> Finding:
     """The token after a turn is one at which the engine stops."""
     subject, answer = "end of a turn", messages[-1]["content"]
-    after = template.text(messages, prompt=False).rpartition(answer)[2]
-    first = template.ids(after)[:1]
+    first = template.ids(template.text(messages, prompt=False).rpartition(answer)[2])[:1]
     if not first:
-        text = "nothing marks the end of the policy's turn"
-        return problem(subject, text, f"Set {TEMPLATE_KEY} to one that writes the eos token after each assistant turn")
+        remedy = f"Set {TEMPLATE_KEY} to one that writes the eos token after each assistant turn"
+        return problem("nothing marks the end of the policy's turn", remedy, subject)
     token = template.tokenizer.decode(first)
     if first[0] in template.ends:
-        return ok(subject, f"{token!r}, at which the engine stops")
+        return ok(f"{token!r}, at which the engine stops", subject)
     known = ", ".join(repr(template.tokenizer.decode([end])) for end in sorted(template.ends)) or "none"
-    text = f"it ends turns with {token!r}, but the engine stops at {known}"
     return warning(
-        subject,
-        text,
+        f"it ends turns with {token!r}, but the engine stops at {known}",
         f"Add {first[0]} to eos_token_id in the model's generation_config.json, or take the -Instruct model",
+        subject,
     )
 
 
-def _stability(template: Template, rewritten: str) -> Finding:
+def _stability(template: TokenizerTemplate, rewritten: str) -> Finding:
     subject = "earlier turns"
     if rewritten:
         remedy = f"Set {TEMPLATE_KEY} (and the server's) to one that writes earlier turns as they were generated"
-        return warning(subject, f"{rewritten}. A server shows the policy other prompts than training", remedy)
-    if rewritten := _first_change(template, conversation(template, THOUGHT)):
-        remedy = "Set agent_rl.react.observation_role=tool: then this template keeps it"
-        if template.native or not _keeps_thinking(replace(template, observation_role="tool")):
-            remedy = (
-                f"Copy the template, take out what drops <think> from earlier turns, set {TEMPLATE_KEY} to its text, "
-                "and serve the model with it; a policy that does not think is not concerned"
-            )
-        return warning(subject, f"{rewritten}. A server hides thinking that training keeps", remedy)
-    return ok(subject, "they stay as they were generated, thinking included")
+        return warning(f"{rewritten}. A server shows the policy other prompts than training", remedy, subject)
+    if not (rewritten := _first_change(template, conversation(template, THOUGHT))):
+        return ok("they stay as they were generated, thinking included", subject)
+    remedy = "Set agent_rl.react.observation_role=tool: then this template keeps it"
+    if template.native or not _keeps_thinking(replace(template, observation_role="tool")):
+        remedy = (
+            f"Copy the template, take out what drops <think> from earlier turns, set {TEMPLATE_KEY} to its text, "
+            "and serve the model with it; a policy that does not think is not concerned"
+        )
+    return warning(f"{rewritten}. A server hides thinking that training keeps", remedy, subject)
 
 
-def _keeps_thinking(template: Template) -> bool:
+def _keeps_thinking(template: TokenizerTemplate) -> bool:
     try:
         return not _first_change(template, conversation(template, THOUGHT))
-    except Exception:  # noqa: BLE001 - a template that does not know the role
+    except Exception:  # noqa: BLE001 - a template that does not know the role: the remedy is then another one
         return False
 
 
-def _first_change(template: Template, messages: Sequence[Message]) -> str:
+def _first_change(template: TokenizerTemplate, messages: Sequence[Message]) -> str:
     """Where a later prompt does not begin with an earlier one and what was generated for it; empty: nowhere."""
     turns = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
     prompts = [template.text(messages[:index], prompt=True) for index in turns]
@@ -227,35 +216,29 @@ def _first_change(template: Template, messages: Sequence[Message]) -> str:
     return ""
 
 
-def _builder(template: Template, messages: Sequence[Message], *, stable: bool) -> Finding:
+def _builder(template: TokenizerTemplate, messages: Sequence[Message], *, stable: bool) -> Finding:
     """The continuous-token builder of verl takes the conversation, and gives the tokens that the template gives."""
-    from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
-
     subject, tools = "token builder", [TOOL] if template.native else None
-    logging.getLogger("verl.utils.tokenizer.continuous_token_wiring").setLevel(logging.ERROR)
     try:
-        builder = create_continuous_token_builder(
-            template.tokenizer,
-            hf_model_type=template.model_type,
-            chat_template_kwargs=template.options,
-            processor=template.processor,
+        builder = inspection.token_builder(
+            template.tokenizer, template.model_type, template.options, template.processor
         )
         built = _appended(template, builder, messages, tools)
     except Exception as error:  # noqa: BLE001 - builder and template raise what they like: it goes into the table
         remedy = f"Set {TEMPLATE_KEY}, or use a model and tokenizer that belong together"
-        return problem(subject, f"for model type {template.model_type!r}: {reason(error)}", remedy)
-    name = type(builder).__name__
+        return problem(f"for model type {template.model_type!r}: {reason(error)}", remedy, subject)
+    name = f"verl's {type(builder).__name__}"
     if not stable:
-        return ok(subject, f"verl's {name} appends to what was sampled, and rewrites nothing")
+        return ok(f"{name} appends to what was sampled, and rewrites nothing", subject)
     rendered = template.text(messages[:-1], prompt=True)
     if built == template.ids(rendered):
-        return ok(subject, f"verl's {name}: turn by turn it gives the template's own tokens")
+        return ok(f"{name}: turn by turn it gives the template's own tokens", subject)
     contrast = _contrast(rendered, template.tokenizer.decode(built))
     remedy = f"Harmless if this is white space; else set {TEMPLATE_KEY}"
-    return warning(subject, f"verl's {name} does not give the template's tokens: {contrast}", remedy)
+    return warning(f"{name} does not give the template's tokens: {contrast}", remedy, subject)
 
 
-def _appended(template: Template, builder: Any, messages: Sequence[Message], tools: Any) -> list[int]:
+def _appended(template: TokenizerTemplate, builder: Any, messages: Sequence[Message], tools: Any) -> list[int]:
     """The tokens of the last turn's prompt, each turn appended to those before it as in a rollout."""
     turns = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
     ids: list[int] = list(builder.build_initial_tokens(list(messages[: turns[0]]), tools=tools))

@@ -14,121 +14,115 @@ from packaging.version import InvalidVersion, Version
 
 import agent_rl
 from agent_rl.doctor.case import Case
+from agent_rl.doctor.check import Needs, check
 from agent_rl.doctor.finding import Finding, ok, problem, skipped, warning
+from agent_rl.verl_adapter import inspection
 from agent_rl.verl_adapter.patches import VERL_VERSION
-
-__all__ = ["engine", "engine_set", "packages", "plugin", "python", "registration", "torch_build"]
 
 SHOWN = ("verl", "torch", "sglang", "transformers", "ray", "TransferQueue", "tensordict")
 ENGINES = ("sglang", "vllm")
+PLUGIN = "agent_rl.verl_adapter.plugin"
 CPU_HELP = "Run make install"
 GPU_HELP = "Run pip install 'agent-rl[sglang]'"
 VERL_HELP = f"Run pip install 'verl[{{}}]=={VERL_VERSION}'"
 
 
-def python(case: Case) -> Iterator[Finding]:
+@check("installation", "Python", Needs.MACHINE)
+def python(case: Case) -> Finding:
     """The interpreter, against `requires-python` of agent_rl and verl."""
     version = ".".join(map(str, sys.version_info[:3]))
     for name in ("agent-rl", "verl"):
         wanted = _metadata(name, "Requires-Python")
         if wanted and not Requirement(f"python{wanted}").specifier.contains(version):
-            yield problem("Python", f"{version}, but {name} needs {wanted}", "Make the environment with another Python")
-            return
-    yield ok("Python", f"{version} in {sys.prefix}")
+            return problem(f"{version}, but {name} needs {wanted}", "Make the environment with another Python")
+    return ok(f"{version} in {sys.prefix}")
 
 
+@check("installation", needs=Needs.MACHINE)
 def packages(case: Case) -> Iterator[Finding]:
     """The right verl, then every requirement of agent_rl and verl that counts on this platform."""
-    remedy = CPU_HELP if case.on_cpu else GPU_HELP
     installed = _version("verl")
     if installed is None:
-        yield problem("verl", "is not installed", remedy)
+        yield problem("is not installed", CPU_HELP if case.on_cpu else GPU_HELP, "verl")
     elif installed != VERL_VERSION:
         text = f"{installed} is installed, agent_rl extends {VERL_VERSION}"
-        yield problem("verl", text, f"Run pip install verl=={VERL_VERSION}")
+        yield problem(text, f"Run pip install verl=={VERL_VERSION}", "verl")
     extras = {"agent-rl": {"", "train", *(["cpu"] if case.on_cpu else [])}, "verl": {""}}
     unmet = {name: each for by, chosen in extras.items() for name, each in _unmet(by, chosen).items()}
     for name, (version, wanted) in sorted(unmet.items()):
         text = f"{f'{version} is' if version else 'is not'} installed, {wanted or 'any version'} is needed"
-        yield problem(name, text, f"Run pip install '{name}{wanted}'")
+        yield problem(text, f"Run pip install '{name}{wanted}'", name)
     if not unmet and installed == VERL_VERSION:
-        yield ok("packages", ", ".join(f"{name} {found}" for name in SHOWN if (found := _version(name))))
+        yield ok(", ".join(f"{name} {found}" for name in SHOWN if (found := _version(name))))
 
 
-def engine_set(case: Case) -> Iterator[Finding]:
-    """On GPUs, the versions that belong to this engine: our extra's for SGLang, verl's own for another."""
-    name = case.get("actor_rollout_ref.rollout.name") or "sglang"
-    if case.on_cpu or not case.gpus or name not in ENGINES:
-        return
-    by, asked = ("agent-rl", GPU_HELP) if name == "sglang" else ("verl", VERL_HELP.format(name))
-    unmet = _unmet(by, {name})
-    if unmet:
-        found = [f"{each}{wanted} ({version or 'absent'})" for each, (version, wanted) in sorted(unmet.items())]
-        yield warning(f"{name} set", f"{by} wants {', '.join(found)}", f"{asked} in a fresh environment")
-    else:
-        yield ok(f"{name} set", f"the versions that {by} wants")
-
-
-def plugin(case: Case) -> Iterator[Finding]:
+@check("installation", "verl plugin", Needs.MACHINE)
+def plugin(case: Case) -> Finding:
     """Installed, and once: verl finds agent_rl by its entry point, in every Ray worker."""
-    subject = "verl plugin"
-    points = [
-        point for point in metadata.entry_points(group="verl.plugins") if point.value == "agent_rl.verl_adapter.plugin"
-    ]
-    policy = case.environ.get("VERL_USE_EXTERNAL_PLUGINS", "auto").strip()
-    allowed = policy.lower() == "auto" or "agent_rl" in [name.strip().lower() for name in policy.split(",")]
+    points = [each for each in metadata.entry_points(group="verl.plugins") if each.value == PLUGIN]
+    policy, version = case.environ.get("VERL_USE_EXTERNAL_PLUGINS", "auto").strip(), _version("agent-rl")
     if not points:
         text = "agent_rl is on the path but not installed: verl does not load it, so no loop or reward of ours exists"
-        yield problem(subject, text, "Run pip install -e . in its folder")
-    elif not allowed:
+        return problem(text, "Run pip install -e . in its folder")
+    if policy.lower() != "auto" and "agent_rl" not in [name.strip().lower() for name in policy.split(",")]:
         text = f"VERL_USE_EXTERNAL_PLUGINS={policy} keeps verl from loading agent_rl"
-        yield problem(subject, text, "Unset it, or add agent_rl")
-    elif len(points) > 1:
-        yield warning(subject, f"{len(points)} installed packages declare agent_rl", "Uninstall all but one")
-    elif (version := _version("agent-rl")) != agent_rl.__version__:
+        return problem(text, "Unset it, or add agent_rl")
+    if len(points) > 1:
+        return warning(f"{len(points)} installed packages declare agent_rl", "Uninstall all but one")
+    if version != agent_rl.__version__:
         text = f"agent_rl {agent_rl.__version__} is imported, {version} is installed"
-        yield warning(subject, text, "Install the one that you want, or mend PYTHONPATH")
-    else:
-        yield ok(subject, f"agent_rl {version}, from {Path(agent_rl.__file__).parent}")
+        return warning(text, "Install the one that you want, or correct PYTHONPATH")
+    return ok(f"agent_rl {version}, from {Path(agent_rl.__file__).parent}")
 
 
-def engine(case: Case) -> Iterator[Finding]:
+@check("installation", needs=Needs.MACHINE)
+def engine(case: Case) -> Finding:
     """The inference engine that the recipe names can be imported."""
-    name = case.get("actor_rollout_ref.rollout.name") or "sglang"
+    name = _engine(case)
     if case.on_cpu and name != "sglang":
-        yield problem(
-            "engine", f"rollout.name={name} does not run on a CPU", "Set actor_rollout_ref.rollout.name=sglang"
-        )
-    elif name not in ENGINES:
-        yield skipped("engine", f"{name} is not known to agent_rl")
-    elif find_spec(name) is None:
+        return problem(f"rollout.name={name} does not run on a CPU", "Set actor_rollout_ref.rollout.name=sglang")
+    if name not in ENGINES:
+        return skipped(f"{name} is not known to agent_rl")
+    if find_spec(name) is None:
         remedy = CPU_HELP if case.on_cpu else GPU_HELP if name == "sglang" else VERL_HELP.format(name)
-        yield problem("engine", f"{name} is not installed", remedy)
-    else:
-        yield ok("engine", f"{name} {_version(name) or 'of unknown version'}")
+        return problem(f"{name} is not installed", remedy)
+    return ok(f"{name} {_version(name) or 'of unknown version'}")
 
 
-def registration(case: Case) -> Iterator[Finding]:
-    """The plugin has been loaded by verl, which tells nobody when one fails."""
-    import verl  # noqa: F401
+@check("installation", needs=Needs.MACHINE)
+def engine_set(case: Case) -> Finding | None:
+    """On GPUs, the versions that belong to this engine: our extra's for SGLang, verl's own for another."""
+    name = _engine(case)
+    if case.on_cpu or not case.gpus or name not in ENGINES:
+        return None
+    by, asked = ("agent-rl", GPU_HELP) if name == "sglang" else ("verl", VERL_HELP.format(name))
+    if unmet := _unmet(by, {name}):
+        found = [f"{each}{wanted} ({version or 'absent'})" for each, (version, wanted) in sorted(unmet.items())]
+        return warning(f"{by} wants {', '.join(found)}", f"{asked} in a fresh environment", f"{name} set")
+    return ok(f"the versions that {by} wants", f"{name} set")
 
-    if "agent_rl.verl_adapter.plugin" in sys.modules:
-        yield ok("registration", "verl has loaded agent_rl")
-    else:
-        text = "verl imports, but agent_rl could not register with it"
-        yield problem("registration", text, "python -c 'import verl' shows why")
 
-
-def torch_build(case: Case) -> Iterator[Finding]:
+@check("installation", "torch", Needs.MACHINE)
+def torch_build(case: Case) -> Finding | None:
     """The torch that is installed was built for GPUs, where there are some."""
-    cuda = _cuda_of_torch()
     if case.on_cpu or not case.gpus or _version("torch") is None:
-        return
-    if cuda is None:
-        remedy = f"Install torch for CUDA: {GPU_HELP} in a fresh environment"
-        yield problem("torch", f"torch {_version('torch')} was built without CUDA", remedy)
-    else:
-        yield ok("torch", f"built for CUDA {cuda}, driver {case.gpus[0].driver}")
+        return None
+    if (cuda := _cuda_of_torch()) is None:
+        text = f"torch {_version('torch')} was built without CUDA"
+        return problem(text, f"Install torch for CUDA: {GPU_HELP} in a fresh environment")
+    return ok(f"built for CUDA {cuda}, driver {case.gpus[0].driver}")
+
+
+@check("installation", needs=Needs.VERL)
+def registration(case: Case) -> Finding:
+    """The plugin has been loaded by verl, which tells nobody when one fails."""
+    if inspection.is_registered():
+        return ok("verl has loaded agent_rl")
+    return problem("verl imports, but agent_rl could not register with it", "python -c 'import verl' shows why")
+
+
+def _engine(case: Case) -> str:
+    return case.get("actor_rollout_ref.rollout.name") or "sglang"
 
 
 def _unmet(by: str, extras: set[str]) -> dict[str, tuple[str | None, str]]:

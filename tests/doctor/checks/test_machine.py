@@ -2,10 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from agent_rl.doctor import machine
+from agent_rl.doctor.checks import machine
 from agent_rl.doctor.finding import Status
-
-from .conftest import MakeCase, only, with_gpus
+from tests.doctor.conftest import MakeCase, only, with_gpus
 
 
 def test_no_accelerator_and_no_switch(make_case: MakeCase, monkeypatch: pytest.MonkeyPatch) -> None:

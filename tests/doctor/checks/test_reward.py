@@ -5,11 +5,10 @@ from typing import Any
 import pytest
 
 from agent_rl.data import write_parquet
-from agent_rl.doctor import reward
+from agent_rl.doctor.checks import reward
 from agent_rl.doctor.finding import Status
 from agent_rl.errors import ConfigError
-
-from .conftest import MakeCase, only
+from tests.doctor.conftest import MakeCase, only
 
 PATH, NAME = f"{reward.FUNCTION}.path", f"{reward.FUNCTION}.name"
 

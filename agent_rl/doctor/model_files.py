@@ -10,15 +10,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Model", "find_model", "incomplete_files", "parameters_by_shape", "parameters_in_files"]
+__all__ = [
+    "ModelFiles",
+    "find_model",
+    "incomplete_files",
+    "names_a_folder",
+    "parameters_by_shape",
+    "parameters_in_files",
+]
 
 HEADER_LIMIT = 100_000_000
 """Bytes; safetensors itself refuses a longer header."""
 
 
 @dataclass(frozen=True)
-class Model:
-    """A model.
+class ModelFiles:
+    """What the files of a model say.
 
     Attributes:
         name: as the configuration says it.
@@ -47,17 +54,22 @@ class Model:
         return int(2 * layers * (self.config.get("num_key_value_heads") or heads) * size)
 
 
-def find_model(name: str) -> Model:
+def find_model(name: str) -> ModelFiles:
     """Look at a folder, or at what the Hugging Face cache on this machine has of a hub name."""
     folder = Path(name) if os.path.isdir(name) else _in_cache(name)
     config = _read_config(folder) if folder else {}
     if folder and (count := parameters_in_files(folder)):
-        return Model(name, folder, config, count, "its safetensors files")
+        return ModelFiles(name, folder, config, count, "its safetensors files")
     if count := parameters_by_shape(config):
-        return Model(name, folder, config, count, "the shape in its config.json")
+        return ModelFiles(name, folder, config, count, "the shape in its config.json")
     if found := re.search(r"(\d+(?:\.\d+)?)B(?![a-z])", Path(name).name, re.IGNORECASE):
-        return Model(name, folder, config, int(float(found[1]) * 1e9), "its name")
-    return Model(name, folder, config)
+        return ModelFiles(name, folder, config, int(float(found[1]) * 1e9), "its name")
+    return ModelFiles(name, folder, config)
+
+
+def names_a_folder(name: str) -> bool:
+    """Whether a model's name can only be a folder: a name of the hub is `owner/model`."""
+    return name.startswith(("/", ".", "~", "outputs/")) or name.count("/") != 1
 
 
 def parameters_in_files(folder: Path) -> int:

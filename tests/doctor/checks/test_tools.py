@@ -6,13 +6,12 @@ from typing import Any
 import pytest
 
 from agent_rl.data import write_parquet
-from agent_rl.doctor import tooling
+from agent_rl.doctor.checks import tools
 from agent_rl.doctor.finding import Status
 from agent_rl.sandbox.host.execution import IsolationReport
+from tests.doctor.conftest import ROOT, MakeCase, only
 
-from .conftest import ROOT, MakeCase, only
-
-KEY = tooling.KEY
+KEY = tools.KEY
 
 
 def tool_file(folder: Path, entry: str) -> dict[str, Any]:
@@ -22,15 +21,15 @@ def tool_file(folder: Path, entry: str) -> dict[str, Any]:
 
 
 def test_the_recipes_file(make_case: MakeCase) -> None:
-    finding = only(tooling.tool_file(make_case()))
+    finding = only(tools.tool_file(make_case()))
     assert finding.text == "tool_configs/calculator.yaml: calculator(expression: string)"
-    assert only(tooling.tool_file(make_case({KEY: None}))).status is Status.SKIPPED
+    assert only(tools.tool_file(make_case({KEY: None}))).status is Status.SKIPPED
 
 
 def test_a_relative_path_is_looked_for_beside_verl_as_well(make_case: MakeCase) -> None:
     case = make_case({KEY: "trainer/config/ppo_trainer.yaml"})
-    assert str(tooling.tool_path(case)).endswith("verl/trainer/config/ppo_trainer.yaml")
-    assert tooling.tool_path(make_case({KEY: "no/such.yaml"})) == ROOT / "no/such.yaml"
+    assert str(tools.tool_path(case)).endswith("verl/trainer/config/ppo_trainer.yaml")
+    assert tools.tool_path(make_case({KEY: "no/such.yaml"})) == ROOT / "no/such.yaml"
 
 
 @pytest.mark.parametrize(
@@ -48,7 +47,7 @@ def test_a_relative_path_is_looked_for_beside_verl_as_well(make_case: MakeCase) 
     ],
 )
 def test_what_a_tool_lacks(make_case: MakeCase, tmp_path: Path, entry: str, text: str) -> None:
-    finding = only(tooling.tool_file(make_case(tool_file(tmp_path, entry))))
+    finding = only(tools.tool_file(make_case(tool_file(tmp_path, entry))))
     assert finding.status is Status.PROBLEM
     assert text in f"{finding.text} {finding.remedy}"
 
@@ -56,20 +55,20 @@ def test_what_a_tool_lacks(make_case: MakeCase, tmp_path: Path, entry: str, text
 def test_an_mcp_server_is_asked_for_its_tools(make_case: MakeCase, tmp_path: Path) -> None:
     server = ROOT / "tests/tools/builtin/mcp_server.py"
     keys = tool_file(tmp_path, f"{{name: mcp, config: {{command: [{sys.executable}, {server}]}}}}")
-    finding = only(tooling.tool_file(make_case(keys)))
+    finding = only(tools.tool_file(make_case(keys)))
     assert finding.status is Status.OK, finding
 
 
 def test_results_that_are_cut_short(make_case: MakeCase) -> None:
     key = "actor_rollout_ref.rollout.multi_turn.max_tool_response_length"
-    findings = list(tooling.tool_file(make_case({key: 256})))
+    findings = list(tools.tool_file(make_case({key: 256})))
     assert [finding.status for finding in findings] == [Status.OK, Status.WARNING]
-    assert len(list(tooling.tool_file(make_case({key: 256, "agent_rl.tools.max_result_tokens": 64})))) == 1
+    assert len(list(tools.tool_file(make_case({key: 256, "agent_rl.tools.max_result_tokens": 64})))) == 1
 
 
 def test_the_sandbox_is_tried_where_a_tool_needs_it(make_case: MakeCase, tmp_path: Path) -> None:
-    assert not list(tooling.sandbox(make_case()))
-    finding = only(tooling.sandbox(make_case(tool_file(tmp_path, "{name: python}"))))
+    assert not list(tools.sandbox(make_case()))
+    finding = only(tools.sandbox(make_case(tool_file(tmp_path, "{name: python}"))))
     assert finding.status is Status.OK, finding
     assert "seccomp" in finding.text
 
@@ -81,25 +80,25 @@ def test_a_machine_without_isolation(
     async def probe() -> IsolationReport:
         return IsolationReport(False, (), {"landlock": "use Linux 5.13"}, {})
 
-    monkeypatch.setattr(tooling, "_probe", probe)
-    finding = only(tooling.sandbox(make_case(tool_file(tmp_path, f"{{name: python, config: {config}}}"))))
+    monkeypatch.setattr(tools, "_probe", probe)
+    finding = only(tools.sandbox(make_case(tool_file(tmp_path, f"{{name: python, config: {config}}}"))))
     assert finding.status.value == status
     assert "use Linux 5.13" in finding.text + finding.remedy
 
 
 def test_tools_that_rows_ask_for(make_case: MakeCase, rows: list[dict[str, Any]], tmp_path: Path) -> None:
-    assert not list(tooling.rows_and_tools(make_case()))
+    assert not list(tools.rows_and_tools(make_case()))
     asking = copy.deepcopy(rows)
     for row in asking:
         row["extra_info"]["tool_selection"] = ["calculator"]
     write_parquet(asking, tmp_path / "good.parquet")
     keys = {"data.train_files": str(tmp_path / "good.parquet")}
-    assert only(tooling.rows_and_tools(make_case(keys))).text == "calculator (12 rows)"
+    assert only(tools.rows_and_tools(make_case(keys))).text == "calculator (12 rows)"
     for row in asking:
         row["extra_info"]["tools_kwargs"] = {"serch": {"create_kwargs": {"top_k": 1}}}
     write_parquet(asking, tmp_path / "bad.parquet")
     keys = {"data.train_files": str(tmp_path / "bad.parquet")}
-    finding = only(tooling.rows_and_tools(make_case(keys)))
+    finding = only(tools.rows_and_tools(make_case(keys)))
     assert finding.status is Status.PROBLEM
     assert "12 rows name 'serch'" in finding.text
-    assert not list(tooling.rows_and_tools(make_case({**keys, **tool_file(tmp_path, "{name: broken}")})))
+    assert not list(tools.rows_and_tools(make_case({**keys, **tool_file(tmp_path, "{name: broken}")})))

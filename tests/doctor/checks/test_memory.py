@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from agent_rl.doctor import memory
+from agent_rl.doctor.checks import memory
 from agent_rl.doctor.finding import Status
-
-from .conftest import ROOT, MakeCase, only, statuses, with_gpus
+from tests.doctor.conftest import ROOT, MakeCase, only, statuses, with_gpus
 
 GIB = 1 << 30
 FSDP = "actor_rollout_ref.actor.fsdp_config"

@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from agent_rl.doctor import versions
 from agent_rl.doctor.case import Case
+from agent_rl.doctor.checks import installation
 from agent_rl.doctor.finding import Status
-
-from .conftest import MakeCase, only, statuses, with_gpus
+from tests.doctor.conftest import MakeCase, only, statuses, with_gpus
 
 CPU = {"VERL_PLATFORM": "cpu"}
 
@@ -23,7 +22,7 @@ def installed(folder: Path, name: str, version: str, entry_points: str = "") -> 
 
 def test_this_environment_is_healthy() -> None:
     case = Case(environ=CPU)
-    for check in (versions.python, versions.packages, versions.plugin, versions.engine):
+    for check in (installation.python, installation.packages, installation.plugin, installation.engine):
         assert only(check(case)).status is Status.OK, check
 
 
@@ -35,7 +34,7 @@ def test_a_version_that_verl_refuses_is_named_with_its_range(
 ) -> None:
     installed(tmp_path, name, version)
     monkeypatch.syspath_prepend(str(tmp_path))
-    finding = only(versions.packages(Case(environ=CPU)))
+    finding = only(installation.packages(Case(environ=CPU)))
     assert (finding.subject, finding.status) == (name, Status.PROBLEM)
     assert version in finding.text
     assert wanted in finding.text
@@ -45,24 +44,24 @@ def test_a_version_that_verl_refuses_is_named_with_its_range(
 def test_another_verl_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     installed(tmp_path, "verl", "0.8.0")
     monkeypatch.syspath_prepend(str(tmp_path))
-    found = {finding.subject: finding for finding in versions.packages(Case(environ=CPU))}
+    found = {finding.subject: finding for finding in installation.packages(Case(environ=CPU))}
     assert "0.8.0 is installed, agent_rl extends 0.9.1" in found["verl"].text
 
 
 def test_on_a_gpu_the_engines_own_pins_count(make_case: MakeCase, tmp_path: Path) -> None:
     case = make_case(on_cpu=False, environ=with_gpus(tmp_path, 8))
-    finding = only(versions.engine_set(case))
+    finding = only(installation.engine_set(case))
     assert finding.status is Status.WARNING
     assert "agent-rl wants sglang==0.5.13 (0.5.12)" in finding.text
     assert "pip install 'agent-rl[sglang]'" in finding.remedy
-    assert not list(versions.engine_set(make_case()))
-    assert only(versions.packages(case)).status is Status.OK
-    assert only(versions.torch_build(case)).status is Status.PROBLEM  # this environment's torch is for CPUs
+    assert not list(installation.engine_set(make_case()))
+    assert only(installation.packages(case)).status is Status.OK
+    assert only(installation.torch_build(case)).status is Status.PROBLEM  # this environment's torch is for CPUs
 
 
 def test_agent_rl_on_the_path_alone_is_no_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata, "entry_points", lambda group: metadata.EntryPoints())
-    finding = only(versions.plugin(Case(environ=CPU)))
+    finding = only(installation.plugin(Case(environ=CPU)))
     assert finding.status is Status.PROBLEM
     assert "not installed" in finding.text
 
@@ -70,27 +69,27 @@ def test_agent_rl_on_the_path_alone_is_no_plugin(monkeypatch: pytest.MonkeyPatch
 def test_two_packages_that_declare_the_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     installed(tmp_path, "agent-rl-fork", "1", "[verl.plugins]\nfork = agent_rl.verl_adapter.plugin\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    finding = only(versions.plugin(Case(environ=CPU)))
+    finding = only(installation.plugin(Case(environ=CPU)))
     assert finding.status is Status.WARNING
     assert "2 installed packages" in finding.text
 
 
 @pytest.mark.parametrize(("policy", "status"), [("none", "problem"), ("other", "problem"), ("x, agent_rl", "ok")])
 def test_verl_can_be_told_not_to_load_plugins(policy: str, status: str) -> None:
-    assert only(versions.plugin(Case(environ={**CPU, "VERL_USE_EXTERNAL_PLUGINS": policy}))).status.value == status
+    assert only(installation.plugin(Case(environ={**CPU, "VERL_USE_EXTERNAL_PLUGINS": policy}))).status.value == status
 
 
 def test_engines(make_case: MakeCase) -> None:
     key = "actor_rollout_ref.rollout.name"
-    assert only(versions.engine(make_case())).status is Status.OK
-    assert "does not run on a CPU" in only(versions.engine(make_case({key: "vllm"}))).text
-    vllm = only(versions.engine(make_case({key: "vllm"}, on_cpu=False)))
+    assert only(installation.engine(make_case())).status is Status.OK
+    assert "does not run on a CPU" in only(installation.engine(make_case({key: "vllm"}))).text
+    vllm = only(installation.engine(make_case({key: "vllm"}, on_cpu=False)))
     assert vllm.status is Status.PROBLEM
     assert "verl[vllm]==0.9.1" in vllm.remedy
-    assert only(versions.engine(make_case({key: "hf"}, on_cpu=False))).status is Status.SKIPPED
+    assert only(installation.engine(make_case({key: "hf"}, on_cpu=False))).status is Status.SKIPPED
 
 
 def test_the_plugin_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert only(versions.registration(Case(environ=CPU))).status is Status.OK
+    assert only(installation.registration(Case(environ=CPU))).status is Status.OK
     monkeypatch.delitem(sys.modules, "agent_rl.verl_adapter.plugin")
-    assert statuses(versions.registration(Case(environ=CPU))) == {"registration": Status.PROBLEM}
+    assert statuses(installation.registration(Case(environ=CPU))) == {"registration": Status.PROBLEM}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agent_rl.cpu.tiny_model import CORPUS, make_classifier, make_tokenizer
-from agent_rl.doctor import machine, reward_models
+from agent_rl.doctor.checks import machine, reward_models
 from agent_rl.doctor.finding import Status
 from agent_rl.launch.training import TINY_CLASSIFIER
 from tests.doctor.conftest import MakeCase

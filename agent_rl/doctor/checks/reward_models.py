@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from agent_rl.doctor.case import Case
+from agent_rl.doctor.check import check
 from agent_rl.doctor.finding import Finding, ok, problem, skipped, warning
-from agent_rl.doctor.weights import find_model, incomplete_files
+from agent_rl.doctor.model_files import find_model, incomplete_files, names_a_folder
 from agent_rl.launch.training import TINY_CLASSIFIER, TINY_MODEL
-from agent_rl.settings import SECTION, AgentRLSettings
-
-__all__ = ["models", "shares"]
+from agent_rl.settings import SECTION
 
 MODELS = f"{SECTION}.reward.models"
 CLASSIFIERS = ("SequenceClassification", "Reward")
@@ -18,51 +17,52 @@ CLASSIFIERS = ("SequenceClassification", "Reward")
 TIGHT = 0.9
 
 
+@check("reward", "reward models")
 def models(case: Case) -> Iterator[Finding]:
     """Every reward model is on this machine, whole, and of the kind that it is said to be."""
-    for name, served in AgentRLSettings.from_config({SECTION: case.get(SECTION)}).reward.models.items():
+    for name, served in case.settings.reward.models.items():
         yield _model(case, name, served.path, served.kind)
     if case.get("reward.reward_model.enable"):
         kind = "generative" if case.get("reward.custom_reward_function.path") else "discriminative"
         yield _model(case, "", str(case.get("reward.reward_model.model_path", "")), kind)
 
 
-def shares(case: Case) -> Iterator[Finding]:
+@check("reward", "reward models' memory")
+def shares(case: Case) -> Finding | None:
     """Models that are loaded into the trainer's GPUs at the same time fit there together."""
-    served = AgentRLSettings.from_config({SECTION: case.get(SECTION)}).reward.models
+    served = case.settings.reward.models
     shared = {name: model.gpu_memory_utilization for name, model in served.items() if model.placement == "shared"}
     if case.get("reward.reward_model.enable") and not case.get("reward.reward_model.enable_resource_pool"):
         shared["reward.reward_model"] = float(case.get("reward.reward_model.rollout.gpu_memory_utilization", 0.5))
     if not shared or case.on_cpu:
-        return
-    subject, total = "reward models' memory", sum(shared.values())
+        return None
+    total = sum(shared.values())
     text = f"{', '.join(f'{name} {share:g}' for name, share in shared.items())} of each of the trainer's GPUs"
     remedy = f"Lower gpu_memory_utilization below {MODELS}, or give a model GPUs of its own (placement: own)"
     if total >= 1:
-        yield problem(subject, f"{text}: together {total:g}", remedy)
-    elif total > TIGHT:
-        yield warning(subject, f"{text}: little is left for what the trainer keeps there", remedy)
-    else:
-        yield ok(subject, f"{text}, while they score")
+        return problem(f"{text}: together {total:g}", remedy)
+    if total > TIGHT:
+        return warning(f"{text}: little is left for what the trainer keeps there", remedy)
+    return ok(f"{text}, while they score")
 
 
 def _model(case: Case, name: str, path: str, kind: str) -> Finding:
     subject = f"reward model {name}".rstrip()
-    key = f"{MODELS}.{name}.path" if name else "reward.reward_model.model_path"
     if case.on_cpu and path in (TINY_MODEL, TINY_CLASSIFIER):
-        return skipped(subject, f"{path} is made when the run starts")
+        return skipped(f"{path} is made when the run starts", subject=subject)
     found = find_model(case.path(path))
+    if found.folder is None and names_a_folder(path):
+        key = f"{MODELS}.{name}.path" if name else "reward.reward_model.model_path"
+        remedy = "Correct the path, or name a model of the hub"
+        return problem(f"{key}={path}: there is no such folder", remedy, subject)
     if found.folder is None:
-        if path.startswith(("/", ".", "~", "outputs/")) or path.count("/") != 1:
-            return problem(
-                subject, f"{key}={path}: there is no such folder", "Mend the path, or name a model of the hub"
-            )
-        return skipped(subject, f"{path} is not on this machine; it will be downloaded from the hub on each node")
-    if not found.config or (broken := incomplete_files(found.folder)):
-        lacks = "config.json" if not found.config else ", ".join(broken[:3])
-        return problem(subject, f"{case.shown(found.folder)}: {lacks} incomplete or absent", "Copy the model again")
+        text = f"{path} is not on this machine; it will be downloaded from the hub on each node"
+        return skipped(text, subject=subject)
+    shown, lacks = case.shown(found.folder), incomplete_files(found.folder)[:3] if found.config else ["config.json"]
+    if lacks:
+        return problem(f"{shown}: {', '.join(lacks)} incomplete or absent", "Copy the model again", subject)
     architecture = str((found.config.get("architectures") or ["an unnamed architecture"])[0])
     if kind == "discriminative" and not any(word in architecture for word in CLASSIFIERS):
         text = f"{path} is a {architecture}, which gives no score but a hidden state"
-        return warning(subject, text, f"Name a classifier, or set {MODELS}.{name}.kind=generative")
-    return ok(subject, f"{case.shown(found.folder)}: {architecture}, {found.parameters or 0:,} parameters")
+        return warning(text, f"Name a classifier, or set {MODELS}.{name}.kind=generative", subject)
+    return ok(f"{shown}: {architecture}, {found.parameters or 0:,} parameters", subject)

@@ -7,10 +7,9 @@ import pytest
 from transformers import AutoTokenizer
 
 from agent_rl.cpu.tiny_model import CHAT_TEMPLATE, CORPUS
+from agent_rl.doctor.checks.chat_template import TEMPLATE_KEY, TokenizerTemplate, chat_template, examine, load_template
 from agent_rl.doctor.finding import Finding, Status
-from agent_rl.doctor.template import TEMPLATE_KEY, Template, chat_template, examine, load_template
-
-from .conftest import MakeCase, only
+from tests.doctor.conftest import MakeCase, only
 
 # What Qwen3's template does: thinking is dropped from turns before the last question of the user.
 STRIPS_THINKING = CHAT_TEMPLATE.replace(
@@ -41,7 +40,7 @@ def tokenizer(tiny_model: Path) -> Any:
 def findings(tokenizer: Any, text: str = CHAT_TEMPLATE, **changes: Any) -> dict[str, Finding]:
     tokenizer.chat_template = text
     given = {"model_type": "qwen2", "ends": frozenset({tokenizer.eos_token_id}), **changes}
-    return {finding.subject: finding for finding in examine(Template(tokenizer, **given))}
+    return {finding.subject: finding for finding in examine(TokenizerTemplate(tokenizer, **given))}
 
 
 @pytest.mark.parametrize("native", [False, True])

@@ -5,11 +5,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from agent_rl.doctor import data
+from agent_rl.doctor.checks import data
 from agent_rl.doctor.finding import Status
 from agent_rl.errors import ConfigError
-
-from .conftest import MakeCase, only
+from tests.doctor.conftest import MakeCase, only
 
 Rows = list[dict[str, Any]]
 

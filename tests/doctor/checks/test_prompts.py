@@ -2,13 +2,12 @@ from pathlib import Path
 
 import pytest
 
+from agent_rl.doctor.checks.prompts import KEY, lengths
+from agent_rl.doctor.checks.tools import KEY as TOOLS
 from agent_rl.doctor.finding import Status
-from agent_rl.doctor.prompts import KEY, lengths
-from agent_rl.doctor.tooling import KEY as TOOLS
 from agent_rl.errors import ConfigError
-
-from .conftest import MakeCase, only
-from .test_data import Rows, write
+from tests.doctor.checks.test_data import Rows, write
+from tests.doctor.conftest import MakeCase, only
 
 
 def longest(text: str) -> int:

@@ -1,0 +1,96 @@
+"""What a check is: a function of a `Case` under the decorator `check`, in a file of the folder `checks`."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from agent_rl.doctor.case import Case
+from agent_rl.doctor.finding import Finding
+
+__all__ = ["GROUPS", "Check", "Needs", "all_checks", "check"]
+
+GROUPS = ("installation", "machine", "Ray", "configuration", "data", "tools", "reward", "chat template")
+"""The parts of the table in their order; a group of another name stands after them."""
+
+
+class Needs(str, Enum):
+    """What a check cannot do without."""
+
+    MACHINE = "machine"
+    """Nothing: it runs without a recipe as well."""
+    CONFIG = "config"
+    """The composed configuration."""
+    VERL = "verl"
+    """The configuration, in a process that has imported verl."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check.
+
+    Attributes:
+        group: the part of the table that its findings stand in.
+        run: yields what it finds; the doctor turns a `ConfigError` that it raises into a finding.
+        needs: what it cannot do without.
+        place: module and line, by which the checks of a group are sorted.
+    """
+
+    group: str
+    run: Callable[[Case], Iterator[Finding]]
+    needs: Needs
+    place: tuple[str, int] = ("", 0)
+
+    @property
+    def name(self) -> str:
+        """For a finding about the check itself."""
+        return self.run.__name__.replace("_", " ")
+
+
+_found: dict[tuple[str, int], Check] = {}
+
+Function = Callable[[Case], Iterable[Finding] | Finding | None]
+
+
+def check(
+    group: str, subject: str = "", needs: Needs = Needs.CONFIG
+) -> Callable[[Function], Callable[[Case], Iterator[Finding]]]:
+    """Register a function as a check.
+
+    Args:
+        group: the part of the table that its findings stand in.
+        subject: of findings that name none; by default the function's name with spaces.
+        needs: what it cannot do without.
+
+    Returns:
+        The decorator. The function returns a finding, several, or None; as a check it always yields them.
+    """
+
+    def register(function: Function) -> Callable[[Case], Iterator[Finding]]:
+        own = subject or function.__name__.replace("_", " ")
+
+        @functools.wraps(function)
+        def run(case: Case) -> Iterator[Finding]:
+            found = function(case)
+            for finding in (found,) if isinstance(found, Finding) else found or ():
+                yield replace(finding, group=group, subject=finding.subject or own)
+
+        place = function.__module__, function.__code__.co_firstlineno
+        _found[place] = Check(group, run, needs, place)
+        return run
+
+    return register
+
+
+def all_checks() -> list[Check]:
+    """Every check of the folder, in the order of the table."""
+    from agent_rl.doctor import checks
+
+    for module in pkgutil.iter_modules(checks.__path__):
+        importlib.import_module(f"{checks.__name__}.{module.name}")
+    order = {group: number for number, group in enumerate(GROUPS)}
+    return sorted(_found.values(), key=lambda each: (order.get(each.group, len(order)), each.group, each.place))

@@ -1,0 +1,200 @@
+"""Checks of the configuration: values, verl's own validation, batches, the model's folder, places to write to."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from agent_rl.doctor.case import Case
+from agent_rl.doctor.check import Needs, check
+from agent_rl.doctor.checks.data import total_steps
+from agent_rl.doctor.finding import Finding, ok, problem, reason, skipped, warning
+from agent_rl.doctor.model_files import incomplete_files, names_a_folder
+from agent_rl.errors import ConfigError
+from agent_rl.launch import resolution
+from agent_rl.launch.training import TINY_MODEL
+from agent_rl.verl_adapter import inspection
+
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
+OUTPUTS = (
+    "trainer.default_local_dir",
+    "trainer.rollout_data_dir",
+    "trainer.validation_data_dir",
+    "agent_rl.trace.path",
+)
+CHANGE = "Change the values that it names"
+MINI = "actor_rollout_ref.actor.ppo_mini_batch_size"
+
+
+@check("configuration")
+def values(case: Case) -> Iterator[Finding]:
+    """Every value that verl needs is there, and every reference leads somewhere."""
+    assert case.config is not None
+    for wrong in resolution.problems(case.config):
+        yield problem(f"{wrong.key}: {wrong.problem}", wrong.remedy)
+
+
+@check("configuration", needs=Needs.VERL)
+def validation(case: Case) -> Iterator[Finding]:
+    """What verl asserts of the whole configuration, before Ray starts and in its dataclasses."""
+    assert case.config is not None
+    config: Any = case.config.copy()
+    OmegaConf.resolve(config)
+    verls, with_ours = inspection.whole_checks(config)
+    told = {"", _complaint(verls)}
+    yield from (problem(each, CHANGE) for each in told if each)
+    try:
+        with_ours()
+    except ConfigError as error:
+        told.add(error.problem)
+        yield problem(f"{error.key}: {error.problem}", error.remedy)
+    except Exception as error:  # noqa: BLE001 - goes into the table, where verl's own complaint is already
+        if (found := reason(error)) not in told:
+            yield problem(found, CHANGE)
+        told.add(found)
+    for key, run in inspection.section_checks(config).items():
+        if (found := _complaint(run)) not in told:
+            yield problem(f"{key}: {found}", CHANGE)
+        told.add(found)
+    if told == {""}:
+        yield ok("verl's own has passed")
+
+
+@check("configuration", "batches")
+def mini_batches(case: Case) -> Iterator[Finding]:
+    """Trajectories divide among the trainer's processes, and there into micro-batches; verl asserts it in workers."""
+    own = "actor_rollout_ref"
+    mini, batch = case.number(MINI, 1), case.number("data.train_batch_size", 1)
+    n = case.number(f"{own}.rollout.n", 1)
+    shards = max(1, case.world_size // case.number(f"{own}.actor.ulysses_sequence_parallel_size", 1))
+    if mini * n % shards:
+        given = f"{mini} prompts x rollout.n={n} are {mini * n} trajectories"
+        remedy = f"Choose {MINI} so that it times {n} is a multiple of {shards}"
+        yield problem(f"{given}, which {shards} trainer processes cannot share", remedy, "mini-batch")
+        return
+    asynchronous = case.get("trainer.v1.trainer_mode") == "separate_async"
+    if asynchronous and batch != mini * (each := case.number("trainer.v1.separate_async.parameter_sync_step", 1)):
+        text = f"separate_async wants data.train_batch_size={batch} to be parameter_sync_step={each} x {mini}"
+        yield problem(text, f"Set data.train_batch_size={each * mini}, or change {MINI}", "mini-batch")
+    updates = math.ceil(batch / mini)
+    if updates * mini != batch:
+        text = f"{mini} does not divide data.train_batch_size={batch}: verl fills each step up to {updates * mini}"
+        yield warning(text, f"Set {MINI} to a divisor of {batch}", "mini-batch")
+    micro = [
+        *_micro_batches(case, f"{own}.actor", "ppo_{}_per_gpu", "use_dynamic_bsz", mini * n // shards),
+        *_micro_batches(
+            case, f"{own}.rollout", "log_prob_{}_per_gpu", "log_prob_use_dynamic_bsz", updates * mini * n // shards
+        ),
+    ]
+    yield from micro
+    if not micro:
+        yield ok(f"{batch} prompts x {n} trajectories, {updates} update(s) of {mini * n} on {shards} process(es)")
+
+
+def _micro_batches(case: Case, section: str, name: str, dynamic: str, trajectories: int) -> Iterator[Finding]:
+    """The trajectories of a process divide into micro-batches, or the longest of them fits into one."""
+    if not case.get(f"{section}.{dynamic}"):
+        key = f"{section}.{name.format('micro_batch_size')}"
+        if (micro := case.get(key)) and trajectories % int(micro):
+            text = f"{trajectories} trajectories of a process are no multiple of {micro}"
+            yield problem(text, f"Set {key} to a divisor of {trajectories}", "micro-batch")
+    elif case.longest > case.number(key := f"{section}.{name.format('max_token_len')}", case.longest):
+        text = f"{key} is less than the longest prompt and response together, {case.longest}"
+        yield problem(text, f"Set it to {case.longest} or more", "micro-batch")
+
+
+@check("configuration")
+def model(case: Case) -> Finding:
+    """The model is on this machine, and whole."""
+    found, again = case.model, "Copy or download the model again"
+    if found.folder is None:
+        return _absent(case, found.name)
+    missing = [] if found.config else ["config.json"]
+    if not any((found.folder / name).is_file() for name in TOKENIZER_FILES):
+        missing.append("a tokenizer")
+    if not any(found.folder.glob("*.safetensors")) and not any(found.folder.glob("*.bin")):
+        missing.append("weights")
+    if missing:
+        return problem(f"{case.shown(found.folder)} lacks {', '.join(missing)}", again)
+    if broken := incomplete_files(found.folder):
+        return problem(f"{case.shown(found.folder)}: {', '.join(broken[:3])} incomplete or absent", again)
+    kind = found.config.get("model_type", "of unknown type")
+    return ok(f"{case.shown(found.folder)}: {kind}, {found.parameters or 0:,} parameters")
+
+
+@check("configuration")
+def context(case: Case) -> Finding:
+    """A whole trajectory fits into the model's context."""
+    prompt, response = case.number("data.max_prompt_length", 0), case.number("data.max_response_length", 0)
+    longest = case.model.config.get("max_position_embeddings")
+    wanted = f"data.max_prompt_length={prompt} + data.max_response_length={response}"
+    if not longest:
+        return skipped(f"{wanted}; the model's limit is not known here")
+    if prompt + response > longest:
+        remedy = "Lower one of them, or take a model with a longer context"
+        return problem(f"{wanted} is more than the model's {longest} positions", remedy)
+    return ok(f"{prompt} + {response} of {longest} tokens")
+
+
+@check("configuration")
+def outputs(case: Case) -> Iterator[Finding]:
+    """What the run writes can be written."""
+    wanted = {key: str(value) for key in OUTPUTS if (value := case.get(key))}
+    if case.number("trainer.save_freq", -1) <= 0:
+        wanted.pop("trainer.default_local_dir", None)
+    refused = False
+    for key, value in {**wanted, "working directory (hydra writes outputs/ there)": "."}.items():
+        target = case.folder / Path(value).expanduser()
+        there = next(path for path in (target, *target.parents) if path.exists())
+        if not os.access(there, os.W_OK) or (there != target and not there.is_dir()):
+            refused = True
+            text = f"{target} cannot be written ({there} is in the way)"
+            yield problem(text, "Name a place that you may write to", key)
+    if not refused:
+        yield ok(f"relative paths begin in {case.folder.resolve()}, which can be written")
+
+
+@check("configuration")
+def resume(case: Case) -> Finding | None:
+    """A checkpoint that exists already is one that is meant: verl resumes from it by itself."""
+    folder = case.folder / Path(str(case.get("trainer.default_local_dir", "checkpoints"))).expanduser()
+    mark = folder / "latest_checkpointed_iteration.txt"
+    step = mark.read_text(errors="replace").strip() if mark.is_file() else ""
+    if case.get("trainer.resume_mode") != "auto" or not step.isdigit():
+        return None
+    steps = total_steps(case)
+    remedy = "Set trainer.resume_mode=disable to start from scratch, or another trainer.experiment_name"
+    if steps and int(step) >= steps:
+        return problem(f"{folder} is at step {step} of {steps}: nothing is left to train", remedy)
+    return warning(f"the run continues from step {step} in {folder}", remedy)
+
+
+def _complaint(call: Callable[[], None]) -> str:
+    """What it raised, as one line; empty when it did not."""
+    try:
+        call()
+    except Exception as error:  # noqa: BLE001 - verl raises what it likes: it goes into the table
+        return reason(error)
+    return ""
+
+
+def _absent(case: Case, name: str) -> Finding:
+    if case.on_cpu and name == TINY_MODEL:
+        return skipped(f"{name} is made when the run starts")
+    if names_a_folder(name) or (case.folder / name.partition("/")[0]).is_dir():
+        tiny = f"On a CPU: python -m agent_rl.cpu.tiny_model --out {name}; or correct the path"
+        remedy = tiny if case.on_cpu else "Correct the path, or name a model of the hub"
+        text = f"actor_rollout_ref.model.path={name}: there is no such folder (from {case.folder})"
+        return problem(text, remedy)
+    for key in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+        if not re.fullmatch("(0|false|no|off|n)?", case.environ.get(key, ""), re.IGNORECASE):
+            text = f"{name} is not on this machine, and {key} forbids its download"
+            return problem(text, f"Unset {key}, or give a folder")
+    text = f"{name} is not on this machine; verl will download it from the hub on each node"
+    return skipped(text, f"To have it checked: hf download {name}")

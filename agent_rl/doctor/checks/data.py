@@ -1,0 +1,136 @@
+"""Checks of the rows: the row contract, how many there are, and whether what they name exists."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from agent_rl.agents.agents import AGENTS, make_user
+from agent_rl.agents.registry import BUILT_IN
+from agent_rl.data.rows import check_rows
+from agent_rl.doctor.case import Case
+from agent_rl.doctor.check import check
+from agent_rl.doctor.finding import Finding, ok, problem, skipped, warning
+from agent_rl.doctor.rows import RowsFile
+from agent_rl.errors import ConfigError, did_you_mean
+
+VERLS = ("single_turn_agent", "tool_agent")
+"""The loops that verl 0.9.1 itself registers."""
+
+
+@check("data")
+def files(case: Case) -> Iterator[Finding]:
+    """Each file is there, and its rows keep the contract of `agent_rl.data.rows`."""
+    for key, named in (("data.train_files", case.train), ("data.val_files", case.val)):
+        for file in named:
+            yield _contract(case, key, file)
+        whole = [file for file in named if file.error is None]
+        for file in whole[1:]:
+            if differing := sorted(dict(file.columns.items() ^ whole[0].columns.items())):
+                text = f"{file.path} and {whole[0].path} differ in {', '.join(differing)}: verl cannot join them"
+                yield problem(text, "Give all files the same columns and types", key)
+        if not named:
+            yield skipped("no parquet file of this machine is named", subject=key)
+
+
+@check("data", "training steps")
+def row_count(case: Case) -> Iterator[Finding]:
+    """There are enough rows for a step: verl drops an incomplete batch, also when it is the only one."""
+    if not _is_complete(case):
+        yield skipped("the training rows cannot be counted")
+        return
+    rows, batch = train_rows(case), case.number("data.train_batch_size", 1)
+    if rows < batch:
+        text = f"{rows} rows are fewer than data.train_batch_size={batch}: no step is ever made"
+        yield problem(text, f"Set data.train_batch_size to {rows} or less, or add rows")
+    else:
+        counted = f"{rows} rows // {batch} in a batch * {case.number('trainer.total_epochs', 1)} epochs"
+        why = "trainer.total_training_steps" if case.get("trainer.total_training_steps") else counted
+        yield ok(f"{total_steps(case)} ({why})")
+    if case.val and not sum(file.count for file in case.val):
+        yield problem("there are no rows to validate on", "Add rows", "data.val_files")
+
+
+@check("data", "agent loops")
+def agents(case: Case) -> Iterator[Finding]:
+    """The agent loops that rows name are registered, and their simulated users can be made."""
+    default, known = case.default_agent, {*BUILT_IN, *VERLS, *_of_config(case), *_of_script(case)}
+    named = Counter(str(row.get("agent_name") or default) for row in case.rows)
+    if not named:
+        text = f"{default} (rollout.agent.default_agent_loop)"
+        yield ok(text) if default in known else problem(f"{text} is not registered", did_you_mean(default, known))
+        return
+    for name in sorted(set(named) - known):
+        remedy = f"{did_you_mean(name, known)} One of your own: name its script with --script"
+        yield problem(f"{name!r} ({named[name]} rows) is not registered", remedy)
+    if set(named) <= known:
+        yield ok(", ".join(f"{name} ({count} rows)" for name, count in named.most_common()))
+    try:
+        for row in case.rows:
+            if (agent := str(row.get("agent_name") or default)) in AGENTS:
+                make_user(agent, case.settings, row.get("extra_info"))
+    except ConfigError as error:
+        yield problem(f"{error.key}: {error.problem}", error.remedy, "simulated users")
+    if "single_turn_agent" in named and case.get("actor_rollout_ref.rollout.multi_turn.tool_config_path"):
+        text = "single_turn_agent runs, which never calls the tools that are configured"
+        yield warning(text, "Set actor_rollout_ref.rollout.agent.default_agent_loop=react_agent")
+
+
+def train_rows(case: Case) -> int:
+    """Rows that are trained on, before long prompts are left out."""
+    rows, most = sum(file.count for file in case.train), case.number("data.train_max_samples", -1)
+    return min(rows, most) if most > 0 else rows
+
+
+def total_steps(case: Case) -> int:
+    """Steps of the whole run; 0 when the rows cannot be counted."""
+    if asked := case.get("trainer.total_training_steps"):
+        return int(asked)
+    if not _is_complete(case):
+        return 0
+    return train_rows(case) // case.number("data.train_batch_size", 1) * case.number("trainer.total_epochs", 1)
+
+
+def _is_complete(case: Case) -> bool:
+    return bool(case.train) and all(file.error is None for file in case.train)
+
+
+def _contract(case: Case, key: str, file: RowsFile) -> Finding:
+    shown = case.shown(file.path)
+    if file.error is not None:
+        return problem(f"{shown}: {file.error.problem}", file.error.remedy, key)
+    try:
+        check_rows([{"agent_name": case.default_agent, **row} for row in file.rows], source=shown)
+    except ConfigError as error:
+        return problem(f"{error.key}: {error.problem}", error.remedy, key)
+    some = "" if len(file.rows) == file.count else f", the first {len(file.rows)} checked"
+    return ok(f"{shown}: {file.count} rows{some}", key)
+
+
+def _of_config(case: Case) -> set[str]:
+    """Names in the file of `agent_loop_config_path`."""
+    key = "actor_rollout_ref.rollout.agent.agent_loop_config_path"
+    path = case.get(key)
+    try:
+        entries: Any = OmegaConf.load(case.path(path)) if path else []
+        return {str(entry["name"]) for entry in entries}
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise ConfigError(key, f"{path} cannot be read ({error})", "Write a list of {name, _target_}") from error
+
+
+def _of_script(case: Case) -> set[str]:
+    """Names that the user's script registers, read from its text: it is not run."""
+    if case.script is None:
+        return set()
+    try:
+        tree = ast.parse(case.script.read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, ValueError) as error:
+        raise ConfigError("--script", f"{case.script} cannot be read ({error})", "Name a Python file") from error
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args]
+    found = [call.args[0] for call in calls if re.search(r"register_agent_loop$", ast.unparse(call.func))]
+    return {name.value for name in found if isinstance(name, ast.Constant) and isinstance(name.value, str)}

@@ -1,0 +1,104 @@
+"""Checks of what the run would compute on: GPUs and how they are divided, or the cores of a CPU."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from agent_rl.doctor.case import Case
+from agent_rl.doctor.check import Needs, check
+from agent_rl.doctor.finding import Finding, ok, problem, skipped, warning
+from agent_rl.launch.command import has_accelerator
+
+BUSY = 0.05
+"""Share of a GPU's memory above which others use it."""
+
+
+@check("machine", needs=Needs.MACHINE)
+def accelerator(case: Case) -> Finding:
+    """There is something to compute on, and it is what the configuration says."""
+    device, visible = case.get("trainer.device"), case.environ.get("CUDA_VISIBLE_DEVICES")
+    if case.on_cpu and device not in (None, "cpu"):
+        remedy = "Let the recipe's config.yaml search pkg://agent_rl.config, or set trainer.device=cpu"
+        return problem(f"VERL_PLATFORM=cpu, but trainer.device is {device}", remedy)
+    if case.on_cpu:
+        unused = f"; {_listed(case)} not used" if case.gpus else ""
+        return ok(f"none: the CPU was chosen (VERL_PLATFORM=cpu){unused}")
+    if case.gpus:
+        return ok(f"{_listed(case)}, driver {case.gpus[0].driver}")
+    if has_accelerator() and visible is not None:
+        return problem(f"CUDA_VISIBLE_DEVICES={visible!r} leaves no GPU", "Unset it, or name GPUs that are there")
+    if has_accelerator():
+        remedy = "Fix the driver, unless it is no NVIDIA device: then the GPU checks do not apply"
+        return warning("there is a device file, but nvidia-smi does not list a GPU", remedy)
+    if case.joins:
+        return skipped("none here; the Ray cluster's machines are not checked")
+    return problem("there is none on this machine", "Set VERL_PLATFORM=cpu to use the CPU")
+
+
+@check("machine", "GPU memory in use", Needs.MACHINE)
+def gpus_in_use(case: Case) -> Finding | None:
+    """Nobody else fills the GPUs."""
+    busy = [gpu for gpu in case.gpus if gpu.memory_mib and gpu.used_mib > BUSY * gpu.memory_mib]
+    if not busy or case.on_cpu:
+        return None
+    used = [f"GPU {gpu.index}: {gpu.used_mib / 1024:.1f} of {gpu.memory_mib / 1024:.0f} GiB" for gpu in busy]
+    remedy = "End what runs there (nvidia-smi lists it), or set CUDA_VISIBLE_DEVICES to free GPUs"
+    return warning(f"others use {', '.join(used)}", remedy)
+
+
+@check("machine", "GPUs per node")
+def gpus_per_node(case: Case) -> Finding:
+    """The machine has as many GPUs as the recipe wants of each."""
+    wanted, here = case.gpus_wanted, len(case.gpus)
+    if case.on_cpu:
+        logical = case.number("ray_kwargs.ray_init.num_gpus", wanted)
+        if wanted > logical and not case.joins:
+            text = f"{wanted} wanted, Ray is told of {logical}: the run would wait forever"
+            return problem(text, f"Set ray_kwargs.ray_init.num_gpus={wanted}")
+        return ok(f"{wanted}, a logical resource on a CPU")
+    if case.joins:
+        return skipped(f"{wanted}; the Ray cluster's machines are not checked")
+    if not here:
+        return skipped(f"{wanted}; no GPU could be counted")
+    if wanted > here:
+        remedy = f"Set trainer.n_gpus_per_node to {here} or less (with engines on GPUs of their own: half)"
+        return problem(f"{wanted} wanted, {here} here: the run would wait forever", remedy)
+    return ok(f"{wanted} of the {here} here" if wanted < here else f"{wanted}, all that are here")
+
+
+@check("machine")
+def tensor_parallel(case: Case) -> Finding:
+    """The engine's groups of GPUs divide the run's GPUs, and the model's heads divide among them."""
+    rollout = "actor_rollout_ref.rollout"
+    key, others = f"{rollout}.tensor_model_parallel_size", ("data_parallel_size", "pipeline_model_parallel_size")
+    parallel, heads, world = case.number(key, 1), case.model.config.get("num_attention_heads"), case.engine_world
+    group = parallel * case.number(f"{rollout}.{others[0]}", 1) * case.number(f"{rollout}.{others[1]}", 1)
+    if world % group:
+        remedy = f"Set {key} so that with {' and '.join(others)} it multiplies to a divisor of {world}"
+        return problem(f"an engine needs {group} GPUs, which does not divide the {world} that there are", remedy)
+    if heads and heads % parallel:
+        text = f"{parallel} does not divide the model's {heads} attention heads"
+        return problem(text, f"Set {key} to a divisor of {heads}")
+    engines = world // group
+    return ok(f"{parallel}: {engines} engine{'s' if engines > 1 else ''} on {world} GPU(s)")
+
+
+@check("machine", "CPU cores", Needs.MACHINE)
+def cores(case: Case) -> Iterator[Finding]:
+    """A run on a CPU has cores, and its processes do not compete for them."""
+    count = len(os.sched_getaffinity(0))
+    threads = case.environ.get("OMP_NUM_THREADS")
+    if case.on_cpu and threads not in (None, "", "1"):
+        text = f"{threads}: processes that share {count} cores were measured up to 15 times slower than with 1"
+        yield warning(text, "Unset it; agent_rl sets 1", "OMP_NUM_THREADS")
+    if case.on_cpu and count < 2:
+        yield warning(f"{count}: the trainer and the engine take turns", "Use a machine with 2 or more")
+    else:
+        yield ok(str(count))
+
+
+def _listed(case: Case) -> str:
+    first = case.gpus[0]
+    more = "" if all(gpu.name == first.name for gpu in case.gpus) else " and others"
+    return f"{len(case.gpus)} x {first.name}{more}, {first.memory_mib / 1024:.0f} GiB each"

@@ -1,0 +1,135 @@
+"""Checks of Ray: what the run would join or start, the ports that it needs, and whether its actors find room."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+from agent_rl.doctor.case import Case
+from agent_rl.doctor.check import Needs, check
+from agent_rl.doctor.finding import Finding, ok, problem, skipped, warning
+from agent_rl.launch.cluster import Nodes
+from agent_rl.launch.command import SIZES
+
+TIMEOUT_S = 2.0
+CPUS_PER_GPU = 3
+"""What verl's resource pools reserve beside each GPU (`max_colocate_count`)."""
+CPUS_PER_ENGINE_GPU = 2
+"""The same for engines on GPUs of their own."""
+FIXED_CPUS = 2
+"""TransferQueue's controller, and one that must be free while actors without a reservation are placed."""
+
+
+@check("Ray", "Ray", Needs.MACHINE)
+def ray_cluster(case: Case) -> Finding:
+    """Which Ray the run would use: a named one, one that runs here already, or its own."""
+    named, several = case.environ.get("RAY_ADDRESS", ""), case.nodes
+    if case.joins and named == "auto":
+        return ok("RAY_ADDRESS=auto: one that runs here")
+    if case.joins and not answers(named):
+        remedy = "Start Ray there (ray start --head), correct the address, or unset RAY_ADDRESS"
+        return problem(f"RAY_ADDRESS={named}: nothing answers", remedy)
+    if case.joins:
+        return ok(f"RAY_ADDRESS={named} answers")
+    if several:
+        return ok(f"the launcher starts it on {several.count} nodes, with its head at {several.address}")
+    if named == "local":
+        return ok("RAY_ADDRESS=local: the run starts its own")
+    # Where Ray notes the cluster that was started last: `ray start` writes it, `ray.init` reads it.
+    file = Path(case.environ.get("RAY_TMPDIR") or case.environ.get("TMPDIR") or "/tmp") / "ray/ray_current_cluster"
+    address = file.read_text(errors="replace").strip() if file.is_file() else ""
+    if not address:
+        return ok("none runs here; the run starts its own")
+    if not answers(address):
+        text = f"{file} names {address}, where nothing answers: a Ray that is gone has left it, and the run would wait"
+        return problem(text, f"Delete {file}, or set RAY_ADDRESS=local")
+    given = case.get("ray_kwargs.ray_init", {})
+    if refused := [name for name in SIZES if given.get(name) is not None]:
+        text = f"one runs here ({address}); the run would join it, and Ray refuses {', '.join(refused)} then"
+        return problem(text, f"Set RAY_ADDRESS={address} to join it, or RAY_ADDRESS=local to start one")
+    return warning(f"one runs here ({address}); the run would join it", "Or set RAY_ADDRESS=local")
+
+
+@check("Ray", needs=Needs.MACHINE)
+def ports(case: Case) -> Iterator[Finding]:
+    """Ports that the environment or the configuration fixes are free."""
+    named: dict[str, str] = {}
+    if case.nodes and case.nodes.rank == 0:
+        named["MASTER_PORT"] = str(case.nodes.port)
+    metrics = case.get("transfer_queue.metrics", {})
+    if metrics.get("enabled") and metrics.get("port"):
+        named["transfer_queue.metrics.port"] = str(metrics["port"])
+    wrong = {name: port for name, port in named.items() if not port.isdigit() or not 0 < int(port) < 65536}
+    taken = {name: port for name, port in named.items() if name not in wrong and not _is_free(int(port))}
+    for name, port in wrong.items():
+        yield problem(f"{port!r} is not a port", "Set a number from 1024 to 65535, or unset it", name)
+    for name, port in taken.items():
+        yield problem(f"port {port} is taken", "Set another one, or end the program that uses it (ss -ltnp)", name)
+    if not wrong and not taken:
+        fixed = ", ".join(f"{name}={port}" for name, port in named.items())
+        yield ok(f"{fixed} free" if fixed else "none is fixed; verl and Ray look for free ones")
+
+
+@check("Ray")
+def nodes(case: Case) -> Finding:
+    """The number of machines, and this machine's place among them."""
+    count, several = case.number("trainer.nnodes", 1), Nodes.from_environment(case.environ)
+    if several and several.count != count:
+        text = f"trainer.nnodes={count}, but NNODES={several.count}: "
+        remedy = "Leave trainer.nnodes out: the launcher sets it"
+        if several.count < count:
+            return problem(f"{text}the run would wait forever", remedy)
+        return warning(f"{text}nodes would stand idle", remedy)
+    if several:
+        return ok(f"{count}, this one is {several.rank}")
+    if count > 1 and not case.joins:
+        text = f"trainer.nnodes={count}, but this run would be alone and wait forever"
+        return problem(text, "Set NNODES, NODE_RANK and MASTER_ADDR on each node, or RAY_ADDRESS")
+    return ok(str(count))
+
+
+@check("Ray", "logical CPUs")
+def logical_cpus(case: Case) -> Finding:
+    """Ray has a logical CPU for every actor that asks for one; else the run waits forever, without a message."""
+    storage = case.get("transfer_queue.backend.SimpleStorage.num_data_storage_units", 8)
+    units = int(storage) if case.get("transfer_queue.backend.storage_backend") == "SimpleStorage" else 0
+    own = 0 if case.get("actor_rollout_ref.hybrid_engine", True) else case.engine_world
+    need = FIXED_CPUS + units + CPUS_PER_GPU * case.world_size + CPUS_PER_ENGINE_GPU * own
+    given, machines = case.get("ray_kwargs.ray_init.num_cpus"), case.number("trainer.nnodes", 1)
+    if case.joins:
+        return skipped(f"the cluster needs {need}; it is not asked")
+    if given is None and case.is_elsewhere:
+        return skipped(f"{need} needed; this machine has no GPU, so the run would be on another one")
+    there = machines * (int(given) if given is not None else len(os.sched_getaffinity(0)))
+    source = "ray_kwargs.ray_init.num_cpus" if given is not None else "the machine's cores"
+    if there < need:
+        more = FIXED_CPUS + CPUS_PER_ENGINE_GPU * own
+        detail = f"{units} storage units, {CPUS_PER_GPU} for each of {case.world_size} GPU(s), {more} more"
+        return problem(
+            f"{there} ({source}), {need} needed ({detail}): the run would wait forever",
+            f"Set ray_kwargs.ray_init.num_cpus={-(-need // machines)}: the number is logical, cores may be fewer",
+        )
+    return ok(f"{there} ({source}), {need} needed")
+
+
+def answers(address: str) -> bool:
+    """Whether something listens at host:port, with or without a scheme in front."""
+    host, _, port = address.rpartition("://")[2].partition("/")[0].rpartition(":")
+    if not port.isdigit():
+        return False
+    try:
+        socket.create_connection((host.strip("[]") or "127.0.0.1", int(port)), TIMEOUT_S).close()
+    except OSError:
+        return False
+    return True
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as listener:
+        try:
+            listener.bind(("", port))
+        except OSError:
+            return False
+    return True

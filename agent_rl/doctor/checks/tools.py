@@ -1,0 +1,108 @@
+"""Checks of the tools: the tool file as training reads it, what its tools need, and what the rows ask of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from agent_rl.doctor.case import Case
+from agent_rl.doctor.check import check
+from agent_rl.doctor.finding import Finding, ok, problem, skipped, warning
+from agent_rl.errors import AgentRLError, ConfigError, did_you_mean
+from agent_rl.sandbox import PythonSandbox
+from agent_rl.tools import ToolSpec, load_tools
+from agent_rl.tools.inspection import signature
+
+MULTI_TURN = "actor_rollout_ref.rollout.multi_turn"
+KEY = f"{MULTI_TURN}.tool_config_path"
+SANDBOXED = ("agent_rl.tools.builtin.python", "agent_rl.tools.builtin.sympy")
+
+
+def tool_path(case: Case) -> Path | None:
+    """The tool file as verl finds it: from the working directory, else beside its own package; None: none is set."""
+    named = case.get(KEY)
+    if not named:
+        return None
+    path = case.folder / Path(str(named)).expanduser()
+    spec = find_spec("verl")
+    if not path.exists() and spec and spec.origin and not Path(named).is_absolute():
+        package = Path(spec.origin).parent
+        path = next((place / named for place in (package.parent, package) if (place / named).exists()), path)
+    return path
+
+
+def tool_specs(case: Case) -> list[ToolSpec] | None:
+    """The tools; None when the file cannot be read, which `tool_file` reports."""
+    path = tool_path(case)
+    try:
+        return load_tools(path) if path else []
+    except AgentRLError:
+        return None
+
+
+@check("tools")
+def tool_file(case: Case) -> Iterator[Finding]:
+    """The file is read as training reads it: classes, configs, environment variables, corpora, MCP servers."""
+    path = tool_path(case)
+    if path is None:
+        yield skipped(f"none is set ({KEY})")
+        return
+    try:
+        specs = load_tools(path)
+    except ConfigError as error:
+        place = "" if error.key.startswith(str(path)) else f"{case.shown(path)}: "  # a secret knows only its variable
+        yield problem(f"{place}{error.key}: {error.problem}", error.remedy)
+        return
+    except AgentRLError as error:
+        yield problem(f"{case.shown(path)}: {error}", "Start what the tool needs, or correct the file")
+        return
+    yield ok(f"{case.shown(path)}: {', '.join(signature(spec) for spec in specs)}")
+    length = case.number(f"{MULTI_TURN}.max_tool_response_length", 256)
+    if length <= 256 and not case.get("agent_rl.tools.max_result_tokens"):
+        remedy = f"Set {MULTI_TURN}.max_tool_response_length, or agent_rl.tools.max_result_tokens"
+        yield warning(f"results are cut at {length} characters (verl's default)", remedy, "tool results")
+
+
+@check("tools")
+def sandbox(case: Case) -> Finding | None:
+    """Where tools run the policy's code, this machine offers isolation for it."""
+    users = [spec for spec in tool_specs(case) or () if spec.cls.__module__ in SANDBOXED]
+    if not users:
+        return None
+    names, report = ", ".join(spec.name for spec in users), asyncio.run(_probe())
+    if report.isolated:
+        return ok(f"for {names}: {', '.join(report.layers)} hold")
+    missing = "; ".join(f"{layer}: {why}" for layer, why in report.missing.items())
+    if all(spec.config.get("unsafe") for spec in users):
+        return warning(f"{names} run the policy's code without isolation (unsafe: true)", missing)
+    remedy = "Fix one of these, or set `unsafe: true` in the entry's config if you trust the code"
+    return problem(f"this machine cannot isolate the code of {names}. {missing}", remedy)
+
+
+@check("tools", "tools of the rows")
+def rows_and_tools(case: Case) -> Iterator[Finding]:
+    """Tools that rows name in `extra_info.tool_selection` and `tools_kwargs` are in the tool file."""
+    specs = tool_specs(case)
+    asked = Counter(name for row in case.rows for name in _names(row.get("extra_info") or {}))
+    if specs is None or not asked:
+        return
+    known = [spec.name for spec in specs]
+    unknown = sorted(set(asked) - set(known))
+    for name in unknown:
+        yield problem(f"{asked[name]} rows name {name!r}, which is not configured", did_you_mean(name, known))
+    if not unknown:
+        yield ok(", ".join(f"{name} ({count} rows)" for name, count in asked.most_common()))
+
+
+def _names(info: Mapping[str, Any]) -> set[str]:
+    given = info.get("tools_kwargs") or {}
+    return {*(info.get("tool_selection") or ()), *(name for name, value in given.items() if value is not None)}
+
+
+async def _probe() -> Any:
+    async with PythonSandbox() as sandbox:
+        return await sandbox.probe()
