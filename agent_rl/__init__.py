@@ -1,23 +1,72 @@
 """Train tool-using LLM agents over many turns by reinforcement learning, on verl, SGLang and Ray.
 
-The names that a user's script needs are importable from here; they load verl and torch only when they are used.
+The names that a user's script needs are importable from here. Each is loaded when it is first used, verl and torch only
+by the agent loops.
 """
 
 from __future__ import annotations
 
+import sys
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agent_rl.agents.registry import register_agent_loop
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
 
-__all__ = ["__version__", "register_agent_loop"]
+    from agent_rl.agents.episode.agent import Agent
+    from agent_rl.agents.episode.hooks import Hooks
+    from agent_rl.agents.registry import register_agent_loop
+    from agent_rl.agents.users.user import Reply, User
+    from agent_rl.rewards import Component
+    from agent_rl.tools import Tool
+    from agent_rl.verl_adapter.verl_loop import EpisodeAgentLoop
+    from agent_rl.verl_adapter.verl_loop import EpisodeAgentLoop as ReactAgentLoop
+
+__all__ = [
+    "Agent",
+    "Component",
+    "EpisodeAgentLoop",
+    "Hooks",
+    "ReactAgentLoop",
+    "Reply",
+    "Tool",
+    "User",
+    "__version__",
+    "register_agent_loop",
+]
 
 __version__ = "0.1.0"
 
+_HOMES = {
+    "Agent": "agent_rl.agents.episode.agent",
+    "Component": "agent_rl.rewards",
+    "EpisodeAgentLoop": "agent_rl.verl_adapter.verl_loop",
+    "Hooks": "agent_rl.agents.episode.hooks",
+    "ReactAgentLoop": "agent_rl.verl_adapter.loops",
+    "Reply": "agent_rl.agents.users.user",
+    "Tool": "agent_rl.tools",
+    "User": "agent_rl.agents.users.user",
+    "register_agent_loop": "agent_rl.agents.registry",
+}
+
 
 def __getattr__(name: str) -> Any:
-    if name == "register_agent_loop":
-        from agent_rl.agents.registry import register_agent_loop
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
 
-        return register_agent_loop
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+class _Moved:
+    """Asked for a module of this package that nobody else has found: says where it went."""
+
+    @staticmethod
+    def find_spec(name: str, path: Sequence[str] | None = None, target: Any = None) -> ModuleSpec | None:
+        if not name.startswith(f"{__name__}.") or name == f"{__name__}.moved":
+            return None
+        from agent_rl.moved import spec_of
+
+        return spec_of(name)
+
+
+sys.meta_path.append(_Moved)

@@ -11,9 +11,9 @@ import typer
 import yaml
 from pydantic import BaseModel
 
-from agent_rl.agents.episode.episode import Budget, run_episode
+from agent_rl.agents.episode.budget import DEFAULT_MAX_TURNS
+from agent_rl.agents.episode.episode import EpisodeBudget, run_episode
 from agent_rl.agents.episode.policy import ScriptedPolicy
-from agent_rl.agents.episode.setup import DEFAULT_MAX_TURNS
 from agent_rl.agents.user_sim import UserSimFormat
 from agent_rl.agents.users.user import load_user
 from agent_rl.cli.main import app
@@ -57,7 +57,7 @@ def test_a_simulated_user_of_your_own(tmp_path: Path) -> None:
         async with ToolSession([], default_timeout_s=5) as session:
             policy = ScriptedPolicy(["Message: $9, please.", "Message: $5 then."])
             messages = [{"role": "user", "content": "Hello."}]
-            return await run_episode(policy, UserSimFormat(""), session, messages, Budget(), user=user)
+            return await run_episode(policy, UserSimFormat(""), session, messages, EpisodeBudget(), user=user)
 
     trajectory = asyncio.run(talk())
     assert (len(trajectory.turns), trajectory.turns[0].observation, trajectory.verdict) == (2, "Too much.", 1.0)

@@ -1,6 +1,4 @@
-"""Agents: one shared episode core that knows no engine, and one file for each kind of agent.
+"""Agents: one file for each, with its record `AGENT`; `episode` runs them, `registry` finds them and the user's own.
 
-`react`, `tool_call` (`syntaxes` reads native calls), `search`, `code_act`, `plan_act` and `user_sim` are formats,
-`users` simulated users, `folding` stands around a policy; `agents` makes an agent of them by its name. Nothing here
-knows verl.
+Nothing here may know an engine, an endpoint or verl: an episode talks to the interface `Policy`.
 """

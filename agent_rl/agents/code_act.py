@@ -17,15 +17,15 @@ import textwrap
 from collections.abc import Sequence
 from typing import Literal
 
-from agent_rl.agents.episode.format import Format, Step, with_images
-from agent_rl.agents.episode.instructions import with_instructions
-from agent_rl.agents.episode.policy import ChatMessage
-from agent_rl.agents.episode.text_tool import TextTool
+from agent_rl.agents.episode.agent import Agent
+from agent_rl.agents.episode.budget import EpisodeLimits
+from agent_rl.agents.episode.format import Step
+from agent_rl.agents.episode.text_tool import TextToolFormat
 from agent_rl.errors import MalformedActionError
+from agent_rl.settings import AgentRLSettings
 from agent_rl.tools import ToolSpec
-from agent_rl.trajectory import ToolResult
 
-__all__ = ["DEFAULT_INSTRUCTIONS", "NO_ANSWER", "CodeActFormat", "boxed"]
+__all__ = ["AGENT", "DEFAULT_INSTRUCTIONS", "NO_ANSWER", "CodeActFormat", "boxed"]
 
 Answer = Literal["boxed", "text"]
 
@@ -47,7 +47,7 @@ _PYTHON = ("python", "py", "python3")
 _BRACE = re.compile(r"\\boxed\{|[{}]")
 
 
-class CodeActFormat(Format):
+class CodeActFormat(TextToolFormat):
     """The format with its choices.
 
     Args:
@@ -58,6 +58,9 @@ class CodeActFormat(Format):
     """
 
     stop = ("```output",)
+    around = ("```output\n", "\n```")
+    default_instructions = DEFAULT_INSTRUCTIONS
+    usual_tool, tool_key = "python", "agent_rl.code_act.tool"
 
     def __init__(
         self,
@@ -66,45 +69,23 @@ class CodeActFormat(Format):
         observation_role: Literal["user", "tool"] = "user",
         tool: str | None = None,
     ) -> None:
-        self._instructions = DEFAULT_INSTRUCTIONS if instructions is None else instructions
+        super().__init__(instructions, observation_role, tool)
         self._answer = answer
-        self._role = observation_role
-        self._tool = tool
 
-    def prompt(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> list[ChatMessage]:
-        """The row's messages with the instructions in the system message.
-
-        Raises:
-            ConfigError: when no tool takes code.
-        """
-        self._find(tools)
-        return with_instructions(messages, self._instructions.replace("{answer}", _ANSWER[self._answer]))
+    def instructions(self, tools: Sequence[ToolSpec]) -> str:
+        """The system text; raises ConfigError when no tool takes code."""
+        return super().instructions(tools).replace("{answer}", _ANSWER[self._answer])
 
     def parse(self, text: str, tools: Sequence[ToolSpec]) -> Step:
         """Read the program, or the answer of a turn without one."""
         text = text.replace("\r\n", "\n")
         blocks = [textwrap.dedent(code) for language, code in _BLOCK.findall(text) if language.lower() in _PYTHON]
         if program := "\n".join(block for block in blocks if block.strip()):
-            return Step(calls=[self._find(tools).call(program)])
+            return Step(calls=[self.find(tools).call(program)])
         answer = boxed(text) if self._answer == "boxed" else text.strip()
         if not answer:
             raise MalformedActionError(NO_ANSWER if self._answer == "boxed" else "The turn is empty.")
         return Step(answer=answer)
-
-    def observation(self, results: Sequence[ToolResult]) -> str:
-        """The output in a block."""
-        return "\n".join(f"```output\n{result.text}\n```" for result in results)
-
-    def correction(self, error: MalformedActionError) -> str:
-        """The mistake, where output would be."""
-        return f"```output\nError: {error}\n```"
-
-    def reply(self, observation: str, results: Sequence[ToolResult]) -> list[ChatMessage]:
-        """One message."""
-        return [{"role": self._role, "content": with_images(observation, results)}]
-
-    def _find(self, tools: Sequence[ToolSpec]) -> TextTool:
-        return TextTool.find(tools, self._tool, "python", "agent_rl.code_act.tool")
 
 
 def boxed(text: str) -> str | None:
@@ -117,3 +98,11 @@ def boxed(text: str) -> str | None:
         elif begins and (start := begins.pop()) is not None:
             last = max(last, (start, brace.start()))
     return None if last[0] < 0 else text[slice(*last)].strip()
+
+
+def _format(settings: AgentRLSettings, limits: EpisodeLimits) -> CodeActFormat:
+    code_act = settings.code_act
+    return CodeActFormat(code_act.instructions, code_act.answer, code_act.observation_role, code_act.tool)
+
+
+AGENT = Agent("code_act_agent", _format)

@@ -19,14 +19,20 @@ Notes that do not fit end the episode as a turn would that does not fit.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from agent_rl.agents import registry
+from agent_rl.agents.episode.agent import Agent
+from agent_rl.agents.episode.budget import EpisodeLimits
+from agent_rl.agents.episode.format import Format
 from agent_rl.agents.episode.policy import ChatMessage, Generation, Policy
 from agent_rl.agents.episode.thinking import spoken
-from agent_rl.errors import UnscoredError
+from agent_rl.agents.users.user import User
+from agent_rl.errors import ConfigError, UnscoredError
+from agent_rl.settings import AgentRLSettings
 
-__all__ = ["DEFAULT_INSTRUCTIONS", "FoldingPolicy"]
+__all__ = ["AGENT", "DEFAULT_INSTRUCTIONS", "FoldingPolicy"]
 
 DEFAULT_INSTRUCTIONS = (
     "Your context is nearly full. You will go on in a new one that has only the task, what you write now, and the "
@@ -116,6 +122,39 @@ class FoldingPolicy(Policy):
         if isinstance(last["content"], str) and not images:
             return [*before, {**last, "content": f"{last['content']}\n\n{text}"}]
         return [*before, {**last, "content": [*_parts(last), *images, {"type": "text", "text": text}]}]
+
+
+def _folded(settings: AgentRLSettings) -> Agent:
+    """The agent whose turns are written and whose history is folded."""
+    names = [name for name in registry.agent_names() if name != "folding_agent"]
+    found = registry.find_agent(settings.folding.loop, key="agent_rl.folding.loop", known=names)
+    assert isinstance(found, Agent)  # the package has no others
+    return found
+
+
+def _format(settings: AgentRLSettings, limits: EpisodeLimits) -> Format:
+    return _folded(settings).format(settings, limits)
+
+
+def _user(settings: AgentRLSettings, extra_info: Mapping[str, Any]) -> User | None:
+    make_user = _folded(settings).user
+    return make_user(settings, extra_info) if make_user else None
+
+
+def _wrap_policy(settings: AgentRLSettings, limits: EpisodeLimits, policy: Policy) -> FoldingPolicy:
+    folding = settings.folding
+    if folding.reserve_tokens >= limits.response_length:
+        problem = f"{folding.reserve_tokens} is not less than data.max_response_length={limits.response_length}"
+        raise ConfigError("agent_rl.folding.reserve_tokens", problem, "Lower it")
+    return FoldingPolicy(
+        policy,
+        reserve_tokens=folding.reserve_tokens,
+        max_folds=folding.max_folds,
+        instructions=folding.instructions,
+    )
+
+
+AGENT = Agent("folding_agent", _format, user=_user, wrap_policy=_wrap_policy)
 
 
 def _in_place_of(messages: Sequence[ChatMessage], text: str) -> list[ChatMessage]:

@@ -19,13 +19,16 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from agent_rl.agents.episode.agent import Agent
+from agent_rl.agents.episode.budget import EpisodeLimits
 from agent_rl.agents.episode.format import Step
 from agent_rl.agents.react import ReactFormat
 from agent_rl.errors import MalformedActionError
+from agent_rl.settings import AgentRLSettings
 from agent_rl.tools import ToolSpec
 from agent_rl.trajectory import Trajectory
 
-__all__ = ["DEFAULT_INSTRUCTIONS", "NO_PLAN", "PlanActFormat", "plans"]
+__all__ = ["AGENT", "DEFAULT_INSTRUCTIONS", "NO_PLAN", "PlanActFormat", "plans"]
 
 DEFAULT_INSTRUCTIONS = """\
 Answer the question by a plan. You can use these tools:
@@ -64,8 +67,10 @@ _ITEM = re.compile(r"^[ \t]*(?:\d{1,4}[.)]|[-*])[ \t]+", re.MULTILINE)
 class PlanActFormat(ReactFormat):
     """The format with its two choices; it remembers whether its episode has a plan yet."""
 
+    default_instructions = DEFAULT_INSTRUCTIONS
+
     def __init__(self, instructions: str | None = None, observation_role: Literal["user", "tool"] = "user") -> None:
-        super().__init__(DEFAULT_INSTRUCTIONS if instructions is None else instructions, observation_role)
+        super().__init__(instructions, observation_role)
         self._planned = False
         self._notes: dict[str, Any] = {}
 
@@ -96,6 +101,13 @@ class PlanActFormat(ReactFormat):
 def plans(trajectory: Trajectory) -> list[list[str]]:
     """The first plan and its revisions, in order."""
     return [turn.notes["plan"] for turn in trajectory.turns if "plan" in turn.notes]
+
+
+def _format(settings: AgentRLSettings, limits: EpisodeLimits) -> PlanActFormat:
+    return PlanActFormat(settings.plan_act.instructions, settings.plan_act.observation_role)
+
+
+AGENT = Agent("plan_act_agent", _format)
 
 
 def _steps(text: str) -> list[str]:

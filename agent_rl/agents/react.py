@@ -18,16 +18,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from agent_rl.agents.episode.format import Format, Step, with_images
-from agent_rl.agents.episode.instructions import with_instructions
-from agent_rl.agents.episode.policy import ChatMessage
+from agent_rl.agents.episode.agent import Agent
+from agent_rl.agents.episode.format import Step, TextFormat
 from agent_rl.agents.syntaxes.reading import read_json
 from agent_rl.errors import MalformedActionError
 from agent_rl.settings import ReactSettings
 from agent_rl.tools import ToolSpec
-from agent_rl.trajectory import ToolCall, ToolResult
+from agent_rl.trajectory import ToolCall
 
-__all__ = ["DEFAULT_EXAMPLES", "DEFAULT_INSTRUCTIONS", "NO_ACTION", "ReactFormat", "invalid_json"]
+__all__ = ["AGENT", "DEFAULT_EXAMPLES", "DEFAULT_INSTRUCTIONS", "NO_ACTION", "ReactFormat", "describe", "invalid_json"]
 
 DEFAULT_INSTRUCTIONS = """\
 Answer the question. You can use these tools:
@@ -89,7 +88,7 @@ def invalid_json(tool: str) -> str:
     return f"Action Input is not valid JSON arguments for '{tool}'."
 
 
-class ReactFormat(Format):
+class ReactFormat(TextFormat):
     """The format.
 
     Args:
@@ -100,6 +99,8 @@ class ReactFormat(Format):
     """
 
     stop = ("\nObservation:",)
+    around = ("Observation: ", "")
+    default_instructions = DEFAULT_INSTRUCTIONS
 
     def __init__(
         self,
@@ -109,8 +110,7 @@ class ReactFormat(Format):
         examples: Sequence[str] = (),
         strict: bool = False,
     ) -> None:
-        self._instructions = DEFAULT_INSTRUCTIONS if instructions is None else instructions
-        self._role = observation_role
+        super().__init__(instructions, observation_role)
         self._examples = _EXAMPLES + "\n\n".join(examples) if examples else ""
         self._strict = strict
 
@@ -122,12 +122,11 @@ class ReactFormat(Format):
             examples += DEFAULT_EXAMPLES if example == "default" else (example,)
         return cls(react.instructions, react.observation_role, examples=examples, strict=react.parsing == "strict")
 
-    def prompt(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> list[ChatMessage]:
-        """The row's messages with the instructions and the examples in the system message."""
-        text = self._instructions.replace("{tools}", describe(tools)).replace(
-            "{tool_names}", ", ".join(tool.name for tool in tools)
-        )
-        return with_instructions(messages, "\n\n".join(part for part in (text, self._examples) if part))
+    def instructions(self, tools: Sequence[ToolSpec]) -> str:
+        """The system text with the tools filled in, and the examples."""
+        names = ", ".join(tool.name for tool in tools)
+        text = self._instructions.replace("{tools}", describe(tools)).replace("{tool_names}", names)
+        return "\n\n".join(part for part in (text, self._examples) if part)
 
     def parse(self, text: str, tools: Sequence[ToolSpec]) -> Step:
         """Read the first action or final answer of a turn; in tolerant reading labelled lines after it are ignored."""
@@ -147,17 +146,8 @@ class ReactFormat(Format):
                 break
         raise MalformedActionError(NO_ACTION)
 
-    def observation(self, results: Sequence[ToolResult]) -> str:
-        """One line for each result; the text of what went wrong begins with "Error:"."""
-        return "\n".join(f"Observation: {result.text}" for result in results)
 
-    def correction(self, error: MalformedActionError) -> str:
-        """The mistake as an observation."""
-        return f"Observation: Error: {error}"
-
-    def reply(self, observation: str, results: Sequence[ToolResult]) -> list[ChatMessage]:
-        """One message, whatever the number of results."""
-        return [{"role": self._role, "content": with_images(observation, results)}]
+AGENT = Agent("react_agent", lambda settings, limits: ReactFormat.configured(settings.react))
 
 
 def describe(tools: Sequence[ToolSpec]) -> str:

@@ -1,145 +1,139 @@
-"""Registration of agent loops with verl, so that they exist in every Ray worker on every node.
+"""Finds agents by name: those of this folder by their files, and those that a user's script has registered.
 
-Our own loops are registered by name wherever verl's registry is loaded. A loop from a user's script has no importable
-home in a worker: `register_agent_loop` sends the class itself along, pickled by value in an environment variable of the
-Ray job.
+The agent `x_agent` is the record `AGENT` of the file `x.py`, which is imported when the agent is used. How a
+registered agent reaches Ray's workers is the business of `agent_rl.verl_adapter.loops`, which listens here.
 """
 
 from __future__ import annotations
 
-import base64
+import ast
 import functools
-import os
+import pkgutil
 import sys
-import sysconfig
-import zlib
-from collections.abc import Callable
-from types import ModuleType
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from pathlib import Path
 from typing import Any, TypeVar, overload
 
-from agent_rl.errors import ConfigError
+from agent_rl.agents.episode.agent import Agent
+from agent_rl.agents.episode.loop import EpisodeLoop, EpisodeSetup, loop_class
+from agent_rl.errors import ConfigError, did_you_mean
+from agent_rl.settings.importing import ClassNameError, find_object
 
-__all__ = ["BUILT_IN", "export_to_workers", "install", "register_agent_loop"]
+__all__ = ["agent_names", "find_agent", "load_script", "make_loop", "register_agent_loop"]
 
-BUILT_IN = {
-    "code_act_agent": "agent_rl.verl_adapter.loops.code_act_agent.CodeActAgentLoop",
-    "folding_agent": "agent_rl.verl_adapter.loops.folding_agent.FoldingAgentLoop",
-    "plan_act_agent": "agent_rl.verl_adapter.loops.plan_act_agent.PlanActAgentLoop",
-    "react_agent": "agent_rl.verl_adapter.loops.react_agent.ReactAgentLoop",
-    "tool_call_agent": "agent_rl.verl_adapter.loops.tool_call_agent.ToolCallAgentLoop",
-    "search_agent": "agent_rl.verl_adapter.loops.search_agent.SearchAgentLoop",
-    "user_sim_agent": "agent_rl.verl_adapter.loops.user_sim_agent.UserSimAgentLoop",
-}
-"""Agent name to class; a name is what the column `agent_name` or `rollout.agent.default_agent_loop` says."""
+_SUFFIX = "_agent"
 
-VARIABLE = "AGENT_RL_LOOPS"
-MAX_BYTES = 100_000
-"""Linux refuses a single environment variable above 128 KiB."""
-
-_HOME = "agent_rl.agents.registered"
-_loops: dict[str, type] = {}
+registered: dict[str, Agent | type[Any]] = {}
+"""The user's own, by name: records, and classes that verl's worker can run."""
+listeners: dict[str, Callable[[], None]] = {}
+"""Called after each registration."""
 
 C = TypeVar("C", bound=type)
 
 
+@functools.cache
+def agent_names() -> tuple[str, ...]:
+    """The names of the package's own agents, without importing them."""
+    modules = pkgutil.iter_modules([str(Path(__file__).parent)])
+    return tuple(f"{each.name}{_SUFFIX}" for each in modules if not each.ispkg and each.name != "registry")
+
+
+def find_agent(name: str, *, key: str = "loop", known: Iterable[str] = ()) -> Agent | type[Any]:
+    """The agent of a name: a record, or the class that a user has registered.
+
+    Args:
+        name: what a row or the configuration says.
+        key: of the configuration, for the error.
+        known: the names that may be used; none: all.
+
+    Raises:
+        ConfigError: there is no such agent.
+    """
+    names = tuple(known) or (*agent_names(), *registered)
+    if name not in names:
+        remedy = f"{did_you_mean(name, names)} One of your own: name its script with --script"
+        raise ConfigError(key, f"there is no agent {name!r}", remedy)
+    if name in registered:
+        return registered[name]
+    agent: Agent = import_module(f"agent_rl.agents.{name.removesuffix(_SUFFIX)}").AGENT
+    return agent
+
+
+def load_script(path: str) -> None:
+    """Run a user's training script up to its main block, for the agents that it registers.
+
+    Raises:
+        ConfigError: the script cannot be run, or would start the training.
+    """
+    remedy = "Call the trainer below `if __name__ == '__main__':`"
+    try:
+        tree = ast.parse(Path(path).read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, ValueError) as error:
+        raise ConfigError("--script", f"{path} cannot be read ({error})", "Name a Python file") from error
+    calls = [node.value for node in tree.body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)]
+    if starts := [call for call in calls if ast.unparse(call.func).split(".")[-1] == "main"]:
+        raise ConfigError("--script", f"{path}, line {starts[0].lineno}, starts the training", remedy)
+    sys.path.insert(0, str(Path(path).resolve().parent))  # as for a script that Python runs
+    try:
+        find_object(f"{path}:__name__", Path.cwd())
+    except ClassNameError as error:
+        raise ConfigError("--script", error.problem, error.remedy) from error
+
+
+def make_loop(name: str, setup: EpisodeSetup) -> EpisodeLoop:
+    """The agent's loop for one episode, outside verl.
+
+    Raises:
+        ConfigError: there is no such agent, or only verl's worker can run it.
+    """
+    found = find_agent(name)
+    cls = loop_class(found) if isinstance(found, Agent) else found
+    if not issubclass(cls, EpisodeLoop):
+        remedy = "Derive it from EpisodeAgentLoop, or from a loop of agent_rl"
+        raise ConfigError("loop", f"only verl's worker can run {cls.__name__}, the class of {name!r}", remedy)
+    loop: EpisodeLoop = cls(setup=setup)
+    return loop
+
+
+@overload
+def register_agent_loop(name: Agent) -> Agent: ...
 @overload
 def register_agent_loop(name: str) -> Callable[[C], C]: ...
 @overload
 def register_agent_loop(name: str, cls: C) -> C: ...
-def register_agent_loop(name: str, cls: type | None = None) -> Any:
-    """Register an agent loop under a name, as a call or as a decorator.
+def register_agent_loop(name: str | Agent, cls: type | None = None) -> Any:
+    """Register an agent of your own: a record, or a class under a name, by a call or as a decorator.
 
-    Call it in the script that starts the trainer, before the trainer starts. The class may stand in that script or in a
-    module beside it: it is sent to the workers by value, on any node, together with what it refers to in that module.
+    Call it in the script that starts the trainer, before the trainer starts. Record and class may stand in that script
+    or in a module beside it: they are sent to the workers by value, on any node, together with what they refer to in
+    that module. `agent-rl eval` and `agent-rl score` run the script to know them.
 
     Args:
-        name: what `agent_name` in a row or `rollout.agent.default_agent_loop` says.
+        name: what `agent_name` in a row or `rollout.agent.default_agent_loop` says; or the record, which has a name.
         cls: a subclass of verl's `AgentLoopBase`, usually of `EpisodeAgentLoop` or one of our loops.
 
     Returns:
-        The class; without `cls`, a decorator.
+        The record or the class; for a name alone, a decorator.
 
     Raises:
         ConfigError: for something that is not an agent loop, a name of ours, or a class too large to send.
     """
+    if isinstance(name, Agent):
+        return _register(name.name, name)
     if cls is None:
         return functools.partial(register_agent_loop, name)
     if not (isinstance(cls, type) and callable(getattr(cls, "run", None))):
         raise ConfigError(f"register_agent_loop({name!r})", f"{cls!r} is not an agent loop", "Subclass AgentLoopBase")
-    if name in BUILT_IN:
+    return _register(name, cls)
+
+
+def _register(name: str, agent: Agent | type[Any]) -> Agent | type[Any]:
+    if name in agent_names():
         raise ConfigError(f"register_agent_loop({name!r})", "the name belongs to agent_rl", "Choose another")
-    _loops[name] = cls
-    _settle(name, cls)
-    if registry := sys.modules.get("verl.experimental.agent_loop.agent_loop"):
-        install(registry)
-    if constants := sys.modules.get("verl.trainer.constants_ppo"):
-        export_to_workers(constants)
-    return cls
-
-
-def install(module: ModuleType) -> None:
-    """Enter our loops, and those that this job's driver sent, into verl's registry (its module `agent_loop`)."""
-    for name, cls in _received().items():
-        if name not in _loops:
-            _loops[name] = cls
-            _settle(name, cls)
-    targets = {**BUILT_IN, **{name: f"{_HOME}.{_attribute(name)}" for name in _loops}}
-    for name, target in targets.items():
-        module._agent_loop_registry[name] = {"_target_": target}
-
-
-def export_to_workers(module: ModuleType) -> None:
-    """Add the registered classes to the environment of the Ray job (verl's module `constants_ppo`)."""
-    if _loops:
-        module.PPO_RAY_RUNTIME_ENV["env_vars"][VARIABLE] = _payload()
-
-
-def _settle(name: str, cls: type) -> None:
-    """Give the class an importable path in this process: hydra instantiates loops by path."""
-    home = sys.modules.setdefault(_HOME, ModuleType(_HOME))
-    setattr(home, _attribute(name), cls)
-
-
-def _attribute(name: str) -> str:
-    return "loop_" + "".join(c if c.isalnum() else f"_{ord(c):x}_" for c in name)
-
-
-def _payload() -> str:
-    from ray import cloudpickle
-
-    found = (sys.modules.get(cls.__module__) for cls in _loops.values())  # a class that was received may have none
-    modules = {module for module in found if module and _is_users(module)}
-    for module in modules:
-        cloudpickle.register_pickle_by_value(module)
-    try:
-        text = base64.b64encode(zlib.compress(cloudpickle.dumps(_loops), 9)).decode()
-    finally:
-        for module in modules:
-            cloudpickle.unregister_pickle_by_value(module)
-    if len(text) > MAX_BYTES:
-        raise ConfigError(
-            f"register_agent_loop({', '.join(_loops)})",
-            f"the classes need {len(text)} bytes, more than {MAX_BYTES}",
-            "Keep large data out of the script's globals, or install the module on every node and list it in "
-            "actor_rollout_ref.rollout.agent.agent_loop_config_path",
-        )
-    return text
-
-
-def _received() -> dict[str, type]:
-    text = os.environ.get(VARIABLE)
-    if not text:
-        return {}
-    from ray import cloudpickle
-
-    loops: dict[str, type] = cloudpickle.loads(zlib.decompress(base64.b64decode(text)))
-    return loops
-
-
-def _is_users(module: ModuleType) -> bool:
-    """Whether a module belongs to the user's own files, which the workers may not have."""
-    file = getattr(module, "__file__", None)
-    if module.__name__ == "__main__" or file is None:
-        return False  # cloudpickle sends __main__ by value by itself
-    installed = [sysconfig.get_path(key) for key in ("purelib", "platlib", "stdlib")]
-    return module.__name__.split(".")[0] != "agent_rl" and not any(file.startswith(path) for path in installed)
+    if isinstance(agent, type) and issubclass(agent, EpisodeLoop) and "agent" not in vars(agent):
+        agent.agent = name  # not that of the class it is derived from
+    registered[name] = agent
+    for listener in listeners.values():
+        listener()
+    return agent

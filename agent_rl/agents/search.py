@@ -14,17 +14,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Literal
 
-from agent_rl.agents.episode.format import Format, Step, with_images
-from agent_rl.agents.episode.instructions import with_instructions
-from agent_rl.agents.episode.policy import ChatMessage, Generation
-from agent_rl.agents.episode.text_tool import TextTool
+from agent_rl.agents.episode.agent import Agent
+from agent_rl.agents.episode.budget import EpisodeLimits
+from agent_rl.agents.episode.format import Step
+from agent_rl.agents.episode.policy import Generation
+from agent_rl.agents.episode.text_tool import TextToolFormat
 from agent_rl.errors import MalformedActionError
+from agent_rl.settings import AgentRLSettings
 from agent_rl.tools import ToolSpec
-from agent_rl.trajectory import ToolResult
 
-__all__ = ["DEFAULT_INSTRUCTIONS", "NO_ACTION", "SearchFormat"]
+__all__ = ["AGENT", "DEFAULT_INSTRUCTIONS", "NO_ACTION", "SearchFormat"]
 
 DEFAULT_INSTRUCTIONS = """\
 Answer the question. Reason between <think> and </think> first, and again whenever you have learned something.
@@ -40,36 +40,14 @@ NO_ACTION = (
 _TAGGED = re.compile(r"<(search|answer)>((?:(?!</?(?:search|answer)>).)*)</\1>", re.DOTALL)
 
 
-class SearchFormat(Format):
-    """The format with its choices.
-
-    Args:
-        instructions: system text; None: the default; empty: none.
-        observation_role: of the message that shows what was found.
-        tool: the tool that a query goes to; None: the only one, or `search`.
-    """
+class SearchFormat(TextToolFormat):
+    """The format; its arguments are those of `TextToolFormat`, and the tool is the one that a query goes to."""
 
     stop = ("</search>", "</answer>")
     keep_stop = True
-
-    def __init__(
-        self,
-        instructions: str | None = None,
-        observation_role: Literal["user", "tool"] = "user",
-        tool: str | None = None,
-    ) -> None:
-        self._instructions = DEFAULT_INSTRUCTIONS if instructions is None else instructions
-        self._role = observation_role
-        self._tool = tool
-
-    def prompt(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> list[ChatMessage]:
-        """The row's messages with the instructions in the system message.
-
-        Raises:
-            ConfigError: when no tool takes a query.
-        """
-        self._find(tools)
-        return with_instructions(messages, self._instructions)
+    around = ("<information>", "</information>")
+    default_instructions = DEFAULT_INSTRUCTIONS
+    usual_tool, tool_key = "search", "agent_rl.search.tool"
 
     def read(self, generated: Generation, tools: Sequence[ToolSpec]) -> Step:
         """Read a turn with its thoughts: the tag that ended it may stand in one that was not closed."""
@@ -81,19 +59,12 @@ class SearchFormat(Format):
         body = found[2].strip() if found else ""
         if not found or not body:
             raise MalformedActionError(NO_ACTION)
-        return Step(answer=body) if found[1] == "answer" else Step(calls=[self._find(tools).call(body)])
+        return Step(answer=body) if found[1] == "answer" else Step(calls=[self.find(tools).call(body)])
 
-    def observation(self, results: Sequence[ToolResult]) -> str:
-        """What was found, or an error, in tags."""
-        return "\n".join(f"<information>{result.text}</information>" for result in results)
 
-    def correction(self, error: MalformedActionError) -> str:
-        """The mistake, where information would be."""
-        return f"<information>Error: {error}</information>"
+def _format(settings: AgentRLSettings, limits: EpisodeLimits) -> SearchFormat:
+    search = settings.search
+    return SearchFormat(search.instructions, search.observation_role, search.tool)
 
-    def reply(self, observation: str, results: Sequence[ToolResult]) -> list[ChatMessage]:
-        """One message."""
-        return [{"role": self._role, "content": with_images(observation, results)}]
 
-    def _find(self, tools: Sequence[ToolSpec]) -> TextTool:
-        return TextTool.find(tools, self._tool, "search", "agent_rl.search.tool")
+AGENT = Agent("search_agent", _format)

@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from agent_rl.agents.episode.agent import Agent
 from agent_rl.agents.episode.format import Format, Step, with_images
 from agent_rl.agents.episode.policy import ChatMessage, Generation
 from agent_rl.agents.episode.thinking import spoken
 from agent_rl.agents.syntaxes import SYNTAXES
-from agent_rl.errors import ConfigError, MalformedActionError, did_you_mean
+from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.tools import ToolSpec
 from agent_rl.trajectory import ToolResult
 
-__all__ = ["FORMAT_KEY", "ToolCallFormat"]
+__all__ = ["AGENT", "FORMAT_KEY", "ToolCallFormat"]
 
 FORMAT_KEY = "actor_rollout_ref.rollout.multi_turn.format"
 
@@ -70,19 +71,14 @@ class ToolCallFormat(Format):
         content, calls = self._syntax.read(text, tools)
         return Step(calls=calls) if calls else Step(answer=content)
 
-    def observation(self, results: Sequence[ToolResult]) -> str:
-        """A line for each result."""
-        return "\n".join(result.text for result in results)
-
-    def correction(self, error: MalformedActionError) -> str:
-        """What was wrong with the call."""
-        return f"Error: {error}"
-
     def reply(self, observation: str, results: Sequence[ToolResult]) -> list[ChatMessage]:
         """A tool message for each result; a correction comes from the user."""
         if not results:
             return [{"role": "user", "content": observation}]
         return [_message(result) for result in results]
+
+
+AGENT = Agent("tool_call_agent", lambda settings, limits: ToolCallFormat(limits.format))
 
 
 def _message(result: ToolResult) -> ChatMessage:

@@ -12,17 +12,23 @@ With `agent_rl.user_sim.native` the agent has `tool_call`'s format instead.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
-from agent_rl.agents.episode.format import Step
+from agent_rl.agents.episode.agent import Agent
+from agent_rl.agents.episode.budget import EpisodeLimits
+from agent_rl.agents.episode.format import Format, Step
 from agent_rl.agents.episode.policy import ChatMessage
 from agent_rl.agents.react import ReactFormat
-from agent_rl.errors import MalformedActionError
+from agent_rl.agents.tool_call import ToolCallFormat
+from agent_rl.agents.users.user import ROW_KEY, User, load_user
+from agent_rl.errors import ConfigError, MalformedActionError
+from agent_rl.settings import AgentRLSettings
 from agent_rl.tools import ToolSpec
 from agent_rl.trajectory import ToolResult
 
-__all__ = ["DEFAULT_INSTRUCTIONS", "NO_MESSAGE", "UserSimFormat"]
+__all__ = ["AGENT", "DEFAULT_INSTRUCTIONS", "NO_MESSAGE", "UserSimFormat"]
 
 DEFAULT_INSTRUCTIONS = """\
 You talk with a user and help. You can use these tools:
@@ -52,8 +58,7 @@ _LABEL = re.compile(r"^[ \t]*(Thought|Action|Message|Observation)[ \t]*:", re.IG
 class UserSimFormat(ReactFormat):
     """The format with its two choices: the instructions, and the role that shows an observation."""
 
-    def __init__(self, instructions: str | None = None, observation_role: Literal["user", "tool"] = "user") -> None:
-        super().__init__(DEFAULT_INSTRUCTIONS if instructions is None else instructions, observation_role)
+    default_instructions = DEFAULT_INSTRUCTIONS
 
     def parse(self, text: str, tools: Sequence[ToolSpec]) -> Step:
         """Read the action or the message that comes first; a message is the step's answer."""
@@ -72,3 +77,21 @@ class UserSimFormat(ReactFormat):
     def reply(self, observation: str, results: Sequence[ToolResult]) -> list[ChatMessage]:
         """Results in the configured role; what the user says, and a correction, in the user's."""
         return super().reply(observation, results) if results else [{"role": "user", "content": observation}]
+
+
+def _format(settings: AgentRLSettings, limits: EpisodeLimits) -> Format:
+    user_sim = settings.user_sim
+    if user_sim.native:
+        return ToolCallFormat(limits.format)
+    return UserSimFormat(user_sim.instructions, user_sim.observation_role)
+
+
+def _user(settings: AgentRLSettings, extra_info: Mapping[str, Any]) -> User:
+    about = extra_info.get("user")
+    if about is None:
+        raise ConfigError(ROW_KEY, "the row has none", "Give its user there, for example {'goal': ...}")
+    user_sim = settings.user_sim
+    return load_user(user_sim.user, user_sim.config)(MappingProxyType(user_sim.config), about)
+
+
+AGENT = Agent("user_sim_agent", _format, user=_user)

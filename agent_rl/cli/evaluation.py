@@ -27,6 +27,7 @@ def evaluate(
         str | None, typer.Option(help="Address of the server, for example http://127.0.0.1:8000")
     ] = None,
     loop: Annotated[str | None, typer.Option(help="The agent; default: the column agent_name")] = None,
+    script: Annotated[str | None, typer.Option(help="Your training script: the agents that it registers count")] = None,
     tools: Annotated[str | None, typer.Option(help="YAML file of tools")] = None,
     n: Annotated[int, typer.Option("-n", help="Episodes for each row")] = 1,
     out: Annotated[
@@ -63,7 +64,8 @@ def evaluate(
     from agent_rl.evaluation.runner import Evaluation
     from agent_rl.evaluation.settings import read_settings
 
-    flags = {"data": data, "model": model, "endpoint": endpoint, "loop": loop, "tools": tools, "n": n}
+    flags: dict[str, object] = {"data": data, "model": model, "endpoint": endpoint, "loop": loop, "script": script}
+    flags |= {"tools": tools, "n": n}
     settings = read_settings({key: value for key, value in flags.items() if value is not None}, overrides or [])
     evaluation = Evaluation.load(settings)
     folder = out or Path("outputs/eval") / f"{Path(model).name}_{Path(data).stem}"
@@ -77,6 +79,7 @@ def evaluate(
 def score(
     dump: Annotated[Path, typer.Argument(help="Folder of trainer.rollout_data_dir, or one of its files")],
     loop: Annotated[str, typer.Option(help="The agent that wrote it")] = "react_agent",
+    script: Annotated[str | None, typer.Option(help="Your training script: the agents that it registers count")] = None,
     tools: Annotated[str | None, typer.Option(help="YAML file of the tools that it had")] = None,
     out: Annotated[Path | None, typer.Option(help="File for the same as JSON")] = None,
     overrides: Annotated[
@@ -84,14 +87,18 @@ def score(
     ] = None,
 ) -> None:
     """Score what verl has dumped of a run's rollouts, step by step, by the reward as it is configured now."""
-    from agent_rl.agents.agents import make_format
+    from agent_rl.agents.episode.loop import EpisodeSetup
+    from agent_rl.agents.registry import load_script, make_loop
     from agent_rl.evaluation.dumps import read_dump, score_dump, step_table
-    from agent_rl.evaluation.runner import load_specs
     from agent_rl.evaluation.settings import read_section
+    from agent_rl.verl_adapter.tool_files import load_specs
 
     settings = read_section(overrides or [])
+    if script:
+        load_script(script)
     specs = load_specs(tools) if tools else []
-    steps = asyncio.run(score_dump(read_dump(dump), make_format(loop, settings), specs, settings.reward))
+    format = make_loop(loop, EpisodeSetup(settings, tools=specs)).format()
+    steps = asyncio.run(score_dump(read_dump(dump), format, specs, settings.reward))
     shown, summary = step_table(steps, str(dump))
     Console().print(shown)
     if out is not None:

@@ -171,7 +171,7 @@ def version() -> None:
 
 
 def _specs(file: Path) -> list[ToolSpec]:
-    from agent_rl.evaluation.runner import load_specs
+    from agent_rl.verl_adapter.tool_files import load_specs
 
     return load_specs(str(file))
 

@@ -132,6 +132,7 @@ def _fixed(settings: EvaluationSettings) -> dict[str, Any]:
     fixed = settings.model_dump(mode="json", exclude=set(FREE_TO_CHANGE))
     fixed["data"] = _digest(settings.data, "data")
     fixed["tools"] = settings.tools and _digest(settings.tools, "tools")
+    fixed["script"] = settings.script and _digest(settings.script, "script")
     return fixed
 
 
@@ -139,7 +140,7 @@ def _digest(path: str, key: str) -> str:
     try:
         return "sha256:" + hashlib.sha256(Path(path).read_bytes()).hexdigest()
     except OSError as error:
-        raise ConfigError(key, f"{path} cannot be read ({error.strerror})", "Mend the path") from error
+        raise ConfigError(key, f"{path} cannot be read ({error.strerror})", "Correct the path") from error
 
 
 def _leaves(value: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:

@@ -1,19 +1,16 @@
-"""Runs what an evaluation still lacks, many episodes at a time, each with the loop and the reward of training."""
+"""Runs what an evaluation still lacks, many episodes at a time, each with the agent and the reward of training."""
 
 from __future__ import annotations
 
 import copy
 import zlib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
-from agent_rl.agents.agents import make_conversation, make_format, make_user
-from agent_rl.agents.episode.budget import Budget
-from agent_rl.agents.episode.episode import run_episode
-from agent_rl.agents.episode.format import Format
-from agent_rl.agents.episode.hooks import load_hooks
-from agent_rl.agents.episode.setup import make_budget, open_tools
+from agent_rl.agents.episode.budget import EpisodeLimits
+from agent_rl.agents.episode.loop import EpisodeLoop, EpisodeSetup
+from agent_rl.agents.registry import load_script, make_loop
 from agent_rl.agents.users.user import gives_verdict, load_user
 from agent_rl.concurrency import together
 from agent_rl.data import check_rows, read_parquet
@@ -21,13 +18,14 @@ from agent_rl.errors import ConfigError, EngineError, UnscoredError
 from agent_rl.evaluation.ledger import Ledger, Record
 from agent_rl.evaluation.settings import EvaluationSettings
 from agent_rl.policies import PolicySource
-from agent_rl.policies.source import Usage
+from agent_rl.policies.source import PolicyUsage
 from agent_rl.policies.token_policy import TokenPolicy
 from agent_rl.rewards import Reward
-from agent_rl.tools import ToolSpec, load_tools
-from agent_rl.trajectory import Message, StopReason, Trajectory
+from agent_rl.tools import ToolSpec
+from agent_rl.trajectory import StopReason, Trajectory
+from agent_rl.verl_adapter.tool_files import load_specs
 
-__all__ = ["Evaluation", "load_specs", "run"]
+__all__ = ["Evaluation", "run"]
 
 MIN_FAILURES = 16
 """Episodes in a row in which the engine failed, after which an evaluation ends; more where more run at once."""
@@ -35,18 +33,11 @@ MIN_FAILURES = 16
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What is evaluated, read and checked.
-
-    Attributes:
-        rows: of the data, in its order.
-        formats: of the agents that the rows name.
-    """
+    """What is evaluated, read and checked; `rows` are those of the data, in its order."""
 
     settings: EvaluationSettings
     rows: list[dict[str, Any]]
     specs: list[ToolSpec]
-    formats: Mapping[str, Format]
-    budget: Budget
     reward: Reward
 
     @classmethod
@@ -56,10 +47,10 @@ class Evaluation:
         Raises:
             ConfigError: for what cannot be used in them.
         """
+        if settings.script:
+            load_script(settings.script)
         rows = read_parquet(settings.data)[: settings.limit]
         check_rows(rows, source=settings.data)
-        agents = {settings.loop or str(row["agent_name"]) for row in rows}
-        formats = {agent: make_format(agent, settings.agent_rl, settings.multi_turn.format) for agent in agents}
         reward = Reward(settings.agent_rl.reward, max_response_tokens=settings.sampling.max_response_tokens)
         if reward.needs_groups:
             raise ConfigError(
@@ -67,16 +58,31 @@ class Evaluation:
                 "a component compares the samples of a row, which an evaluation scores one by one",
                 "Leave it out here, and give the trajectories that are kept to `agent-rl reward score`",
             )
-        budget = make_budget(settings.agent_rl, settings.multi_turn, settings.sampling.max_response_tokens)
         user = load_user(settings.agent_rl.user_sim.user, settings.agent_rl.user_sim.config)
         reward.require_scorers({str(row["data_source"]) for row in rows if not gives_verdict(user, row)})
-        specs = load_specs(settings.tools) if settings.tools else []
-        return cls(settings, rows, specs, formats, budget, reward)
+        evaluation = cls(settings, rows, load_specs(settings.tools) if settings.tools else [], reward)
+        for agent in {evaluation.agent(row) for row in rows}:
+            loop = evaluation.loop(agent)
+            loop.format()
+            loop.budget()
+        return evaluation
 
     @property
     def size(self) -> int:
         """Number of episodes."""
         return len(self.rows) * self.settings.n
+
+    def agent(self, row: dict[str, Any]) -> str:
+        """The name of the row's agent."""
+        return self.settings.loop or str(row["agent_name"])
+
+    def loop(self, agent: str, tokenizer: Any = None) -> EpisodeLoop:
+        """An agent's loop for one episode; a tokenizer counts the tokens of results."""
+        given = self.settings
+        limits = EpisodeLimits(
+            response_length=given.sampling.max_response_tokens, **given.multi_turn.model_dump(mode="python")
+        )
+        return make_loop(agent, EpisodeSetup(given.agent_rl, limits, self.specs, tokenizer))
 
 
 async def run(
@@ -108,110 +114,70 @@ async def run(
         for sample in range(settings.n)
         if (row, sample) not in done
     )
-    health = _Health(max(MIN_FAILURES, settings.concurrency))
-    runner = _Runner(evaluation, source, ledger, on_record, health)
+    runner = _Runner(evaluation, source, ledger, on_record)
     try:
         await together([runner.work(todo) for _ in range(min(settings.concurrency, evaluation.size))])
     finally:
         await evaluation.reward.close()
 
 
-def load_specs(path: str) -> list[ToolSpec]:
-    """The tools of a file; verl's own `BaseTool` classes behind an adapter.
-
-    Raises:
-        ConfigError: naming file, entry and field.
-    """
-    specs = load_tools(path)
-    if any(spec.is_verl for spec in specs):
-        from agent_rl.verl_adapter.verl_tools import load, to_specs
-
-        return to_specs(load(path))
-    return specs
-
-
-class _Health:
-    """Whether the engine still answers."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit, self._failures = limit, 0
-
-    def note(self, trajectory: Trajectory) -> None:
-        failed = trajectory.stop_reason is StopReason.ENGINE_ERROR
-        self._failures = self._failures + 1 if failed else 0
-        if self._failures >= self._limit:
-            raise EngineError(
-                f"{self._failures} episodes in a row have failed, the last with: {trajectory.error}. "
-                "What is done is kept: the same command goes on from there"
-            )
-
-
-@dataclass(frozen=True)
+@dataclass
 class _Runner:
     evaluation: Evaluation
     source: PolicySource
     ledger: Ledger
     on_record: Callable[[Record], None]
-    health: _Health
+    failures: int = field(default=0, init=False)
+    """Episodes in a row in which the engine failed."""
 
     async def work(self, todo: Iterator[tuple[int, int]]) -> None:
         for row, sample in todo:
             trajectory = await self.episode(row, sample)
             self.on_record(self.ledger.append(trajectory))
-            self.health.note(trajectory)
-
-    async def episode(self, row_number: int, sample: int) -> Trajectory:
-        evaluation, settings = self.evaluation, self.evaluation.settings
-        row = evaluation.rows[row_number]
-        agent, usage = settings.loop or str(row["agent_name"]), Usage()
-        seed = None if settings.seed is None else _seed(settings.seed, row_number, sample)
-        policy = self.source.policy(usage, seed, evaluation.formats[agent])
-        info = row["extra_info"]
-        columns = {
-            "extra_info": info,
-            "tools_kwargs": info.get("tools_kwargs"),
-            "index": info.get("index"),
-            "session_id": sample,
-        }
-        prompt = copy.deepcopy(list(row["prompt"]))
-        limit = settings.sampling.max_response_tokens
-        try:
-            tokenizer = getattr(self.source, "tokenizer", None)
-            tools = open_tools(evaluation.specs, columns, settings.agent_rl, settings.multi_turn, tokenizer)
-            hooks = load_hooks(settings.agent_rl.hooks)() if settings.agent_rl.hooks else None
-            async with tools:
-                trajectory = await run_episode(
-                    make_conversation(agent, settings.agent_rl, policy, limit),
-                    evaluation.formats[agent],
-                    tools,
-                    prompt,
-                    evaluation.budget,
-                    hooks,
-                    make_user(agent, settings.agent_rl, info),
+            failed = trajectory.stop_reason is StopReason.ENGINE_ERROR
+            self.failures = self.failures + 1 if failed else 0
+            if self.failures >= max(MIN_FAILURES, self.evaluation.settings.concurrency):
+                raise EngineError(
+                    f"{self.failures} episodes in a row have failed, the last with: {trajectory.error}. "
+                    "What is done is kept: the same command goes on from there"
                 )
-        except UnscoredError as error:
-            messages = [Message.from_chat(message) for message in prompt]
-            trajectory = Trajectory(prompt=messages, stop_reason=StopReason.ERROR, error=str(error))
-        trajectory.id, trajectory.agent = f"{row_number}_{sample}", agent
-        trajectory.data_source = str(row["data_source"])
-        trajectory.ground_truth = row["reward_model"].get("ground_truth")
+
+    async def episode(self, number: int, sample: int) -> Trajectory:
+        evaluation, settings = self.evaluation, self.evaluation.settings
+        row, usage = evaluation.rows[number], PolicyUsage()
+        loop = evaluation.loop(evaluation.agent(row), getattr(self.source, "tokenizer", None))
+        format, seed = loop.format(), None if settings.seed is None else _seed(settings.seed, number, sample)
+        policy = self.source.policy(usage, seed, format)
+        trajectory = await loop.run_row(_columns(row, number, sample), policy, format)
         trajectory.info = {
-            "row": row_number,
+            "row": number,
             "sample": sample,
-            "split": info.get("split"),
-            "index": info.get("index"),
+            **{key: trajectory.info[key] for key in ("split", "index")},
             "requests": usage.requests,
             "input_tokens": usage.input_tokens,
         }
-        if info.get("rubric") is not None:
-            trajectory.info["rubric"] = info["rubric"]
+        if row["extra_info"].get("rubric") is not None:
+            trajectory.info["rubric"] = row["extra_info"]["rubric"]
         if settings.agent_rl.trace.tokens and isinstance(policy, TokenPolicy) and trajectory.error is None:
             trajectory.info["tokens"] = policy.record()
         try:
-            trajectory.score = await evaluation.reward.score(trajectory, row=info)
+            trajectory.score = await evaluation.reward.score(trajectory, row=row["extra_info"])
         except UnscoredError as error:
             trajectory.error = trajectory.error or str(error)
         return trajectory
+
+
+def _columns(row: dict[str, Any], number: int, sample: int) -> dict[str, Any]:
+    """The row as verl's worker gives it to a loop."""
+    info = row["extra_info"]
+    return {
+        **row,
+        "raw_prompt": copy.deepcopy(list(row["prompt"])),
+        "tools_kwargs": info.get("tools_kwargs"),
+        "index": info.get("index"),
+        "uid": number,
+        "session_id": sample,
+    }
 
 
 def _seed(base: int, row: int, sample: int) -> int:

@@ -43,6 +43,8 @@ class EvaluationSettings(_Section):
     """Parquet file of rows."""
     loop: str | None = None
     """Name of the agent; null: each row's `agent_name`."""
+    script: str | None = None
+    """Training script, whose `register_agent_loop` makes agents known."""
     tools: str | None = None
     """YAML file of tools."""
     model: str
@@ -71,7 +73,7 @@ class EvaluationSettings(_Section):
     """Seconds of one request."""
 
 
-FREE_TO_CHANGE = ("endpoint", "api_key_env", "concurrency", "timeout_s", "data", "tools")
+FREE_TO_CHANGE = ("endpoint", "api_key_env", "concurrency", "timeout_s", "data", "tools", "script")
 """What does not change the results, or is compared by the content of a file, when an evaluation goes on."""
 
 
@@ -111,5 +113,5 @@ def _words(overrides: Sequence[str]) -> dict[str, Any]:
     try:
         given: Any = OmegaConf.to_container(OmegaConf.from_dotlist(words), resolve=True)
     except OmegaConfBaseException as error:
-        raise ConfigError(error.full_key or "KEY=VALUE", str(error).splitlines()[0], "Mend the value") from error
+        raise ConfigError(error.full_key or "KEY=VALUE", str(error).splitlines()[0], "Correct the value") from error
     return dict(given)

@@ -12,6 +12,7 @@ from agent_rl.errors import ConfigError
 from agent_rl.evaluation.settings import EvaluationSettings
 from agent_rl.policies import PolicySource
 from agent_rl.policies.tokens import TokenSource
+from agent_rl.verl_adapter.chat_tokenizer import load_chat_tokenizer
 
 __all__ = ["open_source"]
 
@@ -52,24 +53,24 @@ async def open_source(settings: EvaluationSettings, folder: Path) -> AsyncIterat
 
 
 def _source(settings: EvaluationSettings, url: str, tokenizer: str) -> PolicySource:
-    sampling = settings.sampling
-    limits: Any = {
-        "api_key_env": settings.api_key_env,
-        "concurrency": settings.concurrency,
-        "timeout_s": settings.timeout_s,
-    }
+    sampling, limits = settings.sampling, _limits(settings)
     if settings.policy == "chat":
         from agent_rl.policies.chat import ChatEndpoint
 
         return ChatEndpoint(url, settings.model, sampling, **limits)
+    chat = load_chat_tokenizer(tokenizer)
     if settings.policy == "sglang":
         from agent_rl.policies.sglang import SGLangTokens
 
-        return SGLangTokens(url, tokenizer, sampling, **limits)
+        return SGLangTokens(url, chat, sampling, **limits)
     if settings.policy == "vllm":
         from agent_rl.policies.vllm import VLLMTokens
 
-        return VLLMTokens(url, settings.model, tokenizer, sampling, **limits)
+        return VLLMTokens(url, settings.model, chat, sampling, **limits)
     from agent_rl.policies.local import LocalModel
 
-    return LocalModel(tokenizer, sampling)
+    return LocalModel(tokenizer, chat, sampling)
+
+
+def _limits(settings: EvaluationSettings) -> dict[str, Any]:
+    return settings.model_dump(include={"api_key_env", "concurrency", "timeout_s"})

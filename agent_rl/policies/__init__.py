@@ -1,7 +1,6 @@
-"""Policies: what an episode can talk to besides verl's server. One file, one `PolicySource` for each kind of model.
+"""Policies: what gives an episode its turns outside training. One file, one `PolicySource`, for each kind of model.
 
-`chat` asks any OpenAI-compatible endpoint and needs nothing but HTTP. `sglang`, `vllm` and `local` pass token ids, as
-training does, and need verl for the text around turns.
+They may know endpoints and models; they must not know verl, nor what an evaluation does with the turns.
 """
 
 from agent_rl.policies.source import PolicySource, Sampling

@@ -19,7 +19,7 @@ from agent_rl.agents.episode.format import Format
 from agent_rl.agents.episode.policy import ChatMessage, Generation, Policy, cut_at_stop
 from agent_rl.agents.syntaxes.reading import read_json
 from agent_rl.errors import ConfigError, EngineError, UnscoredError, did_you_mean
-from agent_rl.policies.source import PolicySource, Sampling, Usage, open_remote, reach
+from agent_rl.policies.source import PolicySource, PolicyUsage, Sampling, open_remote, reach
 from agent_rl.remote import Remote, RemoteError
 from agent_rl.tools.truncation import encodable
 from agent_rl.trajectory import Message, ToolCall
@@ -88,7 +88,7 @@ class ChatEndpoint(PolicySource):
         if names and self.model not in names:
             raise ConfigError("model", f"{self.url} has no model {self.model!r}", did_you_mean(self.model, names))
 
-    def policy(self, usage: Usage, seed: int | None = None, format: Format | None = None) -> ChatPolicy:
+    def policy(self, usage: PolicyUsage, seed: int | None = None, format: Format | None = None) -> ChatPolicy:
         """A fresh conversation; special tokens are the endpoint's business."""
         return ChatPolicy(self, usage, seed)
 
@@ -117,7 +117,7 @@ class ChatEndpoint(PolicySource):
 class ChatPolicy(Policy):
     """One conversation with the endpoint; `messages` are what it is sent."""
 
-    def __init__(self, endpoint: ChatEndpoint, usage: Usage, seed: int | None = None) -> None:
+    def __init__(self, endpoint: ChatEndpoint, usage: PolicyUsage, seed: int | None = None) -> None:
         self.messages: list[ChatMessage] = []
         self._endpoint, self._usage, self._seed = endpoint, usage, seed
         self._tools: list[dict[str, Any]] = []

@@ -15,18 +15,19 @@ from transformers import AutoModelForCausalLM
 
 from agent_rl.errors import ConfigError
 from agent_rl.policies.source import Sampling
-from agent_rl.policies.tokens import Sampled, TokenSource
+from agent_rl.policies.tokens import ChatTokenizer, Sampled, TokenSource
 
 __all__ = ["LocalModel"]
 
-Request = tuple[list[int], dict[str, Any], "asyncio.Future[Sampled]"]
+Pending = tuple[list[int], dict[str, Any], "asyncio.Future[Sampled]"]
 
 
 class LocalModel(TokenSource):
     """A model folder, or a name on the Hub.
 
     Args:
-        model: where weights and tokenizer are.
+        model: where the weights are.
+        chat: its tokenizer.
         sampling: how turns are sampled; `seed` is not used.
         batch: conversations that are generated together.
         dtype: of the weights, as transformers takes it.
@@ -35,8 +36,10 @@ class LocalModel(TokenSource):
         ConfigError: there is no such model.
     """
 
-    def __init__(self, model: str, sampling: Sampling, *, batch: int = 16, dtype: str = "auto") -> None:
-        super().__init__(model, sampling)
+    def __init__(
+        self, model: str, chat: ChatTokenizer, sampling: Sampling, *, batch: int = 16, dtype: str = "auto"
+    ) -> None:
+        super().__init__(chat, sampling)
         try:
             loaded = AutoModelForCausalLM.from_pretrained(model, dtype=dtype)
         except (OSError, ValueError) as error:
@@ -44,7 +47,7 @@ class LocalModel(TokenSource):
             raise ConfigError("model", problem, "Name a model's folder, or its name on the Hub") from None
         self.model = loaded.to("cuda" if torch.cuda.is_available() else "cpu").eval()
         self._batch = batch
-        self._waiting: asyncio.Queue[Request] = asyncio.Queue()
+        self._waiting: asyncio.Queue[Pending] = asyncio.Queue()
         self._worker: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> LocalModel:
@@ -81,7 +84,7 @@ class LocalModel(TokenSource):
                     answer.set_result(one)
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
-    def _generate(self, requests: list[Request]) -> list[Sampled]:
+    def _generate(self, requests: list[Pending]) -> list[Sampled]:
         """Requests of different agents end at different strings and tokens: one kind after another."""
         kinds: dict[str, list[int]] = {}
         for number, (_, params, _) in enumerate(requests):
@@ -91,7 +94,7 @@ class LocalModel(TokenSource):
             found.update(zip(numbers, self._together([requests[number] for number in numbers]), strict=True))
         return [found[number] for number in range(len(requests))]
 
-    def _together(self, requests: list[Request]) -> list[Sampled]:
+    def _together(self, requests: list[Pending]) -> list[Sampled]:
         """Requests with the same parameters but for `max_new_tokens`."""
         params = requests[0][1]
         limits = [request[1]["max_new_tokens"] for request in requests]

@@ -6,7 +6,7 @@ from typing import Any
 
 from agent_rl.errors import ConfigError, EngineError
 from agent_rl.policies.source import Sampling, open_remote, reach
-from agent_rl.policies.tokens import Sampled, TokenSource
+from agent_rl.policies.tokens import ChatTokenizer, Sampled, TokenSource
 from agent_rl.remote import Remote, RemoteError
 
 __all__ = ["SGLangTokens"]
@@ -20,14 +20,14 @@ class SGLangTokens(TokenSource):
     def __init__(
         self,
         url: str,
-        tokenizer: str,
+        chat: ChatTokenizer,
         sampling: Sampling,
         *,
         api_key_env: str | None = None,
         concurrency: int = 64,
         timeout_s: float = 600,
     ) -> None:
-        super().__init__(tokenizer, sampling)
+        super().__init__(chat, sampling)
         self.url = url.rstrip("/").removesuffix("/v1")
         self.remote = open_remote(self.url, api_key_env=api_key_env, concurrency=concurrency, timeout_s=timeout_s)
 

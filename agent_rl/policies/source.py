@@ -17,7 +17,7 @@ from agent_rl.secrets import secret
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["PolicySource", "Sampling", "Usage", "open_remote", "reach"]
+__all__ = ["PolicySource", "PolicyUsage", "Sampling", "open_remote", "reach"]
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
@@ -39,7 +39,7 @@ class Sampling(BaseModel):
 
 
 @dataclass(slots=True)
-class Usage:
+class PolicyUsage:
     """What one episode has cost."""
 
     requests: int = 0
@@ -71,7 +71,7 @@ class PolicySource(ABC):
         return None
 
     @abstractmethod
-    def policy(self, usage: Usage, seed: int | None = None, format: Format | None = None) -> Policy:
+    def policy(self, usage: PolicyUsage, seed: int | None = None, format: Format | None = None) -> Policy:
         """A fresh conversation.
 
         Args:

@@ -19,10 +19,10 @@ from agent_rl.agents.episode.thinking import dropped_thoughts
 from agent_rl.errors import EngineError, UnscoredError
 from agent_rl.policies.media import Media, has_media, new_images
 
-__all__ = ["Sample", "TokenPolicy"]
+__all__ = ["TokenPolicy", "TrainingSequence"]
 
 
-class Sample(NamedTuple):
+class TrainingSequence(NamedTuple):
     """One training sequence; the response ends with a sampled token."""
 
     prompt_ids: list[int]
@@ -54,7 +54,7 @@ class TokenPolicy(Policy):
     Attributes:
         prompt_ids: the prompt's token ids.
         ids: prompt and response token ids so far.
-        mask, logprobs: as in `Sample`, so far.
+        mask, logprobs: as in `TrainingSequence`, so far.
         extra_fields: what the server reports (versions of the weights), in verl's form.
         preempted: how often the engine preempted the requests; -1 when it does not say.
     """
@@ -82,7 +82,7 @@ class TokenPolicy(Policy):
         self._request_id = uuid4().hex
         self._messages: list[ChatMessage] = []
         self._tools: Sequence[dict[str, Any]] = []
-        self._earlier: list[Sample] = []
+        self._earlier: list[TrainingSequence] = []
         self._earlier_tokens = 0
         self.images: list[Any] = []
         self.prompt_ids: list[int] = []
@@ -169,28 +169,28 @@ class TokenPolicy(Policy):
         self.images += images
         return True
 
-    def samples(self) -> list[Sample]:
+    def sequences(self) -> list[TrainingSequence]:
         """The training sequences: one, unless the conversation was started anew.
 
         Raises:
             UnscoredError: when nothing was sampled.
         """
-        sample = self._sample()
-        samples = [*self._earlier, sample] if sample is not None else self._earlier
-        if not samples:
+        last = self._sequence()
+        sequences = [*self._earlier, last] if last is not None else self._earlier
+        if not sequences:
             raise UnscoredError("no token was sampled")
-        return samples
+        return sequences
 
     def record(self) -> dict[str, Any]:
         """The conversation and its training sequences as JSON data, for an audit of the tokens.
 
         The messages are left out where they are more than text: JSON has no images.
         """
-        sequences = [{**sample._asdict(), "images": len(sample.images)} for sample in self.samples()]
+        sequences = [{**each._asdict(), "images": len(each.images)} for each in self.sequences()]
         messages = [] if has_media(self._messages) else self._messages
         return {"messages": messages, "tools": self._tools, "sequences": sequences}
 
-    def _sample(self) -> Sample | None:
+    def _sequence(self) -> TrainingSequence | None:
         end = len(self.mask)
         while end and not self.mask[end - 1]:
             end -= 1
@@ -198,7 +198,9 @@ class TokenPolicy(Policy):
             return None
         start = len(self.prompt_ids)
         logprobs = None if self.logprobs is None else self.logprobs[:end]
-        return Sample(self.prompt_ids, self.ids[start : start + end], self.mask[:end], logprobs, list(self.images))
+        return TrainingSequence(
+            self.prompt_ids, self.ids[start : start + end], self.mask[:end], logprobs, list(self.images)
+        )
 
     def _restart(self, ids: list[int], images: list[Any]) -> bool:
         """Go on from these ids in a training sequence of their own; False, with nothing changed, if they do not fit.
@@ -208,8 +210,8 @@ class TokenPolicy(Policy):
         prompt, history = ids[: self._prompt_length], ids[self._prompt_length :]
         if len(history) >= self._response_length - self.reserve:
             return False
-        if (sample := self._sample()) is not None:
-            self._earlier.append(sample)
+        if (sequence := self._sequence()) is not None:
+            self._earlier.append(sequence)
         self._earlier_tokens += len(self.mask)
         self.prompt_tokens = self.prompt_tokens or len(ids)
         self.prompt_ids, self.ids, self.images = prompt, list(ids), images

@@ -2,26 +2,29 @@
 
 The conversation is the one of training (`agent_rl.policies.token_policy`) with another server behind it, so that an
 episode is token for token what the trainer would have sampled. The text around turns comes from verl's builder for
-the model, which is why these sources need verl and the model's tokenizer.
+the model, which is given to these sources: they do not know verl.
 """
 
 from __future__ import annotations
 
-import json
 from abc import abstractmethod
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from agent_rl.agents.episode.budget import UNLIMITED
 from agent_rl.agents.episode.format import Format
-from agent_rl.errors import ConfigError
-from agent_rl.policies.source import PolicySource, Sampling, Usage
+from agent_rl.policies.source import PolicySource, PolicyUsage, Sampling
 from agent_rl.policies.token_policy import TokenPolicy
 
-__all__ = ["Sampled", "TokenSource"]
+__all__ = ["ChatTokenizer", "Sampled", "TokenSource"]
 
-UNLIMITED = 1 << 30
-"""Tokens of a prompt: the server knows its limit."""
+
+class ChatTokenizer(NamedTuple):
+    """A model's tokenizer, and what makes the tokens around its turns."""
+
+    tokenizer: Any
+    builder: Any
+    """verl's continuous-token builder for the model."""
 
 
 @dataclass(slots=True)
@@ -40,11 +43,8 @@ class TokenSource(PolicySource):
     """A server of tokens with the tokenizer of its model.
 
     Args:
-        tokenizer: folder or name of the model whose tokenizer and template are used.
+        chat: the tokenizer and the template's tokens.
         sampling: how turns are sampled.
-
-    Raises:
-        ConfigError: when there is no tokenizer, or verl is not installed.
     """
 
     engine_stops = True
@@ -55,18 +55,8 @@ class TokenSource(PolicySource):
     drop_thoughts = False
     """Whether the context drops thoughts of earlier turns where the chat template does."""
 
-    def __init__(self, tokenizer: str, sampling: Sampling) -> None:
-        try:
-            from verl.utils.tokenizer import hf_tokenizer
-            from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
-        except ImportError as error:
-            raise ConfigError("policy", f"a policy over tokens needs verl ({error})", "Install agent-rl[cpu]") from None
-        try:
-            self.tokenizer = hf_tokenizer(tokenizer)
-        except (OSError, ValueError) as error:
-            problem = f"there is no tokenizer in {tokenizer!r} ({str(error).splitlines()[0]})"
-            raise ConfigError("tokenizer", problem, "Name the model's folder or its name on the Hub") from None
-        self.builder = create_continuous_token_builder(self.tokenizer, hf_model_type=_model_type(tokenizer))
+    def __init__(self, chat: ChatTokenizer, sampling: Sampling) -> None:
+        self.tokenizer, self.builder = chat
         self.sampling = sampling
 
     @abstractmethod
@@ -82,7 +72,7 @@ class TokenSource(PolicySource):
             EngineError: the server fails.
         """
 
-    def policy(self, usage: Usage, seed: int | None = None, format: Format | None = None) -> TokenPolicy:
+    def policy(self, usage: PolicyUsage, seed: int | None = None, format: Format | None = None) -> TokenPolicy:
         """A fresh conversation."""
         sampling = self.sampling
         params: dict[str, Any] = {"temperature": sampling.temperature, "top_p": sampling.top_p}
@@ -105,7 +95,7 @@ class TokenSource(PolicySource):
 class _Server:
     """The source as verl's token server looks to one conversation."""
 
-    def __init__(self, source: TokenSource, usage: Usage) -> None:
+    def __init__(self, source: TokenSource, usage: PolicyUsage) -> None:
         self._source, self._usage = source, usage
 
     async def generate(self, request_id: str, *, prompt_ids: list[int], sampling_params: dict[str, Any]) -> Sampled:
@@ -113,17 +103,3 @@ class _Server:
         self._usage.requests += 1
         self._usage.input_tokens += len(prompt_ids)
         return sampled
-
-
-def _model_type(model: str) -> str | None:
-    """By which verl chooses its builder; None for a name that is not a folder here: the general one."""
-    config = Path(model) / "config.json"
-    if config.is_file():
-        kind: str | None = json.loads(config.read_text()).get("model_type")
-        return kind
-    from transformers import AutoConfig
-
-    try:
-        return str(AutoConfig.from_pretrained(model).model_type)
-    except (OSError, ValueError):
-        return None

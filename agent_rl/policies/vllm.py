@@ -7,7 +7,7 @@ from typing import Any
 from agent_rl.errors import EngineError
 from agent_rl.policies.chat import ChatEndpoint
 from agent_rl.policies.source import Sampling
-from agent_rl.policies.tokens import Sampled, TokenSource
+from agent_rl.policies.tokens import ChatTokenizer, Sampled, TokenSource
 from agent_rl.remote import Remote, RemoteError
 
 __all__ = ["VLLMTokens"]
@@ -20,14 +20,14 @@ class VLLMTokens(TokenSource):
         self,
         url: str,
         model: str,
-        tokenizer: str,
+        chat: ChatTokenizer,
         sampling: Sampling,
         *,
         api_key_env: str | None = None,
         concurrency: int = 64,
         timeout_s: float = 600,
     ) -> None:
-        super().__init__(tokenizer, sampling)
+        super().__init__(chat, sampling)
         self._endpoint = ChatEndpoint(
             url, model, sampling, api_key_env=api_key_env, concurrency=concurrency, timeout_s=timeout_s
         )

@@ -21,15 +21,14 @@ def register() -> None:
     """Register loops, reward manager, tools, the estimator and, when it is chosen, the CPU backend. Idempotent."""
     import verl
 
-    from agent_rl.agents import registry
     from agent_rl.cpu import switch as cpu
     from agent_rl.verl_adapter import failures, late_scoring, local_reward, patches, served_models
     from agent_rl.verl_adapter.algorithms import remax
 
     patches.check_version(verl.__version__)
-    _when("verl.experimental.agent_loop.agent_loop", registry.install)
+    _when("verl.experimental.agent_loop.agent_loop", _install_loops)
     _when("verl.experimental.agent_loop.agent_loop", local_reward.score_here)
-    _when("verl.trainer.constants_ppo", registry.export_to_workers)
+    _when("verl.trainer.constants_ppo", _export_loops)
     _when("verl.experimental.reward_loop.reward_manager", _register_reward_manager)
     _when("verl.trainer.ppo.core_algos", remax.register_estimator)
     _when("verl.utils.config", patches.early_checks)
@@ -74,6 +73,20 @@ def _when(module: str, action: Callable[[ModuleType], None]) -> None:
     if key not in _hooked:
         _hooked.add(key)
         wrapt.register_post_import_hook(action, module)
+
+
+def _install_loops(module: ModuleType) -> None:
+    """Agent loops: ours, and those of the user's script."""
+    from agent_rl.verl_adapter import loops
+
+    loops.install(module)
+
+
+def _export_loops(module: ModuleType) -> None:
+    """What the user's script has registered, for the workers."""
+    from agent_rl.verl_adapter import loops
+
+    loops.export_to_workers(module)
 
 
 def _register_reward_manager(module: ModuleType) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from agent_rl.agents.episode.episode import Budget, run_episode
+from agent_rl.agents.episode.episode import EpisodeBudget, run_episode
 from agent_rl.agents.episode.policy import Policy, ScriptedPolicy
 from agent_rl.agents.react import ReactFormat
 from agent_rl.errors import FatalError, ToolError, UnscoredError
@@ -80,7 +80,7 @@ def probe():
 async def episode(policy, *specs, form=None, prompt=PROMPT, timeout_s=30.0, hooks=None, reuse=False, **budget):
     specs = specs or (ToolSpec.from_class(Calculator),)
     async with ToolSession(specs, default_timeout_s=timeout_s, max_parallel_calls=1, reuse_results=reuse) as session:
-        return await run_episode(policy, form or ReactFormat(), session, prompt, Budget(**budget), hooks)
+        return await run_episode(policy, form or ReactFormat(), session, prompt, EpisodeBudget(**budget), hooks)
 
 
 def run(policy, *specs, **options):

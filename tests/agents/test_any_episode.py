@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
 
-from agent_rl.agents.episode.budget import Budget, FinalTurn
+from agent_rl.agents.episode.budget import EpisodeBudget, FinalTurn
 from agent_rl.agents.episode.episode import run_episode
 from agent_rl.agents.tool_call import ToolCallFormat
 from agent_rl.policies.token_policy import TokenPolicy
@@ -68,7 +68,7 @@ TURNS = st.lists(
     results=st.lists(st.one_of(TEXT, st.just("!"), st.just("long " * 40)), max_size=6),
     length=st.integers(20, 400),
     budget=st.builds(
-        Budget,
+        EpisodeBudget,
         max_turns=st.none() | st.integers(1, 4),
         max_tool_calls=st.none() | st.integers(0, 3),
         max_malformed=st.integers(1, 3),
@@ -101,7 +101,7 @@ def test_any_episode(tokenizer, monkeypatch, turns, results, length, budget, dro
         if drop_thoughts:
             patch.setattr(tokenizer, "chat_template", THINKING)
         trajectory, policy = asyncio.run(play())
-        samples = policy.samples()
+        samples = policy.sequences()
 
     # tokens
     prompts = [request["ids"] for request in server.requests[: len(trajectory.turns)]]

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from agent_rl.agents.code_act import NO_ANSWER, CodeActFormat, boxed
-from agent_rl.agents.episode.episode import Budget, run_episode
+from agent_rl.agents.episode.episode import EpisodeBudget, run_episode
 from agent_rl.agents.episode.policy import ScriptedPolicy
 from agent_rl.errors import ConfigError, MalformedActionError
 from agent_rl.tools import ToolSession, ToolSpec
@@ -23,7 +23,9 @@ def block(code, language="python"):
 def run(*texts, form=None, **budget):
     async def episode():
         async with ToolSession([PYTHON], default_timeout_s=60) as session:
-            return await run_episode(ScriptedPolicy(texts), form or CodeActFormat(), session, PROMPT, Budget(**budget))
+            return await run_episode(
+                ScriptedPolicy(texts), form or CodeActFormat(), session, PROMPT, EpisodeBudget(**budget)
+            )
 
     return asyncio.run(episode())
 

@@ -190,7 +190,7 @@ def test_each_sequence_has_what_was_sampled_in_it(tokens, tokenizer):
     policy, inner, server = tokens(act(), act("1+1"), "It was 42.", ANSWER, response_length=130, reserve_tokens=60)
     trajectory = play(policy)
     assert trajectory.answer == "42"
-    first, second = inner.samples()
+    first, second = inner.sequences()
     end, user, asks = "<|im_end|>", "\n<|im_start|>user\n", "<|im_end|>\n<|im_start|>assistant\n"
     assert tokenizer.decode(first.response_ids) == (
         f"{act()}{end}{user}Observation: 42{asks}{act('1+1')}{end}{user}Write notes.{asks}It was 42.{end}"
@@ -214,7 +214,7 @@ def test_notes_beyond_the_prompts_length_are_response_that_is_not_trained_on(tok
     policy, inner, server = tokens(*texts, response_length=200, reserve_tokens=120, prompt_length=60)
     trajectory = play(policy)
     assert trajectory.answer == "42"
-    second = inner.samples()[1]
+    second = inner.sequences()[1]
     assert len(second.prompt_ids) == 60
     rendered = server.requests[-1]["ids"]
     assert second.prompt_ids + second.response_ids[: len(rendered) - 60] == rendered
@@ -238,7 +238,7 @@ def test_any_sequence_is_exact_and_within_its_budget(tokens, texts, response_len
     reason = trajectory.stop_reason
     assert (trajectory.answer is not None) == (reason is StopReason.ANSWERED)
     assert reason in (StopReason.ANSWERED, StopReason.MAX_TOKENS, StopReason.ENGINE_ERROR)
-    samples = inner.samples()
+    samples = inner.sequences()
     folds = [turn for turn in trajectory.turns if "fold" in turn.notes]
     assert len(samples) <= 1 + len(folds)
     assert len(folds) <= max_folds

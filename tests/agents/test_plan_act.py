@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from agent_rl.agents.episode.episode import Budget, run_episode
+from agent_rl.agents.episode.episode import EpisodeBudget, run_episode
 from agent_rl.agents.episode.policy import ScriptedPolicy
 from agent_rl.agents.plan_act import DEFAULT_INSTRUCTIONS, NO_PLAN, PlanActFormat, plans
 from agent_rl.agents.react import NO_ACTION
@@ -23,7 +23,9 @@ ANSWER = "Thought: done\nFinal Answer: 42"
 def run(*texts, form=None, **budget):
     async def episode():
         async with ToolSession(TOOLS, default_timeout_s=30) as session:
-            return await run_episode(ScriptedPolicy(texts), form or PlanActFormat(), session, PROMPT, Budget(**budget))
+            return await run_episode(
+                ScriptedPolicy(texts), form or PlanActFormat(), session, PROMPT, EpisodeBudget(**budget)
+            )
 
     return asyncio.run(episode())
 

@@ -1,241 +1,143 @@
-"""Agent loops of one's own: registration in this process, and in Ray workers that cannot import them."""
+"""Agents are found by name: the package's own by their files, a user's own by their registration."""
 
-import os
-import shutil
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-pytest.importorskip("verl")
-
-import verl.experimental.agent_loop.agent_loop as agent_loop
-import verl.trainer.constants_ppo as constants
-from hydra._internal.utils import _locate
-
+import agent_rl.agents
+from agent_rl import Agent, register_agent_loop
 from agent_rl.agents import registry
+from agent_rl.agents.episode.budget import EpisodeLimits
+from agent_rl.agents.episode.loop import EpisodeLoop, EpisodeSetup
+from agent_rl.agents.episode.policy import ScriptedPolicy
+from agent_rl.agents.folding import FoldingPolicy
+from agent_rl.agents.react import ReactFormat
+from agent_rl.agents.registry import agent_names, find_agent, load_script, make_loop
+from agent_rl.agents.user_sim import UserSimFormat
+from agent_rl.agents.users.user import ScriptedUser
 from agent_rl.errors import ConfigError
-from agent_rl.verl_adapter.loops.react_agent import ReactAgentLoop
-
-
-class Mine(ReactAgentLoop):
-    """A loop of one's own."""
-
-    agent = "mine"
+from agent_rl.settings import AgentRLSettings
 
 
 @pytest.fixture(autouse=True)
 def _clean(monkeypatch):
-    """Whatever a test registers is gone after it."""
-    monkeypatch.setattr(registry, "_loops", {})
-    monkeypatch.delenv(registry.VARIABLE, raising=False)
-    monkeypatch.setattr(agent_loop, "_agent_loop_registry", dict(agent_loop._agent_loop_registry))
-    environment = {**constants.PPO_RAY_RUNTIME_ENV, "env_vars": dict(constants.PPO_RAY_RUNTIME_ENV["env_vars"])}
-    monkeypatch.setattr(constants, "PPO_RAY_RUNTIME_ENV", environment)
+    monkeypatch.setattr(registry, "registered", {})
 
 
-def registered(name):
-    """The class that verl's worker would instantiate."""
-    return _locate(agent_loop._agent_loop_registry[name]["_target_"])
+def loop(name, limits=None, **sections):
+    settings = AgentRLSettings.from_config({"agent_rl": sections})
+    return make_loop(name, EpisodeSetup(settings, limits or EpisodeLimits()))
 
 
-def test_react_agent_is_registered_with_verl():
-    assert registered("react_agent") is ReactAgentLoop
+def test_each_file_of_the_folder_is_an_agent_of_its_name():
+    files = {path.stem for path in Path(agent_rl.agents.__file__).parent.glob("*.py")} - {"__init__", "registry"}
+    assert set(agent_names()) == {f"{name}_agent" for name in files}
+    for name in agent_names():
+        assert find_agent(name).name == name
+        assert loop(name).format()
 
 
-def test_verls_own_loops_stay():
-    assert {"single_turn_agent", "tool_agent"} <= set(agent_loop._agent_loop_registry)
+def test_a_format_is_as_configured():
+    format = loop("react_agent", react={"instructions": "Go.", "observation_role": "tool"}).format()
+    assert format.prompt([{"role": "user", "content": "?"}], [])[0] == {"role": "system", "content": "Go."}
+    assert format.reply("seen", []) == [{"role": "tool", "content": "seen"}]
 
 
-def test_call_registers():
-    assert registry.register_agent_loop("mine", Mine) is Mine
-    assert registered("mine") is Mine
+def test_the_error_for_an_unknown_name_suggests_the_nearest():
+    with pytest.raises(ConfigError, match=r"Did you mean 'react_agent'.*--script"):
+        loop("reactagent")
 
 
-def test_decorator_registers():
-    @registry.register_agent_loop("decorated")
-    class Decorated(Mine):
-        pass
-
-    assert Decorated.__name__ == "Decorated"
-    assert registered("decorated") is Decorated
-
-
-@pytest.mark.parametrize("name", ["with-dash", "with.dot", "with space", "größe", "1st", "class", "a_b"])
-def test_any_name_can_be_found_by_hydra(name):
-    registry.register_agent_loop(name, Mine)
-    assert registered(name) is Mine
+def test_the_folding_agent_is_another_with_a_policy_around_its_own():
+    sections = {"folding": {"loop": "user_sim_agent", "reserve_tokens": 64}, "user_sim": {"user": "scripted"}}
+    folding = loop("folding_agent", EpisodeLimits(response_length=128), **sections)
+    assert isinstance(folding.format(), UserSimFormat)
+    assert isinstance(folding.user({"extra_info": {"user": {"replies": ["Yes."]}}}), ScriptedUser)
+    policy = ScriptedPolicy(["Hello."])
+    assert isinstance(folding.conversation(policy), FoldingPolicy)
+    assert loop("react_agent", **sections).conversation(policy) is policy
+    with pytest.raises(ConfigError, match=r"agent_rl\.folding\.reserve_tokens: 64 is not less than"):
+        loop("folding_agent", EpisodeLimits(response_length=64), **sections).conversation(policy)
 
 
-def test_names_that_differ_in_punctuation_do_not_collide():
-    other = type("Other", (Mine,), {})
-    registry.register_agent_loop("a-b", Mine)
-    registry.register_agent_loop("a.b", other)
-    assert registered("a-b") is Mine
-    assert registered("a.b") is other
+def test_the_error_for_an_agent_that_cannot_be_folded_names_the_key():
+    with pytest.raises(ConfigError, match=r"agent_rl\.folding\.loop: there is no agent 'folding_agent'"):
+        loop("folding_agent", folding={"loop": "folding_agent"}).format()
 
 
-def test_later_registration_of_a_name_replaces_the_earlier():
-    other = type("Other", (Mine,), {})
-    registry.register_agent_loop("mine", Mine)
-    registry.register_agent_loop("mine", other)
-    assert registered("mine") is other
+def test_only_the_agent_that_talks_with_a_user_asks_the_row_for_one():
+    assert loop("react_agent").user({}) is None
+    with pytest.raises(ConfigError, match=r"extra_info\.user: the row has none"):
+        loop("user_sim_agent").user({})
 
 
-@pytest.mark.parametrize("thing", [42, "module.Class", Mine.run, type("NoRun", (), {}), lambda: None])
+def test_a_registered_record_is_found_and_made():
+    agent = Agent("terse", lambda settings, limits: ReactFormat("Be terse."))
+    assert register_agent_loop(agent) is agent
+    assert find_agent("terse") is agent
+    assert loop("terse").agent == "terse"
+    assert loop("terse").format().prompt([], [])[0]["content"] == "Be terse."
+
+
+def test_a_registered_class_is_made_with_the_setup_and_gets_its_name():
+    @register_agent_loop("mine")
+    class Mine(EpisodeLoop):
+        def format(self):
+            return ReactFormat("Mine.")
+
+        async def run(self):
+            return None
+
+    assert (Mine.agent, type(loop("mine"))) == ("mine", Mine)
+
+
+def test_a_class_that_only_verl_can_run_is_refused():
+    register_agent_loop("verls", type("Verls", (), {"run": lambda self: None}))
+    with pytest.raises(ConfigError, match="only verl's worker can run Verls"):
+        loop("verls")
+
+
+@pytest.mark.parametrize("thing", [42, "module.Class", type("NoRun", (), {}), lambda: None])
 def test_something_else_than_a_loop_is_refused(thing):
     with pytest.raises(ConfigError, match="is not an agent loop"):
-        registry.register_agent_loop("mine", thing)
-    assert "mine" not in agent_loop._agent_loop_registry
+        register_agent_loop("mine", thing)
 
 
-def test_name_of_ours_is_refused():
+def test_a_name_of_the_package_is_refused():
     with pytest.raises(ConfigError, match="the name belongs to agent_rl"):
-        registry.register_agent_loop("react_agent", Mine)
+        register_agent_loop(Agent("react_agent", lambda settings, limits: ReactFormat()))
 
-
-def test_class_that_is_too_large_to_send_is_refused(monkeypatch):
-    module = ModuleType("users_module")
-    module.__file__ = "/home/user/users_module.py"
-    source = "def run(self):\n    return DATA\nLoop = type('Loop', (), {'run': run})"
-    module.DATA = os.urandom(200_000)
-    monkeypatch.setitem(sys.modules, "users_module", module)
-    exec(source, vars(module))  # noqa: S102 - a module made here
-    with pytest.raises(ConfigError, match=r"register_agent_loop\(large\).*agent_loop_config_path"):
-        registry.register_agent_loop("large", module.Loop)
-
-
-def test_job_environment_carries_what_is_registered():
-    assert registry.VARIABLE not in constants.PPO_RAY_RUNTIME_ENV["env_vars"]
-    registry.register_agent_loop("mine", Mine)
-    assert registry.VARIABLE in constants.get_ppo_ray_runtime_env()["env_vars"]
-
-
-def test_worker_that_received_a_loop_can_send_it_on(monkeypatch):
-    monkeypatch.setenv(registry.VARIABLE, _payload_of_an_absent_module())
-    registry.install(agent_loop)
-    assert registered("absent").agent == "absent"
-    registry.export_to_workers(constants)
-    assert registry.VARIABLE in constants.PPO_RAY_RUNTIME_ENV["env_vars"]
-
-
-def _payload_of_an_absent_module():
-    """A loop as another process sends it, from a module that exists only there."""
-    script = (
-        "import sys\nfrom types import ModuleType\nfrom agent_rl.agents import registry\n"
-        "home = ModuleType('only_there'); home.__file__ = '/home/user/only_there.py'\n"
-        "sys.modules['only_there'] = home\n"
-        "exec('class Loop:\\n    agent = \"absent\"\\n    def run(self):\\n        return self.agent', vars(home))\n"
-        "registry.register_agent_loop('absent', home.Loop)\n"
-        "print(registry._payload())\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True)
-    return done.stdout.split()[-1]
-
-
-BESIDE = '''
-"""A module beside the script."""
-from agent_rl.verl_adapter.loops.react_agent import ReactAgentLoop
-
-SECRET = "from beside"
-
-
-class Beside(ReactAgentLoop):
-    agent = "beside"
-
-    def secret(self):
-        return SECRET
-'''
 
 SCRIPT = """
-import os
-import sys
+from beside import GREETING
+from agent_rl import Agent, register_agent_loop
+from agent_rl.agents.react import ReactFormat
 
-import beside
-import ray
-from agent_rl.verl_adapter.loops.react_agent import ReactAgentLoop
-from agent_rl.agents.registry import register_agent_loop
-
-GREETING = "from main"
-
-
-@register_agent_loop("in-main")
-class InMain(ReactAgentLoop):
-    agent = "in-main"
-
-    def secret(self):
-        return greeting()
-
-
-def greeting():
-    return GREETING
-
-
-register_agent_loop("beside", beside.Beside)
-
-
-@ray.remote
-def worker(folder):
-    import importlib.util
-    import os
-    import sys
-
-    os.chdir("/")
-    sys.path = [path for path in sys.path if path not in ("", folder)]
-    import verl.experimental.agent_loop.agent_loop as module
-    import verl.trainer.constants_ppo as constants
-    from hydra._internal.utils import _locate
-
-    found = {}
-    for name in ("in-main", "beside", "react_agent"):
-        cls = _locate(module._agent_loop_registry[name]["_target_"])
-        bare = cls.__new__(cls)
-        found[name] = (issubclass(cls, module.AgentLoopBase), cls.agent, bare.secret() if name != "react_agent" else "")
-    return os.getpid(), importlib.util.find_spec("beside") is None, found
-
+register_agent_loop(Agent("of_script", lambda settings, limits: ReactFormat(GREETING)))
 
 if __name__ == "__main__":
-    import hydra
-    from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
-
-    with hydra.initialize_config_module("verl.trainer.config", version_base=None):
-        config = hydra.compose("ppo_trainer", overrides=["actor_rollout_ref.rollout.name=sglang"])
-    ray.init(num_cpus=1, include_dashboard=False, runtime_env=get_ppo_ray_runtime_env(config))
-    try:
-        pid, absent, found = ray.get(worker.remote(os.path.dirname(os.path.abspath(__file__))))
-    finally:
-        ray.shutdown()
-    assert pid != os.getpid()
-    assert absent, "the worker must not be able to import the module"
-    assert found == {
-        "in-main": (True, "in-main", "from main"),
-        "beside": (True, "beside", "from beside"),
-        "react_agent": (True, "react_agent", ""),
-    }, found
-    print("worker found them all")
+    raise SystemExit("trains")
 """
 
 
-@pytest.mark.engine
-def test_loops_of_a_script_exist_in_a_worker_that_cannot_import_it(tmp_path):
-    (tmp_path / "beside.py").write_text(BESIDE)
-    (tmp_path / "script.py").write_text(SCRIPT)
-    ray_dir = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # Ray's socket paths must be short
-    try:
-        done = subprocess.run(
-            [sys.executable, "script.py"],
-            cwd=tmp_path,
-            env={**os.environ, "RAY_TMPDIR": ray_dir, "RAY_USAGE_STATS_ENABLED": "0"},
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=False,
-        )
-    finally:
-        shutil.rmtree(ray_dir, ignore_errors=True)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-    assert "worker found them all" in done.stdout
-    assert not Path(ray_dir).exists()
+def test_a_script_is_run_up_to_its_main_block(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend("")  # what the script adds to sys.path goes with it
+    (tmp_path / "beside.py").write_text("GREETING = 'Hello.'")
+    (tmp_path / "train.py").write_text(SCRIPT)
+    load_script(str(tmp_path / "train.py"))
+    assert loop("of_script").format().prompt([], [])[0]["content"] == "Hello."
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("from verl.trainer import main_ppo\nmain_ppo.main()", "line 2, starts the training.*below `if __name__"),
+        ("1 +", "cannot be read"),
+        ("raise ValueError('no')", "ValueError: no"),
+    ],
+)
+def test_a_script_that_cannot_be_run_is_refused(tmp_path, monkeypatch, text, said):
+    monkeypatch.syspath_prepend("")
+    (tmp_path / "train.py").write_text(text)
+    with pytest.raises(ConfigError, match=f"--script: .*{said}"):
+        load_script(str(tmp_path / "train.py"))

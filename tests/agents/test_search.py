@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from agent_rl.agents.episode.episode import Budget, run_episode
+from agent_rl.agents.episode.episode import EpisodeBudget, run_episode
 from agent_rl.agents.episode.policy import ScriptedPolicy
 from agent_rl.agents.search import DEFAULT_INSTRUCTIONS, NO_ACTION, SearchFormat
 from agent_rl.errors import ConfigError, MalformedActionError
@@ -32,7 +32,7 @@ def search(tmp_path):
 def run(texts, *specs, **budget):
     async def episode():
         async with ToolSession(specs, default_timeout_s=30) as session:
-            return await run_episode(ScriptedPolicy(texts), SearchFormat(), session, PROMPT, Budget(**budget))
+            return await run_episode(ScriptedPolicy(texts), SearchFormat(), session, PROMPT, EpisodeBudget(**budget))
 
     return asyncio.run(episode())
 

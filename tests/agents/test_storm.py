@@ -10,7 +10,7 @@ from collections import Counter
 import psutil
 import pytest
 
-from agent_rl.agents.episode.episode import Budget, run_episode
+from agent_rl.agents.episode.episode import EpisodeBudget, run_episode
 from agent_rl.agents.episode.policy import ScriptedPolicy
 from agent_rl.agents.react import ReactFormat
 from agent_rl.tools import ToolSession, load_tools
@@ -63,7 +63,7 @@ async def trajectory(specs, codes, gate):
     turns = [f"Action: python\nAction Input: {code}" for code in codes]
     policy = ScriptedPolicy([*turns, "Final Answer: 42"])
     async with gate, ToolSession(specs, default_timeout_s=60) as session:
-        return await run_episode(policy, ReactFormat(), session, [], Budget())
+        return await run_episode(policy, ReactFormat(), session, [], EpisodeBudget())
 
 
 @pytest.fixture(scope="module")

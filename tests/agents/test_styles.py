@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("verl")
 
-from agent_rl.agents.agents import AGENTS
+from agent_rl.agents.registry import agent_names
 from agent_rl.evaluation.audit import Template, audit_trajectory
 from agent_rl.trajectory import StopReason, Trajectory
 from tests.agents.episodes import ANSWER, act
@@ -23,7 +23,7 @@ SCRIPTS = {
 }
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", agent_names())
 def test_audit_finds_nothing(run_loop, tokenizer, tmp_path, agent):
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text(json.dumps({"id": "a", "contents": "Faust is a play."}) + "\n")

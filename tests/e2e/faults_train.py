@@ -3,8 +3,7 @@ engine's."""
 
 from typing import Any
 
-from agent_rl import register_agent_loop
-from agent_rl.verl_adapter.loops.react_agent import ReactAgentLoop
+from agent_rl import ReactAgentLoop, register_agent_loop
 
 FIRST_TURN = {
     "tool_raises": "Thought: go\nAction: raises\nAction Input: {}",

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from agent_rl import register_agent_loop
+from agent_rl import ReactAgentLoop, register_agent_loop
 from agent_rl.trajectory import ToolCall
-from agent_rl.verl_adapter.loops.react_agent import ReactAgentLoop
 
 
 @register_agent_loop("noting")

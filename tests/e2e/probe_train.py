@@ -11,9 +11,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from agent_rl import register_agent_loop
+from agent_rl import ReactAgentLoop, register_agent_loop
 from agent_rl.trajectory import ToolCall
-from agent_rl.verl_adapter.loops.react_agent import ReactAgentLoop
 
 PARAMETERS = (
     "model.embed_tokens.weight",

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from agent_rl import trace
-from agent_rl.agents.episode.episode import Budget, run_episode
+from agent_rl.agents.episode.episode import EpisodeBudget, run_episode
 from agent_rl.agents.episode.policy import ScriptedPolicy
 from agent_rl.agents.react import ReactFormat
 from agent_rl.cli.main import app
@@ -79,7 +79,7 @@ def evaluated(folder: Path, data: Path, model: Path | str, *words: str) -> list[
 async def scripted(row: dict[str, Any], trajectory: Trajectory) -> Trajectory:
     policy = ScriptedPolicy([turn.text for turn in trajectory.turns])
     async with ToolSession(load_tools(TOOLS), default_timeout_s=30) as session:
-        found = await run_episode(policy, ReactFormat(""), session, row["prompt"], Budget(max_turns=10))
+        found = await run_episode(policy, ReactFormat(""), session, row["prompt"], EpisodeBudget(max_turns=10))
     return replace(found, info=trajectory.info)
 
 

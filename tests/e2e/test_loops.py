@@ -18,7 +18,7 @@ import pytest
 
 from agent_rl import trace
 from agent_rl.agents.code_act import CodeActFormat
-from agent_rl.agents.episode.episode import Budget, run_episode
+from agent_rl.agents.episode.episode import EpisodeBudget, run_episode
 from agent_rl.agents.episode.format import Format
 from agent_rl.agents.folding import FoldingPolicy
 from agent_rl.agents.plan_act import PlanActFormat, plans
@@ -89,7 +89,7 @@ def conversations(row: dict[str, Any], tools: Path) -> list[list[dict[str, Any]]
 
     async def episode() -> None:
         async with ToolSession(load_tools(tools), default_timeout_s=60) as session:
-            await run_episode(policy, formats()[agent], session, row["prompt"], Budget(), user=user)
+            await run_episode(policy, formats()[agent], session, row["prompt"], EpisodeBudget(), user=user)
 
     asyncio.run(episode())
     assert len(inner.conversations) == 1 + folds

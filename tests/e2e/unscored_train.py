@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from agent_rl import register_agent_loop
-from agent_rl.verl_adapter.loops.react_agent import ReactAgentLoop
+from agent_rl import ReactAgentLoop, register_agent_loop
 
 
 class Told:

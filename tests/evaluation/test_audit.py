@@ -7,7 +7,7 @@ import json
 import pytest
 
 from agent_rl import trace
-from agent_rl.agents.episode.episode import Budget, run_episode
+from agent_rl.agents.episode.episode import EpisodeBudget, run_episode
 from agent_rl.agents.react import ReactFormat
 from agent_rl.errors import ConfigError
 from agent_rl.evaluation.audit import Template, audit_text, audit_trajectory, has_tokens
@@ -41,7 +41,7 @@ def episode(model_dir, tools, texts=(CALL, CALL, ANSWER), kind=Scripted, instruc
         policy = source.policy(Usage())
         async with ToolSession(load_tools(tools), default_timeout_s=5) as session:
             prompt = [{"role": "user", "content": "What is 12+30?"}]
-            trajectory = await run_episode(policy, ReactFormat(instructions), session, prompt, Budget())
+            trajectory = await run_episode(policy, ReactFormat(instructions), session, prompt, EpisodeBudget())
         assert trajectory.error is None
         trajectory.info["tokens"] = policy.record()
         trajectory.agent, trajectory.id = "react_agent", "0_0"

@@ -5,10 +5,11 @@ import json
 
 import pytest
 
-from agent_rl.agents.agents import make_format
-from agent_rl.agents.episode.episode import Budget, run_episode
+from agent_rl.agents.episode.episode import EpisodeBudget, run_episode
+from agent_rl.agents.episode.loop import EpisodeSetup
 from agent_rl.agents.episode.policy import ScriptedPolicy
 from agent_rl.agents.react import ReactFormat
+from agent_rl.agents.registry import make_loop
 from agent_rl.errors import ConfigError
 from agent_rl.evaluation.dumps import Sample, read_dump, score_dump, step_table, to_trajectory
 from agent_rl.settings import AgentRLSettings, RewardSettings
@@ -44,7 +45,9 @@ def episode(specs, script):
         policy = ScriptedPolicy(script)
         async with ToolSession(specs, default_timeout_s=5) as session:
             prompt = [{"role": "user", "content": "What is 12+30?"}]
-            return await run_episode(policy, ReactFormat(), session, prompt, Budget(max_turns=6)), policy.messages
+            return await run_episode(
+                policy, ReactFormat(), session, prompt, EpisodeBudget(max_turns=6)
+            ), policy.messages
 
     trajectory, messages = asyncio.run(run())
     trajectory.ground_truth = "42"
@@ -111,7 +114,7 @@ def dump(tmp_path):
 )
 def test_formats_that_keep_a_tag_or_remember_a_plan(agent, turn, said, specs):
     text = f"{turn}\nuser\nfound\nassistant\n{said}"
-    format = make_format(agent, AgentRLSettings())
+    format = make_loop(agent, EpisodeSetup(AgentRLSettings())).format()
     for _ in range(2):
         trajectory = to_trajectory(Sample(1, "a", "user\nWhen?\nassistant\n", text, "1808", 1.0), format, specs)
         assert [turn.malformed for turn in trajectory.turns] == [None, None]

@@ -179,7 +179,7 @@ def test_what_breaks_every_episode_ends_the_evaluation(tmp_path, data):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["loop=reactagent"], "loop: there is no loop 'reactagent'.*Did you mean 'react_agent'"),
+        (["loop=reactagent"], "loop: there is no agent 'reactagent'.*Did you mean 'react_agent'"),
         (["agent_rl.tools.max_result_tokens=64"], "agent_rl.tools.max_result_tokens: nobody counts"),
         (["agent_rl.reward.overlong.penalty=1", "agent_rl.reward.overlong.buffer_tokens=9999"], "agent_rl.reward.over"),
     ],

@@ -8,13 +8,13 @@ import math
 
 import pytest
 
-from agent_rl.agents.episode.episode import Budget, run_episode
+from agent_rl.agents.episode.episode import EpisodeBudget, run_episode
 from agent_rl.agents.episode.policy import ScriptedPolicy
 from agent_rl.agents.react import ReactFormat
 from agent_rl.errors import ConfigError, EngineError, UnscoredError
 from agent_rl.policies import Sampling
 from agent_rl.policies.chat import ChatEndpoint
-from agent_rl.policies.source import Usage
+from agent_rl.policies.source import PolicyUsage
 from agent_rl.tools import ToolSession, ToolSpec
 from agent_rl.tools.builtin.calculator import Calculator
 from agent_rl.trajectory import StopReason, ToolCall
@@ -41,11 +41,11 @@ def used(prompt, sampled):
 
 async def episode(policy, budget=None):
     async with ToolSession(SPECS, default_timeout_s=5) as session:
-        return await run_episode(policy, ReactFormat(), session, PROMPT, budget or Budget())
+        return await run_episode(policy, ReactFormat(), session, PROMPT, budget or EpisodeBudget())
 
 
 async def over(server, **options):
-    usage = Usage()
+    usage = PolicyUsage()
     async with endpoint(server, **options) as source:
         await source.check()
         return await episode(source.policy(usage, seed=3)), usage
@@ -56,7 +56,7 @@ def turns(server, number, **options):
 
     async def ask():
         async with endpoint(server, **options) as source:
-            policy = source.policy(Usage())
+            policy = source.policy(PolicyUsage())
             await policy.begin(PROMPT, [])
             found = []
             for _ in range(number):
@@ -125,7 +125,7 @@ def test_what_is_left_of_the_tokens_is_what_a_turn_may_have():
 def test_a_conversation_in_anothers_place_has_tokens_of_its_own():
     async def ask(server):
         async with endpoint(server, max_response_tokens=20) as source:
-            policy = source.policy(Usage())
+            policy = source.policy(PolicyUsage())
             await policy.begin(PROMPT, [])
             await policy.generate()
             policy.reserve = 5
@@ -148,7 +148,7 @@ def test_a_conversation_in_anothers_place_has_tokens_of_its_own():
 def test_an_observation_that_leaves_no_token_is_not_appended():
     async def ask(server):
         async with endpoint(server, max_response_tokens=20) as source:
-            policy = source.policy(Usage())
+            policy = source.policy(PolicyUsage())
             await policy.begin(PROMPT, [])
             await policy.generate()
             long = [{"role": "user", "content": "word " * 30}]
@@ -173,7 +173,7 @@ def test_an_observation_that_leaves_no_token_is_not_appended():
 def test_a_stop_string_that_belongs_to_the_turn_is_kept(choice, text):
     async def ask(server, content):
         async with endpoint(server) as source:
-            policy = source.policy(Usage())
+            policy = source.policy(PolicyUsage())
             await policy.begin(PROMPT, [])
             return await policy.generate(["</search>", "</answer>"], keep_stop=True)
 
@@ -216,7 +216,7 @@ def test_tool_calls_and_their_results_keep_their_ids():
 
     async def ask(server):
         async with endpoint(server) as source:
-            policy = source.policy(Usage())
+            policy = source.policy(PolicyUsage())
             await policy.begin(PROMPT, schema)
             turn = await policy.generate()
             await policy.extend([{"role": "tool", "content": "2"}, {"role": "tool", "content": "3"}])
@@ -243,7 +243,7 @@ def test_images_of_tools_are_sent_as_the_interface_takes_them():
 
     async def ask(server):
         async with endpoint(server) as source:
-            policy = source.policy(Usage())
+            policy = source.policy(PolicyUsage())
             await policy.begin(PROMPT, [])
             await policy.generate()
             await policy.extend([{"role": "user", "content": content}])

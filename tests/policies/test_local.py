@@ -7,13 +7,15 @@ import pytest
 from agent_rl.errors import ConfigError
 from agent_rl.policies import Sampling
 from agent_rl.policies.local import LocalModel
+from agent_rl.policies.tokens import ChatTokenizer
+from agent_rl.verl_adapter.chat_tokenizer import load_chat_tokenizer
 
 GREEDY = {"temperature": 0.0, "top_p": 1.0, "max_new_tokens": 12}
 
 
 @pytest.fixture(scope="module")
 def source(model_dir):
-    return LocalModel(model_dir, Sampling(temperature=0), batch=4)
+    return LocalModel(model_dir, load_chat_tokenizer(model_dir), Sampling(temperature=0), batch=4)
 
 
 def sample(source, prompts, **params):
@@ -125,5 +127,5 @@ def test_a_batch_that_fails_fails_its_conversations_and_no_other(source):
 
 
 def test_no_model(tmp_path):
-    with pytest.raises(ConfigError, match="there is no tokenizer"):
-        LocalModel(str(tmp_path), Sampling())
+    with pytest.raises(ConfigError, match="transformers cannot load"):
+        LocalModel(str(tmp_path), ChatTokenizer(None, None), Sampling())

@@ -8,7 +8,7 @@ import pytest
 from agent_rl.errors import ConfigError, EngineError
 from agent_rl.policies import Sampling
 from agent_rl.policies.sglang import SGLangTokens
-from agent_rl.policies.tokens import Sampled
+from agent_rl.policies.tokens import ChatTokenizer, Sampled
 from tests.http_faults import FaultyServer, answer
 
 FINE = {
@@ -21,20 +21,22 @@ FINE = {
 }
 
 
-def ask(server, model_dir, params, **options):
+def ask(server, params, **options):
     async def one():
-        async with SGLangTokens(f"{server.url}/v1", model_dir, Sampling(), timeout_s=5, **options) as source:
+        async with SGLangTokens(
+            f"{server.url}/v1", ChatTokenizer(None, None), Sampling(), timeout_s=5, **options
+        ) as source:
             await source.check()
             return await source.sample([1, 2, 3], params)
 
     return asyncio.run(one())
 
 
-def test_ids_there_and_back(model_dir):
+def test_ids_there_and_back():
     params = {"temperature": 0.0, "max_new_tokens": 4, "seed": 9, "logprobs": True}
     with FaultyServer(default=answer(200, FINE)) as server:
-        assert ask(server, model_dir, params) == Sampled([5, 6], [-0.1, -0.2], "stop")
-        assert ask(server, model_dir, {"temperature": 0.0}).log_probs is None
+        assert ask(server, params) == Sampled([5, 6], [-0.1, -0.2], "stop")
+        assert ask(server, {"temperature": 0.0}).log_probs is None
     assert [request.path for request in server.requests[:2]] == ["/get_server_info", "/generate"]
     assert json.loads(server.requests[1].body) == {
         "input_ids": [1, 2, 3],
@@ -47,17 +49,17 @@ def test_ids_there_and_back(model_dir):
 @pytest.mark.parametrize(
     "body", [{}, [], {"output_ids": [1]}, {"output_ids": [1], "meta_info": {"finish_reason": "x"}}]
 )
-def test_an_answer_without_tokens_is_the_engines_fault(model_dir, body):
+def test_an_answer_without_tokens_is_the_engines_fault(body):
     with FaultyServer(answer(200), default=answer(200, body)) as server, pytest.raises(EngineError, match="no tokens"):
-        ask(server, model_dir, {})
+        ask(server, {})
 
 
-def test_a_refused_request_is_the_engines_fault(model_dir):
+def test_a_refused_request_is_the_engines_fault():
     with FaultyServer(answer(200), answer(400, {"error": "too long"})) as server:
         with pytest.raises(EngineError, match="too long"):
-            ask(server, model_dir, {})
+            ask(server, {})
 
 
-def test_another_server_is_found_out(model_dir):
+def test_another_server_is_found_out():
     with FaultyServer(answer(404)) as server, pytest.raises(ConfigError, match="is not an SGLang server"):
-        ask(server, model_dir, {})
+        ask(server, {})

@@ -116,7 +116,7 @@ def test_without_logprobs_none_are_kept(policy):
     made, _ = policy(ACT, logprobs=False)
     play(made)
     assert made.logprobs is None
-    assert made.samples()[0].logprobs is None
+    assert made.sequences()[0].logprobs is None
     check(made)
 
 
@@ -149,7 +149,7 @@ def test_turn_is_cut_at_the_first_token_that_completes_a_stop_string(policy, tok
 def test_cut_keeps_the_log_probs_of_the_tokens_that_stay(policy):
     made, server = policy(ACT + "\nObservation: 43")
     asyncio.run(made.generate(STOP))
-    _, ids, mask, logprobs, _ = made.samples()[-1]
+    _, ids, mask, logprobs, _ = made.sequences()[-1]
     assert mask == [1] * len(ids)
     assert logprobs == server.logprobs(ids)
 
@@ -187,7 +187,7 @@ def test_turn_that_is_cut_by_the_budget_is_length(policy):
     made, _ = policy(ACT, response_length=5)
     generation, fits = play(made)
     assert (generation.tokens, generation.finish, fits) == (5, "length", False)
-    assert len(made.samples()[0].response_ids) == 5
+    assert len(made.sequences()[0].response_ids) == 5
 
 
 def test_turn_that_fills_the_budget_exactly_is_a_turn_but_has_no_answer(policy, tokenizer):
@@ -212,7 +212,7 @@ def test_observation_that_does_not_fit_is_not_appended(policy, tokenizer):
     before = (list(made.ids), list(made.mask), list(made.logprobs))
     assert not asyncio.run(made.extend([{"role": "user", "content": "word " * 100}]))
     assert (made.ids, made.mask, made.logprobs) == before
-    _, ids, mask, _, _ = made.samples()[-1]
+    _, ids, mask, _, _ = made.sequences()[-1]
     assert mask == [1] * generation.tokens
     assert len(ids) == generation.tokens
     assert asyncio.run(made.extend(OBSERVATION)), "a shorter one still fits"
@@ -232,7 +232,7 @@ def test_response_ends_with_a_sampled_token(policy):
     generation, fits = play(made)
     assert fits
     assert len(made.mask) > generation.tokens
-    _, ids, mask, logprobs, _ = made.samples()[-1]
+    _, ids, mask, logprobs, _ = made.sequences()[-1]
     assert len(ids) == len(mask) == len(logprobs) == generation.tokens
     assert mask[-1] == 1
 
@@ -240,7 +240,7 @@ def test_response_ends_with_a_sampled_token(policy):
 def test_response_without_a_token_is_unscored(policy):
     made, _ = policy()
     with pytest.raises(UnscoredError, match="no token"):
-        made.samples()
+        made.sequences()
 
 
 def test_prompt_that_is_too_long_is_unscored_and_names_the_key(policy):
@@ -323,7 +323,7 @@ def test_any_sequence_keeps_ids_and_mask_together(policy, tokenizer, data, respo
         assert made.mask[len(earlier) - len(made.prompt_ids) :][: generation.tokens] == [1] * generation.tokens
         assert not any(stop in generation.text for stop in STOP)
         check(made)
-        _, ids, mask, logprobs, _ = made.samples()[-1]
+        _, ids, mask, logprobs, _ = made.sequences()[-1]
         assert len(ids) == len(mask) == len(logprobs) <= response_length
         assert mask[-1] == 1
         earlier = list(made.ids)
@@ -350,7 +350,7 @@ def test_thoughts_that_the_template_drops_leave_the_context(policy, tokenizer, t
     for _ in turns:
         _, fits = play(made)
         assert fits
-    samples = made.samples()
+    samples = made.sequences()
     assert len(samples) == 3
     for number, (sample, request) in enumerate(zip(samples, server.requests, strict=True)):
         ids = sample.prompt_ids + sample.response_ids
@@ -373,7 +373,7 @@ def test_thoughts_that_the_template_keeps_need_no_new_sequence(policy, tokenizer
     made, _ = policy(*turns, drop_thoughts=role == "tool")
     for _ in turns:
         play(made, [{"role": role, "content": "42"}])
-    assert len(made.samples()) == 1
+    assert len(made.sequences()) == 1
     check(made)
 
 
@@ -383,7 +383,7 @@ def test_history_that_does_not_fit_changes_nothing(policy, thinking):
     before = (list(made.ids), list(made.mask))
     assert not asyncio.run(made.extend([{"role": "user", "content": "word " * 200}]))
     assert (made.ids, made.mask) == before
-    assert len(made.samples()) == 1
+    assert len(made.sequences()) == 1
 
 
 def test_conversation_may_be_replaced_by_another(policy, tokenizer):
@@ -392,7 +392,7 @@ def test_conversation_may_be_replaced_by_another(policy, tokenizer):
     summary = [*PROMPT, {"role": "user", "content": "So far: " + "much " * 60}]
     asyncio.run(made.begin(summary, []))
     asyncio.run(made.generate(STOP))
-    first, second = made.samples()
+    first, second = made.sequences()
     assert first.mask == [1] * len(first.mask)
     rendered = tokenizer.apply_chat_template(summary, add_generation_prompt=True, return_dict=False)
     assert server.requests[1]["ids"] == rendered
@@ -407,7 +407,7 @@ def test_replaced_conversation_without_a_turn_is_no_sequence(policy):
     made, _ = policy(ANSWER)
     asyncio.run(made.begin(PROMPT, []))
     asyncio.run(made.generate(STOP))
-    assert len(made.samples()) == 1
+    assert len(made.sequences()) == 1
 
 
 def test_conversation_that_leaves_no_token_is_unscored(policy):

@@ -7,8 +7,9 @@ import pytest
 from agent_rl.agents.react import ReactFormat
 from agent_rl.errors import ConfigError
 from agent_rl.policies import Sampling
-from agent_rl.policies.source import Usage
+from agent_rl.policies.source import PolicyUsage
 from agent_rl.policies.tokens import Sampled, TokenSource
+from agent_rl.verl_adapter.chat_tokenizer import load_chat_tokenizer
 
 PROMPT = [{"role": "user", "content": "What is 12+30?"}]
 
@@ -16,8 +17,8 @@ PROMPT = [{"role": "user", "content": "What is 12+30?"}]
 class Scripted(TokenSource):
     """Plays texts, each ended by the end-of-turn token."""
 
-    def __init__(self, tokenizer, sampling, texts):
-        super().__init__(tokenizer, sampling)
+    def __init__(self, model, sampling, texts):
+        super().__init__(load_chat_tokenizer(model), sampling)
         self.texts, self.asked = list(texts), []
 
     async def sample(self, prompt_ids, params):
@@ -37,7 +38,7 @@ async def talk(source, usage, seed=None):
 
 def test_what_was_sampled_is_appended_and_counted(model_dir):
     source = Scripted(model_dir, Sampling(temperature=0.5, top_k=7), ["I compute.\nObservation: 1", "It is 42."])
-    usage = Usage()
+    usage = PolicyUsage()
     policy, first, second = asyncio.run(talk(source, usage, seed=3))
     assert (first.text, second.text) == ("I compute.", "It is 42.")
     (_, params), (second_prompt, _) = source.asked
@@ -59,7 +60,7 @@ def test_what_was_sampled_is_appended_and_counted(model_dir):
 def test_log_probs_where_they_are_asked_for(model_dir):
     source = Scripted(model_dir, Sampling(), ["a", "b"])
     source.logprobs = True
-    policy, *_ = asyncio.run(talk(source, Usage()))
+    policy, *_ = asyncio.run(talk(source, PolicyUsage()))
     assert source.asked[0][1]["logprobs"] is True
     assert {value for value, sampled in zip(policy.logprobs, policy.mask, strict=True) if sampled} == {-0.5}
 
@@ -69,7 +70,7 @@ def test_a_formats_own_stop_tokens_and_special_tokens(model_dir):
         stop_tokens, special_tokens = ("<|im_start|>",), True
 
     async def one(source):
-        policy = source.policy(Usage(), format=Special())
+        policy = source.policy(PolicyUsage(), format=Special())
         await policy.begin(PROMPT, [])
         return await policy.generate()
 
@@ -86,8 +87,8 @@ def test_thoughts_are_dropped_where_the_template_drops_them(model_dir):
             "(message.content or '')", "((message.content or '').split('</think>') | last)"
         )
         source.drop_thoughts = drop
-        policy, *_ = asyncio.run(talk(source, Usage()))
-        return len(policy.samples())
+        policy, *_ = asyncio.run(talk(source, PolicyUsage()))
+        return len(policy.sequences())
 
     assert (sequences(False), sequences(True)) == (1, 2)
 

@@ -7,7 +7,7 @@ import pytest
 
 from agent_rl.errors import EngineError
 from agent_rl.policies import Sampling
-from agent_rl.policies.tokens import Sampled
+from agent_rl.policies.tokens import ChatTokenizer, Sampled
 from agent_rl.policies.vllm import VLLMTokens
 from tests.http_faults import FaultyServer, answer
 
@@ -19,19 +19,19 @@ FINE = {
 MODELS = {"data": [{"id": "m"}]}
 
 
-def ask(server, model_dir, params):
+def ask(server, params):
     async def one():
-        async with VLLMTokens(server.url, "m", model_dir, Sampling(), timeout_s=5) as source:
+        async with VLLMTokens(server.url, "m", ChatTokenizer(None, None), Sampling(), timeout_s=5) as source:
             await source.check()
             return await source.sample([1, 2, 3], params)
 
     return asyncio.run(one())
 
 
-def test_ids_there_and_back(model_dir):
+def test_ids_there_and_back():
     params = {"temperature": 0.0, "max_new_tokens": 4, "seed": 9, "stop": ["x"], "logprobs": True}
     with FaultyServer(answer(200, MODELS), default=answer(200, FINE)) as server:
-        assert ask(server, model_dir, params) == Sampled([5, 6], [-0.1, -0.2], "length")
+        assert ask(server, params) == Sampled([5, 6], [-0.1, -0.2], "length")
     assert server.requests[1].path == "/v1/completions"
     assert json.loads(server.requests[1].body) == {
         "model": "m", "prompt": [1, 2, 3], "max_tokens": 4, "return_token_ids": True, "logprobs": 0,
@@ -39,8 +39,8 @@ def test_ids_there_and_back(model_dir):
     }  # fmt: skip
 
 
-def test_a_server_that_gives_text_only_is_found_out(model_dir):
+def test_a_server_that_gives_text_only_is_found_out():
     text_only = {"choices": [{"text": "ab", "finish_reason": "stop"}]}
     with FaultyServer(answer(200, MODELS), default=answer(200, text_only)) as server:
         with pytest.raises(EngineError, match=r"no token ids: is this vLLM 0\.10\.2"):
-            ask(server, model_dir, {"max_new_tokens": 4})
+            ask(server, {"max_new_tokens": 4})

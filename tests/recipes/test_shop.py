@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent_rl.agents.episode.episode import Budget, run_episode
+from agent_rl.agents.episode.episode import EpisodeBudget, run_episode
 from agent_rl.agents.episode.policy import ScriptedPolicy
 from agent_rl.agents.user_sim import UserSimFormat
 from agent_rl.agents.users.user import gives_verdict, load_user
@@ -45,7 +45,7 @@ def played(row: dict[str, Any], *texts: str) -> Trajectory:
         tools = load_tools(str(RECIPE / "shop.yaml"))
         async with ToolSession(tools, default_timeout_s=30, tools_kwargs=info["tools_kwargs"]) as session:
             return await run_episode(
-                ScriptedPolicy(texts), UserSimFormat(), session, row["prompt"], Budget(max_turns=8), user=user
+                ScriptedPolicy(texts), UserSimFormat(), session, row["prompt"], EpisodeBudget(max_turns=8), user=user
             )
 
     return asyncio.run(episode())

@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from agent_rl import register_agent_loop
+from agent_rl import ReactAgentLoop, register_agent_loop
 from agent_rl.errors import EngineError
 from agent_rl.verl_adapter.algorithms.remax_rollout import GREEDY_SESSION
-from agent_rl.verl_adapter.loops.react_agent import ReactAgentLoop
 
 
 @register_agent_loop("unlucky")

@@ -9,13 +9,11 @@ import pytest
 
 pytest.importorskip("verl")
 
-from agent_rl import trace
-from agent_rl.agents.episode.budget import FINAL_TURN
-from agent_rl.agents.episode.setup import DEFAULT_MAX_TURNS
+from agent_rl import ReactAgentLoop, trace
+from agent_rl.agents.episode.budget import DEFAULT_MAX_TURNS, FINAL_TURN
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.tools.cassette import CassetteMissError
 from agent_rl.trajectory import StopReason, Trajectory
-from agent_rl.verl_adapter.loops.react_agent import ReactAgentLoop
 from agent_rl.verl_adapter.verl_loop import EpisodeAgentLoop
 from tests.agents.server import THINKING, Server, make_loop
 

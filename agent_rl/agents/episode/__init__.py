@@ -1,4 +1,7 @@
-"""One run of an agent, over the interfaces `Policy` and `Format`; knows no engine and no verl."""
+"""One episode: what an agent is made of (`agent`, `loop`), how it runs (`episode`), and the interfaces that it uses.
+
+Nothing here may know a text format, an engine or verl.
+"""
 
 from agent_rl.agents.episode.hooks import Hooks
 

@@ -1,4 +1,4 @@
-"""`Budget`: what one episode may spend, and whether the policy gets a final turn when it is all but spent.
+"""`EpisodeBudget`: what one episode may spend, and whether the policy gets a final turn when it is nearly spent.
 
 Without a final turn an episode ends where a budget does. With one, the policy's last turn is announced: what it says
 then is its answer, or the episode ends by the budget that was spent.
@@ -6,11 +6,44 @@ then is its answer, or the episode ends by the budget that was spent.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-__all__ = ["FINAL_TURN", "Budget", "FinalTurn"]
+from agent_rl.errors import ConfigError
+from agent_rl.settings import AgentRLSettings
+from agent_rl.tools.truncation import TruncateSide
+from agent_rl.trajectory import ToolCall, call_key
+
+__all__ = ["DEFAULT_MAX_TURNS", "FINAL_TURN", "EpisodeBudget", "EpisodeLimits", "FinalTurn", "Repeats", "make_budget"]
 
 FINAL_TURN = "This is your last turn: no more tool calls are possible. Give your final answer now."
+DEFAULT_MAX_TURNS = 16
+"""When `multi_turn.max_assistant_turns` is null."""
+UNLIMITED = 1 << 30
+"""Tokens: the server knows its limit."""
+
+
+class EpisodeLimits(NamedTuple):
+    """What verl's configuration says about an episode, as plain values: reading omegaconf takes longer than an episode.
+
+    The names are those of verl's `actor_rollout_ref.rollout` and of its section `multi_turn`.
+    """
+
+    prompt_length: int = UNLIMITED
+    """Tokens of the prompt."""
+    response_length: int = UNLIMITED
+    """Tokens after the prompt, observations included."""
+    max_assistant_turns: int | None = None
+    """None: `DEFAULT_MAX_TURNS`."""
+    max_parallel_calls: int = 1
+    """Calls of one turn that are run."""
+    max_tool_response_length: int = 256
+    """Characters of a result that the policy is shown."""
+    tool_response_truncate_side: TruncateSide = "middle"
+    """Which side of a long result is cut."""
+    format: str = "hermes"
+    """The syntax of native tool calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +58,8 @@ class FinalTurn:
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
-    """What one episode may spend; the number of tokens is the policy's business."""
+class EpisodeBudget:
+    """What one episode may spend; the policy itself limits its tokens."""
 
     max_turns: int | None = None
     max_tool_calls: int | None = None
@@ -37,3 +70,48 @@ class Budget:
     """Turns in a row that only repeat earlier calls, after which the episode ends."""
     final: FinalTurn | None = None
     """None: no turn is announced as the last."""
+
+
+class Repeats:
+    """Counts turns that only repeat calls of earlier turns, over one episode."""
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+        self.in_a_row = 0
+        """Turns in a row that only repeated earlier calls."""
+
+    def add(self, calls: Sequence[ToolCall]) -> None:
+        """Note a turn's calls."""
+        keys = {call_key(call) for call in calls}
+        self.in_a_row = self.in_a_row + 1 if keys <= self._seen else 0
+        self._seen |= keys
+
+
+def make_budget(settings: AgentRLSettings, limits: EpisodeLimits) -> EpisodeBudget:
+    """The budget that a configuration gives each episode.
+
+    Raises:
+        ConfigError: where what is kept for the final turn leaves nothing for those before it.
+    """
+    return EpisodeBudget(
+        max_turns=limits.max_assistant_turns or DEFAULT_MAX_TURNS,
+        max_tool_calls=settings.budget.max_tool_calls,
+        max_seconds=settings.budget.max_seconds,
+        max_malformed=settings.budget.max_malformed,
+        max_repeats=settings.budget.max_repeats,
+        final=_final_turn(settings, limits),
+    )
+
+
+def _final_turn(settings: AgentRLSettings, limits: EpisodeLimits) -> FinalTurn | None:
+    final = settings.final_turn
+    if not final.enabled:
+        return None
+    if final.reserve_tokens >= limits.response_length:
+        problem = f"{final.reserve_tokens} is not less than data.max_response_length={limits.response_length}"
+        raise ConfigError("agent_rl.final_turn.reserve_tokens", problem, "Lower it")
+    if final.reserve_seconds >= (settings.budget.max_seconds or float("inf")):
+        problem = f"{final.reserve_seconds:g} is not less than agent_rl.budget.max_seconds"
+        raise ConfigError("agent_rl.final_turn.reserve_seconds", problem, "Lower it")
+    text = FINAL_TURN if final.text is None else final.text
+    return FinalTurn(text, final.reserve_tokens, final.reserve_seconds)

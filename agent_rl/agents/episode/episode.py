@@ -12,18 +12,17 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from agent_rl.agents.episode.budget import Budget, FinalTurn
+from agent_rl.agents.episode.budget import EpisodeBudget, FinalTurn, Repeats
 from agent_rl.agents.episode.format import Format, Step
 from agent_rl.agents.episode.hooks import Hooks
 from agent_rl.agents.episode.policy import ChatMessage, Generation, Policy
-from agent_rl.agents.episode.repeats import Repeats
 from agent_rl.agents.users.user import User, opened
 from agent_rl.concurrency import OutOfTime, uninterrupted, within
 from agent_rl.errors import EngineError, MalformedActionError, UnscoredError
 from agent_rl.tools import ToolSession
 from agent_rl.trajectory import Message, StopReason, ToolCall, ToolResult, ToolStatus, Trajectory, Turn
 
-__all__ = ["Budget", "FinalTurn", "Format", "Step", "run_episode"]
+__all__ = ["EpisodeBudget", "FinalTurn", "Format", "Step", "run_episode"]
 
 T = TypeVar("T")
 
@@ -40,7 +39,7 @@ async def run_episode(
     format: Format,
     tools: ToolSession,
     messages: Sequence[ChatMessage],
-    budget: Budget,
+    budget: EpisodeBudget,
     hooks: Hooks | None = None,
     user: User | None = None,
 ) -> Trajectory:
@@ -96,7 +95,7 @@ class _Episode:
         policy: Policy,
         format: Format,
         tools: ToolSession,
-        budget: Budget,
+        budget: EpisodeBudget,
         hooks: Hooks | None,
         user: User | None,
     ) -> None:

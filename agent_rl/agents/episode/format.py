@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from agent_rl.agents.episode.policy import ChatMessage, Generation
 from agent_rl.agents.episode.thinking import spoken
@@ -13,7 +13,7 @@ from agent_rl.errors import MalformedActionError
 from agent_rl.tools import ToolSpec
 from agent_rl.trajectory import ToolCall, ToolResult
 
-__all__ = ["Format", "Step", "with_images"]
+__all__ = ["Format", "Step", "TextFormat", "with_images", "with_instructions"]
 
 
 @dataclass(slots=True)
@@ -37,6 +37,8 @@ class Format(ABC):
     """Whether a turn's text has its special tokens, other than the one that ends it."""
     keep_stop: bool = False
     """Whether the stop string belongs to the turn, as a closing tag does."""
+    around: tuple[str, str] = ("", "")
+    """What stands before and after the text of each result."""
 
     @abstractmethod
     def prompt(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> list[ChatMessage]:
@@ -66,13 +68,13 @@ class Format(ABC):
             MalformedActionError: with a text that tells the policy what was expected.
         """
 
-    @abstractmethod
     def observation(self, results: Sequence[ToolResult]) -> str:
-        """The text that shows the results of a turn's calls."""
+        """The text that shows the results of a turn's calls, one below the other."""
+        return "\n".join(self._shown(result.text) for result in results)
 
-    @abstractmethod
     def correction(self, error: MalformedActionError) -> str:
-        """The text that answers a malformed turn."""
+        """The text that answers a malformed turn: the mistake, where a result would be."""
+        return self._shown(f"Error: {error}")
 
     @abstractmethod
     def reply(self, observation: str, results: Sequence[ToolResult]) -> list[ChatMessage]:
@@ -89,6 +91,46 @@ class Format(ABC):
         content = last["content"]
         told = f"{content}\n\n{text}" if isinstance(content, str) else [*content, {"type": "text", "text": text}]
         return [*before, {**last, "content": told}]
+
+    def _shown(self, text: str) -> str:
+        before, after = self.around
+        return f"{before}{text}{after}"
+
+
+class TextFormat(Format):
+    """A format that the system message explains, and whose results come in one message.
+
+    Args:
+        instructions: system text; None: the default; empty: none.
+        observation_role: role of the message that shows the results.
+    """
+
+    default_instructions: str = ""
+
+    def __init__(self, instructions: str | None = None, observation_role: Literal["user", "tool"] = "user") -> None:
+        self._instructions = self.default_instructions if instructions is None else instructions
+        self._role = observation_role
+
+    def instructions(self, tools: Sequence[ToolSpec]) -> str:
+        """The system text for these tools."""
+        return self._instructions
+
+    def prompt(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> list[ChatMessage]:
+        """The row's messages with the instructions in the system message."""
+        return with_instructions(messages, self.instructions(tools))
+
+    def reply(self, observation: str, results: Sequence[ToolResult]) -> list[ChatMessage]:
+        """One message, whatever the number of results."""
+        return [{"role": self._role, "content": with_images(observation, results)}]
+
+
+def with_instructions(messages: Sequence[ChatMessage], text: str) -> list[ChatMessage]:
+    """The messages with the text in the system message, after what a system message of theirs says."""
+    if not text:
+        return list(messages)
+    if messages and messages[0]["role"] == "system":
+        return [{"role": "system", "content": f"{messages[0]['content']}\n\n{text}"}, *messages[1:]]
+    return [{"role": "system", "content": text}, *messages]
 
 
 def with_images(text: str, results: Sequence[ToolResult]) -> str | list[dict[str, Any]]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
+from agent_rl.agents.episode.format import TextFormat
 from agent_rl.errors import ConfigError
 from agent_rl.tools import ToolSpec
 from agent_rl.trajectory import ToolCall
 
-__all__ = ["TextTool"]
+__all__ = ["TextTool", "TextToolFormat"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,42 @@ class TextTool:
             problem = f"the tool {wanted!r} needs {required}, where one text is to be given"
             raise ConfigError(key, problem, "Name a tool whose one required parameter is a string")
         return cls(wanted, required[0])
+
+
+class TextToolFormat(TextFormat):
+    """A format whose action is one text for one tool.
+
+    Args:
+        instructions: system text; None: the default; empty: none.
+        observation_role: role of the message that shows the results.
+        tool: the tool that takes the text; None: the only one, or the one of the usual name.
+    """
+
+    usual_tool: str = ""
+    tool_key: str = ""
+    """The configuration key of `tool`."""
+
+    def __init__(
+        self,
+        instructions: str | None = None,
+        observation_role: Literal["user", "tool"] = "user",
+        tool: str | None = None,
+    ) -> None:
+        super().__init__(instructions, observation_role)
+        self._tool = tool
+
+    def instructions(self, tools: Sequence[ToolSpec]) -> str:
+        """The system text.
+
+        Raises:
+            ConfigError: when no tool takes the text.
+        """
+        self.find(tools)
+        return super().instructions(tools)
+
+    def find(self, tools: Sequence[ToolSpec]) -> TextTool:
+        """The tool that takes the text; raises ConfigError when there is none."""
+        return TextTool.find(tools, self._tool, self.usual_tool, self.tool_key)
 
 
 def _is_text(schema: Any) -> bool:

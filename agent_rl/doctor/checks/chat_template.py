@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from agent_rl.agents.agents import AGENTS, make_format
+from agent_rl.agents.episode.loop import EpisodeSetup
+from agent_rl.agents.registry import agent_names, make_loop
 from agent_rl.agents.tool_call import ToolCallFormat
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.check import Needs, check
@@ -99,7 +100,8 @@ def load_template(case: Case) -> TokenizerTemplate:
     named_loops = {str(row["agent_name"]) for file in case.train for row in file.rows if row.get("agent_name")}
     loops = named_loops or {case.default_agent}
     native = "tool_agent" in loops or any(
-        isinstance(make_format(name, case.settings), ToolCallFormat) for name in loops.intersection(AGENTS)
+        isinstance(make_loop(name, EpisodeSetup(case.settings)).format(), ToolCallFormat)
+        for name in loops.intersection(agent_names())
     )
     return TokenizerTemplate(
         tokenizer,

@@ -10,8 +10,8 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from agent_rl.agents.agents import AGENTS, make_user
-from agent_rl.agents.registry import BUILT_IN
+from agent_rl.agents.episode.loop import EpisodeSetup
+from agent_rl.agents.registry import agent_names, make_loop
 from agent_rl.data.rows import check_rows
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.check import check
@@ -59,7 +59,7 @@ def row_count(case: Case) -> Iterator[Finding]:
 @check("data", "agent loops")
 def agents(case: Case) -> Iterator[Finding]:
     """The agent loops that rows name are registered, and their simulated users can be made."""
-    default, known = case.default_agent, {*BUILT_IN, *VERLS, *_of_config(case), *_of_script(case)}
+    default, known = case.default_agent, {*agent_names(), *VERLS, *_of_config(case), *_of_script(case)}
     named = Counter(str(row.get("agent_name") or default) for row in case.rows)
     if not named:
         text = f"{default} (rollout.agent.default_agent_loop)"
@@ -72,8 +72,8 @@ def agents(case: Case) -> Iterator[Finding]:
         yield ok(", ".join(f"{name} ({count} rows)" for name, count in named.most_common()))
     try:
         for row in case.rows:
-            if (agent := str(row.get("agent_name") or default)) in AGENTS:
-                make_user(agent, case.settings, row.get("extra_info"))
+            if (agent := str(row.get("agent_name") or default)) in agent_names():
+                make_loop(agent, EpisodeSetup(case.settings)).user(row)
     except ConfigError as error:
         yield problem(f"{error.key}: {error.problem}", error.remedy, "simulated users")
     if "single_turn_agent" in named and case.get("actor_rollout_ref.rollout.multi_turn.tool_config_path"):
@@ -132,5 +132,5 @@ def _of_script(case: Case) -> set[str]:
     except (OSError, SyntaxError, ValueError) as error:
         raise ConfigError("--script", f"{case.script} cannot be read ({error})", "Name a Python file") from error
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args]
-    found = [call.args[0] for call in calls if re.search(r"register_agent_loop$", ast.unparse(call.func))]
+    found = [call.args[0] for call in calls if re.search(r"(register_agent_loop|\bAgent)$", ast.unparse(call.func))]
     return {name.value for name in found if isinstance(name, ast.Constant) and isinstance(name.value, str)}

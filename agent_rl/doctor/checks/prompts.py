@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent_rl.agents.agents import AGENTS, make_format
+from agent_rl.agents.episode.budget import EpisodeLimits
+from agent_rl.agents.episode.loop import EpisodeSetup
+from agent_rl.agents.registry import agent_names, make_loop
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.check import Needs, check
 from agent_rl.doctor.checks.chat_template import load_template
@@ -45,9 +47,10 @@ def _text(case: Case, tokenizer: Any, row: Mapping[str, Any], specs: Sequence[To
     specs = [spec for spec in specs if not chosen or spec.name in chosen]
     agent = row.get("agent_name") or case.default_agent
     messages, tools = list(row["prompt"]), None
-    if agent in AGENTS:
+    if agent in agent_names():
         syntax = case.get("actor_rollout_ref.rollout.multi_turn.format", "hermes")
-        format = make_format(agent, case.settings, syntax)
+        setup = EpisodeSetup(case.settings, EpisodeLimits(format=syntax), specs)
+        format = make_loop(agent, setup).format()
         messages, tools = format.prompt(messages, specs), format.template_tools(specs) or None
     elif agent != "single_turn_agent":
         tools = [spec.schema() for spec in specs] or None

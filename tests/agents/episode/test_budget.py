@@ -1,16 +1,18 @@
-"""The final turn: told once, whatever budget is all but spent, and the reason stays that budget unless it answers."""
+"""Budgets: the final turn is announced once, whatever budget is nearly spent; repeated turns are counted."""
 
 import asyncio
 import time
 
 import pytest
 
-from agent_rl.agents.episode.budget import FINAL_TURN, FinalTurn
+from agent_rl.agents.episode.budget import FINAL_TURN, EpisodeLimits, FinalTurn, Repeats, make_budget
 from agent_rl.agents.episode.policy import ScriptedPolicy
+from agent_rl.errors import ConfigError
+from agent_rl.settings import AgentRLSettings
 from agent_rl.tools import Tool, ToolSpec
 from agent_rl.tools.builtin.calculator import Calculator
 from agent_rl.tools.builtin.submit_answer import SubmitAnswer
-from agent_rl.trajectory import StopReason, ToolStatus
+from agent_rl.trajectory import StopReason, ToolCall, ToolStatus
 from tests.agents.episodes import ANSWER, act, episode, probe, run
 
 TOLD = "Now."
@@ -236,3 +238,44 @@ def test_budgets_hold_for_a_cancelled_episode_too():
 
     asyncio.run(cancelled())
     assert life == ["start", "stopped", "close"]
+
+
+def test_a_budget_is_verls_turns_and_our_section():
+    section = {"budget": {"max_tool_calls": 3, "max_seconds": 9}}
+    section["final_turn"] = {"enabled": True, "reserve_tokens": 7}
+    given = AgentRLSettings.from_config({"agent_rl": section})
+    budget = make_budget(given, EpisodeLimits(response_length=64))
+    assert (budget.max_turns, budget.max_tool_calls, budget.max_seconds) == (16, 3, 9)
+    assert budget.final.reserve_tokens == 7
+    assert make_budget(AgentRLSettings(), EpisodeLimits(max_assistant_turns=4)).max_turns == 4
+    with pytest.raises(ConfigError, match=r"agent_rl.final_turn.reserve_tokens: 7 is not less than"):
+        make_budget(given, EpisodeLimits(response_length=7))
+
+
+def in_a_row(*turns):
+    repeats, counts = Repeats(), []
+    for turn in turns:
+        repeats.add([ToolCall(name, arguments) for name, arguments in turn])
+        counts.append(repeats.in_a_row)
+    return counts
+
+
+A, B, C = ("t", {"x": 1, "y": 2}), ("t", {"x": 2}), ("u", {"x": 2})
+
+
+def test_going_round_in_circles_is_counted():
+    assert in_a_row([A], [B], [A], [B], [A]) == [0, 0, 1, 2, 3]
+
+
+def test_something_new_starts_the_count_again():
+    assert in_a_row([A], [A], [B], [A], [A, C]) == [0, 1, 0, 1, 0]
+
+
+def test_order_of_arguments_does_not_matter_but_name_and_values_do():
+    assert in_a_row([A], [("t", {"y": 2, "x": 1})]) == [0, 1]
+    assert in_a_row([B], [C]) == [0, 0]
+    assert in_a_row([("t", {"x": 1})], [("t", {"x": "1"})]) == [0, 0]
+
+
+def test_equal_calls_within_the_first_turn_repeat_nothing():
+    assert in_a_row([A, A]) == [0]

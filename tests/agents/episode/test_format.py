@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_rl.agents.code_act import CodeActFormat
-from agent_rl.agents.episode.format import Step
+from agent_rl.agents.episode.format import Step, with_instructions
 from agent_rl.agents.episode.policy import Generation
 from agent_rl.agents.plan_act import PlanActFormat
 from agent_rl.agents.react import ReactFormat
@@ -79,3 +79,17 @@ def test_any_turn_is_read_or_refused(form, texts):
         assert all(call.name and isinstance(call.arguments, dict) for call in step.calls)
         turn = Turn(text="", calls=step.calls, notes=step.notes)
         assert Trajectory(prompt=[], stop_reason=StopReason.ANSWERED, turns=[turn]).to_dict()
+
+
+ROW = [{"role": "user", "content": "q"}]
+
+
+def test_instructions_begin_the_prompt_or_follow_its_system_message():
+    assert with_instructions(ROW, "Do.") == [{"role": "system", "content": "Do."}, *ROW]
+    system = {"role": "system", "content": "Be."}
+    assert with_instructions([system, *ROW], "Do.") == [{"role": "system", "content": "Be.\n\nDo."}, *ROW]
+    assert system["content"] == "Be.", "the row's message is shared by its samples"
+
+
+def test_no_instructions_change_nothing():
+    assert with_instructions(ROW, "") == ROW

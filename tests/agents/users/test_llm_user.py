@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from agent_rl.agents.episode.episode import Budget, run_episode
+from agent_rl.agents.episode.episode import EpisodeBudget, run_episode
 from agent_rl.agents.episode.policy import ScriptedPolicy
 from agent_rl.agents.user_sim import UserSimFormat
 from agent_rl.agents.users.llm_user import GREETING, LLMUser
@@ -37,7 +37,9 @@ def run(server, *texts, row=ROW, **config):
     async def episode():
         async with ToolSession([], default_timeout_s=30) as session:
             prompt = [{"role": "user", "content": "Hi there."}]
-            return await run_episode(ScriptedPolicy(texts), UserSimFormat(), session, prompt, Budget(), user=user)
+            return await run_episode(
+                ScriptedPolicy(texts), UserSimFormat(), session, prompt, EpisodeBudget(), user=user
+            )
 
     return asyncio.run(episode())
 

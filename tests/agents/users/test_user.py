@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from agent_rl.agents.episode.episode import Budget, FinalTurn, run_episode
+from agent_rl.agents.episode.episode import EpisodeBudget, FinalTurn, run_episode
 from agent_rl.agents.episode.policy import ScriptedPolicy
 from agent_rl.agents.user_sim import UserSimFormat
 from agent_rl.agents.users.user import Reply, ScriptedUser, User, load_user
@@ -52,7 +52,7 @@ def run(user, *texts, policy=None, **budget):
     async def episode():
         async with ToolSession([ToolSpec.from_class(Calculator)], default_timeout_s=30) as session:
             return await run_episode(
-                policy or ScriptedPolicy(texts), UserSimFormat(), session, PROMPT, Budget(**budget), user=user
+                policy or ScriptedPolicy(texts), UserSimFormat(), session, PROMPT, EpisodeBudget(**budget), user=user
             )
 
     return asyncio.run(episode())
@@ -123,7 +123,7 @@ def test_cancelled_episode_lets_its_user_go():
 
     async def cancelled():
         async with ToolSession([], default_timeout_s=30) as session:
-            work = run_episode(ScriptedPolicy(["a"]), UserSimFormat(), session, PROMPT, Budget(), user=user)
+            work = run_episode(ScriptedPolicy(["a"]), UserSimFormat(), session, PROMPT, EpisodeBudget(), user=user)
             task = asyncio.ensure_future(work)
             await user.heard.wait()
             task.cancel()

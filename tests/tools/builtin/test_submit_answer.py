@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from agent_rl.agents.episode.episode import Budget, run_episode
+from agent_rl.agents.episode.episode import EpisodeBudget, run_episode
 from agent_rl.agents.episode.policy import ScriptedPolicy
 from agent_rl.agents.react import ReactFormat
 from agent_rl.errors import ConfigError
@@ -26,7 +26,7 @@ tools:
 def episode(specs, *turns):
     async def main():
         async with ToolSession(specs, default_timeout_s=5) as session:
-            return await run_episode(ScriptedPolicy(turns), ReactFormat(), session, [], Budget())
+            return await run_episode(ScriptedPolicy(turns), ReactFormat(), session, [], EpisodeBudget())
 
     return asyncio.run(main())
 

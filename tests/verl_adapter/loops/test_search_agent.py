@@ -8,7 +8,6 @@ pytest.importorskip("verl")
 
 from verl.workers.rollout.replica import TokenOutput
 
-from agent_rl.agents.registry import BUILT_IN
 from tests.agents.server import Server
 
 SEARCH = "<think>x</think>\n<search>Goethe</search>"
@@ -24,10 +23,6 @@ def run(run_loop, tmp_path):
     tools.write_text(json.dumps({"tools": [{"name": "search", "config": {"corpus": str(corpus)}}]}))
     path = f"actor_rollout_ref.rollout.multi_turn.tool_config_path={tools}"
     return lambda *turns, overrides=(): run_loop("search_agent", *turns, overrides=[path, *overrides])
-
-
-def test_name_is_registered():
-    assert BUILT_IN["search_agent"].endswith("SearchAgentLoop")
 
 
 @pytest.mark.parametrize("continuation", ["", "\n<information>invented</information>\n<answer>Rome</answer>", " 日本"])

@@ -1,0 +1,45 @@
+"""`Agent`: what one kind of agent is made of, as a record. Training and evaluation run the same record.
+
+    AGENT = Agent("terse_agent", format=lambda settings, limits: ReactFormat("Answer in one word."))
+
+A file of `agent_rl/agents` with such a record is an agent of the package; `register_agent_loop(Agent(...))` adds one
+from a user's script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from agent_rl.agents.episode.budget import EpisodeLimits
+from agent_rl.agents.episode.format import Format
+from agent_rl.agents.episode.hooks import Hooks
+from agent_rl.agents.episode.policy import Policy
+from agent_rl.agents.users.user import User
+from agent_rl.settings import AgentRLSettings
+
+__all__ = ["Agent"]
+
+MakeFormat: TypeAlias = Callable[[AgentRLSettings, EpisodeLimits], Format]
+MakeUser: TypeAlias = Callable[[AgentRLSettings, Mapping[str, Any]], "User | None"]
+WrapPolicy: TypeAlias = Callable[[AgentRLSettings, EpisodeLimits, Policy], Policy]
+
+
+@dataclass(frozen=True)
+class Agent:
+    """One kind of agent. Its functions are called for every episode, and sent to Ray's workers by value.
+
+    Each function gets the section `agent_rl` as `settings`; each may raise ConfigError for settings that it cannot use.
+    """
+
+    name: str
+    """What the column `agent_name` or `rollout.agent.default_agent_loop` says."""
+    format: MakeFormat
+    """`(settings, limits)`: how turns are written and read."""
+    user: MakeUser | None = None
+    """`(settings, extra_info)`: who answers the policy's messages, by the row's `extra_info`; None: nobody."""
+    wrap_policy: WrapPolicy | None = None
+    """`(settings, limits, policy)`: what stands between the agent and the policy; None: nothing."""
+    hooks: Callable[[], Hooks] | None = None
+    """Makes the hooks of an episode; None: those that `agent_rl.hooks` names."""

@@ -1,0 +1,209 @@
+"""`EpisodeLoop`: runs one row's episode, the same way in training and in evaluation.
+
+Its methods are the parts of an episode. Those of a record's class come from the `Agent`; a user's own class may
+override each of them. Where the turns come from is not decided here: the caller brings the policy.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, ABCMeta, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+from uuid import uuid4
+
+from agent_rl.agents.episode.agent import Agent
+from agent_rl.agents.episode.budget import EpisodeBudget, EpisodeLimits, make_budget
+from agent_rl.agents.episode.episode import run_episode
+from agent_rl.agents.episode.format import Format
+from agent_rl.agents.episode.hooks import Hooks, load_hooks
+from agent_rl.agents.episode.policy import Policy
+from agent_rl.agents.users.user import User
+from agent_rl.errors import UnscoredError
+from agent_rl.settings import AgentRLSettings, CassetteSettings
+from agent_rl.tools import ToolSession, ToolSpec
+from agent_rl.tools.cassette import Cassette
+from agent_rl.tools.truncation import ResultLimit, Tokenizer
+from agent_rl.trajectory import Message, StopReason, Trajectory
+
+__all__ = ["EpisodeLoop", "EpisodeSetup", "describe", "failed", "loop_class"]
+
+Row = Mapping[str, Any]
+"""A row's columns, of which `raw_prompt`, `extra_info`, `tools_kwargs`, `data_source` and `reward_model` count."""
+
+
+@dataclass(frozen=True)
+class EpisodeSetup:
+    """What all episodes of a run have in common.
+
+    Attributes:
+        settings: the section `agent_rl`.
+        limits: what verl's configuration says.
+        tools: all tools that are configured.
+        tokenizer: counts tokens where `agent_rl.tools.max_result_tokens` is set.
+    """
+
+    settings: AgentRLSettings
+    limits: EpisodeLimits = field(default_factory=EpisodeLimits)
+    tools: Sequence[ToolSpec] = ()
+    tokenizer: Tokenizer | None = None
+
+
+class EpisodeLoop(ABC):
+    """One row's episode; made anew for every row."""
+
+    agent: str = ""
+    """The name that trajectories carry."""
+
+    def __init__(self, setup: EpisodeSetup) -> None:
+        self.settings, self.limits = setup.settings, setup.limits
+        self.tools, self.tokenizer = list(setup.tools), setup.tokenizer
+
+    @abstractmethod
+    def format(self) -> Format:
+        """How this agent's turns are written and read."""
+
+    def budget(self) -> EpisodeBudget:
+        """What one episode may spend."""
+        return make_budget(self.settings, self.limits)
+
+    def hooks(self) -> Hooks | None:
+        """The user's own logic around turns and tools; None: none."""
+        return load_hooks(self.settings.hooks)() if self.settings.hooks else None
+
+    def session(self, row: Row) -> ToolSession:
+        """The row's tools, to be opened. The columns `extra_info.tool_selection` and `tools_kwargs` are verl's.
+
+        Raises:
+            UnscoredError: the row selects a tool that is not configured.
+        """
+        tools = self.settings.tools
+        cassette = _cassette(tools.cassette)
+        return ToolSession(
+            _selected(self.tools, (row.get("extra_info") or {}).get("tool_selection")),
+            tools_kwargs=row.get("tools_kwargs") or {},
+            default_timeout_s=self.settings.budget.tool_timeout_s,
+            max_parallel_calls=self.limits.max_parallel_calls,
+            result_limit=ResultLimit(
+                chars=self.limits.max_tool_response_length if tools.max_result_tokens is None else None,
+                tokens=tools.max_result_tokens,
+                tokenizer=self.tokenizer,
+                side=self.limits.tool_response_truncate_side,
+            ),
+            cassette=cassette and cassette.scoped(_label(row)),
+            cache_path=tools.cache_path,
+            reuse_results=tools.reuse_results,
+        )
+
+    def user(self, row: Row) -> User | None:
+        """Who the agent talks with; None: nobody."""
+        return None
+
+    def conversation(self, policy: Policy) -> Policy:
+        """What the episode talks to: the policy, or something around it."""
+        return policy
+
+    async def run_row(self, row: Row, policy: Policy, format: Format) -> Trajectory:
+        """Run the row's episode and describe it.
+
+        Args:
+            row: its columns.
+            policy: a fresh conversation.
+            format: from the method of that name, which the policy knows as well.
+
+        Returns:
+            The trajectory; one with an `error` must not be scored.
+
+        Raises:
+            FatalError: from a tool or the format.
+            Exception: whatever a hook or the simulated user raises.
+        """
+        try:
+            async with self.session(row) as session:
+                trajectory = await run_episode(
+                    self.conversation(policy),
+                    format,
+                    session,
+                    list(row["raw_prompt"]),
+                    self.budget(),
+                    self.hooks(),
+                    self.user(row),
+                )
+        except UnscoredError as error:  # the row's tools cannot be opened
+            trajectory = failed(row, str(error))
+        return describe(trajectory, self.agent, row)
+
+
+@cache
+def loop_class(agent: Agent, base: type[EpisodeLoop] = EpisodeLoop) -> type[Any]:
+    """The class of an agent's episodes.
+
+    Args:
+        agent: the record, whose functions become the methods.
+        base: `EpisodeLoop`, or the subclass of it that verl runs.
+    """
+
+    def format(self: EpisodeLoop) -> Format:
+        return agent.format(self.settings, self.limits)
+
+    methods: dict[str, Any] = {"format": format, "agent": agent.name, "__doc__": f"The episodes of {agent.name!r}."}
+    if make_user := agent.user:
+        methods["user"] = lambda self, row: make_user(self.settings, row.get("extra_info") or {})
+    if wrap := agent.wrap_policy:
+        methods["conversation"] = lambda self, policy: wrap(self.settings, self.limits, policy)
+    if make_hooks := agent.hooks:
+        methods["hooks"] = lambda self: make_hooks()
+    name = "".join(part.capitalize() for part in agent.name.split("_")) + "Loop"
+    return ABCMeta(name, (base,), methods)
+
+
+def failed(row: Row, error: str) -> Trajectory:
+    """A trajectory of an episode that could not begin, or that was lost."""
+    prompt = [Message.from_chat(message) for message in row["raw_prompt"]]
+    return Trajectory(prompt=prompt, stop_reason=StopReason.ERROR, error=error)
+
+
+def describe(trajectory: Trajectory, agent: str, row: Row) -> Trajectory:
+    """The trajectory, with the agent's name and what the row's columns say about it."""
+    trajectory.id = f"{row.get('uid', uuid4().hex)}_{row.get('session_id', 0)}"
+    trajectory.agent = agent
+    trajectory.data_source = str(row.get("data_source", ""))
+    trajectory.ground_truth = (row.get("reward_model") or {}).get("ground_truth")
+    about: dict[str, Any] = {
+        "step": row.get("global_steps"),
+        "split": (row.get("extra_info") or {}).get("split"),
+        "index": row.get("index"),
+    }
+    trajectory.info = {
+        name: value.item() if hasattr(value, "item") else value  # numpy's numbers are not JSON
+        for name, value in about.items()
+    }
+    return trajectory
+
+
+@cache
+def _cassette(settings: CassetteSettings) -> Cassette | None:
+    """The one cassette of a process: its trajectories share what has been replayed."""
+    if settings.mode is None or settings.path is None:
+        return None
+    return Cassette.record(settings.path) if settings.mode == "record" else Cassette.replay(settings.path)
+
+
+def _label(row: Row) -> str:
+    """The trajectory's name on a cassette, the same in every run over the same rows."""
+    split = (row.get("extra_info") or {}).get("split")
+    return "/".join(str(part) for part in (row.get("global_steps"), split, row.get("index"), row.get("session_id", 0)))
+
+
+def _selected(tools: list[ToolSpec], selection: Sequence[str] | None) -> list[ToolSpec]:
+    """The row's subset of the tools."""
+    if not selection:
+        return tools
+    known = {tool.name: tool for tool in tools}
+    if missing := [name for name in selection if name not in known]:
+        raise UnscoredError(
+            f"extra_info.tool_selection names {missing}, but multi_turn.tool_config_path has only {sorted(known)}: "
+            "correct the row or add the tools"
+        )
+    return [known[name] for name in selection]

@@ -1,0 +1,47 @@
+"""A model's tokenizer with verl's builder of the tokens around its turns, for policies over tokens."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from agent_rl.errors import ConfigError
+from agent_rl.policies.tokens import ChatTokenizer
+
+__all__ = ["load_chat_tokenizer"]
+
+
+def load_chat_tokenizer(model: str) -> ChatTokenizer:
+    """The tokenizer as verl loads it, and the builder that verl chooses for the model.
+
+    Args:
+        model: folder or name of the model.
+
+    Raises:
+        ConfigError: when there is no tokenizer, or verl is not installed.
+    """
+    try:
+        from verl.utils.tokenizer import hf_tokenizer
+        from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
+    except ImportError as error:
+        raise ConfigError("policy", f"a policy over tokens needs verl ({error})", "Install agent-rl[cpu]") from None
+    try:
+        tokenizer = hf_tokenizer(model)
+    except (OSError, ValueError) as error:
+        problem = f"there is no tokenizer in {model!r} ({str(error).splitlines()[0]})"
+        raise ConfigError("tokenizer", problem, "Name the model's folder or its name on the Hub") from None
+    return ChatTokenizer(tokenizer, create_continuous_token_builder(tokenizer, hf_model_type=_model_type(model)))
+
+
+def _model_type(model: str) -> str | None:
+    """The type by which verl chooses its builder; None: the general one."""
+    config = Path(model) / "config.json"
+    if config.is_file():
+        kind: str | None = json.loads(config.read_text()).get("model_type")
+        return kind
+    from transformers import AutoConfig
+
+    try:
+        return str(AutoConfig.from_pretrained(model).model_type)
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,125 @@
+"""verl's agent loops, one class for each agent, and their registration, so that they exist in every Ray worker.
+
+A class is made from its `Agent` when it is asked for: `ReactAgentLoop` is an attribute of this module, and hydra finds
+it here. What a user's script registers has no importable home in a worker: it is sent along, pickled by value, in an
+environment variable of the Ray job, and found here under a name that is made from the agent's.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import sys
+import sysconfig
+import zlib
+from types import ModuleType
+from typing import Any
+
+from agent_rl.agents import registry
+from agent_rl.agents.episode.agent import Agent
+from agent_rl.errors import ConfigError
+
+__all__ = ["announce", "export_to_workers", "install"]
+
+VARIABLE = "AGENT_RL_LOOPS"
+MAX_BYTES = 100_000
+"""Linux refuses a single environment variable above 128 KiB."""
+
+
+def __getattr__(attribute: str) -> type[Any]:
+    """The class of an agent, for hydra, pickle and imports."""
+    for name in (*registry.agent_names(), *registry.registered):
+        if _attribute(name) == attribute:
+            return _class(name, attribute)
+    raise AttributeError(f"module {__name__!r} has no attribute {attribute!r}")
+
+
+def install(module: ModuleType) -> None:
+    """Enter all loops into verl's registry (its module `agent_loop`), with those that this job's driver sent."""
+    for name, agent in _received().items():
+        registry.registered.setdefault(name, agent)
+    for name in (*registry.agent_names(), *registry.registered):
+        module._agent_loop_registry[name] = {"_target_": f"{__name__}.{_attribute(name)}"}
+
+
+def export_to_workers(module: ModuleType) -> None:
+    """Add what was registered to the environment of the Ray job (verl's module `constants_ppo`)."""
+    if registry.registered:
+        module.PPO_RAY_RUNTIME_ENV["env_vars"][VARIABLE] = _payload()
+
+
+def announce() -> None:
+    """Tell those modules of verl that are loaded what was registered."""
+    if agent_loop := sys.modules.get("verl.experimental.agent_loop.agent_loop"):
+        install(agent_loop)
+    if constants := sys.modules.get("verl.trainer.constants_ppo"):
+        export_to_workers(constants)
+
+
+registry.listeners[__name__] = announce
+
+
+def _attribute(name: str) -> str:
+    """The attribute for an agent: `ReactAgentLoop`, or for a user's own a name that no other agent has."""
+    if name in registry.agent_names():
+        return "".join(part.capitalize() for part in name.split("_")) + "Loop"
+    return "loop_" + "".join(c if c.isalnum() else f"_{ord(c):x}_" for c in name)
+
+
+def _class(name: str, attribute: str) -> type[Any]:
+    from agent_rl.agents.episode.loop import loop_class
+    from agent_rl.verl_adapter.verl_loop import EpisodeAgentLoop
+
+    agent = registry.find_agent(name)
+    if not isinstance(agent, Agent):
+        return agent
+    cls = loop_class(agent, EpisodeAgentLoop)
+    cls.__module__, cls.__qualname__ = __name__, attribute  # where pickle finds it
+    return cls
+
+
+def _payload() -> str:
+    from ray import cloudpickle
+
+    modules = {module for agent in registry.registered.values() for module in _users_modules(agent)}
+    for module in modules:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        text = base64.b64encode(zlib.compress(cloudpickle.dumps(registry.registered), 9)).decode()
+    finally:
+        for module in modules:
+            cloudpickle.unregister_pickle_by_value(module)
+    if len(text) > MAX_BYTES:
+        raise ConfigError(
+            f"register_agent_loop({', '.join(registry.registered)})",
+            f"the classes need {len(text)} bytes, more than {MAX_BYTES}",
+            "Keep large data out of the script's globals, or install the module on every node and list it in "
+            "actor_rollout_ref.rollout.agent.agent_loop_config_path",
+        )
+    return text
+
+
+def _received() -> dict[str, Agent | type[Any]]:
+    text = os.environ.get(VARIABLE)
+    if not text:
+        return {}
+    from ray import cloudpickle
+
+    agents: dict[str, Agent | type[Any]] = cloudpickle.loads(zlib.decompress(base64.b64decode(text)))
+    return agents
+
+
+def _users_modules(agent: Agent | type[Any]) -> set[ModuleType]:
+    """The user's own modules that an agent comes from, which the workers may not have."""
+    parts = vars(agent).values() if isinstance(agent, Agent) else [agent]
+    found = {sys.modules.get(getattr(part, "__module__", None) or "") for part in parts}
+    installed = [sysconfig.get_path(key) for key in ("purelib", "platlib", "stdlib")]
+    return {
+        module
+        for module in found
+        if module is not None  # what was received may come from none
+        and module.__name__ != "__main__"  # cloudpickle sends it by value by itself
+        and module.__name__.split(".")[0] != "agent_rl"
+        and (file := getattr(module, "__file__", None)) is not None
+        and not any(file.startswith(path) for path in installed)
+    }

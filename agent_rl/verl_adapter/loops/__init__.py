@@ -1,1 +1,0 @@
-"""verl's agent loops, one for each of our agents."""
