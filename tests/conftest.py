@@ -9,9 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from tests import cost
+
 os.environ.setdefault("VERL_PLATFORM", "cpu")
 os.environ.setdefault("HF_HOME", str(Path(__file__).parent.parent / "outputs" / "cache"))
 os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))  # otherwise Ray keeps one in the home directory
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if cost.FOLDER in os.environ:
+        config.pluginmanager.register(cost.Recorder(Path(os.environ[cost.FOLDER])))
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -1,0 +1,202 @@
+"""What the tests cost, in CPU-seconds: `python tests/cost.py [options] [pytest's arguments]`.
+
+The run is a child of this program, which adopts every process that the tests leave behind (`PR_SET_CHILD_SUBREAPER`) and
+waits for it. The total is therefore that of all processes of the run, also of Ray, engines and sandboxes that detach
+themselves: what the kernel accounts to children that have been waited for, and what those still alive have used at the end.
+
+The share of a test (with the fixtures that it is the first to need, or the last to use) is what its pytest process and
+the children that were waited for have used meanwhile; a process left behind counts for the test that started it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+README = ROOT / "tests/README.md"
+FOLDER = "AGENT_RL_TEST_COSTS"
+"""Names the folder to which pytest's processes write what each test cost."""
+TOLERANCE = 1.25
+SLOWEST = 20
+PR_SET_CHILD_SUBREAPER = 36
+POLL_S = 0.5
+
+
+class Recorder:
+    """Writes a line for each test: its id, and the CPU-seconds and wall seconds from its set-up to its teardown."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = open(folder / f"{os.getpid()}.jsonl", "w", buffering=1)  # noqa: SIM115 (open as long as pytest runs)
+        self.before = (0.0, 0.0)
+
+    def pytest_runtest_logstart(self) -> None:
+        self.before = (used(os.times()), time.monotonic())
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        cpu, wall = used(os.times()) - self.before[0], time.monotonic() - self.before[1]
+        self.file.write(json.dumps({"test": nodeid, "cpu": cpu, "wall": wall}) + "\n")
+
+
+def used(times: Any) -> float:
+    """CPU-seconds of a process and of the children that it has waited for."""
+    return float(times.user + times.system + times.children_user + times.children_system)
+
+
+def main() -> int:
+    """Run pytest, print what it cost, and fail when that is more than tests/README.md allows."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--check", action="store_true", help="fail when the run needs more than the recorded budget")
+    parser.add_argument("--write", action="store_true", help="write total and slowest tests to tests/README.md")
+    parser.add_argument("--out", type=Path, default=ROOT / "outputs/costs.json")
+    options, arguments = parser.parse_known_args()
+    folder = options.out.parent / "costs"
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("*.jsonl"):
+        old.unlink()
+    started, speed = time.monotonic(), seconds_of_a_fixed_loop()
+    status, left_behind = run([sys.executable, "-m", "pytest", *arguments], folder)
+    costs = {
+        "cpu": used_by_children(),
+        "wall": time.monotonic() - started,
+        "loop": speed,
+        "tests": sorted(tests(folder, left_behind), key=lambda test: -float(test["cpu"])),
+    }
+    options.out.write_text(json.dumps(costs, indent=1))
+    print(f"{costs['cpu']:.0f} CPU-seconds in {costs['wall']:.0f} s; by test: {options.out}")
+    if options.write and status == 0:
+        README.write_text(with_table(README.read_text(), costs))
+    if options.check and status == 0:
+        return within_budget(costs, README.read_text())
+    return status
+
+
+def run(command: list[str], folder: Path) -> tuple[int, Counter[str]]:
+    """The exit status, and the CPU-seconds of processes that outlived their parents by the test that started them."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # pytest gets it as well, and ends in its own way
+    child = subprocess.Popen(command, cwd=ROOT, env={**os.environ, FOLDER: str(folder)}, start_new_session=False)
+    signal.signal(signal.SIGTERM, lambda *_: child.terminate())
+    origins: dict[int, str] = {}
+    watching = threading.Thread(target=watch, args=(child.pid, origins), daemon=True)
+    watching.start()
+    left_behind: Counter[str] = Counter()
+    status = 0
+    while True:
+        pid, ended, usage = os.wait4(-1, 0)
+        if pid == child.pid:
+            child.returncode = status = os.waitstatus_to_exitcode(ended)
+            break
+        left_behind[origins.get(pid, "")] += usage.ru_utime + usage.ru_stime
+    return status, left_behind + alive(origins)
+
+
+def watch(pytest: int, origins: dict[int, str]) -> None:
+    """Notes of each adopted process the test that started it: pytest tells its children by an environment variable."""
+    while True:
+        for pid in children():
+            if pid != pytest and pid not in origins:
+                origins[pid] = test_of(pid)
+        time.sleep(POLL_S)
+
+
+def children() -> list[int]:
+    return [int(pid) for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()]
+
+
+def test_of(pid: int) -> str:
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return ""
+    found = re.search(rb"PYTEST_CURRENT_TEST=([^\0]*) \(\w+\)", environment)
+    return found[1].decode() if found else ""
+
+
+def alive(origins: dict[int, str]) -> Counter[str]:
+    """Of the processes that the run has left behind, which are ended."""
+    found: Counter[str] = Counter()
+    for pid in children():
+        print(f"left by {origins.get(pid) or 'the tests'}: {Path(f'/proc/{pid}/cmdline').read_text()[:200]!r}")
+        os.kill(pid, signal.SIGKILL)
+        _, _, usage = os.wait4(pid, 0)
+        found[origins.get(pid, "")] += usage.ru_utime + usage.ru_stime
+    return found
+
+
+def used_by_children() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def tests(folder: Path, left_behind: Counter[str]) -> Iterator[dict[str, Any]]:
+    for path in folder.glob("*.jsonl"):
+        for line in path.read_text().splitlines():
+            test = json.loads(line)
+            yield {**test, "cpu": test["cpu"] + left_behind.pop(test["test"], 0)}
+    yield {"test": "(processes that no test is known of)", "cpu": sum(left_behind.values()), "wall": 0}
+
+
+def seconds_of_a_fixed_loop() -> float:
+    """How fast the machine is: the budget is for one on which this takes as long as it says."""
+
+    def once() -> float:
+        before = time.process_time()
+        sum(number * number % 7 for number in range(2_000_000))
+        return time.process_time() - before
+
+    return min(once() for _ in range(3))
+
+
+def with_table(text: str, costs: dict[str, Any]) -> str:
+    """The README with the figures of this run between its two marks."""
+    files: Counter[str] = Counter()
+    for test in costs["tests"]:
+        files[test["test"].split("::")[0]] += test["cpu"]
+    lines = [
+        f"Total: {costs['cpu']:.0f} CPU-seconds, {costs['wall']:.0f} s (fixed loop: {costs['loop']:.3f} s).",
+        "",
+        "| CPU-seconds | seconds | test |",
+        "| ---: | ---: | --- |",
+        *(f"| {t['cpu']:.1f} | {t['wall']:.1f} | `{t['test']}` |" for t in costs["tests"][:SLOWEST]),
+        "",
+        "| CPU-seconds | file |",
+        "| ---: | --- |",
+        *(f"| {cpu:.1f} | `{name}` |" for name, cpu in files.most_common(SLOWEST)),
+    ]
+    table = "\n".join(lines)
+    return re.sub(r"(<!-- costs -->\n).*(\n<!-- end -->)", lambda found: found[1] + table + found[2], text, flags=re.S)
+
+
+def within_budget(costs: dict[str, Any], text: str) -> int:
+    """1 when the run needed more than the README's total and a quarter, on a machine as fast as this."""
+    recorded = re.search(r"Total: (\d+) CPU-seconds.*fixed loop: ([\d.]+) s", text)
+    if recorded is None:
+        print("tests/README.md has no total of CPU-seconds: run `make test-costs`")
+        return 1
+    slower = max(1.0, costs["loop"] / float(recorded[2]))
+    limit = float(recorded[1]) * slower * TOLERANCE
+    if costs["cpu"] <= limit:
+        return 0
+    print(
+        f"the tests needed {costs['cpu']:.0f} CPU-seconds, {limit:.0f} are allowed (tests/README.md). "
+        "Make them cheaper, or record the new total with `make test-costs`"
+    )
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
