@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import secrets
 import sys
 from collections.abc import Iterator
@@ -9,16 +10,46 @@ from pathlib import Path
 
 import pytest
 
-from tests import cost
+from tests import cost, light
+
+TESTS = Path(__file__).parent
 
 os.environ.setdefault("VERL_PLATFORM", "cpu")
-os.environ.setdefault("HF_HOME", str(Path(__file__).parent.parent / "outputs" / "cache"))
+os.environ.setdefault("HF_HOME", str(TESTS.parent / "outputs" / "cache"))
 os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))  # otherwise Ray keeps one in the home directory
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--light", action="store_true", help="fail tests that import verl, torch, ray or transformers")
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--light"):
+        light.install()
     if cost.FOLDER in os.environ:
         config.pluginmanager.register(cost.Recorder(Path(os.environ[cost.FOLDER])))
+
+
+TRAINERS_FOLDERS = {"benchmarks", "cpu", "e2e", "gpu", "recipes", "verl_adapter"}
+TRAINERS_FIXTURES = {"builder", "compose", "configs", "model_dir", "run_loop", "tiny_llama", "tiny_model", "tokenizer"}
+DECLARED = re.compile(r"^pytestmark = .*pytest\.mark\.trainer", re.MULTILINE)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """What imports the trainer at its top is not even collected with `--light`."""
+    if not config.getoption("--light"):
+        return None
+    if collection_path.is_dir():
+        return (collection_path.name in TRAINERS_FOLDERS and collection_path.parent == TESTS) or None
+    return bool(DECLARED.search(collection_path.read_text())) or None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        folder = item.path.relative_to(TESTS).parts[0]
+        if folder in TRAINERS_FOLDERS or TRAINERS_FIXTURES & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.trainer)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -1,8 +1,8 @@
 """What the tests cost, in CPU-seconds: `python tests/cost.py [options] [pytest's arguments]`.
 
-The run is a child of this program, which adopts every process that the tests leave behind (`PR_SET_CHILD_SUBREAPER`) and
-waits for it. The total is therefore that of all processes of the run, also of Ray, engines and sandboxes that detach
-themselves: what the kernel accounts to children that have been waited for, and what those still alive have used at the end.
+The run is a child of this program, which adopts every process that the tests leave behind (`PR_SET_CHILD_SUBREAPER`)
+and waits for it. The total is therefore that of all processes of the run, also of Ray, engines and sandboxes that
+detach themselves. A process whose parent does not wait for it and ignores its end is not counted.
 
 The share of a test (with the fixtures that it is the first to need, or the last to use) is what its pytest process and
 the children that were waited for have used meanwhile; a process left behind counts for the test that started it.

@@ -24,6 +24,8 @@ from agent_rl.trajectory import StopReason, ToolStatus, Trajectory
 from agent_rl.verl_adapter.rendering import remembering
 from tests.agents.server import THINKING, Server
 
+pytestmark = pytest.mark.trainer
+
 PROMPT = [{"role": "user", "content": "?"}]
 
 

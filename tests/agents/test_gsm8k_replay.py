@@ -37,7 +37,10 @@ ROWS = 1319
 ANNOTATION = re.compile(r"<<([^<>]*)=([^<>=]*)>>")
 PROMPT_LENGTH, RESPONSE_LENGTH = 1024, 2048
 
-pytestmark = pytest.mark.skipif(not DATA.is_file(), reason=f"GSM8K's test.jsonl is not at {DATA}")
+pytestmark = [
+    pytest.mark.trainer,
+    pytest.mark.skipif(not DATA.is_file(), reason=f"GSM8K's test.jsonl is not at {DATA}"),
+]
 
 
 class ScriptedEngine:

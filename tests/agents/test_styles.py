@@ -11,6 +11,8 @@ from agent_rl.evaluation.audit import Template, audit_trajectory
 from agent_rl.trajectory import StopReason, Trajectory
 from tests.agents.episodes import ANSWER, act
 
+pytestmark = pytest.mark.trainer
+
 CALL = '<tool_call>\n{"name": "calculator", "arguments": {"expression": "6*7"}}\n</tool_call>'
 SCRIPTS = {
     "react_agent": [act(), "hm", ANSWER],

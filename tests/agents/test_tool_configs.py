@@ -13,6 +13,8 @@ from tests.agents.server import Server, make_loop
 from tests.http_faults import FaultyServer, answer
 from tests.tools.builtin.test_mcp import http_server
 
+pytestmark = pytest.mark.trainer
+
 CONFIGS = Path(__file__).parents[2] / "tool_configs"
 FUSION = {"status": "Success", "run_result": {"status": "Finished", "return_code": 0, "stdout": "42\n", "stderr": ""}}
 

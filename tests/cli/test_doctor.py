@@ -6,10 +6,21 @@ import subprocess
 import sys
 from pathlib import Path
 
-from agent_rl.data import gsm8k, write_parquet
-from tests.doctor.conftest import ROOT
+import pytest
 
+from agent_rl.data import gsm8k, write_parquet
+
+ROOT = Path(__file__).parents[2]
 RECIPE = "recipes/gsm8k_calculator"
+
+
+@pytest.fixture(scope="module")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from agent_rl.cpu.tiny_model import CORPUS, make_model, make_tokenizer
+
+    folder = tmp_path_factory.mktemp("tiny_model")
+    make_model(folder, make_tokenizer(CORPUS, folder, 512))
+    return folder
 
 
 def doctor(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from agent_rl.cpu.tiny_model import CORPUS, make_model, make_tokenizer
 from agent_rl.data import make_row, write_parquet
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.finding import Finding, Status
@@ -23,6 +22,8 @@ MakeCase = Callable[..., Case]
 
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from agent_rl.cpu.tiny_model import CORPUS, make_model, make_tokenizer
+
     folder = tmp_path_factory.mktemp("tiny_model")
     make_model(folder, make_tokenizer(CORPUS, folder, 512))
     return folder

@@ -16,6 +16,8 @@ from agent_rl.tools.cassette import Cassette
 from agent_rl.trajectory import ToolCall, ToolResult, Trajectory
 from tests.agents.server import Server, make_loop
 
+pytestmark = pytest.mark.trainer
+
 TEMPLATE = (
     "{%- for m in messages %}<|im_start|>{{ m.role }}\n{%- if m.content is string %}{{ m.content }}{%- else %}"
     "{%- for part in m.content %}{{ '<image>' if part.type == 'image' else part.text }}{%- endfor %}{%- endif %}"

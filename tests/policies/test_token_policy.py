@@ -15,6 +15,8 @@ from agent_rl.errors import EngineError, UnscoredError
 from agent_rl.policies.token_policy import TokenPolicy
 from tests.agents.server import THINKING, Server
 
+pytestmark = pytest.mark.trainer
+
 PROMPT = [{"role": "system", "content": "Use tools."}, {"role": "user", "content": "What is 6*7?"}]
 STOP = ReactFormat.stop
 ACT = 'Thought: x\nAction: calculator\nAction Input: {"expression": "6*7"}'

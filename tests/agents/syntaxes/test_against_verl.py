@@ -14,6 +14,8 @@ from agent_rl.agents.syntaxes import SYNTAXES
 from agent_rl.verl_adapter.verl_tools import VerlTool
 from tests.agents.syntaxes.corpus import ROWS, TOOLS, label
 
+pytestmark = pytest.mark.trainer
+
 OURS = {"llama3_json", "mistral"}
 BOTH = [row for row in ROWS if row["syntax"] not in OURS and not row.get("malformed")]
 VERL_DIFFERS = {

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from agent_rl.cpu.tiny_model import CORPUS, make_tokenizer
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.remote import http as remote
 from agent_rl.rewards.models.model import Model, ModelConfig
@@ -24,6 +23,8 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from agent_rl.cpu.tiny_model import CORPUS, make_tokenizer
+
     folder = tmp_path_factory.mktemp("tokenizer")
     make_tokenizer(CORPUS, folder, 512)
     return folder
