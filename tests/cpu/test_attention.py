@@ -1,15 +1,11 @@
 """Attention for the whole batch gives what SGLang's own loop gives; SGLang's processes load it through its plugins."""
 
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from agent_rl.cpu import switch as cpu
-
-ROOT = Path(__file__).parents[2]
+from tests.forks import ROOT, Forks
 
 COMPARE = """
 import torch
@@ -46,10 +42,15 @@ print("for seq_idx in range" in inspect.getsource(Backend._run_sdpa_forward_deco
 """
 
 
+SGLANG = Forks(
+    "import sglang.srt.entrypoints.http_server, sglang.srt.managers.scheduler",
+    {**os.environ, **cpu.ENVIRONMENT, "PYTHONPATH": f"{ROOT}{os.pathsep}{cpu.STAND_INS_DIR}"},
+)
+
+
 def python(code: str) -> str:
-    env = os.environ | cpu.ENVIRONMENT | {"PYTHONPATH": f"{ROOT}{os.pathsep}{cpu.STAND_INS_DIR}"}
-    command = [sys.executable, "-W", "ignore", "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=300, check=False)
+    """The last line that the code prints where SGLang is imported as its own processes import it."""
+    done = SGLANG.run(code)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip().splitlines()[-1]
 

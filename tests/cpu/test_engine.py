@@ -1,6 +1,6 @@
 """Sequences of like length share a micro-batch, and nobody notices; in a process of its own, as in test_patches."""
 
-from tests.verl_adapter.test_patches import python
+from tests.forks import python
 
 ENGINE = """
 import verl, torch

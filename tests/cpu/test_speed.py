@@ -3,7 +3,7 @@
 import pytest
 
 from agent_rl.cpu import speed
-from tests.verl_adapter.test_patches import python
+from tests.forks import python
 
 BUFFER = (
     "import verl\nfrom verl.trainer.ppo.v1.replay_buffer import ReplayBuffer\n"

@@ -2,25 +2,22 @@
 
 import importlib.util
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
 from agent_rl.cpu import switch as cpu
+from tests.cpu.test_attention import SGLANG
+from tests.forks import FORKS, Done, Mode
 
 ROOT = Path(__file__).parents[2]
 
 
-def python(code: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    drop = {"VERL_PLATFORM", "OMP_NUM_THREADS", "PYTHONPATH", *cpu.ENVIRONMENT}
-    env = {key: value for key, value in os.environ.items() if key not in drop} | environment
-    return subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code, *arguments], capture_output=True, text=True, env=env
-    )
+def python(code: str, *arguments: str, **environment: str) -> Done:
+    """The code with these variables, where verl is not imported yet."""
+    drop = ("VERL_PLATFORM", "OMP_NUM_THREADS", "PYTHONPATH", *cpu.ENVIRONMENT)
+    return FORKS.run(code, *arguments, mode=Mode({**dict.fromkeys(drop), **environment}, preload=""))
 
 
 def test_the_switch_prepares_this_process_and_its_children() -> None:
@@ -63,8 +60,7 @@ def test_verl_sees_a_cpu_and_its_engines() -> None:
 
 @pytest.mark.parametrize("module", ["sglang.srt.entrypoints.http_server", "sglang.srt.managers.scheduler"])
 def test_the_real_engine_imports_with_the_stand_ins(module: str) -> None:
-    env = dict(cpu.ENVIRONMENT, PYTHONPATH=str(cpu.STAND_INS_DIR))
-    done = python(f"import {module}; print('imported')", **env)
+    done = SGLANG.run(f"import {module}; print('imported')")
     assert done.stdout.strip().endswith("imported"), done.stderr
 
 
@@ -76,7 +72,7 @@ def test_stand_ins_fail_loudly_when_called() -> None:
         "    try: f(1)\n"
         "    except RuntimeError as error: print('stand-ins' in str(error))\n"
     )
-    done = python(code, PYTHONPATH=str(cpu.STAND_INS_DIR))
+    done = SGLANG.run(code)
     assert done.stdout.split() == ["True"] * 5, done.stderr
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from agent_rl.errors import UnscoredError
 from agent_rl.verl_adapter.failures import _of_validation, require_scored
-from tests.verl_adapter.test_patches import python
+from tests.forks import python
 
 FILTER = (
     "import verl, hydra\nfrom types import SimpleNamespace\nfrom verl.trainer.ppo.v1.trainer_base import PPOTrainer\n"

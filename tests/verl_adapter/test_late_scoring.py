@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.settings import AgentRLSettings
 from agent_rl.verl_adapter import late_scoring
-from tests.verl_adapter.test_patches import python
+from tests.forks import python
 
 WORKER = """
 import asyncio, verl

@@ -7,7 +7,7 @@ from omegaconf import OmegaConf
 
 from agent_rl.errors import ConfigError
 from agent_rl.verl_adapter import local_reward
-from tests.verl_adapter.test_patches import python
+from tests.forks import python
 
 WORKER = """
 import asyncio, verl

@@ -1,25 +1,10 @@
 """Each patch works, and is still needed: the second half of each pair fails once verl does the thing itself."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from agent_rl.errors import ConfigError
 from agent_rl.verl_adapter import patches
-
-ROOT = Path(__file__).parents[2]
-
-
-def python(code: str, *, plugins: str = "auto") -> str:
-    env = os.environ | {"VERL_PLATFORM": "cpu" if plugins == "auto" else "", "VERL_USE_EXTERNAL_PLUGINS": plugins}
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, env=env, cwd=ROOT, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip().splitlines()[-1]
+from tests.forks import python
 
 
 def test_another_verl_is_refused() -> None:

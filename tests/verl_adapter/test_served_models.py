@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 from agent_rl.settings.serving import ServedModelSettings
 from agent_rl.verl_adapter.served_addresses import Served
 from agent_rl.verl_adapter.served_models import rollout_config, write_addresses
-from tests.verl_adapter.test_patches import python
+from tests.forks import python
 
 ROLLOUT = {
     "_target_": "verl.workers.config.RolloutConfig",
