@@ -131,7 +131,7 @@ def prepare(preload: str) -> None:
     """What fails here fails each piece of code that is run here."""
     global broken
     try:
-        exec(preload, {"__name__": "__main__"})
+        exec(preload, {"__name__": "__main__"})  # noqa: S102 - statements of the tests
     except Exception:
         broken = traceback.format_exc()
 
@@ -162,7 +162,7 @@ def execute(code: str, arguments: list[str]) -> None:
     status = 0
     sys.argv = ["-c", *arguments]
     try:
-        exec(code, {"__name__": "__main__"})
+        exec(code, {"__name__": "__main__"})  # noqa: S102 - statements of the tests
     except SystemExit as error:
         status = error.code if isinstance(error.code, int) else 1
     except BaseException:

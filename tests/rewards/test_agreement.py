@@ -13,6 +13,8 @@ import pytest
 
 from tests.rewards.others import MATH, PROSE
 
+pytestmark = pytest.mark.trainer
+
 CORPUS = Path(__file__).parent / "corpus"
 REASONS = {
     "compares strings": "two spellings of one value are different, but for a few that are rewritten",

@@ -77,6 +77,7 @@ def test_a_ground_truth_that_cannot_be_used_is_unscored() -> None:
         compute_score("openai/gsm8k", "1", "many")
 
 
+@pytest.mark.trainer
 def test_it_serves_as_verls_reward_function() -> None:
     from verl.trainer.ppo.reward import get_custom_reward_fn
 

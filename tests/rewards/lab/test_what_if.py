@@ -35,6 +35,7 @@ def weighed(groups, weight, **settings):
     return asyncio.run(reweighed(groups, reward.reweigh))
 
 
+@pytest.mark.trainer
 def test_advantages_are_verls():
     torch = pytest.importorskip("torch")
     algorithms = pytest.importorskip("verl.trainer.ppo.core_algos")

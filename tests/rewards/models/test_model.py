@@ -143,6 +143,7 @@ def test_without_an_address_nothing_can_be_scored() -> None:
         asyncio.run(Model("m", "k", ModelConfig()).score(said("a")))
 
 
+@pytest.mark.trainer
 def test_a_discriminative_model_needs_a_tokenizer(tmp_path: Path) -> None:
     with FaultyServer(default=classify) as server:
         (found,) = scores(server, "a")
