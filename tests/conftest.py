@@ -26,7 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--light"):
         light.install()
-    if cost.FOLDER in os.environ:
+    if cost.FOLDER in os.environ and not (config.getoption("numprocesses", None) or config.getoption("collectonly")):
         config.pluginmanager.register(cost.Recorder(Path(os.environ[cost.FOLDER])))
 
 

@@ -4,8 +4,10 @@ alone."""
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
@@ -15,6 +17,7 @@ import pytest
 from agent_rl.cpu.tiny_model import CORPUS, make_model, make_tokenizer
 
 MARK = "AGENT_RL_TEST_RUN"
+FindProcesses = Callable[[], list[psutil.Process]]
 
 
 @pytest.fixture(scope="session")
@@ -57,10 +60,16 @@ def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def run_processes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], list[psutil.Process]]]:
-    """Finds the processes of this test's run by an environment variable that they all inherit."""
+def run_processes() -> Iterator[FindProcesses]:
+    """Finds the processes of this test's run."""
+    with marked_run() as find:
+        yield find
+
+
+@contextmanager
+def marked_run(**environment: str) -> Iterator[FindProcesses]:
+    """A run on a CPU, with these variables: finds its processes by one that they all inherit, and ends them."""
     mark = uuid4().hex
-    monkeypatch.setenv(MARK, mark)
 
     def find() -> list[psutil.Process]:
         found = []
@@ -72,7 +81,10 @@ def run_processes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], list
                 continue
         return found
 
-    yield find
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"VERL_PLATFORM": "cpu", MARK: mark, **environment}.items():
+            patch.setenv(name, value)
+        yield find
     for process in find():  # of a failed test
         process.kill()
 
@@ -85,7 +97,22 @@ def gone(find: Callable[[], list[psutil.Process]], within_s: float) -> list[str]
     return [" ".join(process.cmdline())[:100] for process in left if process.is_running()]
 
 
-def outside() -> set[str]:
-    """Files where a run must leave nothing behind."""
-    places = [Path("/dev/shm"), Path("/tmp"), Path.home(), Path.home() / ".ray"]
-    return {str(path) for place in places if place.is_dir() for path in place.iterdir() if "pytest-of" not in path.name}
+class Outside:
+    """Where a run must leave nothing behind: its folder for temporary files, the home directory, shared memory.
+
+    Other programs use /tmp and shared memory meanwhile: the run gets a folder of its own, with a path so short that
+    Ray's sockets fit in it, and of shared memory only what no process has mapped counts.
+    """
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.temporary = Path(tempfile.mkdtemp(prefix="t"))
+        patch.setattr(tempfile, "tempdir", str(self.temporary))
+        self.before = self.files()
+
+    def files(self) -> set[str]:
+        places = [Path("/dev/shm"), Path.home(), Path.home() / ".ray", self.temporary]
+        return {str(path) for place in places if place.is_dir() for path in place.iterdir()}
+
+    def left(self) -> set[str]:
+        mapped = "".join(path.read_text() for path in Path("/proc").glob("[0-9]*/maps") if os.access(path, os.R_OK))
+        return {path for path in self.files() - self.before if path not in mapped}

@@ -28,7 +28,7 @@ from agent_rl.trajectory import Trajectory
 from tests.e2e.training import ROOT, train
 from tests.warm_start import teaching
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.recipes]
 
 TOOLS = str(ROOT / "tool_configs/calculator.yaml")
 MIX = {"good": 0.5, "wasteful": 0.5}

@@ -7,11 +7,10 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -21,7 +20,7 @@ from agent_rl.data import make_row
 from agent_rl.launch.command import trainer_command
 from agent_rl.launch.process import TrainerError, remove_unused, run_trainer, shared_files
 from agent_rl.trajectory import StopReason, ToolStatus, Trajectory
-from tests.e2e.conftest import gone
+from tests.e2e.conftest import gone, marked_run
 
 ROOT = Path(__file__).parents[2]
 FAULTS = ("tool_raises", "tool_hangs", "malformed_row", "engine_fails")
@@ -55,6 +54,11 @@ def overrides(folder: Path, model: Path, **more: Any) -> list[str]:
 
 @pytest.fixture
 def rows(tmp_path: Path) -> Path:
+    write_rows(tmp_path)
+    return tmp_path
+
+
+def write_rows(folder: Path) -> None:
     """One row for each fault, written past our own checks: a row that is malformed must not get that far otherwise."""
     table = []
     for index, fault in enumerate(FAULTS):
@@ -70,24 +74,55 @@ def rows(tmp_path: Path) -> Path:
         if fault == "malformed_row":
             row["reward_model"]["ground_truth"] = "not a number"
         table.append(row)
-    pq.write_table(pa.Table.from_pylist(table), tmp_path / "rows.parquet")
-    return tmp_path
+    pq.write_table(pa.Table.from_pylist(table), folder / "rows.parquet")
 
 
-def test_every_fault_ends_as_its_owner_says_and_the_step_completes(
-    rows: Path, tiny_model: Path, run_processes: Callable[[], list[psutil.Process]]
-) -> None:
-    command = trainer_command(
-        ROOT / "recipes/quickstart", overrides(rows, tiny_model), script=ROOT / "tests/e2e/faults_train.py"
-    )
-    logged: dict[int, dict[str, Any]] = {}
-    run_trainer(command, rows / "out", on_metrics=logged.__setitem__, timeout_s=300)
+@dataclass(frozen=True)
+class Run:
+    """A step with every fault, after which the driver was killed."""
 
-    assert list(logged) == [1]
-    assert logged[1]["agent/unscored"] == 4  # two rows, two samples each: neither zero nor lost
-    assert logged[1]["agent/tool_errors"] == 1
+    metrics: dict[str, Any]
+    trajectories: list[Trajectory]
+    """Of the step."""
+    left: list[str]
+    """Processes."""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Run:
+    folder = tmp_path_factory.mktemp("faults")
+    write_rows(folder)
+    temporary = tempfile.mkdtemp(prefix="agent_rl_")  # Ray's sockets need a short path
+    before = shared_files()
+    environment = {"VERL_FILE_LOGGER_PATH": f"{folder}/metrics.jsonl", "RAY_TMPDIR": temporary, "TMPDIR": temporary}
+    with marked_run(**environment) as find:
+        command = trainer_command(
+            ROOT / "recipes/quickstart",
+            overrides(folder, tiny_model, **{"trainer.total_training_steps": 1000}),
+            script=ROOT / "tests/e2e/faults_train.py",
+        )
+        with open(folder / "log", "wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as driver:
+            deadline = time.monotonic() + 300
+            while not (folder / "metrics.jsonl").exists() or not (folder / "metrics.jsonl").read_text().strip():
+                assert driver.poll() is None, (folder / "log").read_text()[-3000:]
+                assert time.monotonic() < deadline
+                time.sleep(0.2)
+            assert len(find()) > 5
+            driver.kill()
+        left = gone(find, 15)
+    shutil.rmtree(temporary, ignore_errors=True)
+    remove_unused(shared_files() - before)
+    first = json.loads((folder / "metrics.jsonl").read_text().splitlines()[0])
+    assert first["step"] == 1
+    traced = [each for each in trace.read(folder / "trace.jsonl") if each.info["step"] == 1]
+    return Run(first["data"], traced, left)
+
+
+def test_every_fault_ends_as_its_owner_says_and_the_step_completes(run: Run) -> None:
+    assert run.metrics["agent/unscored"] == 4  # two rows, two samples each: neither zero nor lost
+    assert run.metrics["agent/tool_errors"] == 1
     kept: dict[str, list[Trajectory]] = {fault: [] for fault in FAULTS}
-    for trajectory in trace.read(rows / "trace.jsonl"):
+    for trajectory in run.trajectories:
         kept[FAULTS[trajectory.info["index"]]].append(trajectory)
     assert {fault: len(of_fault) for fault, of_fault in kept.items()} == dict.fromkeys(FAULTS, 2)
     for trajectory in kept["tool_raises"]:
@@ -107,7 +142,10 @@ def test_every_fault_ends_as_its_owner_says_and_the_step_completes(
         assert trajectory.score is None
         assert "the engine went away" in str(trajectory.error)
         assert len(trajectory.turns) == 1  # what happened before the failure is kept
-    assert run_processes() == []
+
+
+def test_a_killed_driver_leaves_no_process_behind(run: Run) -> None:
+    assert run.left == []
 
 
 @pytest.mark.recipes
@@ -123,6 +161,7 @@ def test_a_run_of_which_too_much_goes_unscored_stops_and_says_so(rows: Path, tin
     assert "the engine went away" in str(caught.value)
 
 
+@pytest.mark.recipes
 def test_a_loop_that_does_not_exist_stops_the_run_and_says_so(rows: Path, tiny_model: Path) -> None:
     command = trainer_command(ROOT / "recipes/quickstart", overrides(rows, tiny_model))  # nobody registers "faulty"
     with pytest.raises(TrainerError, match="agent loop 'faulty' is not registered"):
@@ -137,30 +176,3 @@ def test_a_wrong_key_stops_the_run_before_ray_starts(rows: Path, tiny_model: Pat
         run_trainer(command, rows / "out", timeout_s=100)
     assert "Did you mean 'efficiency'?" in str(caught.value)
     assert "Started a local Ray instance" not in (rows / "out/train.log").read_text()
-
-
-def test_a_killed_driver_leaves_no_process_behind(
-    rows: Path, tiny_model: Path, run_processes: Callable[[], list[psutil.Process]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("VERL_FILE_LOGGER_PATH", str(rows / "metrics.jsonl"))
-    temporary = tempfile.mkdtemp(prefix="agent_rl_")  # Ray's sockets need a short path
-    for variable in ("RAY_TMPDIR", "TMPDIR"):
-        monkeypatch.setenv(variable, temporary)
-    before = shared_files()
-    command = trainer_command(
-        ROOT / "recipes/quickstart",
-        overrides(rows, tiny_model, **{"trainer.total_training_steps": 1000}),
-        script=ROOT / "tests/e2e/faults_train.py",
-    )
-    with open(rows / "log", "wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as driver:
-        deadline = time.monotonic() + 200
-        while not (rows / "metrics.jsonl").exists() or not (rows / "metrics.jsonl").read_text().strip():
-            assert driver.poll() is None, (rows / "log").read_text()[-3000:]
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
-        assert json.loads((rows / "metrics.jsonl").read_text().splitlines()[0])["step"] == 1
-        assert len(run_processes()) > 5
-        driver.kill()
-    assert gone(run_processes, 15) == []
-    shutil.rmtree(temporary, ignore_errors=True)
-    remove_unused(shared_files() - before)

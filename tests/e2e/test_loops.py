@@ -120,6 +120,7 @@ SETTINGS = [
 PARALLEL = "multi_turn.max_parallel_calls=2"
 
 
+@pytest.mark.recipes
 def test_loops_train(
     taught: Path, tmp_path: Path, run_processes: Callable[[], list[psutil.Process]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pyarrow.parquet as pq
 import pytest
 
+from tests.e2e.conftest import marked_run
 from tests.e2e.training import PROMPTS, diffs, rollouts, train
 
 pytestmark = pytest.mark.engine
@@ -19,18 +19,28 @@ pytestmark = pytest.mark.engine
 RANK, ALPHA = 8, 16
 
 
-def test_lora_with_a_kl_loss_goes_on_where_it_was_stopped(
-    tmp_path: Path,
-    tiny_llama: Path,
-    run_processes: Callable[[], list[psutil.Process]],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("PROBE_DIR", str(tmp_path))
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("lora")
 
-    def run(steps: int) -> dict[int, dict[str, Any]]:
-        return train(
-            tmp_path,
-            tiny_llama,
+
+@pytest.fixture(scope="module")
+def first(folder: Path, tiny_llama: Path) -> dict[int, dict[str, Any]]:
+    """The metrics of two steps."""
+    return run(folder, tiny_llama, 2)
+
+
+@pytest.fixture(scope="module")
+def third(first: dict[int, dict[str, Any]], folder: Path, tiny_llama: Path) -> dict[int, dict[str, Any]]:
+    """Those of the run that goes on where the first was stopped."""
+    return run(folder, tiny_llama, 3)
+
+
+def run(folder: Path, model: Path, steps: int) -> dict[int, dict[str, Any]]:
+    with marked_run(PROBE_DIR=str(folder)) as find:
+        logged = train(
+            folder,
+            model,
             "tuning=lora",
             agent="weights_probe",
             script=Path(__file__).with_name("probe_train.py"),
@@ -41,24 +51,50 @@ def test_lora_with_a_kl_loss_goes_on_where_it_was_stopped(
             trainer__save_freq=1,
             trainer__total_training_steps=steps,
         )
+        assert find() == []
+        return logged
 
-    first, second = run(2), run(3)
-    assert (list(first), list(second)) == ([1, 2], [3])
-    assert max(diffs({**first, **second})) < 1e-5
+
+def test_two_steps_with_a_kl_loss(first: dict[int, dict[str, Any]]) -> None:
+    assert list(first) == [1, 2]
+    assert max(diffs(first)) < 1e-5
     assert first[1]["actor/kl_loss"] < 1e-6  # the reference policy is the base model, where the policy began
-    assert min(first[2]["actor/kl_loss"], second[3]["actor/kl_loss"]) > 1e-6
-    check_weights(tmp_path, tiny_llama)
-    check_continuation(tmp_path)
-    assert run_processes() == []
+    assert first[2]["actor/kl_loss"] > 1e-6
 
 
-def check_weights(folder: Path, model: Path) -> None:
-    """Only adapters are trained, and the engine of the second run has the base with the first run's adapters."""
+@pytest.mark.usefixtures("first")
+def test_only_adapters_are_trained(folder: Path, tiny_llama: Path) -> None:
+    check_adapters(folder, tiny_llama, (1, 2))
+
+
+@pytest.mark.usefixtures("first")
+def test_the_engine_has_the_base_with_the_adapters_of_the_step_before(folder: Path, tiny_llama: Path) -> None:
+    check_engine(folder, tiny_llama, 2)
+
+
+@pytest.mark.recipes
+def test_a_stopped_run_goes_on(folder: Path, tiny_llama: Path, third: dict[int, dict[str, Any]]) -> None:
+    """The optimizer counts on, the third step has the rows that come third, the engine the first run's adapters."""
+    assert list(third) == [3]
+    assert max(diffs(third)) < 1e-5
+    assert third[3]["actor/kl_loss"] > 1e-6
+    check_adapters(folder, tiny_llama, (1, 2, 3))
+    check_engine(folder, tiny_llama, 3)
+    optimizer = load(folder, 3, "optim")["state"]
+    assert {int(state["step"]) for state in optimizer.values()} == {3}
+    rows = pq.read_table(folder / "train.parquet").to_pylist()
+    truths = [row["reward_model"]["ground_truth"] for row in rows]
+    for step in (1, 2, 3):
+        expected = truths[(step - 1) * PROMPTS : step * PROMPTS]
+        assert sorted(sample["gts"] for sample in rollouts(folder, step)) == sorted(2 * expected)
+
+
+def check_adapters(folder: Path, model: Path, steps: Sequence[int]) -> None:
     import torch
     from safetensors.torch import load_file
 
     base = load_file(model / "model.safetensors")
-    states = [load(folder, step, "model") for step in (1, 2, 3)]
+    states = [load(folder, step, "model") for step in steps]
     for name, tensor in base.items():
         for state in states:
             kept = [value for key, value in state.items() if plain(key) == name]
@@ -69,26 +105,21 @@ def check_weights(folder: Path, model: Path) -> None:
     for earlier, later in pairwise(states):
         assert not any(torch.equal(whole(earlier[name]), whole(later[name])) for name in adapters)
 
-    engine = json.loads((folder / "engine_3.json").read_text())
+
+def check_engine(folder: Path, model: Path, step: int) -> None:
+    import torch
+    from safetensors.torch import load_file
+
+    base, state = load_file(model / "model.safetensors"), load(folder, step - 1, "model")
+    engine = json.loads((folder / f"engine_{step}.json").read_text())
     for name, values in engine.items():
         expected = base[name]
         prefix = "base_model.model." + name.removesuffix(".weight")
-        if f"{prefix}.lora_A.default.weight" in states[1]:
-            a, b = (whole(states[1][f"{prefix}.lora_{x}.default.weight"]) for x in "AB")
+        if f"{prefix}.lora_A.default.weight" in state:
+            a, b = (whole(state[f"{prefix}.lora_{x}.default.weight"]) for x in "AB")
             expected = expected + ALPHA / RANK * b @ a
             assert not torch.allclose(expected, base[name], atol=1e-4)
         assert torch.allclose(torch.tensor(values), expected[: len(values)], atol=1e-5), name
-
-
-def check_continuation(folder: Path) -> None:
-    """The optimizer counts on, and the third step has the rows that come third."""
-    optimizer = load(folder, 3, "optim")["state"]
-    assert {int(state["step"]) for state in optimizer.values()} == {3}
-    rows = pq.read_table(folder / "train.parquet").to_pylist()
-    truths = [row["reward_model"]["ground_truth"] for row in rows]
-    for step in (1, 2, 3):
-        expected = truths[(step - 1) * PROMPTS : step * PROMPTS]
-        assert sorted(sample["gts"] for sample in rollouts(folder, step)) == sorted(2 * expected)
 
 
 def load(folder: Path, step: int, part: str) -> dict[str, Any]:

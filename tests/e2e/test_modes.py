@@ -11,12 +11,12 @@ import pytest
 
 from tests.e2e.training import diffs, train
 
-pytestmark = [pytest.mark.engine, pytest.mark.recipes]
+pytestmark = pytest.mark.engine
 
 SPAN = "training/off_policy/trajectory_spans/max"
 
 
-@pytest.mark.parametrize("mode", ["colocate_async", "separate_async"])
+@pytest.mark.parametrize("mode", [pytest.param("colocate_async", marks=pytest.mark.recipes), "separate_async"])
 def test_interrupted_generations_stay_exact(
     mode: str,
     tmp_path: Path,

@@ -85,7 +85,7 @@ def test_the_trainer_sees_both_nodes_and_its_exit_status_is_passed_on(
     assert gone(run_processes, 5) == []
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.recipes)])
 def test_a_head_that_is_killed_takes_everything_with_it(
     how: signal.Signals, start: Start, tmp_path: Path, run_processes: Callable[[], list[psutil.Process]]
 ) -> None:

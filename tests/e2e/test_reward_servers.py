@@ -16,6 +16,7 @@ from tests.e2e.training import PROMPTS, diffs, rollouts, train
 pytestmark = pytest.mark.engine
 
 
+@pytest.mark.recipes
 def test_a_judge_on_a_server_of_its_own_and_a_policy_on_two_ranks(
     tmp_path: Path, tiny_model: Path, tiny_llama: Path, run_processes: Callable[[], list[psutil.Process]]
 ) -> None:

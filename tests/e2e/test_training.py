@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from typer.testing import CliRunner
 
 from agent_rl import trace
+from agent_rl.agents.react import ReactFormat
+from agent_rl.cli.main import app
 from agent_rl.data import arithmetic, gsm8k, write_parquet
+from agent_rl.evaluation.dumps import read_dump, score_dump
 from agent_rl.launch.command import trainer_command
+from agent_rl.launch.composition import compose
 from agent_rl.launch.process import run_trainer
-from tests.e2e.conftest import outside
+from agent_rl.settings import AgentRLSettings
+from agent_rl.tools import load_tools
+from agent_rl.trajectory import Trajectory
+from tests.e2e.conftest import Outside, gone, marked_run
 
 ROOT = Path(__file__).parents[2]
 GSM8K = ROOT.parent / "shared/data/gsm8k"
+
+RECIPE = ROOT / "recipes/gsm8k_calculator"
+TOOLS = "tools: [{name: calculator}, {name: python}]"
 
 pytestmark = pytest.mark.engine
 
@@ -33,51 +45,98 @@ def rows(split: str, count: int) -> list[dict[str, Any]]:
     return [arithmetic.to_row(p, split, i, agent_name="weights_probe") for i, p in enumerate(problems)]
 
 
-def test_two_steps_of_the_gsm8k_recipe(
-    tmp_path: Path,
-    tiny_llama: Path,
-    run_processes: Callable[[], list[psutil.Process]],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("PROBE_DIR", str(tmp_path))
-    monkeypatch.chdir(ROOT)
+@dataclass(frozen=True)
+class Run:
+    """What two steps of training have left."""
+
+    folder: Path
+    model: Path
+    logged: dict[int, dict[str, Any]]
+    """Each step's metrics."""
+    processes: list[str]
+    """Command lines of processes that were left."""
+    files: set[str]
+    """Left outside its folder."""
+
+    def trajectories(self) -> list[Trajectory]:
+        return list(trace.read(self.folder / "trace.jsonl"))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path) -> Run:
+    folder = tmp_path_factory.mktemp("run")
     for split in ("train", "test"):
-        write_parquet(rows(split, 8), tmp_path / f"{split}.parquet")
-    (tmp_path / "tools.yaml").write_text("tools: [{name: calculator}, {name: python}]")
-    before = outside()
+        write_parquet(rows(split, 8), folder / f"{split}.parquet")
+    (folder / "tools.yaml").write_text(TOOLS)
     command = trainer_command(
-        ROOT / "recipes/gsm8k_calculator",
+        RECIPE,
         [
-            f"data.train_files={tmp_path}/train.parquet",
-            f"data.val_files={tmp_path}/test.parquet",
+            f"data.train_files={folder}/train.parquet",
+            f"data.val_files={folder}/test.parquet",
             f"actor_rollout_ref.model.path={tiny_llama}",
-            f"actor_rollout_ref.rollout.multi_turn.tool_config_path={tmp_path}/tools.yaml",
+            f"actor_rollout_ref.rollout.multi_turn.tool_config_path={folder}/tools.yaml",
             "actor_rollout_ref.actor.optim.lr=0.01",
             "trainer.save_freq=1",
-            f"trainer.default_local_dir={tmp_path}/checkpoints",
+            f"trainer.default_local_dir={folder}/checkpoints",
+            f"trainer.rollout_data_dir={folder}/rollouts",
             "trainer.logger=[console,file]",
-            f"agent_rl.trace.path={tmp_path}/trace.jsonl",
-            f"hydra.run.dir={tmp_path}/hydra",
+            f"agent_rl.trace.path={folder}/trace.jsonl",
+            "agent_rl.trace.tokens=true",
+            f"hydra.run.dir={folder}/hydra",
         ],
         script=ROOT / "tests/e2e/probe_train.py",
     )
     logged: dict[int, dict[str, Any]] = {}
-    run_trainer(command, tmp_path / "out", on_metrics=logged.__setitem__, timeout_s=400)
+    with marked_run(PROBE_DIR=str(folder)) as find, pytest.MonkeyPatch.context() as patch:
+        patch.chdir(ROOT)
+        outside = Outside(patch)
+        run_trainer(command, folder / "out", on_metrics=logged.__setitem__, timeout_s=400)
+        return Run(folder, tiny_llama, logged, gone(find, 0), outside.left())
 
-    assert sorted(logged) == [0, 1, 2]
-    check_metrics(logged)
-    check_weights(tmp_path)
-    trajectories = list(trace.read(tmp_path / "trace.jsonl"))
+
+def test_every_trajectory_is_traced(run: Run) -> None:
+    trajectories = run.trajectories()
     assert len(trajectories) == 8 + 2 * 4 * 2 + 8  # validation, two steps of 4 prompts with 2 samples, validation
-    assert {t.agent for t in trajectories} == {"weights_probe"}
-    assert run_processes() == []
-    check_sandbox(tmp_path)
-    assert outside() - before == set()
+    assert {each.agent for each in trajectories} == {"weights_probe"}
 
 
-def check_metrics(logged: dict[int, dict[str, Any]]) -> None:
+def test_nothing_is_left(run: Run) -> None:
+    assert run.processes == []
+    assert run.files == set()
+
+
+def test_masks_and_log_probs_are_right_and_what_is_wrong_would_be_seen(run: Run, tmp_path: Path) -> None:
+    """Of the first step, whose policy is the model as it was given."""
+    first = [each for each in run.trajectories() if each.info["split"] == "train" and each.info["step"] == 1]
+    assert len(first) == 8
+    for each in first:
+        trace.append(tmp_path / "trace.jsonl", each)
+    arguments = ["audit", "tokens", f"{tmp_path}/trace.jsonl", "--tokenizer", str(run.model), "--model", str(run.model)]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    sequence = first[0].info["tokens"]["sequences"][0]
+    sequence["mask"][1:] = sequence["mask"][:-1]
+    trace.append(tmp_path / "broken.jsonl", first[0])
+    arguments[2] = str(tmp_path / "broken.jsonl")
+    assert CliRunner().invoke(app, arguments).exit_code == 1
+
+
+def test_the_score_of_verls_dump_is_what_the_manager_gave(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    reward = AgentRLSettings.from_config(compose(RECIPE)).reward
+    scoring = score_dump(
+        read_dump(run.folder / "rollouts"), ReactFormat(), load_tools(run.folder / "tools.yaml"), reward
+    )
+    steps = asyncio.run(scoring)
+    assert {step: len(records) for step, records in steps.items()} == {1: 8, 2: 8}
+    for record in (*steps[1], *steps[2]):
+        assert record.reward == pytest.approx(record.metrics["verl_score"], abs=1e-5)
+
+
+def test_the_metrics_of_each_step(run: Run) -> None:
+    assert sorted(run.logged) == [0, 1, 2]
     for step in (1, 2):
-        metrics = logged[step]
+        metrics = run.logged[step]
         assert metrics["training/rollout_probs_diff_mean"] < 1e-5
         assert metrics["actor/grad_norm"] >= 0
         assert metrics["agent/unscored"] == 0
@@ -86,27 +145,25 @@ def check_metrics(logged: dict[int, dict[str, Any]]) -> None:
         assert metrics["actor/kl_loss"] < (1e-6 if step == 1 else 1.0)  # the reference policy is where the policy began
         total = metrics["agent/correctness"] + metrics["agent/efficiency"] + 0.2 * metrics["agent/format"]
         assert metrics["critic/score/mean"] == pytest.approx(total, abs=1e-5)
-    names = {key.split("/")[-2] for key in logged[2] if key.startswith("val-")}
+    names = {key.split("/")[-2] for key in run.logged[2] if key.startswith("val-")}
     assert {"reward", "acc", "correctness", "efficiency", "format", "tool_calls"} <= names
 
 
-def check_sandbox(folder: Path) -> None:
-    """Programs ran inside verl's workers, and what they were forked from is gone with the workers."""
+def test_programs_run_inside_verls_workers(run: Run) -> None:
+    """What they were forked from is gone with the workers."""
     for step in (1, 2):
-        parent, value = (folder / f"python_{step}.txt").read_text().split()
+        parent, value = (run.folder / f"python_{step}.txt").read_text().split()
         assert value == "10"
         assert not psutil.pid_exists(int(parent))
 
 
-def check_weights(folder: Path) -> None:
-    """The engine's weights in step 2 are the trainer's after the update of step 1, and not those of step 1."""
+def test_the_engines_weights_in_step_2_are_the_trainers_after_the_update_of_step_1(run: Run) -> None:
     import torch
 
-    state = torch.load(
-        folder / "checkpoints/global_step_1/actor/model_world_size_1_rank_0.pt", weights_only=False, map_location="cpu"
-    )
-    first = json.loads((folder / "engine_1.json").read_text())
-    second = json.loads((folder / "engine_2.json").read_text())
+    path = run.folder / "checkpoints/global_step_1/actor/model_world_size_1_rank_0.pt"
+    state = torch.load(path, weights_only=False, map_location="cpu")
+    first = json.loads((run.folder / "engine_1.json").read_text())
+    second = json.loads((run.folder / "engine_2.json").read_text())
     for name, values in second.items():
         tensor = state[name]
         tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor

@@ -30,6 +30,8 @@ class Entry:
     agent: str = "react_agent"
     tokens: int = 512
     """Limit of a response. An untrained model ends every second answer of 350 tokens, and few of 128."""
+    varied: bool = True
+    """Whether any two samples that differ get rewards that differ: what replaces groups of equal rewards needs some."""
     difference: float = 1e-5
     """Limit of the engine's mean difference in probability from the trainer; more where their weights differ."""
 
@@ -127,7 +129,7 @@ ENTRIES = {
     "rloo": Entry(["algo=rloo", "kl=none"], both(rloo, kl_none)),
     "remax": Entry(["algo=remax", "kl=none"], both(remax, kl_none)),
     "reinforce_plus_plus": Entry(["algo=reinforce_plus_plus", "kl=none"], both(reinforce_plus_plus, kl_none)),
-    "dapo": Entry(["algo=dapo", "kl=none"], both(dapo, kl_none), tokens=128),
+    "dapo": Entry(["algo=dapo", "kl=none"], both(dapo, kl_none), tokens=128, varied=False),
     "gspo": Entry(["algo=gspo", "kl=none"], both(gspo, kl_none)),
     "kl_reward": Entry(["algo=rloo", "kl=reward"], kl_reward),
     "lora_ppo": Entry(["algo=ppo", "kl=reward", "tuning=lora"], both(ppo, kl_reward)),
@@ -148,6 +150,6 @@ ENTRIES = {
     "quickstart_remax_unlucky": Entry(
         ["algo=remax", "kl=loss"], both(remax_unlucky, kl_loss), "quickstart", "unlucky_train.py", "unlucky"
     ),
-    "quickstart_dapo": Entry(["algo=dapo"], both(dapo, kl_none), "quickstart", tokens=128),
+    "quickstart_dapo": Entry(["algo=dapo"], both(dapo, kl_none), "quickstart", tokens=128, varied=False),
 }
 """Name to run. What needs more than metrics to be believed (LoRA's weights, the asynchronous modes) is in tests/e2e."""
