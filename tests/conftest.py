@@ -32,7 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 TRAINERS_FOLDERS = {"benchmarks", "cpu", "e2e", "gpu", "recipes", "verl_adapter"}
 TRAINERS_FIXTURES = {"builder", "compose", "configs", "model_dir", "run_loop", "tiny_llama", "tiny_model", "tokenizer"}
-DECLARED = re.compile(r"^pytestmark = .*pytest\.mark\.trainer", re.MULTILINE)
+DECLARED = re.compile(r"^pytestmark = \[?[^=\]]*pytest\.mark\.(trainer|engine)\b", re.MULTILINE)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

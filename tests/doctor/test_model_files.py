@@ -7,6 +7,8 @@ from transformers import AutoModelForCausalLM
 
 from agent_rl.doctor.model_files import find_model, incomplete_files, parameters_by_shape, parameters_in_files
 
+pytestmark = pytest.mark.trainer
+
 
 def test_the_files_tell_the_number_that_the_model_has(tiny_model: Path) -> None:
     real = AutoModelForCausalLM.from_pretrained(tiny_model).num_parameters()

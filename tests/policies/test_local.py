@@ -10,6 +10,8 @@ from agent_rl.policies.local import LocalModel
 from agent_rl.policies.tokens import ChatTokenizer
 from agent_rl.verl_adapter.chat_tokenizer import load_chat_tokenizer
 
+pytestmark = pytest.mark.trainer
+
 GREEDY = {"temperature": 0.0, "top_p": 1.0, "max_new_tokens": 12}
 
 

@@ -11,6 +11,8 @@ from agent_rl.doctor.checks.chat_template import TEMPLATE_KEY, TokenizerTemplate
 from agent_rl.doctor.finding import Finding, Status
 from tests.doctor.conftest import MakeCase, only
 
+pytestmark = pytest.mark.trainer
+
 # What Qwen3's template does: thinking is dropped from turns before the last question of the user.
 STRIPS_THINKING = CHAT_TEMPLATE.replace(
     "{{- '<|im_start|>' + message.role + '\\n' + (message.content or '') }}",

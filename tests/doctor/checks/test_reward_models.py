@@ -12,6 +12,8 @@ from agent_rl.doctor.finding import Status
 from agent_rl.launch.training import TINY_CLASSIFIER
 from tests.doctor.conftest import MakeCase
 
+pytestmark = pytest.mark.trainer
+
 MODELS = "agent_rl.reward.models"
 
 
