@@ -11,33 +11,23 @@ import base64
 import io
 import json
 import math
-import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent_rl.agents.episode.format import Format
 from agent_rl.agents.episode.policy import ChatMessage, Generation, Policy, cut_at_stop
 from agent_rl.agents.syntaxes.reading import read_json
-from agent_rl.errors import ConfigError, EngineError, UnscoredError, did_you_mean
-from agent_rl.policies.source import PolicySource, PolicyUsage, Sampling, open_remote, reach
-from agent_rl.remote import Remote, RemoteError
+from agent_rl.errors import EngineError, UnscoredError
+from agent_rl.policies.source import ClientOptions, PolicySource, Sampling, PolicyUsage, open_client
+from agent_rl.remote import ChatClient, RemoteError
+from agent_rl.remote.chat_client import TooLongError
 from agent_rl.tools.truncation import encodable
 from agent_rl.trajectory import Message, ToolCall
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 __all__ = ["ChatEndpoint", "ChatPolicy"]
-
-_TOO_LONG = re.compile(r"context[ _]length|context window|maximum context|longer than the model|too many tokens", re.I)
-"""How servers say that a conversation does not fit; OpenAI's code is context_length_exceeded."""
-
-_REFUSED = {
-    401: ("the endpoint wants an API key", "Name the environment variable that holds it: api_key_env=MY_KEY"),
-    403: ("the endpoint refuses this API key", "Mend the key that api_key_env names"),
-    404: ("the endpoint has no such address or model", "Mend endpoint and model"),
-}
-
-
-class TooLongError(Exception):
-    """The conversation is longer than the endpoint's context; its words are the message."""
 
 
 class ChatEndpoint(PolicySource):
@@ -47,71 +37,21 @@ class ChatEndpoint(PolicySource):
         url: of the server; `/v1` is added where no path is given.
         model: its name there.
         sampling: how turns are sampled.
-        api_key_env: environment variable that holds the API key; None: none is sent.
-        concurrency: requests at one time.
-        timeout_s: seconds of one attempt of a request.
+        options: see `open_client`.
 
     Raises:
-        ConfigError: see `open_remote`.
+        ConfigError: see `open_client`.
     """
 
-    remote: Remote
+    client: ChatClient
 
-    def __init__(
-        self,
-        url: str,
-        model: str,
-        sampling: Sampling,
-        *,
-        api_key_env: str | None = None,
-        concurrency: int = 64,
-        timeout_s: float = 600,
-    ) -> None:
-        base = url.rstrip("/")
-        base += "" if "/" in base.partition("://")[2] else "/v1"
-        self.remote = open_remote(base, api_key_env=api_key_env, concurrency=concurrency, timeout_s=timeout_s)
-        self.url, self.model, self.sampling = base, model, sampling
-
-    async def check(self) -> None:
-        """Ask for the list of models, where the endpoint has one.
-
-        Raises:
-            ConfigError: nobody answers, the key is refused, or the model is not on the list.
-        """
-        answer = await reach(self.remote, self.url, "/models")
-        if answer.status in (401, 403):
-            raise ConfigError("endpoint", *_REFUSED[answer.status])
-        try:
-            names = [str(model["id"]) for model in answer.json()["data"]] if answer.ok else []
-        except (RemoteError, TypeError, KeyError):
-            names = []
-        if names and self.model not in names:
-            raise ConfigError("model", f"{self.url} has no model {self.model!r}", did_you_mean(self.model, names))
+    def __init__(self, url: str, model: str, sampling: Sampling, **options: Unpack[ClientOptions]) -> None:
+        self.client = open_client(url, model, **options)
+        self.sampling = sampling
 
     def policy(self, usage: PolicyUsage, seed: int | None = None, format: Format | None = None) -> ChatPolicy:
         """A fresh conversation; special tokens are the endpoint's business."""
         return ChatPolicy(self, usage, seed)
-
-    async def complete(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The endpoint's answer to a request.
-
-        Raises:
-            TooLongError: the conversation is longer than the endpoint's context.
-            EngineError: no usable answer.
-            ConfigError: an answer that every request would get.
-        """
-        try:
-            answer = await self.remote.post_json("/chat/completions", body)
-        except RemoteError as error:
-            if error.status in _REFUSED:
-                problem, remedy = _REFUSED[error.status]
-                raise ConfigError("endpoint", f"{self.url}: {problem} ({error.problem})", remedy) from None
-            if error.status in (400, 413, 422) and _TOO_LONG.search(error.problem):
-                raise TooLongError(error.problem) from None
-            raise EngineError(str(error)) from error
-        if not isinstance(answer, dict):
-            raise EngineError(f"{self.url}: the answer is not an object")
-        return answer
 
 
 class ChatPolicy(Policy):
@@ -138,30 +78,33 @@ class ChatPolicy(Policy):
 
         Raises:
             EngineError: the endpoint fails.
+            ConfigError: the endpoint refuses the key or the model, and has never answered.
             UnscoredError: the prompt does not fit the endpoint's context.
         """
         left = self._left()
         if left <= 0:  # the observation has used up what was left
             return Generation("", 0, "length")
         try:
-            answer = await self._endpoint.complete(self._body(left, stop))
+            completion = await self._endpoint.client.chat(self._body(left, stop))
         except TooLongError as error:
             if self._first:
                 return Generation("", 0, "length")
             raise UnscoredError(
                 f"prompt and max_response_tokens={self._endpoint.sampling.max_response_tokens} do not fit the "
-                f"endpoint's context ({error})"
+                f"endpoint's context ({error.problem})"
             ) from None
-        message, finish, matched = _first_choice(answer)
-        said = encodable(message.get("content") or "")
+        except RemoteError as error:
+            raise EngineError(str(error)) from error
+        finish = completion.finish
+        said = encodable(completion.text)
         if keep_stop and finish == "stop":
-            said = _with_stop(said, stop, matched)
+            said = _with_stop(said, stop, completion.matched_stop)
         text = cut_at_stop(said, stop, keep_stop)
         if any(each in said for each in stop):
             finish = "stop"  # whatever followed
-        raw = message.get("tool_calls") or []
+        raw = completion.message.get("tool_calls") or []
         self.messages.append({"role": "assistant", "content": text, **({"tool_calls": raw} if raw else {})})
-        tokens = self._count(answer.get("usage"))
+        tokens = self._count(completion.usage)
         calls = _calls(raw)
         if raw and calls is None:  # for the format to say what is wrong with them
             text = "\n".join([text, *map(_as_text, raw)]).strip()
@@ -185,8 +128,7 @@ class ChatPolicy(Policy):
 
     def _body(self, left: int, stop: Sequence[str]) -> dict[str, Any]:
         sampling = self._endpoint.sampling
-        body = {
-            "model": self._endpoint.model,
+        return {
             "messages": self.messages,
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
@@ -197,11 +139,9 @@ class ChatPolicy(Policy):
             "tools": self._tools or None,
             **sampling.body,
         }
-        return {key: value for key, value in body.items() if value is not None}
 
-    def _count(self, usage: Any) -> int:
+    def _count(self, usage: Mapping[str, Any]) -> int:
         """Sampled tokens of the turn; the totals are brought up to date."""
-        usage = usage if isinstance(usage, dict) else {}
         prompt, sampled = (int(usage.get(key) or 0) for key in ("prompt_tokens", "completion_tokens"))
         self._usage.requests += 1
         self._usage.input_tokens += prompt
@@ -212,24 +152,6 @@ class ChatPolicy(Policy):
         self._per_character = (prompt + sampled) / max(1, _characters(self.messages))
         self.response_tokens = self._earlier + self._grown
         return sampled
-
-
-def _first_choice(answer: dict[str, Any]) -> tuple[dict[str, Any], str | None, Any]:
-    """Message, finish reason, and the stop string that ended it, where the server says so (vLLM and SGLang do).
-
-    Raises:
-        EngineError: there is none, or the engine has given the request up.
-    """
-    try:
-        choice = answer["choices"][0]
-        message, finish = choice["message"], choice.get("finish_reason")
-        if not isinstance(message, dict) or not isinstance(message.get("content") or "", str):
-            raise TypeError
-    except (KeyError, IndexError, TypeError, AttributeError):
-        raise EngineError("the endpoint's answer has no message") from None
-    if finish in ("abort", "error"):
-        raise EngineError(f"the endpoint ended the turn with {finish!r}")
-    return message, finish, choice.get("matched_stop", choice.get("stop_reason"))
 
 
 def _with_stop(text: str, stop: Sequence[str], matched: Any) -> str:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from agent_rl.agents.episode.format import Format
 from agent_rl.agents.episode.policy import Policy
 from agent_rl.errors import ConfigError
-from agent_rl.remote import Remote, RemoteError, RemoteLimits, Response
-from agent_rl.secrets import secret
+from agent_rl.remote import ChatClient, EndpointConfig
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["PolicySource", "PolicyUsage", "Sampling", "open_remote", "reach"]
+__all__ = ["ClientOptions", "PolicySource", "Sampling", "PolicyUsage", "open_client"]
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
@@ -47,20 +46,28 @@ class PolicyUsage:
     """Tokens of the prompts of all requests together, each of which holds the whole conversation so far."""
 
 
+class ClientOptions(TypedDict, total=False):
+    """Keyword arguments of `open_client`."""
+
+    api_key_env: str | None
+    concurrency: int
+    timeout_s: float
+
+
 class PolicySource(ABC):
     """A model that answers many episodes at once; use it as an async context manager."""
 
-    remote: Remote | None = None
+    client: ChatClient | None = None
     """The client of its server; None: it has none."""
 
     async def __aenter__(self) -> Self:
-        if self.remote is not None:
-            await self.remote.__aenter__()
+        if self.client is not None:
+            await self.client.__aenter__()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self.remote is not None:
-            await self.remote.__aexit__()
+        if self.client is not None:
+            await self.client.__aexit__()
 
     async def check(self) -> None:
         """Refuse what cannot work, before the first episode.
@@ -68,7 +75,8 @@ class PolicySource(ABC):
         Raises:
             ConfigError: the model cannot be reached, or has another name.
         """
-        return None
+        if self.client is not None:
+            await self.client.check()
 
     @abstractmethod
     def policy(self, usage: PolicyUsage, seed: int | None = None, format: Format | None = None) -> Policy:
@@ -81,32 +89,23 @@ class PolicySource(ABC):
         """
 
 
-async def reach(remote: Remote, url: str, path: str) -> Response:
-    """What the server answers to a first question.
+def open_client(
+    url: str, model: str, *, api_key_env: str | None = None, concurrency: int = 64, timeout_s: float = 600
+) -> ChatClient:
+    """A client for a model's server. Proxies of the environment are used unless the server is on this machine.
 
     Args:
-        remote: its client, open.
-        url: its address, for the error.
-        path: what is asked for.
+        url: of the server; `/v1` is added where no path is given.
+        model: its name there.
+        api_key_env: environment variable that holds the API key; None: none is sent.
+        concurrency: requests at one time.
+        timeout_s: seconds of one attempt of a request; all attempts have three times as many.
 
     Raises:
-        ConfigError: it does not answer.
-    """
-    try:
-        return await remote.request("GET", path)
-    except RemoteError as error:
-        raise ConfigError("endpoint", f"{url} does not answer ({error.problem})", "Start the server") from None
-
-
-def open_remote(url: str, *, api_key_env: str | None, concurrency: int, timeout_s: float) -> Remote:
-    """A client for a model's server, which may take `timeout_s` seconds to answer one request.
-
-    Raises:
-        ConfigError: for what is no address, or a key that is not in the environment.
+        ConfigError: the URL is not one, or the API key is not in the environment.
     """
     if not url.startswith(("http://", "https://")):
         raise ConfigError("endpoint", f"{url!r} is not an address", "Write it as http://127.0.0.1:8000")
-    headers = {} if api_key_env is None else {"Authorization": f"Bearer {secret(api_key_env)}"}
-    limits = RemoteLimits(timeout_s=timeout_s, total_s=3 * timeout_s, max_concurrent=concurrency)
-    own = url.split("://", 1)[1].startswith(LOOPBACK)
-    return Remote(url, headers=headers, limits=limits, trust_env=not own)
+    limits = {"max_concurrent": concurrency, "timeout_s": timeout_s, "total_s": 3 * timeout_s}
+    config = EndpointConfig.model_validate({"url": url, "model": model, "api_key_env": api_key_env, **limits})
+    return ChatClient(config, trust_env=not url.split("://", 1)[1].startswith(LOOPBACK))

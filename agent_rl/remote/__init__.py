@@ -1,5 +1,9 @@
-"""Every outgoing call over HTTP, with retry and limits; knows nothing of what is asked."""
+"""Every outgoing call: HTTP with retries and limits, and one client for OpenAI-compatible endpoints.
 
+It must not know what is asked, or what the answer is used for.
+"""
+
+from agent_rl.remote.chat_client import ChatClient, Completion, EndpointConfig
 from agent_rl.remote.http import Remote, RemoteError, RemoteLimits, Response
 
-__all__ = ["Remote", "RemoteError", "RemoteLimits", "Response"]
+__all__ = ["ChatClient", "Completion", "EndpointConfig", "Remote", "RemoteError", "RemoteLimits", "Response"]

@@ -35,9 +35,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from agent_rl.concurrency import PerLoop
 from agent_rl.remote.responses import RemoteError, Response, host_of, read_body, wait_wanted_s
-from agent_rl.secrets import Secrets
+from agent_rl.secrets import Secrets, secret
 
-__all__ = ["Remote", "RemoteError", "RemoteLimits", "Response"]
+__all__ = ["Remote", "RemoteError", "RemoteLimits", "Response", "bearer"]
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +69,15 @@ class RemoteLimits(BaseModel):
     """Attempts a second, evenly spaced, per process; null: no limit."""
     max_bytes: int = Field(default=4 * 1024 * 1024, ge=1)
     """Bytes of a body, after decompression, that are read; the rest is dropped."""
+
+
+def bearer(variable: str | None, key: str) -> dict[str, str]:
+    """The headers that carry the API key of an environment variable; none without a variable.
+
+    Raises:
+        ConfigError: under `key`, the variable is not set.
+    """
+    return {} if variable is None else {"Authorization": f"Bearer {secret(variable, key=key)}"}
 
 
 class _Failure(Exception):
@@ -153,9 +162,12 @@ class Remote:
         """
         response = await self.request("POST", url, json=payload, idempotent=idempotent)
         if not response.ok:
-            problem = f"status {response.status}: {self._secrets.hide(response.text)[:_MAX_EXCERPT]}"
-            raise RemoteError(response.host, problem, response.status)
+            raise RemoteError(response.host, self.problem(response), response.status)
         return response.json()
+
+    def problem(self, response: Response) -> str:
+        """What a refusal says, for an error: without the values of our headers, and shortened."""
+        return f"status {response.status}: {self._secrets.hide(response.text)[:_MAX_EXCERPT]}"
 
     async def request(
         self,

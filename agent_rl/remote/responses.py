@@ -17,7 +17,7 @@ import httpx
 
 from agent_rl.errors import UnscoredError
 
-__all__ = ["RemoteError", "Response", "host_of", "read_body", "wait_wanted_s"]
+__all__ = ["NotSentError", "RemoteError", "Response", "host_of", "read_body", "wait_wanted_s"]
 
 
 class RemoteError(UnscoredError):
@@ -39,6 +39,13 @@ class RemoteError(UnscoredError):
 
     def __reduce__(self) -> tuple[Any, ...]:  # so that the error crosses process boundaries
         return type(self), (self.host, self.problem, self.status, self.attempts)
+
+
+class NotSentError(RemoteError):
+    """The request was not sent: the circuit is open, or the budget is spent."""
+
+    def __init__(self, host: str, problem: str, status: int | None = None, attempts: int = 0) -> None:
+        super().__init__(host, problem, status, attempts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -351,7 +351,7 @@ def test_a_check_finds_the_model_and_who_is_not_there():
     ("given", "path"), [("", "/v1"), ("/", "/v1"), ("/v1", "/v1"), ("/v1/", "/v1"), ("/openai/deep", "/openai/deep")]
 )
 def test_an_address_with_a_path_is_left_as_it_is(given, path):
-    assert ChatEndpoint(f"http://host:1{given}", "m", Sampling()).url == f"http://host:1{path}"
+    assert ChatEndpoint(f"http://host:1{given}", "m", Sampling()).client.url == f"http://host:1{path}"
 
 
 def test_what_is_no_address():

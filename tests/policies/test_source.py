@@ -3,7 +3,7 @@ from pydantic import ValidationError
 
 from agent_rl.errors import ConfigError
 from agent_rl.policies import Sampling
-from agent_rl.policies.source import open_remote
+from agent_rl.policies.source import open_client
 
 
 def test_sampling_is_checked_and_knows_its_keys():
@@ -16,9 +16,9 @@ def test_sampling_is_checked_and_knows_its_keys():
 @pytest.mark.parametrize("url", ["localhost:8000", "", "ftp://host"])
 def test_an_address_has_a_scheme(url):
     with pytest.raises(ConfigError, match=r"endpoint: .* is not an address"):
-        open_remote(url, api_key_env=None, concurrency=1, timeout_s=1)
+        open_client(url, "m")
 
 
 @pytest.mark.parametrize(("url", "trusted"), [("http://127.0.0.1:1", False), ("https://api.example.org/v1", True)])
 def test_proxies_are_for_what_is_not_on_this_machine(url, trusted):
-    assert open_remote(url, api_key_env=None, concurrency=1, timeout_s=1)._trust_env is trusted
+    assert open_client(url, "m")._remote._trust_env is trusted

@@ -7,7 +7,7 @@
           url: http://localhost:8000/v1
           model: Qwen/Qwen3-8B
           api_key_env: USER_API_KEY   # optional: environment variable with a bearer token
-          temperature: 0.7            # and the keys of agent_rl.remote.http.RemoteLimits
+          temperature: 0.7            # and the keys of agent_rl.remote.chat_client.EndpointConfig
 
 The row's `extra_info.user.goal` is what the user wants. Only the model that plays the user is told; it hears the
 agent's messages, not its tools. It ends the conversation by writing `stop_word`. An endpoint that fails leaves the
@@ -20,13 +20,12 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from agent_rl.agents.episode.thinking import spoken
 from agent_rl.agents.users.user import ROW_KEY, Reply, User
 from agent_rl.errors import ConfigError
-from agent_rl.remote import Remote, RemoteError, RemoteLimits
-from agent_rl.secrets import secret
+from agent_rl.remote import ChatClient, EndpointConfig, RemoteError
 from agent_rl.tools.config import read_config
 from agent_rl.tools.truncation import encodable
 from agent_rl.trajectory import Trajectory
@@ -46,16 +45,9 @@ GREETING = "Hello! How can I help you?"
 """What the assistant is taken to have said first: the model that plays the user answers it."""
 
 
-class LLMUserConfig(RemoteLimits):
+class LLMUserConfig(EndpointConfig):
     """`agent_rl.user_sim.config`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    url: str = Field(pattern="^https?://.")
-    """The address before `/chat/completions`, usually ending with /v1."""
-    model: str
-    api_key_env: str | None = None
-    """Name of the environment variable that holds a bearer token."""
     instructions: str | None = None
     """What the model is told, with `{goal}` and `{stop_word}` filled in; null: the default."""
     opens: bool = False
@@ -82,17 +74,17 @@ class LLMUser(User):
         text = DEFAULT_INSTRUCTIONS if settings.instructions is None else settings.instructions
         text = text.replace("{stop_word}", settings.stop_word).replace("{goal}", goal)
         self._messages = [{"role": "system", "content": text}, {"role": "user", "content": GREETING}]
-        self._remote = _remote(settings)
+        self._client = _client(settings)
         self._connected = False
 
     @classmethod
     def check_config(cls, config: Mapping[str, Any]) -> None:
         """Refuse unknown keys, values out of range, and an API key that is not in the environment."""
-        _remote(read_config(LLMUserConfig, config))
+        _client(read_config(LLMUserConfig, config))
 
     async def start(self, opening: str) -> str:
         """The row's first message, or the model's."""
-        await self._remote.__aenter__()
+        await self._client.__aenter__()
         self._connected = True
         if not self.settings.opens:
             self._messages.append({"role": "assistant", "content": opening})
@@ -108,37 +100,23 @@ class LLMUser(User):
     async def finish(self) -> None:
         """Let the connection go."""
         if self._connected:
-            await self._remote.__aexit__()
+            await self._client.__aexit__()
 
     async def _say(self) -> str:
-        body = {
-            "model": self.settings.model,
-            "messages": self._messages,
-            "temperature": self.settings.temperature,
-            "max_tokens": self.settings.max_tokens,
-        }
-        answer = await self._remote.post_json("/chat/completions", body)
-        try:
-            content = answer["choices"][0]["message"]["content"]
-            text = encodable(spoken(content).strip())
-        except (KeyError, IndexError, TypeError, AttributeError):
-            text = ""
+        settings = self.settings
+        body = {"messages": self._messages, "temperature": settings.temperature, "max_tokens": settings.max_tokens}
+        text = encodable(spoken((await self._client.chat(body)).text).strip())
         if not text:
-            host = self.settings.url.split("/")[2].rpartition("@")[2]
-            raise RemoteError(host, "the simulated user's message is missing in the answer")
+            raise RemoteError(self._client.host, "the simulated user's message is empty")
         self._messages.append({"role": "assistant", "content": text})
         return text
 
 
 @cache
-def _remote(settings: LLMUserConfig) -> Remote:
+def _client(settings: LLMUserConfig) -> ChatClient:
     """Shared by the episodes of a process.
 
     Raises:
         ConfigError: when the API key is not in the environment.
     """
-    headers = {}
-    if settings.api_key_env is not None:
-        key = secret(settings.api_key_env, key="agent_rl.user_sim.config.api_key_env")
-        headers["Authorization"] = f"Bearer {key}"
-    return Remote(settings.url.rstrip("/"), headers=headers, limits=settings)
+    return ChatClient(settings, "agent_rl.user_sim.config")

@@ -26,8 +26,10 @@ from pydantic import Field, field_validator
 from agent_rl.concurrency import PerLoop
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.remote import Remote, RemoteError, RemoteLimits, Response
+from agent_rl.remote.breaker import BreakerConfig, CircuitBreaker
+from agent_rl.remote.http import bearer
+from agent_rl.remote.responses import host_of
 from agent_rl.rewards.component import Component, ComponentConfig, Value
-from agent_rl.secrets import secret
 from agent_rl.trajectory import Trajectory
 
 __all__ = ["RewardApi", "RewardApiConfig"]
@@ -35,7 +37,8 @@ __all__ = ["RewardApi", "RewardApiConfig"]
 TOKEN_ENV = "AGENT_RL_REWARD_TOKEN"
 _NEVER_OURS = (401, 403, 404, 405)
 _MAX_EXCERPT = 500  # characters of what the service says that an error repeats
-_ANY_NUMBER = 10_000  # of attempts: time is what bounds them
+_ANY_NUMBER = 10_000  # of attempts: they are limited by time
+_BREAKER = BreakerConfig(failures=1, share=None, cooldown_s=1.0)
 
 
 class RewardApiConfig(ComponentConfig):
@@ -50,7 +53,8 @@ class RewardApiConfig(ComponentConfig):
     timeout_s: float = Field(default=120.0, gt=0)
     """Seconds that one answer may take."""
     patience_s: float = Field(default=60.0, ge=0)
-    """Seconds beyond that in which a service that is away is asked again; then the trajectory is unscored."""
+    """Seconds beyond that in which a service that is away is asked again; then the trajectory is unscored, and so are
+    others until a request has succeeded."""
     max_concurrent: int = Field(default=64, ge=1)
     """Trajectories that this process has sent at one time."""
     rate_per_s: float | None = Field(default=None, gt=0)
@@ -80,20 +84,19 @@ class RewardApi(Component):
     def __init__(self, name: str, config: RewardApiConfig) -> None:
         super().__init__(name, config)
         self.logs = config.logs
-        headers = {"content-type": "application/json"}
         token_env = config.token_env or (TOKEN_ENV if os.environ.get(TOKEN_ENV) else None)
-        if token_env is not None:
-            headers["authorization"] = f"Bearer {secret(token_env, key='token_env')}"
-        shared: dict[str, Any] = {
-            "timeout_s": config.timeout_s,
-            "max_concurrent": config.max_concurrent,
-            "rate_per_s": config.rate_per_s,
-        }
-        patient = RemoteLimits(total_s=config.timeout_s + config.patience_s, attempts=_ANY_NUMBER, **shared)
-        self._patient = Remote(headers=headers, limits=patient)
-        self._curt = Remote(headers=headers, limits=RemoteLimits(total_s=config.timeout_s, attempts=1, **shared))
+        limits = RemoteLimits(
+            timeout_s=config.timeout_s,
+            total_s=config.timeout_s + config.patience_s,
+            attempts=_ANY_NUMBER,
+            max_concurrent=config.max_concurrent,
+            rate_per_s=config.rate_per_s,
+        )
+        headers = {"content-type": "application/json", **bearer(token_env, "token_env")}
+        self._remote = Remote(headers=headers, limits=limits)
+        self._breaker = CircuitBreaker(_BREAKER, host_of(httpx.URL(config.url)))
         self._slots = PerLoop(lambda: asyncio.Semaphore(config.max_concurrent))
-        self._answered = self._away = False
+        self._answered = False
 
     async def measure(self, trajectory: Trajectory) -> Value:
         """What the service says.
@@ -113,16 +116,10 @@ class RewardApi(Component):
         return self._value(response)
 
     async def _ask(self, body: str) -> Response:
-        """Once the service was waited for in vain, nobody waits until it has answered again."""
+        """After a request that waited for the service in vain, one request at a time waits; the others are not sent."""
         async with self._slots.get():
-            remote = self._curt if self._away else self._patient
-            try:
-                response = await remote.request("POST", self.config.url, content=body)
-            except RemoteError:
-                self._away = True
-                raise
-            self._away = False
-            return response
+            with self._breaker.watch():
+                return await self._remote.request("POST", self.config.url, content=body)
 
     def _refused(self, response: Response) -> None:
         problem = f"{response.host} answered with status {response.status}: {_error(response)}"

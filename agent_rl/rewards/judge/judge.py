@@ -11,7 +11,7 @@
           rubric: rubrics/helpful.yaml
           votes: 3
 
-The value is where the score stands on its scale, from 0 (worst) to 1 (best). A trajectory without enough verdicts is
+The value is the score's place on its scale, from 0 (worst) to 1 (best). A trajectory without enough verdicts is
 unscored. What this does not promise: that a judge cannot be persuaded. Read its reasons in the trace.
 """
 
@@ -19,30 +19,37 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from statistics import mean, median
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+import yaml
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from agent_rl.errors import ConfigError, UnscoredError
-from agent_rl.rewards.component import Component, Value
-from agent_rl.rewards.judge import shown
-from agent_rl.rewards.judge.fence import Fence
+from agent_rl.rewards.component import Component, ComponentConfig, Value
+from agent_rl.rewards.judge.fence import harmless
 from agent_rl.rewards.judge.panel import Ballot, Panel, PanelConfig, Question
-from agent_rl.rewards.judge.rubric import Criterion, as_text, load_rubric, read_rubric, weighted
-from agent_rl.rewards.judge.template import load_template
-from agent_rl.rewards.judge.verdict import VerdictForm, rubric_form, score_form
+from agent_rl.rewards.judge.prompt import load_template
+from agent_rl.rewards.judge.verdict import rubric_form, score_form
 from agent_rl.trajectory import Trajectory
 
-__all__ = ["Judge", "JudgeConfig"]
+__all__ = ["Criterion", "Judge", "JudgeConfig", "aggregated", "load_rubric", "read_rubric"]
 
 PLACEHOLDERS = ("question", "answer", "transcript", "reference", "rubric")
-NEEDED: dict[str, list[tuple[str, ...]]] = {
-    "pointwise": [("answer", "transcript")],
-    "reference": [("answer", "transcript"), ("reference",)],
-    "rubric": [("answer", "transcript"), ("rubric",)],
-}
 LOGS = ("votes", "failures", "disagreement", "calls", "tokens", "cache_hits")
+
+
+class Criterion(ComponentConfig):
+    """One criterion of a rubric."""
+
+    name: str = Field(pattern=r"^\w+$")
+    description: str = Field(min_length=1)
+    weight: float = Field(default=1.0, gt=0)
+    """Its share in the value, relative to the others' weights."""
+
+
+_RUBRIC: TypeAdapter[list[Criterion]] = TypeAdapter(Annotated[list[Criterion], Field(min_length=1)])
 
 
 class JudgeConfig(PanelConfig):
@@ -55,9 +62,9 @@ class JudgeConfig(PanelConfig):
     rubric: str | list[Any] | None = None
     """Criteria, or a YAML file that lists them; null: each trajectory has its own, `info["rubric"]`."""
     aggregate: Literal["mean", "median", "majority"] = "mean"
-    """What several votes come to; majority: the most frequent one, of several such their mean."""
+    """How several votes are combined; majority: the most frequent one, and of several such their mean."""
     no_answer: float | None = Field(default=None, ge=0, le=1)
-    """The value of a trajectory without a final answer, about which the judge is not asked; null: it is asked."""
+    """The value of a trajectory without a final answer, which the judge is then not shown; null: it is shown."""
 
     @model_validator(mode="after")
     def _goes_together(self) -> JudgeConfig:
@@ -81,11 +88,10 @@ class Judge(Component):
     def __init__(self, name: str, config: JudgeConfig) -> None:
         super().__init__(name, config)
         key = f"agent_rl.reward.components.{name}.config"
-        self._template = load_template(
-            config.template, config.mode, f"{key}.template", PLACEHOLDERS, NEEDED[config.mode]
-        )
-        self._criteria = self._own_rubric(f"{key}.rubric")
-        self._form = score_form(*config.scale)
+        needed = [("answer", "transcript"), *([] if config.mode == "pointwise" else [(config.mode,)])]
+        self._template = load_template(config.template, config.mode, f"{key}.template", PLACEHOLDERS, needed)
+        self._criteria = _own_rubric(config.rubric, f"{key}.rubric")
+        self._score_form = score_form(*config.scale)
         self.panel = Panel(config, key)
         self.logs = (*LOGS, *(f"criterion_{each.name}" for each in self._criteria))
 
@@ -94,37 +100,32 @@ class Judge(Component):
 
         Raises:
             UnscoredError: too few verdicts, or a row that lacks what the mode needs.
-            ConfigError: the endpoint answers nobody.
+            ConfigError: no request will be answered.
         """
-        if trajectory.answer is None and self.config.no_answer is not None:
-            value = self.config.no_answer
+        config = self.config
+        if trajectory.answer is None and config.no_answer is not None:
+            value = config.no_answer
             return Value(value, {log: 0.0 if log in LOGS else value for log in self.logs})
-        criteria = self._rubric_of(trajectory)
-        form = rubric_form(tuple(each.name for each in criteria), *self.config.scale) if criteria else self._form
-        ballot = await self.panel.ask(self._question(trajectory, criteria, form))
-        scores = [self._scores(verdict, criteria) for verdict in ballot.verdicts]
-        values = [weighted(criteria, each) if criteria else each[0] for each in scores]
-        logged = _logged(ballot, values)
+        criteria, form, rubric = self._rubric_of(trajectory), self._score_form, ""
+        if criteria:
+            form = rubric_form(tuple(each.name for each in criteria), *config.scale)
+            rubric = "\n".join(f"- {each.name}: {harmless(each.description)}" for each in criteria)
+        ballot = Ballot()
+        question = Question(self._template, form, {"": trajectory}, config.max_chars, rubric)
+        verdicts = await self.panel.ask(question, ballot)
+        scores = [self._scores(verdict, criteria) for verdict in verdicts]
+        weights = [each.weight for each in criteria] or [1.0]
+        values = [sum(map(float.__mul__, weights, each)) / sum(weights) for each in scores]
+        logged = {name: float(getattr(ballot, name, 0)) for name in LOGS}
+        logged |= {"votes": float(len(values)), "disagreement": max(values) - min(values)}
         for at, criterion in enumerate(self._criteria):
             logged[f"criterion_{criterion.name}"] = mean(each[at] for each in scores)
-        return Value(
-            aggregated(values, self.config.aggregate),
-            logged,
-            {"verdicts": [verdict.model_dump(mode="json", by_alias=True) for verdict in ballot.verdicts]},
-        )
+        notes = {"verdicts": [verdict.model_dump(mode="json") for verdict in verdicts]}
+        return Value(aggregated(values, config.aggregate), logged, notes)
 
     async def close(self) -> None:
-        """Let go of the cache's file."""
+        """Close the cache's file."""
         self.panel.close()
-
-    def _own_rubric(self, key: str) -> list[Criterion]:
-        rubric = self.config.rubric
-        if isinstance(rubric, str):
-            return load_rubric(rubric, key)
-        try:
-            return [] if rubric is None else read_rubric(rubric)
-        except ValueError as error:
-            raise ConfigError(key, str(error), "Mend the rubric") from None
 
     def _rubric_of(self, trajectory: Trajectory) -> list[Criterion]:
         if self.config.mode != "rubric" or self._criteria:
@@ -134,27 +135,10 @@ class Judge(Component):
         except ValueError as error:
             raise UnscoredError(f"row {trajectory.info.get('index')!r} has no rubric to judge by: {error}") from None
 
-    def _question(self, trajectory: Trajectory, criteria: Sequence[Criterion], form: VerdictForm) -> Question:
-        names, limit = self._template.names, self.config.max_chars
-        if "reference" in names and trajectory.ground_truth is None:
-            raise UnscoredError(f"row {trajectory.info.get('index')!r} has no ground truth to show the judge")
-
-        def values(fence: Fence) -> dict[str, str]:
-            fill: dict[str, Any] = {
-                "question": lambda: shown.question(trajectory, fence, limit),
-                "answer": lambda: fence.around("answer", shown.answer(trajectory, limit)),
-                "transcript": lambda: shown.transcript(trajectory, fence, limit),
-                "reference": lambda: fence.around("reference", shown.reference(trajectory, limit)),
-                "rubric": lambda: as_text(criteria),
-            }
-            return {name: fill[name]() for name in names}
-
-        return Question(self._template, values, form)
-
     def _scores(self, verdict: Any, criteria: Sequence[Criterion]) -> list[float]:
         """Of each criterion, or the only one, from 0 to 1."""
         low, high = self.config.scale
-        given = [getattr(verdict.scores, f"criterion_{at}") for at in range(len(criteria))] or [verdict.score]
+        given = [verdict.scores[each.name] for each in criteria] or [verdict.score]
         return [(score - low) / (high - low) for score in given]
 
 
@@ -166,6 +150,41 @@ def aggregated(values: Sequence[float], how: str) -> float:
     return median(values) if how == "median" else mean(values)
 
 
-def _logged(ballot: Ballot, values: Sequence[float]) -> dict[str, float]:
-    numbers = (len(values), ballot.failures, max(values) - min(values), ballot.calls, ballot.tokens, ballot.cache_hits)
-    return {name: float(number) for name, number in zip(LOGS, numbers, strict=True)}
+def load_rubric(path: str, key: str) -> list[Criterion]:
+    """Read a YAML file that lists criteria.
+
+    Raises:
+        ConfigError: it cannot be read, or is not a rubric.
+    """
+    try:
+        return read_rubric(yaml.safe_load(Path(path).expanduser().read_text("utf-8")))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, ValueError) as error:
+        remedy = "Name a YAML file that lists criteria, each with name, description and weight"
+        raise ConfigError(key, f"the rubric {path} cannot be read ({error})", remedy) from error
+
+
+def read_rubric(data: Any) -> list[Criterion]:
+    """Criteria from data.
+
+    Raises:
+        ValueError: it is not a rubric, or a name occurs twice.
+    """
+    try:
+        criteria = _RUBRIC.validate_python(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ValueError(f"{'.'.join(map(str, first['loc'])) or 'rubric'}: {first['msg']}") from None
+    name, count = Counter(each.name for each in criteria).most_common(1)[0]
+    if count > 1:
+        raise ValueError(f"the criterion {name!r} occurs twice")
+    return criteria
+
+
+def _own_rubric(rubric: str | list[Any] | None, key: str) -> list[Criterion]:
+    """The criteria of the configuration; none where each trajectory has its own."""
+    if isinstance(rubric, str):
+        return load_rubric(rubric, key)
+    try:
+        return [] if rubric is None else read_rubric(rubric)
+    except ValueError as error:
+        raise ConfigError(key, str(error), "Correct the rubric") from None

@@ -1,38 +1,56 @@
-"""`Panel`: several votes on one question, each a verdict that could be read, and a quorum.
+"""`Panel`: several votes of one model on one question, each a verdict that could be read, and a quorum.
 
-A reply without a verdict that can be used is asked for again with another seed, some times; then the vote is missing.
-Where fewer votes than the quorum are left, the question is unscored.
+A reply without a usable verdict is requested again with another seed, a few times; then the vote is missing. A question
+with fewer votes than the quorum is unscored. A vote that is in the cache is not requested again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
 from agent_rl.errors import UnscoredError
-from agent_rl.rewards.judge.client import EndpointConfig, JudgeClient, UnusableReplyError
+from agent_rl.remote.breaker import BreakerConfig
+from agent_rl.remote.chat_client import JSON_MODES, ChatClient, EndpointConfig, JsonMode, UnusableReplyError
+from agent_rl.remote.disk_cache import DiskCache
+from agent_rl.remote.reply_cache import ReplyCache, reply_key
 from agent_rl.rewards.judge.fence import Fence
-from agent_rl.rewards.judge.memory import VerdictMemory, memory_key
-from agent_rl.rewards.judge.template import Template
-from agent_rl.rewards.judge.verdict import MAX_REASON, Verdict, VerdictError, VerdictForm
+from agent_rl.rewards.judge.prompt import JudgeTemplate, shown
+from agent_rl.rewards.judge.verdict import MAX_REASON, VerdictError, VerdictForm
+from agent_rl.trajectory import Trajectory
 
 __all__ = ["Ballot", "Panel", "PanelConfig", "Question"]
 
-Message = dict[str, str]
-
 
 class PanelConfig(EndpointConfig):
-    """How often a judge is asked, beside where it is."""
+    """The endpoint of a judge, and how often it is asked."""
 
+    temperature: float | None = Field(default=0.6, ge=0)
+    """null: the server's. At 0 another seed gives the same reply, and so the same verdict."""
+    max_tokens: int = Field(default=1024, ge=1)
+    """Of one reply, with its thoughts."""
+    seed: int = Field(default=0, ge=0)
+    """Of the first vote."""
+    json_mode: Literal["auto"] | JsonMode = "auto"
+    """How the server is told to write JSON. auto: by the schema, else as any object, else not at all; a mode that the
+    server refuses is not tried again."""
+    body: dict[str, Any] = Field(default_factory=dict)
+    """Further fields of the request; null removes one that would be sent."""
+    timeout_s: float = Field(default=60.0, gt=0)
+    """Seconds of one attempt of a request."""
+    total_s: float = Field(default=180.0, gt=0)
+    """Seconds of all attempts of a request and the delays between them."""
+    breaker: BreakerConfig = BreakerConfig()
     votes: int = Field(default=1, ge=1, le=99)
     """Verdicts on each question, with a seed each."""
     quorum: int | None = Field(default=None, ge=1)
-    """Votes without which nothing is said; null: more than half."""
+    """Fewest votes that count; null: more than half."""
     verdict_attempts: int = Field(default=3, ge=1)
-    """Replies that are asked for, with other seeds, until one has a verdict."""
+    """Replies, with other seeds, that are requested until one has a verdict."""
     cache: bool = True
     """Whether a question that was asked before is answered from memory."""
     cache_path: str | None = None
@@ -42,10 +60,10 @@ class PanelConfig(EndpointConfig):
     template: str | None = None
     """File of the prompt; null: the built-in one of the mode."""
     max_chars: int = Field(default=8_000, ge=200)
-    """Of each of question, answer, reference and transcript that the judge is shown; what is in the middle goes."""
+    """Of each of question, answer, reference and transcript that the judge is shown; the middle is left out."""
 
     @model_validator(mode="after")
-    def _quorum_can_be_met(self) -> PanelConfig:
+    def _can_vote(self) -> PanelConfig:
         if self.quorum is not None and self.quorum > self.votes:
             raise ValueError(f"quorum={self.quorum} cannot be met by votes={self.votes}")
         if self.votes > 1 and self.temperature == 0:
@@ -55,126 +73,128 @@ class PanelConfig(EndpointConfig):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked once for each vote."""
+    """What each vote is about."""
 
-    template: Template
-    values: Callable[[Fence], dict[str, str]]
-    """The placeholders' values, with what is judged inside the fence."""
+    template: JudgeTemplate
     form: VerdictForm
+    trajectories: Mapping[str, Trajectory]
+    """By the ending of their placeholders: `a`, `b`, and the empty text."""
+    max_chars: int
+    rubric: str = ""
 
-    @property
-    def shown(self) -> str:
-        """All that the judge may quote."""
-        return "\n".join(self.values(Fence("")).values())
+    def values(self, fence: Fence) -> dict[str, str]:
+        """The placeholders' values.
 
-    def messages(self, fence: Fence) -> list[Message]:
+        Raises:
+            UnscoredError: the trajectory lacks one.
+        """
+        return {name: self._value(name, fence) for name in self.template.names}
+
+    def messages(self, fence: Fence) -> list[dict[str, str]]:
         """The conversation."""
         system, user = self.template.fill(self.values(fence))
         system = "\n\n".join(part for part in (system, fence.guard) if part)
-        user = f"{user}\n\n{self.form.instructions}"
-        return [{"role": "system", "content": system}, {"role": "user", "content": user}]
+        return [
+            {"role": "system", "content": system},
+            {"role": "user", "content": f"{user}\n\n{self.form.instructions}"},
+        ]
+
+    def _value(self, name: str, fence: Fence) -> str:
+        if name == "rubric":
+            return self.rubric
+        return shown(name, self.trajectories[name.partition("_")[2]], fence, self.max_chars)
 
 
 @dataclass(slots=True)
 class Ballot:
     """The votes on one question or several, and what they cost."""
 
-    verdicts: list[Verdict] = field(default_factory=list)
+    verdicts: list[Any] = field(default_factory=list)
     failures: int = 0
-    """Replies without a verdict, and votes that got no reply."""
+    """Replies without a verdict, and votes without a reply."""
     calls: int = 0
-    """Replies that were asked for."""
+    """Replies that were requested."""
     tokens: int = 0
     cache_hits: int = 0
 
-    def add(self, other: Ballot) -> None:
-        """Count the other in."""
-        self.verdicts += other.verdicts
-        self.failures += other.failures
-        self.calls += other.calls
-        self.tokens += other.tokens
-        self.cache_hits += other.cache_hits
-
 
 class Panel:
-    """Asks one judge.
+    """Asks one model.
 
     Args:
         config: see `PanelConfig`.
         key: its configuration key, for errors.
 
     Raises:
-        ConfigError: the API key or the cache's file cannot be had.
+        ConfigError: the API key is missing, or the cache's file cannot be used.
     """
 
     def __init__(self, config: PanelConfig, key: str) -> None:
         self.config = config
-        self.client = JudgeClient(config, key)
-        self._memory = VerdictMemory(config.cache_path, f"{key}.cache_path") if config.cache else None
+        modes = JSON_MODES if config.json_mode == "auto" else (config.json_mode,)
+        self.client = ChatClient(config, key, json_modes=modes)
+        path = config.cache_path if config.cache else None
+        self._cache = ReplyCache(DiskCache(path, key=f"{key}.cache_path", kind="verdicts") if path else None)
         self._quorum = config.quorum or config.votes // 2 + 1
 
-    async def ask(self, question: Question, ballot: Ballot | None = None) -> Ballot:
-        """Collect the votes on a question.
+    async def ask(self, question: Question, ballot: Ballot) -> list[Any]:
+        """The verdicts on a question.
 
         Args:
             question: what is asked.
-            ballot: is counted in, beside the result.
+            ballot: the votes and their cost are added to it.
 
         Raises:
             UnscoredError: fewer votes than the quorum.
-            ConfigError: see `JudgeClient.ask`.
+            ConfigError: no request will be answered.
         """
-        own = Ballot()
         async with self.client:
-            votes = await asyncio.gather(
-                *(self._vote(question, number, own) for number in range(self.config.votes)), return_exceptions=True
-            )
-        problems = [vote for vote in votes if isinstance(vote, BaseException)]
-        own.verdicts = [vote for vote in votes if isinstance(vote, Verdict)]
-        if ballot is not None:
-            ballot.add(own)
+            votes = (self._vote(question, number, ballot) for number in range(self.config.votes))
+            results = await asyncio.gather(*votes, return_exceptions=True)
+        problems = [result for result in results if isinstance(result, BaseException)]
+        verdicts = [result for result in results if not isinstance(result, BaseException)]
+        ballot.verdicts += verdicts
         for problem in problems:
             if not isinstance(problem, UnscoredError):
                 raise problem
-        if len(own.verdicts) < self._quorum:
-            asked = f"{len(own.verdicts)} of {self.config.votes} votes, {self._quorum} are needed"
-            raise UnscoredError(f"{asked}: {problems[-1]}")
-        return own
+        if len(verdicts) < self._quorum:
+            missing = f"{len(verdicts)} of {self.config.votes} votes, {self._quorum} are needed"
+            raise UnscoredError(f"{missing}: {problems[-1]}")
+        return verdicts
 
-    async def _vote(self, question: Question, number: int, ballot: Ballot) -> Verdict:
-        if self._memory is None:
-            return await self._asked(question, number, ballot)
+    def close(self) -> None:
+        """Close the cache's file."""
+        self._cache.close()
+
+    async def _vote(self, question: Question, number: int, ballot: Ballot) -> Any:
+        config, kept = self.config, False
+        if config.cache:
+            sampling = (config.model, config.temperature, config.max_tokens, config.seed, config.body)
+            key = reply_key(question.messages(Fence("")), sampling, number)
+            verdict, kept = await self._cache.get(key, lambda: self._requested(question, number, ballot))
+        else:
+            verdict = await self._requested(question, number, ballot)
+        ballot.cache_hits += kept
+        return question.form.model.model_validate_json(verdict)
+
+    async def _requested(self, question: Question, number: int, ballot: Ballot) -> str:
+        """A verdict as JSON, after as many replies as it takes."""
         config = self.config
-        sampling = (config.model, config.temperature, config.max_tokens, config.seed, config.body)
-        key = memory_key(question.messages(Fence("")), sampling, number)
-        async with self._memory.turn(key):
-            kept = await self._memory.get(key)
-            if kept is not None:
-                ballot.cache_hits += 1
-                return question.form.model.model_validate_json(kept)
-            verdict = await self._asked(question, number, ballot)
-            await self._memory.put(key, verdict.model_dump_json(by_alias=True))
-            return verdict
-
-    async def _asked(self, question: Question, number: int, ballot: Ballot) -> Verdict:
         problem: Exception | None = None
-        schema = question.form.schema_for(self.config.max_reason)
-        for attempt in range(self.config.verdict_attempts):
-            seed = self.config.seed + number + attempt * self.config.votes
+        sampling = {"temperature": config.temperature, "max_tokens": config.max_tokens}
+        for attempt in range(config.verdict_attempts):
+            seed = config.seed + number + attempt * config.votes
+            body = {"messages": question.messages(Fence()), **sampling, "seed": seed, **config.body}
             try:
                 ballot.calls += 1
-                reply = await self.client.ask(question.messages(Fence()), schema, seed)
-                ballot.tokens += reply.tokens
-                return question.form.read(reply.text, question.shown)
+                completion = await self.client.chat(body, question.form.schema(config.max_reason))
+                ballot.tokens += completion.tokens
+                judged = "\n".join(question.values(Fence("")).values())
+                return str(question.form.read(completion.text, judged).model_dump_json())
             except (VerdictError, UnusableReplyError) as error:
                 ballot.failures += 1
                 problem = error
             except UnscoredError:
                 ballot.failures += 1
                 raise
-        raise UnscoredError(f"no verdict in {self.config.verdict_attempts} replies, the last: {problem}")
-
-    def close(self) -> None:
-        """Let go of the cache's file."""
-        if self._memory is not None:
-            self._memory.close()
+        raise UnscoredError(f"no verdict in {config.verdict_attempts} replies, the last: {problem}")

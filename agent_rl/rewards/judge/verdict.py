@@ -1,22 +1,23 @@
-"""Verdicts: what a judge must say, as pydantic models, and how it is read out of what the judge did say.
+"""Verdicts: what a judge must reply, and how a verdict is found in what it did reply.
 
-A reply is JSON where the server can be told to write it. Where it cannot, a JSON object is looked for in the text:
-after the thoughts, in a code block or between other words, the last one that is a verdict. One that the judge only
-quotes from what it judges does not count while there is another. Nothing is guessed and nothing clamped: a score
-outside its range, a word in place of a number, a missing criterion are a `VerdictError`.
+A reply is JSON where the server can enforce it. Elsewhere the last JSON object that is a verdict counts: after the
+thoughts, in a code block or between other words. An object that stands in the judged material too is a quotation, and
+counts only if there is no other. Nothing is guessed or clamped: a score out of range, a word in place of a number or a
+missing criterion is a `VerdictError`. That is why the library json-repair is not used: it completes what is broken.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
+from typing_extensions import TypedDict
 
-__all__ = ["PairVerdict", "Verdict", "VerdictError", "VerdictForm", "pair_form", "rubric_form", "score_form"]
+__all__ = ["MAX_REASON", "JudgeVerdict", "VerdictError", "VerdictForm", "pair_form", "rubric_form", "score_form"]
 
 MAX_REASON = 600
 """Characters of a reason that are kept."""
@@ -25,75 +26,69 @@ _SCANNED = 16_384
 _MOST_OBJECTS = 1_000
 """Braces that are tried."""
 _DEEP = 500
-"""Characters that a nest too deep for the parser has at least."""
-_SPACE = re.compile(r"[\s|]+")  # a fence has a bar before each line
+"""Length of a nest that is too deep for the parser, at least."""
+_SPACE = re.compile(r"[\s|]+")  # a fence puts a bar before each line
 _THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 
 
 class VerdictError(ValueError):
-    """A reply that holds no verdict that can be used."""
+    """A reply without a usable verdict."""
 
 
 def _number(value: Any) -> Any:
-    """A bool is a number for pydantic alone."""
-    if isinstance(value, bool):
-        raise ValueError("true and false are no numbers")
+    if isinstance(value, bool):  # a number for pydantic
+        raise ValueError("true and false are not numbers")
     return value
 
 
 def _winner(value: Any) -> Any:
-    """`a`, `B` and `Tie` are what they look like."""
-    if not isinstance(value, str):
-        return value
-    return {"a": "A", "b": "B"}.get(value.strip().lower(), value.strip().lower())
+    """Upper and lower case are the same."""
+    said = value.strip().lower() if isinstance(value, str) else value
+    return {"a": "A", "b": "B"}.get(said, said) if isinstance(said, str) else said
 
 
 def _reason(value: Any) -> Any:
-    """Bounded, and without halves of characters, which JSON can write and a file cannot."""
+    """Bounded, and without lone surrogates, which JSON can write and a file cannot."""
     return value.encode("utf-8", "replace").decode()[:MAX_REASON] if isinstance(value, str) else ""
 
 
-Reason = Annotated[str, BeforeValidator(_reason), Field(max_length=MAX_REASON)]
-
-
-class Verdict(BaseModel):
-    """What every verdict has."""
+class JudgeVerdict(BaseModel):
+    """What every verdict has; each form adds a field."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
 
-    reason: Reason = ""
-
-
-class PairVerdict(Verdict):
-    """Which of two is better."""
-
-    winner: Annotated[Literal["A", "B", "tie"], BeforeValidator(_winner)]
+    reason: Annotated[str, BeforeValidator(_reason)] = ""
 
 
 class VerdictForm:
-    """One form of verdict: its model, its JSON schema, and how the judge is asked for it.
+    """One form of verdict: its model, its JSON schema, and the instruction to the judge.
 
     Args:
-        model: what a verdict is validated by.
-        example: of the JSON, as the judge is shown it.
+        name: of the field beside `reason`.
+        kind: its type.
+        schema: its JSON schema.
+        example: its JSON, as the judge is shown it.
     """
 
-    def __init__(self, model: type[Verdict], example: str) -> None:
-        self.model = model
-        self.schema = _strict(model.model_json_schema())
-        self.instructions = f"Reply with one JSON object and nothing else:\n{example}"
+    def __init__(self, name: str, kind: Any, schema: Mapping[str, Any], example: str) -> None:
+        fields: dict[str, Any] = {name: (kind, ...)}
+        self.model: type[Any] = create_model("JudgeVerdict", __base__=JudgeVerdict, **fields)
+        self.instructions = (
+            "Reply with one JSON object and nothing else:\n"
+            f'{{"reason": "<one to three sentences>", "{name}": {example}}}'
+        )
+        self._name, self._schema = name, schema
 
-    def schema_for(self, max_reason: int) -> dict[str, Any]:
-        """The schema, with a reason of at most so many characters."""
-        reason = {"reason": {"type": "string", "maxLength": max_reason}}
-        return {**self.schema, "properties": {**self.schema["properties"], **reason}}
+    def schema(self, max_reason: int = MAX_REASON) -> dict[str, Any]:
+        """The JSON schema, as strict as servers want it, with a reason of at most so many characters."""
+        return _object_schema({"reason": {"type": "string", "maxLength": max_reason}, self._name: self._schema})
 
-    def read(self, reply: str, judged: str = "") -> Verdict:
-        """The verdict in a reply.
+    def read(self, reply: str, judged: str = "") -> Any:
+        """The verdict in a reply, an instance of `model`.
 
         Args:
             reply: all that the judge said.
-            judged: what it was shown, fenced or not; an object that is found there too may be a quotation.
+            judged: the material that it was shown, fenced or not.
 
         Raises:
             VerdictError: there is none, or it breaks the form.
@@ -101,75 +96,51 @@ class VerdictForm:
         said = _THOUGHT.sub("", reply).rpartition("</think>")[2].strip()
         whole = _object(reply) or _object(said)
         found = [whole] if whole is not None else list(_objects(said[-_SCANNED:]))
-        candidates = [each for each in found if self._required <= each[0].keys()]
+        candidates = [(value, text) for value, text in found if self._name in value]
         if not candidates:
             raise VerdictError(f"there is no verdict in the reply ({len(reply)} characters)")
-        quotable = _squeezed(judged)
-        own = [each for each in candidates if _squeezed(each[1]) not in quotable]
-        verdict, _ = (own or candidates)[-1]
+        quotable = _SPACE.sub("", judged)
+        own = [value for value, text in candidates if _SPACE.sub("", text) not in quotable]
         try:
-            return self.model.model_validate(verdict)
+            return self.model.model_validate(own[-1] if own else candidates[-1][0])
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"]))
             raise VerdictError(f"{place}: {first['msg']} (it says {first['input']!r:.80})") from None
 
-    @property
-    def _required(self) -> set[str]:
-        return {name for name, field in self.model.model_fields.items() if field.is_required()}
-
 
 def score_form(low: float, high: float) -> VerdictForm:
-    """One score of a scale: a model with `reason` and `score`."""
-    model = create_model("ScoreVerdict", __base__=Verdict, score=(_scale(low, high), ...))
-    return VerdictForm(model, f'{{"reason": "<one to three sentences>", "score": <{_range(low, high)}>}}')
+    """One score on a scale: `score`."""
+    return VerdictForm("score", *_scale(low, high))
 
 
 @lru_cache(maxsize=256)
 def rubric_form(criteria: tuple[str, ...], low: float, high: float) -> VerdictForm:
-    """A score for each criterion: a model with `reason` and `scores`, a model with the criteria's names."""
-    fields: Any = {f"criterion_{i}": (_scale(low, high), Field(alias=name)) for i, name in enumerate(criteria)}
-    scores = create_model("Scores", __config__=ConfigDict(extra="ignore", allow_inf_nan=False), **fields)
-    model = create_model("RubricVerdict", __base__=Verdict, scores=(scores, ...))
-    each = ", ".join(f"{json.dumps(name)}: <{_range(low, high)}>" for name in criteria)
-    return VerdictForm(model, f'{{"reason": "<one to three sentences>", "scores": {{{each}}}}}')
+    """A score for each criterion: `scores`, by the criteria's names."""
+    kind, schema, example = _scale(low, high)
+    scores = TypedDict("scores", dict.fromkeys(criteria, kind))  # type: ignore[misc]
+    each = ", ".join(f"{json.dumps(name)}: {example}" for name in criteria)
+    return VerdictForm("scores", scores, _object_schema(dict.fromkeys(criteria, schema)), f"{{{each}}}")
 
 
 def pair_form() -> VerdictForm:
-    """The better of A and B."""
-    return VerdictForm(PairVerdict, '{"reason": "<one to three sentences>", "winner": "A", "B" or "tie"}')
+    """The better of A and B: `winner`."""
+    kind = Annotated[Literal["A", "B", "tie"], BeforeValidator(_winner)]
+    return VerdictForm("winner", kind, {"type": "string", "enum": ["A", "B", "tie"]}, '"A", "B" or "tie"')
 
 
-def _scale(low: float, high: float) -> Any:
-    """Whole numbers are asked for on a scale wider than 1; others are no mistake."""
-    kind: dict[str, Any] = {"type": "integer"} if _whole(low, high) else {}
-    return Annotated[float, Field(ge=low, le=high, json_schema_extra=kind), BeforeValidator(_number)]
+def _scale(low: float, high: float) -> tuple[Any, dict[str, Any], str]:
+    """Type, schema and example; whole numbers are asked for on a scale wider than 1, and others are no mistake."""
+    whole = high - low > 1 and low == int(low) and high == int(high)
+    bounds = (int(low), int(high)) if whole else (low, high)
+    schema = {"type": "integer" if whole else "number", "minimum": bounds[0], "maximum": bounds[1]}
+    example = f"<a {'whole ' if whole else ''}number from {low:g} (worst) to {high:g} (best)>"
+    return Annotated[float, Field(ge=low, le=high), BeforeValidator(_number)], schema, example
 
 
-def _whole(low: float, high: float) -> bool:
-    return high - low > 1 and low == int(low) and high == int(high)
-
-
-def _range(low: float, high: float) -> str:
-    return f"a {'whole ' if _whole(low, high) else ''}number from {low:g} (worst) to {high:g} (best)"
-
-
-def _strict(schema: Any) -> Any:
-    """As servers want a schema that they keep to: every property required, no other allowed, no titles or defaults."""
-    if isinstance(schema, list):
-        return [_strict(each) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    if "properties" in schema:
-        properties = {name: _strict(each) for name, each in schema["properties"].items()}
-        more = {"required": list(properties), "additionalProperties": False}
-        rest = {key: _strict(value) for key, value in schema.items() if key == "$defs"}
-        return {"type": "object", "properties": properties, **more, **rest}
-    return {
-        key: int(value) if isinstance(value, float) and value == int(value) else _strict(value)
-        for key, value in schema.items()
-        if key not in ("title", "default", "description")
-    }
+def _object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
+    required: Sequence[str] = list(properties)
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
 def _object(text: str) -> tuple[dict[str, Any], str] | None:
@@ -187,17 +158,12 @@ def _objects(text: str) -> Iterator[tuple[dict[str, Any], str]]:
     for _ in range(_MOST_OBJECTS):
         if at < 0:
             return
+        end = at + 1
         try:
             value, end = decoder.raw_decode(text, at)
+            yield value, text[at:end]
         except ValueError:
-            at = text.find("{", at + 1)
-            continue
+            pass
         except RecursionError:  # what follows is part of the same nest, and as deep
-            at = text.find("{", at + _DEEP)
-            continue
-        yield value, text[at:end]
+            end = at + _DEEP
         at = text.find("{", end)
-
-
-def _squeezed(text: str) -> str:
-    return _SPACE.sub("", text)

@@ -1,6 +1,6 @@
-"""`MicroBatches`: what is asked at the same time is asked together.
+"""`MicroBatches`: requests that wait at the same time are sent as one batch.
 
-A batch begins as soon as one may run and holds whatever waits then; nobody waits for a batch to fill.
+A batch starts as soon as one may run, with whatever waits at that moment; nobody waits for a batch to fill.
 """
 
 from __future__ import annotations
@@ -63,28 +63,24 @@ class MicroBatches(Generic[Item, Result]):
         """Run batches until nobody waits; who asks in the same turn of the event loop is in the first."""
         while lane.waiting:
             batch = [lane.waiting.popleft() for _ in range(min(self._most, len(lane.waiting)))]
-            batch = [(item, future) for item, future in batch if not future.done()]  # who gave up is not asked for
-            if not batch:
-                continue
-            results: Sequence[Result | BaseException]
-            try:
-                results = await self._run([item for item, _ in batch])
-            except BaseException as error:  # goes to everybody who waits for this batch
-                results = [error] * len(batch)
-                if not isinstance(error, Exception):
-                    self._hand_out(batch, results)
-                    raise
-            self._hand_out(batch, results)
+            batch = [(item, future) for item, future in batch if not future.done()]  # without those who gave up
+            if batch:
+                await self._answer(batch)
 
-    def _hand_out(
-        self, batch: list[tuple[Item, asyncio.Future[Result]]], results: Sequence[Result | BaseException]
-    ) -> None:
+    async def _answer(self, batch: list[tuple[Item, asyncio.Future[Result]]]) -> None:
+        results: Sequence[Result | BaseException]
+        try:
+            results = await self._run([item for item, _ in batch])
+        except Exception as error:  # noqa: BLE001 - goes to everybody who waits for this batch
+            results = [error] * len(batch)
+        except BaseException:
+            for _, future in batch:
+                future.cancel()
+            raise
         for (_, future), result in zip(batch, results, strict=True):
             if future.done():
                 continue
-            if isinstance(result, asyncio.CancelledError):
-                future.cancel()
-            elif isinstance(result, BaseException):
+            if isinstance(result, BaseException):
                 future.set_exception(result)
             else:
                 future.set_result(result)

@@ -17,13 +17,13 @@ Every model's score is logged as `<component>_<model>`. When one of them has non
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
+from agent_rl.concurrency import together
 from agent_rl.rewards.component import Component, ComponentConfig, Value
 from agent_rl.rewards.models.model import Model, ModelConfig
 from agent_rl.trajectory import Trajectory
@@ -78,16 +78,10 @@ class RewardModel(Component):
             UnscoredError: one of the models gave no number.
             ConfigError: one of the models cannot be asked.
         """
-        results = await asyncio.gather(*(model.score(trajectory) for model in self._models), return_exceptions=True)
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
-        scores: Mapping[str, Any] = dict(zip(self.logs, results, strict=True))
-        return Value(combined(self.config.combine, scores, self._weights), logged=scores)
-
-    @property
-    def _weights(self) -> dict[str, float]:
-        return {model.name: model.config.weight for model in self._models}
+        results = await together([model.score(trajectory) for model in self._models])
+        scores = dict(zip(self.logs, results, strict=True))
+        weights = {model.name: model.config.weight for model in self._models}
+        return Value(combined(self.config.combine, scores, weights), logged=scores)
 
 
 def combined(how: Combine, scores: Mapping[str, float], weights: Mapping[str, float]) -> float:

@@ -26,43 +26,38 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from agent_rl.errors import ConfigError, FatalError, UnscoredError
-from agent_rl.remote import Remote, RemoteError, RemoteLimits
+from agent_rl.remote import ChatClient, EndpointConfig, RemoteError
 from agent_rl.rewards.models.batching import MicroBatches
 from agent_rl.rewards.models.conversation import Shown, messages, texts
 from agent_rl.rewards.models.question import fill_in, load_template, read_score
-from agent_rl.secrets import secret
 from agent_rl.settings.importing import ClassNameError, find_object
 from agent_rl.trajectory import Trajectory
 
 __all__ = ["Model", "ModelConfig"]
 
 PREPROCESS, POSTPROCESS = "rm_preprocess", "rm_postprocess"
+_MISSING = "scores: is the model a classifier?"
 DISCRIMINATIVE_BATCHES = 4
 """At the same time: the engine gathers what is in flight by itself."""
 
 
-class ModelConfig(RemoteLimits):
+class ModelConfig(EndpointConfig):
     """One entry of `models`: the model, and the bounds of asking it."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
+    url: str | None = Field(default=None, pattern="^https?://.")  # type: ignore[assignment]
+    """The server's address, with or without `/v1`; null: the model of this name below `agent_rl.reward.models`."""
+    model: str = "default"
     timeout_s: float = Field(default=120.0, gt=0)
     total_s: float = Field(default=300.0, gt=0)
     max_concurrent: int = Field(default=64, ge=1)
-    url: str | None = Field(default=None, pattern="^https?://.")
-    """The server's address, with or without `/v1`; null: the model of this name below `agent_rl.reward.models`."""
     kind: Literal["discriminative", "generative"] = "discriminative"
     engine: Literal["sglang", "vllm"] = "sglang"
     """Whose endpoint a discriminative model is asked through."""
-    model: str = "default"
-    """The name that the server knows it by."""
     tokenizer: str | None = None
     """Folder or hub name of its tokenizer, whose chat template a discriminative model's text is made with."""
-    api_key_env: str | None = None
-    """Name of the environment variable that holds a bearer token."""
     weight: float = 1.0
     """0: its score is logged and does not count."""
     shown: Shown = "conversation"
@@ -115,13 +110,7 @@ class Model:
         self._ask = self._generate if generative else self._classify
         at_once = config.max_concurrent if generative else min(config.max_concurrent, DISCRIMINATIVE_BATCHES)
         self._batches = MicroBatches(self._scores, most=config.max_batch, at_once=at_once)
-        self._remote: Remote | None = None
-        if config.url is not None:
-            token = None if config.api_key_env is None else secret(config.api_key_env, key=f"{key}.api_key_env")
-            headers = None if token is None else {"Authorization": f"Bearer {token}"}
-            url = config.url.rstrip("/").removesuffix("/v1")
-            limits = RemoteLimits(**{name: getattr(config, name) for name in RemoteLimits.model_fields})
-            self._remote = Remote(url, headers=headers, limits=limits)
+        self._client = None if config.url is None else ChatClient(config, key)
 
     async def score(self, trajectory: Trajectory) -> float:
         """The model's score, mapped to 0 and 1 where there is a range.
@@ -133,32 +122,25 @@ class Model:
         return await self._batches.ask(trajectory)
 
     async def _scores(self, batch: list[Trajectory]) -> list[float | BaseException]:
-        """One score or exception for each; what only the batch as a whole suffers is tried one by one."""
-        if self._remote is None:
+        """One score or exception for each; a batch that fails because of one of its items is repeated one by one."""
+        if self._client is None:
             problem = f"the model has no address: no run serves {self.name!r} here"
             raise ConfigError(f"{self._key}.url", problem, f"Give it, or agent_rl.reward.models.{self.name}")
         try:
-            async with self._remote:
-                return await self._scores_of(batch)
+            async with self._client as client:
+                replies = await self._ask(client, await self._sent(batch))
+            answers = [reply for reply in replies if not isinstance(reply, BaseException)]
+            numbers = iter(await self._numbers(answers) if answers else ())
+            return [
+                self._unscored(reply) if isinstance(reply, BaseException) else self._checked(next(numbers))
+                for reply in replies
+            ]
         except FatalError:
             raise
         except Exception as error:  # noqa: BLE001 - of the endpoint or of the user's hooks: no verdict about these trajectories
             if len(batch) == 1 or not _concerns_one(error):
                 return [self._unscored(error)] * len(batch)
         return [(await self._scores([trajectory]))[0] for trajectory in batch]
-
-    async def _scores_of(self, batch: list[Trajectory]) -> list[float | BaseException]:
-        sent = await self._sent(batch)
-        replies = await self._ask(sent)
-        answered = [index for index, reply in enumerate(replies) if not isinstance(reply, BaseException)]
-        results: list[float | BaseException] = [
-            self._unscored(reply) if isinstance(reply, BaseException) else 0.0 for reply in replies
-        ]
-        if answered:
-            numbers = await self._numbers([replies[index] for index in answered])
-            for index, number in zip(answered, numbers, strict=True):
-                results[index] = self._checked(number)
-        return results
 
     async def _sent(self, batch: list[Trajectory]) -> list[Any]:
         """What is sent for each: a text, or chat messages."""
@@ -193,41 +175,31 @@ class Model:
         reason = problem if isinstance(problem, UnscoredError | str) else f"{type(problem).__name__}: {problem}"
         return UnscoredError(f"reward model {self.name!r}: {reason}")
 
-    async def _classify(self, inputs: list[Any]) -> list[Any]:
+    async def _classify(self, client: ChatClient, inputs: list[Any]) -> list[Any]:
         """The numbers that a discriminative model gives for each text, in one request."""
-        assert self._remote is not None
         body: dict[str, Any] = {"model": self.config.model, "input": inputs}
+        path, name = "/embeddings", "embedding"
         if self.config.engine == "vllm":
-            answer = await self._remote.post_json("/classify", body | {"use_activation": False})
-            entries = _entries(answer, "probs")
-        else:
-            entries = _entries(await self._remote.post_json("/v1/embeddings", body), "embedding")
-        if len(entries) != len(inputs):
-            raise UnscoredError(f"{len(entries)} scores for {len(inputs)} texts")
-        return entries
+            path, name = client.url.removesuffix("/v1") + "/classify", "probs"
+            body["use_activation"] = False
+        return await client.post(path, body, lambda answer: _entries(answer, name, len(inputs)), _MISSING)
 
-    async def _generate(self, questions: list[Any]) -> list[Any]:
+    async def _generate(self, client: ChatClient, questions: list[Any]) -> list[str | BaseException]:
         """What a generative model writes to each question, asked at the same time."""
-        asked = (self._reply(question) for question in questions)
-        return list(await asyncio.gather(*asked, return_exceptions=True))
+        replies = await asyncio.gather(*(self._reply(client, each) for each in questions), return_exceptions=True)
+        for reply in replies:
+            if isinstance(reply, FatalError):
+                raise reply
+        return replies
 
-    async def _reply(self, question: Any) -> str:
-        assert self._remote is not None
-        body = {
-            "model": self.config.model,
-            "messages": [{"role": "user", "content": question}] if isinstance(question, str) else question,
-            "temperature": self.config.temperature,
-            "max_tokens": self.config.max_tokens,
-            **self.config.request,
-        }
-        answer = await self._remote.post_json("/v1/chat/completions", body)
-        try:
-            text = answer["choices"][0]["message"]["content"]
-        except (KeyError, IndexError, TypeError):
-            text = None
-        if not isinstance(text, str):
+    async def _reply(self, client: ChatClient, question: Any) -> str:
+        config = self.config
+        messages = [{"role": "user", "content": question}] if isinstance(question, str) else question
+        sampling = {"temperature": config.temperature, "max_tokens": config.max_tokens, **config.request}
+        completion = await client.chat({"messages": messages, **sampling})
+        if not completion.text:
             raise UnscoredError("the reply has no text")
-        return text
+        return completion.text
 
     def _rendered(self, trajectory: Trajectory) -> str:
         """The conversation as the model's chat template writes it, without a first BOS, which the engine adds."""
@@ -251,7 +223,7 @@ class Model:
             return AutoTokenizer.from_pretrained(self.config.tokenizer)
         except (OSError, ValueError) as error:
             problem = f"{self.config.tokenizer} cannot be loaded: {str(error).splitlines()[0]}"
-            raise ConfigError(f"{self._key}.tokenizer", problem, "Mend the path") from error
+            raise ConfigError(f"{self._key}.tokenizer", problem, "Correct the path") from error
 
     def _complete(self, items: Any, count: int, hook: str) -> list[Any]:
         if isinstance(items, str) or not isinstance(items, Sequence) or len(items) != count:
@@ -280,15 +252,14 @@ def _concerns_one(error: Exception) -> bool:
     return not isinstance(error, UnscoredError)
 
 
-def _entries(answer: Any, name: str) -> list[list[float]]:
+def _entries(answer: Any, name: str, count: int) -> list[list[float]]:
     """The numbers of each text in an answer, in the order of the texts."""
-    try:
-        entries = sorted(answer["data"], key=lambda entry: entry["index"])
-        numbers = [list(entry[name]) for entry in entries]
-    except (KeyError, TypeError):
-        raise UnscoredError("the answer has no scores: is the model a classifier?") from None
+    entries = sorted(answer["data"], key=lambda entry: entry["index"])
+    numbers = [list(entry[name]) for entry in entries]
+    if len(numbers) != count:
+        raise ValueError(f"{len(numbers)} scores for {count} texts")
     if not all(numbers):
-        raise UnscoredError("the answer has an empty score")
+        raise ValueError("the answer has an empty score")
     return numbers
 
 

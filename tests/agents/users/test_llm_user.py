@@ -102,10 +102,17 @@ def test_failing_endpoint_is_unscored_and_never_a_zero(step):
 
 
 def test_failing_endpoint_is_unscored_from_the_beginning():
-    with FaultyServer(default=answer(401, {"error": f"{KEY} is wrong"})) as server:
+    with FaultyServer(default=answer(400, {"error": f"{KEY} is wrong"})) as server:
         trajectory = run(server, opens=True)
     assert (trajectory.stop_reason, trajectory.turns) == (StopReason.ERROR, [])
     assert trajectory.prompt[-1].content == "Hi there."
+
+
+@pytest.mark.parametrize(("status", "key"), [(401, "api_key_env"), (403, "api_key_env"), (404, "url")])
+def test_endpoint_that_refuses_from_the_beginning_stops_the_run(status, key):
+    with FaultyServer(default=answer(status)) as server, pytest.raises(ConfigError) as caught:
+        run(server, "Which order?")
+    assert caught.value.key == f"agent_rl.user_sim.config.{key}"
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,16 @@ from pydantic import ValidationError
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards.component import Value
 from agent_rl.rewards.judge import Judge
-from agent_rl.rewards.judge.judge import JudgeConfig, aggregated
+from agent_rl.rewards.judge.judge import JudgeConfig, aggregated, load_rubric, read_rubric
 from agent_rl.trajectory import Trajectory
 from tests.http_faults import FaultyServer
 from tests.rewards.judge.injections import INJECTIONS
 from tests.rewards.judge.server import answers_in, bodies, judging, made, says, trajectory
 
-RUBRIC = [{"name": "clear", "description": "It is clear.", "weight": 3}, {"name": "short", "description": "It is."}]
+RUBRIC = [
+    {"name": "clear", "description": "It is <|im_end|> clear.", "weight": 3},
+    {"name": "short", "description": "It is."},
+]
 
 
 def measure(judge: Judge, *trajectories: Trajectory) -> list[Value]:
@@ -68,7 +71,7 @@ def test_rubric(source: str, tmp_path: Path) -> None:
     if source != "row":
         assert (value.logged["criterion_clear"], value.logged["criterion_short"]) == (1.0, 0.0)
     assert value.notes["verdicts"] == [{"reason": "r", "scores": {"clear": 10.0, "short": 0.0}}]
-    assert "- clear: It is clear.\n- short: It is." in bodies(server)[0]["messages"][1]["content"]
+    assert "- clear: It is < |im_end| > clear.\n- short: It is." in bodies(server)[0]["messages"][1]["content"]
 
 
 def test_a_row_without_its_rubric_is_unscored() -> None:
@@ -165,3 +168,32 @@ def test_a_wrong_rubric_is_named() -> None:
             ConfigError, match=r"components\.helpful\.config\.rubric: the criterion 'clear' occurs twice"
         ):
             made(Judge, server, mode="rubric", rubric=[RUBRIC[0], RUBRIC[0]])
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ([], "at least 1 item"),
+        (None, "valid list"),
+        ([{"name": "a b", "description": "d"}], "0.name"),
+        ([{"name": "a"}], "0.description: Field required"),
+        ([{"name": "a", "description": "d", "weight": 0}], "greater than 0"),
+        ([{"name": "a", "description": "d", "wieght": 1}], "0.wieght: Extra"),
+        ([{"name": "a", "description": "d"}] * 2, "'a' occurs twice"),
+    ],
+)
+def test_what_is_no_rubric(data: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        read_rubric(data)
+
+
+def test_files(tmp_path: Path) -> None:
+    file = tmp_path / "rubric.yaml"
+    file.write_text("- name: clear\n  description: It is clear.\n")
+    assert [each.name for each in load_rubric(str(file), "k")] == ["clear"]
+    for text in ("a: [", "- name: clear\n", ""):
+        file.write_text(text)
+        with pytest.raises(ConfigError, match=r"^k: the rubric .*rubric\.yaml cannot be read"):
+            load_rubric(str(file), "k")
+    with pytest.raises(ConfigError, match=r"^k: the rubric .*nothing\.yaml cannot be read"):
+        load_rubric(str(tmp_path / "nothing.yaml"), "k")

@@ -1,4 +1,4 @@
-"""Votes, their quorum, and what is asked again."""
+"""Votes, their quorum, and replies that are requested again."""
 
 import asyncio
 from pathlib import Path
@@ -9,10 +9,10 @@ from pydantic import ValidationError
 
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards.judge.panel import Ballot, Panel, PanelConfig, Question
-from agent_rl.rewards.judge.template import Template
+from agent_rl.rewards.judge.prompt import JudgeTemplate
 from agent_rl.rewards.judge.verdict import score_form
 from tests.http_faults import FaultyServer, answer
-from tests.rewards.judge.server import bodies, judging, says
+from tests.rewards.judge.server import bodies, judging, says, trajectory
 
 
 def panel(server: FaultyServer, **config: Any) -> Panel:
@@ -20,13 +20,18 @@ def panel(server: FaultyServer, **config: Any) -> Panel:
 
 
 def question(text: str = "x") -> Question:
-    template = Template("Be fair.", "{answer}", frozenset({"answer"}))
-    return Question(template, lambda fence: {"answer": fence.around("answer", text)}, score_form(0, 10))
+    template = JudgeTemplate("Be fair.", "{answer}", frozenset({"answer"}))
+    return Question(template, score_form(0, 10), {"": trajectory(text)}, 8000)
 
 
 def ask(each: Panel, *texts: str) -> list[Ballot]:
+    async def one(text: str) -> Ballot:
+        ballot = Ballot()
+        assert await each.ask(question(text), ballot) == ballot.verdicts
+        return ballot
+
     async def every() -> list[Ballot]:
-        return [await each.ask(question(text)) for text in texts or ("x",)]
+        return [await one(text) for text in texts or ("x",)]
 
     return asyncio.run(every())
 
@@ -107,6 +112,16 @@ def test_a_config_error_is_nobodys_vote() -> None:
     with FaultyServer(default=answer(401)) as server:
         with pytest.raises(ConfigError, match=r"^k\.api_key_env"):
             ask(panel(server, votes=3, quorum=1))
+
+
+def test_sampling_of_the_config_is_sent() -> None:
+    with FaultyServer(default=says('{"score": 3}')[0]) as server:
+        ask(panel(server, temperature=0.3, max_tokens=7, body={"top_p": 0.5, "seed": None}))
+        ask(panel(server, temperature=None, json_mode="none"))
+    first, second = ({name: each for name, each in body.items() if name != "messages"} for body in bodies(server))
+    assert first.pop("response_format")["type"] == "json_schema"
+    assert first == {"model": "m", "temperature": 0.3, "max_tokens": 7, "top_p": 0.5}
+    assert second == {"model": "m", "max_tokens": 1024, "seed": 0}
 
 
 def test_a_question_is_asked_once(tmp_path: Path) -> None:

@@ -1,11 +1,12 @@
-"""A service that fails is left alone, and tried again by one."""
+"""A circuit opens after failures, and one request probes whether the service is back."""
 
 import asyncio
 
 import pytest
 
 from agent_rl.errors import UnscoredError
-from agent_rl.rewards.judge.breaker import BreakerConfig, CircuitBreaker, LeftAloneError
+from agent_rl.remote.breaker import BreakerConfig, CircuitBreaker
+from agent_rl.remote.responses import NotSentError
 
 
 class Clock:
@@ -20,7 +21,7 @@ def breaker(clock: Clock | None = None, **config: float | None) -> CircuitBreake
 
 
 def run(each: CircuitBreaker, outcomes: str) -> str:
-    """`.` a success, `x` a failure; what became of each, `-` for one that was not made."""
+    """`.` a success, `x` a failure; the same text, with `-` for each request that was not sent."""
     seen = ""
     for outcome in outcomes:
         try:
@@ -28,7 +29,7 @@ def run(each: CircuitBreaker, outcomes: str) -> str:
                 seen += outcome
                 if outcome == "x":
                     raise UnscoredError("down")
-        except LeftAloneError:
+        except NotSentError:
             seen += "-"
         except UnscoredError:
             pass
@@ -40,7 +41,7 @@ def test_failures_in_a_row() -> None:
 
 
 def test_share_of_a_window() -> None:
-    assert run(breaker(failures=None, share=0.5, window=6), "x.x.x.") == "x.x.x."  # a success decides nothing
+    assert run(breaker(failures=None, share=0.5, window=6), "x.x.x.") == "x.x.x."  # a success does not open it
     assert run(breaker(failures=None, share=0.5, window=6), "x.x..x.") == "x.x..x-"
     assert run(breaker(failures=None, share=0.5, window=6), "xxx") == "xxx"  # the window is not full
 
@@ -52,11 +53,11 @@ def test_off() -> None:
 def test_the_reason_is_told() -> None:
     each = breaker(failures=1)
     run(each, "x")
-    with pytest.raises(LeftAloneError, match="it is left alone after failures, the last: down"), each.watch():
+    with pytest.raises(NotSentError, match="it: the circuit is open after failures, the last: down"), each.watch():
         raise AssertionError
 
 
-def test_one_tries_after_the_cooldown() -> None:
+def test_one_request_probes_after_the_cooldown() -> None:
     clock = Clock()
     each = breaker(clock, failures=2)
     run(each, "xx")
@@ -64,16 +65,16 @@ def test_one_tries_after_the_cooldown() -> None:
     assert run(each, ".") == "-"
     clock.now = 30
     with each.watch():
-        assert run(each, "..") == "--"  # while one tries, the others wait
+        assert run(each, "..") == "--"  # during a probe the others are not sent
     assert run(each, "x.x.") == "x.x."
     run(each, "xx")
     clock.now = 60
-    assert run(each, "x..") == "x--"  # and is left alone for as long again
+    assert run(each, "x..") == "x--"  # the circuit is open for as long again
     clock.now = 90
     assert run(each, "..") == ".."
 
 
-def test_one_that_is_cancelled_says_nothing() -> None:
+def test_a_cancelled_request_is_neither_success_nor_failure() -> None:
     clock = Clock()
     each = breaker(clock, failures=1)
     with pytest.raises(asyncio.CancelledError), each.watch():
@@ -85,7 +86,7 @@ def test_one_that_is_cancelled_says_nothing() -> None:
     assert run(each, "..") == ".."
 
 
-def test_what_began_before_decides_nothing() -> None:
+def test_a_request_sent_before_the_circuit_opened_does_not_close_it() -> None:
     clock = Clock()
     each = breaker(clock, failures=1)
     with each.watch():

@@ -1,6 +1,8 @@
-"""The endpoint: what is sent, what is counted, and which failure is whose."""
+"""One client for OpenAI-compatible endpoints: what is sent, what is counted, and whose fault a failure is."""
 
 import asyncio
+import logging
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import pytest
@@ -8,7 +10,15 @@ import pytest
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.remote import RemoteError
 from agent_rl.remote import http as remote
-from agent_rl.rewards.judge.client import EndpointConfig, JudgeClient, Reply, UnusableReplyError
+from agent_rl.remote.chat_client import (
+    JSON_MODES,
+    ChatClient,
+    Completion,
+    EndpointConfig,
+    JsonMode,
+    TooLongError,
+    UnusableReplyError,
+)
 from tests.http_faults import FaultyServer, answer, cut_short, drop, hang
 from tests.rewards.judge.server import bodies, completion, says
 
@@ -22,19 +32,27 @@ def quick_delays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote, "JITTER_S", 0.0)
 
 
-def client(server: FaultyServer | None, **config: Any) -> JudgeClient:
+def client(
+    server: FaultyServer | None, json_modes: Sequence[JsonMode] = JSON_MODES, trust_env: bool = False, **config: Any
+) -> ChatClient:
     url = "http://localhost:1" if server is None else server.url
-    return JudgeClient(EndpointConfig.model_validate({"url": url, "model": "m", **config}), "a.config")
+    checked = EndpointConfig.model_validate({"url": url, "model": "m", **config})
+    return ChatClient(checked, "a.config", json_modes=json_modes, trust_env=trust_env)
 
 
-def ask(judge: JudgeClient, times: int = 1) -> list[Any]:
+def chat(judge: ChatClient, seed: int = 0) -> Coroutine[Any, Any, Completion]:
+    return judge.chat({"messages": MESSAGES, "seed": seed}, SCHEMA)
+
+
+def ask(judge: ChatClient, times: int = 1) -> list[Any]:
     async def every() -> list[Any]:
         async with judge:
-            return [await caught(judge.ask(MESSAGES, SCHEMA, seed)) for seed in range(times)]
+            return [await caught(chat(judge, seed)) for seed in range(times)]
 
     async def caught(work: Any) -> Any:
         try:
-            return await work
+            completion = await work
+            return completion.text, completion.tokens
         except Exception as error:
             return error
 
@@ -44,23 +62,20 @@ def ask(judge: JudgeClient, times: int = 1) -> list[Any]:
 def test_what_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JUDGE_KEY", "sk-judge-secret")
     with FaultyServer(default=says("hello")[0]) as server:
-        judge = client(
-            server, api_key_env="JUDGE_KEY", temperature=0.3, max_tokens=7, body={"top_p": 0.5, "seed": None}
-        )
-        assert ask(judge) == [Reply("hello", 10)]
-        ask(client(server, url=f"{server.url}/deep/path/", temperature=None, json_mode="none"))
-    first, second = server.requests
+        judge = client(server, api_key_env="JUDGE_KEY")
+        assert ask(judge) == [("hello", 10)]
+        ask(client(server, ["none"], url=f"{server.url}/deep/path/"))
+        asyncio.run(judge.chat({"messages": MESSAGES, "stop": None, "top_p": 0.5}))
+    first, second, _ = server.requests
     assert (first.path, second.path) == ("/v1/chat/completions", "/deep/path/chat/completions")
     assert first.headers["authorization"] == "Bearer sk-judge-secret"
     assert second.headers["authorization"] is None
-    schema = {"name": "verdict", "strict": True, "schema": SCHEMA}
+    schema = {"type": "json_schema", "json_schema": {"name": "reply", "strict": True, "schema": SCHEMA}}
     assert bodies(server) == [
-        {
-            "model": "m", "messages": MESSAGES, "temperature": 0.3, "max_tokens": 7, "top_p": 0.5,
-            "response_format": {"type": "json_schema", "json_schema": schema},
-        },
-        {"model": "m", "messages": MESSAGES, "max_tokens": 1024, "seed": 0},
-    ]  # fmt: skip
+        {"model": "m", "messages": MESSAGES, "seed": 0, "response_format": schema},
+        {"model": "m", "messages": MESSAGES, "seed": 0},
+        {"model": "m", "messages": MESSAGES, "top_p": 0.5},
+    ]
 
 
 def test_a_key_that_is_not_there() -> None:
@@ -73,7 +88,7 @@ def test_a_way_to_ask_for_json_that_is_refused_is_remembered(refused: int) -> No
     no = answer(400, {"error": "no such response_format"})
     with FaultyServer(*[no] * refused, default=says("{}")[0]) as server:
         judge = client(server)
-        assert ask(judge, 2) == [Reply("{}", 10)] * 2
+        assert ask(judge, 2) == [("{}", 10)] * 2
     modes = [(body.get("response_format") or {}).get("type") for body in bodies(server)]
     assert modes == ["json_schema", "json_object", None][: refused + 1] + modes[refused : refused + 1]
     assert (judge.usage.calls, judge.usage.attempts, judge.usage.failures) == (refused + 2, refused + 2, 0)
@@ -84,8 +99,8 @@ def test_those_that_wait_do_not_try_what_was_refused() -> None:
         refused = b"json_schema" in handler.body
         (answer(400, {}) if refused else says("{}")[0])(handler)
 
-    async def many(judge: JudgeClient) -> list[Any]:
-        return await asyncio.gather(*(judge.ask(MESSAGES, SCHEMA, 0) for _ in range(50)))
+    async def many(judge: ChatClient) -> list[Any]:
+        return await asyncio.gather(*(chat(judge) for _ in range(50)))
 
     with FaultyServer(default=refuses_schemas) as server:
         asyncio.run(many(client(server, max_concurrent=4)))
@@ -114,18 +129,18 @@ def test_a_request_that_is_wrong_however_it_asks_for_json() -> None:
         assert len(server.requests) == 3
         assert judge.usage.failures == 1
         server.default = says("{}")[0]
-        assert ask(judge) == [Reply("{}", 10)]  # nothing was remembered, and the server is not left alone
+        assert ask(judge) == [("{}", 10)]  # nothing was remembered, and the circuit stays closed
         assert bodies(server)[-1]["response_format"]["type"] == "json_schema"
 
 
 def test_a_fixed_way_to_ask_for_json() -> None:
     with FaultyServer(default=answer(422, {})) as server:
-        ask(client(server, json_mode="json_object"))
+        ask(client(server, ["json_object"]))
     assert [body["response_format"]["type"] for body in bodies(server)] == ["json_object"]
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
-def test_what_nobody_is_given(status: int) -> None:
+def test_a_refusal_is_a_config_error_until_the_endpoint_has_answered(status: int) -> None:
     refusal = answer(status, b"no")
     with FaultyServer(refusal, *says("x"), default=refusal) as server:
         first, _, later = ask(client(server), 3)
@@ -148,14 +163,14 @@ def test_answers_without_a_message(body: Any) -> None:
 
 def test_a_message_without_text_and_tokens_that_are_not_counted() -> None:
     with FaultyServer(*says(None), *says("12345678", tokens=None)) as server:
-        assert ask(client(server), 2) == [Reply("", 10), Reply("12345678", 4)]
+        assert ask(client(server), 2) == [("", 10), ("12345678", 4)]
 
 
 def test_attempts_are_those_that_the_server_saw() -> None:
     faults = [answer(429, retry_after=0.01), answer(500), cut_short, drop, hang, answer(503)]
     with FaultyServer(*faults, *says("x"), *faults) as server:
         judge = client(server, timeout_s=0.3, attempts=7, total_s=20)
-        assert ask(judge) == [Reply("x", 10)]
+        assert ask(judge) == [("x", 10)]
         assert judge.usage.attempts == len(server.requests) == 7
         impatient = client(server, timeout_s=0.3, attempts=3, total_s=20)
         (error,) = ask(impatient)
@@ -165,19 +180,19 @@ def test_attempts_are_those_that_the_server_saw() -> None:
     assert (impatient.usage.calls, impatient.usage.failures) == (1, 1)
 
 
-def test_while_the_server_is_left_alone_nobody_waits() -> None:
+def test_nobody_waits_for_an_open_circuit() -> None:
     with FaultyServer(default=answer(500)) as server:
         judge = client(server, attempts=1, breaker={"failures": 3})
         errors = ask(judge, 10)
         assert len(server.requests) == 3
     assert all(isinstance(error, UnscoredError) for error in errors)
-    assert "is left alone after failures, the last: 127.0.0.1" in str(errors[-1])
+    assert "the circuit is open after failures, the last: 127.0.0.1" in str(errors[-1])
     assert (judge.usage.calls, judge.usage.attempts, judge.usage.failures, judge.usage.refused) == (3, 3, 3, 7)
 
 
-def test_those_that_wait_for_their_turn_do_not_ask_a_server_that_is_left_alone() -> None:
-    async def many(judge: JudgeClient) -> list[Any]:
-        return await asyncio.gather(*(judge.ask(MESSAGES, SCHEMA, 0) for _ in range(50)), return_exceptions=True)
+def test_requests_that_wait_are_not_sent_once_the_circuit_is_open() -> None:
+    async def many(judge: ChatClient) -> list[Any]:
+        return await asyncio.gather(*(chat(judge) for _ in range(50)), return_exceptions=True)
 
     with FaultyServer(default=hang) as server:
         judge = client(server, attempts=1, timeout_s=0.3, max_concurrent=4, breaker={"failures": 4})
@@ -188,16 +203,51 @@ def test_those_that_wait_for_their_turn_do_not_ask_a_server_that_is_left_alone()
 
 
 @pytest.mark.parametrize(("limit", "calls"), [({"calls": 2}, 2), ({"tokens": 25}, 3)])
-def test_a_budget(limit: dict[str, int], calls: int) -> None:
+def test_a_budget(limit: dict[str, int], calls: int, caplog: pytest.LogCaptureFixture) -> None:
     with FaultyServer(default=says("x")[0]) as server:
         judge = client(server, budget=limit, breaker={"failures": 1})
-        errors = ask(judge, 5)[calls:]
+        with caplog.at_level(logging.WARNING):
+            errors = ask(judge, 5)[calls:]
         assert len(server.requests) == calls
     assert all("is spent" in str(error) for error in errors)
+    assert [record.message.count("is spent") for record in caplog.records] == [1]  # said once
     assert (judge.usage.calls, judge.usage.refused) == (calls, 5 - calls)
 
 
 def test_several_event_loops_share_a_client() -> None:
     with FaultyServer(default=answer(200, completion("x"))) as server:
         judge = client(server)
-        assert [ask(judge) for _ in range(3)] == [[Reply("x", 10)]] * 3
+        assert [ask(judge) for _ in range(3)] == [[("x", 10)]] * 3
+
+
+def test_a_conversation_that_is_too_long_is_recognised_at_once() -> None:
+    refusal = answer(400, {"error": "This model's maximum context length is 100 tokens"})
+    with FaultyServer(default=refusal) as server:
+        (error,) = ask(client(server))
+    assert isinstance(error, TooLongError)
+    assert len(server.requests) == 1  # another JSON mode would not help
+
+
+def test_a_password_in_the_address_is_in_no_message() -> None:
+    with FaultyServer(default=answer(404)) as server:
+        (error,) = ask(client(server, url=server.url.replace("http://", "http://user:pa55word@")))
+    assert isinstance(error, ConfigError)
+    assert "a.config.url: http://127.0.0.1" in str(error)
+    assert "pa55word" not in str(error)
+
+
+@pytest.mark.parametrize("answered", [{"data": [1]}, {"data": []}, [], {}, {"data": None}])
+def test_other_requests_than_chats(answered: Any) -> None:
+    async def post(judge: ChatClient) -> Any:
+        return await judge.post("/embeddings", {"input": ["x" * 8]}, lambda found: found["data"][0], "embedding")
+
+    with FaultyServer(default=answer(200, answered)) as server:
+        judge = client(server)
+        if answered == {"data": [1]}:
+            assert asyncio.run(post(judge)) == 1
+            assert (judge.usage.calls, judge.usage.failures, judge.usage.tokens) == (1, 0, 2)
+        else:
+            with pytest.raises(UnusableReplyError, match="the answer has no embedding"):
+                asyncio.run(post(judge))
+            assert (judge.usage.calls, judge.usage.failures, judge.usage.tokens) == (1, 1, 0)
+    assert server.requests[0].path == "/v1/embeddings"

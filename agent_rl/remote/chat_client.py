@@ -1,0 +1,361 @@
+"""`ChatClient`: one model behind an OpenAI-compatible endpoint (SGLang, vLLM, a gateway, a hosted service).
+
+    async with ChatClient(EndpointConfig(url="http://localhost:8000", model="Qwen/Qwen3-8B"), "judge.config") as client:
+        completion = await client.chat({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 64})
+
+Judges, simulated users, reward models, embeddings and evaluation use it. `Remote` below it retries and limits requests.
+Here requests are counted, stopped by a spent budget or an open circuit, and their answers are checked. An endpoint that
+refuses the key or the model before it has ever answered is a `ConfigError`; every other failure is a `RemoteError`,
+which leaves the trajectory unscored. The package `openai` limits neither rate nor size, and would retry a second time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import re
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from agent_rl.concurrency import PerLoop
+from agent_rl.errors import ConfigError, UnscoredError, did_you_mean
+from agent_rl.remote.breaker import BreakerConfig, CircuitBreaker
+from agent_rl.remote.http import Remote, RemoteLimits, bearer
+from agent_rl.remote.responses import NotSentError, RemoteError, Response
+
+__all__ = [
+    "JSON_MODES",
+    "ChatClient",
+    "Completion",
+    "EndpointBudget",
+    "EndpointConfig",
+    "EndpointUsage",
+    "JsonMode",
+    "TooLongError",
+    "UnusableReplyError",
+]
+
+T = TypeVar("T")
+JsonMode = Literal["json_schema", "json_object", "none"]
+JSON_MODES: tuple[JsonMode, ...] = ("json_schema", "json_object", "none")
+_REFUSED = {
+    401: ("api_key_env", "the endpoint wants an API key", "Name the environment variable that holds it in api_key_env"),
+    403: ("api_key_env", "the endpoint refuses this API key", "Correct the key in the variable of api_key_env"),
+    404: ("url", "the endpoint has no such address or model", "Correct the names of endpoint and model"),
+}
+_BAD_REQUEST = (400, 413, 422)
+"""Statuses that say nothing about the endpoint: this request is wrong."""
+_TOO_LONG = re.compile(r"context[ _]length|context window|maximum context|longer than the model|too many tokens", re.I)
+"""How servers say that a conversation does not fit; OpenAI's code is context_length_exceeded."""
+_CHARACTERS_PER_TOKEN = 4  # where the server reports no usage
+
+logger = logging.getLogger(__name__)
+
+
+class EndpointBudget(BaseModel):
+    """Limits for the life of a process; null: none. A run has as many processes as it has reward or agent workers."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    calls: int | None = Field(default=None, ge=1)
+    """Requests; one that is retried counts once."""
+    tokens: int | None = Field(default=None, ge=1)
+    """Tokens of prompts and replies, as the server counts them; requests in flight may exceed it."""
+
+
+class EndpointConfig(RemoteLimits):
+    """Where a model is and how it may be asked, with the keys of `agent_rl.remote.http.RemoteLimits`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    url: str = Field(pattern="^https?://.")
+    """The address before `/chat/completions`; `/v1` is added where it has no path."""
+    model: str = Field(min_length=1)
+    """The model's name at the endpoint."""
+    api_key_env: str | None = None
+    """Name of the environment variable that holds the API key; null: none is sent."""
+    breaker: BreakerConfig = BreakerConfig(failures=None, share=None)
+    budget: EndpointBudget = EndpointBudget()
+
+
+class UnusableReplyError(RemoteError):
+    """The endpoint answered, but the answer lacks what was asked for; another seed may help."""
+
+
+class TooLongError(RemoteError):
+    """The conversation is longer than the endpoint's context."""
+
+
+@dataclass(slots=True)
+class EndpointUsage:
+    """Totals of one client in one process."""
+
+    calls: int = 0
+    """Requests."""
+    attempts: int = 0
+    """How often they were sent, retries included."""
+    failures: int = 0
+    """Requests without a usable answer."""
+    refused: int = 0
+    """Requests that were not sent: the budget was spent, or the circuit open."""
+    tokens: int = 0
+    """Of prompts and replies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One reply of the model."""
+
+    message: Mapping[str, Any]
+    """As the endpoint wrote it: `content` is a text or missing."""
+    finish: str | None = None
+    matched_stop: Any = None
+    """The stop string or token that ended it, where the server says so (vLLM and SGLang do)."""
+    usage: Mapping[str, Any] = field(default_factory=dict)
+    tokens: int = 0
+    """Of prompt and reply, estimated where the server reports none."""
+
+    @property
+    def text(self) -> str:
+        """The message's text."""
+        return self.message.get("content") or ""
+
+
+class ChatClient:
+    """To be shared by all users of the endpoint in a process; as an async context manager it keeps connections.
+
+    Args:
+        config: the endpoint.
+        key: the configuration key of `config`, for errors; empty: the endpoint was named on a command line.
+        json_modes: how to ask for JSON by a schema; a mode that the server refuses is not tried again.
+        trust_env: use the proxies and certificates that the environment names.
+
+    Raises:
+        ConfigError: the API key is not in the environment.
+    """
+
+    def __init__(
+        self,
+        config: EndpointConfig,
+        key: str = "",
+        *,
+        json_modes: Sequence[JsonMode] = JSON_MODES,
+        trust_env: bool = False,
+    ) -> None:
+        self.config, self._key = config, key
+        base = config.url.rstrip("/")
+        self.url = base if "/" in base.partition("://")[2] else f"{base}/v1"
+        self.host = self.url.split("/")[2].rpartition("@")[2]
+        self.usage = EndpointUsage()
+        headers = bearer(config.api_key_env, self._named("api_key_env"))
+        self._remote = Remote(self.url, headers=headers, limits=config, trust_env=trust_env)
+        self._slots = PerLoop(lambda: asyncio.Semaphore(config.max_concurrent))
+        self._breaker = CircuitBreaker(config.breaker, self.host)
+        self._json_modes, self._json_mode = tuple(json_modes), 0
+        self._lock = threading.Lock()
+        self._answered = self._said_spent = False
+
+    async def __aenter__(self) -> ChatClient:
+        await self._remote.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._remote.__aexit__()
+
+    async def check(self) -> None:
+        """Ask for the list of models, where the endpoint has one.
+
+        Raises:
+            ConfigError: nobody answers, the key is refused, or the model is not on the list.
+        """
+        response = await self.reach("/models")
+        if response.status in (401, 403):
+            raise self._refusal(response)
+        try:
+            names = [str(model["id"]) for model in response.json()["data"]] if response.ok else []
+        except (RemoteError, TypeError, KeyError):
+            names = []
+        if names and self.config.model not in names:
+            problem = f"{self.address} has no model {self.config.model!r}"
+            raise ConfigError(self._named("model"), problem, did_you_mean(self.config.model, names))
+
+    async def reach(self, path: str) -> Response:
+        """The answer to a first request.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        try:
+            return await self._remote.request("GET", path)
+        except RemoteError as error:
+            problem = f"{self.address} does not answer ({error.problem})"
+            raise ConfigError(self._named("url"), problem, "Start the server") from None
+
+    async def chat(self, body: Mapping[str, Any], schema: Mapping[str, Any] | None = None) -> Completion:
+        """Ask for one reply.
+
+        Args:
+            body: fields of the request, to which the model's name is added; those that are None are left out.
+            schema: JSON schema of the reply, as far as the server can be told to keep to one.
+
+        Raises:
+            TooLongError: the conversation does not fit the model's context.
+            UnusableReplyError: the answer has no message.
+            RemoteError: no answer, the budget is spent, or the circuit is open.
+            ConfigError: no request will be answered.
+        """
+        body = {"model": self.config.model, **body}
+        async with self._turn():
+            if schema is None:
+                return await self._complete(body)
+            mode = self._json_mode
+            while True:
+                try:
+                    completion = await self._complete(
+                        {"response_format": _asked(self._json_modes[mode], schema), **body}
+                    )
+                except RemoteError as error:
+                    refused = error.status in _BAD_REQUEST and not isinstance(error, TooLongError)
+                    if not refused or mode + 1 == len(self._json_modes):
+                        raise
+                    mode += 1  # it may be the JSON mode that is refused
+                else:
+                    self._json_mode = max(self._json_mode, mode)
+                    return completion
+
+    async def post(self, path: str, body: Mapping[str, Any], read: Callable[[Any], T], missing: str) -> T:
+        """Send another request than a chat's.
+
+        Args:
+            path: below the endpoint's address, or a whole URL.
+            body: sent as JSON.
+            read: takes what is wanted from the answer; a KeyError and the like says that it is not there, the text of a
+                ValueError what is wrong with it.
+            missing: what is wanted, for the error.
+
+        Raises:
+            RemoteError: as `chat`.
+            ConfigError: as `chat`.
+        """
+        async with self._turn():
+            return await self._send(path, body, read, missing)
+
+    @property
+    def address(self) -> str:
+        """The URL without user name and password, for messages."""
+        return re.sub(r"//[^/@]*@", "//", self.url)
+
+    def _named(self, name: str) -> str:
+        if self._key:
+            return f"{self._key}.{name}"
+        return "endpoint" if name == "url" else name
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """One of the requests at one time; its failure is counted."""
+        async with self._slots.get():
+            try:
+                yield
+            except NotSentError:
+                self._count(refused=1)
+                raise
+            except UnscoredError:
+                self._count(failures=1)
+                raise
+
+    async def _complete(self, body: Mapping[str, Any]) -> Completion:
+        body = {name: value for name, value in body.items() if value is not None}
+        return await self._send("/chat/completions", body, lambda answer: _completion(answer, body), "message")
+
+    async def _send(self, path: str, body: Mapping[str, Any], read: Callable[[Any], T], missing: str) -> T:
+        self._require_budget()
+        with self._breaker.watch():
+            self._count(calls=1)
+            try:
+                response = await self._remote.request("POST", path, json=body)
+            except RemoteError as error:
+                self._count(attempts=error.attempts)
+                raise
+            self._count(attempts=response.attempts)
+            if response.status in _REFUSED and not self._answered:
+                raise self._refusal(response)
+            if response.ok:
+                return self._read(response, body, read, missing)
+            problem = self._remote.problem(response)
+            if response.status not in _BAD_REQUEST:
+                raise RemoteError(response.host, problem, response.status)
+        failure = TooLongError if _TOO_LONG.search(response.text) else RemoteError
+        raise failure(response.host, problem, response.status)
+
+    def _read(self, response: Response, body: Mapping[str, Any], read: Callable[[Any], T], missing: str) -> T:
+        try:
+            answer = response.json()
+            result = read(answer)
+        except RemoteError as error:
+            raise UnusableReplyError(error.host, error.problem, response.status) from None
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            problem = str(error) if type(error) is ValueError else f"the answer has no {missing}"
+            raise UnusableReplyError(response.host, problem, response.status) from None
+        self._answered = True
+        self._count(tokens=_tokens(answer, body))
+        return result
+
+    def _refusal(self, response: Response) -> ConfigError:
+        name, problem, remedy = _REFUSED[response.status]
+        return ConfigError(self._named(name), f"{self.address}: {problem} ({self._remote.problem(response)})", remedy)
+
+    def _require_budget(self) -> None:
+        budget = self.config.budget
+        for name, limit, spent in (
+            ("calls", budget.calls, self.usage.calls),
+            ("tokens", budget.tokens, self.usage.tokens),
+        ):
+            if limit is None or spent < limit:
+                continue
+            problem = f"the budget of {limit} {name} is spent"
+            if not self._said_spent:
+                self._said_spent = True
+                logger.warning("%s: %s: this process sends no more requests", self._key or self.host, problem)
+            raise NotSentError(self._key or self.host, problem)
+
+    def _count(self, **numbers: int) -> None:
+        with self._lock:
+            for name, number in numbers.items():
+                setattr(self.usage, name, getattr(self.usage, name) + number)
+
+
+def _asked(mode: JsonMode, schema: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The request's `response_format`."""
+    if mode == "json_schema":
+        return {"type": mode, "json_schema": {"name": "reply", "strict": True, "schema": schema}}
+    return None if mode == "none" else {"type": mode}
+
+
+def _completion(answer: Any, body: Mapping[str, Any]) -> Completion:
+    """The first choice of an answer."""
+    choice = answer["choices"][0]
+    message, finish = choice["message"], choice.get("finish_reason")
+    if not isinstance(message, dict) or not isinstance(message.get("content") or "", str):
+        raise TypeError
+    if finish in ("abort", "error"):
+        raise ValueError(f"the endpoint ended the reply with {finish!r}")
+    usage = answer.get("usage")
+    matched = choice.get("matched_stop", choice.get("stop_reason"))
+    return Completion(message, finish, matched, usage if isinstance(usage, dict) else {}, _tokens(answer, body))
+
+
+def _tokens(answer: Any, body: Mapping[str, Any]) -> int:
+    """Tokens of prompt and reply as the server reports them, else estimated by the texts' characters."""
+    try:
+        return int(answer["usage"]["total_tokens"])
+    except (LookupError, TypeError, ValueError):
+        choices = answer.get("choices", ()) if isinstance(answer, dict) else ()
+        messages = [*body.get("messages", ()), *(choice.get("message") or {} for choice in choices)]
+        texts = [*body.get("input", ()), *(str(message.get("content") or "") for message in messages)]
+        return math.ceil(sum(map(len, texts)) / _CHARACTERS_PER_TOKEN)

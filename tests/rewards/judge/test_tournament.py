@@ -1,0 +1,119 @@
+"""Every scheme lets everybody play, nobody against itself, and no two twice; games become values."""
+
+import itertools
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent_rl.rewards.judge.tournament import Game, Pair, Scheme, bradley_terry, rounds_of, win_rates
+
+Play = Callable[[Pair], Game | None]
+
+
+def better_is_lower(pair: Pair) -> Game:
+    return Game(*pair, 1.0 if pair[0] < pair[1] else 0.0)
+
+
+def played(scheme: Scheme, players: int, play: Play = better_is_lower, **options: int) -> list[list[Pair]]:
+    games: list[Game] = []
+    rounds = []
+    for pairs in rounds_of(scheme, players, games, **options):
+        rounds.append(pairs)
+        games += [game for game in map(play, pairs) if game is not None]
+    return rounds
+
+
+@pytest.mark.parametrize("players", [2, 3, 4, 5, 7, 8, 16])
+@pytest.mark.parametrize("scheme", ["all", "round_robin", "swiss", "elimination"])
+def test_everybody_plays(scheme: Scheme, players: int) -> None:
+    rounds = played(scheme, players)
+    pairs = [pair for each in rounds for pair in each]
+    assert len(set(map(frozenset, pairs))) == len(pairs)
+    assert all(len(set(pair)) == 2 for pair in pairs)
+    assert {player for pair in pairs for player in pair} == set(range(players))
+    for each in rounds:
+        if scheme in ("swiss", "elimination"):
+            assert max(Counter(player for pair in each for player in pair).values()) == 1
+
+
+def test_numbers_of_pairs() -> None:
+    def pairs(scheme: Scheme, **options: int) -> list[int]:
+        return [len(each) for each in played(scheme, 8, **options)]
+
+    assert pairs("all") == [28]
+    assert pairs("round_robin", opponents=4) == pairs("round_robin", opponents=3) == [16]
+    assert pairs("round_robin", opponents=100) == [28]
+    assert pairs("swiss") == [4, 4, 4]
+    assert len(pairs("swiss", rounds=5)) == 5
+    assert pairs("elimination") == [4, 2, 1]
+
+
+def test_in_a_round_robin_all_have_equally_many_opponents() -> None:
+    (pairs,) = played("round_robin", 9, opponents=4)
+    assert set(Counter(player for pair in pairs for player in pair).values()) == {4}
+
+
+def test_winners_meet_winners() -> None:
+    assert played("elimination", 5) == [[(0, 1), (2, 3)], [(0, 2)], [(0, 4)]]
+    assert played("swiss", 4) == [[(0, 1), (2, 3)], [(0, 2), (1, 3)]]
+
+
+def test_a_pair_without_a_game_is_skipped() -> None:
+    assert played("elimination", 4, lambda pair: None) == [[(0, 1), (2, 3)], [(0, 2)]]
+    assert len(played("swiss", 4, lambda pair: None)) == 2
+
+
+def test_a_swiss_tournament_ends_when_all_have_met() -> None:
+    assert len(played("swiss", 3, rounds=20)) <= 4
+
+
+def test_win_rates() -> None:
+    games = [Game(0, 1, 1.0), Game(0, 2, 0.5), Game(1, 2, 0.0)]
+    assert win_rates(games, 4) == [0.75, 0.0, 0.75, None]
+    assert games[2].points == {1: 0.0, 2: 1.0}
+
+
+def test_bradley_terry_by_hand() -> None:
+    """Two players, one game: by symmetry the loser's strength is one by the winner's, whose points are as expected."""
+    winner, loser, absent = bradley_terry([Game(0, 1, 1.0)], 3)
+    assert absent is None
+    assert winner is not None
+    assert loser == pytest.approx(1 - winner, abs=1e-4)
+    strength = winner / (1 - winner)
+    assert strength / (strength + 1 / strength) + strength / (strength + 1) == pytest.approx(1.5, abs=1e-4)
+
+
+def test_bradley_terry_finds_the_order_that_was_played() -> None:
+    games = [Game(one, other, 1.0) for one, other in itertools.combinations(range(8), 2)]
+    values = bradley_terry(games, 8)
+    assert values == sorted(values, key=lambda value: -(value or 0))
+    assert len({round(value or 0, 4) for value in values}) == 8
+
+
+def test_a_win_over_a_winner_is_worth_more() -> None:
+    games = [Game(0, 1, 1.0), Game(2, 3, 1.0), Game(1, 4, 1.0), Game(1, 5, 1.0), Game(1, 6, 1.0)]
+    values = bradley_terry(games, 7)
+    assert values[0] > values[2]  # type: ignore[operator]
+    assert win_rates(games, 7)[0] == win_rates(games, 7)[2]
+
+
+results = st.lists(
+    st.tuples(st.integers(0, 7), st.integers(0, 7), st.sampled_from([0.0, 0.5, 1.0])).filter(lambda it: it[0] != it[1]),
+    max_size=40,
+)
+
+
+@settings(deadline=None)
+@given(results)
+def test_values_are_between_0_and_1_and_symmetric(found: list[tuple[int, int, float]]) -> None:
+    games = [Game(*each) for each in found]
+    mirrored = [Game(game.second, game.first, game.score) for game in games]
+    for rank in (win_rates, bradley_terry):
+        for value, other in zip(rank(games, 8), rank(mirrored, 8), strict=True):
+            assert (value is None) == (other is None)
+            if value is not None:
+                assert 0 <= value <= 1
+                assert value + (other or 0) == pytest.approx(1, abs=1e-3)
