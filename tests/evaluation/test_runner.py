@@ -100,7 +100,7 @@ def test_an_episode_without_a_score_is_counted_and_tried_again(tmp_path, data, t
     records = evaluate(tmp_path / "out", given, Flaky())
     failed = {key for key, record in records.items() if record.error is not None}
     assert failed == {(1, 0), (1, 1)}
-    assert records[1, 0].error == "the endpoint's answer has no message"
+    assert "the answer has no message" in records[1, 0].error
     summary = summarize(records.values(), rows=12, n=2)
     assert (summary["all"]["scored"], summary["all"]["unscored"]) == (22, 2)
     assert summary["all"]["pass"]["1"]["rows"] == 11
@@ -115,7 +115,7 @@ class Down(Server):
 def test_an_engine_that_is_gone_ends_the_evaluation(tmp_path, data, tools, monkeypatch):
     monkeypatch.setattr(runner, "MIN_FAILURES", 4)
     given = settings(data, tools, "concurrency=2")
-    with pytest.raises(EngineError, match="4 episodes in a row have failed, the last with: the endpoint's answer"):
+    with pytest.raises(EngineError, match="4 episodes in a row have failed, the last with: .*: the answer"):
         evaluate(tmp_path / "out", given, Down())
     assert len(evaluate(tmp_path / "out", given)) == 12
 
