@@ -18,7 +18,7 @@ from agent_rl.agents.episode.format import Format
 from agent_rl.agents.episode.policy import ChatMessage, Generation, Policy, cut_at_stop
 from agent_rl.agents.syntaxes.reading import read_json
 from agent_rl.errors import EngineError, UnscoredError
-from agent_rl.policies.source import ClientOptions, PolicySource, Sampling, PolicyUsage, open_client
+from agent_rl.policies.source import ClientOptions, PolicySource, PolicyUsage, Sampling, open_client
 from agent_rl.remote import ChatClient, RemoteError
 from agent_rl.remote.chat_client import TooLongError
 from agent_rl.tools.truncation import encodable

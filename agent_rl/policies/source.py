@@ -16,7 +16,7 @@ from agent_rl.remote import ChatClient, EndpointConfig
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["ClientOptions", "PolicySource", "Sampling", "PolicyUsage", "open_client"]
+__all__ = ["ClientOptions", "PolicySource", "PolicyUsage", "Sampling", "open_client"]
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 

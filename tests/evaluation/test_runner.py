@@ -115,7 +115,7 @@ class Down(Server):
 def test_an_engine_that_is_gone_ends_the_evaluation(tmp_path, data, tools, monkeypatch):
     monkeypatch.setattr(runner, "MIN_FAILURES", 4)
     given = settings(data, tools, "concurrency=2")
-    with pytest.raises(EngineError, match="4 episodes in a row have failed, the last with: .*: the answer"):
+    with pytest.raises(EngineError, match=r"4 episodes in a row have failed, the last with: .*: the answer"):
         evaluate(tmp_path / "out", given, Down())
     assert len(evaluate(tmp_path / "out", given)) == 12
 
