@@ -66,12 +66,12 @@ def test_a_simulated_user_of_your_own(tmp_path: Path) -> None:
 def test_the_commands_have_the_flags_that_are_shown() -> None:
     lines = [line for text in re.findall(r"```bash\n(.*?)```", README, re.DOTALL) for line in logical_lines(text)]
     shown = [line.split() for line in lines if line.startswith("agent-rl ")]
-    assert {words[1] for words in shown} >= {"train", "eval", "score", "audit", "doctor", "tools"}
+    assert {words[1] for words in shown} >= {"train", "eval", "reward", "audit", "doctor", "tools"}
     for words in shown:
         command: Any = typer.main.get_command(app)
         rest = words[1:]
         while hasattr(command, "commands"):
-            command = command.commands[rest.pop(0)]
+            command = command.get_command(None, rest.pop(0))
         known = {flag for parameter in command.params for flag in parameter.opts}
         assert {word for word in rest if re.match(r"--?[a-z]", word)} <= known, words
 

@@ -10,22 +10,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from agent_rl import trace
+from agent_rl.cli._arguments import json_object
 from agent_rl.errors import ConfigError
 
 if TYPE_CHECKING:
     from agent_rl.evaluation.audit import Template, TurnAudit
 
-__all__ = ["tokens"]
+__all__ = ["app"]
+
+app = typer.Typer(help="Checks of what a run has stored.", no_args_is_help=True, add_completion=False)
 
 EXAMPLES = 5
 """Of each kind of finding that are shown."""
 COLUMNS = ("turns", "mask errors", "log-prob errors", "retokenized", "drift in tokens", "drift in text")
 
 
+@app.callback()
+def _audit() -> None: ...
+
+
+@app.command()
 def tokens(
     path: Annotated[Path, typer.Argument(help="A trace, a folder with one, or a dump of verl's rollouts")],
     tokenizer: Annotated[list[str], typer.Option(help="Folder or name of the model; may be repeated, to compare")],
@@ -40,7 +45,10 @@ def tokens(
     A trace must have been written with agent_rl.trace.tokens=true; of a dump only the text is compared. Exit code 1
     when a mask or a log-prob is wrong; drift is reported only.
     """
-    options = _options(template_options)
+    from rich.console import Console
+    from rich.table import Table
+
+    options = json_object("--template-options", template_options)
     compute = _compute(model) if model else None
     table = Table("template", "agent", *COLUMNS, title=str(path), title_justify="left")
     console, wrong, lines = Console(), False, []
@@ -73,6 +81,7 @@ def _audits(
     path: Path, template: Template, compute: Callable[[list[int]], list[float]] | None
 ) -> Iterator[tuple[str, str, list[TurnAudit]]]:
     """Agent, name and findings of each trajectory."""
+    from agent_rl import trace
     from agent_rl.evaluation.audit import audit_text, audit_trajectory, has_tokens
     from agent_rl.evaluation.dumps import read_dump, segments
 
@@ -146,13 +155,3 @@ def _compute(folder: str) -> Callable[[list[int]], list[float]]:
         return chosen
 
     return compute
-
-
-def _options(text: str) -> dict[str, Any]:
-    try:
-        options = json.loads(text)
-    except ValueError as error:
-        raise ConfigError("--template-options", f"not JSON ({error})", """Write '{"name": value}'""") from None
-    if not isinstance(options, dict):
-        raise ConfigError("--template-options", f"expected a JSON object, got {text}", """Write '{"name": value}'""")
-    return options

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from agent_rl.errors import ConfigError
 
-__all__ = ["doctor"]
+__all__ = ["app"]
+
+app = typer.Typer(add_completion=False)
 
 
+@app.command(context_settings={"ignore_unknown_options": True})
 def doctor(
     recipe: Annotated[
         str | None, typer.Argument(help="Folder with config.yaml; without it only machine and installation are checked")
@@ -26,6 +28,8 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="JSON for machines instead of the table")] = False,
 ) -> None:
     """Find what would stop a run before a GPU is used, and say what to change. Exit code 1 when there is a problem."""
+    from rich.console import Console
+
     from agent_rl.doctor import table
     from agent_rl.doctor.diagnosis import diagnose
 

@@ -1,4 +1,4 @@
-"""The commands `agent-rl reward score`, `attack` and `what-if`: thin around `agent_rl.rewards.lab`."""
+"""The commands `agent-rl reward score`, `attack`, `what-if` and `serve`: the reward beside training."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
-from rich.console import Console
 
 from agent_rl.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
     from agent_rl.rewards.compose import Reward
     from agent_rl.rewards.lab import Attack
+    from agent_rl.settings import AgentRLSettings
     from agent_rl.trajectory import Score, Trajectory
 
-__all__ = ["attack", "score", "what_if"]
+__all__ = ["app"]
+
+app = typer.Typer(help="The reward beside training.", no_args_is_help=True, add_completion=False)
 
 T = TypeVar("T")
 
@@ -38,50 +40,73 @@ Limit = Annotated[int | None, typer.Option(help="Only so many of the first traje
 Concurrency = Annotated[int, typer.Option(help="Measured at one time", min=1)]
 
 
+@app.command()
 def score(
-    trajectories: Trajectories,
+    trajectories: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TRAJECTORIES",
+            help="JSONL of agent_rl.trace.path, or of agent-rl eval; or what verl dumps: trainer.rollout_data_dir",
+        ),
+    ],
     overrides: Overrides = None,
     config: Config = None,
     data: Data = None,
-    out: Annotated[Path | None, typer.Option(help="JSONL file for the trajectories with their new scores")] = None,
+    loop: Annotated[str, typer.Option(help="Of a dump: the agent that wrote it")] = "react_agent",
+    script: Annotated[
+        str | None, typer.Option(help="Of a dump: your training script: the agents that it registers count")
+    ] = None,
+    tools: Annotated[str | None, typer.Option(help="Of a dump: YAML file of the tools that the agent had")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="JSONL file for the trajectories with their new scores; of a dump the summary")
+    ] = None,
     concurrency: Concurrency = 32,
     limit: Limit = None,
     as_json: Json = False,
 ) -> None:
-    r"""Score stored trajectories by the reward that a configuration describes, offline.
+    r"""Score stored trajectories, or verl's dumps, by the reward that a configuration describes, offline.
 
     \b
       agent-rl reward score trajectories.jsonl --config recipes/gsm8k_calculator
       agent-rl reward score trajectories.jsonl agent_rl.reward.efficiency.penalty=0.2 --out scored.jsonl
+      agent-rl reward score outputs/my_run/rollouts --tools tool_configs/calculator.yaml
 
-    The trajectories of one prompt are scored together. One that is unscored is counted, and kept with its error.
+    The trajectories of one prompt are scored together. One that is unscored is counted, and kept with its error. Of
+    what verl has dumped the scores are shown step by step.
     """
+    from rich.console import Console
+
     from agent_rl.rewards.lab.groups import grouped, read_trajectories, score_groups
     from agent_rl.rewards.lab.scoring import summary, summary_table
 
-    found, reward = read_trajectories(trajectories, limit), _reward(config, overrides or [], data)
-    groups = grouped(found)
-    after = dict(
-        zip(
-            map(id, chain(*groups)),
-            chain(*asyncio.run(_closed(reward, score_groups(groups, reward, concurrency)))),
-            strict=True,
+    if _is_dump(trajectories):
+        settings = _settings(_given(config, overrides or []))
+        shown, result = _dump_scores(trajectories, settings, loop, script, tools)
+        written = json.dumps(result, indent=2) + "\n"
+    else:
+        found, reward = read_trajectories(trajectories, limit), _reward(config, overrides or [], data)
+        groups = grouped(found)
+        scored = asyncio.run(_closed(reward, score_groups(groups, reward, concurrency)))
+        after = dict(zip(map(id, chain(*groups)), chain(*scored), strict=True))
+        in_order = [after[id(trajectory)] for trajectory in found]  # of the file
+        result = summary(in_order)
+        shown, written = (
+            summary_table(result, str(trajectories)),
+            "".join(f"{trajectory.to_json()}\n" for trajectory in in_order),
         )
-    )
-    scored = [after[id(trajectory)] for trajectory in found]  # in the order of the file
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text("".join(f"{trajectory.to_json()}\n" for trajectory in scored), encoding="utf-8")
-    result = summary(scored)
+        out.write_text(written, encoding="utf-8")
     if as_json:
         print(json.dumps(result, indent=2))
         return
     console = Console()
-    console.print(summary_table(result, str(trajectories)))
-    for error, count in result["errors"].items():
+    console.print(shown)
+    for error, count in result.get("errors", {}).items():
         console.print(f"{count} unscored: {error}", markup=False, highlight=False)
 
 
+@app.command()
 def attack(
     trajectories: Trajectories,
     overrides: Overrides = None,
@@ -104,6 +129,8 @@ def attack(
 
     Exit status 1 when an attack raises the reward of a trajectory, or makes it unscored.
     """
+    from rich.console import Console
+
     from agent_rl.rewards.lab.attack import attack_table, example, run_attacks
     from agent_rl.rewards.lab.groups import read_trajectories
 
@@ -128,6 +155,7 @@ def attack(
     raise typer.Exit(not report.ok)
 
 
+@app.command("what-if")
 def what_if(
     trajectories: Trajectories,
     overrides: Overrides = None,
@@ -149,6 +177,8 @@ def what_if(
 
     Reported are advantages that change their sign, groups without variance, and what algorithm.filter_groups drops.
     """
+    from rich.console import Console
+
     from agent_rl.rewards.lab.groups import grouped, read_trajectories, score_groups
     from agent_rl.rewards.lab.what_if import reweighed, what_if, what_if_table
 
@@ -165,6 +195,33 @@ def what_if(
         (was, would_be), (a, b) = flip.reward, flip.advantage
         text = f"{flip.trajectory}: reward {was:.3f} -> {would_be:.3f}, advantage {a:+.2f} -> {b:+.2f}"
         console.print(text, markup=False, highlight=False)
+
+
+@app.command()
+def serve(
+    config: Annotated[Path, typer.Option(help="YAML file of the service, for example recipes/reward_api/service.yaml")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Its keys: port=9000, judge.format.weight=0, ...")
+    ] = None,
+) -> None:
+    r"""Serve rewards over HTTP: POST /get_reward (rules) and /get_reward2 (judge), /health, /metrics, /docs.
+
+    \b
+      agent-rl reward serve --config recipes/reward_api/service.yaml
+      agent-rl reward serve --config service.yaml port=9000 rules_file=my_rules.py
+
+    It listens on 127.0.0.1 unless `host` says otherwise, which needs `token_env`. SIGTERM ends it when what runs has
+    been answered.
+    """
+    from agent_rl.rewards.service.settings import read_settings
+
+    settings = read_settings(config, overrides or [])
+    try:
+        from agent_rl.rewards.service import server
+    except ModuleNotFoundError as error:
+        remedy = "Install what the service needs: pip install 'agent-rl[service]'"
+        raise ConfigError("agent-rl reward serve", f"there is no module {error.name!r}", remedy) from error
+    server.serve(settings, lambda url: print(f"serving rewards at {url}", flush=True))
 
 
 @dataclass(frozen=True)
@@ -192,12 +249,10 @@ def _reward(config: Path | None, overrides: Sequence[str], data: Path | None) ->
     """
     from agent_rl.data import read_parquet
     from agent_rl.rewards.compose import Reward
-    from agent_rl.settings import AgentRLSettings
 
     given = _given(config, overrides)
     limit = (given.get("data") or {}).get("max_response_length")
-    settings = AgentRLSettings.from_config(given)
-    reward = Reward(settings.reward, max_response_tokens=None if limit is None else int(limit))
+    reward = Reward(_settings(given).reward, max_response_tokens=None if limit is None else int(limit))
     rows = (
         {}
         if data is None
@@ -207,6 +262,38 @@ def _reward(config: Path | None, overrides: Sequence[str], data: Path | None) ->
         }
     )
     return _WithRows(reward, rows)
+
+
+def _settings(given: Any) -> AgentRLSettings:
+    from agent_rl.settings import AgentRLSettings
+
+    return AgentRLSettings.from_config(given)
+
+
+def _is_dump(path: Path) -> bool:
+    """Whether verl wrote this: a folder of a file for each step, or one of them."""
+    if not path.is_file():
+        return path.is_dir()
+    with open(path, "rb") as lines:
+        first = next(lines, b"")
+    return b'"input"' in first and b'"stop_reason"' not in first
+
+
+def _dump_scores(
+    dump: Path, settings: AgentRLSettings, loop: str, script: str | None, tools: str | None
+) -> tuple[Any, dict[str, Any]]:
+    """The table and the summary of each step of a dump."""
+    from agent_rl.agents.episode.loop import EpisodeSetup
+    from agent_rl.agents.registry import load_script, make_loop
+    from agent_rl.evaluation.dumps import read_dump, score_dump, step_table
+    from agent_rl.verl_adapter.tool_files import load_specs
+
+    if script:
+        load_script(script)
+    specs = load_specs(tools) if tools else []
+    format = make_loop(loop, EpisodeSetup(settings, tools=specs)).format()
+    steps = asyncio.run(score_dump(read_dump(dump), format, specs, settings.reward))
+    return step_table(steps, str(dump))
 
 
 async def _closed(reward: _WithRows, work: Awaitable[T]) -> T:

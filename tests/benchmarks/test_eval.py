@@ -18,7 +18,7 @@ from statistics import median
 
 import pytest
 
-from agent_rl.cli.evaluation import run_missing
+from agent_rl.cli.eval import run_missing
 from agent_rl.data import make_row, write_parquet
 from agent_rl.evaluation.ledger import Ledger
 from agent_rl.evaluation.runner import Evaluation

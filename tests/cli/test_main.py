@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 
 import agent_rl
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 def cli(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -21,7 +21,29 @@ def cli(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
 def test_help_lists_the_commands() -> None:
     done = cli("--help")
     assert done.returncode == 0
-    assert "train" in done.stdout
+    for name in ("audit", "doctor", "eval", "reward", "tools", "train", "version"):
+        assert f" {name} " in done.stdout
+    assert "completion" not in cli("tools", "--help").stdout
+
+
+def test_a_command_that_was_renamed_names_the_new_one() -> None:
+    done = cli("score", "rollouts")
+    assert done.returncode == 1
+    assert done.stderr.strip() == "error: agent-rl score: it has another name. Use agent-rl reward score"
+
+
+def test_help_is_light() -> None:
+    """CPU time, which a busy machine does not change much; and nothing heavy is imported for it."""
+    code = (
+        "import contextlib, os, sys\nfrom agent_rl.cli.main import main\nsys.argv = ['agent-rl', '--help']\n"
+        "with contextlib.suppress(SystemExit):\n    main()\n"
+        "heavy = {'omegaconf', 'pydantic', 'numpy', 'torch', 'verl', 'ray', 'transformers'} & set(sys.modules)\n"
+        "print(sum(os.times()[:2]), *heavy)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    seconds, *heavy = done.stdout.splitlines()[-1].split()
+    assert heavy == []
+    assert float(seconds) < 1.0  # 0.25 on a quiet core
 
 
 def test_version() -> None:
@@ -62,7 +84,7 @@ def test_a_dry_run_names_what_is_missing_and_fails() -> None:
 
 def test_a_wrong_key_is_refused_before_anything_heavy_is_imported() -> None:
     code = (
-        "import sys\nfrom agent_rl import cli\n"
+        "import sys\nfrom agent_rl.cli import main as cli\n"
         f"sys.argv = ['agent-rl', 'train', {GSM8K!r}, 'trainer.nnode=2']\n"
         "try:\n    cli.main()\n"
         "except SystemExit as end:\n    print(end.code, {'torch', 'verl', 'ray', 'transformers'} & set(sys.modules))"

@@ -166,10 +166,11 @@ def test_the_command(dump, tmp_path):
     from agent_rl.cli.main import app
 
     done = CliRunner().invoke(
-        app, ["score", str(dump), "--out", str(tmp_path / "scores.json"), "agent_rl.reward.correctness.weight=2"]
+        app,
+        ["reward", "score", str(dump), "--out", str(tmp_path / "scores.json"), "agent_rl.reward.correctness.weight=2"],
     )
     assert done.exit_code == 0, done.output
     assert "pass@1" in done.output
     assert json.loads((tmp_path / "scores.json").read_text())["1"]["reward"]["mean"] == 1.5
-    done = CliRunner().invoke(app, ["score", str(dump), "reward.x=1"])
+    done = CliRunner().invoke(app, ["reward", "score", str(dump), "reward.x=1"])
     assert isinstance(done.exception, ConfigError)

@@ -1,4 +1,4 @@
-"""The commands `agent-rl eval` and `agent-rl score`."""
+"""The command `agent-rl eval`."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 if TYPE_CHECKING:
     from agent_rl.evaluation.ledger import Ledger, Record
     from agent_rl.evaluation.runner import Evaluation
 
-__all__ = ["evaluate", "run_missing", "score"]
+__all__ = ["app", "run_missing"]
+
+app = typer.Typer(add_completion=False)
 
 
+@app.command()
 def evaluate(
     data: Annotated[str, typer.Option(help="Parquet file of rows, as for training")],
     model: Annotated[
@@ -76,42 +77,22 @@ def evaluate(
             _report(evaluation, ledger)
 
 
-def score(
-    dump: Annotated[Path, typer.Argument(help="Folder of trainer.rollout_data_dir, or one of its files")],
-    loop: Annotated[str, typer.Option(help="The agent that wrote it")] = "react_agent",
-    script: Annotated[str | None, typer.Option(help="Your training script: the agents that it registers count")] = None,
-    tools: Annotated[str | None, typer.Option(help="YAML file of the tools that it had")] = None,
-    out: Annotated[Path | None, typer.Option(help="File for the same as JSON")] = None,
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings of agent_rl, as in training")
-    ] = None,
-) -> None:
-    """Score what verl has dumped of a run's rollouts, step by step, by the reward as it is configured now."""
-    from agent_rl.agents.episode.loop import EpisodeSetup
-    from agent_rl.agents.registry import load_script, make_loop
-    from agent_rl.evaluation.dumps import read_dump, score_dump, step_table
-    from agent_rl.evaluation.settings import read_section
-    from agent_rl.verl_adapter.tool_files import load_specs
-
-    settings = read_section(overrides or [])
-    if script:
-        load_script(script)
-    specs = load_specs(tools) if tools else []
-    format = make_loop(loop, EpisodeSetup(settings, tools=specs)).format()
-    steps = asyncio.run(score_dump(read_dump(dump), format, specs, settings.reward))
-    shown, summary = step_table(steps, str(dump))
-    Console().print(shown)
-    if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(json.dumps(summary, indent=2) + "\n")
-
-
 async def run_missing(evaluation: Evaluation, ledger: Ledger) -> None:
     """Run what the ledger lacks, and show how far it is.
 
     Raises:
         AgentRLError: see `runner.run`.
     """
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
     from agent_rl.evaluation.runner import run
     from agent_rl.evaluation.sources import open_source
 
@@ -137,6 +118,8 @@ async def run_missing(evaluation: Evaluation, ledger: Ledger) -> None:
 
 def _report(evaluation: Evaluation, ledger: Ledger) -> None:
     """Write the summary and the table, and print the table; also of an evaluation that was interrupted."""
+    from rich.console import Console
+
     from agent_rl.evaluation.summary import summarize, table
 
     settings, records = evaluation.settings, ledger.read().values()

@@ -1,0 +1,59 @@
+"""The command `agent-rl train`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+__all__ = ["app"]
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(context_settings={"ignore_unknown_options": True})
+def train(
+    recipe: Annotated[str, typer.Argument(help="Folder with config.yaml, for example recipes/gsm8k_calculator")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="KEY=VALUE", help="Hydra overrides: keys of verl or agent_rl, and groups"),
+    ] = None,
+    script: Annotated[
+        str | None, typer.Option(help="Your own entry point: registers loops, then calls verl.trainer.main_ppo.main()")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the composed configuration, and start nothing")
+    ] = False,
+    nodes_timeout_s: Annotated[float, typer.Option(help="Seconds within which all nodes must have joined")] = 600,
+) -> None:
+    r"""Train a recipe with verl.
+
+    \b
+      agent-rl train recipes/gsm8k_calculator
+      agent-rl train RECIPE size=3b actor_rollout_ref.rollout.n=16
+      agent-rl train RECIPE --script my_train.py
+      agent-rl train RECIPE --dry-run > composed.yaml
+
+    A key is written as in the composed configuration; a group (size=) chooses one of its files. What is not known is
+    refused, with the nearest that is.
+
+    VERL_PLATFORM=cpu trains on a CPU: it adds the CPU profile, and size=cpu where the recipe has that.
+
+    Several nodes: run the same command on each. Rank 0 starts Ray, waits for the others and trains.
+
+    \b
+      NNODES=2 NODE_RANK=0 MASTER_ADDR=host0 agent-rl train RECIPE
+      NNODES=2 NODE_RANK=1 MASTER_ADDR=host0 agent-rl train RECIPE
+
+    MASTER_PORT is the port of Ray's head, 6379 if unset. Under SLURM, srun says all of this by itself. RAY_ADDRESS
+    joins a cluster that runs already; trainer.nnodes says then how many of its nodes to use.
+    """
+    from agent_rl.launch import training
+
+    if dry_run:
+        composed, notes = training.dry_run(recipe, overrides or [], script)
+        print(composed, end="")
+        print(*notes, sep="\n", file=sys.stderr)
+        raise typer.Exit(len(notes) > 1)
+    raise typer.Exit(training.train(recipe, overrides or [], script, nodes_timeout_s=nodes_timeout_s))
