@@ -8,9 +8,9 @@ TORCH = torch==2.13.0
 VENV = .venv
 PY = $(VENV)/bin/python
 PYTEST = mkdir -p outputs && $(PY) -m pytest --basetemp outputs/pytest
-PIP = $(PY) -m pip install --quiet --disable-pip-version-check
+PIP = $(PY) -m pip install --disable-pip-version-check
 
-.PHONY: quickstart test test-recipes check bench clean install install-dev
+.PHONY: quickstart test test-recipes check bench docs clean install install-dev
 
 quickstart: $(VENV)/.cpu ## the main job: a tiny agent learns to use its tool, on this CPU
 	$(PY) recipes/quickstart/quickstart.py $(ARGS)
@@ -29,6 +29,11 @@ test-recipes: $(VENV)/.dev ## two steps with every algorithm and reward, up to a
 bench: $(VENV)/.bench ## measurements
 	$(PYTEST) tests/benchmarks -m benchmark -s $(ARGS)
 
+docs: $(VENV)/.dev ## the generated references, and the site in outputs/docs
+	$(PY) docs/references.py
+	$(PY) -m sphinx -W --keep-going -q -c docs . outputs/docs
+	@echo "outputs/docs/index.html"
+
 install: $(VENV)/.cpu ## the environment for CPU runs
 install-dev: $(VENV)/.dev ## the same with the development tools
 
@@ -40,19 +45,24 @@ $(PY):
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.cpu: pyproject.toml requirements/sglang-cpu.txt | $(PY)
-	@echo "installing into $(VENV) (about 2 GB, a few minutes)"
+	@echo "== installing into $(VENV): three steps, a few minutes; 2.4 GB on disk (more with CUDA)"
+	@echo "== 1/3 $(TORCH) from $(or $(TORCH_INDEX),the default index): 190 MB for CPUs, 3 GB with CUDA"
 	$(PIP) $(TORCH) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
+	@echo "== 2/3 verl, Ray, transformers and what they need: 450 MB"
 	$(PIP) --editable ".[cpu]"
+	@echo "== 3/3 SGLang for CPUs: 60 MB"
 	$(PIP) --no-deps --requirement requirements/sglang-cpu.txt
 	@touch $@
+	@echo "== installed"
 
 $(VENV)/.dev: $(VENV)/.cpu pyproject.toml
-	$(PIP) --editable ".[cpu,dev]"
+	@echo "== development tools: 60 MB"
+	$(PIP) --quiet --editable ".[cpu,dev]"
 	@touch $@
 
 # Beside the environment, not in it: where verl finds a TRL, it imports a class that TRL 1 no longer has.
 $(VENV)/.bench: $(VENV)/.dev Makefile
-	$(PIP) --no-deps --upgrade --target $(VENV)/trl trl==1.16.0 jmespath==1.1.0
+	$(PIP) --quiet --no-deps --upgrade --target $(VENV)/trl trl==1.16.0 jmespath==1.1.0
 	$(PYTHON) -m venv $(VENV)/verifiers
 	$(VENV)/verifiers/bin/python -m pip install --quiet --disable-pip-version-check verifiers==0.1.14
 	@touch $@

@@ -1,4 +1,4 @@
-"""The quickstart's script that teaches small models, for tests that need a model with habits."""
+"""The quickstart's model and the script that teaches small models, for tests that need a model with habits."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from typing import Any
 
 import torch
 
-__all__ = ["teaching"]
+__all__ = ["MODEL", "teaching"]
 
-SCRIPT = Path(__file__).parents[1] / "recipes/quickstart/warm_start.py"
+MODEL = Path(__file__).parents[1] / "recipes/quickstart/model"
+"""It calls the calculator, well or badly, and answers; its `made.json` says how it was made. Read it only."""
+SCRIPT = MODEL.parent / "warm_start.py"
 
 
 @contextmanager

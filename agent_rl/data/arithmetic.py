@@ -87,13 +87,21 @@ def generate(seed: int, count: int, *, exclude: Set[str] = frozenset()) -> list[
     return problems
 
 
-def train_test(seed: int, train_count: int, test_count: int) -> tuple[list[Problem], list[Problem]]:
+def train_test(
+    seed: int, train_count: int, test_count: int, *, exclude: Set[str] = frozenset()
+) -> tuple[list[Problem], list[Problem]]:
     """Problems for training and for testing that share neither a question nor an expression.
 
-    The test problems depend on the seed and their own count only, so that runs on more training data stay comparable.
+    The test problems do not depend on the number of training problems, so that runs on more data stay comparable.
+
+    Args:
+        seed: of both.
+        train_count: number of problems for training.
+        test_count: number of problems for testing.
+        exclude: questions and expressions that may occur in neither.
     """
-    test = generate(2 * seed, test_count)
-    exclude = {text for problem in test for text in (problem.question, problem.expression)}
+    test = generate(2 * seed, test_count, exclude=exclude)
+    exclude = exclude | {text for problem in test for text in (problem.question, problem.expression)}
     return generate(2 * seed + 1, train_count, exclude=exclude), test
 
 

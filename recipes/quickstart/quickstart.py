@@ -1,9 +1,11 @@
 """The quickstart: a tiny agent learns to use its calculator, from data to the table of results, on a CPU.
 
-It makes word problems, a model that uses its tool badly (warm_start.py), trains it with GRPO through verl's own
-trainer on the real SGLang engine, and evaluates it before and after on problems that it has never seen.
+It generates word problems, takes a model that uses its tool badly (`model/`, made by warm_start.py), trains it with
+GRPO through verl's own trainer on the real SGLang engine, and evaluates it before and after on problems that it has
+never seen.
 
     python recipes/quickstart/quickstart.py --seed 0
+    python recipes/quickstart/quickstart.py --from-scratch     # makes the model as well
 
 Everything that it writes is below `--out`: `summary.json`, `trajectories.jsonl` (both evaluations), `metrics.jsonl`
 (every step), `train.log`, and the data and models.
@@ -40,9 +42,8 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 PROMPTS_PER_STEP = 16
 TEST_PROBLEMS = 256
-WARM_START_SEED = 1_000_000
-"""Added to the seed: the warm start has problems of its own."""
-WARM_START_PROBLEMS = 40_000
+MODEL = HERE / "model"
+"""The warm-started model of the repository; its `made.json` says how it was made."""
 
 console = Console()
 
@@ -54,8 +55,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of data, model and training, default: %(default)s")
     parser.add_argument("--steps", type=int, default=30, help="GRPO steps, default: %(default)s")
     parser.add_argument("--test-problems", type=int, default=TEST_PROBLEMS, help="default: %(default)s")
-    parser.add_argument("--warm-start-steps", type=int, help="default: see warm_start.py")
-    parser.add_argument("--model", type=Path, help="a model folder to start from, instead of the warm start")
+    start = parser.add_mutually_exclusive_group()
+    start.add_argument("--model", type=Path, default=MODEL, help="model folder to start from, default: %(default)s")
+    start.add_argument("--from-scratch", action="store_true", help="make the model again first, about 2 minutes more")
+    parser.add_argument("--warm-start-steps", type=int, help="of --from-scratch, default: as many as needed")
     parser.add_argument("overrides", nargs="*", help="hydra overrides for the trainer, key=value")
     args = parser.parse_args(argv)
     os.environ["VERL_PLATFORM"] = "cpu"
@@ -73,16 +76,15 @@ def run(args: argparse.Namespace) -> None:
     out.mkdir(parents=True, exist_ok=True)
     for name in ("trace.jsonl", "trajectories.jsonl", "summary.json"):
         (out / name).unlink(missing_ok=True)
-    train, test = arithmetic.train_test(args.seed, steps * PROMPTS_PER_STEP, args.test_problems)
+    model, warm_start_seconds = args.model, 0.0
+    if args.from_scratch:
+        model, warm_start_seconds = _warm_start(out / "model", args.seed, args.warm_start_steps)
+    else:
+        console.print(f"1/3 model: {model}")
+    train, test = arithmetic.train_test(args.seed, steps * PROMPTS_PER_STEP, args.test_problems, exclude=_seen(model))
     for split, problems in (("train", train), ("test", test)):
         write_parquet([arithmetic.to_row(p, split, i) for i, p in enumerate(problems)], out / f"{split}.parquet")
-    console.print(f"1/3 data: {len(train)} problems to train on, {len(test)} to evaluate on")
-
-    model, warm_start_seconds = args.model, 0.0
-    if model is None:
-        model = out / "model"
-        unseen = {p.question for p in test} | {p.expression for p in test}
-        warm_start_seconds = _warm_start(model, unseen, args.seed, args.warm_start_steps)
+    console.print(f"2/3 data: {len(train)} problems to train on, {len(test)} to evaluate on")
 
     train_started = time.monotonic()
     console.print(f"3/3 GRPO, {steps} steps on SGLang and verl; their output goes to {out / 'train.log'}")
@@ -95,26 +97,31 @@ def run(args: argparse.Namespace) -> None:
     _report(out, summary)
 
 
-def _warm_start(model: Path, unseen: set[str], seed: int, steps: int | None) -> float:
-    """Make the model that training starts from, in so many seconds."""
-    import torch
+def _warm_start(model: Path, seed: int, steps: int | None) -> tuple[Path, float]:
+    """Make the model that training starts from; its folder, and the seconds that it took."""
     from transformers.utils import logging
 
     logging.disable_progress_bar()
     sys.path.insert(0, str(HERE))
     import warm_start
 
-    torch.set_num_threads(1)
     shutil.rmtree(model, ignore_errors=True)
-    problems = arithmetic.generate(WARM_START_SEED + seed, WARM_START_PROBLEMS, exclude=frozenset(unseen))
-    console.print("2/3 warm start: a small Qwen2 learns the ReAct format, and bad habits with it")
-    sizes: dict[str, Any] = {} if steps is None else {"steps": steps, "copy_steps": steps}
-    result = warm_start.warm_start(model, problems, seed=seed, **sizes)
+    console.print("1/3 model: a small Qwen2 learns the ReAct format, and bad habits with it")
+    made = warm_start.make(model, seed=seed, steps=steps)
     console.print(
-        f"    {result['parameters'] / 1e6:.2f} M parameters, {result['steps']} steps, {result['seconds']:.0f} s, "
-        f"loss {result['loss']:.3f}"
+        f"    {made['parameters'] / 1e6:.2f} M parameters, {made['steps']} steps, {made['seconds']:.0f} s, "
+        f"loss {made['loss']:.3f}"
     )
-    return float(result["seconds"])
+    return model, float(made["seconds"])
+
+
+def _seen(model: Path) -> frozenset[str]:
+    """The questions and expressions of the problems that the model was made with, by its receipt if it has one."""
+    receipt = model / "made.json"
+    if not receipt.is_file():
+        return frozenset()
+    problems = arithmetic.generate(**json.loads(receipt.read_text())["problems"])
+    return frozenset(text for problem in problems for text in (problem.question, problem.expression))
 
 
 def _train(out: Path, model: Path, steps: int, overrides: Sequence[str]) -> list[dict[str, Any]]:

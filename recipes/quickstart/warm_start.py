@@ -5,12 +5,17 @@ training on generated transcripts teaches the format and the copying of numbers;
 (see `MIX`): the model learns good and bad habits side by side and picks among them at random, whatever the question.
 Which habit to keep is then left to GRPO.
 
-    python recipes/quickstart/warm_start.py --out /tmp/warm --seed 0
+    python recipes/quickstart/warm_start.py --out recipes/quickstart/model
+
+makes the model that is in the repository, with `made.json` beside it: the command, the problems that it has seen, the
+versions of the libraries, and the hashes of the files. Another processor gives other last digits, and so another model.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import importlib.metadata
 import itertools
 import json
 import math
@@ -28,7 +33,7 @@ from agent_rl.agents.react import NO_ACTION, invalid_json
 from agent_rl.cpu.tiny_model import IM_END, IM_START, make_model, make_tokenizer
 from agent_rl.data.arithmetic import Problem, generate
 
-__all__ = ["MIX", "assistant_loss", "encode", "transcripts", "warm_start"]
+__all__ = ["MIX", "RECEIPT", "assistant_loss", "encode", "make", "transcripts", "warm_start"]
 
 Message = dict[str, str]
 Row = tuple[list[int], list[int]]
@@ -68,8 +73,10 @@ BATCH = 32
 MICRO_BATCH = 16
 # Two layers are the fewest that can copy. Initial weights of 1/sqrt(hidden), not transformers' 0.02, start it sooner.
 SHAPE: Mapping[str, Any] = {"hidden": 64, "layers": 2, "heads": 4, "init_std": 0.1}
-# Away from the seeds of the problems that are trained and tested on afterwards.
-PROBLEM_SEED = 1_000_000
+# The problems of the transcripts. Their seed is far from the seeds of the problems that are trained and tested on.
+PROBLEMS = {"seed": 1_000_000, "count": 40_000}
+RECEIPT = "made.json"
+LIBRARIES = ("torch", "transformers", "tokenizers", "safetensors")
 
 
 def call(expression: str, thought: str = "I compute.") -> str:
@@ -167,6 +174,43 @@ def encode(tokenizer: Any, conversations: Sequence[list[Message]]) -> list[Row]:
             mask[start:at] = [1] * (at - start)
         rows.append((ids, mask))
     return rows
+
+
+def make(out: Path, *, seed: int = 0, steps: int | None = None) -> dict[str, Any]:
+    """Makes the quickstart's model in a folder, and its receipt `made.json`.
+
+    Args:
+        out: folder to write to, created when absent.
+        seed: of the initial weights and of the transcripts.
+        steps: most optimizer steps of each stage, for a quick look; None: as many as the stages need.
+
+    Returns:
+        The receipt, `command`, `problems` (arguments of `generate`), `seed`, `versions`, `sha256` by file, and the
+        results of `warm_start`, of which only the seconds are not in the file.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # on so small a model more threads only wait for one another
+    try:
+        problems = generate(PROBLEMS["seed"], PROBLEMS["count"])
+        result = warm_start(out, problems, seed=seed, steps=steps or STEPS, copy_steps=steps or COPY_STEPS)
+    finally:
+        torch.set_num_threads(threads)
+    options = ("" if seed == 0 else f" --seed {seed}") + ("" if steps is None else f" --steps {steps}")
+    receipt = {
+        "command": f"python recipes/quickstart/warm_start.py --out recipes/quickstart/model{options}",
+        "problems": PROBLEMS,
+        "seed": seed,
+        **{key: value for key, value in result.items() if key != "seconds"},
+        "loss": round(result["loss"], 4),
+        "versions": {name: importlib.metadata.version(name) for name in LIBRARIES},
+        "sha256": {
+            file.name: hashlib.sha256(file.read_bytes()).hexdigest()
+            for file in sorted(out.iterdir())
+            if file.name != RECEIPT
+        },
+    }
+    (out / RECEIPT).write_text(json.dumps(receipt, indent=2) + "\n")
+    return receipt | {"seconds": result["seconds"]}
 
 
 def warm_start(
@@ -283,13 +327,9 @@ def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Make the quickstart's warm-started tiny model.")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--steps", type=int, default=STEPS, help="optimizer steps on the habits, after the copying")
+    parser.add_argument("--steps", type=int, help="most optimizer steps of each stage, for a quick look")
     args = parser.parse_args(argv)
-    # On so small a model more threads only wait for one another.
-    torch.set_num_threads(1)
-    problems = generate(PROBLEM_SEED + args.seed, (args.steps + COPY_STEPS // 2) * BATCH)
-    result = warm_start(args.out, problems, seed=args.seed, steps=args.steps)
-    print(json.dumps({"out": str(args.out), **result}))
+    print(json.dumps(make(args.out, seed=args.seed, steps=args.steps), indent=2))
 
 
 if __name__ == "__main__":

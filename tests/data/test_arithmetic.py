@@ -110,3 +110,10 @@ def test_rows_carry_the_worked_answer_in_gsm8ks_notation():
 
 def test_problems_cross_process_boundaries():
     assert pickle.loads(pickle.dumps(PROBLEMS[0])) == PROBLEMS[0]
+
+
+def test_what_is_excluded_is_in_neither_split() -> None:
+    train, test = train_test(3, 20, 10)
+    again = train_test(3, 20, 10, exclude={train[0].question, test[0].expression})
+    assert train[0] not in again[0]
+    assert test[0] not in again[1]

@@ -30,13 +30,13 @@ SUMMARY = {
 
 @pytest.mark.engine
 def test_the_whole_quickstart_in_two_steps(tmp_path: Path) -> None:
-    arguments = ["--out", str(tmp_path), "--steps", "2", "--test-problems", "12", "--warm-start-steps", "20"]
+    arguments = ["--out", str(tmp_path), "--steps", "2", "--test-problems", "12"]
     done = subprocess.run(
         [sys.executable, "recipes/quickstart/quickstart.py", *arguments],
         cwd=ROOT, capture_output=True, text=True, timeout=400,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    for expected in ("1/3 data", "2/3 warm start", "3/3 GRPO", "mean reward", "before training", "after training"):
+    for expected in ("1/3 model", "2/3 data", "3/3 GRPO", "mean reward", "before training", "after training"):
         assert expected in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
 

@@ -109,7 +109,7 @@ def test_the_matrix_has_every_choice(group: str) -> None:
 
 @pytest.mark.parametrize("group", ["algo", "kl"])
 def test_the_table_has_every_choice(group: str) -> None:
-    _, table = (ROOT / "recipes/ALGORITHMS.md").read_text().split(f"| `{group}=` |", 1)
+    _, table = (ROOT / "docs/guides/algorithms.md").read_text().split(f"| `{group}=` |", 1)
     rows = re.findall(r"^\| `(\w+)` \|", table.split("\n\n")[0], re.MULTILINE)
     assert sorted(rows) == sorted(path.stem for path in (CONFIG / group).glob("*.yaml"))
 

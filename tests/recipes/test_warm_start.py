@@ -1,15 +1,18 @@
 """The warm start's transcripts are what it says they are, and a few steps of it learn something."""
 
+import hashlib
+import json
 import random
 import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from agent_rl.data.arithmetic import generate
-from tests.warm_start import teaching
+from tests.warm_start import MODEL, teaching
 
 THOUGHTS = {"good": "I", "wasteful": "Step", "guessing": "Just", "malformed": "Use"}
 
@@ -71,15 +74,43 @@ def test_mask_covers_what_the_assistant_says(warm_start, trained):
         assert tokenizer.decode(ids) == tokenizer.apply_chat_template(talk, tokenize=False)
 
 
+def heldout_loss(warm_start, folder: Path) -> float:
+    """Nats a token of the assistant, on transcripts of problems that the model has not seen."""
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    rows = warm_start.encode(tokenizer, list(warm_start.transcripts(generate(3, 128), random.Random(0))))
+    with torch.no_grad():
+        total = sum(
+            float(warm_start.assistant_loss(model, rows[at : at + 16], tokenizer.pad_token_id))
+            for at in range(0, len(rows), 16)
+        )
+    return total / sum(sum(mask) for _, mask in rows)
+
+
 def test_training_lowers_the_loss_and_saves_the_model(warm_start, trained):
     path, result = trained
-    tokenizer = AutoTokenizer.from_pretrained(path)
-    rows = warm_start.encode(tokenizer, list(warm_start.transcripts(generate(3, 16), random.Random(0))))
-    tokens = sum(sum(mask) for _, mask in rows)
-    with torch.no_grad():
-        loss = (
-            warm_start.assistant_loss(AutoModelForCausalLM.from_pretrained(path), rows, tokenizer.pad_token_id) / tokens
-        )
     assert result["steps"] == 15 * warm_start.COPY_ATTEMPTS + 15  # so short a start never copies
     assert result["seconds"] > 0
-    assert float(loss) < 5.7  # an untrained model has about log(512) = 6.2
+    assert heldout_loss(warm_start, path) < 5.7  # an untrained model has about log(512) = 6.2
+
+
+def test_the_model_of_the_repository_is_the_one_of_its_receipt(warm_start):
+    receipt = json.loads((MODEL / warm_start.RECEIPT).read_text())
+    files = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in MODEL.iterdir()}
+    assert files.pop(warm_start.RECEIPT)
+    assert files == receipt["sha256"]
+    assert receipt["problems"] == warm_start.PROBLEMS
+    assert sum(path.stat().st_size for path in MODEL.iterdir()) < 600_000
+    # What is left is the choice of the habit, which nobody can foresee: 1.6 nats a conversation.
+    assert heldout_loss(warm_start, MODEL) == pytest.approx(receipt["loss"], abs=0.03)
+
+
+@pytest.mark.recipes
+@pytest.mark.timeout(1800)
+def test_the_model_can_be_made_again(warm_start, tmp_path):
+    """The same files on a machine like the one that made it; as good a model on any other."""
+    receipt = json.loads((MODEL / warm_start.RECEIPT).read_text())
+    made = warm_start.make(tmp_path, seed=receipt["seed"])
+    assert made["problems"] == receipt["problems"]
+    assert made["loss"] == pytest.approx(receipt["loss"], abs=0.02)
+    assert heldout_loss(warm_start, tmp_path) == pytest.approx(heldout_loss(warm_start, MODEL), abs=0.03)

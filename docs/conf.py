@@ -1,0 +1,88 @@
+"""Sphinx: the site of `make docs`, made from the same Markdown files that are read in the repository.
+
+The source folder is the repository, so that a page may link to a recipe's README or to a YAML file. Nothing is fetched:
+the theme has no external fonts or scripts.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sphinx.application import Sphinx
+
+import agent_rl
+
+project = "agent_rl"
+author = "The agent_rl authors"
+copyright = author
+version = release = agent_rl.__version__
+
+extensions = ["myst_parser"]
+myst_heading_anchors = 3
+root_doc = "README"
+include_patterns = [
+    "README.md",
+    "CHANGELOG.md",
+    "agent_rl/README.md",
+    "docs/**.md",
+    "recipes/**.md",
+    "tests/gpu/README.md",
+]
+exclude_patterns = [".*", "outputs", "recipes/*/results", "recipes/llm_judge/judge.md", "**/__pycache__"]
+
+html_theme = "furo"
+html_title = "agent_rl"
+html_copy_source = False
+html_show_sourcelink = False
+html_show_sphinx = False
+pygments_style = "friendly"
+
+CONTENTS = {
+    "Start": ["docs/README", "docs/start", "docs/concepts"],
+    "Guides": [
+        f"docs/guides/{page}"
+        for page in (
+            "tools",
+            "sandbox",
+            "agents",
+            "rewards",
+            "judges",
+            "reward_models",
+            "reward_service",
+            "reward_lab",
+            "evaluation",
+            "doctor",
+            "data",
+            "algorithms",
+            "nodes",
+        )
+    ],
+    "Recipes": [
+        f"recipes/{name}/README"
+        for name in ("quickstart", "gsm8k_calculator", "llm_judge", "bt_reward_model", "multi_rm", "reward_api")
+    ],
+    "Reference": [f"docs/reference/{page}" for page in ("settings", "commands", "built_in")],
+    "More": ["docs/glossary", "docs/limits", "docs/support", "agent_rl/README", "tests/gpu/README", "CHANGELOG"],
+}
+"""The side bar: captions and pages. In the repository docs/README.md lists the pages."""
+
+
+def _add_contents(app: Sphinx, page: str, source: list[str]) -> None:
+    """Add the tables of contents to the first page; a reader of the plain file does not need them."""
+    if page == root_doc:
+        for caption, pages in CONTENTS.items():
+            entries = "\n".join(f"/{each}" for each in pages)
+            source[0] += f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{entries}\n```\n"
+
+
+def _add_index(app: Sphinx, error: Exception | None) -> None:
+    """Lead from index.html to the first page."""
+    if error is None:
+        text = f'<!doctype html><meta http-equiv="refresh" content="0; url={root_doc}.html">\n'
+        (Path(app.outdir) / "index.html").write_text(text)
+
+
+def setup(app: Sphinx) -> None:
+    """Called by Sphinx."""
+    app.connect("source-read", _add_contents)
+    app.connect("build-finished", _add_index)

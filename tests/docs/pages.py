@@ -1,0 +1,51 @@
+"""The pages of the documentation, and what stands in them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["PAGES", "ROOT", "anchors", "block", "blocks", "commands", "read"]
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("docs", "docs/guides", "docs/reference", "recipes/*", "agent_rl", "tests", "tests/gpu", ".")
+PAGES = sorted(
+    str(path.relative_to(ROOT))
+    for folder in FOLDERS
+    for path in ROOT.glob(f"{folder}/*.md")
+    if path.name != "judge.md"  # a prompt
+)
+
+
+def read(page: str) -> str:
+    return (ROOT / page).read_text()
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """The fenced blocks of a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", read(page), re.DOTALL | re.MULTILINE)
+
+
+def block(page: str, language: str, containing: str) -> str:
+    """The fenced block of a page that contains a text."""
+    (found,) = (text for text in blocks(page, language) if containing in text)
+    return found
+
+
+def commands(page: str) -> Iterator[list[str]]:
+    """The words of each command in the page's blocks of bash, continued lines joined, without its comment."""
+    for text in blocks(page, "bash"):
+        for line in re.sub(r"\s*\\\n\s*", " ", text).splitlines():
+            words = re.split(r"(?:^|\s)#", line)[0].split()
+            while words and re.match(r"[A-Z_]+=", words[0]):  # variables before the command
+                words.pop(0)
+            if words:
+                yield words
+
+
+def anchors(page: str) -> set[str]:
+    """What a link to a heading of the page may end with, as GitHub makes it."""
+    text = re.sub(r"^```.*?^```", "", read(page), flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}

@@ -1,0 +1,139 @@
+"""The programs and files that the pages show do what the pages say."""
+
+import asyncio
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from agent_rl.agents.episode.episode import EpisodeBudget, run_episode
+from agent_rl.agents.episode.policy import ScriptedPolicy
+from agent_rl.agents.user_sim import UserSimFormat
+from agent_rl.agents.users.user import load_user
+from agent_rl.data import check_parquet
+from agent_rl.rewards import Reward, compute_score
+from agent_rl.settings import AgentRLSettings
+from agent_rl.tools import ToolSession, load_tools
+from agent_rl.trajectory import StopReason, ToolCall, Trajectory
+from tests.docs.pages import PAGES, block, blocks
+from tests.scoring import score
+
+TESTED = {
+    "README.md": ["my_tools.py", "my_reward.py"],
+    "docs/guides/agents.md": ["my_hooks.py", "my_users.py", "my_agents.py", "my_train.py"],
+    "docs/guides/data.md": ["make_row"],
+    "docs/guides/rewards.md": ["my_scorers.py"],
+    "docs/guides/sandbox.md": ["PythonSandbox"],
+    "recipes/multi_rm/README.md": ["rm_preprocess"],
+}
+
+
+def test_every_program_is_tested() -> None:
+    shown = {page: len(found) for page in PAGES if (found := blocks(page, "python"))}
+    assert shown == {page: len(parts) for page, parts in TESTED.items()}
+
+
+def test_a_tool_of_your_own(tmp_path: Path) -> None:
+    (tmp_path / "my_tools.py").write_text(block("README.md", "python", "my_tools.py"))
+    (tmp_path / "my_tools.yaml").write_text(block("README.md", "yaml", "my_tools.yaml"))
+
+    async def use() -> list[str]:
+        async with ToolSession(load_tools(tmp_path / "my_tools.yaml"), default_timeout_s=5) as session:
+            calls = [ToolCall("counter", {"by": 2}), ToolCall("calculator", {"expression": "6*7"})]
+            results = await session.run(calls) + await session.run([ToolCall("counter", {"by": 3})])
+            return [result.text for result in results]
+
+    assert asyncio.run(use()) == ["2", "42", "5"]
+
+
+def test_a_reward_of_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_reward.py").write_text(block("README.md", "python", "my_reward.py"))
+    settings = AgentRLSettings.from_config(yaml.safe_load(block("README.md", "yaml", "my_reward.py"))).reward
+    right = Trajectory([], StopReason.ANSWERED, answer="It is closed.", ground_truth="closed", response_tokens=400)
+    assert score(right, settings).total == 1.1
+
+
+def test_a_scorer_of_your_own(tmp_path: Path) -> None:
+    (tmp_path / "my_scorers.py").write_text(block("docs/guides/rewards.md", "python", "my_scorers.py"))
+    settings = {"correctness": {"scorer": f"{tmp_path}/my_scorers.py:score"}}
+    right = Trajectory(prompt=[], stop_reason=StopReason.ANSWERED, answer="It is closed.", ground_truth="closed")
+    assert score(right, settings).components["correctness"] == 1.0
+    assert compute_score("my_company/tickets/7", "It is open.", "closed") == 0.0
+
+
+def test_the_reward_of_the_guide_can_be_made() -> None:
+    text = block("docs/guides/rewards.md", "yaml", "kind: judge")
+    section = AgentRLSettings.from_config(yaml.safe_load(text)).reward
+    assert set(section.components) == {"style", "taste", "steps"}
+    Reward(section, max_response_tokens=100).require_scorers(["openai/gsm8k", "searchR1_nq"])
+
+
+def test_a_simulated_user_of_your_own(tmp_path: Path) -> None:
+    (tmp_path / "my_users.py").write_text(block("docs/guides/agents.md", "python", "my_users.py"))
+    user = load_user(f"{tmp_path}/my_users.py:Haggler", {})({}, {})
+
+    async def talk() -> Trajectory:
+        async with ToolSession([], default_timeout_s=5) as session:
+            policy = ScriptedPolicy(["Message: $9, please.", "Message: $5 then."])
+            messages = [{"role": "user", "content": "Hello."}]
+            return await run_episode(policy, UserSimFormat(""), session, messages, EpisodeBudget(), user=user)
+
+    trajectory = asyncio.run(talk())
+    assert (len(trajectory.turns), trajectory.turns[0].observation, trajectory.verdict) == (2, "Too much.", 1.0)
+
+
+def test_hooks_of_your_own(tmp_path: Path) -> None:
+    from agent_rl.agents.episode.hooks import load_hooks
+    from agent_rl.trajectory import ToolResult, ToolStatus
+
+    (tmp_path / "my_hooks.py").write_text(block("docs/guides/agents.md", "python", "my_hooks.py"))
+    hooks = load_hooks(f"{tmp_path}/my_hooks.py:Patience")()
+    result = ToolResult("1", "search", "Too slow.", ToolStatus.TIMEOUT)
+    asyncio.run(hooks.after_tool(Trajectory([], StopReason.ANSWERED), ToolCall("search"), result))
+    assert result.text == "Too slow. Ask for less."
+
+
+def test_rows_of_your_own(tmp_path: Path) -> None:
+    program = block("docs/guides/data.md", "python", "make_row")
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True, timeout=60)
+    check_parquet(tmp_path / "train.parquet")
+
+
+def test_the_sandbox(tmp_path: Path) -> None:
+    (tmp_path / "example.py").write_text(block("docs/guides/sandbox.md", "python", "PythonSandbox"))
+    command = [sys.executable, str(tmp_path / "example.py")]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
+    assert "stdout='45\\n'" in lines[0]
+    assert lines[1:3] == ["42", ""]
+    assert lines[3] == "1.0"
+    assert "seccomp" in lines[4]
+
+
+def test_functions_of_a_reward_model(tmp_path: Path) -> None:
+    (tmp_path / "functions.py").write_text(block("recipes/multi_rm/README.md", "python", "rm_preprocess"))
+    names = runpy.run_path(str(tmp_path / "functions.py"))
+    assert names["rm_preprocess"](["Hi"], ["Hello."], None) == ["Customer: Hi\nHello.\nA number from 0 to 10:"]
+    assert names["rm_postprocess"](["I say 7"]) == [0.7]
+
+
+def test_an_agent_of_your_own(tmp_path: Path) -> None:
+    (tmp_path / "my_agents.py").write_text(block("docs/guides/agents.md", "python", "my_agents.py"))
+    program = (
+        "from agent_rl.agents.registry import find_agent, load_script\nload_script('my_agents.py')\n"
+        "assert find_agent('terse_agent').format(None, None).instructions([]) == 'Answer in one word.'\n"
+    )
+    subprocess.run([sys.executable, "-W", "ignore", "-c", program], cwd=tmp_path, check=True, timeout=100)
+
+
+def test_a_loop_of_your_own(tmp_path: Path) -> None:
+    script = block("docs/guides/agents.md", "python", "my_train.py").split('if __name__ == "__main__"')[0]
+    check = (
+        "import verl.experimental.agent_loop.agent_loop as a\nfrom hydra.utils import get_class\n"
+        "assert get_class(a._agent_loop_registry['my_agent']['_target_']) is MyAgent\n"
+    )
+    (tmp_path / "my_train.py").write_text(script + check)
+    subprocess.run([sys.executable, "-W", "ignore", str(tmp_path / "my_train.py")], check=True, timeout=100)

@@ -1,0 +1,119 @@
+"""What holds for every page: its links lead somewhere, its commands and keys exist, its configuration can be read."""
+
+import importlib
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+from pydantic import BaseModel
+
+from agent_rl.cli.main import app
+from agent_rl.settings import AgentRLSettings
+from agent_rl.settings.reward import ComponentSettings
+from agent_rl.settings.serving import ServedModelSettings
+from tests.docs.pages import PAGES, ROOT, anchors, blocks, commands, read
+
+MADE_BY_THE_READER = {"my_tools.yaml", "my_train.py"}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_to_files_and_headings(page: str) -> None:
+    text = re.sub(r"^```.*?^```", "", read(page), flags=re.DOTALL | re.MULTILINE)
+    for link in re.findall(r"\]\((?!https?:)([^)]+)\)", text):
+        path, _, heading = link.partition("#")
+        target = (ROOT / page).parent / path if path else ROOT / page
+        assert target.is_file(), link
+        if heading:
+            assert heading in anchors(str(target.resolve().relative_to(ROOT))), link
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_and_their_flags_exist(page: str) -> None:
+    for words in commands(page):
+        if words[0] == "agent-rl":
+            _check_agent_rl(words[1:])
+        for word in words:
+            if re.match(r"(?:recipes|data_preprocess|tests|tool_configs)/", word):
+                assert (ROOT / word).exists(), words
+        if words[0] == "make" and len(words) > 1:
+            assert re.search(rf"^{words[1]}:", read("Makefile"), re.MULTILINE), words
+
+
+def _check_agent_rl(words: list[str]) -> None:
+    command: Any = typer.main.get_command(app)
+    rest = list(words)
+    while hasattr(command, "commands"):
+        command = command.commands[rest.pop(0)]
+    known = {flag for parameter in command.params for flag in parameter.opts}
+    assert {word for word in rest if re.match(r"--?[a-z]", word)} <= known, words
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_make_targets_exist(page: str) -> None:
+    for target in re.findall(r"`make ([\w-]+)", read(page)):
+        assert re.search(rf"^{target}:", read("Makefile"), re.MULTILINE), target
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page != "CHANGELOG.md"])
+def test_names_below_agent_rl_are_settings_or_objects(page: str) -> None:
+    for name in re.findall(r"(?<![/\w.])agent_rl(?:\.(?:\w+|<\w+>))+", read(page)):
+        assert _is_setting(name.split(".")[1:]) or _is_object(name), name
+
+
+def _is_setting(parts: list[str]) -> bool:
+    below = {"components": ComponentSettings, "models": ServedModelSettings}
+    kind: Any = AgentRLSettings
+    while parts:
+        if parts[0] == "<name>" or (len(parts) > 1 and parts[0] in below):  # any component; a user's name
+            kind, parts = below.get(parts[0], ComponentSettings), parts[1 + (parts[0] != "<name>") :]
+        elif isinstance(kind, type) and issubclass(kind, BaseModel) and parts[0] in kind.model_fields:
+            kind, parts = kind.model_fields[parts[0]].annotation, parts[1:]
+        else:
+            return "dict" in str(kind) or "Any" in str(kind)  # free keys
+    return True
+
+
+def _is_object(name: str) -> bool:
+    module, found = name, []
+    while "." in module:
+        try:
+            found_module = importlib.import_module(module)
+        except ModuleNotFoundError:
+            module, _, attribute = module.rpartition(".")
+            found.insert(0, attribute)
+            continue
+        value: Any = found_module
+        for attribute in found:
+            value = getattr(value, attribute, None)
+        return value is not None
+    return hasattr(importlib.import_module("agent_rl"), found[0])
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_configuration_can_be_read(page: str) -> None:
+    for text in blocks(page, "yaml"):
+        data = yaml.safe_load(text)
+        if "agent_rl" in data:
+            AgentRLSettings.from_config(data)
+
+
+def test_every_page_is_listed() -> None:
+    contents = read("docs/conf.py")
+    assert {page for page in PAGES if page.startswith("docs/guides/") and Path(page).stem not in contents} == set()
+    listed = set(re.findall(r"\]\(([^)#]+)\)", read("docs/README.md")))
+    for page in PAGES:
+        if page.startswith("docs/") and page != "docs/README.md":
+            assert page.removeprefix("docs/") in listed, page
+
+
+def test_the_readme_is_short() -> None:
+    assert len(read("README.md").splitlines()) <= 150
+
+
+def test_the_text_of_the_quickstart_is_what_it_prints() -> None:
+    source = read("recipes/quickstart/quickstart.py")
+    for label in re.findall(r"^([a-z ]+?)  +[-\d.]+ -> ", read("README.md"), re.MULTILINE):
+        assert f'"{label}"' in source, label

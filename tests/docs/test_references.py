@@ -1,0 +1,18 @@
+"""The generated pages are what the package says."""
+
+import runpy
+from typing import Any
+
+import pytest
+
+from tests.docs.pages import ROOT, read
+
+
+@pytest.fixture(scope="module")
+def references() -> dict[str, Any]:
+    return runpy.run_path(str(ROOT / "docs/references.py"))
+
+
+@pytest.mark.parametrize("page", ["settings.md", "commands.md", "built_in.md"])
+def test_a_reference_is_up_to_date(references: dict[str, Any], page: str) -> None:
+    assert references["PAGES"][page]() == read(f"docs/reference/{page}"), "run `make docs`"

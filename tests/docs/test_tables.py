@@ -1,0 +1,62 @@
+"""The tables that are written by hand name what the package has, all of it."""
+
+import re
+
+from agent_rl.agents.episode.budget import DEFAULT_MAX_TURNS
+from agent_rl.agents.registry import agent_names
+from agent_rl.agents.syntaxes import SYNTAXES
+from agent_rl.rewards import SCORERS
+from agent_rl.rewards.kinds import KINDS
+from agent_rl.tools.entry import BUILT_IN_TOOLS
+from tests.docs.pages import ROOT, read
+
+
+def names(text: str) -> set[str]:
+    return set(re.findall(r"`(\w+)`", text))
+
+
+def first_column(page: str, header: str) -> list[str]:
+    """The first cells of the table whose header line begins so."""
+    (table,) = re.findall(rf"^\| {re.escape(header)}.*\n\| ---.*\n((?:\|.*\n)+)", read(page), re.MULTILINE)
+    return re.findall(r"^\| (.*?) \|", table, re.MULTILINE)
+
+
+def test_tools() -> None:
+    assert names(" ".join(first_column("docs/guides/tools.md", "name |"))) == set(BUILT_IN_TOOLS)
+
+
+def test_keys_of_a_tool() -> None:
+    told = names(" ".join(first_column("docs/guides/tools.md", "key |")))
+    assert told == {"name", "description", "parameters", "timeout_s", "max_concurrency", "retries", "cache"}
+
+
+def test_agents_and_syntaxes() -> None:
+    assert names(" ".join(first_column("docs/guides/agents.md", "name |"))) == set(agent_names())
+    (told,) = re.findall(r"in the syntax `multi_turn.format`: (.*?) \|", read("docs/guides/agents.md"))
+    assert set(told.split(", ")) == set(SYNTAXES)
+
+
+def test_components_and_scorers() -> None:
+    told = names(" ".join(first_column("docs/guides/rewards.md", "kind |")))
+    assert told == set(KINDS)
+    (scorers,) = re.findall(r"Built in are (.*?)\[Built in\]", read("docs/guides/rewards.md"), re.DOTALL)
+    assert names(scorers) == set(SCORERS)
+    assert f"{len(SCORERS)} scorers" in read("README.md")
+
+
+def test_groups() -> None:
+    rows = re.findall(r"^\| `(\w+)=` \| ([\w, ]+) \|", read("docs/start.md"), re.MULTILINE)
+    told = {group: set(choices.split(", ")) for group, choices in rows if group != "size"}
+    folders = [path for path in (ROOT / "agent_rl/config").iterdir() if path.is_dir() and path.name != "__pycache__"]
+    groups = {folder.name: {file.stem for file in folder.glob("*.yaml")} for folder in folders}
+    groups.pop("platform")  # VERL_PLATFORM chooses it
+    assert told == groups
+
+
+def test_turns_of_an_episode() -> None:
+    assert f"turns of an episode; null: {DEFAULT_MAX_TURNS}" in read("docs/start.md")
+
+
+def test_recipes() -> None:
+    told = {row.split("](")[0].removeprefix("[") for row in first_column("README.md", "recipe |")}
+    assert told == {path.parent.name for path in ROOT.glob("recipes/*/config.yaml")}
