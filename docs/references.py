@@ -196,8 +196,9 @@ def commands_page() -> str:
 
 def _command(command: Any, name: str) -> list[str]:
     """A section for a command, or for each command of a group."""
-    if hasattr(command, "commands"):
-        return [part for word, each in command.commands.items() for part in _command(each, f"{name} {word}")]
+    if hasattr(command, "list_commands"):
+        words = command.list_commands(None)
+        return [part for word in words for part in _command(command.get_command(None, word), f"{name} {word}")]
     rows = []
     for parameter in command.params:
         option = parameter.opts[0].startswith("-")

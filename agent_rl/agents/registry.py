@@ -107,7 +107,7 @@ def register_agent_loop(name: str | Agent, cls: type | None = None) -> Any:
 
     Call it in the script that starts the trainer, before the trainer starts. Record and class may stand in that script
     or in a module beside it: they are sent to the workers by value, on any node, together with what they refer to in
-    that module. `agent-rl eval` and `agent-rl score` run the script to know them.
+    that module. `agent-rl eval` and `agent-rl reward score` run the script to know them.
 
     Args:
         name: what `agent_name` in a row or `rollout.agent.default_agent_loop` says; or the record, which has a name.
