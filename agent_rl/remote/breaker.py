@@ -81,7 +81,8 @@ class CircuitBreaker:
             if self._opened is None:
                 return False
             if self._probing or self._clock() - self._opened < self.config.cooldown_s:
-                raise NotSentError(self.host, f"the circuit is open after failures, the last: {self._reason}")
+                problem = f"the circuit is open after failures, the last: {self._reason}"
+                raise NotSentError(self.host, problem, attempts=0)
             self._probing = True
             return True
 

@@ -322,7 +322,7 @@ class ChatClient:
             if not self._said_spent:
                 self._said_spent = True
                 logger.warning("%s: %s: this process sends no more requests", self._key or self.host, problem)
-            raise NotSentError(self._key or self.host, problem)
+            raise NotSentError(self._key or self.host, problem, attempts=0)
 
     def _count(self, **numbers: int) -> None:
         with self._lock:

@@ -1,6 +1,6 @@
-"""What comes back over HTTP: a `Response` whose body was read within bounds, or a `RemoteError`.
+"""What comes back over HTTP: a `Response` whose body was read up to a limit, or a `RemoteError`.
 
-`agent_rl.remote` sends requests; here is only what is read from an answer.
+`agent_rl.remote.http` sends the requests.
 """
 
 from __future__ import annotations
@@ -43,9 +43,6 @@ class RemoteError(UnscoredError):
 
 class NotSentError(RemoteError):
     """The request was not sent: the circuit is open, or the budget is spent."""
-
-    def __init__(self, host: str, problem: str, status: int | None = None, attempts: int = 0) -> None:
-        super().__init__(host, problem, status, attempts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""`reward_api`: a component whose value a service gives, ours (`agent-rl reward serve`) or one that answers alike.
+"""`reward_api`: a component whose value comes from a service: `agent-rl reward serve`, or one with the same answers.
 
     components:
       helpful:
@@ -6,8 +6,8 @@
         config: {url: "http://host:8080/get_reward2", token_env: REWARD_TOKEN, logs: [correctness, helpful]}
 
 The service is sent `{"trajectory": ...}` and answers `{"score": 0.5, "components": {...}, "logged": {...}}`, or
-`{"unscored": true, "error": "why"}`. A service that is away is waited for: it may be killed and started again while a
-run goes on. Each trajectory has one value however often it was sent; the service may have measured it more than once.
+`{"unscored": true, "error": "why"}`. A service that does not answer is waited for, so it may be restarted during a run.
+A trajectory has one value however often it was sent; the service may have measured it more than once.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ class RewardApiConfig(ComponentConfig):
 class RewardApi(Component):
     """Asks the service for each trajectory.
 
-    Until the service has answered once, a refusal that no waiting mends (no such path, a wrong token) is a mistake in
-    the configuration, and stops the run.
+    Until the service has answered once, a refusal that waiting cannot change (no such path, a wrong token) is a mistake
+    in the configuration and stops the run.
     """
 
     Config = RewardApiConfig
@@ -94,7 +94,8 @@ class RewardApi(Component):
         )
         headers = {"content-type": "application/json", **bearer(token_env, "token_env")}
         self._remote = Remote(headers=headers, limits=limits)
-        self._breaker = CircuitBreaker(_BREAKER, host_of(httpx.URL(config.url)))
+        self._host = host_of(httpx.URL(config.url))
+        self._breaker = CircuitBreaker(_BREAKER, self._host)
         self._slots = PerLoop(lambda: asyncio.Semaphore(config.max_concurrent))
         self._answered = False
 
@@ -113,7 +114,10 @@ class RewardApi(Component):
         if not response.ok:
             self._refused(response)
         self._answered = True
-        return self._value(response)
+        try:
+            return self._value(response.json())
+        except ValueError as error:
+            raise RemoteError(response.host, str(error), response.status) from None
 
     async def _ask(self, body: str) -> Response:
         """After a request that waited for the service in vain, one request at a time waits; the others are not sent."""
@@ -128,21 +132,24 @@ class RewardApi(Component):
             raise ConfigError(f"agent_rl.reward ({self.name}): {key}", problem, "Compare it with the service")
         raise UnscoredError(problem)
 
-    def _value(self, response: Response) -> Value:
-        answer = response.json()
+    def _value(self, answer: Any) -> Value:
+        """What an answer says.
+
+        Raises:
+            UnscoredError: the service could not score.
+            ValueError: the answer is not one of a reward service.
+        """
         if not isinstance(answer, Mapping):
-            raise RemoteError(response.host, "the answer is not a JSON object", response.status)
+            raise ValueError("the answer is not a JSON object")
         if answer.get("unscored"):
-            raise UnscoredError(f"{response.host} could not score: {str(answer.get('error'))[:_MAX_EXCERPT]}")
+            raise UnscoredError(f"{self._host} could not score: {str(answer.get('error'))[:_MAX_EXCERPT]}")
         score = _number(answer.get("score"))
         if score is None:
-            problem = f"the answer's score is not a number: {reprlib.repr(answer.get('score'))}"
-            raise RemoteError(response.host, problem, response.status)
+            raise ValueError(f"the answer's score is not a number: {reprlib.repr(answer.get('score'))}")
         found = {**_mapping(answer.get("logged")), **_mapping(answer.get("components"))}
         numbers = {name: number for name, value in found.items() if (number := _number(value)) is not None}
         if missing := [name for name in self.logs if name not in numbers]:
-            problem = f"the answer has no number {', '.join(missing)}; it has {', '.join(numbers) or 'none'}"
-            raise RemoteError(response.host, problem, response.status)
+            raise ValueError(f"the answer has no number {', '.join(missing)}; it has {', '.join(numbers) or 'none'}")
         notes = {**_mapping(answer.get("notes")), "numbers": numbers}
         return Value(score, {name: numbers[name] for name in self.logs}, notes)
 

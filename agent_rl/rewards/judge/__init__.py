@@ -1,6 +1,6 @@
-"""LLM judges: a model behind an OpenAI-compatible endpoint gives a verdict on trajectories.
+"""LLM judges: `Judge` scores each trajectory, `PairwiseJudge` compares those of one prompt; each is a component.
 
-`Judge` scores each by itself, `PairwiseJudge` compares those of one prompt. Neither needs verl or torch.
+They must not know verl or torch, nor how a request is sent (`agent_rl.remote`).
 """
 
 from agent_rl.rewards.judge.judge import Judge, JudgeConfig

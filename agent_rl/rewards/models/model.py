@@ -146,7 +146,8 @@ class Model:
         """What is sent for each: a text, or chat messages."""
         if self._preprocess is not None:
             prompts, responses = zip(*(texts(trajectory, self.config.shown) for trajectory in batch), strict=True)
-            items = await self._call(self._preprocess, list(prompts), list(responses), self._tokenizer_or_none)
+            tokenizer = None if self.config.tokenizer is None else self._tokenizer
+            items = await self._call(self._preprocess, list(prompts), list(responses), tokenizer)
             return self._complete(items, len(batch), PREPROCESS)
         if self.config.kind == "discriminative":
             rendered: list[Any] = await self._in_thread(lambda: [self._rendered(each) for each in batch])
@@ -207,10 +208,6 @@ class Model:
         tokenizer = self._tokenizer
         text = str(tokenizer.apply_chat_template([*prompt, *response], add_generation_prompt=False, tokenize=False))
         return text.removeprefix(tokenizer.bos_token) if tokenizer.bos_token else text
-
-    @property
-    def _tokenizer_or_none(self) -> Any:
-        return None if self.config.tokenizer is None else self._tokenizer
 
     @cached_property
     def _tokenizer(self) -> Any:
