@@ -117,7 +117,7 @@ def test_rate(kind: str, share_of_floor: float, floor: Callable[[], Cost]) -> No
     async def rounds() -> list[tuple[Cost, Cost, Cost]]:
         async with PythonSandbox() as sandbox:
             await sandbox.run(code)
-            zygote = await sandbox._open_host().zygotes.get(kind)
+            zygote = await sandbox._open_pool().get(kind)
             return [
                 (floor(), await measure(sandbox, code, zygote.pid, 1), await measure(sandbox, code, zygote.pid, 4))
                 for _ in range(ROUNDS)

@@ -323,7 +323,7 @@ def forced(tier):
     sandbox = PythonSandbox(max_concurrency=8, packages=(), file_bytes=4 << 20, disk_bytes=16 << 20)
     if tier == "uid":
         readable = ["/usr/lib", "/lib", "/lib64", "/usr/local/lib", "/dev/null", "/dev/zero", "/dev/urandom"]
-        sandbox._settings = dataclasses.replace(sandbox._settings, package_files={}, readable=tuple(readable))
+        sandbox._settings = dataclasses.replace(sandbox._settings, package_files={}, readable=readable)
     interpreter = public_interpreter() if tier == "uid" else supervisor._COMMAND[0]
     return sandbox, (interpreter, *supervisor._COMMAND[1:])
 
@@ -337,7 +337,7 @@ def outcomes(request, tmp_path_factory):
 
     async def main(sandbox):
         async with sandbox:
-            sandbox._host.zygotes.report = IsolationReport(True, tuple(TIERS[tier]), {}, {})
+            sandbox._pool.report = IsolationReport(True, tuple(TIERS[tier]), {}, {})
             decoy = asyncio.ensure_future(
                 sandbox.run("open('secret', 'w').write('s')\nimport time\ntime.sleep(30)", timeout_s=40)
             )
@@ -552,7 +552,7 @@ time.sleep(1)
     async def main():
         async with PythonSandbox(packages=()) as sandbox:
             await sandbox.run("")
-            zygote = sandbox._host.zygotes.ready("lean").pid
+            zygote = sandbox._pool.ready("lean").pid
             running = asyncio.ensure_future(sandbox.run(code))
             while not running.done():
                 await asyncio.sleep(0.05)

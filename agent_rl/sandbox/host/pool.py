@@ -1,17 +1,19 @@
-"""The zygotes of one sandbox: which one a program is forked from, and a new one for each that died."""
+"""What the programs and sessions of one open sandbox share: its event loop, its slots, and its zygotes."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
 
 from agent_rl.sandbox.host.execution import ExecutionStatus, IsolationReport
-from agent_rl.sandbox.host.supervisor import NotRun, Settings, Zygote
+from agent_rl.sandbox.host.supervisor import NotRun, Zygote
+from agent_rl.sandbox.jail.protocol import ZygoteSettings
 from agent_rl.sandbox.jail.scratch import sweep
 
-__all__ = ["KINDS", "Zygotes"]
+__all__ = ["KINDS", "Pool", "check_limits"]
 
 KINDS: Mapping[str, tuple[str, ...]] = {
     "lean": (),
@@ -20,46 +22,56 @@ KINDS: Mapping[str, tuple[str, ...]] = {
 }
 """What each kind of zygote has loaded. A fork copies page tables: plain programs are not forked from a large parent."""
 
+_WORDS = {"sympy": ("sympy", "mpmath"), "numpy": ("numpy", "scipy", "pandas", "sklearn")}
 _BUSY = 4
 """Children of one zygote before another of its kind is started."""
 
 logger = logging.getLogger(__name__)
 
 
-class Zygotes:
-    """The zygotes of one sandbox: started when they are needed, several of a kind where there are many cores.
+class Pool:
+    """Zygotes of one event loop: started when they are needed, several of a kind where there are many cores.
 
     Args:
         settings: what they may do.
-        kinds: the kinds that can be used here.
-        each: how many of a kind at most; one process forks one child after the other.
+        concurrency: programs that run at a time.
+        output_bytes: what a program, or a cell, may write.
     """
 
-    def __init__(self, settings: Settings, kinds: Mapping[str, tuple[str, ...]], each: int) -> None:
+    def __init__(self, settings: ZygoteSettings, concurrency: int, output_bytes: int) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.slots = asyncio.Semaphore(concurrency)
+        self.output_bytes = output_bytes
+        self.report: IsolationReport | None = None
         self._settings = settings
-        self._kinds = kinds
-        self._each = each
-        self._members: dict[str, list[Zygote]] = {kind: [] for kind in kinds}
+        self._each = min(4, 1 + len(os.sched_getaffinity(0)) // 8)  # one process forks one child after the other
+        usable = [
+            kind for kind in KINDS if all(name.partition(".")[0] in settings.package_files for name in KINDS[kind])
+        ]
+        self._members: dict[str, list[Zygote]] = {kind: [] for kind in usable}
         self._starts: dict[str, asyncio.Task[Zygote]] = {}
         self._lock = asyncio.Lock()
         self._warned = False
-        self.report: IsolationReport | None = None
+
+    def check_loop(self) -> None:
+        """Raise RuntimeError in another event loop than the one that it was opened in."""
+        if asyncio.get_running_loop() is not self.loop:
+            raise RuntimeError(
+                "a PythonSandbox belongs to the event loop that it was opened in; open one for each loop"
+            )
 
     def kind_for(self, code: str) -> str:
         """The kind that has loaded what `code` seems to use. Only looks for words: a wrong guess costs milliseconds."""
-        if "sympy" in self._kinds and ("sympy" in code or "mpmath" in code):
-            return "sympy"
-        if "numpy" in self._kinds and any(name in code for name in ("numpy", "scipy", "pandas", "sklearn")):
-            return "numpy"
+        for kind, words in _WORDS.items():
+            if kind in self._members and any(word in code for word in words):
+                return kind
         return "lean"
 
     def ready(self, kind: str) -> Zygote | None:
         """The least loaded zygote of `kind`, if no other has to be started first."""
         members = self._members[kind]
-        if not members:
-            return None
-        best = members[0] if len(members) == 1 else min(members, key=lambda zygote: zygote.load)
-        if not best.alive or (best.load >= _BUSY and len(members) < self._each):
+        best = min(members, key=lambda zygote: zygote.load, default=None)
+        if best is None or not best.alive or (best.load >= _BUSY and len(members) < self._each):
             return None
         return best
 
@@ -80,30 +92,29 @@ class Zygotes:
 
     async def _start(self, kind: str) -> Zygote:
         async with self._lock:  # the first one tries out what holds; and one start at a time is kind to the machine
-            if self.report is not None:
-                self._check_isolation(self.report)
-            dead = [zygote for zygote in self._members[kind] if not zygote.alive]
-            self._members[kind] = [zygote for zygote in self._members[kind] if zygote.alive]
-            for zygote in dead:
+            self._check_isolation()
+            members = self._members[kind]
+            for zygote in [zygote for zygote in members if not zygote.alive]:
+                members.remove(zygote)
                 await zygote.stop()
-            layers = None if self.report is None else list(self.report.layers)
-            zygote, greeting = await Zygote.start(self._kinds[kind], self._settings, layers)
+            layers = None if self.report is None else self.report.layers
+            zygote, greeting = await Zygote.start(replace(self._settings, preload=KINDS[kind], layers=layers))
             if self.report is None:
-                self.report = _report_of(greeting["report"])
-                if not self.report.isolated:
-                    if not self._settings.unsafe:
-                        await zygote.stop()
-                    self._check_isolation(self.report)
-            self._members[kind].append(zygote)
+                found = greeting["report"]
+                self.report = IsolationReport(**{**found, "layers": tuple(found["layers"])})
+                if not self.report.isolated and not self._settings.unsafe:
+                    await zygote.stop()
+                self._check_isolation()
+            members.append(zygote)
             return zygote
 
-    def _check_isolation(self, report: IsolationReport) -> None:
-        if report.isolated:
+    def _check_isolation(self) -> None:
+        if self.report is None or self.report.isolated:
             return
-        missing = "".join(f"\n- {layer}: {why}" for layer, why in report.missing.items())
+        missing = "".join(f"\n- {layer}: {why}" for layer, why in self.report.missing.items())
         if not self._settings.unsafe:
             text = f"this machine does not offer enough isolation. Missing:{missing}\n"
-            raise NotRun(ExecutionStatus.REFUSED, f"{text}Provide it, or accept the risk with unsafe=True.")
+            raise NotRun(f"{text}Provide it, or accept the risk with unsafe=True.", ExecutionStatus.REFUSED)
         if not self._warned:
             self._warned = True
             logger.warning("unsafe=True: programs run without sufficient isolation. Missing:%s", missing)
@@ -116,11 +127,16 @@ class Zygotes:
         members = [zygote for kind in self._members.values() for zygote in kind]
         killed = [zygote for zygote in members if not zygote.alive]
         await asyncio.gather(*(zygote.stop() for zygote in members))
-        self._members = {kind: [] for kind in self._kinds}
+        for kind in self._members.values():
+            kind.clear()
         in_namespace = self.report is not None and "namespace" in self.report.layers  # where a root cannot be removed
         if killed or in_namespace:
             sweep(self._settings.scratch_parent)
 
 
-def _report_of(found: Mapping[str, Any]) -> IsolationReport:
-    return IsolationReport(found["isolated"], tuple(found["layers"]), found["missing"], found["acts"])
+def check_limits(timeout_s: float, memory_mb: int) -> None:
+    """Raise ValueError for limits that cannot be meant."""
+    if not 0 < timeout_s < 1e7:
+        raise ValueError(f"timeout_s must be a positive number of seconds, not {timeout_s!r}")
+    if not 0 < memory_mb < 1 << 30:
+        raise ValueError(f"memory_mb must be a positive number of MiB, not {memory_mb!r}")

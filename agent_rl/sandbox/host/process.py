@@ -1,4 +1,4 @@
-"""The trainer's end of one forked child: its pipes, what it wrote, and how it ended."""
+"""The trainer's end of one forked child: what it is fed, what it writes, and how it ended."""
 
 from __future__ import annotations
 
@@ -6,84 +6,95 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable
-from typing import NamedTuple
 
 from agent_rl.sandbox.host.execution import Execution, ExecutionStatus
-from agent_rl.sandbox.jail.protocol import MEMORY_SIGNAL, Reason
+from agent_rl.sandbox.host.pool import Pool
+from agent_rl.sandbox.host.supervisor import End, NotRun, Zygote
+from agent_rl.sandbox.jail.protocol import MEMORY_SIGNAL, Op, Reason
 
-__all__ = ["End", "Feed", "Output", "execution_of"]
+__all__ = ["Child"]
 
 _READ_BYTES = 1 << 16
 _READ_AFTER_S = 0.02  # a pipe holds 64 KiB: most programs have ended before anybody needs to read
+_HANG_S = 15.0  # after a deadline, until a zygote that has not said anything is killed
+_EXCESS = {
+    Reason.DISK: "it wrote more to disk than it may",
+    Reason.FILES: "it made more files than it may",
+    Reason.THREADS: "it started more threads than it may",
+    Reason.KILLED: "it disturbed the channel of its session",
+}
 
 
-class End(NamedTuple):
-    """How a child ended, as its zygote tells it."""
+class Child:
+    """A child of `zygote`, ordered when this is made. `close` is due whatever happens.
 
-    reason: Reason
-    status: int  # the kernel's wait status
-    wall_s: float
+    Args:
+        pool: the open sandbox.
+        zygote: what forks it.
+        order: flags, bytes of code, limit in seconds, limit in bytes of memory.
+        channel: makes the descriptors of what it is fed through: the child's, and ours.
 
-
-class Output:
-    """Standard output and standard error of one child, read as they come and bounded in bytes.
-
-    `close` is due whatever happens. `child_ends` belong to the caller from the start.
+    Attributes:
+        ended: done with the child's end; `Lost` is raised there when the zygote dies first.
+        channel: our descriptor of what it is fed through.
+        overflow: whether it has written more than it may, and is being killed for it.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, max_bytes: int) -> None:
-        self._loop = loop
-        self._room = max_bytes
-        self.on_overflow: Callable[[], None] | None = None
-        out, out_child = os.pipe()
+    def __init__(
+        self, pool: Pool, zygote: Zygote, order: tuple[int, int, float, int], channel: Callable[[], tuple[int, int]]
+    ) -> None:
+        opened: list[int] = []
         try:
-            err, err_child = os.pipe()
-        except OSError:
-            os.close(out)
-            os.close(out_child)
-            raise
-        os.set_blocking(out, False)
-        os.set_blocking(err, False)
-        self.child_ends = (out_child, err_child)
+            for make in (channel, os.pipe, os.pipe):
+                opened += make()
+        except OSError as error:
+            for descriptor in opened:
+                os.close(descriptor)
+            raise NotRun(f"there are no descriptors left: {error}") from None
+        child_in, self.channel, out, child_out, err, child_err = opened
+        for descriptor in (self.channel, out, err):
+            os.set_blocking(descriptor, False)
+        self._loop = pool.loop
+        self._zygote = zygote
+        self._room = pool.output_bytes
         self._parts: dict[int, list[bytes]] = {out: [], err: []}
         self._open = [out, err]
         self._attached = False
-        self._timer = loop.call_later(_READ_AFTER_S, self._attach)
+        self._timer = self._loop.call_later(_READ_AFTER_S, self._attach)
+        self._hang: asyncio.TimerHandle | None = None
         self.overflow = False
+        self._number, self.ended = zygote.fork(*order, (child_in, child_out, child_err))
 
-    def _attach(self) -> None:
-        self._attached = True
-        for descriptor in self._open:
-            self._loop.add_reader(descriptor, self._read, descriptor)
+    def feed(self, data: bytes, limit_s: float, *, last: bool) -> None:
+        """Write `data` to the channel without waiting; what does not fit follows as the child reads.
 
-    def _read(self, descriptor: int) -> None:
-        """One read; at the end of the stream the descriptor is let go."""
-        try:
-            data = os.read(descriptor, _READ_BYTES)
-        except BlockingIOError:
-            return
-        if not data:
-            self._release(descriptor)
-        elif len(data) <= self._room:
-            self._room -= len(data)
-            self._parts[descriptor].append(data)
-        else:
-            self._parts[descriptor].append(data[: self._room])
-            self._room = 0
-            if not self.overflow:
-                self.overflow = True
-                if self.on_overflow is not None:
-                    self.on_overflow()
+        Args:
+            data: what to write.
+            limit_s: seconds in which the child has to be done with it.
+            last: close the channel after it, so that the child finds an end.
+        """
+        self._rest, self._last = memoryview(data), last
+        self._hang = self._loop.call_later(limit_s + _HANG_S, self._zygote.kill)
+        self._write()
+
+    def order(self, op: Op, limit_s: float = 0.0) -> None:
+        """Kill, pause or resume it."""
+        self._zygote.order(op, self._number, limit_s)
+
+    def execution(self, end: End, limit_s: float) -> Execution:
+        """The outcome of a child that has ended."""
+        self.drain()
+        out, err = self.take()
+        status, exit_code, remark = _verdict(end, self.overflow, limit_s)
+        if remark:
+            err += f"{'' if not err or err.endswith(chr(10)) else chr(10)}sandbox: {remark}\n"
+        return Execution(status, out, err, exit_code, end.wall_s)
 
     def drain(self) -> None:
         """Read what is there now, without waiting."""
         for descriptor in tuple(self._open):
-            while not self.overflow:
-                before = len(self._parts[descriptor])
-                self._read(descriptor)
-                parts = self._parts[descriptor]
-                if len(parts) == before or len(parts[-1]) < _READ_BYTES:
-                    break
+            while not self.overflow and self._read(descriptor) == _READ_BYTES:
+                pass
 
     def take(self) -> tuple[str, str]:
         """What was written since the last time, decoded."""
@@ -93,14 +104,64 @@ class Output:
         return out, err
 
     def allow(self, max_bytes: int) -> None:
-        """Allow `max_bytes` from now on."""
+        """Allow output of `max_bytes` from now on."""
         self._room = max_bytes
 
+    def stop_feeding(self) -> None:
+        """Write no more, and expect nothing of the child."""
+        if self._hang is not None:
+            self._hang.cancel()
+        if self.channel >= 0:
+            self._loop.remove_writer(self.channel)
+
     def close(self) -> None:
-        """Close our ends."""
+        """Kill it if it has not ended, and close our ends."""
         self._timer.cancel()
+        self.stop_feeding()
+        self._zygote.forget(self._number)
+        self.ended.cancel()
         for descriptor in tuple(self._open):
             self._release(descriptor)
+        self._close_channel()
+
+    def _write(self) -> None:
+        try:
+            while self._rest:
+                self._rest = self._rest[os.write(self.channel, self._rest) :]
+        except BlockingIOError:
+            self._loop.add_writer(self.channel, self._write)
+            return
+        except OSError:  # nobody reads any more
+            pass
+        self._loop.remove_writer(self.channel)
+        if self._last:
+            self._close_channel()
+
+    def _close_channel(self) -> None:
+        if self.channel >= 0:
+            self._loop.remove_reader(self.channel)
+            os.close(self.channel)
+            self.channel = -1
+
+    def _attach(self) -> None:
+        self._attached = True
+        for descriptor in self._open:
+            self._loop.add_reader(descriptor, self._read, descriptor)
+
+    def _read(self, descriptor: int) -> int:
+        """One read; at the end of the stream the descriptor is let go. Returns the bytes that were there."""
+        try:
+            data = os.read(descriptor, _READ_BYTES)
+        except BlockingIOError:
+            return 0
+        if not data:
+            self._release(descriptor)
+        self._parts[descriptor].append(data[: self._room])
+        if len(data) > self._room and not self.overflow:
+            self.overflow = True
+            self.order(Op.KILL)
+        self._room -= min(len(data), self._room)
+        return len(data)
 
     def _release(self, descriptor: int) -> None:
         if self._attached:
@@ -109,66 +170,8 @@ class Output:
         os.close(descriptor)
 
 
-class Feed:
-    """Writes `data` to a descriptor of ours without waiting; the rest follows as the other end reads.
-
-    Args:
-        last: close the descriptor after the data, so that the reader finds an end.
-    """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, descriptor: int, data: bytes, *, last: bool) -> None:
-        self._loop = loop
-        self._descriptor = descriptor
-        self._rest = memoryview(data)
-        self._last = last
-        self._waiting = False
-        self._write()
-
-    def _write(self) -> None:
-        try:
-            while self._rest:
-                self._rest = self._rest[os.write(self._descriptor, self._rest) :]
-        except BlockingIOError:
-            if not self._waiting:
-                self._waiting = True
-                self._loop.add_writer(self._descriptor, self._write)
-            return
-        except OSError:  # nobody reads any more
-            self._rest = self._rest[:0]
-        self.close() if self._last else self.stop()
-
-    def stop(self) -> None:
-        """Write no more."""
-        if self._waiting:
-            self._loop.remove_writer(self._descriptor)
-            self._waiting = False
-
-    def close(self) -> None:
-        """Write no more, and close the descriptor."""
-        self.stop()
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-
-
-_EXCESS = {
-    Reason.DISK: "it wrote more to disk than it may",
-    Reason.FILES: "it made more files than it may",
-    Reason.THREADS: "it started more threads than it may",
-    Reason.KILLED: "it disturbed the channel of its session",
-}
-
-
-def execution_of(end: End, output: Output, limit_s: float) -> Execution:
-    """The outcome of a child that has ended; what it wrote has been read."""
-    out, err = output.take()
-    status, exit_code, remark = _verdict(end, output.overflow, limit_s)
-    if remark:
-        err += f"{'' if not err or err.endswith(chr(10)) else chr(10)}sandbox: {remark}\n"
-    return Execution(status, out, err, exit_code, end.wall_s)
-
-
 def _verdict(end: End, overflow: bool, limit_s: float) -> tuple[ExecutionStatus, int | None, str]:
+    """Status, exit code, and the sandbox's remark."""
     if end.reason == Reason.NOT_FORKED:
         return ExecutionStatus.UNAVAILABLE, None, f"no process could be started: {os.strerror(end.status)}"
     if end.reason == Reason.NOT_CONFINED:

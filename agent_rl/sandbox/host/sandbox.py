@@ -11,25 +11,22 @@ files and threads are counted about ten times a second, so a program can be over
 
 from __future__ import annotations
 
-import asyncio
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from agent_rl.errors import UnscoredError
 from agent_rl.sandbox.host.execution import Execution, ExecutionStatus, IsolationReport
-from agent_rl.sandbox.host.host import HANG_S, Host, check_limits
 from agent_rl.sandbox.host.packages import package_files, readable_paths
-from agent_rl.sandbox.host.pool import KINDS
-from agent_rl.sandbox.host.process import Feed, Output, execution_of
+from agent_rl.sandbox.host.pool import Pool, check_limits
+from agent_rl.sandbox.host.process import Child
 from agent_rl.sandbox.host.sessions import SandboxSession
-from agent_rl.sandbox.host.supervisor import Lost, NotRun, Settings, Zygote
-from agent_rl.sandbox.jail.protocol import FORK, SHOW_LAST, Op
+from agent_rl.sandbox.host.supervisor import Lost, NotRun, Zygote
+from agent_rl.sandbox.jail.protocol import SHOW_LAST, ZygoteSettings
 
 __all__ = ["PythonSandbox"]
 
 _MIB = 1 << 20
-_SURE_BYTES = 4096  # what an empty pipe takes at once, everywhere
 
 
 class PythonSandbox:
@@ -66,42 +63,37 @@ class PythonSandbox:
     ) -> None:
         if max_concurrency is not None and max_concurrency < 1:
             raise ValueError(f"max_concurrency must be at least 1, not {max_concurrency}")
-        self._cores = len(os.sched_getaffinity(0))
-        self._concurrency = max_concurrency or max(4, self._cores)
+        self._concurrency = max_concurrency or max(4, len(os.sched_getaffinity(0)))
         self._output_bytes = output_bytes
         files = package_files(packages)
-        self._kinds = {
-            kind: modules for kind, modules in KINDS.items() if all(name.partition(".")[0] in files for name in modules)
-        }
-        self._settings = Settings(
+        self._settings = ZygoteSettings(
             unsafe=unsafe,
             scratch_parent=os.path.realpath(scratch_dir or tempfile.gettempdir()),
             package_files=files,
-            readable=tuple(readable_paths(files.values())),
+            readable=readable_paths(files.values()),
             file_bytes=file_bytes,
             open_files=64,
             disk_bytes=disk_bytes,
             max_files=2000,
             max_threads=64,
         )
-        self._host: Host | None = None
+        self._pool: Pool | None = None
 
     async def __aenter__(self) -> PythonSandbox:
-        if self._host is not None:
+        if self._pool is not None:
             raise RuntimeError("this PythonSandbox is open already")
-        each = min(4, 1 + self._cores // 8)
-        self._host = Host(self._settings, self._kinds, each, self._concurrency, self._output_bytes)
+        self._pool = Pool(self._settings, self._concurrency, self._output_bytes)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        host = self._open_host()
-        self._host = None
-        await host.zygotes.stop()
+        pool = self._open_pool()
+        self._pool = None
+        await pool.stop()
 
     @property
     def report(self) -> IsolationReport | None:
         """Which layers of isolation hold here; None before the first program or `probe`."""
-        return self._host.zygotes.report if self._host is not None else None
+        return self._pool.report if self._pool is not None else None
 
     async def probe(self) -> IsolationReport:
         """Find out which layers of isolation hold here, by trying forbidden acts in a confined process.
@@ -109,14 +101,14 @@ class PythonSandbox:
         Raises:
             UnscoredError: the sandbox's process could not be started.
         """
-        zygotes = self._open_host().zygotes
+        pool = self._open_pool()
         try:
-            await zygotes.get("lean")
+            await pool.get("lean")
         except NotRun as error:
-            if zygotes.report is None:
+            if pool.report is None:
                 raise UnscoredError(str(error)) from error
-        assert zygotes.report is not None
-        return zygotes.report
+        assert pool.report is not None
+        return pool.report
 
     async def run(
         self, code: str, stdin: str = "", timeout_s: float = 5.0, memory_mb: int = 512, *, show_last: bool = False
@@ -133,24 +125,21 @@ class PythonSandbox:
         Returns:
             How it ended. Only wrong arguments and cancellation raise; a cancelled program is killed.
         """
-        host = self._open_host()
+        pool = self._open_pool()
         check_limits(timeout_s, memory_mb)
         source = code.encode("utf-8", "surrogatepass")
         request = source + stdin.encode("utf-8", "surrogatepass") if stdin else source
-
-        def order(number: int) -> bytes:
-            return FORK.pack(Op.FORK, number, SHOW_LAST * show_last, len(source), timeout_s, memory_mb * _MIB)
-
-        async with host.slots:
-            kind = host.zygotes.kind_for(code)
-            try:
-                zygote = host.zygotes.ready(kind) or await host.zygotes.get(kind)
-                execution = await _run(host, zygote, order, request, timeout_s)
-                if execution is None:
-                    execution = await _run(host, await host.zygotes.get(kind), order, request, timeout_s)
-            except NotRun as error:
-                return error.execution
-        return execution or Execution(ExecutionStatus.UNAVAILABLE, stderr="sandbox: its process died twice\n")
+        order = SHOW_LAST * show_last, len(source), timeout_s, memory_mb * _MIB
+        kind = pool.kind_for(code)
+        async with pool.slots:
+            for _ in range(2):
+                try:
+                    return await _run(pool, pool.ready(kind) or await pool.get(kind), order, request)
+                except NotRun as error:
+                    return error.execution
+                except Lost:  # before the program is known to have run
+                    continue
+        return Execution(ExecutionStatus.UNAVAILABLE, stderr="sandbox: its process died twice\n")
 
     def session(self, timeout_s: float = 5.0, memory_mb: int = 512) -> SandboxSession:
         """A session, in which variables survive from one run to the next; use it as an async context manager.
@@ -160,50 +149,31 @@ class PythonSandbox:
             memory_mb: MiB of address space beyond that of an interpreter with its packages loaded.
         """
         check_limits(timeout_s, memory_mb)
-        return SandboxSession(self._open_host(), timeout_s, memory_mb)
+        return SandboxSession(self._open_pool(), timeout_s, memory_mb)
 
-    def _open_host(self) -> Host:
-        if self._host is None:
+    def _open_pool(self) -> Pool:
+        if self._pool is None:
             raise RuntimeError("PythonSandbox is used outside of `async with`")
-        self._host.check_loop()
-        return self._host
+        self._pool.check_loop()
+        return self._pool
 
 
-async def _run(
-    host: Host, zygote: Zygote, order: Callable[[int], bytes], request: bytes, limit_s: float
-) -> Execution | None:
-    """One program from fork to end; None when the zygote died before the program is known to have run."""
-    loop = host.loop
+async def _run(pool: Pool, zygote: Zygote, order: tuple[int, int, float, int], request: bytes) -> Execution:
+    """One program from fork to end.
+
+    Raises:
+        Lost: the zygote died before the program is known to have run.
+    """
+    child = Child(pool, zygote, order, os.pipe)
+    limit_s = order[2]
     try:
-        request_out, request_in = os.pipe()
-        try:
-            output = Output(loop, host.output_bytes)
-        except OSError:
-            os.close(request_out)
-            os.close(request_in)
-            raise
-    except OSError as error:
-        raise NotRun(ExecutionStatus.UNAVAILABLE, f"there are no descriptors left: {error}") from None
-    if len(request) > _SURE_BYTES:
-        os.set_blocking(request_in, False)
-    feed = Feed(loop, request_in, request, last=True)
-    number, ended = zygote.fork(order, (request_out, *output.child_ends))
-    output.on_overflow = lambda: zygote.order(Op.KILL, number)
-    hang = loop.call_later(limit_s + HANG_S, zygote.kill)
-    try:
-        end = await ended
-        output.drain()
-        return execution_of(end, output, limit_s)
+        child.feed(request, limit_s, last=True)
+        return child.execution(await child.ended, limit_s)
     except Lost as lost:
         if not lost.running:
-            return None
-        output.drain()
-        out, err = output.take()
+            raise
+        child.drain()
+        out, err = child.take()
         return Execution(ExecutionStatus.UNAVAILABLE, out, f"{err}sandbox: its process died\n")
-    except asyncio.CancelledError:
-        zygote.forget(number)
-        raise
     finally:
-        hang.cancel()
-        feed.close()
-        output.close()
+        child.close()

@@ -15,11 +15,11 @@ import socket
 from dataclasses import replace
 
 from agent_rl.sandbox.host.execution import Execution, ExecutionStatus
-from agent_rl.sandbox.host.host import HANG_S, Host, check_limits
-from agent_rl.sandbox.host.process import End, Feed, Output, execution_of
+from agent_rl.sandbox.host.pool import Pool, check_limits
+from agent_rl.sandbox.host.process import Child
 from agent_rl.sandbox.host.supervisor import Lost, NotRun, Zygote
 from agent_rl.sandbox.jail.call import MAX_VALUE_BYTES
-from agent_rl.sandbox.jail.protocol import CALL, CELL, CELL_END, FORK, NONCE_BYTES, SESSION, SHOW_LAST, Op
+from agent_rl.sandbox.jail.protocol import CALL, CELL, CELL_END, NONCE_BYTES, SESSION, SHOW_LAST, Op
 
 __all__ = ["SandboxSession"]
 
@@ -34,8 +34,8 @@ class SandboxSession:
     Its process is started by the first run. A slot of the sandbox is taken only while something runs.
     """
 
-    def __init__(self, host: Host, timeout_s: float, memory_mb: int) -> None:
-        self._host = host
+    def __init__(self, pool: Pool, timeout_s: float, memory_mb: int) -> None:
+        self._pool = pool
         self._timeout_s = timeout_s
         self._memory_mb = memory_mb
         self._process: _Process | None = None
@@ -44,7 +44,7 @@ class SandboxSession:
         self._open = False
 
     async def __aenter__(self) -> SandboxSession:
-        self._host.check_loop()
+        self._pool.check_loop()
         self._open = True
         return self
 
@@ -85,11 +85,11 @@ class SandboxSession:
     async def _run(self, code: str, data: bytes, flags: int, timeout_s: float | None) -> Execution:
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         check_limits(limit_s, self._memory_mb)
-        self._host.check_loop()
+        self._pool.check_loop()
         source = code.encode("utf-8", "surrogatepass")
         nonce = os.urandom(NONCE_BYTES)
         cell = CELL.pack(nonce, flags, len(source), len(data)) + source + data
-        async with self._turn, self._host.slots:
+        async with self._turn, self._pool.slots:
             if not self._open:
                 raise RuntimeError("SandboxSession.run outside of `async with`")
             if self._process is not None and self._process.ended.done():
@@ -105,27 +105,26 @@ class SandboxSession:
         for _ in range(2):
             try:
                 if self._process is None:
-                    zygotes = self._host.zygotes
-                    zygote = await zygotes.get(zygotes.kind_for(code))
-                    self._process = _Process(self._host, zygote, limit_s, self._memory_mb * _MIB)
+                    zygote = await self._pool.get(self._pool.kind_for(code))
+                    self._process = _Process(self._pool, zygote, limit_s, self._memory_mb * _MIB)
                 else:
-                    self._process.resume(limit_s)
+                    self._process.order(Op.RESUME, limit_s)
                 execution = await self._process.run(nonce, cell, limit_s)
             except NotRun as error:
                 return error.execution
             except Lost as lost:
                 self._lose("the sandbox's process died")
-                if fresh and not lost.running:
-                    self._lost = None
-                    continue
-                return Execution(ExecutionStatus.UNAVAILABLE, stderr="sandbox: its process died\n")
+                if not fresh or lost.running:
+                    break
+                self._lost = None  # nothing was: it is tried once more
             except BaseException:
                 self._lose("the run before was cancelled")
                 raise
-            if self._process.ended.done():
-                self._lose(f"the run before ended with status {execution.status.value}")
-            return execution
-        return Execution(ExecutionStatus.UNAVAILABLE, stderr="sandbox: its process died twice\n")
+            else:
+                if self._process.ended.done():
+                    self._lose(f"the run before ended with status {execution.status.value}")
+                return execution
+        return Execution(ExecutionStatus.UNAVAILABLE, stderr="sandbox: its process died\n")
 
     def _lose(self, why: str) -> None:
         if self._process is not None:
@@ -134,36 +133,16 @@ class SandboxSession:
             self._lost = why
 
 
-class _Process:
+class _Process(Child):
     """The process of a session, from its fork to its end."""
 
-    def __init__(self, host: Host, zygote: Zygote, limit_s: float, memory_bytes: int) -> None:
-        self._host = host
-        self._zygote = zygote
-        try:
-            self._channel, theirs = socket.socketpair()
-            try:
-                self._output = Output(host.loop, host.output_bytes)
-            except OSError:
-                self._channel.close()
-                theirs.close()
-                raise
-        except OSError as error:
-            raise NotRun(ExecutionStatus.UNAVAILABLE, f"there are no descriptors left: {error}") from None
-        self._channel.setblocking(False)
-        self._number, self.ended = zygote.fork(
-            lambda number: FORK.pack(Op.FORK, number, SESSION, 0, limit_s, memory_bytes),
-            (theirs.detach(), *self._output.child_ends),
-        )
-        self._output.on_overflow = lambda: zygote.order(Op.KILL, self._number)
+    def __init__(self, pool: Pool, zygote: Zygote, limit_s: float, memory_bytes: int) -> None:
+        super().__init__(pool, zygote, (SESSION, 0, limit_s, memory_bytes), _socket_pair)
+        self._output_bytes = pool.output_bytes
         self._nonce, self._answer = b"", bytearray()
-        self._closed = False
-        self._answered: asyncio.Future[None] = host.loop.create_future()
-        host.loop.add_reader(self._channel, self._read)
-
-    def resume(self, limit_s: float) -> None:
-        """Let the process run again, for at most `limit_s` seconds."""
-        self._zygote.order(Op.RESUME, self._number, limit_s)
+        self._channel_ended = False
+        self._answered: asyncio.Future[None] = self._loop.create_future()
+        self._loop.add_reader(self.channel, self._read_channel)
 
     async def run(self, nonce: bytes, cell: bytes, limit_s: float) -> Execution:
         """One cell; afterwards the process is paused, or `ended` is done.
@@ -171,47 +150,46 @@ class _Process:
         Raises:
             Lost: the zygote died.
         """
-        loop = self._host.loop
-        started = loop.time()
-        self._nonce, self._answer, self._answered = nonce, bytearray(), loop.create_future()
-        self._output.allow(self._host.output_bytes)
-        feed = Feed(loop, self._channel.fileno(), cell, last=False)
-        hang = loop.call_later(limit_s + HANG_S, self._zygote.kill)
+        started = self._loop.time()
+        self._nonce, self._answer, self._answered = nonce, bytearray(), self._loop.create_future()
+        self.allow(self._output_bytes)
+        self.feed(cell, limit_s, last=False)
         try:
             await asyncio.wait((self.ended, self._answered), return_when=asyncio.FIRST_COMPLETED)
-            if self._closed:  # by the end of the process, which its zygote is about to tell, or by the program
+            if self._channel_ended:  # by the end of the process, which its zygote is about to tell, or by the program
                 await asyncio.wait((self.ended,), timeout=_END_S)
             if not self.ended.done() and (self._answer[:NONCE_BYTES] != nonce or self._missing):
-                self._zygote.order(Op.KILL, self._number)  # the program has meddled with the channel
+                self.order(Op.KILL)  # the program has meddled with the channel
                 await asyncio.wait((self.ended,))
         finally:
-            hang.cancel()
-            feed.stop()
-        self._output.drain()
-        if self._output.overflow and not self.ended.done():
+            self.stop_feeding()
+        self.drain()
+        if self.overflow and not self.ended.done():
             await asyncio.wait((self.ended,))
+        if not self.ended.done():
+            self.order(Op.PAUSE)
+            if (
+                self._loop.time() - started > limit_s
+            ):  # the zygote knows whether it was in time: pausing ends what was not
+                await asyncio.wait((self.ended,), timeout=_END_S)
+        wall_s = self._loop.time() - started
         if self.ended.done():
-            return self._last_execution(self.ended.result(), loop.time() - started, limit_s)
-        self._zygote.order(Op.PAUSE, self._number)
-        if loop.time() - started > limit_s:  # the zygote knows whether that was in time: pausing ends what was not
-            await asyncio.wait((self.ended,), timeout=_END_S)
-            if self.ended.done():
-                return self._last_execution(self.ended.result(), loop.time() - started, limit_s)
+            return self._last_execution(wall_s, limit_s)
         _, exit_code, out_of_memory, _ = CELL_END.unpack_from(self._answer)
         value = bytes(self._answer[CELL_END.size :]) or None
         status = ExecutionStatus.MEMORY if out_of_memory else ExecutionStatus.ERROR if exit_code else ExecutionStatus.OK
-        return Execution(status, *self._output.take(), exit_code, loop.time() - started, value)
+        return Execution(status, *self.take(), exit_code, wall_s, value)
 
-    def _last_execution(self, end: End, wall_s: float, limit_s: float) -> Execution:
-        execution = replace(execution_of(end, self._output, limit_s), wall_s=wall_s)
+    def _last_execution(self, wall_s: float, limit_s: float) -> Execution:
+        execution = replace(self.execution(self.ended.result(), limit_s), wall_s=wall_s)
         if execution.status != ExecutionStatus.OK:
             return execution
         text = f"{execution.stderr}sandbox: the program ended the session's process\n"
         return replace(execution, status=ExecutionStatus.ERROR, stderr=text)
 
-    def _read(self) -> None:
+    def _read_channel(self) -> None:
         try:
-            data = self._channel.recv(_READ_BYTES)
+            data = os.read(self.channel, _READ_BYTES)
         except BlockingIOError:
             return
         except OSError:
@@ -219,8 +197,8 @@ class _Process:
         if not self._answered.done():  # what comes after is of no use, however much it is
             self._answer += data
         if not data:
-            self._closed = True
-            self._host.loop.remove_reader(self._channel)
+            self._channel_ended = True
+            self._loop.remove_reader(self.channel)
         forged = not self._nonce.startswith(self._answer[:NONCE_BYTES])
         if (not data or forged or self._missing <= 0) and not self._answered.done():
             self._answered.set_result(None)
@@ -233,11 +211,7 @@ class _Process:
             size += min(CELL_END.unpack_from(self._answer)[-1], MAX_VALUE_BYTES)
         return size - len(self._answer)
 
-    def close(self) -> None:
-        """Kill the process and let go of everything."""
-        if not self.ended.done():
-            self._zygote.forget(self._number)
-            self.ended.cancel()
-        self._host.loop.remove_reader(self._channel)
-        self._channel.close()
-        self._output.close()
+
+def _socket_pair() -> tuple[int, int]:
+    one, other = socket.socketpair()
+    return one.detach(), other.detach()

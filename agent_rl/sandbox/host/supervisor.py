@@ -1,4 +1,4 @@
-"""Starting a zygote and talking to it, from one event loop and without threads."""
+"""Starting a zygote and talking to it, from one event loop."""
 
 from __future__ import annotations
 
@@ -9,25 +9,22 @@ import json
 import logging
 import os
 import socket
-import struct
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from agent_rl.sandbox.host.execution import Execution, ExecutionStatus
-from agent_rl.sandbox.host.process import End
-from agent_rl.sandbox.jail.protocol import ORDER, PACKET_BYTES, RECORD, Op, Reason
+from agent_rl.sandbox.jail.protocol import FORK, ORDER, PACKET_BYTES, RECORD, Op, Reason, ZygoteSettings
 
-__all__ = ["Lost", "NotRun", "Settings", "Zygote"]
+__all__ = ["End", "Lost", "NotRun", "Zygote"]
 
-_DESCRIPTORS = struct.Struct("3i")
 _START_S = 60.0
 _STOP_S = 5.0
-# What is imported with the zygote itself registers nothing to be done in each fork: it has no threads to mend, and a
+_SEND_AGAIN_S = 0.01
+# What is imported with the zygote itself registers nothing to be done in each fork: it has no threads to repair, and a
 # child seeds its random numbers by a shorter way.
 _BOOT = """
 import os
@@ -58,10 +55,18 @@ _ENVIRONMENT = {
 logger = logging.getLogger(__name__)
 
 
+class End(NamedTuple):
+    """How a child ended, as its zygote tells it."""
+
+    reason: Reason
+    status: int  # the kernel's wait status
+    wall_s: float
+
+
 class NotRun(Exception):
     """Nothing was started; `execution` is the answer to whoever wanted it."""
 
-    def __init__(self, status: ExecutionStatus, text: str) -> None:
+    def __init__(self, text: str, status: ExecutionStatus = ExecutionStatus.UNAVAILABLE) -> None:
         super().__init__(text)
         self.execution = Execution(status, stderr=f"sandbox: not run, because {text}\n")
 
@@ -78,21 +83,6 @@ class Lost(Exception):
         self.running = running
 
 
-@dataclass(frozen=True)
-class Settings:
-    """What a zygote needs to know, as it is sent to it."""
-
-    unsafe: bool
-    scratch_parent: str
-    package_files: Mapping[str, str]
-    readable: tuple[str, ...]
-    file_bytes: int
-    open_files: int
-    disk_bytes: int
-    max_files: int
-    max_threads: int
-
-
 class Zygote:
     """One running zygote and what it has forked; `start` makes it."""
 
@@ -104,17 +94,11 @@ class Zygote:
         self._orders: deque[tuple[bytes, tuple[int, ...]]] = deque()
         self._ends: dict[int, asyncio.Future[End]] = {}
         self._running: set[int] = set()
-        self._blocked = False
         self.alive = True
 
     @classmethod
-    async def start(cls, preload: tuple[str, ...], settings: Settings, layers: list[str] | None) -> tuple[Zygote, Any]:
+    async def start(cls, settings: ZygoteSettings) -> tuple[Zygote, Any]:
         """A zygote that is ready, and its greeting.
-
-        Args:
-            preload: modules to import.
-            settings: what it may do.
-            layers: layers of confinement to use; None: find out, and tell in the greeting.
 
         Raises:
             NotRun: it could not be started.
@@ -134,24 +118,23 @@ class Zygote:
                 )
             except OSError as error:
                 ours.close()
-                raise _unavailable(f"the sandbox's process could not be started: {error}") from None
+                raise NotRun(f"the sandbox's process could not be started: {error}") from None
         zygote = cls(process, ours)
         try:
             ours.setblocking(False)
-            orders = {**asdict(settings), "preload": preload, "layers": layers}
-            await zygote._loop.sock_sendall(ours, json.dumps(orders).encode())
+            await zygote._loop.sock_sendall(ours, json.dumps(asdict(settings)).encode())
             answer = await asyncio.wait_for(zygote._loop.sock_recv(ours, PACKET_BYTES), _START_S)
             if not answer:
-                raise _unavailable(f"the sandbox's process ended while it started:\n{zygote._last_words()}")
+                raise NotRun(f"the sandbox's process ended while it started:\n{zygote._last_words()}")
             greeting = json.loads(answer)
             if "error" in greeting:
-                raise _unavailable(f"the sandbox's process could not start:\n{greeting['error']}")
+                raise NotRun(f"the sandbox's process could not start:\n{greeting['error']}")
         except BaseException as error:
             zygote.alive = False
             words = zygote._last_words()
             await zygote.stop()
             if isinstance(error, (OSError, asyncio.TimeoutError)):
-                raise _unavailable(f"the sandbox's process did not start: {error!r}\n{words}") from None
+                raise NotRun(f"the sandbox's process did not start: {error!r}\n{words}") from None
             raise
         zygote._loop.add_reader(ours, zygote._read)
         return zygote, greeting
@@ -166,16 +149,17 @@ class Zygote:
         """Children that have not ended."""
         return len(self._ends)
 
-    def fork(self, pack: Callable[[int], bytes], descriptors: tuple[int, ...]) -> tuple[int, asyncio.Future[End]]:
+    def fork(
+        self, flags: int, code_bytes: int, limit_s: float, memory_bytes: int, descriptors: tuple[int, int, int]
+    ) -> tuple[int, asyncio.Future[End]]:
         """Order a child, which gets `descriptors`; they are closed here once they have been sent.
 
         Returns:
             The child's number and how it will end; `Lost` is raised there when the zygote dies first.
         """
         self._numbers += 1
-        future: asyncio.Future[End] = self._loop.create_future()
-        self._ends[self._numbers] = future
-        self._order(pack(self._numbers), descriptors)
+        self._ends[self._numbers] = future = self._loop.create_future()
+        self._order(FORK.pack(Op.FORK, self._numbers, flags, code_bytes, limit_s, memory_bytes), descriptors)
         return self._numbers, future
 
     def order(self, op: Op, number: int, limit_s: float = 0.0) -> None:
@@ -189,7 +173,7 @@ class Zygote:
         self._process.kill()
 
     def forget(self, number: int) -> None:
-        """Kill a child in whose end nobody is interested any more."""
+        """Kill a child, if it has not ended, in whose end nobody is interested any more."""
         self.order(Op.KILL, number)
         self._ends.pop(number, None)
 
@@ -199,38 +183,29 @@ class Zygote:
             self._send()
 
     def _send(self) -> None:
-        """Send what is waiting, in order; where the socket is full, go on when it is not."""
+        """Send what is waiting, in order; what the zygote does not take now is sent again a little later."""
         while self._orders:
             order, descriptors = self._orders[0]
             try:
                 if descriptors:
-                    rights = _DESCRIPTORS.pack(*descriptors)
-                    self._control.sendmsg((order,), ((socket.SOL_SOCKET, socket.SCM_RIGHTS, rights),))
+                    socket.send_fds(self._control, (order,), descriptors)
                 else:
                     self._control.send(order)
-            except BlockingIOError:
-                self._blocked = True
-                self._loop.add_writer(self._control, self._send)
-                return
             except OSError as error:
-                if error.errno == errno.ETOOMANYREFS:  # too many descriptors on their way
-                    self._loop.call_later(0.01, self._send)
-                    return
-                break  # it is gone, which `_read` finds out
-            self._orders.popleft()
-            for descriptor in descriptors:
-                os.close(descriptor)
-        if self._orders or self._blocked:
-            self._stop_sending()
+                if error.errno in (errno.EAGAIN, errno.ETOOMANYREFS):  # full, or too many descriptors on their way
+                    self._loop.call_later(_SEND_AGAIN_S, self._send)
+                else:  # it is gone, which `_read` finds out
+                    self._drop_orders()
+                return
+            self._close_first()
 
-    def _stop_sending(self) -> None:
-        if self._blocked:
-            self._blocked = False
-            self._loop.remove_writer(self._control)
-        for _, descriptors in self._orders:
-            for descriptor in descriptors:
-                os.close(descriptor)
-        self._orders.clear()
+    def _close_first(self) -> None:
+        for descriptor in self._orders.popleft()[1]:
+            os.close(descriptor)
+
+    def _drop_orders(self) -> None:
+        while self._orders:
+            self._close_first()
 
     def _read(self) -> None:
         try:
@@ -255,7 +230,7 @@ class Zygote:
     def _died(self) -> None:
         self.alive = False
         self._loop.remove_reader(self._control)
-        self._stop_sending()
+        self._drop_orders()
         for number, future in self._ends.items():
             if not future.done():
                 future.set_exception(Lost(number in self._running))
@@ -274,20 +249,10 @@ class Zygote:
         if self.alive:
             self._died()
         self._control.close()
-        with contextlib.suppress(TimeoutError, asyncio.TimeoutError):
-            await asyncio.wait_for(self._gone(), _STOP_S)
-        if self._process.poll() is None:
+        try:
+            await asyncio.to_thread(self._process.wait, _STOP_S)
+        except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        if self._process.stderr is not None:
-            self._process.stderr.close()
-
-    async def _gone(self) -> None:
-        delay_s = 0.002
-        while self._process.poll() is None:
-            await asyncio.sleep(delay_s)
-            delay_s = min(0.1, delay_s * 2)
-
-
-def _unavailable(text: str) -> NotRun:
-    return NotRun(ExecutionStatus.UNAVAILABLE, text)
+        assert self._process.stderr is not None
+        self._process.stderr.close()

@@ -1,4 +1,4 @@
-"""The child's side of grading a function: call it and write its value as JSON. Standard library only.
+"""The child's side of grading a function: call it and write its value as JSON.
 
 It runs in the program's own process, so nothing here can be relied upon by the other side.
 """
@@ -14,6 +14,7 @@ __all__ = ["MAX_VALUE_BYTES", "begin", "value_of"]
 MAX_VALUE_BYTES = 4 << 20
 _MAX_DEPTH = 100
 _NAME = "solution"
+_LEAVES = (type(None), bool, int, float, str)
 # What graders of such data sets give to solutions that were written without their imports.
 _PRELUDE = compile(
     """
@@ -41,7 +42,7 @@ def begin(namespace: dict[str, Any], modules: dict[str, Any]) -> None:
 
 
 def value_of(namespace: dict[str, Any], call: bytes) -> bytes:
-    """What a function gives, as JSON.
+    """What a function returns, as JSON.
 
     Args:
         namespace: the program's.
@@ -69,19 +70,17 @@ def value_of(namespace: dict[str, Any], call: bytes) -> bytes:
 
 def _check(value: Any, name: str, depth: int = _MAX_DEPTH) -> None:
     kind = type(value)
-    if kind is list or kind is tuple:
-        items = value
-    elif kind is dict:
-        for key in value:
-            if type(key) is not str and type(key) is not int:
-                raise TypeError(f"{name} returned a dict with a key of type {type(key).__name__}, not str or int")
-        items = value.values()
-    elif value is None or kind is bool or kind is int or kind is float or kind is str:
+    if kind in _LEAVES:
         return
-    else:
+    if kind is dict:
+        for key in value:
+            if type(key) not in (str, int):
+                raise TypeError(f"{name} returned a dict with a key of type {type(key).__name__}, not str or int")
+        value = value.values()
+    elif kind not in (list, tuple):
         kinds = "None, bool, int, float, str, list, tuple and dict"
-        raise TypeError(f"{name} returned a {kind.__name__}; what is compared are {kinds} alone")
+        raise TypeError(f"{name} returned a {kind.__name__}; only {kinds} can be compared")
     if not depth:
         raise ValueError(f"{name} returned a value nested deeper than {_MAX_DEPTH}")
-    for item in items:
+    for item in value:
         _check(item, name, depth - 1)

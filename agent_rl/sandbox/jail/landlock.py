@@ -14,7 +14,7 @@ from ctypes import Array, addressof, c_char, c_int, create_string_buffer
 
 from .syscalls import call
 
-__all__ = ["Ruleset", "abi_version"]
+__all__ = ["Ruleset"]
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _REMOVE_DIR, _REMOVE_FILE = (1 << bit for bit in range(6))
 _MAKE_DIR, _MAKE_REG, _REFER, _TRUNCATE = 1 << 7, 1 << 8, 1 << 13, 1 << 14
@@ -31,29 +31,24 @@ _NULL_DEVICE = os.makedev(1, 3)
 _DESCRIPTOR_OFFSET = 8  # in a rule's attributes
 
 
-def abi_version() -> int:
-    """The kernel's Landlock ABI.
-
-    Raises:
-        OSError: ENOSYS where the kernel has no Landlock, EOPNOTSUPP where it is switched off at boot.
-    """
-    return call("landlock_create_ruleset", 0, 0, 1)
-
-
 class Ruleset:
     """Read access to some paths, prepared once; a path that is missing or out of reach is left out.
 
-    Holds one O_PATH descriptor for each path. A kernel ruleset is made for every `enforce`, because a ruleset is shared
-    over a fork and each child has its own scratch directory.
+    A kernel ruleset is made for every `enforce`, because a ruleset is shared over a fork and each child has its own
+    scratch directory.
+
+    Attributes:
+        descriptors: one O_PATH descriptor for each path; a process that has called `enforce` has to close them.
     """
 
     def __init__(self, readable: Sequence[str]) -> None:
-        abi = abi_version()
+        abi = call("landlock_create_ruleset", 0, 0, 1)  # the version; OSError where the kernel has no Landlock
         handled = (1 << _ALL_FILE_RIGHTS.get(abi, 16)) - 1
         fields = (handled, _NET_RIGHTS if abi >= 4 else 0, _SCOPES if abi >= 6 else 0)
         used = 8 if abi < 4 else 16 if abi < 6 else 24
         self._attributes = create_string_buffer(struct.pack("=QQQ", *fields)[:used], used)
         self._rules = [rule for path in readable if (rule := _rule(path)) is not None]
+        self.descriptors = [descriptor for descriptor, _ in self._rules]
         self._scratch = _attributes(_SCRATCH & handled, -1)
         # What `enforce` needs, as plain numbers: a fresh fork copies a page for each object that it is first to touch.
         self._prepared = (
@@ -63,12 +58,7 @@ class Ruleset:
             _LOG_NOTHING if abi >= 7 else 0,
         )
 
-    @property
-    def descriptors(self) -> list[int]:
-        """The open descriptors, to be closed in a process that has called `enforce`."""
-        return [descriptor for descriptor, _ in self._rules]
-
-    def enforce(self, scratch: str | None) -> None:
+    def enforce(self, scratch: str) -> None:
         """Confine the calling process for good; `scratch` is the one directory that it can write to.
 
         Raises:
@@ -78,11 +68,10 @@ class Ruleset:
         ruleset = call("landlock_create_ruleset", *attributes)
         for rule in rules:
             call("landlock_add_rule", ruleset, 1, rule)
-        if scratch is not None:
-            descriptor = os.open(scratch, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            scratch_descriptor.value = descriptor
-            call("landlock_add_rule", ruleset, 1, scratch_rule)
-            os.close(descriptor)
+        descriptor = os.open(scratch, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        scratch_descriptor.value = descriptor
+        call("landlock_add_rule", ruleset, 1, scratch_rule)
+        os.close(descriptor)
         call("landlock_restrict_self", ruleset, flags)
         os.close(ruleset)
 

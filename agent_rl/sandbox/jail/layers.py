@@ -7,13 +7,12 @@ scratch directory, or wall-clock time. The supervisor watches those.
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import resource
 import signal
 import struct
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
-from ctypes import addressof, create_string_buffer
+from ctypes import Array, addressof, c_char, create_string_buffer
 from dataclasses import dataclass
 
 from .landlock import Ruleset
@@ -21,15 +20,13 @@ from .namespace import hide_neighbours
 from .seccomp import Filter
 from .syscalls import call
 
-__all__ = ["LAYERS", "Confinement", "Plan", "close_descriptors"]
-
-LAYERS = ("uid", "landlock", "seccomp", "namespace")
+__all__ = ["Confinement", "Plan"]
 
 MAX_THREADS = 64
 """Where the child has a uid of its own; the kernel counts processes by uid."""
 STACK_BYTES = 8 << 20
 
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_READ, _PR_CAPBSET_DROP, _PR_SET_SECUREBITS = 1, 4, 23, 24, 28
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_SECUREBITS = 1, 4, 24, 28
 _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 38, 47, 4
 _SECUREBITS = 0b1110_1111  # no root, no setuid fix-up, no ambient raise, each locked; keep-caps off and locked
 _CAP_CHOWN, _CAP_SETGID, _CAP_SETUID, _CAP_SETPCAP = 0, 6, 7, 8
@@ -62,6 +59,10 @@ class Confinement:
     Making it also restricts the calling process in what its children inherit and it does not need itself: no core
     dumps, no locked memory, a stack of `STACK_BYTES`, no new privileges, no supplementary groups, an empty capability
     bounding set, not dumpable. Its capabilities stay.
+
+    Attributes:
+        plan: the layers and paths.
+        descriptors: open descriptors that `apply` needs; a child has to close them after it.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -71,38 +72,34 @@ class Confinement:
             OSError: when this machine lacks a layer of the plan; the text names the layer.
         """
         self.plan = plan
-        effective = _effective_capabilities()
-        with _naming("uid"):
+        layer = "privileges"
+        try:
+            effective = _effective_capabilities()
+            layer = "uid"
             ids = _throw_away_ids(effective) if "uid" in plan.layers else None
-        with _naming("privileges"):
+            layer = "privileges"
             _restrict_parent(effective)
-        with _naming("landlock"):
-            self._ruleset = Ruleset(plan.readable) if "landlock" in plan.layers else None
-        with _naming("limits"):
+            layer = "landlock"
+            ruleset = Ruleset(plan.readable) if "landlock" in plan.layers else None
+            layer = "limits"
             own_bytes = _address_space()
-        self._filter = Filter() if "seccomp" in plan.layers else None
-        self._no_capabilities = create_string_buffer(24)
-        self._capability_header = create_string_buffer(struct.pack("=Ii", _CAP_VERSION_3, 0), 8)
+        except OSError as error:
+            raise OSError(error.errno, f"{layer}: {error.strerror}") from error
+        self.descriptors = ruleset.descriptors if ruleset else []
+        no_capabilities = _capability_header(), create_string_buffer(24)
+        self._kept = no_capabilities  # `apply` has their addresses
         # What `apply` needs, in one place: a fresh fork copies a page for each object that it is first to touch, and
         # two or three for each attribute that it is first to look up.
         self._prepared = (
             os.getpid(),
             own_bytes,
             ids,
-            (addressof(self._capability_header), addressof(self._no_capabilities)),
-            self._ruleset.enforce if self._ruleset else None,
-            _runs(self.descriptors),
-            self._filter.install if self._filter else None,
+            tuple(map(addressof, no_capabilities)),
+            ruleset.enforce if ruleset else None,
+            Filter().install if "seccomp" in plan.layers else None,
         )
 
-    @property
-    def descriptors(self) -> list[int]:
-        """Open descriptors that `apply` needs and closes in the child: keep them when closing others before it."""
-        return self._ruleset.descriptors if self._ruleset else []
-
-    def apply(
-        self, *, memory_bytes: int | None, file_bytes: int, max_open_files: int, scratch: str | None, cpu_s: float
-    ) -> None:
+    def apply(self, *, memory_bytes: int, file_bytes: int, max_open_files: int, scratch: str, cpu_s: float) -> None:
         """Confine the calling process, a fresh fork with one thread, for good.
 
         Args:
@@ -116,16 +113,15 @@ class Confinement:
         Raises:
             OSError: naming the layer that failed; the process must then exit.
         """
-        parent, own_bytes, ids, no_capabilities, enforce, descriptors, install = self._prepared
+        parent, own_bytes, ids, no_capabilities, enforce, install = self._prepared
         layer = "session"
         try:
             os.setsid()
-            if "namespace" in self.plan.layers and scratch is not None:
+            if "namespace" in self.plan.layers:
                 layer = "namespace"
                 hide_neighbours(scratch, self.plan.readable)
             layer = "limits"
-            if memory_bytes is not None:
-                _lower(resource.RLIMIT_AS, own_bytes + memory_bytes)
+            _lower(resource.RLIMIT_AS, own_bytes + memory_bytes)
             _lower(resource.RLIMIT_FSIZE, file_bytes)
             _lower(resource.RLIMIT_CPU, int(cpu_s) + 1)
             if ids is not None:
@@ -143,8 +139,6 @@ class Confinement:
                 layer = "landlock"
                 enforce(scratch)
             layer = "limits"
-            for first, last in descriptors:
-                os.closerange(first, last + 1)
             _lower(resource.RLIMIT_NOFILE, max_open_files)
             if install is not None:
                 layer = "seccomp"
@@ -153,22 +147,11 @@ class Confinement:
             raise OSError(error.errno, f"{layer}: {error.strerror}") from error
 
 
-def close_descriptors(keep: Collection[int]) -> None:
-    """Close every descriptor of this process except those in `keep`."""
-    start = 0
-    for descriptor in sorted(set(keep)):
-        if start < descriptor:  # closerange(0, 0) would close all
-            os.closerange(start, descriptor)
-        start = descriptor + 1
-    os.closerange(start, 1 << 30)
-
-
-def _change_ids(uids: tuple[int, int], gids: tuple[int, int], scratch: str | None) -> None:
+def _change_ids(uids: tuple[int, int], gids: tuple[int, int], scratch: str) -> None:
     pid = os.getpid()
     uid, gid = uids[0] + pid % uids[1], gids[0] + pid % gids[1]
     _lower(resource.RLIMIT_NPROC, MAX_THREADS)
-    if scratch is not None:
-        os.chown(scratch, uid, gid, follow_symlinks=False)
+    os.chown(scratch, uid, gid, follow_symlinks=False)
     os.setresgid(gid, gid, gid)
     os.setresuid(uid, uid, uid)
 
@@ -177,23 +160,6 @@ def _address_space() -> int:
     """Bytes of address space that this process has."""
     with open("/proc/self/statm", encoding="ascii") as file:
         return int(file.read().split()[0]) * resource.getpagesize()
-
-
-def _runs(numbers: Collection[int]) -> list[tuple[int, int]]:
-    """`numbers` as runs without a gap: the first and the last of each."""
-    runs: list[tuple[int, int]] = []
-    for number in sorted(numbers):
-        first = runs.pop()[0] if runs and runs[-1][1] == number - 1 else number
-        runs.append((first, number))
-    return runs
-
-
-@contextmanager
-def _naming(layer: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise OSError(error.errno, f"{layer}: {error.strerror}") from error
 
 
 def _lower(number: int, value: int) -> None:
@@ -208,31 +174,32 @@ def _restrict_parent(effective: int) -> None:
     if effective >> _CAP_SETGID & 1 and _may_set_groups():
         os.setgroups([])
     if effective >> _CAP_SETPCAP & 1:  # without it there is no capability to lose or to gain
-        for capability in range(_last_capability() + 1):
-            call("prctl", _PR_CAPBSET_DROP, capability)
+        _empty_bounding_set()
         call("prctl", _PR_SET_SECUREBITS, _SECUREBITS)
     call("prctl", _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
     call("prctl", _PR_SET_NO_NEW_PRIVS, 1)
     call("prctl", _PR_SET_DUMPABLE, 0)
 
 
+def _empty_bounding_set() -> None:
+    for capability in itertools.count():
+        try:
+            call("prctl", _PR_CAPBSET_DROP, capability)
+        except OSError:
+            if capability > _CAP_SETPCAP:  # beyond the last that the kernel knows
+                return
+            raise
+
+
+def _capability_header() -> Array[c_char]:
+    return create_string_buffer(struct.pack("=Ii", _CAP_VERSION_3, 0), 8)
+
+
 def _effective_capabilities() -> int:
-    header = create_string_buffer(struct.pack("=Ii", _CAP_VERSION_3, 0), 8)
-    data = create_string_buffer(24)
+    header, data = _capability_header(), create_string_buffer(24)
     call("capget", addressof(header), addressof(data))
     low, high = struct.unpack_from("=I8xI", data)
     return int(low | high << 32)
-
-
-def _last_capability() -> int:
-    """The highest capability that the kernel knows: reading the bounding set fails beyond it."""
-    capability = _CAP_SETPCAP
-    while True:
-        try:
-            call("prctl", _PR_CAPBSET_READ, capability + 1)
-        except OSError:
-            return capability
-        capability += 1
 
 
 def _may_set_groups() -> bool:

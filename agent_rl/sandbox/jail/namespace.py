@@ -30,7 +30,7 @@ _STATM = "/proc/self/statm"
 _STAGES = ("/tmp", "/mnt", "/var/tmp", "/dev/shm", "/run")
 
 
-def enter_namespace(readable: Sequence[str], writable: str | None = None) -> None:
+def enter_namespace(readable: Sequence[str], writable: str) -> None:
     """Move the calling process into a file system of `readable`, read-only, and `writable`, under their own paths.
 
     The process must have one thread. Afterwards its working directory is the root, and /proc/self/statm, in children
@@ -45,7 +45,7 @@ def enter_namespace(readable: Sequence[str], writable: str | None = None) -> Non
     """
     _enter_namespaces()
     _mount(None, "/", None, _RECURSIVE | _PRIVATE)
-    paths = {} if writable is None else {writable: os.open(writable, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)}
+    paths = {writable: os.open(writable, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)}
     for path in _outermost([*readable, _STATM]):  # after the writable one, in which some of them may be
         paths[path] = os.open(path, os.O_PATH | os.O_CLOEXEC)
     stage = next(path for path in _STAGES if os.path.isdir(path))
@@ -54,8 +54,7 @@ def enter_namespace(readable: Sequence[str], writable: str | None = None) -> Non
         _bind(descriptor, stage + os.path.abspath(path))
         os.close(descriptor)
     for mounted in list(_mounts_below(stage)):
-        own = writable is not None and mounted == stage + os.path.abspath(writable)
-        _restrict(mounted, _NO_EXEC if own else _READ_ONLY)
+        _restrict(mounted, _NO_EXEC if mounted == stage + os.path.abspath(writable) else _READ_ONLY)
     _mount(None, stage, None, _REMOUNT | _READ_ONLY | _NO_SUID | _NO_DEVICES)
     _change_root(stage)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import shutil
 import signal
@@ -10,7 +11,7 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -30,11 +31,12 @@ TIERS: tuple[frozenset[str], ...] = (
 
 _REMEDIES = {
     "uid": "start as root (CAP_SETUID, CAP_SETGID, CAP_CHOWN) with an interpreter and packages that everybody can read",
-    "landlock": "use Linux 5.13 or later with landlock among its `lsm=`; a container must permit it",
-    "seccomp": "use 64-bit Linux on x86-64 or aarch64 with seccomp filters",
     "namespace": "permit user namespaces (sysctl user.max_user_namespaces above 0, kernel.unprivileged_userns_clone=1, "
     "kernel.apparmor_restrict_unprivileged_userns=0); a container must permit them",
+    "landlock": "use Linux 5.13 or later with landlock among its `lsm=`; a container must permit it",
+    "seccomp": "use 64-bit Linux on x86-64 or aarch64 with seccomp filters",
 }
+"""Layer -> how to get it; where layers hold alone but not together, the first of them is blamed."""
 _LIBRARY_MODULES = ("colorsys", "netrc", "quopri", "tabnanny")  # hardly ever loaded, so that importing one reads a file
 _TRIAL_SECONDS = 10
 
@@ -76,47 +78,45 @@ def probe(readable: Sequence[str], candidates: Sequence[frozenset[str]] = TIERS)
 class _Prober:
     def __init__(self, readable: tuple[str, ...], base: str, targets: Targets) -> None:
         self._readable, self._base, self._targets = readable, base, targets
-        self._files = [path for path in readable if os.path.exists(path) and not os.path.isdir(path)]
-        self._directories = [path for path in readable if os.path.isdir(path)]
         self._trials = 0
         self._missing: dict[str, str] = {}
         self._held: set[str] = set()
 
     def choose(self, candidates: Sequence[frozenset[str]]) -> ProbeReport:
         acts: _Results = {}
+        plan = None
         for layers in candidates:
-            if not all(self._holds(layer) for layer in sorted(layers)):
+            if not all(self._holds_alone(layer) for layer in sorted(layers)):
                 continue
-            results = self._trial(layers, self._acts_and_uses)
+            results = self._trial(layers, ACTS, self._readable)
             acts = {act: results[act] for act in ACTS if act in results}
             problem = _problem(results, layers)
             if problem is None:
-                return ProbeReport(frozenset(self._held), self._missing, acts, Plan(layers, self._readable))
-            self._blame(layers, problem)
-        return ProbeReport(frozenset(self._held), self._missing, acts, None)
+                plan = Plan(layers, self._readable)
+                break
+            layer = next(layer for layer in _REMEDIES if layer in layers)
+            self._held.discard(layer)
+            self._missing[layer] = f"{problem}; {_REMEDIES[layer]}"
+        return ProbeReport(frozenset(self._held), self._missing, acts, plan)
 
-    def _holds(self, layer: str) -> bool:
-        """Whether `layer` alone stops what it must; tried once."""
+    def _holds_alone(self, layer: str) -> bool:
+        """Whether `layer` by itself stops what it must; tried once."""
         if layer not in self._held and layer not in self._missing:
             alone = frozenset({layer})
-            problem = _problem(self._trial(alone, lambda _: self._acts(alone)), alone)
+            problem = _problem(self._trial(alone, [act for act in ACTS if layer in ACTS[act][1]]), alone)
             if problem is None:
                 self._held.add(layer)
             else:
                 self._missing[layer] = f"{problem}; {_REMEDIES[layer]}"
         return layer in self._held
 
-    def _blame(self, layers: frozenset[str], problem: str) -> None:
-        """Each layer holds alone, but not together: blame what distinguishes the candidate, the uid first."""
-        layer = next(layer for layer in ("uid", "namespace", "landlock", "seccomp") if layer in layers)
-        self._held.discard(layer)
-        self._missing[layer] = f"{problem}; {_REMEDIES[layer]}"
-
-    def _trial(self, layers: frozenset[str], work: Callable[[str], _Results]) -> _Results:
-        """What `work(scratch)` returns in a child under `layers`; the key "failed" where it could not be confined."""
+    def _trial(self, layers: frozenset[str], acts: Iterable[str], uses: Sequence[str] = ()) -> _Results:
+        """Results of `acts` in a child under `layers`; the key "failed" where it cannot be confined or use `uses`."""
         self._trials += 1
         scratch = f"{self._base}/scratch-{self._trials}"
         os.mkdir(scratch, 0o700)
+        files = [path for path in uses if os.path.exists(path)]
+        folders = [path for path in files if os.path.isdir(path)]  # in the namespace, others look like folders
 
         def parent() -> _Results:
             if "namespace" in layers:
@@ -127,35 +127,32 @@ class _Prober:
                 confinement.apply(
                     memory_bytes=1 << 30, file_bytes=1 << 20, max_open_files=64, scratch=scratch, cpu_s=_TRIAL_SECONDS
                 )
-                return work(scratch)
+                results = {act: attempt(ACTS[act][0], self._targets) for act in acts}
+                if uses:
+                    results |= _use(scratch, folders, [path for path in files if path not in folders])
+                return results
 
             return _in_child(child)
 
         return _in_child(parent)
 
-    def _acts(self, layers: frozenset[str]) -> _Results:
-        return {name: attempt(act, self._targets) for name, (act, stoppers) in ACTS.items() if layers & stoppers}
 
-    def _acts_and_uses(self, scratch: str) -> _Results:
-        results = {name: attempt(act, self._targets) for name, (act, _) in ACTS.items()}
-        try:
-            self._use(scratch)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it goes into the report
-            results["failed"] = f"a confined child could not work: {type(error).__name__}: {error}"
-        return results
-
-    def _use(self, scratch: str) -> None:
-        """What every program may do."""
+def _use(scratch: str, folders: Sequence[str], files: Sequence[str]) -> _Results:
+    """Do what every program may do; the key "failed" where that is refused."""
+    try:
         importlib.import_module(next(name for name in _LIBRARY_MODULES if name not in sys.modules))
-        for path in self._directories:
+        for path in folders:
             os.listdir(path)
-        for path in self._files:
+        for path in files:
             os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
         with open(f"{scratch}/written", "w", encoding="utf-8") as file:
             file.write("x")
         thread = threading.Thread(target=int)
         thread.start()
         thread.join()
+    except Exception as error:  # noqa: BLE001 - whatever it is, it goes into the report
+        return {"failed": f"a confined child could not work: {type(error).__name__}: {error}"}
+    return {}
 
 
 def _problem(results: _Results, layers: frozenset[str]) -> str | None:
@@ -178,20 +175,19 @@ def _in_child(work: Callable[[], _Results]) -> _Results:
             signal.alarm(_TRIAL_SECONDS)
             try:
                 results = work()
-            except OSError as error:
-                results = {"failed": error.strerror or repr(error)}
             except Exception as error:  # noqa: BLE001 - a layer that breaks is a layer that is missing
-                results = {"failed": repr(error)}
-            os.write(writer, "".join(f"{key}\t{value}\n" for key, value in results.items()).encode())
+                results = {"failed": getattr(error, "strerror", None) or repr(error)}
+            os.write(writer, json.dumps(results).encode())
         finally:
             os._exit(0)
     os.close(writer)
-    with open(reader, encoding="utf-8") as pipe:
-        lines = pipe.read().splitlines()
+    with open(reader, "rb") as pipe:
+        text = pipe.read()
     status = os.waitpid(child, 0)[1]
-    if status or not lines:
+    if status or not text:
         return {"failed": f"a confined child ended with status {status}"}
-    return {key: value for key, _, value in (line.partition("\t") for line in lines)}
+    found: _Results = json.loads(text)
+    return found
 
 
 @contextmanager

@@ -1,14 +1,16 @@
-"""What the trainer's side and a zygote say to each other over their control socket. Standard library only.
+"""What the trainer's side and a zygote say to each other over their control socket.
 
-Trainer to zygote, one packet each: FORK (with the descriptors for standard input, output and error, or for a session
-its channel, output and error), KILL, RESUME and PAUSE. Zygote to trainer: one JSON packet when it is ready, then
-packets of one or more RECORDs.
+Trainer to zygote: one JSON packet, the `ZygoteSettings`; then one packet for each order: FORK (with the descriptors for
+standard input, output and error, or for a session its channel, output and error), KILL, RESUME and PAUSE. Zygote to
+trainer: one JSON packet when it is ready, then packets of one or more RECORDs.
 """
 
 from __future__ import annotations
 
 import signal
 import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 
 __all__ = [
@@ -26,6 +28,7 @@ __all__ = [
     "SOFT_SIGNAL",
     "Op",
     "Reason",
+    "ZygoteSettings",
 ]
 
 PACKET_BYTES = 1 << 16
@@ -75,3 +78,34 @@ class Reason(IntEnum):
     THREADS = 6
     NOT_FORKED = 7
     NOT_CONFINED = 8
+
+
+@dataclass(frozen=True)
+class ZygoteSettings:
+    """What a zygote needs to know. Sizes are in bytes.
+
+    Attributes:
+        unsafe: fork programs even where the machine does not offer enough isolation.
+        scratch_parent: the directory for the scratch root.
+        package_files: name -> path of what can be imported beside the standard library.
+        readable: the paths that programs can read.
+        file_bytes: size of any one file.
+        open_files: bound of descriptor numbers.
+        disk_bytes: what the files of one program may take on disk.
+        max_files: how many files it may make.
+        max_threads: how many threads it may start.
+        preload: modules to import before the first fork.
+        layers: layers of confinement to use; None: find out, and tell in the greeting.
+    """
+
+    unsafe: bool
+    scratch_parent: str
+    package_files: dict[str, str]
+    readable: Sequence[str]
+    file_bytes: int
+    open_files: int
+    disk_bytes: int
+    max_files: int
+    max_threads: int
+    preload: Sequence[str] = ()
+    layers: Sequence[str] | None = None

@@ -57,19 +57,7 @@ class ScratchRoot:
 
         A directory keeps the size that it has grown to, and the time of its last change.
         """
-        try:
-            with os.scandir(path) as entries:
-                untouched = not touched(path) and next(entries, None) is None
-        except OSError:
-            untouched = False
-        if untouched:
-            self._free.append(path)
-        else:
-            self.used.append(path)
-
-    def remove(self) -> None:
-        """Remove the root and all that is in it."""
-        remove_tree(self.path)
+        (self.used if touched(path) else self._free).append(path)
 
 
 def touched(path: str) -> bool:
@@ -140,14 +128,10 @@ def sweep(parent: str) -> None:
     with contextlib.suppress(OSError):
         for entry in list(os.scandir(parent)):
             if entry.name.startswith(_PREFIX) and entry.is_dir(follow_symlinks=False):
-                _sweep_one(entry.path)
-
-
-def _sweep_one(path: str) -> None:
-    with contextlib.suppress(OSError):  # another user's, still held, or gone meanwhile
-        lock = os.open(f"{path}/{_LOCK}", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            remove_tree(path)
-        finally:
-            os.close(lock)
+                with contextlib.suppress(OSError):  # another user's, still held, or gone meanwhile
+                    lock = os.open(f"{entry.path}/{_LOCK}", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+                    try:
+                        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                        remove_tree(entry.path)
+                    finally:
+                        os.close(lock)

@@ -2,17 +2,17 @@
 
 No walk through its directory finds them, and they fill the disk all the same. The kernel shows them to a parent that
 may look into the process: one of the same user, or one with CAP_SYS_PTRACE. Where that is not so, and for files that
-are mapped in another mount namespace, nothing is found. Standard library only.
+are mapped in another mount namespace, nothing is found.
 """
 
 from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 __all__ = ["unnamed_bytes"]
-
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def unnamed_bytes(proc: int, pid: int, scratch: str, file_bytes: int) -> int:
@@ -24,7 +24,10 @@ def unnamed_bytes(proc: int, pid: int, scratch: str, file_bytes: int) -> int:
         scratch: the one directory that it can make files in.
         file_bytes: how large a file can be; taken as the size of one that is mapped and not open.
     """
-    for task in (str(pid), *_names(proc, f"{pid}/task")):  # the first thread may have ended before the others
+    tasks = [str(pid)]  # the first thread may have ended before the others
+    with suppress(OSError), _folder(proc, f"{pid}/task") as folder:
+        tasks += os.listdir(folder)
+    for task in tasks:
         opened = _opened(proc, f"{pid}/task/{task}/fd")
         if opened is not None:
             mapped = _mapped(proc, f"{pid}/task/{task}/maps", scratch)
@@ -32,26 +35,26 @@ def unnamed_bytes(proc: int, pid: int, scratch: str, file_bytes: int) -> int:
     return 0
 
 
+@contextmanager
+def _folder(proc: int, path: str) -> Iterator[int]:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=proc)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 def _opened(proc: int, path: str) -> dict[int, int] | None:
-    """Inode -> bytes of the deleted files among the descriptors; None where there are no descriptors at all."""
-    try:
-        folder = os.open(path, _DIRECTORY, dir_fd=proc)
-    except OSError:
-        return None
+    """Inode -> bytes of the deleted files among the descriptors; None without descriptors, or if we may not look."""
+    names: list[str] = []
     found = {}
-    try:
+    with suppress(OSError), _folder(proc, path) as folder:
         names = os.listdir(folder)
         for name in names:
-            try:
+            with suppress(OSError):  # closed meanwhile
                 status = os.stat(name, dir_fd=folder)
-            except OSError:  # closed meanwhile
-                continue
-            if stat.S_ISREG(status.st_mode) and status.st_nlink == 0:
-                found[status.st_ino] = status.st_blocks * 512
-    except OSError:  # it has ended, or we may not look
-        return None
-    finally:
-        os.close(folder)
+                if stat.S_ISREG(status.st_mode) and status.st_nlink == 0:
+                    found[status.st_ino] = status.st_blocks * 512
     return found if names else None
 
 
@@ -64,16 +67,3 @@ def _mapped(proc: int, path: str, scratch: str) -> set[int]:
     except OSError:
         return set()
     return {int(fields[4]) for fields in lines if fields[5].startswith(inside)}
-
-
-def _names(proc: int, path: str) -> list[str]:
-    try:
-        folder = os.open(path, _DIRECTORY, dir_fd=proc)
-    except OSError:
-        return []
-    try:
-        return os.listdir(folder)
-    except OSError:
-        return []
-    finally:
-        os.close(folder)

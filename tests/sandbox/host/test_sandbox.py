@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -136,6 +137,37 @@ def test_exit_handlers_and_threads_are_waited_for():
         """
     )
     assert (execution.stdout, execution.exit_code) == ("mainthread\nhandler\n", 5)
+
+
+def test_a_program_inherits_no_signal_settings_of_the_host():
+    """A trainer under `nohup` ignores SIGHUP, one in the background of a shell SIGINT; libraries block others."""
+    look = """
+import signal
+found = {int(s): signal.getsignal(s) for s in signal.valid_signals() if s != signal.SIGRTMAX}
+print({s: handler for s, handler in found.items() if handler is not signal.SIG_DFL})
+print(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+"""
+    changed = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGALRM, signal.SIGUSR1)
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in changed}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGCHLD, signal.SIGPIPE})
+
+    async def main():
+        async with PythonSandbox(packages=()) as box, box.session() as session:
+            return await box.run(look), await session.run(look)
+
+    try:
+        executions = asyncio.run(main())
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    for execution in executions:
+        handlers, blocked = execution.stdout.splitlines()
+        assert re.findall(r"(\d+): <[^>]*(default_int_handler|SIG_IGN)", handlers) == [
+            ("2", "default_int_handler"), ("13", "SIG_IGN"), ("25", "SIG_IGN")  # SIGINT, SIGPIPE, SIGXFSZ: as Python starts
+        ]  # fmt: skip
+        assert handlers.count("<") == 3
+        assert blocked == "set()"
 
 
 def test_standard_input():

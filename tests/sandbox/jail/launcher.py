@@ -4,6 +4,7 @@ Reads its orders from argv[1] as JSON: folder, layers, extra (readable paths, al
 outside, limits, and probe (candidates: report the probe of them instead). Prints one JSON object.
 """
 
+import contextlib
 import importlib.machinery
 import importlib.util
 import json
@@ -38,10 +39,17 @@ def tried(act, *arguments, **named):
     return "done"
 
 
+def close_all_but(kept):
+    for number in set(range(256)) - kept:
+        with contextlib.suppress(OSError):
+            os.close(number)
+
+
 def child(orders, confinement, report_to, go):
     report = {}
     try:
         confinement.apply(**orders["limits"], scratch=orders["scratch"])
+        close_all_but({0, 1, 2, report_to, go})
         scope = {"report": report, "tried": tried, "scratch": orders["scratch"], "outside": orders["outside"]}
         exec(orders["program"], scope)  # noqa: S102 - this is the point
     except BaseException:
@@ -70,8 +78,7 @@ def main():
     (reader, report_to), (go, start) = os.pipe(), os.pipe()
     pid = os.fork()
     if pid == 0:
-        keep = {0, 1, 2, report_to, go, *confinement.descriptors}
-        layers.close_descriptors(keep)
+        close_all_but({0, 1, 2, report_to, go, *confinement.descriptors})
         child(orders, confinement, report_to, go)
         os._exit(0)
     os.close(report_to)

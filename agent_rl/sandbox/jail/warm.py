@@ -1,0 +1,128 @@
+"""What a zygote does once, so that each fork is cheap and each program starts in a clean process.
+
+Fork cost follows what the parent has touched: modules are imported, streams opened, the interpreter's caches filled and
+the heap laid out here, and not in every child.
+"""
+
+from __future__ import annotations
+
+import _sitebuiltins
+import atexit
+import builtins
+import contextlib
+import ctypes
+import gc
+import importlib
+import io
+import linecache
+import random
+import signal
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+from .child import Seeds, execute, flush, write_out_and_die
+from .protocol import SOFT_SIGNAL
+
+__all__ = ["collapse_heap", "preload", "reset_signals"]
+
+_BUFFER_BYTES = 1 << 16
+_REHEARSALS = 20  # CPython 3.11 adapts a function to what it does at its eighth call
+_MADV_COLLAPSE = 25  # from Linux 6.1; older kernels refuse it, and nothing is lost
+_WORTH_BYTES = 16 << 20  # of a mapping; below that, the parts that parent and child write to are most of it
+# What most programs import. Each shared library more makes every fork slower.
+# fmt: off
+_MODULES = (
+    "bisect", "collections.abc", "contextlib", "copy", "dataclasses", "enum", "functools", "heapq", "io", "itertools",
+    "json", "linecache", "math", "operator", "random", "re", "string", "threading", "time", "traceback", "typing",
+)
+# fmt: on
+
+
+def reset_signals() -> None:
+    """Set every signal as a Python that starts has it, and block none.
+
+    Programs inherit what their zygote inherited: under `nohup`, for example, the trainer ignores SIGHUP.
+    """
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def preload(modules: Sequence[str]) -> Seeds:
+    """Import `modules` and what most programs import, and set up this process as programs find it.
+
+    Returns:
+        The random generators that each child has to seed.
+    """
+    for name in (*_MODULES, *modules):
+        importlib.import_module(name)
+    with contextlib.suppress(ImportError):  # fills the caches of directory listings, which programs cannot list
+        importlib.import_module("_no_such_module")
+    _set_up_main()
+    seeds = _seeds()
+    atexit._clear()
+    _rehearse()
+    if "tempfile" in sys.modules:
+        sys.modules["tempfile"].__dict__["tempdir"] = None  # not the zygote's
+    sys.dont_write_bytecode = True
+    for name in [name for name in sys.modules if name.partition(".")[0] == __package__]:
+        del sys.modules[name]
+    sys.path.insert(0, "")
+    return seeds
+
+
+def collapse_heap() -> None:
+    """Turn large anonymous mappings of this process into huge pages, where the kernel can.
+
+    A fork copies one entry for a huge page in place of 512. A child that writes to one gets small pages for that part,
+    so nothing is copied that would not be copied otherwise.
+    """
+    advise = ctypes.CDLL(None).madvise
+    advise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    with contextlib.suppress(OSError), open("/proc/self/maps", encoding="ascii", errors="replace") as file:
+        for line in file.readlines():  # no /proc in a namespace of our own
+            addresses, rights, _, _, _, *name = line.split(maxsplit=5)
+            start, end = (int(address, 16) for address in addresses.split("-"))
+            if rights == "rw-p" and name in ([], ["[heap]\n"]) and end - start >= _WORTH_BYTES:
+                advise(start, end - start, _MADV_COLLAPSE)
+
+
+def _set_up_main() -> None:
+    sys.stdin = sys.__stdin__ = _stream(0, "r", "surrogateescape")  # type: ignore[misc]
+    sys.stdout = sys.__stdout__ = _stream(1, "w", "surrogateescape")  # type: ignore[misc]
+    sys.stderr = sys.__stderr__ = _stream(2, "w", "backslashreplace", line_buffering=True)  # type: ignore[misc]
+    sys.modules["__main__"] = main = ModuleType("__main__")
+    main.__dict__["__builtins__"] = builtins
+    for name in ("exit", "quit"):  # as the site module does
+        setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D (i.e. EOF)"))
+    setattr(builtins, "help", _sitebuiltins._Helper())  # noqa: B010
+    signal.signal(SOFT_SIGNAL, write_out_and_die)
+
+
+def _stream(descriptor: int, mode: str, errors: str, *, line_buffering: bool = False) -> io.TextIOWrapper:
+    raw = io.FileIO(descriptor, mode, closefd=False)
+    buffer = (io.BufferedReader if mode == "r" else io.BufferedWriter)(raw, _BUFFER_BYTES)
+    return io.TextIOWrapper(buffer, "utf-8", errors, line_buffering=line_buffering)
+
+
+def _seeds() -> Seeds:
+    numpy_state = 0
+    numpy_random = sys.modules.get("numpy.random")
+    if numpy_random is not None:
+        # All of the state is used up: the next number is made from the bytes that a child puts there.
+        numpy_random.seed(0)
+        numpy_state = numpy_random.get_bit_generator().ctypes.state_address
+    own = random._inst  # sympy has a generator of its own
+    return [own, *(one for one in gc.get_objects() if type(one) is random.Random and one is not own)], numpy_state
+
+
+def _rehearse() -> None:
+    """Run what children run, so that the interpreter's caches are filled here, and not in pages that a child copies."""
+    for _ in range(_REHEARSALS):
+        execute("print(1)", "<sandbox>", False)  # a zygote's standard output is /dev/null
+        flush()
+    del linecache.cache["<sandbox>"]
