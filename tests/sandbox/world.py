@@ -82,7 +82,7 @@ class World:
         found = [] if self._files() == self.before else [f"files: {self._files()}"]
         if self.victim.poll() is not None:
             found.append("the victim is dead")
-        elif (state := self._state_of_victim()) != ("S", "0"):
+        elif (state := self._state_of_victim()) != ("S", str(os.nice(0))):
             found.append(f"the victim's state and nice value are {state}")
         for name in ("tcp", "udp", "unix", "abstract"):
             server: socket.socket = getattr(self, name)

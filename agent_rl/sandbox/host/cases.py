@@ -76,13 +76,10 @@ def read_cases(tests: Any, function: str | None = None) -> list[Case]:
         ConfigError: naming the case and what was expected there.
     """
     if isinstance(tests, str):
-        try:
-            tests = json.loads(tests)
-        except ValueError:
-            _fail("tests", f"text that is not JSON, beginning {tests[:40]!r}")
+        tests = _from_json(tests, "tests")
     if isinstance(tests, Mapping) and {"inputs", "outputs"} <= tests.keys():
         cases = _read_columns(tests, function)
-    elif isinstance(tests, Sequence) and not isinstance(tests, str | bytes):
+    elif _is_list(tests):
         cases = [_read_one(test, f"tests[{index}]", function) for index, test in enumerate(tests)]
     else:
         _fail("tests", f"expected a list, or a mapping with inputs and outputs, got {_short(tests)}")
@@ -95,75 +92,67 @@ def _read_columns(tests: Mapping[str, Any], function: str | None) -> list[Case]:
     inputs, outputs = tests["inputs"], tests["outputs"]
     if not isinstance(inputs, Sequence) or not isinstance(outputs, Sequence) or len(inputs) != len(outputs):
         _fail("tests", "inputs and outputs are not two lists of one length")
-    function = tests.get("fn_name") or function
-    cases: list[Case] = []
-    for index, (given, expected) in enumerate(zip(inputs, outputs, strict=True)):
-        place = f"tests.inputs[{index}]"
-        if function is None:
-            cases.append(StdioCase(_lines(given, place), _lines(expected, f"tests.outputs[{index}]")))
-        else:
-            cases.append(_call_of(function, given, expected, place))
-    return cases
+    name = tests.get("fn_name") or function
+    pairs = enumerate(zip(inputs, outputs, strict=True))
+    if name is not None:
+        return [_call_of(name, given, expected, f"tests.inputs[{n}]") for n, (given, expected) in pairs]
+    return [
+        StdioCase(_lines(given, f"tests.inputs[{n}]"), _lines(expected, f"tests.outputs[{n}]"))
+        for n, (given, expected) in pairs
+    ]
 
 
 def _read_one(test: Any, place: str, function: str | None) -> Case:
-    if isinstance(test, StdioCase):
-        return StdioCase(_lines(test.stdin, f"{place}.stdin"), _lines(test.expected, f"{place}.expected"))
-    if isinstance(test, FunctionCase):
-        return _checked(test, place)
-    if isinstance(test, str):
-        return _checked(_read_assert(test, place), place)
-    if isinstance(test, Mapping):
-        return _read_mapping(test, place, function)
+    match test:
+        case StdioCase():
+            return StdioCase(_lines(test.stdin, f"{place}.stdin"), _lines(test.expected, f"{place}.expected"))
+        case FunctionCase():
+            return _checked(test, place)
+        case str():
+            return _checked(_read_assert(test, place), place)
+        case Mapping():
+            return _read_mapping(test, place, function)
     _fail(place, f"expected a mapping, a case or an assert, got {_short(test)}")
 
 
 def _read_mapping(test: Mapping[str, Any], place: str, function: str | None) -> Case:
-    for key in test:
-        if key not in _KNOWN:
-            raise ConfigError(f"{place}.{key}", "unknown key", did_you_mean(str(key), _KNOWN))
+    for unknown in test.keys() - set(_KNOWN):
+        raise ConfigError(f"{place}.{unknown}", "unknown key", did_you_mean(str(unknown), _KNOWN))
     if not set(_EXPECTED_KEYS) & test.keys():
         _fail(place, "neither expected nor output")
     given = {key: value for key, value in test.items() if value is not None}  # tables fill in what a row does not have
-    expected = next((given[key] for key in _EXPECTED_KEYS if key in given), None)
-    own_name = _function_name(given, place)
-    name = own_name or function
-    if "args" in given:
-        if name is None:
-            _fail(place, "args without a function's name")
-        return _checked(FunctionCase(name, given["args"], expected, given.get("kwargs", {})), place)
-    key = "stdin" if "stdin" in given else "input"
-    if key not in given:
-        _fail(place, "no args, stdin or input")
-    kind = next((given[key] for key in _KIND_KEYS if key in given), "functional" if own_name else "stdin")
-    if kind not in _KINDS:
-        _fail(f"{place}.testtype", f"expected one of {', '.join(_KINDS)}, got {kind!r}")
-    if _KINDS[kind] == "functional":
-        if name is None:
-            _fail(place, "a functional case without a function's name (fn_name, metadata.func_name or `function=`)")
-        return _call_of(name, given[key], expected, place)
-    return StdioCase(_lines(given[key], f"{place}.{key}"), _lines(expected, f"{place}.expected"))
-
-
-def _function_name(test: Mapping[str, Any], place: str) -> str | None:
-    metadata = test.get("metadata") or {}
+    metadata = given.get("metadata") or {}
     if isinstance(metadata, str):
         metadata = _from_json(metadata, f"{place}.metadata")
-    found = [source[key] for source in (test, metadata) for key in _FUNCTION_KEYS if source.get(key)]
-    return found[0] if found else None
+    expected = _first(given, _EXPECTED_KEYS)
+    own_name = _first(given, _FUNCTION_KEYS) or _first(metadata, _FUNCTION_KEYS)
+    name = own_name or function
+    key = next((key for key in ("args", "stdin", "input") if key in given), None)
+    if key is None:
+        _fail(place, "no args, stdin or input")
+    kind = _first(given, _KIND_KEYS, "functional" if own_name or key == "args" else "stdin")
+    if kind not in _KINDS:
+        _fail(f"{place}.testtype", f"expected one of {', '.join(_KINDS)}, got {kind!r}")
+    if key != "args" and _KINDS[kind] == "stdin":
+        return StdioCase(_lines(given[key], f"{place}.{key}"), _lines(expected, f"{place}.expected"))
+    if name is None:
+        _fail(place, f"{key} without a function's name (fn_name, metadata.func_name or `function=`)")
+    if key == "args":
+        return _checked(FunctionCase(name, given["args"], expected, given.get("kwargs", {})), place)
+    return _call_of(name, given[key], expected, place)
 
 
 def _call_of(function: str, given: Any, expected: Any, place: str) -> FunctionCase:
     """A call whose arguments are a list, or text with one JSON value a line (then its value is JSON text as well)."""
-    if isinstance(given, Sequence) and not isinstance(given, str | bytes):
-        args = [_whole_keys(value) for value in given]
-        return _checked(FunctionCase(function, args, expected, or_element=True), place)
-    if not isinstance(given, str):
-        _fail(place, f"expected a list of arguments or JSON text, got {_short(given)}")
-    args = [_whole_keys(_from_json(line, place)) for line in given.splitlines() if line.strip()]
-    if isinstance(expected, str):
-        expected = _from_json(expected, place)
-    return _checked(FunctionCase(function, args, expected), place)
+    as_list = _is_list(given)
+    if not as_list:
+        if not isinstance(given, str):
+            _fail(place, f"expected a list of arguments or JSON text, got {_short(given)}")
+        given = [_from_json(line, place) for line in given.splitlines() if line.strip()]
+        if isinstance(expected, str):
+            expected = _from_json(expected, place)
+    args = [_whole_keys(value) for value in given]
+    return _checked(FunctionCase(function, args, expected, or_element=as_list), place)
 
 
 def _read_assert(text: str, place: str) -> FunctionCase:
@@ -190,7 +179,7 @@ def _checked(case: FunctionCase, place: str) -> FunctionCase:
     """The case with what it expects in JSON's terms, and its arguments known to survive the way to the child."""
     if not isinstance(case.function, str) or not case.function.isidentifier():
         _fail(f"{place}.function", f"{case.function!r} is not a function's name")
-    if not isinstance(case.args, Sequence) or isinstance(case.args, str | bytes):
+    if not _is_list(case.args):
         _fail(f"{place}.args", f"expected a list, got {_short(case.args)}")
     if not isinstance(case.kwargs, Mapping) or not all(isinstance(key, str) for key in case.kwargs):
         _fail(f"{place}.kwargs", f"expected a mapping with names as keys, got {_short(case.kwargs)}")
@@ -221,11 +210,19 @@ def _lines(value: Any, place: str) -> str:
     _fail(place, f"expected text or a list of lines, got {_short(value)}")
 
 
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def _first(mapping: Mapping[str, Any], keys: Sequence[str], default: Any = None) -> Any:
+    return next((mapping[key] for key in keys if mapping.get(key) is not None), default)
+
+
 def _from_json(text: str, place: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        _fail(place, f"not JSON: {text[:80]!r}")
+        _fail(place, f"text that is not JSON: {text[:80]!r}")
 
 
 def _short(value: Any) -> str:

@@ -10,16 +10,15 @@ import asyncio
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, Literal
 
 from pydantic import BaseModel, ValidationError
 
 from agent_rl.remote import Remote, RemoteError, RemoteLimits
-from agent_rl.sandbox.host.answers import longest_text, read_result, same_output, same_value
 from agent_rl.sandbox.host.cases import Case, StdioCase, read_cases
 from agent_rl.sandbox.host.execution import ExecutionStatus
-from agent_rl.sandbox.host.grading import CaseResult, GradeReport
+from agent_rl.sandbox.host.grading import CaseResult, GradeReport, difference, grade_in_order
 
 __all__ = ["FusionAnswer", "FusionCommand", "FusionServer", "grade_remotely", "run_remotely"]
 
@@ -115,24 +114,19 @@ async def grade_remotely(code: str, tests: Any, server: FusionServer, *, float_t
         RemoteError: the server failed.
     """
     cases = read_cases(tests)
-    remote = _remote(server.timeout_s, server.max_concurrent)
-    async with remote:
-        runs = [asyncio.ensure_future(_run(remote, code, case, server, float_tolerance)) for case in cases]
-        try:
-            return GradeReport(tuple(await asyncio.gather(*runs)))
-        finally:
-            for run in runs:
-                run.cancel()
-            await asyncio.gather(*runs, return_exceptions=True)
+    async with _remote(server.timeout_s, server.max_concurrent) as remote:
+        run = partial(_run, remote, server, code, float_tolerance)
+        return await grade_in_order(run, cases, at_once=server.max_concurrent)
 
 
-async def _run(remote: Remote, code: str, case: Case, server: FusionServer, tolerance: float) -> CaseResult:
+async def _run(remote: Remote, server: FusionServer, code: str, tolerance: float, case: Case) -> CaseResult:
     mark = secrets.token_hex(8)
-    stdin = case.stdin if isinstance(case, StdioCase) else repr((list(case.args), dict(case.kwargs)))
-    program = code
-    if not isinstance(case, StdioCase):
+    if isinstance(case, StdioCase):
+        program, stdin = code, case.stdin
+    else:
         header = "" if "__future__" in code else _HEADER
         program = header + code + _CALLER.format(name=case.function, mark=mark)
+        stdin = repr((list(case.args), dict(case.kwargs)))
     payload = {
         "code": program,
         "stdin": stdin,
@@ -153,33 +147,20 @@ async def _run(remote: Remote, code: str, case: Case, server: FusionServer, tole
         return CaseResult(False, ExecutionStatus.TIMEOUT, "timeout")
     if answer.status == "Failed" or result.return_code:
         return CaseResult(False, ExecutionStatus.ERROR, f"exit status {result.return_code}")
-    reason = _difference(case, result.stdout or "", mark, tolerance)
-    return CaseResult(not reason, ExecutionStatus.OK, reason, result.execution_time or 0.0)
-
-
-def _difference(case: Case, stdout: str, mark: str, tolerance: float) -> str:
-    if isinstance(case, StdioCase):
-        return "" if same_output(stdout, case.expected, tolerance) else "wrong output"
+    stdout = result.stdout or ""
     _, found, value = stdout.rpartition(mark)
-    if not found or len(value) > longest_text(case.expected):
-        return "the program ended before the function returned" if not found else "wrong value"
-    try:
-        got = read_result(value.encode("utf-8", "replace"))
-    except ValueError:
-        return "what the function returned cannot be read"
-    choices = [case.expected]
-    if case.or_element and isinstance(case.expected, list) and len(case.expected) == 1:
-        choices += case.expected
-    return "" if any(same_value(got, expected, tolerance) for expected in choices) else "wrong value"
+    reason = difference(case, stdout, value.encode("utf-8", "replace") if found else None, tolerance)
+    return CaseResult(not reason, ExecutionStatus.OK, reason, result.execution_time or 0.0)
 
 
 @cache
 def _remote(timeout_s: float, max_concurrent: int) -> Remote:
     attempt_s = 2 * timeout_s + SLACK_S
-    limits = RemoteLimits(
-        timeout_s=attempt_s,
-        total_s=3 * attempt_s + 30,
-        max_concurrent=max_concurrent,
-        max_bytes=16 * 1024 * 1024,
+    return Remote(
+        limits=RemoteLimits(
+            timeout_s=attempt_s,
+            total_s=3 * attempt_s + 30,
+            max_concurrent=max_concurrent,
+            max_bytes=16 * 1024 * 1024,
+        )
     )
-    return Remote(limits=limits)

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import asyncio
 import marshal
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -28,11 +29,19 @@ from agent_rl.sandbox.host.cases import Case, FunctionCase, StdioCase, read_case
 from agent_rl.sandbox.host.execution import Execution, ExecutionStatus
 from agent_rl.sandbox.host.sandbox import PythonSandbox
 
-__all__ = ["Case", "CaseResult", "FunctionCase", "GradeReport", "StdioCase", "grade", "read_cases"]
+__all__ = [
+    "Case",
+    "CaseResult",
+    "FunctionCase",
+    "GradeReport",
+    "StdioCase",
+    "difference",
+    "grade",
+    "grade_in_order",
+    "read_cases",
+]
 
-_INFRASTRUCTURE = (ExecutionStatus.REFUSED, ExecutionStatus.UNAVAILABLE)
 _MAX_SHOWN = 200  # characters of what a program wrote that go into a reason
-_AT_ONCE = 64  # cases that hold a task; how many run is the sandbox's decision
 
 
 @dataclass(frozen=True)
@@ -109,72 +118,54 @@ async def grade(
     """
     cases = read_cases(tests)
     async with AsyncExitStack() as stack:
-        if sandbox is None:
-            sandbox = await stack.enter_async_context(PythonSandbox())
-        grader = _Grader(code, sandbox, timeout_s, memory_mb, float_tolerance)
-        return GradeReport(tuple(await _in_order(grader, cases, total_timeout_s, stop_at_first_failure)))
+        box = await stack.enter_async_context(PythonSandbox()) if sandbox is None else sandbox
+
+        async def run(case: Case) -> CaseResult:
+            if isinstance(case, StdioCase):
+                execution = await box.run(code, case.stdin, timeout_s, memory_mb)
+            else:
+                call: Any = (case.function, case.args, case.kwargs)
+                async with box.session(timeout_s, memory_mb) as session:
+                    execution = await session.call(code, marshal.dumps(call))
+            if execution.status in (ExecutionStatus.REFUSED, ExecutionStatus.UNAVAILABLE):
+                problem = execution.stderr.strip() or execution.status.value
+                raise UnscoredError(f"a program could not be graded: {problem}")
+            reason = _failure(execution) or difference(case, execution.stdout, execution.value, float_tolerance)
+            return CaseResult(not reason, execution.status, reason, execution.wall_s)
+
+        return await grade_in_order(run, cases, total_timeout_s, stop_at_first_failure=stop_at_first_failure)
 
 
-class _Grader:
-    """One program and the limits of a case."""
+async def grade_in_order(
+    run: Callable[[Case], Awaitable[CaseResult]],
+    cases: Sequence[Case],
+    total_timeout_s: float | None = None,
+    *,
+    stop_at_first_failure: bool = False,
+    at_once: int = 64,
+) -> GradeReport:
+    """The results of `run` for all cases, which run at the same time, independent of the order in which they end.
 
-    def __init__(self, code: str, sandbox: PythonSandbox, timeout_s: float, memory_mb: int, tolerance: float) -> None:
-        self._code = code
-        self._sandbox = sandbox
-        self._timeout_s = timeout_s
-        self._memory_mb = memory_mb
-        self._tolerance = tolerance
-
-    async def run(self, case: Case) -> CaseResult:
-        if isinstance(case, StdioCase):
-            execution = await self._sandbox.run(self._code, case.stdin, self._timeout_s, self._memory_mb)
-        else:
-            call: Any = (case.function, case.args, case.kwargs)
-            async with self._sandbox.session(self._timeout_s, self._memory_mb) as session:
-                execution = await session.call(self._code, marshal.dumps(call))
-        if execution.status in _INFRASTRUCTURE:
-            raise UnscoredError(f"a program could not be graded: {execution.stderr.strip() or execution.status.value}")
-        reason = _failure(execution) or self._difference(case, execution)
-        return CaseResult(not reason, execution.status, reason, execution.wall_s)
-
-    def _difference(self, case: Case, execution: Execution) -> str:
-        """Why what the program gave is not what was expected; "" when it is."""
-        if isinstance(case, StdioCase):
-            same = same_output(execution.stdout, case.expected, self._tolerance)
-            return "" if same else f"wrong output: {_cut(repr(execution.stdout))}"
-        if execution.value is None:
-            return "the program ended before the function returned"
-        wrong = f"wrong value: {_cut(execution.value[: 4 * _MAX_SHOWN].decode('utf-8', 'replace'))}"
-        if len(execution.value) > longest_text(case.expected):
-            return wrong
-        try:
-            got = read_result(execution.value)
-        except ValueError as error:
-            return f"what the function returned cannot be read: {_cut(str(error))}"
-        choices = [case.expected]
-        if case.or_element and isinstance(case.expected, list) and len(case.expected) == 1:
-            choices += case.expected
-        same = any(same_value(got, expected, self._tolerance) for expected in choices)
-        return "" if same else wrong
-
-
-async def _in_order(
-    grader: _Grader, cases: Sequence[Case], total_timeout_s: float | None, stop_at_first_failure: bool
-) -> list[CaseResult]:
-    """The results, independent of the order in which cases end."""
-    window = asyncio.Semaphore(_AT_ONCE)
+    Args:
+        run: runs one case.
+        cases: what to run.
+        total_timeout_s: as for `grade`.
+        stop_at_first_failure: as for `grade`.
+        at_once: cases that hold a task; how many run is decided where they run.
+    """
+    window = asyncio.Semaphore(at_once)
 
     async def one(case: Case) -> CaseResult:
         async with window:
-            return await grader.run(case)
+            return await run(case)
 
-    deadline = None if total_timeout_s is None else time.monotonic() + total_timeout_s
+    deadline = math.inf if total_timeout_s is None else time.monotonic() + total_timeout_s
     tasks = [asyncio.ensure_future(one(case)) for case in cases]
     results: list[CaseResult] = []
     try:
         for task in tasks:
-            patience_s = None if deadline is None else max(0.0, deadline - time.monotonic())
-            await asyncio.wait((task,), timeout=patience_s)
+            patience_s = max(0.0, deadline - time.monotonic())
+            await asyncio.wait((task,), timeout=None if patience_s == math.inf else patience_s)
             if task.done():
                 results.append(task.result())
             else:
@@ -186,7 +177,34 @@ async def _in_order(
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
     left = len(cases) - len(results)
-    return results + [CaseResult(False, None, "not run: a case before was not passed")] * left
+    return GradeReport((*results, *[CaseResult(False, None, "not run: a case before was not passed")] * left))
+
+
+def difference(case: Case, stdout: str, value: bytes | None, tolerance: float) -> str:
+    """Why what a program gave is not what was expected; "" when it is.
+
+    Args:
+        case: what was run.
+        stdout: what the program wrote.
+        value: what the function returned, as JSON text; None: it has not returned.
+        tolerance: as `float_tolerance` of `grade`.
+    """
+    if isinstance(case, StdioCase):
+        same = same_output(stdout, case.expected, tolerance)
+        return "" if same else f"wrong output: {_cut(repr(stdout))}"
+    if value is None:
+        return "the program ended before the function returned"
+    choices = [case.expected]
+    if case.or_element and isinstance(case.expected, list) and len(case.expected) == 1:
+        choices += case.expected
+    try:
+        if len(value) <= longest_text(case.expected):
+            got = read_result(value)
+            if any(same_value(got, expected, tolerance) for expected in choices):
+                return ""
+    except ValueError as error:
+        return f"what the function returned cannot be read: {_cut(str(error))}"
+    return f"wrong value: {_cut(value[: 4 * _MAX_SHOWN].decode('utf-8', 'replace'))}"
 
 
 def _failure(execution: Execution) -> str:

@@ -21,8 +21,8 @@ UNBOUNDED = 1_000
 
 Key = tuple[tuple[str, ...], int | None, bool]
 
-_sandboxes: PerLoop[dict[Key, asyncio.Future[PythonSandbox]]] = PerLoop(dict)
-_keepers: set[asyncio.Task[None]] = set()  # the event loop itself holds its tasks weakly
+# Each with the task that keeps it open: the event loop itself holds its tasks weakly.
+_sandboxes: PerLoop[dict[Key, tuple[asyncio.Future[PythonSandbox], asyncio.Task[None]]]] = PerLoop(dict)
 
 
 async def shared_sandbox(
@@ -39,11 +39,9 @@ async def shared_sandbox(
     key = (tuple(packages), max_concurrency, unsafe)
     sandboxes = _sandboxes.get()
     if key not in sandboxes:
-        sandboxes[key] = asyncio.get_running_loop().create_future()
-        keeper = asyncio.create_task(_keep(key, sandboxes[key]))
-        _keepers.add(keeper)
-        keeper.add_done_callback(_keepers.discard)
-    return await asyncio.shield(sandboxes[key])
+        ready: asyncio.Future[PythonSandbox] = asyncio.get_running_loop().create_future()
+        sandboxes[key] = ready, asyncio.create_task(_keep(key, ready))
+    return await asyncio.shield(sandboxes[key][0])
 
 
 async def _keep(key: Key, ready: asyncio.Future[PythonSandbox]) -> None:
