@@ -16,7 +16,7 @@ import pytest
 
 from agent_rl.sandbox import IsolationReport, PythonSandbox
 from agent_rl.sandbox.host import supervisor
-from agent_rl.sandbox.jail.unnamed import unnamed_bytes
+from agent_rl.sandbox.jail.watch import unnamed_bytes
 from tests.sandbox.attacks import attack
 from tests.sandbox.jail.confined import TIERS, missing, public_interpreter
 

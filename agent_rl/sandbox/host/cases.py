@@ -29,9 +29,12 @@ _KNOWN = (*_FUNCTION_KEYS, "metadata", "args", "kwargs", "stdin", "input", *_EXP
 class FunctionCase:
     """One call and its value.
 
-    `function` is a function of the module, or a method of its class `Solution`. `args` and `kwargs` are made of None,
-    bool, int, float, str, bytes, list, tuple, dict and set; `expected` is what JSON can say, with tuples read as lists
-    and the keys of a dict as text.
+    Attributes:
+        function: a function of the module, or a method of its class `Solution`.
+        args: made of None, bool, int, float, str, bytes, list, tuple, dict and set.
+        expected: what JSON can say, with tuples read as lists and the keys of a dict as text.
+        kwargs: as `args`, by name.
+        or_element: a list of one element as `expected` stands also for the element, as in APPS.
     """
 
     function: str
@@ -39,7 +42,6 @@ class FunctionCase:
     expected: Any
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     or_element: bool = False
-    """A list of one element as `expected` stands also for the element, as in APPS."""
 
 
 @dataclass(frozen=True)

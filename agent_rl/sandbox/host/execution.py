@@ -1,4 +1,4 @@
-"""What came of running a program: plain data, given back by the sandbox."""
+"""The outcome of running a program, and what isolation a machine offers: plain data."""
 
 from __future__ import annotations
 
@@ -10,21 +10,27 @@ __all__ = ["Execution", "ExecutionStatus", "IsolationReport"]
 
 
 class ExecutionStatus(str, Enum):
-    """How an execution ended; only `OK` means that the program ran to its end with exit code 0."""
+    """How an execution ended; only `OK` means that the program ran to its end with exit code 0.
+
+    Attributes:
+        OK: it ran to its end.
+        ERROR: an unhandled exception, a syntax error, or an exit code other than 0.
+        TIMEOUT: it ran past its limit in seconds.
+        MEMORY: an unhandled MemoryError.
+        OUTPUT_LIMIT: it wrote more than it may.
+        KILLED: ended by a signal, or by the sandbox for its disk space, files or threads; `stderr` says why.
+        REFUSED: not run, because this machine offers no isolation and `unsafe=True` was not given.
+        UNAVAILABLE: the sandbox itself failed. This says nothing about the program, and no program can cause it.
+    """
 
     OK = "ok"
     ERROR = "error"
-    """An unhandled exception, a syntax error, or an exit code other than 0."""
     TIMEOUT = "timeout"
     MEMORY = "memory"
-    """An unhandled MemoryError."""
     OUTPUT_LIMIT = "output_limit"
     KILLED = "killed"
-    """Ended by a signal, or by the sandbox for its disk space, files or threads; `stderr` says why."""
     REFUSED = "refused"
-    """Not run: this machine offers no isolation and `unsafe=True` was not given."""
     UNAVAILABLE = "unavailable"
-    """The sandbox itself failed. This says nothing about the program, and a program cannot bring it about."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +64,7 @@ class IsolationReport:
         isolated: whether what holds is enough to run untrusted code.
         layers: the layers that hold.
         missing: layer -> why it does not hold and how to get it.
-        acts: attempted act -> what came of it.
+        acts: attempted act -> "denied" or "ALLOWED".
     """
 
     isolated: bool

@@ -60,30 +60,33 @@ class FusionAnswer(BaseModel):
 
 @dataclass(frozen=True)
 class FusionServer:
-    """Where programs are graded, with the keys of verl's `reward.sandbox_fusion`."""
+    """Where programs are graded, with the keys of verl's `reward.sandbox_fusion`.
+
+    Attributes:
+        url: address, with or without /run_code.
+        memory_limit_mb: MiB of one case.
+        timeout_s: seconds of one case.
+        max_concurrent: cases at one time, for each process.
+        semaphore: what else is held while a case runs, with `acquire` and `release`: verl's, which its processes share.
+    """
 
     url: str
-    """Address, with or without /run_code."""
     memory_limit_mb: int = 1024
-    """MiB of one case."""
     timeout_s: float = 10.0
-    """Seconds of one case."""
     max_concurrent: int = 64
-    """Cases at one time, for each process."""
     semaphore: Any = None
-    """What else is held while a case runs, with `acquire` and `release`: verl's, which its processes share."""
 
 
 async def run_remotely(remote: Remote, url: str, payload: Mapping[str, Any]) -> FusionAnswer:
     """The server's verdict on one program, which is about the program.
 
     Args:
-        remote: how the server is asked.
+        remote: what sends the requests.
         url: of the server, with or without /run_code.
-        payload: of its API.
+        payload: the request, as the server's API has it.
 
     Raises:
-        RemoteError: it has none.
+        RemoteError: it gives none.
     """
     url = url.rstrip("/").removesuffix("/run_code") + "/run_code"
     host = url.split("/")[2].rpartition("@")[2]

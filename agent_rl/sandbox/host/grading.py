@@ -46,13 +46,18 @@ _MAX_SHOWN = 200  # characters of what a program wrote that go into a reason
 
 @dataclass(frozen=True)
 class CaseResult:
-    """The outcome of one case."""
+    """The outcome of one case.
+
+    Attributes:
+        passed: whether the program gave what was expected, and ended well.
+        status: how the program ended on it; None: it was not run.
+        reason: why it was not passed. What was expected is never in it, so the policy may read it.
+        wall_s: seconds that the program ran.
+    """
 
     passed: bool
     status: ExecutionStatus | None
-    """How the program ended on it; None: it was not run."""
     reason: str = ""
-    """Why it was not passed. What was expected is never in it, so the policy may read it."""
     wall_s: float = 0.0
 
 

@@ -22,14 +22,20 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True)
 class Targets:
-    """What a confined child must not reach; made and owned by the process that started it."""
+    """What a confined child must not reach; made and owned by the process that started it.
+
+    Attributes:
+        directory: outside the readable paths; holds the files `public` (mode 0644) and `private` (0600), and a socket
+            `socket`.
+        tcp_port: of a server on this machine.
+        udp_port: of another.
+        victim: the pid of a process of the same user as the prober.
+    """
 
     directory: str
-    """Outside the readable paths; holds the files `public` (mode 0644) and `private` (0600), and a socket `socket`."""
     tcp_port: int
     udp_port: int
     victim: int
-    """The pid of a process of the same user as the prober."""
 
 
 def attempt(act: Callable[[Targets], object], targets: Targets) -> str:
@@ -80,8 +86,7 @@ def _new_namespace(_: Targets) -> None:
         raise OSError(ctypes.get_errno(), "unshare")
 
 
-_FILES, _SECCOMP = frozenset({"landlock", "namespace"}), frozenset({"seccomp"})
-_UID_TOO = frozenset({"uid"})
+_FILES, _SECCOMP, _UID = frozenset({"landlock", "namespace"}), frozenset({"seccomp"}), frozenset({"uid"})
 
 ACTS: dict[str, tuple[Callable[[Targets], object], frozenset[str]]] = {
     "read a file outside": (lambda at: _open(f"{at.directory}/public", os.O_RDONLY), _FILES),
@@ -92,11 +97,11 @@ ACTS: dict[str, tuple[Callable[[Targets], object], frozenset[str]]] = {
         _FILES,
     ),
     "rename a file outside": (_rename, _FILES),
-    "read a private file of the user": (lambda at: _open(f"{at.directory}/private", os.O_RDONLY), _FILES | _UID_TOO),
-    "signal another process": (lambda at: os.kill(at.victim, 0), _SECCOMP | _UID_TOO),
-    "trace another process": (_ptrace, _SECCOMP | _UID_TOO),
-    "become root again": (lambda at: os.setresuid(0, 0, 0), _UID_TOO),
-    "change a file's mode": (lambda at: os.chmod(f"{at.directory}/public", 0o644), _SECCOMP | _UID_TOO),
+    "read a private file of the user": (lambda at: _open(f"{at.directory}/private", os.O_RDONLY), _FILES | _UID),
+    "signal another process": (lambda at: os.kill(at.victim, 0), _SECCOMP | _UID),
+    "trace another process": (_ptrace, _SECCOMP | _UID),
+    "become root again": (lambda at: os.setresuid(0, 0, 0), _UID),
+    "change a file's mode": (lambda at: os.chmod(f"{at.directory}/public", 0o644), _SECCOMP | _UID),
     "connect over TCP": (
         lambda at: _reach(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", at.tcp_port)),
         _SECCOMP,

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from .landlock import Ruleset
 from .namespace import hide_neighbours
 from .seccomp import Filter
-from .syscalls import call
+from .syscalls import PR_SET_DUMPABLE, PR_SET_PDEATHSIG, call
 
 __all__ = ["Confinement", "Plan"]
 
@@ -26,8 +26,7 @@ MAX_THREADS = 64
 """Where the child has a uid of its own; the kernel counts processes by uid."""
 STACK_BYTES = 8 << 20
 
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_SECUREBITS = 1, 4, 24, 28
-_PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 38, 47, 4
+_PR_CAPBSET_DROP, _PR_SET_SECUREBITS, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT, _CLEAR_ALL = 24, 28, 38, 47, 4
 _SECUREBITS = 0b1110_1111  # no root, no setuid fix-up, no ambient raise, each locked; keep-caps off and locked
 _CAP_CHOWN, _CAP_SETGID, _CAP_SETUID, _CAP_SETPCAP = 0, 6, 7, 8
 _CAP_VERSION_3 = 0x20080522
@@ -131,8 +130,8 @@ class Confinement:
             call("capset", *no_capabilities)
             # Again, because a change of ids undoes it, and the death signal. A child of the parent's own user is left
             # dumpable: the parent could not see otherwise which files it holds.
-            call("prctl", _PR_SET_DUMPABLE, ids is None)
-            call("prctl", _PR_SET_PDEATHSIG, signal.SIGKILL)
+            call("prctl", PR_SET_DUMPABLE, ids is None)
+            call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != parent:
                 raise ProcessLookupError(errno.ESRCH, "the parent is gone")
             if enforce is not None:
@@ -176,9 +175,9 @@ def _restrict_parent(effective: int) -> None:
     if effective >> _CAP_SETPCAP & 1:  # without it there is no capability to lose or to gain
         _empty_bounding_set()
         call("prctl", _PR_SET_SECUREBITS, _SECUREBITS)
-    call("prctl", _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
+    call("prctl", _PR_CAP_AMBIENT, _CLEAR_ALL)
     call("prctl", _PR_SET_NO_NEW_PRIVS, 1)
-    call("prctl", _PR_SET_DUMPABLE, 0)
+    call("prctl", PR_SET_DUMPABLE, 0)
 
 
 def _empty_bounding_set() -> None:

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from ctypes import addressof, create_string_buffer
 
-from .syscalls import call
+from .syscalls import PR_GET_DUMPABLE, PR_SET_DUMPABLE, call
 
 __all__ = ["enter_namespace", "hide_neighbours"]
 
@@ -25,7 +25,6 @@ _KEPT = {0x1: 0x1, 0x2: 0x2, 0x4: 0x4, 0x8: 0x8, 0x400: 0x400, 0x800: 0x800, 0x1
 """statvfs flags and the mount flags for the same: what the source had must stay, the kernel insists on it."""
 _NEW_MOUNTS, _MOVE = 0x00020000, 1 << 13
 _DETACH = 2
-_PR_GET_DUMPABLE, _PR_SET_DUMPABLE = 3, 4
 _STATM = "/proc/self/statm"
 _STAGES = ("/tmp", "/mnt", "/var/tmp", "/dev/shm", "/run")
 
@@ -83,13 +82,13 @@ def hide_neighbours(scratch: str, readable: Sequence[str]) -> None:
 def _enter_namespaces() -> None:
     """Unshare; the own user and group stay what they are, all others are unmapped."""
     uid, gid = os.geteuid(), os.getegid()
-    dumpable = call("prctl", _PR_GET_DUMPABLE)
+    dumpable = call("prctl", PR_GET_DUMPABLE)
     call("unshare", _NEW_NAMESPACES)
-    call("prctl", _PR_SET_DUMPABLE, 1)  # or /proc/self belongs to root and the maps cannot be written
+    call("prctl", PR_SET_DUMPABLE, 1)  # or /proc/self belongs to root and the maps cannot be written
     for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
         with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
             file.write(text)
-    call("prctl", _PR_SET_DUMPABLE, 1 if dumpable == 1 else 0)
+    call("prctl", PR_SET_DUMPABLE, 1 if dumpable == 1 else 0)
 
 
 def _outermost(paths: Sequence[str]) -> Iterator[str]:

@@ -9,7 +9,17 @@ from __future__ import annotations
 import ctypes
 import os
 
-__all__ = ["AUDIT_ARCHES", "MACHINE", "NUMBERS", "call", "numbers_of", "supported"]
+__all__ = [
+    "AUDIT_ARCHES",
+    "MACHINE",
+    "NUMBERS",
+    "PR_GET_DUMPABLE",
+    "PR_SET_DUMPABLE",
+    "PR_SET_PDEATHSIG",
+    "call",
+    "numbers_of",
+    "supported",
+]
 
 _TABLE = """
 access:21:- alarm:37:- brk:12:214 capget:125:90 capset:126:91 chdir:80:49 clock_getres:229:114 clock_gettime:228:113
@@ -37,6 +47,7 @@ umount2:166:39 uname:63:160 unlink:87:- unlinkat:263:35 unshare:272:97 wait4:61:
 writev:20:66
 """  # name:x86_64:aarch64, from <asm/unistd.h>
 
+PR_SET_PDEATHSIG, PR_GET_DUMPABLE, PR_SET_DUMPABLE = 1, 3, 4
 AUDIT_ARCHES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 MACHINE = os.uname().machine
 

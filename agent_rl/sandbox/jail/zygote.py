@@ -23,6 +23,7 @@ import sys
 import time
 import traceback
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from .child import NOT_CONFINED_EXIT, ChildSettings, Job, run
@@ -30,17 +31,16 @@ from .layers import Confinement, Plan
 from .namespace import enter_namespace
 from .probe import probe
 from .protocol import FORK, ORDER, PACKET_BYTES, RECORD, SOFT_SIGNAL, Op, Reason, ZygoteSettings
-from .scratch import ScratchRoot, measure, remove_tree, sweep, touched
-from .syscalls import call
-from .unnamed import unnamed_bytes
+from .scratch import ScratchRoot, remove_tree, sweep
+from .syscalls import PR_SET_DUMPABLE, PR_SET_PDEATHSIG, call
 from .warm import collapse_heap, preload, reset_signals
+from .watch import excess
 
 __all__ = ["main"]
 
 _WATCH_S = 0.1
 _SOFT_S = 0.1  # between the soft signal and SIGKILL
 _OOM_SCORE = "500"  # when memory runs out, programs go before the trainer
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
 _FORK = Op.FORK
 _JOB_DESCRIPTORS = 3
 _RECORDS_BYTES = PACKET_BYTES // RECORD.size * RECORD.size
@@ -116,15 +116,15 @@ class _Zygote:
         plan, self._greeting = _choose(settings, readable)
         seeds = preload(settings.preload)
         layers = plan.layers if plan is not None else frozenset()
-        self._count_threads = "uid" not in layers
         self._in_namespace = "namespace" in layers
-        self._proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)  # a namespace of our own has none
+        proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)  # a namespace of our own has none
+        self._excess = partial(excess, proc, limits=settings, count_threads="uid" not in layers)
         if self._in_namespace:
             enter_namespace(readable, root.path)
         confinement = Confinement(plan) if plan is not None else None
         self._failure, failing = os.pipe()
         self._wake, self._waker = os.pipe()
-        own = [control.fileno(), root.lock, self._proc, failing, self._failure, self._wake, self._waker]
+        own = [control.fileno(), root.lock, proc, failing, self._failure, self._wake, self._waker]
         inherited = max(own + (confinement.descriptors if confinement else [])) + 1 + _JOB_DESCRIPTORS
         for number in (control.fileno(), self._failure, self._wake, self._waker):
             os.set_blocking(number, False)
@@ -137,9 +137,9 @@ class _Zygote:
         self._outbox = b""
         self._parent = os.getppid()
         signal.signal(signal.SIGCHLD, self._on_child)  # no wakeup descriptor: each child would have to undo it
-        call("prctl", _PR_SET_DUMPABLE, 0)
+        call("prctl", PR_SET_DUMPABLE, 0)
         # Wakes `serve` even where a fork of the trainer holds the socket.
-        call("prctl", _PR_SET_PDEATHSIG, signal.SIGCHLD)
+        call("prctl", PR_SET_PDEATHSIG, signal.SIGCHLD)
         # A child leaves `serve` and has no use for the zygote; freeing it there would touch a hundred shared pages.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
         gc.collect()
@@ -252,7 +252,7 @@ class _Zygote:
             return
         if pid == 0:
             try:
-                call("prctl", _PR_SET_PDEATHSIG, signal.SIGKILL)
+                call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)
                 os.nice(19)
                 for path in self._root.used:
                     remove_tree(path)
@@ -297,30 +297,11 @@ class _Zygote:
         elif now >= child.deadline:
             child.reason, child.due = Reason.DEADLINE, now + _SOFT_S
             os.kill(child.pid, SOFT_SIGNAL)
-        elif excess := self._excess(child):
-            child.reason, child.due = excess, math.inf
+        elif too_much := self._excess(child.pid, child.scratch):
+            child.reason, child.due = too_much, math.inf
             os.kill(child.pid, signal.SIGKILL)
         else:
             if not child.announced:
                 child.announced = True
                 self._send(RECORD.pack(child.number, Reason.STARTED, child.pid, now - child.started))
             child.due = min(now + _WATCH_S, child.deadline)
-
-    def _excess(self, child: _Forked) -> Reason | None:
-        limits = self._settings
-        size, count = measure(child.scratch, limits.disk_bytes, limits.max_files)
-        if size <= limits.disk_bytes and touched(child.scratch):
-            size += unnamed_bytes(self._proc, child.pid, child.scratch, limits.file_bytes)
-        if size > limits.disk_bytes:
-            return Reason.DISK
-        if count > limits.max_files:
-            return Reason.FILES
-        if self._count_threads and self._threads(child.pid) > limits.max_threads:
-            return Reason.THREADS
-        return None
-
-    def _threads(self, pid: int) -> int:
-        with contextlib.suppress(OSError):
-            with open(os.open(f"{pid}/stat", os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._proc), "rb") as file:
-                return int(file.read().rpartition(b")")[2].split()[17])
-        return 0

@@ -1,8 +1,9 @@
-"""What a process holds on disk without a name: files that it deleted and still has open or mapped.
+"""What a running program takes of disk, files and threads, as far as the kernel does not bound it.
 
-No walk through its directory finds them, and they fill the disk all the same. The kernel shows them to a parent that
-may look into the process: one of the same user, or one with CAP_SYS_PTRACE. Where that is not so, and for files that
-are mapped in another mount namespace, nothing is found.
+Also counted are files that a program deleted and still has open or mapped: no walk through its directory finds them,
+and they fill the disk all the same. The kernel shows them to a parent that may look into the process: one of the same
+user, or one with CAP_SYS_PTRACE. Where that is not so, and for files that are mapped in another mount namespace,
+nothing is found.
 """
 
 from __future__ import annotations
@@ -12,7 +13,34 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-__all__ = ["unnamed_bytes"]
+from .protocol import Reason, ZygoteSettings
+from .scratch import measure, touched
+
+__all__ = ["excess", "unnamed_bytes"]
+
+
+def excess(proc: int, pid: int, scratch: str, limits: ZygoteSettings, *, count_threads: bool) -> Reason | None:
+    """What a program has too much of, if anything.
+
+    Args:
+        proc: a descriptor of /proc.
+        pid: its process.
+        scratch: its directory.
+        limits: what it may have.
+        count_threads: whether nothing else bounds them.
+    """
+    size, count = measure(scratch, limits.disk_bytes, limits.max_files)
+    if size <= limits.disk_bytes and touched(scratch):
+        size += unnamed_bytes(proc, pid, scratch, limits.file_bytes)
+    if size > limits.disk_bytes:
+        return Reason.DISK
+    if count > limits.max_files:
+        return Reason.FILES
+    if count_threads:
+        with suppress(OSError), open(os.open(f"{pid}/stat", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc), "rb") as file:
+            if int(file.read().rpartition(b")")[2].split()[17]) > limits.max_threads:
+                return Reason.THREADS
+    return None
 
 
 def unnamed_bytes(proc: int, pid: int, scratch: str, file_bytes: int) -> int:
