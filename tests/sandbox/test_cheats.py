@@ -6,12 +6,11 @@ channel on which its value is told: a forged value is a value, and it is the wro
 
 import asyncio
 import json
-import time
 
 import pytest
 
-from agent_rl.sandbox import FunctionCase, PythonSandbox, StdioCase, grade
-from agent_rl.sandbox.host.answers import longest_text, read_result, same_output, same_value
+from agent_rl.sandbox import FunctionCase, StdioCase, grade
+from agent_rl.sandbox.host.answers import read_result
 
 ANSWER = "zanzibar-40961"
 HALVES = f"needle = {ANSWER[:7]!r} + {ANSWER[7:]!r}"
@@ -167,22 +166,20 @@ PROGRAMS = {
 
 
 @pytest.fixture(scope="module")
-def reports():
+def reports(box):
     """The reports of all programs, each with an honest one's after it."""
+    function = [FunctionCase("f", [3], ANSWER)]
+    program = [StdioCase("3\n", ANSWER)]
+    jobs = [(name, code, function) for name, code in FUNCTIONS.items()]
+    jobs += [(name, code, program) for name, code in PROGRAMS.items()]
 
     async def main():
-        async with PythonSandbox(max_concurrency=8) as sandbox:
-            function = [FunctionCase("f", [3], ANSWER)]
-            program = [StdioCase("3\n", ANSWER)]
-            jobs = [(name, code, function) for name, code in FUNCTIONS.items()]
-            jobs += [(name, code, program) for name, code in PROGRAMS.items()]
-            done = await asyncio.gather(
-                *(grade(code, tests, sandbox=sandbox, timeout_s=TIMEOUT_S) for _, code, tests in jobs)
-            )
-            honest = await grade(f"def f(x): return {ANSWER!r}", function, sandbox=sandbox)
+        graded = (grade(code, tests, sandbox=box.sandbox, timeout_s=TIMEOUT_S) for _, code, tests in jobs)
+        done = await asyncio.gather(*graded)
+        honest = await grade(f"def f(x): return {ANSWER!r}", function, sandbox=box.sandbox)
         return {name: report for (name, _, _), report in zip(jobs, done, strict=True)} | {"honest": honest}
 
-    return asyncio.run(main())
+    return box.do(main())
 
 
 @pytest.mark.parametrize("name", [*FUNCTIONS, *PROGRAMS])
@@ -198,7 +195,7 @@ def test_an_honest_program_after_them_is(reports):
     assert reports["honest"].fraction == 1
 
 
-def test_a_program_sees_the_input_of_its_own_case_alone():
+def test_a_program_sees_the_input_of_its_own_case_alone(box):
     """Neither the other cases nor how many there are: the program counts what looks like an input of this test."""
     code = """
 import gc, sys
@@ -217,51 +214,18 @@ def f(x):
     return sorted(found)
 """
     cases = [FunctionCase("f", [7_000_000 + n], [7_000_000 + n]) for n in range(1, 9)]
-    assert asyncio.run(grade(code, cases, timeout_s=10)).fraction == 1
+    assert box.do(grade(code, cases, sandbox=box.sandbox, timeout_s=10)).fraction == 1
 
 
-@pytest.mark.parametrize(
-    ("got", "expected"),
-    [
-        ("1", True), ("true", 1), ("0", False), ("null", False), ("[]", None), ('"1"', 1), ("1", "1"), ("1.5", 1),
-        ("[1]", [1, 2]), ("[1, 2, 3]", [1, 2]), ("{}", []), ("[]", {}), ('{"1": 2}', {"1": 2, "3": 4}), ("NaN", 0.0),
-        ('{"1": 2, "x": 0}', {"1": 2}), ("[[]]", []), ('""', None), ("1e999", 10**400), ("-1e999", 1e308),
-    ],
-)  # fmt: skip
-def test_values_that_are_nearly_equal(got, expected):
-    assert not same_value(read_result(got.encode()), expected)
-    assert not same_value(read_result(got.encode()), expected, 1e-6)
-
-
-@pytest.mark.parametrize(
-    "word", ["1" * 100_000 + "x", "1" * 100_000 + ".", "." * 100_000, "1e" * 50_000, "+" * 100_000]
-)
-def test_comparing_takes_no_time_that_the_program_chooses(word):
-    """Comparing is done in the trainer's event loop."""
-    started = time.monotonic()
-    assert not same_output(word, "5", 1e-6)
-    assert time.monotonic() - started < 5
-
-
-def test_a_value_that_is_much_too_long_is_not_even_read(monkeypatch):
+def test_a_value_that_is_much_too_long_is_not_even_read(box, monkeypatch):
     read = []
     monkeypatch.setattr(
         "agent_rl.sandbox.host.grading.read_result", lambda text: read.append(text) or read_result(text)
     )
 
-    async def main():
-        async with PythonSandbox() as sandbox:
-            long = await grade("def f(x): return [[]] * 900000", [FunctionCase("f", [1], [1])], sandbox=sandbox)
-            right = await grade("def f(x): return [[]] * x", [FunctionCase("f", [9000], [[]] * 9000)], sandbox=sandbox)
-        return long, right
-
-    long, right = asyncio.run(main())
+    code = "def f(x): return [[]] * x"
+    long = box.do(grade(code, [FunctionCase("f", [900_000], [1])], sandbox=box.sandbox))
+    right = box.do(grade(code, [FunctionCase("f", [9000], [[]] * 9000)], sandbox=box.sandbox))
     assert (long.fraction, right.fraction) == (0, 1)
     assert [len(json.loads(text)) for text in read] == [9000]
     assert "wrong value" in long.cases[0].reason
-
-
-def test_the_longest_text_of_a_number_is_long_enough():
-    for expected in (0, 0.1, [0.1] * 1000, [1] * 1000, "é" * 1000, {"a": [1.0] * 100}):
-        assert len(json.dumps(expected, indent=8)) < longest_text(expected)
-    assert longest_text(10**5000) > 0

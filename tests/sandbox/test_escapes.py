@@ -5,18 +5,15 @@ does not choose by itself, are forced.
 """
 
 import asyncio
-import contextlib
 import dataclasses
 import os
 import resource
 import time
-from pathlib import Path
 
 import pytest
 
 from agent_rl.sandbox import IsolationReport, PythonSandbox
 from agent_rl.sandbox.host import supervisor
-from agent_rl.sandbox.jail.watch import unnamed_bytes
 from tests.sandbox.attacks import attack
 from tests.sandbox.jail.confined import TIERS, missing, public_interpreter
 
@@ -412,26 +409,18 @@ PAIRS = {
 
 
 @pytest.fixture(scope="module")
-def seen():
+def seen(box):
     """What the second program of each pair prints, by form and name."""
 
-    async def one(sandbox, form, code):
-        if form == "run":
-            return await sandbox.run(code)
-        async with sandbox.session() as session:
-            return await session.run(code)
+    def one(form, code):
+        return box.do(box.sandbox.run(code)) if form == "run" else box.cells(code)[0]
 
-    async def main():
-        found = {}
-        async with PythonSandbox(packages=()) as sandbox:
-            for form in ("run", "session"):
-                for name, (leave, look, _) in PAIRS.items():
-                    for _ in range(2):
-                        assert (await one(sandbox, form, leave)).status == "ok"
-                    found[form, name] = await one(sandbox, form, look)
-        return found
-
-    return asyncio.run(main())
+    found = {}
+    for form in ("run", "session"):
+        for name, (leave, look, _) in PAIRS.items():
+            assert [one(form, leave).status for _ in range(2)] == ["ok", "ok"]
+            found[form, name] = one(form, look)
+    return found
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -440,18 +429,14 @@ def test_nothing_is_left_for_the_next_program(seen, name, form):
     assert seen[form, name].stdout == PAIRS[name][-1], seen[form, name]
 
 
-def test_no_two_programs_draw_the_same_numbers():
+def test_no_two_programs_draw_the_same_numbers(box):
     code = """
 import random, numpy, sympy.core.random, uuid, tempfile
 print(random.random(), random.gauss(0, 1), numpy.random.rand(), numpy.random.randn(),
       numpy.random.default_rng().random(), sympy.core.random.rng.random(), uuid.uuid1(), tempfile.mktemp(), sep='\\n')
 """
 
-    async def main():
-        async with PythonSandbox() as sandbox:
-            return [(await sandbox.run(code)).stdout.split() for _ in range(2)]
-
-    one, other = asyncio.run(main())
+    one, other = (box.do(box.sandbox.run(code)).stdout.split() for _ in range(2))
     assert len(one) == 8
     assert not set(one) & set(other)
 
@@ -524,47 +509,3 @@ def test_a_session_spoils_nothing_but_itself(cells, name):
     assert busy_s < 0.15  # the trainer waits and does not spin
     assert grown < 64 << 10  # KiB
     assert descriptors == 0
-
-
-def children(pid):
-    return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
-
-
-def test_deleted_files_are_found():
-    code = """
-import mmap, os, time
-kept = []
-for n in range(4):
-    with open('f', 'w+b') as f:
-        f.write(bytes(1 << 20))
-        f.flush()
-        kept.append(mmap.mmap(f.fileno(), 4096))
-    os.unlink('f')
-kept.pop().close()
-kept.append(mmap.mmap(-1, 1 << 20))  # memory
-names = [fd for fd in range(3, 64) if os.path.exists(f'/proc/self/fd/{fd}')]
-os.close(names[0])  # what is mapped keeps the file all the same
-print('made', flush=True)
-time.sleep(1)
-"""
-    found = set()
-
-    async def main():
-        async with PythonSandbox(packages=()) as sandbox:
-            await sandbox.run("")
-            zygote = sandbox._pool.ready("lean").pid
-            running = asyncio.ensure_future(sandbox.run(code))
-            while not running.done():
-                await asyncio.sleep(0.05)
-                for pid in children(zygote):
-                    with contextlib.suppress(FileNotFoundError):  # it has ended
-                        found.add(unnamed_bytes(proc, pid, os.readlink(f"/proc/{pid}/cwd"), 7 << 20))
-        return running.result()
-
-    proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY)
-    try:
-        execution = asyncio.run(main())
-    finally:
-        os.close(proc)
-    assert (execution.status, execution.stdout) == ("ok", "made\n"), execution
-    assert max(found) == (2 << 20) + (7 << 20)  # two are open, one is mapped alone: it may be as large as a file can be

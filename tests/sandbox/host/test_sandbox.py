@@ -17,15 +17,22 @@ from agent_rl.errors import ConfigError
 from agent_rl.sandbox import Execution, ExecutionStatus, PythonSandbox
 
 
-def run(*programs, sandbox=None, **options):
-    """The executions of `programs`, one after the other in one sandbox; a single one for a single program."""
+@pytest.fixture
+def run(box):
+    """Runs programs one after the other; their executions, a single one for a single program."""
 
-    async def main():
-        async with PythonSandbox(**(sandbox or {})) as box:
-            return [await box.run(textwrap.dedent(program), **options) for program in programs]
+    def run(*programs, sandbox=None, **options):
+        async def main(opened):
+            return [await opened.run(textwrap.dedent(program), **options) for program in programs]
 
-    found = asyncio.run(main())
-    return found[0] if len(programs) == 1 else found
+        async def in_its_own():
+            async with PythonSandbox(**sandbox) as opened:
+                return await main(opened)
+
+        found = box.do(main(box.sandbox)) if sandbox is None else asyncio.run(in_its_own())
+        return found[0] if len(programs) == 1 else found
+
+    return run
 
 
 def descriptors():
@@ -57,7 +64,7 @@ def wait_until(condition, limit_s=10.0):
     asyncio.run(until(condition, limit_s))
 
 
-def test_a_program_that_ends_well():
+def test_a_program_that_ends_well(run):
     execution = run("import sys\nprint('out')\nprint('err', file=sys.stderr)")
     assert (execution.stdout, execution.stderr, execution.exit_code) == ("out\n", "err\n", 0)
     assert execution.status is ExecutionStatus.OK
@@ -67,7 +74,7 @@ def test_a_program_that_ends_well():
         execution.stdout = ""
 
 
-def test_the_world_that_a_program_sees():
+def test_the_world_that_a_program_sees(run):
     execution = run(
         """
         import gc, os, pickle, sys, tempfile
@@ -111,13 +118,13 @@ def test_the_world_that_a_program_sees():
         ("def f(): f()\nf()", "error", 1, "RecursionError"),
     ],
 )
-def test_how_a_program_ends(program, status, exit_code, text):
+def test_how_a_program_ends(run, program, status, exit_code, text):
     execution = run(program)
     assert (execution.status, execution.exit_code) == (status, exit_code)
     assert text in execution.stderr
 
 
-def test_a_traceback_looks_like_pythons_own(tmp_path):
+def test_a_traceback_looks_like_pythons_own(run, tmp_path):
     program = "def f(x):\n    return 1 / x\n\ntry:\n    f(0)\nexcept ZeroDivisionError:\n    raise KeyError('k')\n"
     file = tmp_path / "program.py"
     file.write_text(program)
@@ -125,7 +132,7 @@ def test_a_traceback_looks_like_pythons_own(tmp_path):
     assert run(program).stderr == own.replace(str(file), "<sandbox>")
 
 
-def test_exit_handlers_and_threads_are_waited_for():
+def test_exit_handlers_and_threads_are_waited_for(run):
     execution = run(
         """
         import atexit, sys, threading, time
@@ -169,29 +176,24 @@ print(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
         assert blocked == "set()"
 
 
-def test_standard_input():
-    async def main():
-        async with PythonSandbox() as box:
-            large = "0123456789abcde\n" * 655_360
-            lines = await box.run("print(input() + input()); input()", stdin="a\nb\n")
-            size = await box.run("import os, sys; print(len(os.read(0, 5)), len(sys.stdin.buffer.read()))", large)
-            unread = await box.run("print('done')", large)
-            return lines, size, unread
-
-    lines, size, unread = asyncio.run(main())
+def test_standard_input(run):
+    large = "0123456789abcde\n" * 655_360
+    lines = run("print(input() + input()); input()", stdin="a\nb\n")
+    size = run("import os, sys; print(len(os.read(0, 5)), len(sys.stdin.buffer.read()))", stdin=large)
+    unread = run("print('done')", stdin=large)
     assert lines.stdout == "ab\n"
     assert "EOFError" in lines.stderr
     assert size.stdout == f"5 {10 * 2**20 - 5}\n"
     assert (unread.stdout, unread.status) == ("done\n", "ok")
 
 
-def test_the_last_expression_is_shown_on_request():
+def test_the_last_expression_is_shown_on_request(run):
     shown = run("x = 20\nx + 1", "x = 1", "None", "'a'", "1/0", "", "print(1);", show_last=True)
     assert [execution.stdout for execution in shown] == ["21\n", "", "", "'a'\n", "", "", "1\n"]
     assert run("20 + 1").stdout == ""
 
 
-def test_a_program_that_does_not_end():
+def test_a_program_that_does_not_end(run):
     looping, sleeping, deaf = run(
         "print('head')\nwhile True: pass",
         "print('head')\nimport time; time.sleep(60)",
@@ -204,7 +206,7 @@ def test_a_program_that_does_not_end():
         assert 0.3 <= execution.wall_s < 5
 
 
-def test_too_much_output():
+def test_too_much_output(run):
     endless, short, exact = run(
         "while True: print('x' * 99)",
         "import sys\nprint('a' * 600)\nprint('b' * 600, file=sys.stderr)",
@@ -217,7 +219,7 @@ def test_too_much_output():
     assert (exact.status, len(exact.stdout)) == ("ok", 1000)
 
 
-def test_disk_files_and_threads_are_watched():
+def test_disk_files_and_threads_are_watched(run):
     disk, files, threads, large = run(
         "import time\nfor i in range(9):\n    open(str(i), 'wb').write(bytes(2**20))\ntime.sleep(9)",
         "import time\nfor i in range(3000):\n    open(str(i), 'w').close()\ntime.sleep(9)",
@@ -235,7 +237,7 @@ def test_disk_files_and_threads_are_watched():
     assert "File too large" in large.stderr
 
 
-def test_only_declared_packages_exist():
+def test_only_declared_packages_exist(run):
     programs = ["import agent_rl", "import pytest", "import sympy, mpmath, numpy; print(numpy.linalg.inv([[2.0]]))"]
     own, other, declared = run(*programs)
     assert "ModuleNotFoundError: No module named 'agent_rl'" in own.stderr
@@ -247,7 +249,7 @@ def test_only_declared_packages_exist():
         PythonSandbox(packages=["no-such-package"])
 
 
-def test_nothing_passes_from_one_program_to_the_next():
+def test_nothing_passes_from_one_program_to_the_next(run):
     leave = "import builtins, sys, numpy\nbuiltins.x = 1\nsys.x = 1\nnumpy.x = 1\nopen('x', 'w').write('x')"
     look = "import builtins, os, sys, numpy\nprint(os.listdir('.'), [hasattr(m, 'x') for m in (builtins, sys, numpy)])"
     draw = "import random, numpy\nprint(random.random(), numpy.random.rand(), numpy.random.default_rng().random())"
@@ -258,15 +260,14 @@ def test_nothing_passes_from_one_program_to_the_next():
     assert first.stdout == second.stdout == run(ordered).stdout
 
 
-def test_two_hundred_at_a_time():
+def test_two_hundred_at_a_time(box):
     async def main():
-        async with PythonSandbox() as box:
-            await box.run("")
-            before = descriptors()
-            found = await asyncio.gather(*(box.run(f"print({number})") for number in range(200)))
-            return before, descriptors(), found
+        await box.sandbox.run("")
+        before = descriptors()
+        found = await asyncio.gather(*(box.sandbox.run(f"print({number})") for number in range(200)))
+        return before, descriptors(), found
 
-    before, after, found = asyncio.run(main())
+    before, after, found = box.do(main())
     assert [execution.stdout for execution in found] == [f"{number}\n" for number in range(200)]
     assert after == before
 
@@ -288,7 +289,7 @@ def test_cancelling_kills_and_releases():
     async def main():
         async with PythonSandbox(max_concurrency=1) as box:
             await box.run("")
-            (zygote,) = [pid for pid in children(os.getpid()) if alive(pid)]
+            zygote = box._pool.ready("lean").pid
             before = descriptors()
             task = asyncio.create_task(box.run("import time; time.sleep(60)", "x" * 10**6, 60))
             await until(lambda: children(zygote))
@@ -306,7 +307,7 @@ def test_a_killed_zygote_is_replaced(caplog, tmp_path):
     async def main():
         async with PythonSandbox(scratch_dir=str(tmp_path)) as box:
             await box.run("")
-            (zygote,) = [pid for pid in children(os.getpid()) if alive(pid)]
+            zygote = box._pool.ready("lean").pid
             running = asyncio.create_task(box.run("print(1, flush=True)\nimport time; time.sleep(60)", timeout_s=60))
             await asyncio.sleep(0.6)
             (child,) = children(zygote)
@@ -326,7 +327,7 @@ def test_a_zygote_killed_before_the_fork_costs_a_second_attempt():
     async def main():
         async with PythonSandbox() as box:
             await box.run("")
-            (zygote,) = [pid for pid in children(os.getpid()) if alive(pid)]
+            zygote = box._pool.ready("lean").pid
             os.kill(zygote, signal.SIGSTOP)
             waiting = asyncio.create_task(box.run("print(1)"))
             await asyncio.sleep(0.1)
@@ -383,11 +384,11 @@ def test_all_is_gone_at_the_end(tmp_path):
             await box.run("import os; os.makedirs('a/b'); os.mkdir('c', 0)")
             forgotten = asyncio.create_task(box.run("import time; time.sleep(60)", timeout_s=60))
             await asyncio.sleep(0.3)
-            family = children(os.getpid())
+            family = set(children(os.getpid())) - others
         assert (await forgotten).status == "unavailable"
         return family
 
-    before = descriptors()
+    before, others = descriptors(), set(children(os.getpid()))
     family = asyncio.run(main())
     assert family
     assert not any(alive(pid) for pid in family)
@@ -408,7 +409,7 @@ def test_probe_and_report():
     assert {"seccomp"} <= set(report.layers)
 
 
-def test_without_isolation_nothing_runs_unless_that_is_asked_for(monkeypatch, caplog):
+def test_without_isolation_nothing_runs_unless_that_is_asked_for(run, monkeypatch, caplog):
     from agent_rl.sandbox.host import supervisor
 
     monkeypatch.setattr(
@@ -424,7 +425,7 @@ def test_without_isolation_nothing_runs_unless_that_is_asked_for(monkeypatch, ca
     monkeypatch.setattr(
         supervisor, "_COMMAND", tuple(supervisor._BOOT if "types" in part else part for part in supervisor._COMMAND)
     )
-    refused = run("print(1)")
+    refused = run("print(1)", sandbox={})
     assert (refused.status, refused.stdout, refused.exit_code) == ("refused", "", None)
     assert "seccomp: no kernel" in refused.stderr
     assert [execution.stdout for execution in run("print(1)", "print(2)", sandbox={"unsafe": True})] == ["1\n", "2\n"]

@@ -14,29 +14,21 @@ def stat(pid):
     return Path(f"/proc/{pid}/stat").read_text().split()
 
 
-def cells(*codes, session=None, **options):
-    async def main():
-        async with PythonSandbox() as box, box.session(**(session or {})) as inside:
-            return [await inside.run(code, **options) for code in codes]
-
-    return asyncio.run(main())
-
-
-def test_variables_functions_and_files_survive():
-    *_, last = cells(
+def test_variables_functions_and_files_survive(box):
+    *_, last = box.cells(
         "import math\nx = 2", "def f(y):\n    return x * y", "open('file', 'w').write('text')", "x = 5",
         "print(f(math.floor(3.5)), open('file').read())",
     )  # fmt: skip
     assert (last.stdout, last.status, last.exit_code) == ("15 text\n", "ok", 0)
 
 
-def test_the_last_expression_and_input():
-    shown, value, read = cells("21 * 2", "_", "input()", show_last=True, stdin="line\n")
+def test_the_last_expression_and_input(box):
+    shown, value, read = box.cells("21 * 2", "_", "input()", show_last=True, stdin="line\n")
     assert (shown.stdout, value.stdout, read.stdout) == ("42\n", "42\n", "'line'\n")
 
 
-def test_errors_keep_the_state():
-    _, error, left, syntax, memory, last = cells(
+def test_errors_keep_the_state(box):
+    _, error, left, syntax, memory, last = box.cells(
         "x = 1\ndef f():\n    return x / 0",
         "f()",
         "import sys; sys.exit(3)",
@@ -68,17 +60,17 @@ def test_errors_keep_the_state():
         ),
     ],
 )
-def test_a_run_that_is_ended_takes_the_state_with_it(code, status):
-    _, ended, after, last = cells("x = 1", code, "x", "print(2)", timeout_s=1.0)
+def test_a_run_that_is_ended_takes_the_state_with_it(box, code, status):
+    _, ended, after, last = box.cells("x = 1", code, "x", "print(2)", timeout_s=1.0)
     assert ended.status == status
     assert after.stderr.startswith("sandbox: the previous state was lost: the run before ended with status")
     assert "NameError" in after.stderr
     assert (last.stdout, last.stderr) == ("2\n", "")
 
 
-def test_a_cancelled_run_loses_the_state():
+def test_a_cancelled_run_loses_the_state(box):
     async def main():
-        async with PythonSandbox() as box, box.session() as session:
+        async with box.sandbox.session() as session:
             await session.run("x = 1")
             before = len(os.listdir("/proc/self/fd"))
             task = asyncio.create_task(session.run("import time; time.sleep(60)", timeout_s=60))
@@ -89,14 +81,14 @@ def test_a_cancelled_run_loses_the_state():
             assert len(os.listdir("/proc/self/fd")) < before
             return await session.run("print(1)")
 
-    after = asyncio.run(main())
+    after = box.do(main())
     assert after.stdout == "1\n"
     assert "was cancelled" in after.stderr
 
 
-def test_threads_do_not_run_between_two_runs():
+def test_threads_do_not_run_between_two_runs(box):
     async def main():
-        async with PythonSandbox() as box, box.session() as session:
+        async with box.sandbox.session() as session:
             count = "import threading\nn = 0\ndef work():\n    global n\n    while True: n += 1\n"
             await session.run(f"{count}threading.Thread(target=work, daemon=True).start()")
             pid = int((await session.run("import os; print(os.getpid())")).stdout)
@@ -106,14 +98,14 @@ def test_threads_do_not_run_between_two_runs():
             second = stat(pid)
             return first, second
 
-    first, second = asyncio.run(main())
+    first, second = box.do(main())
     assert first[2] == "T"
     assert first[13:15] == second[13:15]
 
 
-def test_processor_time_does_not_add_up():
+def test_processor_time_does_not_add_up(box):
     burn = "import time\nend = time.process_time() + 0.4\nwhile time.process_time() < end: pass"
-    assert [execution.status for execution in cells(*[burn] * 5, session={"timeout_s": 5.0})] == ["ok"] * 5
+    assert [execution.status for execution in box.cells(*[burn] * 5, limits={"timeout_s": 5.0})] == ["ok"] * 5
 
 
 def test_sessions_are_apart_and_idle_ones_take_no_slot():
@@ -128,15 +120,15 @@ def test_sessions_are_apart_and_idle_ones_take_no_slot():
     assert asyncio.run(main()) == (["one ['file']\n", "two []\n"], "3\n")
 
 
-def test_a_large_run_and_runs_at_the_same_time():
+def test_a_large_run_and_runs_at_the_same_time(box):
     async def main():
-        async with PythonSandbox() as box, box.session() as session:
+        async with box.sandbox.session() as session:
             data = "x" * 3_000_000
             large = await session.run(f"data = {data!r}; print(len(data), len(input()))", data)
             together = await asyncio.gather(*(session.run(f"y = {n}; print(y)") for n in range(20)))
             return large, together
 
-    large, together = asyncio.run(main())
+    large, together = box.do(main())
     assert large.stdout == "3000000 3000000\n"
     assert [execution.stdout for execution in together] == [f"{n}\n" for n in range(20)]
 
