@@ -209,7 +209,7 @@ def test_a_program_that_does_not_end(run):
 def test_too_much_output(run):
     endless, short, exact = run(
         "while True: print('x' * 99)",
-        "import sys\nprint('a' * 600)\nprint('b' * 600, file=sys.stderr)",
+        "import sys, time\nprint('a' * 600, flush=True)\ntime.sleep(0.2)\nprint('b' * 600, file=sys.stderr)",
         "print('c' * 999)",
         sandbox={"output_bytes": 1000},
     )
