@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import deque
 
-__all__ = ["last_boxed", "last_tag", "marked_answer"]
+__all__ = ["box_content", "last_boxed", "last_match", "last_tag", "marked_answer"]
 
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*(?=\{)|\\boxed\s+(?=[^\s{])")
 _MAX_BOX = 2_000  # characters of a box's content
@@ -34,7 +34,7 @@ def last_boxed(text: str, *, joined: bool = False) -> str | None:
     found = deque(_BOX.finditer(text), _MAX_BOXES)
     boxes: list[tuple[int, int, str]] = []
     for match in found:
-        box = _content(text, match.end())
+        box = box_content(text, match.end())
         if box is not None and not (boxes and match.start() < boxes[-1][1]):
             boxes.append((match.start(), *box))
     if not boxes:
@@ -73,7 +73,13 @@ def marked_answer(text: str) -> str | None:
     return None
 
 
-def _content(text: str, start: int) -> tuple[int, str] | None:
+def last_match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
+    """The last of the places where a pattern matches."""
+    found = deque(pattern.finditer(text), 1)
+    return found[0] if found else None
+
+
+def box_content(text: str, start: int) -> tuple[int, str] | None:
     """End and content of a box whose brace (or bare content) begins at `start`."""
     if text[start] != "{":
         bare = re.match(r"[^\s$]{1,100}", text[start : start + 100])

@@ -18,7 +18,16 @@ from typing import Any, SupportsFloat
 
 from agent_rl.errors import ConfigError, UnscoredError
 
-__all__ = ["GroundTruthError", "Result", "Scorer", "ScorerFunction", "score_answer", "score_now", "unusable"]
+__all__ = [
+    "GroundTruthError",
+    "Result",
+    "Scorer",
+    "ScorerFunction",
+    "as_data",
+    "score_answer",
+    "score_now",
+    "unusable",
+]
 
 Result = float | dict[str, Any]
 """A number, or a dict with a number under `score`: verl logs the rest."""
@@ -51,6 +60,11 @@ def unusable(ground_truth: Any, expected: str) -> GroundTruthError:
     """
     problem = f"its ground truth is not {expected}: {reprlib.repr(ground_truth)}"
     return GroundTruthError(f"the row cannot be judged: {problem}")
+
+
+def as_data(ground_truth: Any) -> Any:
+    """A ground truth as plain data: a parquet file's lists are numpy arrays."""
+    return ground_truth.tolist() if hasattr(ground_truth, "tolist") else ground_truth
 
 
 async def score_answer(

@@ -1,11 +1,16 @@
-r"""Reading one mathematical expression, LaTeX or plain, by no eval and in bounded time.
+r"""Reading one mathematical expression, LaTeX or plain, without `eval` and in bounded time.
 
-`parse` makes a tree of nested tuples of the text that `_latex.clean` gives; `_value` says what it is worth.
+`parse` turns the text that `latex.clean` gives into a tree of nested tuples; `value.ExpressionValue` evaluates it. A
+node is `(kind, *operands)`: num, var, const, neg, add, mul, div, pow, fact, deg, binom, log (base and argument), and fn
+(a name in `FUNCTIONS` and its argument).
 """
 
 from __future__ import annotations
 
+import cmath
+import math
 import re
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -17,10 +22,32 @@ _MAX_DEPTH = 40
 _MAX_NODES = 300
 _MAX_DIGITS = 300
 
-_NAMES = """
-sin cos tan cot sec csc arcsin arccos arctan asin acos atan sinh cosh tanh exp ln log lg sqrt abs floor ceil
-"""
-FUNCTIONS = frozenset(_NAMES.split())
+FUNCTIONS: dict[str, Callable[[complex], complex]] = {
+    "sin": cmath.sin,
+    "cos": cmath.cos,
+    "tan": cmath.tan,
+    "cot": lambda z: 1 / cmath.tan(z),
+    "sec": lambda z: 1 / cmath.cos(z),
+    "csc": lambda z: 1 / cmath.sin(z),
+    "arcsin": cmath.asin,
+    "arccos": cmath.acos,
+    "arctan": cmath.atan,
+    "asin": cmath.asin,
+    "acos": cmath.acos,
+    "atan": cmath.atan,
+    "sinh": cmath.sinh,
+    "cosh": cmath.cosh,
+    "tanh": cmath.tanh,
+    "exp": cmath.exp,
+    "ln": cmath.log,
+    "log": cmath.log,
+    "lg": lambda z: cmath.log(z) / math.log(10),
+    "sqrt": cmath.sqrt,
+    "abs": lambda z: complex(abs(z)),
+    "floor": lambda z: complex(math.floor(z.real + 1e-12)),
+    "ceil": lambda z: complex(math.ceil(z.real - 1e-12)),
+}
+"""The functions that are understood, and their values."""
 TRIGONOMETRIC = frozenset(("sin", "cos", "tan", "cot", "sec", "csc"))
 _LETTERS = """
 alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau phi
@@ -36,6 +63,10 @@ _LONG_WORD = re.compile(r"[A-Za-z]{6,}")
 _SUBSCRIPT = re.compile(r"_(?:([A-Za-z0-9])|\{([A-Za-z0-9,]{1,8})\})")
 _MIXED = re.compile(r"\\frac(?:([1-9])([1-9])|\{([0-9]{1,6})\}\{([0-9]{1,6})\})(?![0-9])")
 _PRIMES = re.compile("'{1,3}")
+_EXPONENT = re.compile(r"[eE]([-+]?[0-9]{1,3})(?![0-9A-Za-z])")
+_BRACKETS = {"(": ")", "[": "]", "{": "}"}
+_POSTFIX = {"!": "fact", "°": "deg"}
+_CONSTANTS = {"π": "pi", "∞": "inf"}
 
 
 class Unreadable(Exception):
@@ -113,12 +144,9 @@ class _Parser:
     def product(self, depth: int) -> Node:
         left = self.signed(depth)
         while next_ := self.peek():
-            if next_ == "*":
+            if next_ in "*/":
                 self.at += 1
-                left = self.made("mul", left, self.signed(depth))
-            elif next_ == "/":
-                self.at += 1
-                left = self.made("div", left, self.signed(depth))
+                left = self.made("mul" if next_ == "*" else "div", left, self.signed(depth))
             elif next_ in ")]}|,=<>+-;" or self.text.startswith(("\\}", "\\rfloor", "\\rceil"), self.at):
                 break
             elif next_.isdigit() and self.text[: self.at].rstrip()[-1:].isdigit():
@@ -144,16 +172,10 @@ class _Parser:
         return base
 
     def postfix(self, node: Node) -> Node:
-        while mark := self.peek():
-            if mark == "!":
-                node = self.made("fact", node)
-            elif mark == "°":
-                node = self.made("deg", node)
-            elif mark == "%":
-                node = self.made("div", node, ("num", Fraction(100)))
-            else:
-                break
+        while (mark := self.peek()) and mark in "!°%":
             self.at += 1
+            percent = mark == "%"
+            node = self.made("div", node, ("num", Fraction(100))) if percent else self.made(_POSTFIX[mark], node)
         return node
 
     def argument(self, depth: int, *, digit: bool = False) -> Node:
@@ -181,12 +203,8 @@ class _Parser:
 
     def atom(self, depth: int) -> Node:
         mark = self.peek()
-        if mark == "(":
-            return self.group("(", ")", depth)
-        if mark == "[":
-            return self.group("[", "]", depth)
-        if mark == "{":
-            return self.group("{", "}", depth)
+        if mark in _BRACKETS:
+            return self.group(mark, _BRACKETS[mark], depth)
         if mark == "|":
             return self.made("fn", "abs", self.group("|", "|", depth))
         if mark == "\\":
@@ -198,10 +216,9 @@ class _Parser:
         number = _NUMBER.match(self.text, self.at)
         if number:
             return self.number(number)
-        constant = {"π": "pi", "∞": "inf"}.get(mark)
-        if constant:
+        if mark in _CONSTANTS:
             self.at += 1
-            return self.made("const", constant)
+            return self.made("const", _CONSTANTS[mark])
         word = _WORD.match(self.text, self.at)
         if word:
             self.at = word.end()
@@ -222,7 +239,7 @@ class _Parser:
             if 0 < top < bottom:
                 self.at = mixed.end()
                 return self.made("num", value + Fraction(top, bottom))
-        power = re.compile(r"[eE]([-+]?[0-9]{1,3})(?![0-9A-Za-z])").match(self.text, self.at)
+        power = _EXPONENT.match(self.text, self.at)
         if power and ("." in match[0] or power[1][0] in "+-" or len(power[1]) > 1):
             self.at = power.end()
             return self.made("num", value * Fraction(10) ** int(power[1]))
@@ -237,9 +254,7 @@ class _Parser:
         if primes:
             self.at = primes.end()
             name += primes[0]
-        if name in ("e", "i"):
-            return self.made("const", name)
-        return self.made("var", name)
+        return self.made("const" if name in ("e", "i") else "var", name)
 
     def command(self, depth: int) -> Node:
         match = _COMMAND.match(self.text, self.at)
@@ -247,28 +262,22 @@ class _Parser:
             raise Unreadable(self.text[self.at : self.at + 2])
         self.at = match.end()
         name = match[1]
-        if name == "frac":
+        if name in ("frac", "binom"):
             top = self.argument(depth + 1, digit=True)
-            return self.made("div", top, self.argument(depth + 1, digit=True))
-        if name == "binom":
-            top = self.argument(depth + 1, digit=True)
-            return self.made("binom", top, self.argument(depth + 1, digit=True))
+            return self.made("div" if name == "frac" else "binom", top, self.argument(depth + 1, digit=True))
         if name in ("lfloor", "lceil"):
             node = self.sum(depth + 1)
             self.need("\\r" + name[1:])
             return self.made("fn", "floor" if name == "lfloor" else "ceil", node)
-        if name in ("overline", "bar", "vec", "hat") or name in _GREEK:
-            if name in _GREEK:
-                return self.symbol(name)
-            inner = self.argument(depth + 1)
-            return self.made("var", f"{name} {inner}")
+        if name in _GREEK:
+            return self.symbol(name)
+        if name in ("overline", "bar", "vec", "hat"):
+            return self.made("var", f"{name} {self.argument(depth + 1)}")
         return self.named(name, depth)
 
     def named(self, name: str, depth: int) -> Node:
-        if name == "pi":
-            return self.made("const", "pi")
-        if name.startswith("inf"):
-            return self.made("const", "inf")
+        if name == "pi" or name.startswith("inf"):
+            return self.made("const", name[:3])
         if name not in FUNCTIONS:
             raise Unreadable(f"the command {name}")
         if name == "sqrt":

@@ -13,7 +13,7 @@ from typing import Any
 
 from agent_rl.rewards.scorers.math.expression import FUNCTIONS, Unreadable, parse, variables
 from agent_rl.rewards.scorers.math.latex import QUOTE, clean, is_unit_text, unit_of
-from agent_rl.rewards.scorers.math.value import Value
+from agent_rl.rewards.scorers.math.value import ExpressionValue
 
 __all__ = ["FLIPPED", "MAX_CHARS", "Form", "read"]
 
@@ -23,7 +23,7 @@ _MAX_DEPTH = 6
 _OPENING, _CLOSING = "([{⟨", ")]}⟩"
 FLIPPED = {"<": ">", ">": "<", "≤": "≥", "≥": "≤", "=": "=", "≠": "≠"}
 """The relations read from right to left."""
-_RELATION = re.compile(r"[=<>≤≥≠≈]")
+_RELATION = re.compile(r"([=<>≤≥≠≈])")
 _MATRIX = re.compile(r"\\begin\{([pbvBV]?(?:small)?matrix|array)\}(?:\{[^{}]*\})?(.*?)\\end\{\1\}", re.DOTALL)
 _NAMED = re.compile(r"[A-Za-z](?:_\{?\w\}?)?\s*(?:∈|:(?=\s*[\\([]))\s*(.+)|[A-Z]\s*(\([^()]*,.*\))", re.DOTALL)
 _BASE = re.compile(r"([0-9A-F]+)_(?:\{?\(?([0-9]{1,2}|[a-z]+)\)?\}?)")
@@ -38,6 +38,7 @@ _SPACE = re.compile(r"[\s~]+(?![0-9])|(?<![0-9])[\s~]+")  # not between two digi
 _LOOSE_UNIT = re.compile(r"(?P<value>[^A-Za-z]*[0-9)}])\s+(?P<unit>[a-z]{3,}(?:\s[a-z]+)*)\.?")
 _PROPORTION = re.compile(r"\s*[0-9]+(?:\s*:\s*[0-9]+){2,8}\s*")
 _CONNECTED = re.compile(r"\s+(?:or|and)\s+|;")
+_POWER = re.compile(r"\^[23]|\^\{[23]\}")
 _BRACKET = re.compile(r"\\[{}]|[\[\](){}⟨⟩]")
 
 
@@ -52,7 +53,7 @@ class Form:
     kind: str
     text: str = ""
     parts: tuple[Any, ...] = ()
-    value: Value | None = None
+    value: ExpressionValue | None = None
     unit: str | None = None
     percent: bool = False
     decimals: int | None = None
@@ -104,9 +105,7 @@ def _read(text: str, depth: int) -> Form:
     bracketed = _bracketed(whole, depth)
     if bracketed is not None:
         return bracketed
-    if _RELATION.search(whole):
-        return _relation(whole, depth)
-    return _single(whole)
+    return _relation(whole, depth) if _RELATION.search(whole) else _single(whole)
 
 
 def _sequence(kind: str, text: str, pieces: Sequence[str], depth: int, brackets: str = "") -> Form:
@@ -124,9 +123,8 @@ def _bracketed(text: str, depth: int) -> Form | None:
         inner = text[2:-2]
         if not inner.strip():
             return Form("set", "∅")
-        if "|" in inner or ":" in inner:
-            return Form("raw", _squeezed(text))
-        return _sequence("set", text, _split(inner, ","), depth)
+        condition = "|" in inner or ":" in inner
+        return Form("raw", _squeezed(text)) if condition else _sequence("set", text, _split(inner, ","), depth)
     if text[:1] in "([⟨" and text[-1:] in ")]⟩" and _closes(text):
         pieces = _split(text[1:-1], ",")
         if len(pieces) > 1:
@@ -136,8 +134,8 @@ def _bracketed(text: str, depth: int) -> Form | None:
 
 
 def _matrix(text: str, depth: int) -> Form:
-    lhs, equals, rest = text.partition("=")
-    if equals and len(lhs.strip()) <= 12 and "\\begin" not in lhs:
+    name, equals, rest = text.partition("=")
+    if equals and len(name.strip()) <= 12 and "\\begin" not in name:
         text = rest.strip()
     match = _MATRIX.fullmatch(text.strip().strip("()[] "))
     if match is None or match[1].startswith(("v", "V")):
@@ -150,13 +148,8 @@ def _matrix(text: str, depth: int) -> Form:
 
 
 def _relation(text: str, depth: int) -> Form:
-    pieces, signs = [], []
-    start = 0
-    for match in _RELATION.finditer(text):
-        pieces.append(text[start : match.start()])
-        signs.append(match[0])
-        start = match.end()
-    pieces.append(text[start:])
+    found = _RELATION.split(text)
+    pieces, signs = found[::2], found[1::2]
     if "≈" in signs:  # what stands before is exact
         return _read("=".join(pieces[: signs.index("≈") + 1]), depth + 1)
     sides = tuple(_read(piece, depth + 1) for piece in pieces)
@@ -170,59 +163,35 @@ def _relation(text: str, depth: int) -> Form:
         if not variables(values[0].node) and all(value.equals(values[-1]) for value in values):
             return last
         return Form("relation", _squeezed(text), (first, last), brackets="=")
-    interval = _as_interval(sides, signs)
-    if interval is not None:
-        return interval
-    return Form("relation", _squeezed(text), sides, brackets="".join(signs))
+    return _as_interval(sides, signs) or Form("relation", _squeezed(text), sides, brackets="".join(signs))
 
 
-def _as_interval(sides: tuple[Form, ...], signs: list[str]) -> Form | None:
+def _as_interval(sides: Sequence[Form], signs: Sequence[str]) -> Form | None:
     """The interval that an inequality about one variable describes."""
-    if any(sign in "=≠" for sign in signs):
-        return None
+    if all(sign in ">≥" for sign in signs):
+        sides, signs = sides[::-1], [FLIPPED[sign] for sign in reversed(signs)]
     nodes = [side.value.node for side in sides if side.value is not None]
     names = [index for index, node in enumerate(nodes) if node[0] == "var"]
     if len(names) != 1 or any(variables(node) for index, node in enumerate(nodes) if index != names[0]):
         return None
-    at = names[0]
-    if len(sides) == 2:
-        sign = signs[0] if at == 0 else FLIPPED[signs[0]]
-        bound = sides[1 - at]
-        if sign in "<≤":
-            return Form("tuple", "", (_INFINITE[0], bound), brackets="(" + (")" if sign == "<" else "]"))
-        return Form("tuple", "", (bound, _INFINITE[1]), brackets=("(" if sign == ">" else "[") + ")")
-    if len(sides) == 3 and at == 1 and all(sign in "<≤" for sign in signs):
-        return Form(
-            "tuple",
-            "",
-            (sides[0], sides[2]),
-            brackets=("(" if signs[0] == "<" else "[") + (")" if signs[1] == "<" else "]"),
-        )
-    if len(sides) == 3 and at == 1 and all(sign in ">≥" for sign in signs):
-        return Form(
-            "tuple",
-            "",
-            (sides[2], sides[0]),
-            brackets=("(" if signs[1] == ">" else "[") + (")" if signs[0] == ">" else "]"),
-        )
-    return None
+    below, above = sides[: names[0]], sides[names[0] + 1 :]
+    if any(sign not in "<≤" for sign in signs) or max(len(below), len(above)) > 1:
+        return None
+    opening = "[" if below and signs[0] == "≤" else "("
+    closing = "]" if above and signs[-1] == "≤" else ")"
+    return Form("tuple", "", (*below, *_INFINITE[len(below) : 2 - len(above)], *above), brackets=opening + closing)
 
 
 def _as_words(text: str) -> Form | None:
     """Plain words, such as "even" or "no solution"; None for what may be mathematics."""
-    quoted = _WORDS.search(text)
-    if quoted:
-        outside = _WORDS.sub("", text).strip(" .,:;()")
-        if not outside:
-            return Form("words", _word_key(text.replace(QUOTE, " ")))
-        return None
+    if _WORDS.search(text):
+        only_words = not _WORDS.sub("", text).strip(" .,:;()")
+        return Form("words", _word_key(text.replace(QUOTE, " "))) if only_words else None
     if _PROSE.fullmatch(text):
         letters = text.replace(" ", "")
-        if _CHOICE.fullmatch(text) or (len(letters) > 4 and not _parses_short(text)):
-            return Form("words", _word_key(text)) if len(letters) > 1 else None
-    if "∅" in text and len(text) < 4:
-        return Form("set", "∅")
-    return None
+        if len(letters) > 1 and (_CHOICE.fullmatch(text) or (len(letters) > 4 and not _parses_short(text))):
+            return Form("words", _word_key(text))
+    return Form("set", "∅") if "∅" in text and len(text) < 4 else None
 
 
 def _parses_short(text: str) -> bool:
@@ -236,39 +205,38 @@ def _word_key(text: str) -> str:
 
 def _single(text: str) -> Form:
     """A value, perhaps with a unit, a currency or a percent sign."""
-    unit = None
-    body = text
-    quoted = _WORDS.search(body)
-    if quoted:
-        before, after = body[: quoted.start()].strip(), body[quoted.end() :].strip()
-        if before in ("", "(") and _CHOICE.fullmatch(quoted[1].strip()):
-            return Form("words", quoted[1].strip(" ().:").lower())
-        after = _WORDS.sub("", after).strip()
-        if before and not re.search(
-            r"[A-Za-z0-9]", after.replace("^2", "").replace("^3", "").replace("^{2}", "").replace("^{3}", "")
-        ):
-            unit = unit_of(quoted[1] + after.replace("{", "").replace("}", ""))
-            body = before
-        elif not before and after:
-            body = after
-        else:
-            return Form("raw", _squeezed(text))
-    else:
-        plain = _PLAIN_UNIT.fullmatch(body)
-        if plain and is_unit_text(re.sub(r"\^\{?[23]\}?$", "", plain["unit"]).strip()):
-            unit, body = unit_of(plain["unit"]), plain["value"]
-        elif (loose := _LOOSE_UNIT.fullmatch(body)) and loose["unit"].split()[0] not in FUNCTIONS:
-            body = loose["value"]  # 24 cups
-    body = body.strip()
+    quoted = _WORDS.search(text)
+    if quoted and text[: quoted.start()].strip() in ("", "(") and _CHOICE.fullmatch(quoted[1].strip()):
+        return Form("words", quoted[1].strip(" ().:").lower())
+    split = _quoted_unit(text, quoted) if quoted else _plain_unit(text)
+    if split is None:
+        return Form("raw", _squeezed(text))
+    body, unit = split[0].strip(), split[1]
     percent = body.endswith("%")
-    if percent:
-        body = body[:-1]
+    body = body.removesuffix("%")
     decimal = _DECIMAL.fullmatch(body.replace(" ", ""))
     try:
-        value = Value(parse(_ratio(body)))
+        value = ExpressionValue(parse(_ratio(body)))
     except Unreadable:
         return Form("raw", _squeezed(text))
     return Form("value", _squeezed(text), (), value, unit, percent, len(decimal[1]) if decimal else None)
+
+
+def _quoted_unit(text: str, quoted: re.Match[str]) -> tuple[str, str | None] | None:
+    r"""The value and the unit of `5\text{ cm}^2`; None where the words are neither unit nor prefix."""
+    before, after = text[: quoted.start()].strip(), _WORDS.sub("", text[quoted.end() :]).strip()
+    if before and not re.search(r"[A-Za-z0-9]", _POWER.sub("", after)):
+        return before, unit_of(quoted[1] + after.replace("{", "").replace("}", ""))
+    return (after, None) if after and not before else None
+
+
+def _plain_unit(text: str) -> tuple[str, str | None]:
+    """The value and the unit of `5 cm^2`; of `24 cups`, the value alone."""
+    plain = _PLAIN_UNIT.fullmatch(text)
+    if plain and is_unit_text(re.sub(r"\^\{?[23]\}?$", "", plain["unit"]).strip()):
+        return plain["value"], unit_of(plain["unit"])
+    loose = _LOOSE_UNIT.fullmatch(text)
+    return (loose["value"] if loose and loose["unit"].split()[0] not in FUNCTIONS else text), None
 
 
 def _ratio(text: str) -> str:
@@ -313,6 +281,6 @@ def _squeezed(text: str) -> str:
 
 
 _INFINITE = (
-    Form("value", "-∞", (), Value(("neg", ("const", "inf")))),
-    Form("value", "∞", (), Value(("const", "inf"))),
+    Form("value", "-∞", (), ExpressionValue(("neg", ("const", "inf")))),
+    Form("value", "∞", (), ExpressionValue(("const", "inf"))),
 )

@@ -23,12 +23,12 @@ from collections.abc import Awaitable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from agent_rl.rewards.scorers.extraction import last_boxed, last_tag, marked_answer
+from agent_rl.rewards.scorers.extraction import last_boxed, last_match, last_tag, marked_answer
 from agent_rl.rewards.scorers.math.forms import MAX_CHARS, read
 from agent_rl.rewards.scorers.math.numeric import extract_number
 from agent_rl.rewards.scorers.math.same import Undecided, same
 from agent_rl.rewards.scorers.math.worker import compare
-from agent_rl.rewards.scorers.scorer import unusable
+from agent_rl.rewards.scorers.scorer import as_data, unusable
 
 __all__ = ["extract_math", "score_math"]
 
@@ -91,17 +91,15 @@ def _shortened(marked: str) -> str:
         rest = marked[formula.end() :]
         more = _FORMULA.search(rest)
         if not (more and re.fullmatch(r"\s*(?:,|and|or|,\s*and)\s*", rest[: more.start()])):
-            return next(group for group in formula.groups() if group)
+            return formula[formula.lastindex or 0]
     clause = _CLAUSE.search(marked)
     return (marked[: clause.start()] if clause and clause.start() else marked).strip().rstrip(".")
 
 
 def _last_formula(text: str) -> str | None:
-    last = None
-    for last in _FORMULA.finditer(text[-2_000:]):  # noqa: B007 - the last match is what is wanted
-        pass
+    last = last_match(_FORMULA, text[-2_000:])
     if last is not None:
-        return next(group for group in last.groups() if group)
+        return last[last.lastindex or 0]
     number = extract_number(text)
     return None if number is None else str(number)
 
@@ -134,20 +132,17 @@ async def _by_worker(answer: str, truths: Sequence[str]) -> float:
 
 
 def _truths(ground_truth: Any) -> list[str]:
-    value = ground_truth.tolist() if hasattr(ground_truth, "tolist") else ground_truth
-    values = list(value) if isinstance(value, list | tuple) else [value]
-    truths = []
-    for item in values:
-        if isinstance(item, bool) or not isinstance(item, str | int | float):
-            raise unusable(ground_truth, "an answer, or a list of answers")
-        text = str(item).strip()
-        boxed = last_boxed(text) if "\\boxed" in text or "\\fbox" in text else None
-        text = boxed if boxed is not None else text
-        if "####" in text:
-            text = text.rpartition("####")[2].strip()
-        if not text or len(text) > MAX_CHARS:
-            raise unusable(ground_truth, "an answer, or a list of answers")
-        truths.append(text)
-    if not truths:
+    value = as_data(ground_truth)
+    truths = [_truth(item) for item in (value if isinstance(value, list | tuple) else [value])]
+    if not truths or not all(0 < len(truth) <= MAX_CHARS for truth in truths):
         raise unusable(ground_truth, "an answer, or a list of answers")
     return truths
+
+
+def _truth(value: Any) -> str:
+    """The answer in a ground truth; "" where there is none."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return ""
+    text = str(value).strip()
+    boxed = last_boxed(text) if "\\boxed" in text or "\\fbox" in text else None
+    return (text if boxed is None else boxed).rpartition("####")[2].strip()

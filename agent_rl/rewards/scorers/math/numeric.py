@@ -24,8 +24,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from agent_rl.rewards.scorers.extraction import box_content, last_match
+
 __all__ = ["extract_number", "numeric_match", "parse_number"]
 
+_BOX = "\\boxed{"
 _MAX_TEXT = 5_000
 _MAX_NUMBER_TEXT = 1_000
 _MAX_DIGITS = 100
@@ -173,40 +176,27 @@ def _parse(text: str) -> _Number | None:
 def _extract(text: str) -> _Number | None:
     text = _clean(text[-_MAX_TEXT:])
     number, decided = _marked(text)
-    if decided:
-        return number
-    return _parse(text) or _last(text)
+    return number if decided else _parse(text) or _last(text)
 
 
 def _marked(text: str) -> tuple[_Number | None, bool]:
     """The number that `####` or a box marks, and whether the text marks one at all."""
     for match in reversed(list(_MARKER.finditer(text))[-20:]):
-        rest = match["rest"]
-        number = _parse(rest) or (_boxed(rest) or (None,))[0]
+        number = _parse(match["rest"]) or _boxed(match["rest"])
         if number is not None:
             return number, True
-    boxed = _boxed(text)
-    return (None, False) if boxed is None else (boxed[0], True)
+    return _boxed(text), _BOX in text
 
 
-def _boxed(text: str) -> tuple[_Number | None] | None:
-    start = text.rfind("\\boxed{")
-    if start < 0:
-        return None
-    start += len("\\boxed{")
-    depth = 1
-    for end in range(start, min(len(text), start + _MAX_NUMBER_TEXT)):
-        depth += {"{": 1, "}": -1}.get(text[end], 0)
-        if depth == 0:
-            content = text[start:end]
-            return (_parse(content) or _last(content),)
-    return (None,)
+def _boxed(text: str) -> _Number | None:
+    """The number in the last box; None where there is no box, or no number in it."""
+    start = text.rfind(_BOX)
+    box = None if start < 0 else box_content(text, start + len(_BOX) - 1)
+    return None if box is None else _parse(box[1]) or _last(box[1])
 
 
 def _last(text: str) -> _Number | None:
-    last = None
-    for last in _FIND.finditer(text):  # noqa: B007 - the last match is what is wanted
-        pass
+    last = last_match(_FIND, text)
     return None if last is None else _value(last)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from agent_rl.rewards.scorers.math.expression import variables
 from agent_rl.rewards.scorers.math.forms import FLIPPED, Form
 from agent_rl.rewards.scorers.math.latex import unit_factor
-from agent_rl.rewards.scorers.math.value import Value, proportional
+from agent_rl.rewards.scorers.math.value import ExpressionValue, proportional
 
 __all__ = ["Undecided", "same"]
 
@@ -44,24 +44,29 @@ def _across(answer: Form, truth: Form) -> bool:
 
 def _reduced(one: Form, other: Form, equal: Callable[[Form, Form], bool]) -> bool:
     """Whether a form of a richer kind says no more than another."""
-    if one.kind == "relation" and one.brackets == "=" and other.kind in ("value", "base"):
-        return _is_name(one.parts[0], one.parts[1]) and equal(one.parts[1], other)
-    if one.kind == "base" and other.kind == "value":
-        return bool(one.parts[0] == other.text)
-    if one.kind == "words" and other.kind == "value":
-        return one.text.replace(" ", "") == other.text.strip("()").lower()
-    if one.kind == "set" and other.kind == "value":
-        return len(one.parts) == 1 and equal(one.parts[0], other)
-    if one.kind == "list" and other.kind == "value":  # "1/2 or 0.5"
-        return all(equal(part, other) for part in one.parts)
-    if other.kind != "tuple" or other.brackets != "()" or one.kind not in ("list", "matrix"):
-        return False
-    entries = one.parts if one.kind == "list" else one.parts[0]
-    if one.kind == "matrix" and all(len(row) == 1 for row in one.parts):
-        entries = [row[0] for row in one.parts]
-    elif one.kind == "matrix" and len(one.parts) > 1:
-        return False
-    return len(entries) == len(other.parts) and all(equal(*pair) for pair in zip(entries, other.parts, strict=True))
+    match one.kind, other.kind:
+        case "relation", "value" | "base":
+            return one.brackets == "=" and _is_name(*one.parts) and equal(one.parts[1], other)
+        case "base", "value":
+            return bool(one.parts[0] == other.text)
+        case "words", "value":
+            return one.text.replace(" ", "") == other.text.strip("()").lower()
+        case "set", "value":
+            return len(one.parts) == 1 and equal(one.parts[0], other)
+        case "list", "value":  # "1/2 or 0.5"
+            return all(equal(part, other) for part in one.parts)
+        case "list" | "matrix", "tuple":
+            entries = one.parts if one.kind == "list" else _vector(one)
+            same_size = other.brackets == "()" and len(entries) == len(other.parts)
+            return same_size and all(equal(*pair) for pair in zip(entries, other.parts, strict=True))
+    return False
+
+
+def _vector(matrix: Form) -> Sequence[Form]:
+    """The entries of a matrix of one row or one column; none of another."""
+    if all(len(row) == 1 for row in matrix.parts):
+        return [row[0] for row in matrix.parts]
+    return matrix.parts[0] if len(matrix.parts) == 1 else ()
 
 
 def _same_value(answer: Form, truth: Form) -> bool:
@@ -117,9 +122,9 @@ def _same_relation(answer: Form, truth: Form) -> bool:
     return ratio != 0 and sign == truth.brackets
 
 
-def _difference(relation: Form) -> Value:
+def _difference(relation: Form) -> ExpressionValue:
     left, right = relation.parts
-    return Value(("add", left.value.node, ("neg", right.value.node)))
+    return ExpressionValue(("add", left.value.node, ("neg", right.value.node)))
 
 
 def _same_order(answer: Sequence[Form], truth: Sequence[Form]) -> bool:
@@ -136,27 +141,6 @@ def _any_order(answer: Sequence[Form], truth: Sequence[Form]) -> bool:
     return not left
 
 
-def _same_tuple(answer: Form, truth: Form) -> bool:
-    return answer.brackets == truth.brackets and _same_order(answer.parts, truth.parts)
-
-
-def _same_set(answer: Form, truth: Form) -> bool:
-    return _any_order(answer.parts, truth.parts)
-
-
-def _same_matrix(answer: Form, truth: Form) -> bool:
-    return len(answer.parts) == len(truth.parts) and all(map(_same_order, answer.parts, truth.parts))
-
-
-def _same_base(answer: Form, truth: Form) -> bool:
-    return bool(answer.parts == truth.parts)
-
-
-def _never(answer: Form, truth: Form) -> bool:
-    """Words that are not written alike."""
-    return False
-
-
 def _is_name(side: Form, value: Form) -> bool:
     r"""Whether a side of an equation only names what the other is: `x`, `f(x)`, `P(A)`, `AB`, `\cos A`, `m + n`."""
     node = side.value.node if side.value else ()
@@ -167,14 +151,15 @@ def _is_name(side: Form, value: Form) -> bool:
     return _NAME.fullmatch(side.text) is not None
 
 
-_SAME = {
+_SAME: dict[str, Callable[[Form, Form], bool]] = {
     "value": _same_value,
-    "tuple": _same_tuple,
-    "set": _same_set,
-    "list": _same_set,
-    "union": _same_set,
     "relation": _same_relation,
-    "matrix": _same_matrix,
-    "base": _same_base,
-    "words": _never,
+    "tuple": lambda answer, truth: answer.brackets == truth.brackets and _same_order(answer.parts, truth.parts),
+    "matrix": lambda answer, truth: (
+        len(answer.parts) == len(truth.parts) and all(map(_same_order, answer.parts, truth.parts))
+    ),
+    "base": lambda answer, truth: bool(answer.parts == truth.parts),
+    "words": lambda answer, truth: False,  # they are not written alike
+    **dict.fromkeys(("set", "list", "union"), lambda answer, truth: _any_order(answer.parts, truth.parts)),
 }
+"""How two forms of one kind are compared."""

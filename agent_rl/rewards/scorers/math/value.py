@@ -1,21 +1,27 @@
-"""`Value`: what an expression is worth, so that two of them can be told apart.
+"""`ExpressionValue`: what an expression is worth, so that two of them can be told apart.
 
 By exact rational arithmetic where there are only rational numbers (modulo a large prime where these would be too long),
 else by their values at fixed points, which two different expressions of an answer's size do not share by accident.
+Each of the three is a table of operations: a kind of node is understood where it stands in one.
 """
 
 from __future__ import annotations
 
 import cmath
 import math
+import operator
 import zlib
 from collections.abc import Callable
 from fractions import Fraction
 from functools import cached_property
+from typing import ParamSpec, TypeVar
 
-from agent_rl.rewards.scorers.math.expression import TRIGONOMETRIC, Node, variables
+from agent_rl.rewards.scorers.math.expression import FUNCTIONS, TRIGONOMETRIC, Node, variables
 
-__all__ = ["Value", "proportional"]
+__all__ = ["ExpressionValue", "proportional"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _MAX_BITS = 2000
 _PRIME = 2**127 - 1
@@ -23,39 +29,15 @@ _POINTS = 5
 _NEGATIVE = (3, 4)
 """The points at which all variables are negative: there, only real values are compared, for answers mean x > 0."""
 _CLOSE = 1e-9
-
-_FUNCTIONS: dict[str, Callable[[complex], complex]] = {
-    "sin": cmath.sin,
-    "cos": cmath.cos,
-    "tan": cmath.tan,
-    "cot": lambda z: 1 / cmath.tan(z),
-    "sec": lambda z: 1 / cmath.cos(z),
-    "csc": lambda z: 1 / cmath.sin(z),
-    "arcsin": cmath.asin,
-    "arccos": cmath.acos,
-    "arctan": cmath.atan,
-    "asin": cmath.asin,
-    "acos": cmath.acos,
-    "atan": cmath.atan,
-    "sinh": cmath.sinh,
-    "cosh": cmath.cosh,
-    "tanh": cmath.tanh,
-    "exp": cmath.exp,
-    "ln": cmath.log,
-    "log": cmath.log,
-    "lg": lambda z: cmath.log(z) / math.log(10),
-    "sqrt": cmath.sqrt,
-    "abs": lambda z: complex(abs(z)),
-    "floor": lambda z: complex(math.floor(z.real + 1e-12)),
-    "ceil": lambda z: complex(math.ceil(z.real - 1e-12)),
-}
+_NO_VALUE = (ArithmeticError, ValueError, RecursionError, KeyError)
+"""What is raised where an operation is not defined for its operands, or unknown (KeyError), or its result too large."""
 
 
-class _NotExact(Exception):
+class _NotExact(ValueError):
     """No rational number, or one too long."""
 
 
-class Value:
+class ExpressionValue:
     """What an expression is worth, for comparing."""
 
     def __init__(self, node: Node) -> None:
@@ -64,23 +46,18 @@ class Value:
     @cached_property
     def exact(self) -> Fraction | None:
         """The rational number that it is, if it is one of at most 2,000 bits."""
-        try:
-            return _exact(self.node)
-        except (_NotExact, ArithmeticError, RecursionError):
-            return None
+        return _attempt(_exact, self.node)
 
     @cached_property
     def residue(self) -> int | None:
         """A rational number modulo a prime, however long it is."""
-        try:
-            return _residue(self.node)
-        except (_NotExact, ArithmeticError, ValueError, RecursionError):
-            return None
+        return _attempt(_residue, self.node)
 
     @cached_property
     def points(self) -> tuple[complex | None, ...]:
         """The values at the points; None where there is none."""
-        return tuple(_at(self.node, point) for point in range(_POINTS))
+        values = [_attempt(_complex, self.node, point) for point in range(_POINTS)]
+        return tuple(None if value is None or not cmath.isfinite(value) else value for value in values)
 
     @property
     def number(self) -> float | None:
@@ -92,7 +69,7 @@ class Value:
             return None
         return first.real
 
-    def equals(self, other: Value) -> bool:
+    def equals(self, other: ExpressionValue) -> bool:
         """Whether both are worth the same wherever they can be compared."""
         if self.node == other.node:
             return True
@@ -103,7 +80,7 @@ class Value:
         return _agree(self.points, other.points)
 
 
-def proportional(one: Value, other: Value) -> float:
+def proportional(one: ExpressionValue, other: ExpressionValue) -> float:
     """The constant that `one` is of `other`, if it is a real one and not 0; else 0."""
     pairs = [
         (first, second)
@@ -131,31 +108,20 @@ def _agree(one: tuple[complex | None, ...], other: tuple[complex | None, ...]) -
     return compared >= 2
 
 
+def _attempt(evaluate: Callable[P, T], *arguments: P.args, **none: P.kwargs) -> T | None:
+    try:
+        return evaluate(*arguments, **none)
+    except _NO_VALUE:
+        return None
+
+
 def _exact(node: Node) -> Fraction:
-    kind = node[0]
+    kind, *operands = node
     if kind == "num":
         return _short(node[1])
-    if kind == "neg":
-        return -_exact(node[1])
-    if kind == "deg":
-        return _exact(node[1])
-    if kind in ("add", "mul", "div"):
-        left, right = _exact(node[1]), _exact(node[2])
-        return _short(left + right if kind == "add" else left * right if kind == "mul" else left / right)
-    if kind == "pow":
-        return _power(_exact(node[1]), _exact(node[2]))
-    if kind == "fn" and node[1] == "sqrt":
-        return _root(_exact(node[2]), 2)
-    if kind == "fn" and node[1] in ("abs", "floor", "ceil"):
-        value = _exact(node[2])
-        return (
-            abs(value) if node[1] == "abs" else Fraction(math.floor(value) if node[1] == "floor" else math.ceil(value))
-        )
-    if kind == "fact":
-        return _short(Fraction(math.factorial(_whole(_exact(node[1]), 300))))
-    if kind == "binom":
-        return _short(Fraction(math.comb(_whole(_exact(node[1]), 1000), _whole(_exact(node[2]), 1000))))
-    raise _NotExact
+    if kind == "fn":
+        kind, *operands = operands
+    return _short(_EXACT[kind](*map(_exact, operands)))
 
 
 def _short(value: Fraction) -> Fraction:
@@ -175,47 +141,58 @@ def _power(base: Fraction, exponent: Fraction) -> Fraction:
         if exponent.denominator > 64:
             raise _NotExact
         base = _root(base, exponent.denominator)
-    bits = max(base.numerator.bit_length(), base.denominator.bit_length())
-    if base not in (0, 1, -1) and abs(exponent.numerator) * bits > 2 * _MAX_BITS:
-        raise _NotExact
-    if abs(exponent.numerator).bit_length() > _MAX_BITS:
-        raise _NotExact
     power = exponent.numerator
+    bits = max(base.numerator.bit_length(), base.denominator.bit_length())
+    if base not in (0, 1, -1) and abs(power) * bits > 2 * _MAX_BITS:
+        raise _NotExact
     if base in (1, -1):
         power %= 2
     elif base == 0 and power > 1:
         power = 1
-    return _short(Fraction(base**power))
+    return Fraction(base**power)
 
 
 def _root(value: Fraction, order: int) -> Fraction:
     if value < 0 or order < 1:
         raise _NotExact
-    parts = []
-    for part in (value.numerator, value.denominator):
-        if order == 2:
-            root = math.isqrt(part)
-        elif part.bit_length() < 1000:
-            root = round(part ** (1 / order))
-        else:
-            raise _NotExact
-        if root**order != part:
-            raise _NotExact
-        parts.append(root)
-    return Fraction(*parts)
+    return Fraction(_whole_root(value.numerator, order), _whole_root(value.denominator, order))
+
+
+def _whole_root(value: int, order: int) -> int:
+    if order != 2 and value.bit_length() >= 1000:
+        raise _NotExact
+    root = math.isqrt(value) if order == 2 else round(value ** (1 / order))
+    if root**order != value:
+        raise _NotExact
+    return root
+
+
+def _binomial(top: Fraction, bottom: Fraction) -> int:
+    return math.comb(_whole(top, 1000), _whole(bottom, 1000))
+
+
+_EXACT: dict[str, Callable[..., Fraction]] = {
+    "neg": operator.neg,
+    "deg": operator.pos,
+    "add": operator.add,
+    "mul": operator.mul,
+    "div": operator.truediv,
+    "pow": _power,
+    "sqrt": lambda value: _root(value, 2),
+    "abs": abs,
+    "floor": lambda value: Fraction(math.floor(value)),
+    "ceil": lambda value: Fraction(math.ceil(value)),
+    "fact": lambda value: Fraction(math.factorial(_whole(value, 300))),
+    "binom": lambda top, bottom: Fraction(_binomial(top, bottom)),
+}
 
 
 def _residue(node: Node) -> int:
-    kind = node[0]
+    kind, *operands = node
     if kind == "num":
-        return int(node[1].numerator * pow(node[1].denominator, -1, _PRIME)) % _PRIME
-    if kind == "neg":
-        return -_residue(node[1]) % _PRIME
-    if kind in ("add", "mul", "div"):
-        left, right = _residue(node[1]), _residue(node[2])
-        if kind == "div":
-            right = pow(right, -1, _PRIME)
-        return (left + right if kind == "add" else left * right) % _PRIME
+        return _modulo(node[1])
+    if kind in _MODULAR:
+        return _MODULAR[kind](*map(_residue, operands)) % _PRIME
     if kind == "pow":
         exponent = _exact(node[2])
         if exponent.denominator != 1:
@@ -227,55 +204,36 @@ def _residue(node: Node) -> int:
             result = result * factor % _PRIME
         return result
     if kind == "binom":
-        return math.comb(_whole(_exact(node[1]), 1000), _whole(_exact(node[2]), 1000)) % _PRIME
-    value = _exact(node)
-    return int(value.numerator * pow(value.denominator, -1, _PRIME)) % _PRIME
+        return _binomial(_exact(node[1]), _exact(node[2])) % _PRIME
+    return _modulo(_exact(node))
 
 
-def _at(node: Node, point: int) -> complex | None:
-    try:
-        value = _value(node, point)
-    except (ArithmeticError, ValueError, RecursionError):
-        return None
-    return value if cmath.isfinite(value) else None
+def _modulo(value: Fraction) -> int:
+    return value.numerator * pow(value.denominator, -1, _PRIME) % _PRIME
 
 
-def _value(node: Node, point: int) -> complex:
-    kind = node[0]
+_MODULAR: dict[str, Callable[..., int]] = {
+    "neg": operator.neg,
+    "add": operator.add,
+    "mul": operator.mul,
+    "div": lambda top, bottom: top * pow(bottom, -1, _PRIME),
+}
+
+
+def _complex(node: Node, point: int) -> complex:
+    kind, *operands = node
     if kind == "num":
         return complex(node[1])
     if kind == "var":
         return complex(_place(node[1], point))
     if kind == "const":
-        if node[1] == "inf":
-            raise ValueError("infinite")
-        return {"pi": complex(math.pi), "e": complex(math.e), "i": 1j}[node[1]]
-    if kind == "neg":
-        return 0 - _value(node[1], point)  # not -x: the sign of a zero would choose a branch
-    if kind == "add":
-        return _value(node[1], point) + _value(node[2], point)
-    if kind == "mul":
-        return _value(node[1], point) * _value(node[2], point)
-    if kind == "div":
-        return _value(node[1], point) / _value(node[2], point)
-    if kind == "pow":
-        return _real_power(_value(node[1], point), _value(node[2], point))
-    if kind == "deg":
-        return _value(node[1], point)
-    if kind == "log":
-        return cmath.log(_value(node[2], point)) / cmath.log(_value(node[1], point))
+        return _CONSTANTS[node[1]]
     if kind == "fn":
-        argument = _value(node[2], point)
-        if node[1] in TRIGONOMETRIC and node[2][0] == "deg":
-            argument *= math.pi / 180
-        return _FUNCTIONS[node[1]](argument)
-    if kind == "fact":
-        argument = _value(node[1], point)
-        return complex(math.gamma(argument.real + 1))
-    if kind == "binom":
-        n, k = _value(node[1], point).real, _value(node[2], point).real
-        return complex(math.gamma(n + 1) / math.gamma(k + 1) / math.gamma(n - k + 1))
-    raise ValueError(kind)
+        name, operand = operands
+        argument = _complex(operand, point)
+        degrees = name in TRIGONOMETRIC and operand[0] == "deg"
+        return FUNCTIONS[name](argument * (math.pi / 180) if degrees else argument)
+    return _COMPLEX[kind](*(_complex(operand, point) for operand in operands))
 
 
 def _real_power(base: complex, exponent: complex) -> complex:
@@ -285,6 +243,24 @@ def _real_power(base: complex, exponent: complex) -> complex:
         if abs(order - round(order)) < 1e-12 and round(order) % 2:
             return complex(-((-base.real) ** exponent.real))
     return complex(base**exponent)
+
+
+def _factorial(value: complex) -> float:
+    return math.gamma(value.real + 1)
+
+
+_CONSTANTS = {"pi": complex(math.pi), "e": complex(math.e), "i": 1j}  # of infinity there is none
+_COMPLEX: dict[str, Callable[..., complex]] = {
+    "neg": lambda value: 0 - value,  # not -x: the sign of a zero would choose a branch
+    "deg": operator.pos,
+    "add": operator.add,
+    "mul": operator.mul,
+    "div": operator.truediv,
+    "pow": _real_power,
+    "log": lambda base, value: cmath.log(value) / cmath.log(base),
+    "fact": lambda value: complex(_factorial(value)),
+    "binom": lambda top, bottom: complex(_factorial(top) / _factorial(bottom) / _factorial(top - bottom)),
+}
 
 
 def _place(name: str, point: int) -> float:

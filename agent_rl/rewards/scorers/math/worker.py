@@ -40,12 +40,10 @@ def compare(answer: str, truth: str) -> Future[bool]:
 
 
 class _Pool:
+    _children: list[subprocess.Popen[bytes]]
+
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._own = threading.local()
-        self._threads: ThreadPoolExecutor | None = None
-        self._children: list[subprocess.Popen[bytes]] = []
-        self._known: OrderedDict[tuple[str, str], Future[bool]] = OrderedDict()
+        self._forget()
         os.register_at_fork(after_in_child=self._forget)
         atexit.register(self.close)
 
@@ -55,8 +53,6 @@ class _Pool:
             if known is not None and not (known.done() and known.exception()):
                 self._known.move_to_end((answer, truth))
                 return known
-            if self._threads is None:
-                self._threads = ThreadPoolExecutor(_WORKERS, "agent_rl-math")
             future = self._known[answer, truth] = self._threads.submit(self._judge, answer, truth)
             if len(self._known) > _KEPT:
                 self._known.popitem(last=False)
@@ -76,19 +72,18 @@ class _Pool:
             child = None
         if child is None:
             child = self._own.child = self._start()
-        assert child.stdin is not None
-        try:
+        line = b""
+        with contextlib.suppress(OSError):  # it ended
+            assert child.stdin is not None
             child.stdin.write(json.dumps([answer, truth]).encode() + b"\n")
             child.stdin.flush()
             line = _line(child, ANSWER_S)
-        except OSError:  # it ended
-            line = b""
         if not line:
-            self._own.child = None
             _end(child)
         return line == b"true"
 
     def _start(self) -> subprocess.Popen[bytes]:
+        problem = "the process that compares mathematical answers does not start"
         try:
             child = subprocess.Popen(
                 [sys.executable, str(_PROGRAM)],
@@ -98,20 +93,20 @@ class _Pool:
                 env={**os.environ, "OMP_NUM_THREADS": "1"},
             )
         except OSError as error:
-            raise UnscoredError(f"the process that compares mathematical answers does not start: {error}") from error
+            raise UnscoredError(f"{problem}: {error}") from error
         if _line(child, START_S) != b"ready":
             _end(child)
-            raise UnscoredError(
-                f"the process that compares mathematical answers does not start (exit status {child.returncode})"
-            )
+            raise UnscoredError(f"{problem} (exit status {child.returncode})")
         with self._lock:
             self._children = [other for other in self._children if other.poll() is None] + [child]
         return child
 
     def _forget(self) -> None:
-        """Begin anew, also in a forked child: the processes belong to its parent."""
+        """Start empty, also in a forked child: the processes belong to its parent."""
         self._lock, self._own = threading.Lock(), threading.local()
-        self._threads, self._children, self._known = None, [], OrderedDict()
+        self._threads = ThreadPoolExecutor(_WORKERS, "agent_rl-math")  # it starts threads when they are needed
+        self._children = []
+        self._known: OrderedDict[tuple[str, str], Future[bool]] = OrderedDict()
 
 
 def _line(child: subprocess.Popen[bytes], timeout_s: float) -> bytes:
