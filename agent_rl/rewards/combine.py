@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 
 from agent_rl.errors import ConfigError
-from agent_rl.settings import LexicographicSettings, RewardSettings
+from agent_rl.settings import RewardSettings
 from agent_rl.settings.importing import ClassNameError, find_object
 from agent_rl.trajectory import Trajectory
 
-__all__ = ["RULES", "Combiner", "combiner"]
+__all__ = ["COMBINERS", "Combiner", "combiner"]
 
 Combiner = Callable[[Mapping[str, float], Mapping[str, float], Trajectory], float]
 """Of the values that were measured, their weights under the same names, and the trajectory."""
 
 
 def combiner(settings: RewardSettings, key: str) -> Combiner:
-    """The rule that the settings name.
+    """The function that `combine` names.
 
     Args:
         settings: of the reward.
@@ -30,49 +31,47 @@ def combiner(settings: RewardSettings, key: str) -> Combiner:
     """
     if settings.combine == "lexicographic":
         return _lexicographic(settings, key)
-    if settings.combine in RULES:
-        return RULES[settings.combine]
+    if settings.combine in COMBINERS:
+        return COMBINERS[settings.combine]
     try:
         found = find_object(settings.combine, Path.cwd())
     except ClassNameError as error:
-        known = ", ".join([*RULES, "lexicographic"])
+        known = ", ".join([*COMBINERS, "lexicographic"])
         raise ConfigError(f"{key}.combine", error.problem, f"{error.remedy} Ours: {known}") from error
     if not callable(found):
         raise ConfigError(f"{key}.combine", f"{settings.combine!r} is no function", "Name one")
     return found  # type: ignore[no-any-return]
 
 
-def _sum(values: Mapping[str, float], weights: Mapping[str, float], _: Trajectory) -> float:
-    return math.fsum(weights[name] * value for name, value in values.items())
+def _weighed(reduce: Callable[[Iterable[float]], float], *, unweighed: bool = False) -> Combiner:
+    """Reduce the values times their weights; without `unweighed`, those of weight 0 are left out."""
+
+    def combine(values: Mapping[str, float], weights: Mapping[str, float], _: Trajectory) -> float:
+        return reduce([weights[name] * value for name, value in values.items() if weights[name] or unweighed])
+
+    return combine
 
 
-def _product(values: Mapping[str, float], weights: Mapping[str, float], _: Trajectory) -> float:
-    return math.prod(weights[name] * value for name, value in values.items() if weights[name])
-
-
-def _least(values: Mapping[str, float], weights: Mapping[str, float], _: Trajectory) -> float:
-    return min((weights[name] * value for name, value in values.items() if weights[name]), default=0.0)
-
-
-def _most(values: Mapping[str, float], weights: Mapping[str, float], _: Trajectory) -> float:
-    return max((weights[name] * value for name, value in values.items() if weights[name]), default=0.0)
-
-
-RULES: dict[str, Combiner] = {"sum": _sum, "product": _product, "min": _least, "max": _most}
+COMBINERS: dict[str, Combiner] = {
+    "sum": _weighed(math.fsum, unweighed=True),
+    "product": _weighed(math.prod),
+    "min": _weighed(partial(min, default=0.0)),
+    "max": _weighed(partial(max, default=0.0)),
+}
 """In all but the sum, a component of weight 0 is left out."""
 
 
 def _lexicographic(settings: RewardSettings, key: str) -> Combiner:
     """Each value becomes a digit, of as many levels as are told apart; the total in [0, 1) is what they write."""
-    rule: LexicographicSettings = settings.lexicographic
-    bounds = [_bounds(settings, name, f"{key}.lexicographic.order") for name in rule.order]
+    order, levels = settings.lexicographic.order, settings.lexicographic.levels
+    bounds = [_bounds(settings, name, f"{key}.lexicographic.order") for name in order]
 
     def combine(values: Mapping[str, float], _: Mapping[str, float], __: Trajectory) -> float:
         total, scale = 0.0, 1.0
-        for name, (low, high) in zip(rule.order, bounds, strict=True):
-            scale /= rule.levels + 1
+        for name, (low, high) in zip(order, bounds, strict=True):
+            scale /= levels + 1
             share = (min(max(values.get(name, low), low), high) - low) / (high - low)
-            total += scale * round(share * rule.levels)
+            total += scale * round(share * levels)
         return total
 
     return combine

@@ -1,7 +1,14 @@
 """What a component of the reward is: something that gives a trajectory, or each of a group, one number.
 
 A component is made once in a process, from the `config` below its name in `agent_rl.reward.components`, and measures
-many trajectories at the same time. It is not made to weigh, clip or gate: that is what the composition does.
+many trajectories at the same time. It does not weigh, clip or gate its value: the composition does.
+
+    class Politeness(Component, kind="politeness"):
+        async def measure(self, trajectory):
+            return Value(float("please" in (trajectory.answer or "")))
+
+In a file of `agent_rl/rewards/components/`, that is all: a configuration finds it as `kind: politeness`. In a file of
+one's own it needs no `kind`, and is found as `kind: my_file.py:Politeness`.
 """
 
 from __future__ import annotations
@@ -36,8 +43,8 @@ class Value:
     """JSON data for the trace, for example a judge's words; kept in `Trajectory.info["reward"][<component>]`."""
 
 
-class Component(ABC):
-    """Measures trajectories one by one.
+class _Measuring(ABC):  # noqa: B024 - each kind has its own abstract method
+    """What both kinds of components have.
 
     Args:
         name: its key below `agent_rl.reward.components`, for messages.
@@ -48,9 +55,25 @@ class Component(ABC):
     logs: tuple[str, ...] = ()
     """The keys of `Value.logged`, the same for every trajectory; may be set in `__init__`."""
 
+    def __init_subclass__(cls, kind: str | None = None, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if kind is not None:
+            DECLARED[kind] = cls
+
     def __init__(self, name: str, config: Any) -> None:
         self.name = name
         self.config = config
+
+    async def close(self) -> None:  # noqa: B027 - most hold nothing
+        """Release what is held; nothing is measured after that."""
+
+
+DECLARED: dict[str, type[Any]] = {}
+"""Classes by the kind that they declare; complete once `agent_rl.rewards.kinds.kinds` has been called."""
+
+
+class Component(_Measuring):
+    """Measures trajectories one by one."""
 
     @abstractmethod
     async def measure(self, trajectory: Trajectory) -> Value:
@@ -61,19 +84,9 @@ class Component(ABC):
             ConfigError: nothing can be said about any.
         """
 
-    async def close(self) -> None:  # noqa: B027 - most hold nothing
-        """Give back what is held; nothing is measured after that."""
 
-
-class GroupComponent(ABC):
-    """Measures the trajectories of one prompt against one another; as `Component` otherwise."""
-
-    Config: ClassVar[type[BaseModel]] = ComponentConfig
-    logs: tuple[str, ...] = ()
-
-    def __init__(self, name: str, config: Any) -> None:
-        self.name = name
-        self.config = config
+class GroupComponent(_Measuring):
+    """Measures the trajectories of one prompt against one another."""
 
     @abstractmethod
     async def measure_group(self, group: Sequence[Trajectory]) -> list[Value | Exception]:
@@ -83,6 +96,3 @@ class GroupComponent(ABC):
             UnscoredError: nothing can be said about any of the group.
             ConfigError: as `Component.measure`.
         """
-
-    async def close(self) -> None:  # noqa: B027 - most hold nothing
-        """As `Component.close`."""

@@ -1,7 +1,7 @@
 """From components to a total, and to the flat numbers that verl logs.
 
-A component's value goes through `normalize`, then `clip`; the total is made of the values and their weights by the
-rule that `combine` names. A component whose gate is closed is neither measured nor part of the total. The same
+A component's value goes through `normalize`, then `clip`; `combine` names the function that makes the total of
+the values and their weights. A component whose gate is closed is neither measured nor part of the total. The same
 `Reward` scores in training, in an evaluation, and a stored file.
 
 A trajectory of which one component cannot be measured is unscored as a whole: no part of it becomes a lesson.
@@ -19,9 +19,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from agent_rl.errors import ConfigError, UnscoredError
-from agent_rl.rewards._rule import Rule, Run
 from agent_rl.rewards.component import Component, GroupComponent
 from agent_rl.rewards.components.terms import SCORED_STOP_REASONS
+from agent_rl.rewards.source_reward import Measurement, SourceReward
 from agent_rl.sandbox.host.fusion import FusionServer
 from agent_rl.settings import RewardSettings, config_error
 from agent_rl.trajectory import Score, Trajectory
@@ -44,7 +44,7 @@ class Reward:
         settings: the section.
         max_response_tokens: the limit that the episodes have; only the overlong penalty asks for it.
         judged: whether each trajectory comes with a verdict.
-        fusion: where the scorer `code` runs programs; None: in the sandbox of this machine.
+        fusion: where the scorer `code` measurements programs; None: in the sandbox of this machine.
 
     Attributes:
         needs_groups: whether the samples of one prompt have to be scored together, by `score_group`.
@@ -62,20 +62,20 @@ class Reward:
         fusion: FusionServer | None = None,
     ) -> None:
         made: dict[str, Component | GroupComponent] = {}
-        self._default = Rule(settings, SECTION, max_response_tokens, judged, made)
-        self._rules = []
+        self._default = SourceReward(settings, SECTION, max_response_tokens, judged, made)
+        self._by_pattern = {}
         for pattern in settings.per_data_source:
             key = f"{SECTION}.per_data_source.{pattern}"
-            rule = Rule(_overridden(settings, pattern, key), key, max_response_tokens, judged, made)
-            self._rules.append((pattern, rule))
+            overridden = _overridden(settings, pattern, key)
+            self._by_pattern[pattern] = SourceReward(overridden, key, max_response_tokens, judged, made)
         self._made = list(made.values())
-        rules = [self._default, *(rule for _, rule in self._rules)]
-        for rule in rules:
-            if rule.answers is not None:
-                rule.answers.fusion = fusion
-        self.needs_groups = any(part.needs_groups for rule in rules for part in rule.parts)
-        self._names = list(dict.fromkeys(part.name for rule in rules for part in rule.parts))
-        self._logs = list(dict.fromkeys(key for rule in rules for part in rule.parts for key in part.logs))
+        sources = [self._default, *self._by_pattern.values()]
+        for answers in [source.answers for source in sources if source.answers is not None]:
+            answers.fusion = fusion
+        terms = [term for source in sources for term in source.terms]
+        self.needs_groups = any(term.needs_groups for term in terms)
+        self._names = list(dict.fromkeys(term.name for term in terms))
+        self._logs = list(dict.fromkeys(key for term in terms for key in term.logs))
 
     async def score(
         self, trajectory: Trajectory, *, verdict: float | None = None, row: Mapping[str, Any] | None = None
@@ -111,20 +111,20 @@ class Reward:
         if not group:
             return []
         nothing: list[None] = [None] * len(group)
-        runs = [Run(*each) for each in zip(group, verdicts or nothing, rows or nothing, strict=True)]
-        rule = self._rule(group[0].data_source)
-        for wave in rule.waves:
-            await asyncio.gather(*(part.measure(runs) for part in wave))
-        return [self._result(rule, run) for run in runs]
+        measurements = [Measurement(*each) for each in zip(group, verdicts or nothing, rows or nothing, strict=True)]
+        source = self._source(group[0].data_source)
+        for wave in source.waves:
+            await asyncio.gather(*(term.measure(measurements) for term in wave))
+        return [self._result(source, measured) for measured in measurements]
 
     def require_scorers(self, data_sources: Iterable[str]) -> None:
-        """Refuse rows that nobody could judge, before the first is run.
+        """Refuse rows that nobody could judge, before the first is measured.
 
         Raises:
             ConfigError: no scorer is known for one of the data sources.
         """
         for data_source in data_sources:
-            if (answers := self._rule(data_source).answers) is not None:
+            if (answers := self._source(data_source).answers) is not None:
                 answers.require(data_source)
 
     async def reweigh(self, trajectory: Trajectory) -> Score:
@@ -138,45 +138,50 @@ class Reward:
         """
         if trajectory.score is None:
             raise UnscoredError("it has no stored score")
-        stored, rule, run = trajectory.score.components, self._rule(trajectory.data_source), Run(trajectory)
+        stored, source, measured = (
+            trajectory.score.components,
+            self._source(trajectory.data_source),
+            Measurement(trajectory),
+        )
         logged = (trajectory.info.get("reward") or {}).get("logged", {})
-        for part in chain(*rule.waves):
-            if part.name in _COUNTED and part.settings.normalize not in ("group", "running"):
-                await part.measure([run])
-            elif part.open(run):
-                if part.name not in stored or logged.get(f"{part.name}_open") == 0.0:
-                    raise UnscoredError(f"{part.name}: it was not measured then")
-                run.values[part.name] = part.clipped(stored[part.name])
-        return self._total(rule, run)
+        for term in chain(*source.waves):
+            if term.name in _COUNTED and term.settings.normalize not in ("group", "running"):
+                await term.measure([measured])
+            elif term.open(measured):
+                if term.name not in stored or logged.get(f"{term.name}_open") == 0.0:
+                    raise UnscoredError(f"{term.name}: it was not measured then")
+                measured.values[term.name] = term.clipped(stored[term.name])
+        return self._total(source, measured)
 
     async def close(self) -> None:
         """Give back what the components hold."""
         for component in self._made:
             await component.close()
 
-    def _rule(self, data_source: str) -> Rule:
-        return next((rule for pattern, rule in self._rules if fnmatchcase(data_source, pattern)), self._default)
+    def _source(self, data_source: str) -> SourceReward:
+        found = (source for pattern, source in self._by_pattern.items() if fnmatchcase(data_source, pattern))
+        return next(found, self._default)
 
-    def _result(self, rule: Rule, run: Run) -> Score | Exception:
-        noted = {"logged": {key: run.logged.get(key, 0.0) for key in self._logs}} if self._logs else {}
-        if run.notes:
-            noted["notes"] = run.notes
+    def _result(self, source: SourceReward, measured: Measurement) -> Score | Exception:
+        noted = {"logged": {key: measured.logged.get(key, 0.0) for key in self._logs}} if self._logs else {}
+        if measured.notes:
+            noted["notes"] = measured.notes
         if noted:
-            run.trajectory.info["reward"] = noted
-        if run.error is not None:
-            return run.error
+            measured.trajectory.info["reward"] = noted
+        if measured.error is not None:
+            return measured.error
         try:
-            return self._total(rule, run)
+            return self._total(source, measured)
         except UnscoredError as error:
             return error
 
-    def _total(self, rule: Rule, run: Run) -> Score:
-        step = _step(run.trajectory)
-        weights = {part.name: part.settings.weight_at(step) for part in rule.parts if part.name in run.values}
-        total = float(rule.combine(run.values, weights, run.trajectory))
+    def _total(self, source: SourceReward, measured: Measurement) -> Score:
+        step = _step(measured.trajectory)
+        weights = {term.name: term.settings.weight_at(step) for term in source.terms if term.name in measured.values}
+        total = float(source.combine(measured.values, weights, measured.trajectory))
         if not math.isfinite(total):
-            raise UnscoredError(f"the total is {total}, of {run.values}")
-        return Score(total=total + 0.0, components={name: run.values.get(name, 0.0) for name in self._names})
+            raise UnscoredError(f"the total is {total}, of {measured.values}")
+        return Score(total=total + 0.0, components={name: measured.values.get(name, 0.0) for name in self._names})
 
 
 def extra_info(trajectory: Trajectory, score: Score) -> dict[str, float]:

@@ -1,33 +1,31 @@
-"""The kinds of component: what `agent_rl.reward.components.<name>.kind` may say."""
+"""The kinds of component: what `agent_rl.reward.components.<name>.kind` may name."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from agent_rl.errors import ConfigError, did_you_mean
-from agent_rl.rewards.component import Component, GroupComponent
+from agent_rl.rewards.component import DECLARED, Component, GroupComponent
 from agent_rl.settings import config_error
-from agent_rl.settings.importing import ClassNameError, find_object
+from agent_rl.settings.importing import ClassNameError, find_object, import_all
 
-__all__ = ["KINDS", "make_component"]
+__all__ = ["kinds", "make_component"]
 
-KINDS: dict[str, str] = {
-    "consistency": "agent_rl.rewards.components.consistency.Consistency",
-    "embedding": "agent_rl.rewards.components.embedding.Embedding",
-    "judge": "agent_rl.rewards.judge.Judge",
-    "pairwise_judge": "agent_rl.rewards.judge.PairwiseJudge",
-    "potential": "agent_rl.rewards.components.shaping.Potential",
-    "reward_api": "agent_rl.rewards.components.reward_api.RewardApi",
-    "reward_model": "agent_rl.rewards.models.RewardModel",
-    "rules": "agent_rl.rewards.components.rules.Rules",
-    "tags": "agent_rl.rewards.components.rules.Tags",
-    "tool_rewards": "agent_rl.rewards.components.shaping.ToolRewards",
-}
-"""Ours, by name; each is imported when it is asked for."""
+FOLDERS = ("components", "judge", "models")
+"""Folders whose modules define kinds."""
+
+
+@cache
+def kinds() -> dict[str, type[Component | GroupComponent]]:
+    """Our kinds by name: what the classes in `FOLDERS` declare."""
+    for folder in FOLDERS:
+        import_all(f"agent_rl.rewards.{folder}")
+    return dict(sorted(DECLARED.items()))
 
 
 def make_component(name: str, kind: str, config: Mapping[str, Any], key: str) -> Component | GroupComponent:
@@ -35,17 +33,17 @@ def make_component(name: str, kind: str, config: Mapping[str, Any], key: str) ->
 
     Args:
         name: the user's name for it.
-        kind: one of `KINDS`, or a class, `package.module.Class` or `file.py:Class`.
+        kind: one of `kinds()`, or a class, `package.module.Class` or `file.py:Class`.
         config: what the class takes.
         key: below which `kind` and `config` stand, for messages.
 
     Raises:
         ConfigError: there is no such kind, or the config does not fit it.
     """
-    if kind not in KINDS and "." not in kind:
-        raise ConfigError(f"{key}.kind", f"there is no kind {kind!r}", did_you_mean(kind, KINDS))
+    if kind not in kinds() and "." not in kind:
+        raise ConfigError(f"{key}.kind", f"there is no kind {kind!r}", did_you_mean(kind, kinds()))
     try:
-        found = find_object(KINDS.get(kind, kind), Path.cwd())
+        found = kinds().get(kind) or find_object(kind, Path.cwd())
     except ClassNameError as error:
         raise ConfigError(f"{key}.kind", error.problem, error.remedy) from error
     if not (isinstance(found, type) and issubclass(found, Component | GroupComponent)):

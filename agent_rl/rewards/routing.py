@@ -30,24 +30,8 @@ from agent_rl.settings.importing import ClassNameError, find_object
 
 __all__ = ["compute_score", "find_scorer", "known_sources", "on_fusion", "route", "scorer"]
 
-_SEARCH_R1 = ("nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle")
-_BUILT_IN: dict[str, tuple[str, ...]] = {
-    "gsm8k": ("openai/gsm8k", "gsm8k*", "agent_rl/arithmetic"),
-    "math": (
-        *("lighteval/MATH", "DigitalLearningGmbH/MATH-lighteval", "HuggingFaceH4/MATH-500", "MATH-500", "math500"),
-        *("math", "math_dapo", "math_dapo_reasoning", "*/DAPO-Math*", "*DeepScaleR*"),
-        *("aime*", "AIME*", "*/aime*", "*/AIME*", "amc*", "AMC*", "minerva*", "olympiadbench*"),
-        *("numina_aops_forum", "numina_synthetic_math", "numina_amc_aime", "numina_synthetic_amc", "numina_cn_k12"),
-        *("numina_olympiads", "*/NuminaMath*"),
-    ),
-    "code": ("codecontests", "apps", "codeforces", "taco", "livecodebench*", "deepcoder*", "mbpp*"),
-    "geo3k": ("hiyouga/geometry3k",),
-    "qa_em": (*_SEARCH_R1, *(f"searchR1_{name}" for name in _SEARCH_R1), "hotpotqa/*"),
-    "choice": ("gpqa*", "*/gpqa*", "mmlu*", "cais/mmlu", "TIGER-Lab/MMLU-Pro", "allenai/ai2_arc"),
-}
-
 _SCORER = TypeVar("_SCORER", bound=Callable[..., Any])
-_routes: dict[str, Scorer] = {pattern: SCORERS[name] for name, patterns in _BUILT_IN.items() for pattern in patterns}
+_routes: dict[str, Scorer] = {pattern: scorer for scorer in SCORERS.values() for pattern in scorer.sources}
 
 
 def scorer(*patterns: str) -> Callable[[_SCORER], _SCORER]:

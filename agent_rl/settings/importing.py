@@ -18,7 +18,7 @@ from typing import Any
 
 from agent_rl.errors import did_you_mean
 
-__all__ = ["ClassNameError", "find_object"]
+__all__ = ["ClassNameError", "find_object", "import_all"]
 
 
 class ClassNameError(Exception):
@@ -56,6 +56,12 @@ def find_object(path: str, folder: Path) -> Any:
         known = [name for name, value in vars(module).items() if callable(value)]
         own = [name for name in known if getattr(vars(module)[name], "__module__", None) == module.__name__]
         raise ClassNameError(f"{location!r} has no {attribute!r}", did_you_mean(attribute, own or known)) from None
+
+
+def import_all(package: str) -> None:
+    """Import the modules and folders of a package, so that what they declare is known."""
+    for module in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
+        importlib.import_module(module.name)
 
 
 def _import(name: str) -> ModuleType:

@@ -4,8 +4,7 @@ import pytest
 
 from agent_rl.errors import ConfigError
 from agent_rl.rewards.component import Component, GroupComponent
-from agent_rl.rewards.kinds import KINDS, make_component
-from agent_rl.settings.importing import find_object
+from agent_rl.rewards.kinds import kinds, make_component
 
 KEY = "agent_rl.reward.components.mine"
 MINE = """
@@ -27,9 +26,12 @@ class Stranger:
 """
 
 
-@pytest.mark.parametrize("path", KINDS.values(), ids=KINDS)
-def test_ours_exist(path: str) -> None:
-    assert issubclass(find_object(path, Path()), Component | GroupComponent)
+def test_ours_are_what_the_files_declare() -> None:
+    assert set(kinds()) == {
+        *("consistency", "embedding", "judge", "pairwise_judge", "potential", "reward_api", "reward_model", "rules"),
+        *("tags", "tool_rewards"),
+    }
+    assert all(issubclass(found, Component | GroupComponent) for found in kinds().values())
 
 
 def test_a_component_of_ones_own(tmp_path: Path) -> None:

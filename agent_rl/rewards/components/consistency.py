@@ -28,7 +28,7 @@ class ConsistencyConfig(ComponentConfig):
     """A scorer's name, `package.module.function` or `file.py:function`; `auto`: by the data source."""
 
 
-class Consistency(GroupComponent):
+class Consistency(GroupComponent, kind="consistency"):
     """How many of the group say the same, itself included, as a share of the group; 0 for no answer."""
 
     Config = ConsistencyConfig

@@ -41,7 +41,7 @@ class EmbeddingConfig(EndpointConfig):
     max_bytes: int = Field(default=64 * 1024 * 1024, ge=1)
 
 
-class Embedding(Component):
+class Embedding(Component, kind="embedding"):
     """Cosine similarity of the answer and the ground truth."""
 
     Config = EmbeddingConfig

@@ -72,7 +72,7 @@ class RewardApiConfig(ComponentConfig):
         return url
 
 
-class RewardApi(Component):
+class RewardApi(Component, kind="reward_api"):
     """Asks the service for each trajectory.
 
     Until the service has answered once, a refusal that waiting cannot change (no such path, a wrong token) is a mistake

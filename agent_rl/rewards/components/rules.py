@@ -46,7 +46,7 @@ class TagsConfig(ComponentConfig):
     where: Where = "last_turn"
 
 
-class Rules(Component):
+class Rules(Component, kind="rules"):
     """The share of the rules that the text keeps; without a text, none."""
 
     Config = RulesConfig
@@ -61,7 +61,7 @@ class Rules(Component):
         return Value(1 - len(broken) / len(outcome), notes={"broken": broken} if broken else {})
 
 
-class Tags(Component):
+class Tags(Component, kind="tags"):
     """The share of the tags that stand once, closed and in order."""
 
     Config = TagsConfig

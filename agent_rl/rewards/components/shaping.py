@@ -36,7 +36,7 @@ class ToolRewardsConfig(ComponentConfig):
     """The value of a trajectory without step rewards."""
 
 
-class ToolRewards(Component):
+class ToolRewards(Component, kind="tool_rewards"):
     """`ToolResult.reward` and `Turn.notes["reward"]` in the order in which they came, as one number."""
 
     Config: ClassVar = ToolRewardsConfig
@@ -90,7 +90,7 @@ class PotentialConfig(ComponentConfig):
     gamma: float = Field(default=1.0, gt=0, le=1)
 
 
-class Potential(Component):
+class Potential(Component, kind="potential"):
     """Potential-based shaping (Ng, Harada and Russell 1999): the sum of `gamma^t * (gamma * phi(t+1) - phi(t))`.
 
     `phi` says how far a trajectory is after `turns_done` of its turns, from 0 (only the prompt) to all; it must look at

@@ -75,7 +75,7 @@ class JudgeConfig(PanelConfig):
         return self
 
 
-class Judge(Component):
+class Judge(Component, kind="judge"):
     """Asks about one trajectory at a time.
 
     Raises:

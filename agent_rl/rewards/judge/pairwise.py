@@ -69,7 +69,7 @@ class _Comparisons:
     """The last problem of each trajectory."""
 
 
-class PairwiseJudge(GroupComponent):
+class PairwiseJudge(GroupComponent, kind="pairwise_judge"):
     """Asks about two trajectories at a time.
 
     Raises:

@@ -8,7 +8,7 @@ Nothing here needs verl: the commands `agent-rl reward score`, `attack` and `wha
 """
 
 from agent_rl.rewards.lab.attack import AttackReport, run_attacks
-from agent_rl.rewards.lab.groups import Scorer, group_key, score_groups
+from agent_rl.rewards.lab.groups import GroupScorer, group_key, score_groups
 from agent_rl.rewards.lab.mutations import ATTACKS, Attack, attack
 from agent_rl.rewards.lab.what_if import WhatIf, what_if
 
@@ -16,7 +16,7 @@ __all__ = [
     "ATTACKS",
     "Attack",
     "AttackReport",
-    "Scorer",
+    "GroupScorer",
     "WhatIf",
     "attack",
     "group_key",

@@ -19,11 +19,11 @@ from rich.table import Table
 from rich.text import Text
 
 from agent_rl.rewards.lab.editing import answered, with_answer
-from agent_rl.rewards.lab.groups import Scorer, grouped
+from agent_rl.rewards.lab.groups import GroupScorer, grouped
 from agent_rl.rewards.lab.mutations import Attack
 from agent_rl.trajectory import Score, Trajectory
 
-__all__ = ["AttackReport", "Finding", "attack_table", "run_attacks"]
+__all__ = ["AttackReport", "Exploit", "attack_table", "run_attacks"]
 
 GUESSES = 3
 SOLVED = 1.0
@@ -36,7 +36,7 @@ MAX_GUESS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Exploit:
     """One trajectory whose reward an attack has raised, or that has escaped it."""
 
     trajectory: str
@@ -65,8 +65,8 @@ class Outcome:
 
     applied: int = 0
     """Trajectories that it applies to."""
-    raised: list[Finding] = field(default_factory=list)
-    escaped: list[Finding] = field(default_factory=list)
+    raised: list[Exploit] = field(default_factory=list)
+    escaped: list[Exploit] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -112,7 +112,7 @@ class AttackReport:
 
 async def run_attacks(
     trajectories: Sequence[Trajectory],
-    scorer: Scorer,
+    scorer: GroupScorer,
     attacks: Mapping[str, Attack],
     *,
     tolerance: float = 1e-6,
@@ -160,10 +160,10 @@ class _Target:
     """One trajectory under attack."""
 
     def __init__(
-        self, group: Sequence[Trajectory], position: int, scorer: Scorer, truths: Mapping[str, Sequence[str]]
+        self, group: Sequence[Trajectory], position: int, scorer: GroupScorer, truths: Mapping[str, Sequence[str]]
     ) -> None:
         self.trajectory = group[position]
-        self.found: list[tuple[str, Finding | None]] = []
+        self.found: list[tuple[str, Exploit | None]] = []
         self.own: Score | None = None
         self._group, self._position, self._scorer = list(group), position, scorer
         self._guesses = _guesses(self.trajectory, truths.get(self.trajectory.data_source, ()))
@@ -214,8 +214,8 @@ class _Target:
 
     def _finding(
         self, before: Score, after: Sequence[Score | Exception], variants: Sequence[Trajectory], tolerance: float
-    ) -> Finding | None:
-        def finding(score: Score | None, shown: Trajectory, error: str | None = None) -> Finding:
+    ) -> Exploit | None:
+        def finding(score: Score | None, shown: Trajectory, error: str | None = None) -> Exploit:
             risen = {
                 name: (before.components.get(name, 0.0), value)
                 for name, value in (score.components if score else {}).items()
@@ -223,7 +223,7 @@ class _Target:
             }
             original = self.trajectory
             text = shown.turns[-1].text if shown.answer == original.answer else str(shown.answer)
-            return Finding(
+            return Exploit(
                 trajectory=original.id,
                 data_source=original.data_source,
                 wrong=self.wrong,
@@ -265,9 +265,9 @@ def attack_table(report: AttackReport, title: str) -> Table:
     return shown
 
 
-def example(outcome: Outcome) -> Finding | None:
+def example(outcome: Outcome) -> Exploit | None:
     """The worst of what an attack achieved: a wrong answer that gained most, before one that escaped."""
-    found: Iterable[Finding] = [*outcome.raised, *outcome.escaped]
+    found: Iterable[Exploit] = [*outcome.raised, *outcome.escaped]
     return max(found, key=lambda finding: (finding.wrong, finding.gain), default=None)
 
 

@@ -13,10 +13,10 @@ from agent_rl import trace
 from agent_rl.errors import ConfigError
 from agent_rl.trajectory import Score, StopReason, Trajectory
 
-__all__ = ["Scorer", "group_key", "grouped", "read_trajectories", "score_groups"]
+__all__ = ["GroupScorer", "group_key", "grouped", "read_trajectories", "score_groups"]
 
 
-class Scorer(Protocol):
+class GroupScorer(Protocol):
     """What scores the trajectories of one prompt: `agent_rl.rewards.compose.Reward` is one."""
 
     @property
@@ -69,7 +69,7 @@ def grouped(trajectories: Iterable[Trajectory]) -> list[list[Trajectory]]:
 
 
 async def score_groups(
-    groups: Sequence[Sequence[Trajectory]], scorer: Scorer, concurrency: int = 32
+    groups: Sequence[Sequence[Trajectory]], scorer: GroupScorer, concurrency: int = 32
 ) -> list[list[Trajectory]]:
     """The groups scored, each as a whole.
 

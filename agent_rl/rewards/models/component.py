@@ -56,7 +56,7 @@ class RewardModelConfig(ComponentConfig):
         return self
 
 
-class RewardModel(Component):
+class RewardModel(Component, kind="reward_model"):
     """The component.
 
     Raises:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent_rl.rewards.scorers.extraction import last_boxed, last_tag, marked_answer
-from agent_rl.rewards.scorers.scorer import unusable
+from agent_rl.rewards.scorers.scorer import built_in, unusable
 
 __all__ = ["extract_choice", "score_choice"]
 
@@ -24,6 +24,7 @@ _FIRST = re.compile(_LETTER)
 _OTHER = re.compile(r"(?:\bor\b|\band\b|,|/|&)\s*(?:option\s+)?[\s*(]*(?P<letter>[A-Z])[\s*).]*$")
 
 
+@built_in("choice", "gpqa*", "*/gpqa*", "mmlu*", "cais/mmlu", "TIGER-Lab/MMLU-Pro", "allenai/ai2_arc", inline=True)
 def score_choice(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
     """Whether the right choice was named.
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent_rl.errors import ConfigError
-from agent_rl.rewards.scorers.scorer import unusable
+from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
 from agent_rl.sandbox import grade, read_cases, shared_sandbox
 from agent_rl.sandbox.host.fusion import FusionServer, grade_remotely
 
@@ -32,6 +32,7 @@ _PYTHON = ("python", "py", "python3")
 _FENCE = re.compile(r"^[ \t]*```[ \t]*([A-Za-z0-9_+-]*)[ \t]*$", re.MULTILINE)
 
 
+@built_in("code", "codecontests", "apps", "codeforces", "taco", "livecodebench*", "deepcoder*", "mbpp*", inline=True)
 async def score_code(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
     """The share of the tests that the program passes.
 
@@ -41,6 +42,7 @@ async def score_code(solution: str, ground_truth: Any, extra_info: Mapping[str, 
     return await _score(solution, ground_truth, all_or_nothing=False)
 
 
+@built_in("code_all", inline=True)
 async def score_code_all(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
     """1.0 when the program passes every test, else 0.0; the rest is not run after the first failure.
 
@@ -100,7 +102,7 @@ async def _score(solution: str, ground_truth: Any, *, all_or_nothing: bool) -> f
 
 def _tests(ground_truth: Any) -> Any:
     """The tests in a form of `read_cases`."""
-    tests = ground_truth.tolist() if hasattr(ground_truth, "tolist") else ground_truth
+    tests = as_data(ground_truth)
     if isinstance(tests, str):
         lines = [line for line in tests.splitlines() if line.strip()]
         try:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent_rl.rewards.scorers.math.numeric import numeric_match, parse_number
-from agent_rl.rewards.scorers.scorer import unusable
+from agent_rl.rewards.scorers.scorer import built_in, unusable
 
 __all__ = ["score_gsm8k", "score_gsm8k_strict"]
 
@@ -19,6 +19,7 @@ _STRICT = re.compile(r"#### ?(\$?-?\$?[0-9][0-9.,]{0,100})")
 _TAIL = 5_000  # characters at the end that are searched
 
 
+@built_in("gsm8k", "openai/gsm8k", "gsm8k*", "agent_rl/arithmetic", inline=True)
 def score_gsm8k(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
     """Whether the response's number is the ground truth.
 
@@ -31,6 +32,7 @@ def score_gsm8k(solution: str, ground_truth: Any, extra_info: Mapping[str, Any])
         raise unusable(ground_truth, "a number") from None
 
 
+@built_in("gsm8k_strict", inline=True)
 def score_gsm8k_strict(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
     """The same, where the number stands after the last `#### `; without that mark 0.0.
 

@@ -18,7 +18,7 @@ from jsonschema.validators import extend, validator_for
 from agent_rl.errors import ConfigError
 from agent_rl.rewards.scorers.extraction import last_tag
 from agent_rl.rewards.scorers.patterns import compiled, found
-from agent_rl.rewards.scorers.scorer import unusable
+from agent_rl.rewards.scorers.scorer import built_in, unusable
 
 __all__ = ["extract_json", "score_json_schema"]
 
@@ -26,6 +26,7 @@ _MAX_TEXT = 100_000
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*?)```", re.DOTALL)
 
 
+@built_in("json_schema")
 def score_json_schema(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
     """Whether the response's JSON is valid.
 

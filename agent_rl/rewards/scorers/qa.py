@@ -15,10 +15,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent_rl.rewards.scorers.extraction import last_boxed, last_tag
-from agent_rl.rewards.scorers.scorer import unusable
+from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
 
 __all__ = ["extract_answer", "normalize_answer", "read_targets", "score_qa_em", "score_qa_f1", "score_qa_substring"]
 
+_DATA_SETS = ("nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle")
+SOURCES = (*_DATA_SETS, *(f"searchR1_{name}" for name in _DATA_SETS), "hotpotqa/*")
 MAX_ANSWER_CHARS = 2_000
 MAX_TEXT_CHARS = 1_000_000  # at the end of a response, where the answer is looked for
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
@@ -26,6 +28,7 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _TARGET_KEYS = ("target", "targets", "answer", "answers")
 
 
+@built_in("qa_em", *SOURCES, inline=True)
 def score_qa_em(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
     """1.0 when the answer is one of the targets, else 0.0.
 
@@ -36,6 +39,7 @@ def score_qa_em(solution: str, ground_truth: Any, extra_info: Mapping[str, Any])
     return float(answer in targets)
 
 
+@built_in("qa_f1", inline=True)
 def score_qa_f1(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
     """The harmonic mean of precision and recall over words, 0 to 1, against the best target.
 
@@ -48,6 +52,7 @@ def score_qa_f1(solution: str, ground_truth: Any, extra_info: Mapping[str, Any])
     return max(_f1(answer, target) for target in targets)
 
 
+@built_in("qa_substring", inline=True)
 def score_qa_substring(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
     """1.0 when the words of a target stand side by side in the answer, else 0.0.
 
@@ -83,8 +88,7 @@ def read_targets(ground_truth: Any) -> list[str]:
     value = ground_truth
     if isinstance(value, Mapping):
         value = next((value[key] for key in _TARGET_KEYS if key in value), None)
-    if hasattr(value, "tolist"):  # an array of a parquet file
-        value = value.tolist()
+    value = as_data(value)
     values = value if isinstance(value, Sequence | set | frozenset) and not isinstance(value, str) else [value]
     targets = [str(item) for item in values if isinstance(item, str | int | float)]
     if not targets or len(targets) != len(values):

@@ -14,16 +14,18 @@ import reprlib
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any, SupportsFloat
+from typing import Any, SupportsFloat, TypeVar
 
 from agent_rl.errors import ConfigError, UnscoredError
 
 __all__ = [
+    "SCORERS",
     "GroundTruthError",
     "Result",
     "Scorer",
     "ScorerFunction",
     "as_data",
+    "built_in",
     "score_answer",
     "score_now",
     "unusable",
@@ -32,6 +34,7 @@ __all__ = [
 Result = float | dict[str, Any]
 """A number, or a dict with a number under `score`: verl logs the rest."""
 ScorerFunction = Callable[[str, Any, Mapping[str, Any]], Result | Awaitable[Result]]
+FunctionT = TypeVar("FunctionT", bound=ScorerFunction)
 
 
 class GroundTruthError(UnscoredError):
@@ -49,6 +52,22 @@ class Scorer:
     name: str
     function: ScorerFunction
     inline: bool = False
+    sources: tuple[str, ...] = ()
+    """Data sources that it judges unless a configuration names another scorer; with shell wildcards."""
+
+
+SCORERS: dict[str, Scorer] = {}
+"""What `agent_rl.reward.correctness.scorer` can name; complete once `agent_rl.rewards.scorers` is imported."""
+
+
+def built_in(name: str, *sources: str, inline: bool = False) -> Callable[[FunctionT], FunctionT]:
+    """Declare the decorated function as a scorer of this package; see `Scorer` for what is declared."""
+
+    def declare(function: FunctionT) -> FunctionT:
+        SCORERS[name] = Scorer(name, function, inline, sources)
+        return function
+
+    return declare
 
 
 def unusable(ground_truth: Any, expected: str) -> GroundTruthError:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_rl.rewards.scorers.extraction import last_tag
-from agent_rl.rewards.scorers.scorer import unusable
+from agent_rl.rewards.scorers.scorer import built_in, unusable
 
 __all__ = ["extract_query", "score_sql_match"]
 
@@ -40,6 +40,7 @@ _FENCED = re.compile(r"```(?:sql|sqlite)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNOR
 _SORTED = re.compile(r"\border\s+by\b(?![^()]*\))", re.IGNORECASE)
 
 
+@built_in("sql_match")
 def score_sql_match(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
     """1.0 when both queries give the same rows, else 0.0.
 

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from agent_rl.errors import ConfigError
 from agent_rl.rewards.scorers.patterns import compiled, found
-from agent_rl.rewards.scorers.scorer import unusable
+from agent_rl.rewards.scorers.scorer import built_in, unusable
 
 __all__ = ["TextRules", "kept", "score_text_rules"]
 
@@ -78,6 +78,7 @@ def kept(text: str, rules: TextRules) -> dict[str, bool]:
     return outcome
 
 
+@built_in("text_rules")
 def score_text_rules(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
     """The share of the rules in the ground truth (the keys of `TextRules`) that the text keeps.
 

@@ -17,7 +17,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent_rl.rewards.scorers.scorer import unusable
+from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
 
 __all__ = ["extract_calls", "score_tool_match", "score_tool_match_all"]
 
@@ -26,6 +26,7 @@ _MAX_CALLS = 64
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*?)```", re.DOTALL)
 
 
+@built_in("tool_match")
 def score_tool_match(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
     """Calls that are expected and were made, as a share of the more numerous of both sides; the order does not count.
 
@@ -48,6 +49,7 @@ def score_tool_match(solution: str, ground_truth: Any, extra_info: Mapping[str, 
     return matched / max(len(wanted), len(made))
 
 
+@built_in("tool_match_all")
 def score_tool_match_all(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
     """1.0 when exactly the expected calls were made, in any order; else 0.0.
 
@@ -71,8 +73,7 @@ def extract_calls(solution: str) -> list[dict[str, Any]]:
 
 def _calls(value: Any) -> list[dict[str, Any]] | None:
     """Calls as `{name, arguments}`; None for what is none."""
-    if hasattr(value, "tolist"):
-        value = value.tolist()
+    value = as_data(value)
     if isinstance(value, str):
         try:
             value = json.loads(value)

@@ -1,7 +1,7 @@
 """What the service is asked and what it answers, as JSON.
 
 A request is one item or `{"items": [...]}`; an item is verl's arguments of a reward function, or a whole trajectory as
-`Trajectory.to_dict` gives it. Each item is answered by a `Verdict`, or by an `Unscored`, which is never a zero.
+`Trajectory.to_dict` gives it. Each item is answered by a `Scored`, or by an `Unscored`, which is never a zero.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_val
 
 from agent_rl.trajectory import SCHEMA_VERSION, Message, StopReason, Trajectory, Turn
 
-__all__ = ["FORMS", "Answer", "Answers", "Arguments", "Batch", "Body", "Unscored", "Verdict", "Whole"]
+__all__ = ["FORMS", "Answer", "Answers", "Arguments", "Batch", "Body", "Scored", "Unscored", "Whole"]
 
 MAX_ITEMS = 4096
 
@@ -94,7 +94,7 @@ Body = Annotated[
 ]
 
 
-class Verdict(BaseModel):
+class Scored(BaseModel):
     """The reward of one item."""
 
     score: float
@@ -113,7 +113,7 @@ class Unscored(BaseModel):
     error: str
 
 
-Answer = Verdict | Unscored
+Answer = Scored | Unscored
 
 
 class Answers(BaseModel):

@@ -96,7 +96,7 @@ def test_health_metrics_and_documentation(service: Service) -> None:
     described = httpx.get(f"{service.url}/openapi.json").json()
     assert list(described["paths"]) == ["/get_reward", "/health", "/metrics"]
     schemas = described["components"]["schemas"]
-    assert {"Arguments", "Whole", "Batch", "Verdict", "Unscored", "Answers"} <= schemas.keys()
+    assert {"Arguments", "Whole", "Batch", "Scored", "Unscored", "Answers"} <= schemas.keys()
 
 
 def test_a_long_response_is_no_large_request(service: Service) -> None:

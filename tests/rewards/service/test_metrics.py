@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent_rl.rewards.service.metrics import Metrics
-from agent_rl.rewards.service.wire import Unscored, Verdict
+from agent_rl.rewards.service.wire import Scored, Unscored
 
 
 def lines(metrics: Metrics) -> dict[str, float]:
@@ -29,7 +29,7 @@ def test_a_request_is_counted_by_its_status_while_it_is_open_and_after() -> None
 
 def test_items_are_counted_by_what_became_of_them() -> None:
     metrics = Metrics()
-    metrics.answered("/get_reward2", [Verdict(score=1, components={}), Unscored(error="why"), Unscored(error="why")])
+    metrics.answered("/get_reward2", [Scored(score=1, components={}), Unscored(error="why"), Unscored(error="why")])
     counts = lines(metrics)
     assert counts['trajectories_total{endpoint="/get_reward2",outcome="scored"}'] == 1
     assert counts['trajectories_total{endpoint="/get_reward2",outcome="unscored"}'] == 2

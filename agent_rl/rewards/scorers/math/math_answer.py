@@ -28,10 +28,17 @@ from agent_rl.rewards.scorers.math.forms import MAX_CHARS, read
 from agent_rl.rewards.scorers.math.numeric import extract_number
 from agent_rl.rewards.scorers.math.same import Undecided, same
 from agent_rl.rewards.scorers.math.worker import compare
-from agent_rl.rewards.scorers.scorer import as_data, unusable
+from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
 
 __all__ = ["extract_math", "score_math"]
 
+SOURCES = (
+    *("lighteval/MATH", "DigitalLearningGmbH/MATH-lighteval", "HuggingFaceH4/MATH-500", "MATH-500", "math500"),
+    *("math", "math_dapo", "math_dapo_reasoning", "*/DAPO-Math*", "*DeepScaleR*"),
+    *("aime*", "AIME*", "*/aime*", "*/AIME*", "amc*", "AMC*", "minerva*", "olympiadbench*"),
+    *("numina_aops_forum", "numina_synthetic_math", "numina_amc_aime", "numina_synthetic_amc", "numina_cn_k12"),
+    *("numina_olympiads", "*/NuminaMath*"),
+)
 _MAX_TEXT = 50_000  # characters at the end of a response that are searched
 _MAX_SHORT = 300
 _MAX_COMPARED = 300  # characters of an answer that is given to math-verify
@@ -43,6 +50,8 @@ _PROSE = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}\s+(?:[A-Za-z]{2,}\s+)*[A-Za-z]
 _LOOKS_LIKE_MATH = re.compile(r"[0-9\\^_=+<>]")
 
 
+@built_in("math", *SOURCES, inline=True)
+@built_in("geo3k", "hiyouga/geometry3k", inline=True)
 def score_math(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float | Awaitable[float]:
     """Whether the response's answer is the ground truth, a text or number, or one of several in a list.
 

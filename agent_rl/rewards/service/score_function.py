@@ -1,4 +1,4 @@
-"""`RulesFile`: a user's own rules, one file with one function.
+"""`ScoreFunction`: the user's own function in the file that `rules_file` names.
 
     def compute_score(data_source, solution_str, ground_truth, extra_info=None):
         return {"score": 1.0, "characters": len(solution_str)}
@@ -22,10 +22,10 @@ from agent_rl.errors import ConfigError
 from agent_rl.settings.importing import ClassNameError, find_object
 from agent_rl.trajectory import Trajectory
 
-__all__ = ["RulesFile"]
+__all__ = ["ScoreFunction"]
 
 
-class RulesFile:
+class ScoreFunction:
     """The function of a file.
 
     Args:

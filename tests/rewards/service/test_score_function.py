@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent_rl.errors import ConfigError
-from agent_rl.rewards.service.rules import RulesFile
+from agent_rl.rewards.service.score_function import ScoreFunction
 from agent_rl.trajectory import Message, StopReason, Trajectory
 
 TRAJECTORY = Trajectory(
@@ -20,7 +20,7 @@ TRAJECTORY = Trajectory(
 def judge(folder: Path, body: str, prefix: str = "") -> Any:
     text = f"{prefix}def compute_score(data_source, solution_str, ground_truth, extra_info=None):\n    {body}\n"
     (folder / "rules.py").write_text(text)
-    return asyncio.run(RulesFile(str(folder / "rules.py")).judge(TRAJECTORY, {"index": 7}))
+    return asyncio.run(ScoreFunction(str(folder / "rules.py")).judge(TRAJECTORY, {"index": 7}))
 
 
 @pytest.mark.parametrize("prefix", ["", "async "])
@@ -43,4 +43,4 @@ def test_what_is_no_number_is_said(returned: str, tmp_path: Path) -> None:
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"rules_file: there is no file"):
-        RulesFile(str(tmp_path / "rules.py"))
+        ScoreFunction(str(tmp_path / "rules.py"))

@@ -1,6 +1,6 @@
-"""`Scorer`: one endpoint's reward, with limits on time and on what is measured at one time.
+"""`Endpoint`: one endpoint's reward, with limits on time and on what is measured at one time.
 
-Whatever fails is an `Unscored` with the reason. What this does not promise: that a rule of the user's that never
+Whatever fails is an `Unscored` with the reason. What this does not promise: that a function of the user's that never
 returns is stopped; its trajectory is answered, and the thread stays busy until the service ends.
 """
 
@@ -16,17 +16,17 @@ import anyio
 
 from agent_rl.errors import AgentRLError, ConfigError, UnscoredError
 from agent_rl.rewards.compose import Reward
-from agent_rl.rewards.service.rules import RulesFile
-from agent_rl.rewards.service.wire import Answer, Arguments, Unscored, Verdict, Whole
+from agent_rl.rewards.service.score_function import ScoreFunction
+from agent_rl.rewards.service.wire import Answer, Arguments, Scored, Unscored, Whole
 from agent_rl.settings import RewardSettings
 from agent_rl.trajectory import Trajectory
 
-__all__ = ["Scorer"]
+__all__ = ["Endpoint"]
 
 logger = logging.getLogger(__name__)
 
 
-class Scorer:
+class Endpoint:
     """Answers items by a reward section.
 
     Args:
@@ -51,7 +51,7 @@ class Scorer:
         max_concurrent: int = 256,
         timeout_s: float = 300.0,
     ) -> None:
-        self._rules = None if rules_file is None else RulesFile(rules_file, threads=max_concurrent)
+        self._function = None if rules_file is None else ScoreFunction(rules_file, threads=max_concurrent)
         self._reward = _reward(section, settings, max_response_tokens, judged=rules_file is not None)
         self._slots = asyncio.Semaphore(max_concurrent)
         self._timeout_s = timeout_s
@@ -76,23 +76,23 @@ class Scorer:
             except AgentRLError as error:  # the service's configuration: for whoever runs it, and the client must know
                 logger.error("%s", error)
                 problem = f"{type(error).__name__}: {error}"
-            except Exception as error:  # a user's rule: to its author by the log, and the client must know
+            except Exception as error:  # of a user's function: to its author by the log, and the client must know
                 logger.exception("scoring a trajectory of %r failed", trajectory.data_source)
                 problem = f"{type(error).__name__}: {error}"
         return Unscored(error=problem)
 
-    async def _measure(self, trajectory: Trajectory, extra_info: dict[str, Any]) -> Verdict:
+    async def _measure(self, trajectory: Trajectory, extra_info: dict[str, Any]) -> Scored:
         trajectory.info.pop("reward", None)  # of an earlier scoring
         verdict, logged = None, dict[str, float]()
-        if self._rules is not None:
-            verdict, logged = await self._rules.judge(trajectory, extra_info)
+        if self._function is not None:
+            verdict, logged = await self._function.judge(trajectory, extra_info)
         score = await self._reward.score(trajectory, verdict=verdict, row=extra_info)
         found = trajectory.info.get("reward") or {}
         logged |= found.get("logged", {})
         numbers = {"score": score.total, **score.components, **logged}
         if wrong := [name for name, value in numbers.items() if not math.isfinite(value)]:
             raise UnscoredError(f"{', '.join(wrong)}: not a number")
-        return Verdict(score=score.total, components=score.components, logged=logged, notes=found.get("notes", {}))
+        return Scored(score=score.total, components=score.components, logged=logged, notes=found.get("notes", {}))
 
 
 def _reward(section: str, settings: RewardSettings, max_response_tokens: int | None, *, judged: bool) -> Reward:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from agent_rl.errors import ConfigError
-from agent_rl.rewards.service.scoring import Scorer
-from agent_rl.rewards.service.wire import Arguments, Unscored, Verdict, Whole
+from agent_rl.rewards.service.endpoint import Endpoint
+from agent_rl.rewards.service.wire import Arguments, Scored, Unscored, Whole
 from agent_rl.settings import RewardSettings
 from agent_rl.trajectory import StopReason, Trajectory
 
@@ -33,15 +33,15 @@ def compute_score(data_source, solution_str, ground_truth, extra_info=None):
 """
 
 
-def scorer(folder: Path, text: str = COUNTING, **limits: float) -> Scorer:
+def scorer(folder: Path, text: str = COUNTING, **limits: float) -> Endpoint:
     (folder / "rules.py").write_text(text)
-    return Scorer("rules", RewardSettings(), rules_file=str(folder / "rules.py"), **limits)  # type: ignore[arg-type]
+    return Endpoint("rules", RewardSettings(), rules_file=str(folder / "rules.py"), **limits)  # type: ignore[arg-type]
 
 
 def test_no_more_than_the_limit_are_measured_at_a_time_and_order_is_kept(tmp_path: Path) -> None:
     items = [Arguments(solution_str="0.05", extra_info={"points": number}) for number in range(120)]
     answers = asyncio.run(scorer(tmp_path, max_concurrent=40).answer(items))
-    verdicts = [answer for answer in answers if isinstance(answer, Verdict)]
+    verdicts = [answer for answer in answers if isinstance(answer, Scored)]
     assert [verdict.score for verdict in verdicts] == list(range(120))
     assert max(verdict.logged["most"] for verdict in verdicts) == 40  # more than asyncio has threads for
 
@@ -51,7 +51,7 @@ def test_what_takes_too_long_is_unscored_and_the_others_are_not(tmp_path: Path) 
     slow, fast = asyncio.run(scorer(tmp_path, timeout_s=0.3).answer(items))
     assert isinstance(slow, Unscored)
     assert slow.error == "not scored within 0.3 s"
-    assert isinstance(fast, Verdict)
+    assert isinstance(fast, Scored)
 
 
 def test_a_mistake_in_the_rules_is_unscored_and_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -64,10 +64,10 @@ def test_a_mistake_in_the_rules_is_unscored_and_logged(tmp_path: Path, caplog: p
 def test_a_section_that_cannot_be_used_is_named_as_the_file_has_it(tmp_path: Path) -> None:
     unknown = RewardSettings.model_validate({"components": {"helpful": {"kind": "juge"}}})
     with pytest.raises(ConfigError, match=r"^judge\.components\.helpful\.kind: there is no kind 'juge'"):
-        Scorer("judge", unknown)
+        Endpoint("judge", unknown)
     groups = RewardSettings.model_validate({"format": {"normalize": "group"}})
     with pytest.raises(ConfigError, match="judge: a component compares the samples of a prompt"):
-        Scorer("judge", groups)
+        Endpoint("judge", groups)
 
 
 def test_what_components_log_and_note_is_answered_and_nothing_of_an_earlier_scoring(tmp_path: Path) -> None:
@@ -80,8 +80,8 @@ def test_what_components_log_and_note_is_answered_and_nothing_of_an_earlier_scor
     )
     settings = RewardSettings.model_validate({"components": {"mine": {"kind": f"{tmp_path}/mine.py:Mine"}}})
     scored = Trajectory([], StopReason.ANSWERED, answer="4", ground_truth="4", info={"reward": {"logged": {"old": 1}}})
-    (answer,) = asyncio.run(Scorer("judge", settings).answer([Whole(trajectory=scored)]))
-    assert isinstance(answer, Verdict)
+    (answer,) = asyncio.run(Endpoint("judge", settings).answer([Whole(trajectory=scored)]))
+    assert isinstance(answer, Scored)
     assert (answer.score, answer.components["mine"]) == (1.5, 0.5)
     assert (answer.logged, answer.notes) == ({"mine_words": 3}, {"mine": {"said": "fair"}})
 

@@ -1,0 +1,220 @@
+"""`SourceReward`: the reward of one kind of data source, its components in the order in which they are measured.
+
+`Term` is a component with its weight, gate, normalisation and bounds; a `Measurement` collects what the terms say of
+one trajectory, and `compose` makes the total of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent_rl.errors import AgentRLError, ConfigError, FatalError, UnscoredError, did_you_mean
+from agent_rl.rewards.combine import combiner
+from agent_rl.rewards.component import Component, GroupComponent, Value
+from agent_rl.rewards.components import terms
+from agent_rl.rewards.components.correctness import Correctness
+from agent_rl.rewards.kinds import make_component
+from agent_rl.rewards.normalize import Normalizer
+from agent_rl.settings import TERMS, RewardSettings
+from agent_rl.settings.reward import TermSettings, parse_gate
+from agent_rl.trajectory import Trajectory
+
+__all__ = ["Measurement", "SourceReward", "Term"]
+
+
+class SourceReward:
+    """The reward of one kind of data source.
+
+    Args:
+        settings: the section `agent_rl.reward`, with what differs for these data sources.
+        key: of the settings, for messages.
+        max_response_tokens: see `Reward`.
+        judged: see `Reward`.
+        made: the components that other data sources have made; those that are configured alike are shared.
+    """
+
+    def __init__(
+        self,
+        settings: RewardSettings,
+        key: str,
+        max_response_tokens: int | None,
+        judged: bool,
+        made: dict[str, Component | GroupComponent],
+    ) -> None:
+        def component(name: str, kind: str, config: Mapping[str, Any], where: str) -> Component | GroupComponent:
+            same = f"{name} {kind} {config!r}"
+            if same not in made:
+                made[same] = make_component(name, kind, config, where)
+            return made[same]
+
+        self.terms = _counted(settings, max_response_tokens)
+        api = None
+        if settings.reward_api is not None:
+            config = {"url": settings.reward_api} if isinstance(settings.reward_api, str) else settings.reward_api
+            api = component("correctness", "reward_api", config, f"{key}.reward_api")
+        answers = Correctness(settings, key, api)
+        self.answers = answers if judged or not answers.nothing else None
+        if self.answers is not None:
+            source = _each(lambda one: answers.measure(one.trajectory, one.verdict, one.row))
+            self.terms.insert(0, Term("correctness", settings.correctness, source, answers.logs, group=False))
+        self.combine = combiner(settings, key)
+        for name, its in settings.components.items():
+            found = component(name, its.kind, its.config, f"{key}.components.{name}")
+            group = isinstance(found, GroupComponent)
+            self.terms.append(Term(name, its, _source(found), found.logs, group=group))
+        self.waves = _waves(self.terms, key)
+
+
+@dataclass(slots=True)
+class Measurement:
+    """One trajectory, and what its components have come to so far."""
+
+    trajectory: Trajectory
+    verdict: float | None = None
+    row: Mapping[str, Any] | None = None
+    values: dict[str, float] = field(default_factory=dict)
+    logged: dict[str, float] = field(default_factory=dict)
+    notes: dict[str, Any] = field(default_factory=dict)
+    error: Exception | None = None
+
+    def __post_init__(self) -> None:
+        try:
+            terms.require_scorable(self.trajectory)
+        except UnscoredError as error:
+            self.error = error
+
+
+Source = Callable[[Sequence[Measurement]], Awaitable[Sequence[Value | BaseException]]]
+"""Gives each a value, or an exception in its place."""
+
+
+class Term:
+    """A component with its weight, gate, normalisation and bounds.
+
+    Args:
+        name: of the component.
+        settings: its weight and the rest.
+        source: gives the values.
+        logs: see `Component.logs`.
+        group: whether the source compares the samples of a prompt.
+    """
+
+    def __init__(self, name: str, settings: TermSettings, source: Source, logs: Iterable[str], *, group: bool) -> None:
+        self.name, self.settings, self.source = name, settings, source
+        self.gate = parse_gate(settings.gate)
+        self.normalizer = Normalizer(settings.normalize)
+        self.needs_groups = group or settings.normalize == "group"
+        changed = settings.normalize is not None or settings.clip is not None
+        keys = [*logs, *(["raw"] if changed else []), *(["open"] if self.gate else [])]
+        self.logs = [f"{name}_{key}" for key in keys]
+
+    async def measure(self, measurements: Sequence[Measurement]) -> None:
+        """Give those a value whose gate is open."""
+        waiting = [one for one in measurements if one.error is None and self.open(one)]
+        if not waiting:
+            return
+        valued = []
+        for one, value in zip(waiting, await self.source(waiting), strict=True):
+            if isinstance(value, Value) and math.isfinite(value.value):
+                valued.append((one, value))
+            else:
+                one.error = self._unscored(value)
+        numbers = self.normalizer([value.value for _, value in valued])
+        for (one, value), number in zip(valued, numbers, strict=True):
+            one.values[self.name] = self.clipped(number)
+            found = {**value.logged, "raw": value.value, "open": 1.0}
+            one.logged |= {f"{self.name}_{key}": float(number) for key, number in found.items()}
+            one.notes |= {self.name: dict(value.notes)} if value.notes else {}
+
+    def open(self, measurement: Measurement) -> bool:
+        """Whether the component counts, by what was measured before it."""
+        values = measurement.values
+        return all(each.name in values and each.holds(values[each.name]) for each in self.gate)
+
+    def clipped(self, value: float) -> float:
+        """The value within the bounds of `clip`."""
+        low, high = self.settings.clip or (-math.inf, math.inf)
+        return min(max(value, low), high) + 0.0
+
+    def _unscored(self, found: Value | BaseException) -> UnscoredError:
+        if isinstance(found, FatalError) or not isinstance(found, Value | Exception):
+            raise found  # a wrong configuration, or a task that was cancelled
+        if isinstance(found, Value):
+            return UnscoredError(f"{self.name}: its value is {found.value}")
+        said = str(found) if isinstance(found, AgentRLError) else f"{type(found).__name__}: {found}"
+        error = UnscoredError(f"{self.name}: {said}")
+        error.__cause__ = found
+        return error
+
+
+def _counted(settings: RewardSettings, max_response_tokens: int | None) -> list[Term]:
+    """The components that every reward has, but for `correctness`: functions of the trajectory alone."""
+    limit = terms.overlong_limit(settings.overlong, max_response_tokens)
+    functions: dict[str, Callable[[Trajectory], float]] = {
+        "efficiency": lambda trajectory: terms.efficiency(trajectory, settings.efficiency),
+        "format": lambda trajectory: terms.format_term(trajectory, settings.format),
+        "overlong": lambda trajectory: terms.overlong(trajectory, settings.overlong, limit),
+    }
+    return [
+        Term(name, getattr(settings, name), _computed(function), (), group=False)
+        for name, function in functions.items()
+    ]
+
+
+def _waves(terms: Sequence[Term], key: str) -> list[list[Term]]:
+    """The terms in an order in which each comes after what its gate asks for; the costly ones last.
+
+    Raises:
+        ConfigError: a gate asks for a component that there is not, or that waits for this one.
+    """
+    names = {term.name for term in terms}
+    cheap = [term for term in terms if term.name in TERMS]
+    waves: list[list[Term]] = []
+    done: set[str] = set()
+    for rest in (cheap, [term for term in terms if term not in cheap]):
+        while rest:
+            wave = [term for term in rest if done.issuperset(each.name for each in term.gate)]
+            if not wave:
+                term = rest[0]
+                missing = next(each.name for each in term.gate if each.name not in done)
+                where = f"{key}.{'' if term.name in TERMS else 'components.'}{term.name}.gate"
+                if missing not in names:
+                    raise ConfigError(where, f"there is no component {missing!r}", did_you_mean(missing, names))
+                raise ConfigError(where, f"{missing!r} is not measured before {term.name!r}", "Ask for another")
+            waves.append(wave)
+            done.update(term.name for term in wave)
+            rest = [term for term in rest if term not in wave]
+    return waves
+
+
+def _computed(function: Callable[[Trajectory], float]) -> Source:
+    async def source(measurements: Sequence[Measurement]) -> list[Value | BaseException]:
+        return [Value(function(one.trajectory)) for one in measurements]
+
+    return source
+
+
+def _each(measure: Callable[[Measurement], Awaitable[Value]]) -> Source:
+    async def source(measurements: Sequence[Measurement]) -> list[Value | BaseException]:
+        return await asyncio.gather(*map(measure, measurements), return_exceptions=True)
+
+    return source
+
+
+def _source(component: Component | GroupComponent) -> Source:
+    if isinstance(component, Component):
+        return _each(lambda one: component.measure(one.trajectory))
+
+    async def source(measurements: Sequence[Measurement]) -> Sequence[Value | BaseException]:
+        try:
+            return await component.measure_group([one.trajectory for one in measurements])
+        except FatalError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever a user's component raises: the group has no value
+            return [error] * len(measurements)
+
+    return source
