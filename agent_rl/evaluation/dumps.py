@@ -24,6 +24,7 @@ from agent_rl.errors import ConfigError, MalformedActionError
 from agent_rl.evaluation.ledger import Record, summarize_trajectory
 from agent_rl.evaluation.summary import cell, summarize
 from agent_rl.rewards import Reward
+from agent_rl.rewards.lab import score_groups
 from agent_rl.settings import RewardSettings
 from agent_rl.tools import ToolSpec
 from agent_rl.trajectory import Message, StopReason, Trajectory, Turn
@@ -113,23 +114,21 @@ async def score_dump(
     """The samples of each step, scored by our reward; verl's own score is the metric `verl_score`."""
     # What counts tokens cannot be judged here.
     reward = Reward(settings.model_copy(update={"overlong": settings.overlong.model_copy(update={"penalty": 0.0})}))
-    rows: dict[tuple[int, str], list[tuple[Sample, Trajectory]]] = {}
-    steps: dict[int, list[Record]] = {}
+    rows: dict[tuple[int, str], list[Sample]] = {}
     for sample in samples:
-        group = rows.setdefault((sample.step, sample.row), [])
-        group.append((sample, to_trajectory(sample, format, specs)))
-    for row, group in enumerate(rows.values()):
-        scores = await reward.score_group([trajectory for _, trajectory in group])
-        for number, ((sample, trajectory), score) in enumerate(zip(group, scores, strict=True)):
-            trajectory.info |= {"row": row, "sample": number}
-            if isinstance(score, Exception):
-                trajectory.error = str(score)
-            else:
-                trajectory.score = score
+        rows.setdefault((sample.step, sample.row), []).append(sample)
+    groups = [[to_trajectory(sample, format, specs) for sample in row] for row in rows.values()]
+    steps: dict[int, list[Record]] = {}
+    try:
+        scored = await score_groups(groups, reward)
+    finally:
+        await reward.close()
+    for number, (row, group) in enumerate(zip(rows.values(), scored, strict=True)):
+        for at, (sample, trajectory) in enumerate(zip(row, group, strict=True)):
+            trajectory.info |= {"row": number, "sample": at}
             record = summarize_trajectory(trajectory)
-            records = steps.setdefault(sample.step, [])
-            records.append(replace(record, metrics={**record.metrics, "verl_score": sample.score}))
-    await reward.close()
+            record = replace(record, metrics={**record.metrics, "verl_score": sample.score})
+            steps.setdefault(sample.step, []).append(record)
     return steps
 
 
