@@ -30,8 +30,7 @@ from agent_rl.agents.registry import agent_names
 from agent_rl.agents.syntaxes import SYNTAXES
 from agent_rl.cli.main import app
 from agent_rl.evaluation.settings import EvaluationSettings
-from agent_rl.rewards.component import Component, GroupComponent
-from agent_rl.rewards.kinds import KINDS
+from agent_rl.rewards.kinds import kinds
 from agent_rl.rewards.scorers import SCORERS
 from agent_rl.settings import AgentRLSettings
 from agent_rl.settings.importing import find_object
@@ -238,8 +237,7 @@ def built_in_page() -> str:
     parts += ["## Scorers\n", "`agent_rl.reward.correctness.scorer` names one.\n"]
     parts.append(_markdown(("name", "what it compares"), [(f"`{n}`", _first(s.function)) for n, s in SCORERS.items()]))
     parts += ["## Components\n", "`agent_rl.reward.components.<name>.kind` names one; its `config` takes these keys.\n"]
-    for kind, path in sorted(KINDS.items()):
-        cls: type[Component | GroupComponent] = find_object(path, Path())
+    for kind, cls in kinds().items():
         parts.append(f"### `{kind}`\n\n{_paragraphs(inspect.getdoc(cls) or '')}")
         if cls.Config.model_fields:
             parts.append(_table(cls.Config))

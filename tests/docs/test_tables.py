@@ -6,7 +6,7 @@ from agent_rl.agents.episode.budget import DEFAULT_MAX_TURNS
 from agent_rl.agents.registry import agent_names
 from agent_rl.agents.syntaxes import SYNTAXES
 from agent_rl.rewards import SCORERS
-from agent_rl.rewards.kinds import KINDS
+from agent_rl.rewards.kinds import kinds
 from agent_rl.tools.entry import BUILT_IN_TOOLS
 from tests.docs.pages import ROOT, read
 
@@ -38,7 +38,7 @@ def test_agents_and_syntaxes() -> None:
 
 def test_components_and_scorers() -> None:
     told = names(" ".join(first_column("docs/guides/rewards.md", "kind |")))
-    assert told == set(KINDS)
+    assert told == set(kinds())
     (scorers,) = re.findall(r"Built in are (.*?)\[Built in\]", read("docs/guides/rewards.md"), re.DOTALL)
     assert names(scorers) == set(SCORERS)
     assert f"{len(SCORERS)} scorers" in read("README.md")
