@@ -1,8 +1,8 @@
 """Any OpenAI-compatible chat endpoint as a policy: vLLM, SGLang, a hosted model, a gateway.
 
-The endpoint renders the conversation anew for every turn and counts the tokens, so this is for evaluation and not
-exact enough to train on. What an observation costs is estimated by the conversation's tokens for each character until
-the next turn has been answered. Where the endpoint reports no usage, tokens count as 0.
+The endpoint renders the whole conversation again for every turn and counts the tokens, so this is for evaluation and
+not exact enough to train on. The tokens of an observation are estimated from its characters until the next turn has
+been answered. Where the endpoint reports no usage, tokens count as 0.
 """
 
 from __future__ import annotations

@@ -172,7 +172,7 @@ class ChatClient:
         """Ask for the list of models, where the endpoint has one.
 
         Raises:
-            ConfigError: nobody answers, the key is refused, or the model is not on the list.
+            ConfigError: the endpoint does not answer, the key is refused, or the model is not on the list.
         """
         response = await self.reach("/models")
         if response.status in (401, 403):

@@ -156,7 +156,7 @@ class Remote:
                 await client.aclose()
 
     async def post_json(self, url: str, payload: Any, *, idempotent: bool = True) -> Any:
-        """POST `payload` as JSON and give back the JSON of the answer.
+        """POST `payload` as JSON and return the JSON of the answer.
 
         Raises:
             RemoteError: as `request`; also for an answer that is not 2xx or not JSON.

@@ -1,7 +1,7 @@
-"""`ReplyCache`: paid replies by key, in memory and optionally in a SQLite file, so that no request is made twice.
+"""`ReplyCache`: replies by key, in memory and optionally in a SQLite file, so that equal requests are sent once.
 
-Of equal requests at the same time one is sent and the others wait for its reply; when it fails, it fails for them too.
-Two processes that share a file may send the same request at the same time; neither reads half of an entry.
+Of equal requests at the same time one is sent and the others wait for its reply; its failure is theirs too. Processes
+may share a file: two of them may send the same request at the same time, but none reads an incomplete entry.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class ReplyCache:
             return text, False
         except UnscoredError as error:
             flight.set_exception(error)
-            flight.exception()  # perhaps nobody waits for it
+            flight.exception()  # marks it as seen, in case no call waits for it
             raise
         finally:
             del flights[key]

@@ -37,7 +37,7 @@ def test_equal_requests_are_sent_once() -> None:
     assert asked == ["a", "b"]
 
 
-def test_a_failure_is_shared_by_those_who_waited_and_by_nobody_later() -> None:
+def test_a_failure_is_shared_with_calls_that_waited_and_not_kept() -> None:
     cache, asked = ReplyCache(), list[str]()
 
     async def all_of_them(problem: Exception | None) -> list[object]:
@@ -48,7 +48,7 @@ def test_a_failure_is_shared_by_those_who_waited_and_by_nobody_later() -> None:
     assert asyncio.run(all_of_them(None)) == ["new", "text of a", "text of a"]
 
 
-def test_one_that_is_cancelled_leaves_its_turn() -> None:
+def test_when_a_call_is_cancelled_the_next_one_makes_the_text() -> None:
     async def cancelled() -> str:
         cache, asked = ReplyCache(), list[str]()
         first = asyncio.create_task(ask(cache, "a", asked))

@@ -1,4 +1,4 @@
-"""`embedding`: how near the answer is in meaning to the ground truth, by an endpoint of embeddings.
+"""`embedding`: how near the answer is to the ground truth in meaning, by the embeddings of an endpoint.
 
     components:
       meaning:
@@ -7,7 +7,7 @@
 
 The value is the cosine of both texts' embeddings from `POST <url>/v1/embeddings` (OpenAI's protocol; SGLang, vLLM and
 text-embeddings-inference serve it), in [-1, 1]; of several ground truths, the nearest counts. No answer is 0. What this
-does not promise: that near in meaning is right: "Paris" and "Rome" are near. Gate it by something that knows.
+does not promise: that near in meaning is right ("Paris" and "Rome" are near). Gate it by a component that can tell.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from agent_rl.remote import ChatClient, EndpointConfig
 from agent_rl.rewards.component import Component, Value
 from agent_rl.rewards.scorers.qa import read_targets
 from agent_rl.rewards.scorers.scorer import unusable
+from agent_rl.tools.truncation import encodable
 from agent_rl.trajectory import Trajectory
 
 __all__ = ["Embedding", "EmbeddingConfig"]
@@ -73,7 +74,7 @@ class Embedding(Component, kind="embedding"):
 
     async def _embed(self, texts: Sequence[str]) -> list[tuple[float, ...]]:
         config = self.config
-        sent = [config.prefix + text[: config.max_chars].encode("utf-8", "replace").decode() for text in texts]
+        sent = [config.prefix + encodable(text[: config.max_chars]) for text in texts]
         body = {"model": config.model, "input": sent}
         return await self._client.post("/embeddings", body, lambda answer: _vectors(answer, len(sent)), _MISSING)
 

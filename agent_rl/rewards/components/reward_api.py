@@ -53,8 +53,8 @@ class RewardApiConfig(ComponentConfig):
     timeout_s: float = Field(default=120.0, gt=0)
     """Seconds that one answer may take."""
     patience_s: float = Field(default=60.0, ge=0)
-    """Seconds beyond that in which a service that is away is asked again; then the trajectory is unscored, and so are
-    others until a request has succeeded."""
+    """Seconds beyond that in which a request is retried while the service is away; then the trajectory is unscored, and
+    so are others until a request has succeeded."""
     max_concurrent: int = Field(default=64, ge=1)
     """Trajectories that this process has sent at one time."""
     rate_per_s: float | None = Field(default=None, gt=0)

@@ -5,9 +5,9 @@
     | <<<end of answer>>>
     <<<end of answer 1f3c5a7b9d2e4f60>>>
 
-Three things hold, whatever the text is: it cannot know the nonce, which is drawn for each request; none of its lines
-begins as a fence does; and what chat templates and fences are made of is broken up in it. A judge can still be talked
-into something by what it reads: that the fence holds does not promise that the judge does.
+Three things hold for every text: it cannot know the nonce, which is drawn for each request; none of its lines begins
+as a fence does; and the control tokens of chat templates and fences are broken up in it. What this does not promise:
+that a judge is not persuaded by what it reads.
 """
 
 from __future__ import annotations

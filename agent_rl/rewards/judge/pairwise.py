@@ -127,7 +127,7 @@ class PairwiseJudge(GroupComponent, kind="pairwise_judge"):
         orders = [(one, other), (other, one)] if self.config.swap else [(one, other)]
         asked = (self._ask(*order, ballot) for order in orders)
         points = []
-        for result in await asyncio.gather(*asked, return_exceptions=True):  # both count, whichever fails
+        for result in await asyncio.gather(*asked, return_exceptions=True):  # both have ended, and both are counted
             if isinstance(result, BaseException):
                 raise result
             points.append(result)
@@ -144,7 +144,7 @@ class PairwiseJudge(GroupComponent, kind="pairwise_judge"):
         return 1.0 if average > 0.5 else 0.0 if average < 0.5 else 0.5
 
     def _seen(self, trajectory: Trajectory) -> list[str]:
-        """What the judge sees of a trajectory, whichever it is of the two."""
+        """What the judge sees of a trajectory, as A or as B."""
         names = sorted(name for name in self._template.names if name.endswith("_a"))
         return [shown(name, trajectory, Fence(""), self.config.max_chars) for name in names]
 

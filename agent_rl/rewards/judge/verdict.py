@@ -17,6 +17,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
 from typing_extensions import TypedDict
 
+from agent_rl.tools.truncation import encodable
+
 __all__ = ["MAX_REASON", "JudgeVerdict", "VerdictError", "VerdictForm", "pair_form", "rubric_form", "score_form"]
 
 MAX_REASON = 600
@@ -49,7 +51,7 @@ def _winner(value: Any) -> Any:
 
 def _reason(value: Any) -> Any:
     """Bounded, and without lone surrogates, which JSON can write and a file cannot."""
-    return value.encode("utf-8", "replace").decode()[:MAX_REASON] if isinstance(value, str) else ""
+    return encodable(value)[:MAX_REASON] if isinstance(value, str) else ""
 
 
 class JudgeVerdict(BaseModel):

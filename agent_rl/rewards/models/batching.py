@@ -1,6 +1,6 @@
 """`MicroBatches`: requests that wait at the same time are sent as one batch.
 
-A batch starts as soon as one may run, with whatever waits at that moment; nobody waits for a batch to fill.
+A batch starts as soon as one may run, with the requests that wait at that moment; none waits for a batch to fill.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class MicroBatches(Generic[Item, Result]):
         return await future
 
     async def _drain(self, lane: _Lane[Item, Result]) -> None:
-        """Run batches until nobody waits; who asks in the same turn of the event loop is in the first."""
+        """Run batches until no call waits; calls of the same turn of the event loop are in the first."""
         while lane.waiting:
             batch = [lane.waiting.popleft() for _ in range(min(self._most, len(lane.waiting)))]
             batch = [(item, future) for item, future in batch if not future.done()]  # without those who gave up

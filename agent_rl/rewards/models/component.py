@@ -1,4 +1,4 @@
-"""`kind: reward_model`: the scores of one or several reward models, combined.
+"""`RewardModel`, `kind: reward_model`: the scores of one or several reward models, combined.
 
     agent_rl:
       reward:
@@ -32,13 +32,7 @@ __all__ = ["RewardModel", "RewardModelConfig"]
 
 Combine = Literal["add", "mul", "min", "max", "mean"]
 
-_COMBINED: dict[str, Callable[[list[float], list[float]], float]] = {
-    "add": lambda scores, weights: math.fsum(_times(scores, weights)),
-    "mul": lambda scores, weights: math.prod(_times(scores, weights)),
-    "min": lambda scores, weights: min(_times(scores, weights)),
-    "max": lambda scores, weights: max(_times(scores, weights)),
-    "mean": lambda scores, weights: math.fsum(_times(scores, weights)) / math.fsum(weights),
-}
+_COMBINED: dict[Combine, Callable[[list[float]], float]] = {"add": math.fsum, "mul": math.prod, "min": min, "max": max}
 
 
 class RewardModelConfig(ComponentConfig):
@@ -85,12 +79,11 @@ class RewardModel(Component, kind="reward_model"):
 
 
 def combined(how: Combine, scores: Mapping[str, float], weights: Mapping[str, float]) -> float:
-    """One number of several; what has the weight 0 plays no part, and 0 is what nothing gives."""
+    """One number of several; a score with the weight 0 does not count, and without any that counts it is 0."""
     counting = [name for name in scores if weights[name] != 0]
+    weighted = [scores[name] * weights[name] for name in counting]
     if not counting:
         return 0.0
-    return _COMBINED[how]([scores[name] for name in counting], [weights[name] for name in counting])
-
-
-def _times(scores: list[float], weights: list[float]) -> list[float]:
-    return [score * weight for score, weight in zip(scores, weights, strict=True)]
+    if how == "mean":
+        return math.fsum(weighted) / math.fsum(weights[name] for name in counting)
+    return _COMBINED[how](weighted)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import Literal
 
+from agent_rl.tools.truncation import encodable
 from agent_rl.trajectory import Trajectory
 
-__all__ = ["ChatMessage", "Shown", "encodable", "messages", "texts"]
+__all__ = ["ChatMessage", "Shown", "messages", "texts"]
 
 ChatMessage = dict[str, str]
 Shown = Literal["conversation", "answer"]
@@ -34,11 +35,6 @@ def texts(trajectory: Trajectory, shown: Shown) -> tuple[str, str]:
     """The same as two texts; where there are several messages, each begins with its role."""
     prompt, response = messages(trajectory, shown)
     return _text(prompt), _text(response)
-
-
-def encodable(text: str) -> str:
-    """The text with what UTF-8 does not have (half of a surrogate pair) replaced."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def _text(said: list[ChatMessage]) -> str:

@@ -1,4 +1,4 @@
-r"""One reward model behind one address: what it is sent, and the number that is made of what it says.
+r"""One reward model behind one address: what it is sent, and how its answer becomes a number.
 
 A *discriminative* model (Bradley-Terry) reads a conversation and gives a number; it is asked as verl asks it:
 `/v1/embeddings` of SGLang, `/classify` of vLLM. A *generative* model reads a question in a chat and writes an answer
@@ -10,7 +10,7 @@ with a number in it. Both steps can be a user's own, in a file that `hooks` name
     def rm_postprocess(results):   # discriminative: a list of numbers for each; generative: a text for each
         return [float(numbers[0]) for numbers in results]
 
-Either may be a coroutine. What cannot be had, or read, leaves that trajectory unscored.
+Either may be a coroutine. A trajectory without a readable score is unscored.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class ModelConfig(EndpointConfig):
     max_concurrent: int = Field(default=64, ge=1)
     kind: Literal["discriminative", "generative"] = "discriminative"
     engine: Literal["sglang", "vllm"] = "sglang"
-    """Whose endpoint a discriminative model is asked through."""
+    """The engine that serves a discriminative model."""
     tokenizer: str | None = None
-    """Folder or hub name of its tokenizer, whose chat template a discriminative model's text is made with."""
+    """Folder or hub name of its tokenizer; its chat template renders the text for a discriminative model."""
     weight: float = 1.0
     """0: its score is logged and does not count."""
     shown: Shown = "conversation"
@@ -93,7 +93,7 @@ class Model:
         config: its entry.
 
     Raises:
-        ConfigError: hooks, template or API key cannot be had.
+        ConfigError: hooks, template or API key are missing or cannot be read.
     """
 
     def __init__(self, name: str, key: str, config: ModelConfig) -> None:

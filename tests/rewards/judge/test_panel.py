@@ -108,7 +108,7 @@ def test_what_failed_is_counted_too() -> None:
     assert (total.calls, total.failures, total.tokens) == (3, 3, 30)
 
 
-def test_a_config_error_is_nobodys_vote() -> None:
+def test_a_config_error_is_raised_even_with_enough_votes() -> None:
     with FaultyServer(default=answer(401)) as server:
         with pytest.raises(ConfigError, match=r"^k\.api_key_env"):
             ask(panel(server, votes=3, quorum=1))
