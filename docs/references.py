@@ -213,11 +213,14 @@ def _cell(value: Any) -> str:
 
 
 def _paragraphs(text: str) -> str:
-    """A docstring as markdown: a paragraph that keeps its lines (click's backslash and b) becomes a block of text."""
-    parts = []
-    for paragraph in text.split("\n\n"):
-        kept = paragraph.removeprefix("\b\n")
-        parts.append(f"```text\n{textwrap.dedent(kept)}\n```" if kept != paragraph else paragraph)
+    """A docstring as markdown: indented paragraphs, and those that click leaves as they are, become blocks of code."""
+    parts: list[str] = []
+    for is_code, group in itertools.groupby(text.split("\n\n"), lambda part: part.startswith(("    ", "\b"))):
+        if is_code:
+            lines = textwrap.dedent("\n\n".join(part.removeprefix("\b\n") for part in group))
+            parts.append(f"```{'yaml' if lines.startswith('tools:') else 'text'}\n{lines}\n```")
+        else:
+            parts += [_escaped(part) for part in group]
     return "\n\n".join(parts) + "\n"
 
 
@@ -227,7 +230,7 @@ def built_in_page() -> str:
     parts.append(_markdown(("name", "kind", "what it does"), [(f"`{name}`", *rest) for name, *rest in built_in()]))
     for name, path in sorted(BUILT_IN_TOOLS.items()):
         module = inspect.getmodule(find_object(path, Path()))
-        parts.append(f"### `{name}`\n\n```text\n{inspect.getdoc(module)}\n```\n")
+        parts.append(f"### `{name}`\n\n{_paragraphs(inspect.getdoc(module) or '')}")
     parts += ["## Agents\n", "A row names one in `agent_name`; else `default_agent_loop` counts.\n"]
     parts.append(_markdown(("name", "how it writes"), [(f"`{name}`", _agent(name)) for name in agent_names()]))
     parts += ["## Syntaxes of native tool calls\n", "`actor_rollout_ref.rollout.multi_turn.format` names one.\n"]
@@ -268,13 +271,17 @@ def _one_line(text: str | None) -> str:
 
 
 def _markdown(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [columns, ("---",) * len(columns), *(tuple(map(_escaped, row)) for row in rows)]
+    lines = [
+        columns,
+        ("---",) * len(columns),
+        *(tuple(_escaped(cell).replace("|", "\\|") for cell in row) for row in rows),
+    ]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
-def _escaped(cell: str) -> str:
-    """Tags outside of code are text, and a bar ends a cell wherever it stands."""
-    parts = cell.replace("|", "\\|").split("`")
+def _escaped(text: str) -> str:
+    """Text in which a tag outside of code stands for itself."""
+    parts = text.split("`")
     return "`".join(part if i % 2 else part.replace("<", "&lt;") for i, part in enumerate(parts))
 
 
