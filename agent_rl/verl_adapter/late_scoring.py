@@ -24,8 +24,7 @@ from agent_rl.rewards import groups
 from agent_rl.settings import SECTION
 from agent_rl.settings.serving import ServedModelSettings
 from agent_rl.verl_adapter.failures import ERRORS_PARTITION
-from agent_rl.verl_adapter.served_addresses import KIND, Served, named
-from agent_rl.verl_adapter.served_models import write_addresses
+from agent_rl.verl_adapter.served_models import KIND, Served, named, write_addresses
 
 __all__ = [
     "MANAGER",

@@ -11,37 +11,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from agent_rl.errors import ConfigError
-
-__all__ = ["check", "score_here"]
-
-
-def check(reward: Any, *, needs_groups: bool) -> None:
-    """Refuse no reward workers where something needs them, and some where the samples of a prompt must meet.
-
-    Args:
-        reward: the section `reward` of verl's configuration.
-        needs_groups: whether a component of our reward measures the samples of a prompt against one another.
-
-    Raises:
-        ConfigError: when there is a reward model, whose address only reward workers are told (a component of the
-            manager `trajectory` finds it in the configuration); or reward workers, among which verl spreads the samples
-            of a prompt.
-    """
-    if needs_groups and reward.num_workers > 0:
-        raise ConfigError(
-            "reward.num_workers",
-            f"{reward.num_workers} reward workers never see all samples of a prompt, which agent_rl.reward compares",
-            "Set it to 0: then each agent-loop worker scores the prompts that it samples",
-        )
-    custom = reward.custom_reward_function.path is not None
-    by_component = reward.reward_manager.name == "trajectory" and not custom
-    if reward.num_workers < 1 and reward.reward_model.enable and not by_component:
-        raise ConfigError(
-            "reward.num_workers",
-            f"{reward.num_workers} leaves nobody to ask the reward model",
-            "Set it to 1 or more, or reward.reward_model.enable=false",
-        )
+__all__ = ["score_here"]
 
 
 def score_here(module: ModuleType) -> None:

@@ -1,4 +1,4 @@
-"""The places where verl 0.9.1 offers no extension point, changed here, in `failures`, and for speed in `speed`.
+"""The places where verl 0.9.1 offers no extension point, changed here, in `failures`, and for a CPU in `agent_rl.cpu`.
 
 Each function patches one module right after it was imported and says why. A test for each fails when the patch is no
 longer needed. All of them are guarded by the version of verl that they were written for.
@@ -10,13 +10,7 @@ import functools
 from types import ModuleType
 from typing import Any
 
-from agent_rl.agents.users.user import load_user
-from agent_rl.cpu import switch as cpu
 from agent_rl.errors import ConfigError
-from agent_rl.rewards.compose import Reward
-from agent_rl.settings import AgentRLSettings
-from agent_rl.tools import load_tools
-from agent_rl.verl_adapter import local_reward, resume, reward_model
 from agent_rl.verl_adapter.algorithms import remax
 from agent_rl.verl_adapter.failures import ERRORS_PARTITION, require_scored
 from agent_rl.verl_adapter.late_scoring import finals
@@ -24,13 +18,10 @@ from agent_rl.verl_adapter.late_scoring import finals
 __all__ = [
     "VERL_VERSION",
     "check_version",
-    "early_checks",
-    "gloo_process_group",
     "reference_pass",
     "separate_logging",
     "step_metrics",
     "tool_loading",
-    "value_head_attention",
 ]
 
 VERL_VERSION = "0.9.1"
@@ -46,37 +37,6 @@ def check_version(version: str) -> None:
         raise ConfigError(
             "verl", f"version {version} is installed, agent_rl extends {VERL_VERSION}", "Install agent-rl[train]"
         )
-
-
-def gloo_process_group(module: ModuleType) -> None:
-    """`verl.utils.distributed`: on a CPU the backend must be plain "gloo".
-
-    verl builds "cpu:gloo,<device>:<backend>", which names the device cpu twice; torch rejects that.
-    """
-    original = module.initialize_global_process_group_ray
-
-    @functools.wraps(original)
-    def initialize(timeout_second: int | None = None, backend: str | None = None) -> Any:
-        return original(timeout_second=timeout_second, backend="gloo")
-
-    module.initialize_global_process_group_ray = initialize  # type: ignore[attr-defined]
-
-
-def value_head_attention(module: ModuleType) -> None:
-    """`verl.utils.model`: no flash attention for the critic on a CPU; verl asks for it whatever the config says."""
-
-    def load(local_path: str, torch_dtype: Any, model_config: Any, trust_remote_code: bool) -> Any:
-        from transformers import AutoModelForTokenClassification
-
-        return AutoModelForTokenClassification.from_pretrained(
-            local_path,
-            dtype=torch_dtype,
-            config=model_config,
-            attn_implementation="sdpa",
-            trust_remote_code=trust_remote_code,
-        )
-
-    module.load_valuehead_model = load  # type: ignore[attr-defined]
 
 
 def reference_pass(module: ModuleType) -> None:
@@ -120,36 +80,6 @@ def tool_loading(module: ModuleType) -> None:
     module.initialize_tools_from_config = verl_tools.load  # type: ignore[attr-defined]
 
 
-def early_checks(module: ModuleType) -> None:
-    """`verl.utils.config`: check our section and the tool file where verl checks its configuration, before Ray starts.
-
-    Both are read by workers otherwise, a minute later and on every node.
-    """
-    original = module.validate_config
-
-    @functools.wraps(original)
-    def validate(config: Any, use_reference_policy: bool, use_critic: bool) -> None:
-        settings = AgentRLSettings.from_config(config)
-        if cpu.is_selected():
-            cpu.check(config)
-        reward = Reward(
-            settings.reward,
-            max_response_tokens=config.data.max_response_length,
-            judged=bool(config.reward.custom_reward_function.path),
-        )
-        remax.check(config)
-        load_user(settings.user_sim.user, settings.user_sim.config)
-        if path := config.actor_rollout_ref.rollout.multi_turn.tool_config_path:
-            load_tools(_resolved(path))
-        reward_model.check(config, settings)
-        late = reward_model.scores_late(config, settings)
-        local_reward.check(config.reward, needs_groups=reward.needs_groups and not late)
-        original(config, use_reference_policy, use_critic)
-        resume.check(config, use_critic)
-
-    module.validate_config = validate  # type: ignore[attr-defined]
-
-
 def step_metrics(module: ModuleType) -> None:
     """`verl.trainer.ppo.v1.trainer_base`: log the reward's components with each training step.
 
@@ -180,13 +110,3 @@ def step_metrics(module: ModuleType) -> None:
             metrics.update(remax.take_metrics(key.split("_")[0] for key in keys))
 
     module.PPOTrainer._compute_metrics = compute_metrics
-
-
-def _resolved(path: str) -> str:
-    """The path as verl's workers will find it; an unknown one as it is, for our loader's message."""
-    from verl.utils.import_utils import resolve_config_path
-
-    try:
-        return str(resolve_config_path(path))
-    except FileNotFoundError:
-        return path

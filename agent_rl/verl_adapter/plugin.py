@@ -10,7 +10,6 @@ import sys
 import traceback
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
 
 import wrapt
 
@@ -21,47 +20,39 @@ def register() -> None:
     """Register loops, reward manager, tools, the estimator and, when it is chosen, the CPU backend. Idempotent."""
     import verl
 
-    from agent_rl.cpu import switch as cpu
-    from agent_rl.verl_adapter import failures, late_scoring, local_reward, patches, served_models
+    from agent_rl.cpu import switch
+    from agent_rl.verl_adapter import early_checks, failures, late_scoring, local_reward, patches, served_models
     from agent_rl.verl_adapter.algorithms import remax
 
     patches.check_version(verl.__version__)
-    _when("verl.experimental.agent_loop.agent_loop", _install_loops)
-    _when("verl.experimental.agent_loop.agent_loop", local_reward.score_here)
-    _when("verl.trainer.constants_ppo", _export_loops)
-    _when("verl.experimental.reward_loop.reward_manager", _register_reward_manager)
-    _when("verl.trainer.ppo.core_algos", remax.register_estimator)
-    _when("verl.utils.config", patches.early_checks)
-    _when("verl.tools.tool_registry", patches.tool_loading)
-    _when("verl.trainer.ppo.v1.agent_loop_tq", failures.session_errors)
-    _when("verl.trainer.ppo.v1.replay_buffer", failures.error_stops)
-    _when("verl.trainer.ppo.v1.trainer_base", patches.reference_pass)
-    _when("verl.trainer.ppo.v1.trainer_base", patches.step_metrics)
-    _when("verl.trainer.ppo.v1.trainer_base", failures.filter_limit)
-    _when("verl.experimental.reward_loop.reward_loop", late_scoring.ask_our_manager)
-    _when("verl.experimental.reward_loop.reward_loop", late_scoring.awake_in_its_own_pool)
-    _when("verl.experimental.reward_loop.reward_loop", late_scoring.late_handles)
-    _when("verl.trainer.ppo.v1.trainer_base", late_scoring.after_sampling)
-    _when("verl.trainer.ppo.v1.trainer_base", served_models.reward_pools)
-    _when("verl.trainer.ppo.v1.trainer_separate_async", patches.separate_logging)
-    if cpu.is_selected():
-        cpu.activate()
-        from agent_rl.cpu import (
-            platform,  # noqa: F401 - the platform registers itself
-            speed,
-        )
+    hooks: list[tuple[str, Callable[[ModuleType], None]]] = [
+        ("verl.experimental.agent_loop.agent_loop", _install_loops),
+        ("verl.experimental.agent_loop.agent_loop", local_reward.score_here),
+        ("verl.trainer.constants_ppo", _export_loops),
+        ("verl.experimental.reward_loop.reward_manager", _register_reward_manager),
+        ("verl.trainer.ppo.core_algos", remax.register_estimator),
+        ("verl.utils.config", early_checks.early_checks),
+        ("verl.tools.tool_registry", patches.tool_loading),
+        ("verl.trainer.ppo.v1.agent_loop_tq", failures.session_errors),
+        ("verl.trainer.ppo.v1.replay_buffer", failures.error_stops),
+        ("verl.trainer.ppo.v1.trainer_base", patches.reference_pass),
+        ("verl.trainer.ppo.v1.trainer_base", patches.step_metrics),
+        ("verl.trainer.ppo.v1.trainer_base", failures.filter_limit),
+        ("verl.experimental.reward_loop.reward_loop", late_scoring.ask_our_manager),
+        ("verl.experimental.reward_loop.reward_loop", late_scoring.awake_in_its_own_pool),
+        ("verl.experimental.reward_loop.reward_loop", late_scoring.late_handles),
+        ("verl.trainer.ppo.v1.trainer_base", late_scoring.after_sampling),
+        ("verl.trainer.ppo.v1.trainer_base", served_models.reward_pools),
+        ("verl.trainer.ppo.v1.trainer_separate_async", patches.separate_logging),
+    ]
+    if switch.is_selected():
+        switch.activate()
+        from agent_rl.cpu import platform  # noqa: F401 - the platform registers itself
+        from agent_rl.cpu.patches import HOOKS
 
-        _when("verl.utils.distributed", patches.gloo_process_group)
-        _when("verl.utils.model", patches.value_head_attention)
-        _when("verl.trainer.ppo.v1.replay_buffer", speed.replay_buffer_polling)
-        _when("verl.utils.torch_functional", speed.token_log_probs)
-        _when("verl.workers.rollout.llm_server", speed.single_server)
-        _when("verl.experimental.agent_loop.agent_loop", speed.loop_construction)
-        _when("verl.trainer.ppo.v1.agent_loop_tq", speed.trajectory_puts)
-        _when("verl.workers.engine.fsdp.transformer_impl", _register_cpu_engines)
-        _when("verl.workers.rollout.base", _register_cpu_rollout)
-        _when("verl.workers.rollout.replica", _register_cpu_server)
-        _when("verl.checkpoint_engine", _register_shared_memory)
+        hooks += HOOKS
+    for module, action in hooks:
+        _when(module, action)
 
 
 _hooked: set[str] = set()
@@ -92,33 +83,6 @@ def _export_loops(module: ModuleType) -> None:
 def _register_reward_manager(module: ModuleType) -> None:
     """`reward.reward_manager.name=trajectory`."""
     from agent_rl.verl_adapter import manager  # noqa: F401 - registers itself
-
-
-def _register_cpu_engines(module: ModuleType) -> None:
-    """Training engines for the device `cpu`."""
-    from agent_rl.cpu import engine  # noqa: F401 - registers itself
-
-
-def _register_cpu_rollout(module: ModuleType) -> None:
-    """The weight transport of the CPU, under the name that verl looks up."""
-    module._ROLLOUT_REGISTRY[("sglang", "async")] = "agent_rl.cpu.rollout.CPUServerAdapter"
-
-
-def _register_cpu_server(module: ModuleType) -> None:
-    """The server of the CPU, under the name that verl looks up."""
-
-    def load() -> Any:
-        module._load_sglang()  # what its imports need
-        from agent_rl.cpu.server import CPUReplica
-
-        return CPUReplica
-
-    module.RolloutReplicaRegistry.register("sglang", load)
-
-
-def _register_shared_memory(module: ModuleType) -> None:
-    """Weights for standalone rollout servers, in place of verl's engine `nccl`."""
-    from agent_rl.cpu import shared_memory  # noqa: F401 - registers itself
 
 
 try:

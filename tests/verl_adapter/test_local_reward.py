@@ -1,12 +1,5 @@
 """A worker without reward workers scores by itself; the whole way runs in tests/e2e, whose CPU profile says so."""
 
-from typing import Any
-
-import pytest
-from omegaconf import OmegaConf
-
-from agent_rl.errors import ConfigError
-from agent_rl.verl_adapter import local_reward
 from tests.forks import python
 
 WORKER = """
@@ -38,17 +31,6 @@ async def score(handle):
 """
 
 
-def config(*, workers: int, model: bool, manager: str = "naive", path: str | None = None) -> Any:
-    return OmegaConf.create(
-        {
-            "num_workers": workers,
-            "reward_model": {"enable": model},
-            "reward_manager": {"name": manager},
-            "custom_reward_function": {"path": path},
-        }
-    )
-
-
 def test_a_worker_without_reward_workers_scores_here() -> None:
     assert python(WORKER + "print(asyncio.run(score(handles([])[0])))") == "{'reward_score': 3}"
 
@@ -63,12 +45,3 @@ def test_it_is_needed() -> None:
         "print('random.choice(self.reward_loop_worker_handles)' in inspect.getsource(AgentLoopWorker._compute_score))"
     )
     assert python(code, plugins="none") == "True"
-
-
-def test_a_reward_model_needs_reward_workers() -> None:
-    found = config(workers=0, model=True, manager="trajectory")  # a component asks it
-    for fine in (config(workers=0, model=False), config(workers=1, model=True), found):
-        local_reward.check(fine, needs_groups=False)
-    for manager, path in (("naive", None), ("trajectory", "judge.py")):
-        with pytest.raises(ConfigError, match=r"reward\.num_workers: 0 leaves nobody to ask the reward model"):
-            local_reward.check(config(workers=0, model=True, manager=manager, path=path), needs_groups=False)

@@ -13,23 +13,6 @@ def test_another_verl_is_refused() -> None:
         patches.check_version("0.10.0")
 
 
-GROUP = (
-    "import os, socket; s = socket.socket(); s.bind(('127.0.0.1', 0)); port = s.getsockname()[1]; s.close()\n"
-    "os.environ.update(RANK='0', WORLD_SIZE='1', DIST_INIT_METHOD=f'tcp://127.0.0.1:{port}')\n"
-    "import verl, torch.distributed as dist\n"
-    "from verl.utils.distributed import initialize_global_process_group_ray as init\n"
-)
-
-
-def test_gloo_process_group() -> None:
-    assert python(GROUP + "init(); print(dist.get_backend())") == "gloo"
-
-
-def test_gloo_process_group_is_needed() -> None:
-    code = GROUP + "try:\n    init.__wrapped__(); print('started')\nexcept Exception as e: print('refused')"
-    assert python(code) == "refused"
-
-
 LOAD = (
     "import verl\nfrom verl.tools.tool_registry import load_all_tools\n"
     "try: print([t.name for t in load_all_tools('tool_configs/calculator.yaml', None)])\n"
@@ -43,35 +26,6 @@ def test_tool_loading() -> None:
 
 def test_tool_loading_is_needed() -> None:
     assert python(LOAD, plugins="none") == "cannot"
-
-
-CHECK = (
-    "import verl, hydra\nfrom verl.utils.config import validate_config\n"
-    "with hydra.initialize_config_module('verl.trainer.config', version_base=None):\n"
-    "    c = hydra.compose('ppo_trainer', ['+agent_rl.budget.max_second=3'])\n"
-    "try: validate_config(c, use_reference_policy=False, use_critic=False)\n"
-    "except Exception as e: print(e)"
-)
-
-
-def test_early_checks_name_the_key_before_ray_starts() -> None:
-    assert "agent_rl.budget.max_second: unknown key (value 3). Did you mean 'max_seconds'?" in python(CHECK)
-
-
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("algorithm.adv_estimator=remax", "Use algo=remax"),
-        (
-            "+agent_rl.reward.overlong={penalty: 1, buffer_tokens: 1000}",
-            "1000 is more than data.max_response_length=512",
-        ),
-        ("+agent_rl.user_sim={user: llm, config: {url: x}}", "agent_rl.user_sim.config: "),
-    ],
-)
-def test_early_checks_know_what_goes_together(override: str, message: str) -> None:
-    overrides = f"{override}', 'actor_rollout_ref.rollout.name=sglang"
-    assert message in python(CHECK.replace("+agent_rl.budget.max_second=3", overrides))
 
 
 REFERENCE = """
@@ -117,25 +71,6 @@ def test_separate_logging() -> None:
         "print('flush=True' in inspect.getsource(module.PPOTrainerSeparateAsync._setup))"
     )
     assert python(code) == "True"  # the second half: it is needed
-
-
-VALUE_HEAD = (
-    "import tempfile, verl, torch\nfrom transformers import AutoConfig\nfrom agent_rl.cpu.tiny_model import *\n"
-    "folder = tempfile.mkdtemp()\n"
-    "make_model(folder, make_tokenizer(['a'], folder, 260), hidden=16, layers=1, heads=2)\n"
-    "from verl.utils import model\n"
-    "config = AutoConfig.from_pretrained(folder, num_labels=1)\n"
-    "try: print(tuple(model.load_valuehead_model(folder, torch.float32, config, False).score.weight.shape))\n"
-    "except RuntimeError as e: print('refused')"
-)
-
-
-def test_value_head_attention() -> None:
-    assert python(VALUE_HEAD) == "(1, 16)"
-
-
-def test_value_head_attention_is_needed() -> None:
-    assert python(VALUE_HEAD, plugins="none") == "refused"
 
 
 def test_step_metrics_and_session_errors_are_needed() -> None:

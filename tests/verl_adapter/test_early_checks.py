@@ -5,8 +5,9 @@ from omegaconf import OmegaConf
 
 from agent_rl.errors import ConfigError
 from agent_rl.settings import AgentRLSettings
-from agent_rl.verl_adapter import reward_model
 from agent_rl.verl_adapter.algorithms import remax
+from agent_rl.verl_adapter.early_checks import check_reward_models, check_reward_workers
+from tests.forks import python
 
 SHARED = {"path": "rm", "placement": "shared"}
 
@@ -35,7 +36,7 @@ def checked(
     )
     for key, value in more.items():
         OmegaConf.update(config, key.replace("__", "."), value)
-    reward_model.check(config, AgentRLSettings.from_config(config))
+    check_reward_models(config, AgentRLSettings.from_config(config))
 
 
 def test_a_reward_model_has_a_name() -> None:
@@ -98,3 +99,52 @@ def test_a_model_that_nobody_serves_is_named() -> None:
     with pytest.raises(ConfigError, match=r"components\.good\.config\.models\.nice: .* Did you mean 'nicer'"):
         checked(reward={"models": {"nicer": {"path": "rm"}}, **COMPONENT})
     checked(reward={"models": {"nice": {"path": "rm"}}, **COMPONENT})
+
+
+def reward_section(*, workers: int, model: bool, manager: str = "naive", path: str | None = None) -> Any:
+    return OmegaConf.create(
+        {
+            "num_workers": workers,
+            "reward_model": {"enable": model},
+            "reward_manager": {"name": manager},
+            "custom_reward_function": {"path": path},
+        }
+    )
+
+
+def test_a_reward_model_needs_reward_workers() -> None:
+    found = reward_section(workers=0, model=True, manager="trajectory")  # a component asks it
+    for fine in (reward_section(workers=0, model=False), reward_section(workers=1, model=True), found):
+        check_reward_workers(fine, needs_groups=False)
+    for manager, path in (("naive", None), ("trajectory", "judge.py")):
+        with pytest.raises(ConfigError, match=r"reward\.num_workers: 0 leaves nobody to ask the reward model"):
+            check_reward_workers(reward_section(workers=0, model=True, manager=manager, path=path), needs_groups=False)
+
+
+CHECK = (
+    "import verl, hydra\nfrom verl.utils.config import validate_config\n"
+    "with hydra.initialize_config_module('verl.trainer.config', version_base=None):\n"
+    "    c = hydra.compose('ppo_trainer', ['+agent_rl.budget.max_second=3'])\n"
+    "try: validate_config(c, use_reference_policy=False, use_critic=False)\n"
+    "except Exception as e: print(e)"
+)
+
+
+def test_early_checks_name_the_key_before_ray_starts() -> None:
+    assert "agent_rl.budget.max_second: unknown key (value 3). Did you mean 'max_seconds'?" in python(CHECK)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("algorithm.adv_estimator=remax", "Use algo=remax"),
+        (
+            "+agent_rl.reward.overlong={penalty: 1, buffer_tokens: 1000}",
+            "1000 is more than data.max_response_length=512",
+        ),
+        ("+agent_rl.user_sim={user: llm, config: {url: x}}", "agent_rl.user_sim.config: "),
+    ],
+)
+def test_early_checks_know_what_goes_together(override: str, message: str) -> None:
+    overrides = f"{override}', 'actor_rollout_ref.rollout.name=sglang"
+    assert message in python(CHECK.replace("+agent_rl.budget.max_second=3", overrides))

@@ -1,30 +1,67 @@
-"""Whether the reward models will be used as the configuration says: asked before Ray starts.
+"""What is refused before Ray starts: a configuration whose parts do not fit together, of ours and of verl.
 
 verl asks most reward managers only where the user has a reward function, and a model that shares the trainer's GPUs is
-asked after sampling, with nothing but prompt and response. It says neither. The manager `trajectory` is asked always,
+asked after sampling, with nothing but prompt and response. It reports neither. The manager `trajectory` is always asked,
 and with all that it needs (`late_scoring`); what remains is that a score which comes after sampling comes too late for
 some algorithms.
 """
 
 from __future__ import annotations
 
+import functools
+from types import ModuleType
 from typing import Any
 
 from omegaconf import OmegaConf
 
+from agent_rl.agents.users.user import load_user
+from agent_rl.cpu import switch as cpu
 from agent_rl.errors import ConfigError
+from agent_rl.rewards.compose import Reward
 from agent_rl.settings import SECTION, AgentRLSettings
 from agent_rl.settings.serving import ServedModelSettings
+from agent_rl.tools import load_tools
+from agent_rl.verl_adapter import resume
 from agent_rl.verl_adapter.algorithms import remax
 from agent_rl.verl_adapter.late_scoring import MANAGER, ROUTER_MODEL
-from agent_rl.verl_adapter.served_addresses import require_known
+from agent_rl.verl_adapter.served_models import require_known
 
-__all__ = ["check", "scores_late"]
+__all__ = ["check_reward_models", "check_reward_workers", "early_checks", "scores_late"]
 
 MODELS = "agent_rl.reward.models"
 
 
-def check(config: Any, settings: AgentRLSettings) -> None:
+def early_checks(module: ModuleType) -> None:
+    """`verl.utils.config`: check our section and the tool file where verl checks its configuration, before Ray starts.
+
+    Both are read by workers otherwise, a minute later and on every node.
+    """
+    original = module.validate_config
+
+    @functools.wraps(original)
+    def validate(config: Any, use_reference_policy: bool, use_critic: bool) -> None:
+        settings = AgentRLSettings.from_config(config)
+        if cpu.is_selected():
+            cpu.check(config)
+        reward = Reward(
+            settings.reward,
+            max_response_tokens=config.data.max_response_length,
+            judged=bool(config.reward.custom_reward_function.path),
+        )
+        remax.check(config)
+        load_user(settings.user_sim.user, settings.user_sim.config)
+        if path := config.actor_rollout_ref.rollout.multi_turn.tool_config_path:
+            load_tools(_resolved(path))
+        check_reward_models(config, settings)
+        late = scores_late(config, settings)
+        check_reward_workers(config.reward, needs_groups=reward.needs_groups and not late)
+        original(config, use_reference_policy, use_critic)
+        resume.check(config, use_critic)
+
+    module.validate_config = validate  # type: ignore[attr-defined]
+
+
+def check_reward_models(config: Any, settings: AgentRLSettings) -> None:
     """Refuse reward models that would not be used as the configuration says.
 
     Args:
@@ -69,6 +106,34 @@ def scores_late(config: Any, settings: AgentRLSettings) -> bool:
     return config.reward.reward_manager.name == MANAGER and (shared or own_way)
 
 
+def check_reward_workers(reward: Any, *, needs_groups: bool) -> None:
+    """Refuse no reward workers where something needs them, and some where the samples of a prompt must meet.
+
+    Args:
+        reward: the section `reward` of verl's configuration.
+        needs_groups: whether a component of our reward measures the samples of a prompt against one another.
+
+    Raises:
+        ConfigError: when there is a reward model, whose address only reward workers are told (a component of the
+            manager `trajectory` finds it in the configuration); or reward workers, among which verl spreads the samples
+            of a prompt.
+    """
+    if needs_groups and reward.num_workers > 0:
+        raise ConfigError(
+            "reward.num_workers",
+            f"{reward.num_workers} reward workers never see all samples of a prompt, which agent_rl.reward compares",
+            "Set it to 0: then each agent-loop worker scores the prompts that it samples",
+        )
+    custom = reward.custom_reward_function.path is not None
+    by_component = reward.reward_manager.name == "trajectory" and not custom
+    if reward.num_workers < 1 and reward.reward_model.enable and not by_component:
+        raise ConfigError(
+            "reward.num_workers",
+            f"{reward.num_workers} leaves nobody to ask the reward model",
+            "Set it to 1 or more, or reward.reward_model.enable=false",
+        )
+
+
 def _check_ranks(name: str, model: ServedModelSettings, trainer: Any) -> None:
     """A model's GPUs divide into replicas."""
     nodes = trainer if model.placement == "shared" else model
@@ -93,3 +158,13 @@ def _check_late(config: Any, why: str) -> None:
 def _plain(config: Any) -> Any:
     section = OmegaConf.select(config, SECTION)
     return {} if section is None else OmegaConf.to_container(section, resolve=True)
+
+
+def _resolved(path: str) -> str:
+    """The path as verl's workers will find it; an unknown one as it is, for our loader's message."""
+    from verl.utils.import_utils import resolve_config_path
+
+    try:
+        return str(resolve_config_path(path))
+    except FileNotFoundError:
+        return path

@@ -1,0 +1,97 @@
+"""What is registered with verl 0.9.1 for a CPU, and where it offers no extension point and does not run on one.
+
+Each function changes one module right after it was imported. What only makes a small run faster is in `speed`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from agent_rl.cpu import speed
+
+__all__ = [
+    "HOOKS",
+    "checkpoint_engine",
+    "gloo_process_group",
+    "rollout_server",
+    "training_engines",
+    "value_head_attention",
+    "weight_transport",
+]
+
+
+def gloo_process_group(module: ModuleType) -> None:
+    """`verl.utils.distributed`: on a CPU the backend must be plain "gloo".
+
+    verl builds "cpu:gloo,<device>:<backend>", which names the device cpu twice; torch rejects that.
+    """
+    original = module.initialize_global_process_group_ray
+
+    @functools.wraps(original)
+    def initialize(timeout_second: int | None = None, backend: str | None = None) -> Any:
+        return original(timeout_second=timeout_second, backend="gloo")
+
+    module.initialize_global_process_group_ray = initialize  # type: ignore[attr-defined]
+
+
+def value_head_attention(module: ModuleType) -> None:
+    """`verl.utils.model`: no flash attention for the critic on a CPU; verl asks for it whatever the config says."""
+
+    def load(local_path: str, torch_dtype: Any, model_config: Any, trust_remote_code: bool) -> Any:
+        from transformers import AutoModelForTokenClassification
+
+        return AutoModelForTokenClassification.from_pretrained(
+            local_path,
+            dtype=torch_dtype,
+            config=model_config,
+            attn_implementation="sdpa",
+            trust_remote_code=trust_remote_code,
+        )
+
+    module.load_valuehead_model = load  # type: ignore[attr-defined]
+
+
+def training_engines(module: ModuleType) -> None:
+    """`verl.workers.engine.fsdp.transformer_impl`: training engines for the device `cpu`."""
+    from agent_rl.cpu import engine  # noqa: F401 - registers itself
+
+
+def weight_transport(module: ModuleType) -> None:
+    """`verl.workers.rollout.base`: the weight transport of the CPU, under the name that verl looks up."""
+    module._ROLLOUT_REGISTRY[("sglang", "async")] = "agent_rl.cpu.rollout.CPUServerAdapter"
+
+
+def rollout_server(module: ModuleType) -> None:
+    """`verl.workers.rollout.replica`: the server of the CPU, under the name that verl looks up."""
+
+    def load() -> Any:
+        module._load_sglang()  # what its imports need
+        from agent_rl.cpu.server import CPUReplica
+
+        return CPUReplica
+
+    module.RolloutReplicaRegistry.register("sglang", load)
+
+
+def checkpoint_engine(module: ModuleType) -> None:
+    """`verl.checkpoint_engine`: weights for standalone rollout servers, in place of verl's engine `nccl`."""
+    from agent_rl.cpu import shared_memory  # noqa: F401 - registers itself
+
+
+HOOKS: tuple[tuple[str, Callable[[ModuleType], None]], ...] = (
+    ("verl.utils.distributed", gloo_process_group),
+    ("verl.utils.model", value_head_attention),
+    ("verl.workers.engine.fsdp.transformer_impl", training_engines),
+    ("verl.workers.rollout.base", weight_transport),
+    ("verl.workers.rollout.replica", rollout_server),
+    ("verl.checkpoint_engine", checkpoint_engine),
+    ("verl.trainer.ppo.v1.replay_buffer", speed.replay_buffer_polling),
+    ("verl.utils.torch_functional", speed.token_log_probs),
+    ("verl.workers.rollout.llm_server", speed.single_server),
+    ("verl.experimental.agent_loop.agent_loop", speed.loop_construction),
+    ("verl.trainer.ppo.v1.agent_loop_tq", speed.trajectory_puts),
+)
+"""The module that each function waits for."""
