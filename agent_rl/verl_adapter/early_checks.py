@@ -1,9 +1,8 @@
 """What is refused before Ray starts: a configuration whose parts do not fit together, of ours and of verl.
 
 verl asks most reward managers only where the user has a reward function, and a model that shares the trainer's GPUs is
-asked after sampling, with nothing but prompt and response. It reports neither. The manager `trajectory` is always asked,
-and with all that it needs (`late_scoring`); what remains is that a score which comes after sampling comes too late for
-some algorithms.
+asked after sampling, with nothing but prompt and response. It reports neither. The manager `trajectory` is asked in any
+case, with all that it needs (`late_scoring`); but a score that comes after sampling comes too late for some algorithms.
 """
 
 from __future__ import annotations

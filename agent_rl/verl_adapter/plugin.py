@@ -21,37 +21,13 @@ def register() -> None:
     import verl
 
     from agent_rl.cpu import switch
-    from agent_rl.verl_adapter import early_checks, failures, late_scoring, local_reward, patches, served_models
-    from agent_rl.verl_adapter.algorithms import remax
+    from agent_rl.verl_adapter import hooks, patches
 
     patches.check_version(verl.__version__)
-    hooks: list[tuple[str, Callable[[ModuleType], None]]] = [
-        ("verl.experimental.agent_loop.agent_loop", _install_loops),
-        ("verl.experimental.agent_loop.agent_loop", local_reward.score_here),
-        ("verl.trainer.constants_ppo", _export_loops),
-        ("verl.experimental.reward_loop.reward_manager", _register_reward_manager),
-        ("verl.trainer.ppo.core_algos", remax.register_estimator),
-        ("verl.utils.config", early_checks.early_checks),
-        ("verl.tools.tool_registry", patches.tool_loading),
-        ("verl.trainer.ppo.v1.agent_loop_tq", failures.session_errors),
-        ("verl.trainer.ppo.v1.replay_buffer", failures.error_stops),
-        ("verl.trainer.ppo.v1.trainer_base", patches.reference_pass),
-        ("verl.trainer.ppo.v1.trainer_base", patches.step_metrics),
-        ("verl.trainer.ppo.v1.trainer_base", failures.filter_limit),
-        ("verl.experimental.reward_loop.reward_loop", late_scoring.ask_our_manager),
-        ("verl.experimental.reward_loop.reward_loop", late_scoring.awake_in_its_own_pool),
-        ("verl.experimental.reward_loop.reward_loop", late_scoring.late_handles),
-        ("verl.trainer.ppo.v1.trainer_base", late_scoring.after_sampling),
-        ("verl.trainer.ppo.v1.trainer_base", served_models.reward_pools),
-        ("verl.trainer.ppo.v1.trainer_separate_async", patches.separate_logging),
-    ]
     if switch.is_selected():
         switch.activate()
         from agent_rl.cpu import platform  # noqa: F401 - the platform registers itself
-        from agent_rl.cpu.patches import HOOKS
-
-        hooks += HOOKS
-    for module, action in hooks:
+    for module, action in hooks.hooks():
         _when(module, action)
 
 
@@ -64,25 +40,6 @@ def _when(module: str, action: Callable[[ModuleType], None]) -> None:
     if key not in _hooked:
         _hooked.add(key)
         wrapt.register_post_import_hook(action, module)
-
-
-def _install_loops(module: ModuleType) -> None:
-    """Agent loops: ours, and those of the user's script."""
-    from agent_rl.verl_adapter import loops
-
-    loops.install(module)
-
-
-def _export_loops(module: ModuleType) -> None:
-    """What the user's script has registered, for the workers."""
-    from agent_rl.verl_adapter import loops
-
-    loops.export_to_workers(module)
-
-
-def _register_reward_manager(module: ModuleType) -> None:
-    """`reward.reward_manager.name=trajectory`."""
-    from agent_rl.verl_adapter import manager  # noqa: F401 - registers itself
 
 
 try:
