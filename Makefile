@@ -15,8 +15,14 @@ PIP = $(PY) -m pip install --disable-pip-version-check
 quickstart: $(VENV)/.cpu ## the main job: a tiny agent learns to use its tool, on this CPU
 	$(PY) recipes/quickstart/quickstart.py $(ARGS)
 
+# VERL=0.10.0, or a path to its source: what another release of verl would break, in an environment of its own.
+ifdef VERL
+test: $(VENV)/.dev
+	$(PY) tests/try_verl.py $(VERL)
+else
 test: check ## all checks
 	$(PYTEST) $(ARGS)
+endif
 
 check: $(VENV)/.dev ## format, lint and types
 	$(PY) -m ruff format --check .
@@ -38,7 +44,7 @@ install: $(VENV)/.cpu ## the environment for CPU runs
 install-dev: $(VENV)/.dev ## the same with the development tools
 
 clean: ## remove the environment, caches and outputs
-	rm -rf $(VENV) outputs build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-verl-* outputs build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(PY):
