@@ -8,29 +8,47 @@ TORCH = torch==2.13.0
 VENV = .venv
 PY = $(VENV)/bin/python
 PYTEST = mkdir -p outputs && $(PY) -m pytest --basetemp outputs/pytest
+# The same with the CPU-seconds of all its processes: engines on one of two processes, all else on both.
+COSTS = mkdir -p outputs && $(PY) tests/cost.py
+TWO = --basetemp outputs/pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder
+UNIT = not (trainer or engine or recipes or benchmark)
 PIP = $(PY) -m pip install --disable-pip-version-check
 
-.PHONY: quickstart test test-recipes check bench docs clean install install-dev
+.PHONY: quickstart test test-unit test-shuffled test-costs test-recipes check bench docs clean install install-dev
 
 quickstart: $(VENV)/.cpu ## the main job: a tiny agent learns to use its tool, on this CPU
 	$(PY) recipes/quickstart/quickstart.py $(ARGS)
 
 # VERL=0.10.0, or a path to its source: what another release of verl would break, in an environment of its own.
+# ARGS: the tests that it names, without the checks.
 ifdef VERL
 test: $(VENV)/.dev
 	$(PY) tests/try_verl.py $(VERL)
+else ifdef ARGS
+test: $(VENV)/.dev
+	$(PYTEST) $(ARGS)
 else
 test: check ## all checks
-	$(PYTEST) $(ARGS)
+	$(COSTS) --check $(TWO)
 endif
 
-check: $(VENV)/.dev ## format, lint and types
+test-unit: $(VENV)/.dev ## what needs neither verl nor torch nor Ray
+	$(PYTEST) $(TWO) --light -m "$(UNIT)" $(ARGS)
+
+test-shuffled: $(VENV)/.dev ## the unit tests in random order; SEED= repeats one
+	$(PYTEST) --light -m "$(UNIT)" --random-order --random-order-bucket=global $(if $(SEED),--random-order-seed=$(SEED)) $(ARGS)
+
+test-costs: check ## all tests, and their CPU-seconds as the new budget in tests/README.md
+	$(COSTS) --write $(TWO)
+
+check: $(VENV)/.dev ## format, lint, types, and that what is imported is declared
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy
+	$(PY) -m deptry . --no-ansi
 
-test-recipes: $(VENV)/.dev ## two steps with every algorithm and reward, up to an hour
-	$(PYTEST) -m recipes $(ARGS)
+test-recipes: $(VENV)/.dev ## two steps with every algorithm and reward, and all examples of the bounded tests: up to an hour
+	HYPOTHESIS_PROFILE=full $(PYTEST) -m "recipes or bounded or hypothesis" $(ARGS)
 
 bench: $(VENV)/.bench ## measurements
 	$(PYTEST) tests/benchmarks -m benchmark -s $(ARGS)

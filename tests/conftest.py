@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import cost, light
+from tests import cost, light, profiles
 
 TESTS = Path(__file__).parent
 
@@ -24,6 +24,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    profiles.load()
     if config.getoption("--light"):
         light.install()
     if cost.FOLDER in os.environ and not (config.getoption("numprocesses", None) or config.getoption("collectonly")):
@@ -46,10 +47,25 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests say by their folder and fixtures what they need; with several processes, the longest group starts first."""
     for item in items:
         folder = item.path.relative_to(TESTS).parts[0]
         if folder in TRAINERS_FOLDERS or TRAINERS_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.trainer)
+    items.sort(key=lambda item: ORDER.index(group(item)) if group(item) in ORDER else len(ORDER))
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(group(item)))
+
+
+ORDER = ("engine", "trainer")
+
+
+def group(item: pytest.Item) -> str:
+    """Tests of one group run in one process: no two engines at a time, and modules are imported and set up once."""
+    for name in ORDER:
+        if item.get_closest_marker(name):
+            return name
+    return str(item.path)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -1,8 +1,10 @@
-"""The floor: imports point down only, and what must stay light stays light."""
+"""The floor plan: imports point to lower floors, the trainer stays in its folders, tests mirror the package."""
 
 import ast
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,90 +12,107 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "agent_rl"
 
-FLOORS = [
-    {
-        "trajectory",
-        "errors",
-        "settings",
-        "trace",
-        "remote",
-        "sandbox",
-        "responses",
-        "secrets",
-        "importing",
-        "reward_settings",
-        "concurrency",
-        "serving_settings",
-    },
-    {"tools", "rewards", "data", "viewer"},
-    {"loops", "policies", "reasoning_rm", "algorithms"},
-    {"backend", "config", "launch", "doctor", "evaluation", "plugin", "reward_command", "cli"},
-]
-LEVEL = {name: level for level, names in enumerate(FLOORS) for name in names}
-
-HEAVY = {"torch", "verl", "ray", "transformers"}
-MAY_IMPORT_HEAVY = (
-    "rewards/manager.py",
-    "loops/verl_loop.py",
-    "loops/verl_tools.py",
-    "loops/code_act_agent.py",
-    "loops/folding_agent.py",
-    "loops/plan_act_agent.py",
-    "loops/react_agent.py",
-    "loops/rendering.py",
-    "loops/tool_call_agent.py",
-    "policies/local.py",
-    "loops/search_agent.py",
-    "loops/user_sim_agent.py",
-    "algorithms/remax_rollout.py",
-    "backend/",
+FLOORS = (
+    "concurrency",
+    "errors",
+    "trajectory",
+    "secrets",
+    "trace",
+    "settings",
+    "remote",
+    "sandbox",
+    "tools",
+    "data",
+    "rewards",
+    "agents",
+    "policies",
+    "cpu",
+    "verl_adapter",
+    "launch",
+    "evaluation",
+    "doctor",
+    "cli",
 )
+"""From the ground up. config/ has no code; moved.py only names what stands elsewhere."""
+WITHOUT_FLOOR = {"__init__", "config", "moved"}
+OF_THE_TRAINER = ("verl_adapter", "cpu")
+"""These import verl, at the top of a module or in a function; nothing else does."""
+HEAVY = {"verl", "torch", "ray", "transformers", "sglang"}
+"""Imported by all other folders in functions only, if at all."""
 
 
 def modules() -> list[Path]:
     return [path for path in sorted(PACKAGE.rglob("*.py")) if "stand_ins" not in path.parts]
 
 
-def part(module: str) -> str:
-    return module.split(".")[1]
+def floor(path: Path) -> str:
+    return path.relative_to(PACKAGE).with_suffix("").parts[0]
 
 
-def imports(path: Path, *, top_level_only: bool = False) -> set[str]:
+def imports(path: Path, *, top_level_only: bool = False) -> Iterator[str]:
+    """Names of the modules that a module imports; `from package import module` names the module."""
     tree = ast.parse(path.read_text())
-    nodes = tree.body if top_level_only else list(ast.walk(tree))
-    found: set[str] = set()
-    for node in nodes:
+    for node in tree.body if top_level_only else ast.walk(tree):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found.add(node.module)
-            if node.module == "agent_rl":
-                found |= {f"agent_rl.{alias.name}" for alias in node.names}
-    return found
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield inner if is_module(inner) else node.module
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_imports_point_down(path: Path) -> None:
-    own = path.relative_to(PACKAGE).with_suffix("").parts[0]
-    if own == "__init__":
-        return  # the package's own names, loaded when they are used
-    for module in imports(path):
-        if not module.startswith("agent_rl.") or part(module) == own:
-            continue
-        other = part(module)
-        if (own, other) == ("loops", "backend") or LEVEL[other] > LEVEL[own]:
-            pytest.fail(f"{path.name} imports {module}, which stands above it")
-        if LEVEL[other] == LEVEL[own] == 1:
-            pytest.fail(f"{path.name} imports {module}, its neighbour")
+def is_module(name: str) -> bool:
+    place = ROOT / name.replace(".", "/")
+    return place.with_suffix(".py").exists() or (place / "__init__.py").exists()
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_heavy_imports_stay_where_they_are_used(path: Path) -> None:
-    relative = str(path.relative_to(PACKAGE))
-    if relative.startswith(MAY_IMPORT_HEAVY):
+def named(path: Path) -> str:
+    return str(path.relative_to(PACKAGE))
+
+
+every_module = pytest.mark.parametrize("path", modules(), ids=named)
+
+
+@every_module
+def test_imports_point_to_lower_floors(path: Path) -> None:
+    own = floor(path)
+    if own in WITHOUT_FLOOR:
         return
-    heavy = {module.split(".")[0] for module in imports(path, top_level_only=True)} & HEAVY
-    assert not heavy, f"{relative} imports {heavy} at its top"
+    for module in imports(path):
+        if not module.startswith("agent_rl.") or module.split(".")[1] in (own, *WITHOUT_FLOOR):
+            continue
+        other = module.split(".")[1]
+        assert FLOORS.index(other) < FLOORS.index(own), f"{named(path)} imports {module}, which stands above it"
+
+
+def test_every_folder_has_its_floor() -> None:
+    assert {floor(path) for path in modules()} - WITHOUT_FLOOR == set(FLOORS)
+
+
+@every_module
+def test_verl_is_imported_by_two_folders(path: Path) -> None:
+    if floor(path) not in OF_THE_TRAINER:
+        assert not [module for module in imports(path) if module.split(".")[0] == "verl"]
+
+
+@every_module
+def test_heavy_modules_are_imported_where_they_are_used(path: Path) -> None:
+    if floor(path) not in OF_THE_TRAINER:
+        heavy = {module.split(".")[0] for module in imports(path, top_level_only=True)} & HEAVY
+        assert not heavy, f"{named(path)} imports {heavy} at its top"
+
+
+def test_no_import_circle() -> None:
+    """Among modules, by what they import at their tops: what waits for a call closes no circle."""
+    left = {dotted(path): set(imports(path, top_level_only=True)) - {dotted(path)} for path in modules()}
+    while free := [name for name, needed in left.items() if not needed & left.keys()]:
+        for name in free:
+            del left[name]
+    assert not left, sorted(left)
+
+
+def dotted(path: Path) -> str:
+    return ".".join(("agent_rl", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__")
 
 
 @pytest.mark.parametrize(
@@ -105,6 +124,9 @@ def test_heavy_imports_stay_where_they_are_used(path: Path) -> None:
         "import agent_rl.agents.react",
         "import agent_rl.agents.registry",
         "import agent_rl.policies.chat",
+        "import agent_rl.evaluation.runner",
+        "import agent_rl.doctor",
+        "import agent_rl.launch.training",
         "from agent_rl.cli.main import app; import typer.main; typer.main.get_command(app)",
     ],
 )
@@ -114,6 +136,7 @@ def test_light_parts_import_without_torch(statement: str) -> None:
     assert done.stdout.strip() == "[]"
 
 
+<<<<<<< HEAD
 def test_every_module_has_a_test() -> None:
     """Tests mirror the package; what only adapts to verl is tested where it runs."""
     without = {
@@ -150,13 +173,33 @@ def test_every_module_has_a_test() -> None:
         "tools/arguments",
         "backend/placeholder",
         "backend/platform",
+=======
+def test_what_folders_use_of_each_other_has_a_test() -> None:
+    """A file or folder of its name where it stands in the package, or one elsewhere that imports or names it.
+
+    What only its own folder imports is tested through that; the adapters to verl and SGLang run in tests/e2e.
+    """
+    tests = "\n".join(path.read_text() for path in sorted((ROOT / "tests").rglob("*.py")))
+    used = {
+        module for path in modules() for module in imports(path) if module.split(".")[1:2] not in ([], [floor(path)])
+>>>>>>> daad0e5 (make test-unit, test-shuffled and test-costs; bounded tests; the floor plan is a strict test; what is imported is declared)
     }
     missing = []
     for path in modules():
-        relative = path.relative_to(PACKAGE).with_suffix("")
-        helper = any(part.startswith("_") for part in relative.parts)  # tested through the module that it helps
-        if helper or str(relative) in without:
+        if dotted(path) not in used or floor(path) in OF_THE_TRAINER:
             continue
-        if not (ROOT / "tests" / relative.parent / f"test_{relative.name}.py").exists():
+        relative = path.relative_to(PACKAGE).with_suffix("")
+        mirror = ROOT / "tests" / relative.parent
+        mirrored = (mirror / f"test_{relative.name}.py").exists() or (mirror / relative.name).is_dir()
+        if not mirrored and not re.search(rf"{re.escape(dotted(path))}\b", tests):
             missing.append(str(relative))
     assert not missing
+
+
+@pytest.mark.parametrize(
+    "folder", sorted({path.parent for path in modules()} - {PACKAGE, PACKAGE / "config"}), ids=named
+)
+def test_every_folder_has_its_tests(folder: Path) -> None:
+    """In the folder of its name or, as a helper's (`_sql`), in a file of its name."""
+    mirror = ROOT / "tests" / named(folder)
+    assert mirror.is_dir() or mirror.with_name(f"test_{mirror.name.removeprefix('_')}.py").exists()

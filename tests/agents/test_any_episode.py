@@ -64,7 +64,7 @@ TURNS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     turns=TURNS,
     results=st.lists(st.one_of(TEXT, st.just("!"), st.just("long " * 40)), max_size=6),

@@ -221,7 +221,7 @@ def test_notes_beyond_the_prompts_length_are_response_that_is_not_trained_on(tok
     assert not any(second.mask[: len(rendered) - 60])
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     texts=st.lists(
         st.sampled_from([act(), act("2**90"), "hm", "It was 42.", "größer 日本 " * 6, ANSWER]), min_size=1, max_size=12

@@ -16,8 +16,9 @@ import pytest
 from agent_rl import trace
 from tests.evaluation.conftest import ROOT
 from tests.openai_server import MODEL
+from tests.profiles import bounded, times
 
-KILLS = 10
+KILLS = times(4, full=10)
 
 
 @pytest.fixture
@@ -87,7 +88,8 @@ def episodes(out: Path) -> dict[str, object]:
     return found
 
 
-def test_ten_kills_change_nothing(tmp_path: Path, data: str, tools: str, server: str) -> None:
+@bounded
+def test_kills_change_nothing(tmp_path: Path, data: str, tools: str, server: str) -> None:
     undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
     done = run(*command(data, tools, server, undisturbed))
     assert done.returncode == 0, done.stderr

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from omegaconf import OmegaConf
 
 import agent_rl
@@ -135,6 +136,7 @@ def test_tools_expand_writes_a_file_that_can_be_read(tmp_path: Path) -> None:
     assert "calculator(expression: string)" in cli("tools", "check", str(tmp_path / "expanded.yaml")).stdout
 
 
+@pytest.mark.trainer
 def test_a_call_of_a_verl_tool(tmp_path: Path) -> None:
     source = """
 from verl.tools.base_tool import BaseTool

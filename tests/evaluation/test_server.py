@@ -16,6 +16,7 @@ def test_the_flags_of_the_profile():
     assert "True" not in flags
 
 
+@pytest.mark.trainer
 def test_a_server_that_does_not_start_says_why(tmp_path, monkeypatch):
     monkeypatch.setenv("VERL_PLATFORM", "cpu")
 

@@ -303,7 +303,7 @@ def test_versions_of_the_weights_and_preemptions_are_kept(policy):
 # Any sequence
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), response_length=st.integers(1, 120), role=st.sampled_from(["user", "tool"]))
 def test_any_sequence_keeps_ids_and_mask_together(policy, tokenizer, data, response_length, role):
     turns = data.draw(

@@ -5,7 +5,7 @@ import contextlib
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_rl.agents.episode.episode import FinalTurn
@@ -359,7 +359,6 @@ BROKEN = st.one_of(
 TEXTS = st.lists(st.one_of(WELL_FORMED, BROKEN, st.text(max_size=60)), max_size=8)
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     texts=TEXTS,
     max_turns=st.none() | st.integers(1, 6),

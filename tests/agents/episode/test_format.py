@@ -1,7 +1,7 @@
 """What all formats share: a turn is read without its thoughts, and the last word stands at the end of what is shown."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_rl.agents.code_act import CodeActFormat
@@ -66,7 +66,6 @@ FORMATS = [
 
 
 @pytest.mark.parametrize("form", FORMATS, ids=lambda form: type(form).__name__)
-@settings(max_examples=300, deadline=None)
 @given(texts=st.lists(TURNS, min_size=1, max_size=4))
 def test_any_turn_is_read_or_refused(form, texts):
     form = form.fresh()

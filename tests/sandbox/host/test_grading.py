@@ -4,6 +4,11 @@ import asyncio
 import json
 
 import pytest
+<<<<<<< HEAD
+=======
+from hypothesis import given
+from hypothesis import strategies as st
+>>>>>>> daad0e5 (make test-unit, test-shuffled and test-costs; bounded tests; the floor plan is a strict test; what is imported is declared)
 
 from agent_rl.errors import UnscoredError
 from agent_rl.sandbox import ExecutionStatus, FunctionCase, PythonSandbox, StdioCase, grade
@@ -70,6 +75,130 @@ def test_whole_numbers_as_keys_are_whole_numbers_again(run):
     assert run("def f(table):\n    return {1: table[1] + 1}\n", tests).fraction == 1
 
 
+<<<<<<< HEAD
+=======
+@pytest.mark.parametrize(
+    ("tests", "expected"),
+    [
+        ([], "there are none"),
+        (3, r"tests: expected a list, or a mapping with inputs and outputs, got int 3.*Known forms"),
+        ("check(add)", "text that is not JSON"),
+        ({"inputs": ["1"], "outputs": []}, "not two lists of one length"),
+        ({"inputs": [1], "outputs": ["1"]}, r"tests.inputs\[0\]: expected text or a list of lines, got int 1"),
+        ({"inputs": ["1 2"], "outputs": ["1"], "fn_name": "f"}, r"inputs\[0\]: not JSON: '1 2'"),
+        ([{"input": "1", "output": "1"}, {"input": "1"}], r"tests\[1\]: neither expected nor output"),
+        ([{"input": "1", "output": "1", "testtype": "functional"}], "without a function's name"),
+        ([{"input": "1", "output": "1", "testtype": "file"}], r"testtype: expected one of stdin, .*, got 'file'"),
+        ([{"args": [1], "expected": 1}], "args without a function's name"),
+        ([{"fn_name": "f", "args": 1, "expected": 1}], r"args: expected a list, got int 1"),
+        ([{"fn_name": "f(", "args": [], "expected": 1}], "is not a function's name"),
+        ([{"fn_name": "f", "args": [object], "expected": 1}], "not made of plain values alone"),
+        ([{"fn_name": "f", "args": [], "expected": {1, 2}}], "a set cannot be compared"),
+        ([{"inptu": "1", "output": "1"}], r"tests\[0\].inptu: unknown key. Did you mean 'input'"),
+        (["assert f(1) == 2", "assert set(f(1)) == {2}"], r"tests\[1\]: .* running it would show it to the program"),
+        (["assert f(g(1)) == 2"], "running it would show it"),
+        (["assert f(1) == 2 or True"], "running it would show it"),
+        (["assert f(*[1]) == 2"], "running it would show it"),
+    ],
+)
+def test_tests_that_cannot_be_read_say_what_was_expected(tests, expected):
+    with pytest.raises(ConfigError, match=expected):
+        read_cases(tests)
+
+
+# Comparing
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "same"),
+    [
+        ("1", 1, True),
+        ("1.0", 1, True),
+        ("1", 1.0, True),
+        ("true", 1, False),
+        ("1", True, False),
+        ("0", False, False),
+        ("null", False, False),
+        ('"1"', 1, False),
+        ("[1, [2, 3]]", (1, (2, 3)), True),
+        ("[1, 2]", [1, 2, 3], False),
+        ("[[1]]", [1], False),
+        ('{"1": 2}', {1: 2}, True),
+        ('{"1": 2, "2": 3}', {1: 2}, False),
+        ("NaN", float("nan"), False),
+        ("NaN", 1.0, False),
+        ("Infinity", float("inf"), True),
+        ("1e999", 1.0, False),
+        ("100000000000000000000000000000000000001", 1e38, False),
+        ("0.30000000000000004", 0.3, False),
+    ],
+)
+def test_values_are_compared_by_kind_and_exactly(got, expected, same):
+    assert same_value(read_result(got.encode()), plain(expected)) is same
+
+
+def test_a_tolerance_is_for_floats_only():
+    assert same_value([0.30000000000000004], [0.3], 1e-9)
+    assert same_value(1000.0001, 1000, 1e-6)
+    assert not same_value(1001, 1000, 0.5)
+    assert not same_value(float("nan"), 1.0, 10.0)
+    assert not same_value(10**400, 1.0, 10.0)
+    assert not same_value(True, 1.0, 10.0)
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"[" * 100_000, b"\xff", b"1 2", b"9" * 10_000])
+def test_what_is_not_json_is_a_value_error(text):
+    with pytest.raises(ValueError):  # noqa: PT011 - the kinds of trouble have texts of their own
+        read_result(text)
+
+
+def test_only_plain_types_can_be_expected():
+    class Always(int):
+        def __eq__(self, other):
+            return True
+
+    for value in (Always(1), [Always(1)], {1.5: 2}, b"", object()):
+        with pytest.raises(NotComparable):
+            plain(value)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=4),
+)
+
+
+@given(JSON)
+def test_a_value_equals_itself_after_the_way_through_json(value):
+    assert same_value(read_result(json.dumps(value).encode()), plain(value))
+    assert not same_value(read_result(json.dumps([value]).encode()), plain(value))
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "tolerance", "same"),
+    [
+        ("a \nb\r\n\n", "a\nb", 0, True),
+        (" a", "a", 0, False),
+        ("a\n\nb", "a\nb", 0, False),
+        ("", "\n", 0, True),
+        ("1.00001 x", "1 x", 1e-3, True),
+        ("1.00001 x", "1 x", 0, False),
+        ("1.1 x", "1 x", 1e-3, False),
+        ("1 y", "1 x", 1e-3, False),
+        ("nan", "1", 1e9, False),
+        ("inf", "1", 1e9, False),
+        ("1_0", "10", 1e-3, False),
+        ("1 1", "1", 1e-3, False),
+    ],
+)
+def test_outputs_are_compared_without_white_space_at_the_end(got, expected, tolerance, same):
+    assert same_output(got, expected, tolerance) is same
+
+
+# Programs
+
+
+>>>>>>> daad0e5 (make test-unit, test-shuffled and test-costs; bounded tests; the floor plan is a strict test; what is imported is declared)
 def test_a_method_of_solution_needs_no_imports(run):
     code = """
 class Solution:
