@@ -10,7 +10,7 @@ PY = $(VENV)/bin/python
 PYTEST = mkdir -p outputs && $(PY) -m pytest --basetemp outputs/pytest
 # The same with the CPU-seconds of all its processes: engines on one of two processes, all else on both.
 COSTS = mkdir -p outputs && $(PY) tests/cost.py
-TWO = --basetemp outputs/pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder
+TWO = --basetemp outputs/pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder
 UNIT = not (trainer or engine or recipes or benchmark)
 PIP = $(PY) -m pip install --disable-pip-version-check
 

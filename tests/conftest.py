@@ -2,15 +2,15 @@
 
 import asyncio
 import os
-import re
 import secrets
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests import cost, light, profiles
+from tests import cost, groups, light, profiles
 
 TESTS = Path(__file__).parent
 
@@ -31,9 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(cost.Recorder(Path(os.environ[cost.FOLDER])))
 
 
-TRAINERS_FOLDERS = {"benchmarks", "cpu", "e2e", "gpu", "recipes", "verl_adapter"}
 TRAINERS_FIXTURES = {"builder", "compose", "configs", "model_dir", "run_loop", "tiny_llama", "tiny_model", "tokenizer"}
-DECLARED = re.compile(r"^pytestmark = \[?[^=\]]*pytest\.mark\.(trainer|engine)\b", re.MULTILINE)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -41,31 +39,24 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if not config.getoption("--light"):
         return None
     if collection_path.is_dir():
-        return (collection_path.name in TRAINERS_FOLDERS and collection_path.parent == TESTS) or None
-    return bool(DECLARED.search(collection_path.read_text())) or None
+        return (collection_path.name in groups.TRAINERS_FOLDERS and collection_path.parent == TESTS) or None
+    return bool(groups.DECLARED.search(collection_path.read_text())) or None
 
 
-@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Folder and fixtures say what a test needs."""
+    folder = item.path.relative_to(TESTS).parts[0]
+    if folder in groups.TRAINERS_FOLDERS or TRAINERS_FIXTURES & set(getattr(item, "fixturenames", ())):
+        item.add_marker(pytest.mark.trainer)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests say by their folder and fixtures what they need; with several processes, the longest group starts first."""
-    for item in items:
-        folder = item.path.relative_to(TESTS).parts[0]
-        if folder in TRAINERS_FOLDERS or TRAINERS_FIXTURES & set(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.trainer)
-    items.sort(key=lambda item: ORDER.index(group(item)) if group(item) in ORDER else len(ORDER))
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(group(item)))
+    """What takes longest starts first."""
+    items.sort(key=lambda item: groups.rank(item.path))
 
 
-ORDER = ("engine", "trainer")
-
-
-def group(item: pytest.Item) -> str:
-    """Tests of one group run in one process: no two engines at a time, and modules are imported and set up once."""
-    for name in ORDER:
-        if item.get_closest_marker(name):
-            return name
-    return str(item.path)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> groups.Groups | None:
+    return groups.scheduler(config, log) if config.getoption("dist") == "loadscope" else None
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -3,6 +3,7 @@ alone."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 import time
@@ -114,5 +115,8 @@ class Outside:
         return {str(path) for place in places if place.is_dir() for path in place.iterdir()}
 
     def left(self) -> set[str]:
-        mapped = "".join(path.read_text() for path in Path("/proc").glob("[0-9]*/maps") if os.access(path, os.R_OK))
-        return {path for path in self.files() - self.before if path not in mapped}
+        mapped = []
+        for maps in Path("/proc").glob("[0-9]*/maps"):
+            with contextlib.suppress(OSError):  # ended meanwhile, or another user's
+                mapped.append(maps.read_text())
+        return {path for path in self.files() - self.before if path not in "".join(mapped)}
