@@ -136,44 +136,6 @@ def test_light_parts_import_without_torch(statement: str) -> None:
     assert done.stdout.strip() == "[]"
 
 
-<<<<<<< HEAD
-def test_every_module_has_a_test() -> None:
-    """Tests mirror the package; what only adapts to verl is tested where it runs."""
-    without = {
-        "backend/engine",
-        "doctor/child",
-        "evaluation/audit_command",
-        "backend/rollout",
-        "backend/server",
-        "plugin",
-        "responses",
-        "sandbox/host/execution",
-        "sandbox/host/packages",
-        "sandbox/host/pool",
-        "sandbox/host/process",
-        "sandbox/host/supervisor",
-        "sandbox/jail/acts",
-        "sandbox/jail/call",
-        "sandbox/jail/child",
-        "sandbox/jail/landlock",
-        "sandbox/jail/namespace",
-        "sandbox/jail/protocol",
-        "sandbox/jail/scratch",
-        "sandbox/jail/syscalls",
-        "sandbox/jail/warm",
-        "sandbox/jail/zygote",
-        "loops/react_agent",
-        "algorithms/remax_rollout",
-        "tools/entry",
-        "tools/slot",
-        "tools/spec",
-        "tools/toolset",
-        "tools/importing",
-        "tools/concurrency",
-        "tools/arguments",
-        "backend/placeholder",
-        "backend/platform",
-=======
 def test_what_folders_use_of_each_other_has_a_test() -> None:
     """A file or folder of its name where it stands in the package, or one elsewhere that imports or names it.
 
@@ -182,7 +144,6 @@ def test_what_folders_use_of_each_other_has_a_test() -> None:
     tests = "\n".join(path.read_text() for path in sorted((ROOT / "tests").rglob("*.py")))
     used = {
         module for path in modules() for module in imports(path) if module.split(".")[1:2] not in ([], [floor(path)])
->>>>>>> daad0e5 (make test-unit, test-shuffled and test-costs; bounded tests; the floor plan is a strict test; what is imported is declared)
     }
     missing = []
     for path in modules():

@@ -10,9 +10,6 @@ import asyncio
 import contextlib
 from typing import Any
 
-import torch
-from transformers import AutoModelForCausalLM
-
 from agent_rl.errors import ConfigError
 from agent_rl.policies.source import Sampling
 from agent_rl.policies.tokens import ChatTokenizer, Sampled, TokenSource
@@ -39,6 +36,9 @@ class LocalModel(TokenSource):
     def __init__(
         self, model: str, chat: ChatTokenizer, sampling: Sampling, *, batch: int = 16, dtype: str = "auto"
     ) -> None:
+        import torch
+        from transformers import AutoModelForCausalLM
+
         super().__init__(chat, sampling)
         try:
             loaded = AutoModelForCausalLM.from_pretrained(model, dtype=dtype)
@@ -83,7 +83,6 @@ class LocalModel(TokenSource):
                 if not answer.done():
                     answer.set_result(one)
 
-    @torch.no_grad()  # type: ignore[untyped-decorator]
     def _generate(self, requests: list[Pending]) -> list[Sampled]:
         """Requests of different agents end at different strings and tokens: one kind after another."""
         kinds: dict[str, list[int]] = {}
@@ -95,7 +94,9 @@ class LocalModel(TokenSource):
         return [found[number] for number in range(len(requests))]
 
     def _together(self, requests: list[Pending]) -> list[Sampled]:
-        """Requests with the same parameters but for `max_new_tokens`."""
+        """Requests with the same parameters but for `max_new_tokens`; transformers generates without gradients."""
+        import torch
+
         params = requests[0][1]
         limits = [request[1]["max_new_tokens"] for request in requests]
         longest = max(len(ids) for ids, *_ in requests)

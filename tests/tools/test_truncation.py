@@ -4,7 +4,7 @@ import re
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
@@ -116,7 +116,6 @@ def test_head_and_tail_are_kept_and_the_limit_is_used(tokenizer, side):
         assert 0.5 < count(tokenizer, head) / count(tokenizer, tail) < 2
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     name=st.sampled_from(sorted(TOKENIZERS)),
     text=st.text(st.one_of(st.sampled_from("ab \n日本🧮\u0301\ufffd<0x"), st.characters(exclude_categories=["Cs"]))),

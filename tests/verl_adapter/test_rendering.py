@@ -46,7 +46,7 @@ messages = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(several=st.lists(messages, min_size=1, max_size=4), tools=st.sampled_from([None, TOOLS]))
 def test_tokens_are_verls(tokenizer, template, several, tools):
     verls, ours = make(tokenizer), remembering(make(tokenizer))

@@ -4,7 +4,7 @@ import json
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_rl.sandbox.host.answers import NotComparable, longest_text, plain, read_result, same_output, same_value
@@ -69,7 +69,6 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=50, deadline=None)
 @given(JSON)
 def test_a_value_equals_itself_after_the_way_through_json(value):
     assert same_value(read_result(json.dumps(value).encode()), plain(value))

@@ -9,7 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_rl.errors import ToolError
@@ -251,7 +251,6 @@ def test_too_large_is_said(expression):
         calculate(expression)
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.text(alphabet="0123456789.,+-*/%^!()x= epi", max_size=30))
 def test_any_text_gives_a_value_or_an_error(text):
     try:
@@ -286,7 +285,6 @@ def _binary(parts):
     return text, compute[operator]()
 
 
-@settings(max_examples=500, deadline=None)
 @given(_trees())
 def test_agrees_with_fractions(tree):
     text, value = tree
@@ -308,7 +306,6 @@ def test_agrees_with_fractions(tree):
 _OPERATORS = st.lists(st.tuples(st.integers(0, 99), st.sampled_from(["+", "-", "*", "//", "%", "**"])), max_size=6)
 
 
-@settings(max_examples=200, deadline=None)
 @given(_OPERATORS.filter(lambda pairs: sum(operator == "**" for _, operator in pairs) < 2))
 def test_precedence_agrees_with_python(pairs):
     text = "".join(f"{number}{operator}" for number, operator in pairs) + "2"
