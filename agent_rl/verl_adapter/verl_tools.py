@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 from pydantic import ConfigDict
@@ -100,7 +100,7 @@ def _tool_schema(spec: ToolSpec) -> OpenAIFunctionToolSchema:
 
 
 def to_specs(tools: Iterable[Any]) -> list[ToolSpec]:
-    """What verl's worker loaded, as specs for a `ToolSession`."""
+    """What verl's worker loaded, as specs for a `ToolSession`: always the same for a tool, so that caches find it."""
     return [tool.spec if isinstance(tool, VerlTool) else _foreign_spec(tool) for tool in tools]
 
 
@@ -111,6 +111,13 @@ def _verl_instance(spec: ToolSpec) -> Any:
 
 
 def _foreign_spec(tool: Any) -> ToolSpec:
+    if (known := vars(tool).get("agent_rl_wrapped")) is not None:
+        return cast(ToolSpec, known)
+    tool.agent_rl_wrapped = spec = _wrap(tool)
+    return spec
+
+
+def _wrap(tool: Any) -> ToolSpec:
     function = tool.tool_schema.model_dump(exclude_unset=True, exclude_none=True)["function"]
     parameters = function.get("parameters", {"type": "object", "properties": {}})
     cls = _FunctionTool if isinstance(tool, FunctionTool) else _BaseTool
