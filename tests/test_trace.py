@@ -1,5 +1,6 @@
 import multiprocessing
 import pickle
+from pathlib import Path
 
 import pytest
 
@@ -80,3 +81,17 @@ def test_a_torn_line_does_not_take_the_next_trajectory_with_it(tmp_path):
     trajectory = Trajectory(prompt=[], stop_reason=StopReason.ANSWERED)
     trace.append(path, trajectory)
     assert Trajectory.from_json(path.read_text().splitlines()[1]) == trajectory
+
+
+def test_a_trace_of_version_0_1_0_is_read_and_written_as_it_was(tmp_path):
+    """The file was written by that version; `agent-rl audit tokens` and `reward score` read traces by the same call."""
+    path = Path(__file__).with_name("trace_0.1.0.jsonl")
+    done, failed = trace.read(path)
+    assert (done.agent, done.answer, done.stop_reason) == ("plan_act_agent", "42", StopReason.ANSWERED)
+    assert done.turns[1].notes == {"plan": ["Multiply."], "step": 1}
+    assert done.score.components["correctness"] == 1.0
+    assert done.info["tokens"]["sequences"][0]["mask"] == [1, 1]
+    assert (failed.stop_reason, failed.error) == (StopReason.ENGINE_ERROR, "EngineError: gone")
+    for each in (done, failed):
+        trace.append(tmp_path / "again.jsonl", each)
+    assert (tmp_path / "again.jsonl").read_text() == path.read_text()

@@ -15,7 +15,7 @@ from agent_rl.cli._arguments import json_object
 from agent_rl.errors import ConfigError
 
 if TYPE_CHECKING:
-    from agent_rl.evaluation.audit import Template, TurnAudit
+    from agent_rl.evaluation.audit import ChatTemplate, TurnAudit
 
 __all__ = ["app"]
 
@@ -78,7 +78,7 @@ def tokens(
 
 
 def _audits(
-    path: Path, template: Template, compute: Callable[[list[int]], list[float]] | None
+    path: Path, template: ChatTemplate, compute: Callable[[list[int]], list[float]] | None
 ) -> Iterator[tuple[str, str, list[TurnAudit]]]:
     """Agent, name and findings of each trajectory."""
     from agent_rl import trace
@@ -121,10 +121,10 @@ def _findings(audit: TurnAudit) -> dict[str, str]:
     return found
 
 
-def _template(name: str, options: dict[str, Any]) -> Template:
+def _template(name: str, options: dict[str, Any]) -> ChatTemplate:
     from transformers import AutoTokenizer
 
-    from agent_rl.evaluation.audit import Template
+    from agent_rl.evaluation.audit import ChatTemplate
 
     try:
         tokenizer = AutoTokenizer.from_pretrained(name)
@@ -133,7 +133,7 @@ def _template(name: str, options: dict[str, Any]) -> Template:
         raise ConfigError("--tokenizer", problem, "Name the model's folder or its name on the Hub") from None
     if not tokenizer.chat_template:
         raise ConfigError("--tokenizer", f"{name} has no chat template", "Take the -Instruct model's")
-    return Template(Path(name).name, tokenizer, options)
+    return ChatTemplate(Path(name).name, tokenizer, options)
 
 
 def _compute(folder: str) -> Callable[[list[int]], list[float]]:

@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from agent_rl.trajectory import Trajectory
 
-__all__ = ["Template", "TurnAudit", "audit_text", "audit_trajectory", "has_tokens"]
+__all__ = ["ChatTemplate", "TurnAudit", "audit_text", "audit_trajectory", "has_tokens"]
 
 Drift = Literal["none", "tokens", "text"]
 AROUND = 30
@@ -31,7 +31,7 @@ CLEARLY = 3.0
 
 
 @dataclass(frozen=True)
-class Template:
+class ChatTemplate:
     """A tokenizer with its chat template.
 
     Attributes:
@@ -104,7 +104,7 @@ def has_tokens(trajectory: Trajectory) -> bool:
 
 
 def audit_trajectory(
-    trajectory: Trajectory, template: Template, compute: Callable[[list[int]], list[float]] | None = None
+    trajectory: Trajectory, template: ChatTemplate, compute: Callable[[list[int]], list[float]] | None = None
 ) -> list[TurnAudit]:
     """What is found at each turn of a trajectory with tokens.
 
@@ -130,7 +130,7 @@ def audit_trajectory(
     return audits
 
 
-def audit_text(prompt: str, response: str, messages: Sequence[Mapping[str, str]], template: Template) -> TurnAudit:
+def audit_text(prompt: str, response: str, messages: Sequence[Mapping[str, str]], template: ChatTemplate) -> TurnAudit:
     """The same of a dump, which has text only: whether rendering its conversation gives the text back."""
     rendered = template.decode(template.encode(template.render(messages, [], prompt=False)), special=False)
     audit = TurnAudit(0, 0)
@@ -158,7 +158,7 @@ def _stretches(sequence: Mapping[str, Any]) -> Iterator[_Stretch]:
         position += length
 
 
-def _mask(stretch: _Stretch, said: str, tokens: int, template: Template) -> str | None:
+def _mask(stretch: _Stretch, said: str, tokens: int, template: ChatTemplate) -> str | None:
     sequence = stretch.sequence
     if len(sequence["mask"]) != len(sequence["response_ids"]):
         return f"{len(sequence['mask'])} entries for {len(sequence['response_ids'])} tokens"
@@ -213,7 +213,7 @@ def _compare(
 
 
 def _drift(
-    kept: Mapping[str, Any], stretches: Sequence[_Stretch], audits: Sequence[TurnAudit], template: Template
+    kept: Mapping[str, Any], stretches: Sequence[_Stretch], audits: Sequence[TurnAudit], template: ChatTemplate
 ) -> None:
     """Compare what stood before each turn with rendering it; of an earlier sequence the messages are not known."""
     messages, tools = kept["messages"], kept["tools"]

@@ -29,14 +29,14 @@ from agent_rl.settings import RewardSettings
 from agent_rl.tools import ToolSpec
 from agent_rl.trajectory import Message, StopReason, Trajectory, Turn
 
-__all__ = ["Sample", "read_dump", "score_dump", "segments", "step_table", "to_trajectory"]
+__all__ = ["DumpedSample", "read_dump", "score_dump", "segments", "step_table", "to_trajectory"]
 
 _ROLE = re.compile(r"^(system|user|assistant|tool)[ \t]*\n", re.MULTILINE)
 _KEYS = ("input", "output", "gts", "score", "step")
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class DumpedSample:
     """One line of a dump."""
 
     step: int
@@ -49,7 +49,7 @@ class Sample:
     """As verl has it."""
 
 
-def read_dump(path: str | os.PathLike[str]) -> list[Sample]:
+def read_dump(path: str | os.PathLike[str]) -> list[DumpedSample]:
     """The samples of a dump, by step; of a trajectory of several sequences the last one.
 
     Args:
@@ -60,7 +60,7 @@ def read_dump(path: str | os.PathLike[str]) -> list[Sample]:
     """
     place = Path(path)
     files = sorted(place.glob("*.jsonl")) if place.is_dir() else [place]
-    found: dict[tuple[int, str], Sample] = {}
+    found: dict[tuple[int, str], DumpedSample] = {}
     for file in files:
         for number, line in enumerate(_lines(file), start=1):
             sample, key = _sample(line, f"{file}, line {number}", number)
@@ -70,7 +70,7 @@ def read_dump(path: str | os.PathLike[str]) -> list[Sample]:
     return sorted(found.values(), key=lambda sample: sample.step)
 
 
-def to_trajectory(sample: Sample, format: Format, specs: Sequence[ToolSpec]) -> Trajectory:
+def to_trajectory(sample: DumpedSample, format: Format, specs: Sequence[ToolSpec]) -> Trajectory:
     """A sample as the loop would have seen it.
 
     Args:
@@ -109,12 +109,12 @@ def segments(text: str, first: str = "user") -> list[tuple[str, str]]:
 
 
 async def score_dump(
-    samples: Sequence[Sample], format: Format, specs: Sequence[ToolSpec], settings: RewardSettings
+    samples: Sequence[DumpedSample], format: Format, specs: Sequence[ToolSpec], settings: RewardSettings
 ) -> dict[int, list[Record]]:
     """The samples of each step, scored by our reward; verl's own score is the metric `verl_score`."""
     # What counts tokens cannot be judged here.
     reward = Reward(settings.model_copy(update={"overlong": settings.overlong.model_copy(update={"penalty": 0.0})}))
-    rows: dict[tuple[int, str], list[Sample]] = {}
+    rows: dict[tuple[int, str], list[DumpedSample]] = {}
     for sample in samples:
         rows.setdefault((sample.step, sample.row), []).append(sample)
     groups = [[to_trajectory(sample, format, specs) for sample in row] for row in rows.values()]
@@ -161,7 +161,7 @@ def _lines(file: Path) -> Iterator[str]:
         raise ConfigError(str(file), f"cannot be read ({error})", "Name a dump's folder or file") from error
 
 
-def _sample(line: str, place: str, number: int) -> tuple[Sample, str]:
+def _sample(line: str, place: str, number: int) -> tuple[DumpedSample, str]:
     """A line, and what names its trajectory."""
     try:
         data = json.loads(line)
@@ -171,7 +171,7 @@ def _sample(line: str, place: str, number: int) -> tuple[Sample, str]:
         uid = str(data.get("uid", f"{number}_0_0"))
         row, _, _ = uid.rpartition("_")
         row, _, _ = row.rpartition("_")
-        sample = Sample(
+        sample = DumpedSample(
             int(data["step"]), row or uid, str(data["input"]), str(data["output"]), data["gts"], float(data["score"])
         )
         return sample, uid.rpartition("_")[0] or uid

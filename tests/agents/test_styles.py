@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("verl")
 
 from agent_rl.agents.registry import agent_names
-from agent_rl.evaluation.audit import Template, audit_trajectory
+from agent_rl.evaluation.audit import ChatTemplate, audit_trajectory
 from agent_rl.trajectory import StopReason, Trajectory
 from tests.agents.episodes import ANSWER, act
 
@@ -46,7 +46,7 @@ def test_audit_finds_nothing(run_loop, tokenizer, tmp_path, agent):
     assert server.turns == []
     trajectory = Trajectory.from_json(Trajectory.from_dict(outputs[-1].extra_fields["trajectory"]).to_json())
     assert trajectory.stop_reason is StopReason.ANSWERED
-    audits = audit_trajectory(trajectory, Template("tiny", tokenizer, {}))
+    audits = audit_trajectory(trajectory, ChatTemplate("tiny", tokenizer, {}))
     assert len(audits) == len(SCRIPTS[agent])
     assert [(audit.mask, audit.logprobs, audit.drift, audit.difference) for audit in audits] == [
         (None, None, "none", "")

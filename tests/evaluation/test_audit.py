@@ -10,7 +10,7 @@ from agent_rl import trace
 from agent_rl.agents.episode.episode import EpisodeBudget, run_episode
 from agent_rl.agents.react import ReactFormat
 from agent_rl.errors import ConfigError
-from agent_rl.evaluation.audit import Template, audit_text, audit_trajectory, has_tokens
+from agent_rl.evaluation.audit import ChatTemplate, audit_text, audit_trajectory, has_tokens
 from agent_rl.policies import Sampling
 from agent_rl.policies.source import Usage
 from agent_rl.tools import ToolSession, load_tools
@@ -54,7 +54,7 @@ def episode(model_dir, tools, texts=(CALL, CALL, ANSWER), kind=Scripted, instruc
 def template(model_dir):
     from transformers import AutoTokenizer
 
-    return Template("tiny", AutoTokenizer.from_pretrained(model_dir), {})
+    return ChatTemplate("tiny", AutoTokenizer.from_pretrained(model_dir), {})
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ def test_a_template_that_rewrites_is_told_from_one_that_does_not(sound, template
     tokenizer.chat_template = tokenizer.chat_template.replace(
         "(message.content or '')", "(message.content or '')|upper"
     )
-    other = Template("other", tokenizer, {})
+    other = ChatTemplate("other", tokenizer, {})
     assert {audit.drift for audit in audit_trajectory(sound, other)} == {"text"}
     assert other.label != template.label
 

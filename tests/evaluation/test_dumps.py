@@ -11,7 +11,7 @@ from agent_rl.agents.episode.policy import ScriptedPolicy
 from agent_rl.agents.react import ReactFormat
 from agent_rl.agents.registry import make_loop
 from agent_rl.errors import ConfigError
-from agent_rl.evaluation.dumps import Sample, read_dump, score_dump, step_table, to_trajectory
+from agent_rl.evaluation.dumps import DumpedSample, read_dump, score_dump, step_table, to_trajectory
 from agent_rl.settings import AgentRLSettings, RewardSettings
 from agent_rl.tools import ToolSession, load_tools
 from agent_rl.trajectory import StopReason
@@ -70,7 +70,7 @@ def dumped(tokenizer, messages, prompt_messages):
 def test_a_dumped_episode_is_read_as_it_was_and_scored_alike(name, specs, tokenizer):
     trajectory, messages = episode(specs, SCRIPTS[name])
     text_in, text_out = dumped(tokenizer, messages, len(trajectory.prompt))
-    found = to_trajectory(Sample(1, "r", text_in, text_out, "42", 0.0), ReactFormat(), specs)
+    found = to_trajectory(DumpedSample(1, "r", text_in, text_out, "42", 0.0), ReactFormat(), specs)
     assert [message.role for message in found.prompt] == ["system", "user"]
     assert [message.content for message in found.prompt] == [message.content for message in trajectory.prompt]
     for ours, theirs in zip(found.turns, trajectory.turns, strict=True):
@@ -82,7 +82,7 @@ def test_a_dumped_episode_is_read_as_it_was_and_scored_alike(name, specs, tokeni
 
 
 def test_a_turn_that_was_cut_off_is_one(specs):
-    found = to_trajectory(Sample(1, "r", "user\nq\nassistant\n", "Thought: I", "42", 0.0), ReactFormat(), specs)
+    found = to_trajectory(DumpedSample(1, "r", "user\nq\nassistant\n", "Thought: I", "42", 0.0), ReactFormat(), specs)
     assert [turn.text for turn in found.turns] == ["Thought: I"]
     assert found.answer is None
 
@@ -116,10 +116,10 @@ def test_formats_that_keep_a_tag_or_remember_a_plan(agent, turn, said, specs):
     text = f"{turn}\nuser\nfound\nassistant\n{said}"
     format = make_loop(agent, EpisodeSetup(AgentRLSettings())).format()
     for _ in range(2):
-        trajectory = to_trajectory(Sample(1, "a", "user\nWhen?\nassistant\n", text, "1808", 1.0), format, specs)
+        trajectory = to_trajectory(DumpedSample(1, "a", "user\nWhen?\nassistant\n", text, "1808", 1.0), format, specs)
         assert [turn.malformed for turn in trajectory.turns] == [None, None]
         assert trajectory.answer == "1808"
-    alone = to_trajectory(Sample(1, "a", "user\nWhen?\nassistant\n", said, "1808", 1.0), format, specs)
+    alone = to_trajectory(DumpedSample(1, "a", "user\nWhen?\nassistant\n", said, "1808", 1.0), format, specs)
     assert alone.malformed_turns == (agent == "plan_act_agent")
 
 

@@ -1,0 +1,107 @@
+"""Adding one of a kind takes one file: it is written into a copy of the package, and works there.
+
+A kind is an entry of `KINDS`: the files that are added, and a program that uses them, with the copy in place of the
+package.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+class Kind(NamedTuple):
+    files: dict[str, str]
+    """Path within the copy, and text."""
+    program: str
+    """Runs in a folder of its own; what it prints must end with `works`."""
+
+
+KINDS = {
+    "agent": Kind(
+        {
+            "agent_rl/agents/shout.py": '''
+"""An agent that shouts its answer."""
+
+from agent_rl.agents.episode.agent import Agent
+from agent_rl.agents.episode.format import Step, TextFormat
+
+
+class ShoutFormat(TextFormat):
+    default_instructions = "Answer in capitals."
+
+    def parse(self, text, tools):
+        return Step(answer=text.lower())
+
+
+AGENT = Agent("shout_agent", lambda settings, limits: ShoutFormat())
+'''
+        },
+        """
+import asyncio
+from types import SimpleNamespace
+
+from agent_rl import trace
+from agent_rl.agents.episode.policy import ScriptedPolicy
+from agent_rl.data import make_row, write_parquet
+from agent_rl.evaluation.ledger import Ledger
+from agent_rl.evaluation.runner import Evaluation, run
+from agent_rl.evaluation.settings import read_settings
+from agent_rl.policies import PolicySource
+from agent_rl.verl_adapter import loops
+
+
+class Scripted(PolicySource):
+    def policy(self, usage, seed=None, format=None):
+        return ScriptedPolicy(["FORTY-TWO"])
+
+
+row = make_row(question="6*7?", data_source="gsm8k", ground_truth="42", split="test", index=0, agent_name="shout_agent")
+write_parquet([row], "rows.parquet")
+settings = read_settings({"data": "rows.parquet", "model": "script"}, [])
+with Ledger("out", settings) as ledger:
+    asyncio.run(run(Evaluation.load(settings), Scripted(), ledger, lambda record: None))
+(trajectory,) = trace.read("out/trajectories.jsonl")
+assert (trajectory.agent, trajectory.answer) == ("shout_agent", "forty-two")
+assert trajectory.score.components["correctness"] == 0
+verls = SimpleNamespace(_agent_loop_registry={})
+loops.install(verls)
+assert verls._agent_loop_registry["shout_agent"] == {"_target_": "agent_rl.verl_adapter.loops.ShoutAgentLoop"}
+print("works")
+""",
+    ),
+}
+
+
+@pytest.fixture
+def copied_package(tmp_path: Path) -> Path:
+    """A folder with a copy of the package."""
+    folder = tmp_path / "copy"
+    shutil.copytree(ROOT / "agent_rl", folder / "agent_rl", ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_file_is_enough(copied_package: Path, tmp_path: Path, kind: str) -> None:
+    for name, text in KINDS[kind].files.items():
+        path = copied_package / name
+        assert not path.exists(), "nothing is edited"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-c", KINDS[kind].program],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(copied_package)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.stdout.endswith("works\n")
