@@ -120,6 +120,7 @@ def test_functions_of_a_reward_model(tmp_path: Path) -> None:
     assert names["rm_postprocess"](["I say 7"]) == [0.7]
 
 
+@pytest.mark.trainer
 def test_an_agent_of_your_own(tmp_path: Path) -> None:
     (tmp_path / "my_agents.py").write_text(block("docs/guides/agents.md", "python", "my_agents.py"))
     program = (
@@ -129,6 +130,7 @@ def test_an_agent_of_your_own(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-W", "ignore", "-c", program], cwd=tmp_path, check=True, timeout=100)
 
 
+@pytest.mark.trainer
 def test_a_loop_of_your_own(tmp_path: Path) -> None:
     script = block("docs/guides/agents.md", "python", "my_train.py").split('if __name__ == "__main__"')[0]
     check = (

@@ -12,7 +12,7 @@ from agent_rl.agents.react import ReactFormat
 from agent_rl.errors import ConfigError
 from agent_rl.evaluation.audit import ChatTemplate, audit_text, audit_trajectory, has_tokens
 from agent_rl.policies import Sampling
-from agent_rl.policies.source import Usage
+from agent_rl.policies.source import PolicyUsage
 from agent_rl.tools import ToolSession, load_tools
 from tests.policies.test_tokens import Scripted
 
@@ -38,7 +38,7 @@ def episode(model_dir, tools, texts=(CALL, CALL, ANSWER), kind=Scripted, instruc
     async def run():
         source = kind(model_dir, Sampling(), texts)
         source.logprobs = True
-        policy = source.policy(Usage())
+        policy = source.policy(PolicyUsage())
         async with ToolSession(load_tools(tools), default_timeout_s=5) as session:
             prompt = [{"role": "user", "content": "What is 12+30?"}]
             trajectory = await run_episode(policy, ReactFormat(instructions), session, prompt, EpisodeBudget())
