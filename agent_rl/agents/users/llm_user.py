@@ -11,7 +11,7 @@
 
 The row's `extra_info.user.goal` is what the user wants. Only the model that plays the user is told; it hears the
 agent's messages, not its tools. It ends the conversation by writing `stop_word`. An endpoint that fails leaves the
-trajectory unscored.
+trajectory unscored; one that refuses the key or the model from the beginning stops the run.
 """
 
 from __future__ import annotations

@@ -38,7 +38,8 @@ TOKEN_ENV = "AGENT_RL_REWARD_TOKEN"
 _NEVER_OURS = (401, 403, 404, 405)
 _MAX_EXCERPT = 500  # characters of what the service says that an error repeats
 _ANY_NUMBER = 10_000  # of attempts: they are limited by time
-_BREAKER = BreakerConfig(failures=1, share=None, cooldown_s=1.0)
+_BREAKER = BreakerConfig(failures=3, share=None, cooldown_s=1.0)
+"""More than one failure: a single trajectory that the service cannot answer must not stop the others."""
 
 
 class RewardApiConfig(ComponentConfig):
@@ -53,8 +54,8 @@ class RewardApiConfig(ComponentConfig):
     timeout_s: float = Field(default=120.0, gt=0)
     """Seconds that one answer may take."""
     patience_s: float = Field(default=60.0, ge=0)
-    """Seconds beyond that in which a request is retried while the service is away; then the trajectory is unscored, and
-    so are others until a request has succeeded."""
+    """Seconds beyond that in which a request is retried while the service is away; then the trajectory is unscored.
+    After three such requests in a row, others are unscored without a request until the service answers a probe."""
     max_concurrent: int = Field(default=64, ge=1)
     """Trajectories that this process has sent at one time."""
     rate_per_s: float | None = Field(default=None, gt=0)
@@ -120,7 +121,7 @@ class RewardApi(Component, kind="reward_api"):
             raise RemoteError(response.host, str(error), response.status) from None
 
     async def _ask(self, body: str) -> Response:
-        """After a request that waited for the service in vain, one request at a time waits; the others are not sent."""
+        """After three requests in a row that waited in vain, one at a time probes the service; others are not sent."""
         async with self._slots.get():
             with self._breaker.watch():
                 return await self._remote.request("POST", self.config.url, content=body)
