@@ -14,13 +14,14 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from agent_rl.concurrency import PerLoop
+from agent_rl.concurrency import PerLoop, in_thread
 from agent_rl.errors import UnscoredError
 from agent_rl.remote.disk_cache import DiskCache
 
-__all__ = ["ReplyCache", "reply_key"]
+__all__ = ["MAX_BYTES", "ReplyCache", "TextStore", "reply_key"]
 
 MAX_ENTRIES = 20_000
+MAX_BYTES = 64 * 2**20
 
 
 def reply_key(*parts: Any) -> str:
@@ -28,18 +29,65 @@ def reply_key(*parts: Any) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-class ReplyCache:
-    """Texts by key; in memory the least recently used are dropped.
+class TextStore:
+    """Texts by key: the most recently used in memory, and all of them in a file where there is one.
 
     Args:
         file: holds the texts for other processes and runs; None: memory only.
         max_entries: in memory.
+        max_bytes: in memory, a character counting as one; a longer text is not stored at all.
     """
 
-    def __init__(self, file: DiskCache | None = None, max_entries: int = MAX_ENTRIES) -> None:
-        self._file, self._max_entries = file, max_entries
+    def __init__(self, file: DiskCache | None, max_entries: int, max_bytes: int) -> None:
+        self._file, self._max_entries, self._max_bytes = file, max_entries, max_bytes
         self._entries: OrderedDict[str, str] = OrderedDict()
+        self._bytes = 0
         self._lock = threading.Lock()
+
+    def recall(self, key: str) -> str | None:
+        """The text, if it is in memory."""
+        with self._lock:
+            if key in self._entries:
+                self._entries.move_to_end(key)
+            return self._entries.get(key)
+
+    async def get(self, key: str) -> str | None:
+        """The text, from memory or from the file."""
+        text = self.recall(key)
+        if text is None and self._file is not None:
+            text = await in_thread(self._file.get, key)
+            if text is not None:
+                self._keep(key, text)
+        return text
+
+    async def put(self, key: str, text: str) -> None:
+        """Store a text."""
+        if len(text) <= self._max_bytes:
+            self._keep(key, text)
+            if self._file is not None:
+                await in_thread(self._file.put, key, text)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+
+    def _keep(self, key: str, text: str) -> None:
+        with self._lock:
+            self._bytes += len(text) - len(self._entries.pop(key, ""))
+            self._entries[key] = text
+            while len(self._entries) > self._max_entries or self._bytes > self._max_bytes:
+                _, dropped = self._entries.popitem(last=False)
+                self._bytes -= len(dropped)
+
+
+class ReplyCache:
+    """See the module; the arguments are those of `TextStore`."""
+
+    def __init__(
+        self, file: DiskCache | None = None, max_entries: int = MAX_ENTRIES, max_bytes: int = MAX_BYTES
+    ) -> None:
+        self._store = TextStore(file, max_entries, max_bytes)
         self._flights: PerLoop[dict[str, asyncio.Future[None]]] = PerLoop(dict)
 
     async def get(self, key: str, make: Callable[[], Awaitable[str]]) -> tuple[str, bool]:
@@ -49,7 +97,7 @@ class ReplyCache:
             UnscoredError: `make` failed, here or in an equal call that this one waited for.
         """
         flights = self._flights.get()
-        while (kept := await self._recalled(key)) is None and key in flights:
+        while (kept := await self._store.get(key)) is None and key in flights:
             flight = flights[key]
             await asyncio.wait((flight,))
             if not flight.cancelled() and (failure := flight.exception()) is not None:
@@ -59,9 +107,7 @@ class ReplyCache:
         flight = flights[key] = asyncio.get_running_loop().create_future()
         try:
             text = await make()
-            self._keep(key, text)
-            if self._file is not None:
-                await asyncio.to_thread(self._file.put, key, text)
+            await self._store.put(key, text)
             return text, False
         except UnscoredError as error:
             flight.set_exception(error)
@@ -73,22 +119,4 @@ class ReplyCache:
 
     def close(self) -> None:
         """Close the file."""
-        if self._file is not None:
-            self._file.close()
-
-    async def _recalled(self, key: str) -> str | None:
-        with self._lock:
-            if key in self._entries:
-                self._entries.move_to_end(key)
-                return self._entries[key]
-        kept = None if self._file is None else await asyncio.to_thread(self._file.get, key)
-        if kept is not None:
-            self._keep(key, kept)
-        return kept
-
-    def _keep(self, key: str, text: str) -> None:
-        with self._lock:
-            self._entries[key] = text
-            self._entries.move_to_end(key)
-            if len(self._entries) > self._max_entries:
-                self._entries.popitem(last=False)
+        self._store.close()

@@ -11,22 +11,20 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
 from typing import Any
 
-from agent_rl.concurrency import PerLoop, in_thread
+from agent_rl.concurrency import PerLoop
 from agent_rl.remote.disk_cache import DiskCache
+from agent_rl.remote.reply_cache import MAX_BYTES, TextStore
 from agent_rl.tools.base import ToolOutput
 from agent_rl.trajectory import ToolResult
 
-__all__ = ["MAX_BYTES", "MAX_ENTRIES", "ResultCache", "canonical_json", "digest", "shared_cache"]
+__all__ = ["MAX_ENTRIES", "ResultCache", "canonical_json", "digest", "shared_cache"]
 
 MAX_ENTRIES = 10_000
-MAX_BYTES = 64 * 2**20
 
 
 def canonical_json(value: Any) -> str:
@@ -50,11 +48,7 @@ class ResultCache:
     def __init__(
         self, file: DiskCache | None = None, *, max_entries: int = MAX_ENTRIES, max_bytes: int = MAX_BYTES
     ) -> None:
-        self._file = file
-        self._max_entries, self._max_bytes = max_entries, max_bytes
-        self._entries: OrderedDict[str, str] = OrderedDict()
-        self._bytes = 0
-        self._lock = threading.Lock()
+        self._store = TextStore(file, max_entries, max_bytes)
         self._flights: PerLoop[dict[str, asyncio.Future[str | None]]] = PerLoop(dict)
 
     async def get(
@@ -71,7 +65,7 @@ class ResultCache:
         """
         flights = self._flights.get()
         waited = 0.0
-        while (kept := self._recall(key)) is None and key in flights and waited < patience_s:
+        while (kept := self._store.recall(key)) is None and key in flights and waited < patience_s:
             flight, started = flights[key], time.perf_counter()
             await asyncio.wait((flight,), timeout=patience_s - waited)
             waited += time.perf_counter() - started
@@ -84,36 +78,16 @@ class ResultCache:
             return await execute()
         flight = flights[key] = asyncio.get_running_loop().create_future()
         try:
-            if self._file is not None and (kept := await in_thread(self._file.get, key)) is not None:
-                self._keep(key, kept)
+            if (kept := await self._store.get(key)) is not None:
                 return _decode(kept, result)
             output = await execute()
             kept = _encode(output)
-            if kept is not None and len(kept) > self._max_bytes:
-                kept = None
             if kept is not None:
-                self._keep(key, kept)
-                if self._file is not None:
-                    await in_thread(self._file.put, key, kept)
+                await self._store.put(key, kept)
             return output
         finally:
             del flights[key]
             flight.set_result(kept)
-
-    def _recall(self, key: str) -> str | None:
-        with self._lock:
-            if key in self._entries:
-                self._entries.move_to_end(key)
-            return self._entries.get(key)
-
-    def _keep(self, key: str, result: str) -> None:
-        """ASCII, so a character is a byte."""
-        with self._lock:
-            self._bytes += len(result) - len(self._entries.pop(key, ""))
-            self._entries[key] = result
-            while len(self._entries) > self._max_entries or self._bytes > self._max_bytes:
-                _, forgotten = self._entries.popitem(last=False)
-                self._bytes -= len(forgotten)
 
 
 @cache

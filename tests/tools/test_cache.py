@@ -284,7 +284,7 @@ def test_processes_share_a_file(tmp_path):
     again = asyncio.run(run(spec, *([call(spec, x=number)] for number in range(20)), cache_path=path))
     assert Shared.calls == before, "another process's results"
     assert [result.metrics["seen"]["x"] for result in again] == list(range(20))
-    shared_cache(path)._file.close()
+    shared_cache(path)._store.close()
 
 
 @pytest.mark.parametrize("content", [b"not a database " * 100, b"SQLite format 3\x00" + b"\xff" * 4096])
@@ -301,7 +301,7 @@ def test_file_that_fails_later_costs_results_only(tmp_path, caplog):
     path = str(tmp_path / "cache.sqlite")
     spec = counting()
     asyncio.run(run(spec, [call(spec, x=1)], cache_path=path))
-    shared_cache(path)._file.close()
+    shared_cache(path)._store.close()
     results = asyncio.run(run(spec, *([call(spec, x=number)] for number in (1, 2, 3)), cache_path=path))
     assert outcomes(results) == [("call 1", True), ("call 2", False), ("call 3", False)]
     warnings = [record for record in caplog.records if record.levelname == "WARNING"]
