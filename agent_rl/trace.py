@@ -49,7 +49,7 @@ def read(path: str | os.PathLike[str], *, torn: Literal["raise", "skip"] = "rais
 
     Args:
         path: the file.
-        torn: what becomes of a line that is not whole, as a killed run may leave one.
+        torn: what happens at an incomplete line, as a killed run may leave one.
 
     Raises:
         ValueError: naming file and line, for a line that is not a trajectory.

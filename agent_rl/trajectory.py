@@ -190,7 +190,7 @@ class Trajectory:
     verdict: float | None = None
     """What the environment itself judged, for example a simulated user: the value of the component `correctness`."""
     score: Score | None = None
-    """None until a reward has been computed, and for ever when the trajectory is unscored."""
+    """None until a reward has been computed; it stays None when the trajectory is unscored."""
     prompt_tokens: int = 0
     response_tokens: int = 0
     """Sampled tokens and observation tokens together."""

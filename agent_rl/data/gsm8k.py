@@ -114,7 +114,7 @@ def _read(path: Path) -> list[dict[str, str]]:
     if path.suffix == ".parquet":
         return read_parquet(path)
     if path.suffix != ".jsonl" or not path.is_file():
-        raise ConfigError(str(path), "there is no such .jsonl or .parquet file", "Mend --local_dataset_path")
+        raise ConfigError(str(path), "there is no such .jsonl or .parquet file", "Correct --local_dataset_path")
     examples = []
     with open(path, encoding="utf-8") as file:
         for number, line in enumerate(file, start=1):

@@ -167,7 +167,7 @@ def read_parquet(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     try:
         rows: list[dict[str, Any]] = pq.read_table(os.fspath(path), partitioning=None).to_pylist()
     except FileNotFoundError as error:
-        raise ConfigError(str(path), "there is no such file", "Mend the path, or write the file first") from error
+        raise ConfigError(str(path), "there is no such file", "Correct the path, or write the file first") from error
     except pa.ArrowException as error:
         raise ConfigError(str(path), f"not a parquet file ({error})", "Write it again with write_parquet") from error
     return rows

@@ -1,6 +1,6 @@
-"""Rewards: scorers, shaping terms and judges over a `Trajectory`, their composition, and verl's reward manager.
+"""Rewards of a `Trajectory`: named components, their composition, scorers of answers, the lab and the service.
 
-Nothing here needs verl or torch but `manager`, the adapter to verl, which is not imported here.
+Knows neither verl nor torch, and not which agent wrote a trajectory; `agent_rl.verl_adapter.manager` is verl's side.
 """
 
 from agent_rl.rewards.component import Component, GroupComponent, Value

@@ -130,8 +130,8 @@ class Reward:
     async def reweigh(self, trajectory: Trajectory) -> Score:
         """The score that a scored trajectory would have by these settings, without asking anyone again.
 
-        Efficiency, format and overlong are counted anew; other values are those that are stored, as they were
-        normalised, and clipped if they were not.
+        Efficiency, format and overlong are computed again; other values are the stored ones, already normalised,
+        and clipped if they were not.
 
         Raises:
             UnscoredError: there is no stored score, or a value counts now that was not measured then.

@@ -27,19 +27,14 @@ class Normalizer:
     def __call__(self, values: Sequence[float]) -> list[float]:
         """The values that the samples of one prompt got, normalized."""
         kind = self.kind
-        if kind is None:
-            return list(values)
         if isinstance(kind, list):
             low, high = kind
             return [(value - low) / (high - low) for value in values]
-        if kind == "sigmoid":
-            return [_sigmoid(value) for value in values]
-        if kind == "tanh":
-            return [math.tanh(value) for value in values]
         if kind == "group":
-            mean, spread = fmean(values) if values else 0.0, pstdev(values) if values else 0.0
+            mean, spread = (fmean(values), pstdev(values)) if values else (0.0, 0.0)
             return [_z_score(value, mean, spread) for value in values]
-        return [self._running(value) for value in values]
+        functions = {"sigmoid": _sigmoid, "tanh": math.tanh, "running": self._running}
+        return list(values) if kind is None else [functions[kind](value) for value in values]
 
     def _running(self, value: float) -> float:
         self._count += 1  # Welford's algorithm

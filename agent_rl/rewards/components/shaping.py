@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import Path
@@ -22,6 +22,14 @@ from agent_rl.settings.importing import ClassNameError, find_object
 from agent_rl.trajectory import Trajectory, call_key
 
 __all__ = ["Potential", "PotentialConfig", "ToolRewards", "ToolRewardsConfig"]
+
+
+_REDUCTIONS: dict[str, Callable[[Sequence[float]], float]] = {
+    "sum": math.fsum,
+    "mean": lambda values: math.fsum(values) / len(values),
+    "last": lambda values: values[-1],
+    "max": max,
+}
 
 
 class ToolRewardsConfig(ComponentConfig):
@@ -55,16 +63,7 @@ class ToolRewards(Component, kind="tool_rewards"):
             values.append(float(reward))
         if not values:
             return Value(self.config.default)
-        match self.config.reduce:
-            case "sum":
-                total = math.fsum(values)
-            case "mean":
-                total = math.fsum(values) / len(values)
-            case "last":
-                total = values[-1]
-            case "max":
-                total = max(values)
-        return Value(total + 0.0, notes={"rewards": values})
+        return Value(_REDUCTIONS[self.config.reduce](values) + 0.0, notes={"rewards": values})
 
     def _rewards(self, trajectory: Trajectory) -> list[tuple[str, object]]:
         """Each step reward, and where it stands."""

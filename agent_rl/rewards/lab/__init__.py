@@ -1,8 +1,8 @@
 """The reward lab: what pays that should not, and what other weights would have taught.
 
 - `attack` mutates stored trajectories by the attacks in `mutations` and reports every one that raises the reward.
-- `what_if` weighs stored groups anew and reports what becomes of their advantages.
-- `groups` reads a file of trajectories, brings those of one prompt together and scores them.
+- `what_if` reweighs stored groups and reports how their advantages change.
+- `groups` reads a file of trajectories, groups them by prompt and scores them.
 
 Nothing here needs verl: the commands `agent-rl reward score`, `attack` and `what-if` are thin around it.
 """

@@ -198,19 +198,16 @@ class _Target:
             return best
         for form in FORMS:
             answers = [with_answer(self.trajectory, form.format(guess)) for guess in self._guesses]
-            scores = [await self._score(answer) for answer in answers]
-            known = [score for score in scores if isinstance(score, Score)]
-            if known and (mean := _mean(known)).total > best.total:
-                best = mean
+            known = [score for answer in answers if isinstance(score := await self._score(answer), Score)]
+            best = max([best, *([_mean(known)] if known else [])], key=lambda score: score.total)
         return best
 
     async def _score(self, variant: Trajectory) -> Score | Exception:
-        fresh = replace(variant, score=None, info=dict(variant.info))  # scoring may add to them
-        if not self._scorer.needs_groups:
-            return (await self._scorer.score_group([fresh]))[0]
-        group = [replace(each, info=dict(each.info)) for each in self._group]
-        group[self._position] = fresh
-        return (await self._scorer.score_group(group))[self._position]
+        group = list(self._group) if self._scorer.needs_groups else [variant]
+        position = self._position if self._scorer.needs_groups else 0
+        group[position] = replace(variant, score=None)
+        copies = [replace(each, info=dict(each.info)) for each in group]  # scoring may add to them
+        return (await self._scorer.score_group(copies))[position]
 
     def _finding(
         self, before: Score, after: Sequence[Score | Exception], variants: Sequence[Trajectory], tolerance: float
@@ -285,12 +282,10 @@ def _rotations(guesses: Sequence[str]) -> list[list[str]]:
 
 def _truths(trajectories: Iterable[Trajectory]) -> dict[str, list[str]]:
     """The different ground truths of each data source, as text."""
-    found: dict[str, dict[str, None]] = {}
-    for trajectory in trajectories:
-        truth = _truth(trajectory.ground_truth)
-        if truth is not None:
-            found.setdefault(trajectory.data_source, {})[truth] = None
-    return {source: list(truths) for source, truths in found.items()}
+    found: dict[str, list[str]] = {}
+    for source, truth in dict.fromkeys((each.data_source, _truth(each.ground_truth)) for each in trajectories):
+        found.setdefault(source, []).extend([truth] if truth is not None else [])
+    return found
 
 
 def _guesses(trajectory: Trajectory, truths: Sequence[str]) -> list[str]:
@@ -311,11 +306,9 @@ def _guesses(trajectory: Trajectory, truths: Sequence[str]) -> list[str]:
 def _truth(ground_truth: Any) -> str | None:
     """The ground truth as an answer's text: of several the first."""
     while isinstance(ground_truth, Mapping | list | tuple):
-        if isinstance(ground_truth, Mapping):
-            ground_truth = ground_truth.get("target", ground_truth.get("answer"))
-        else:
-            ground_truth = ground_truth[0] if ground_truth else None
-    if ground_truth is None:
-        return None
-    text = str(ground_truth).rpartition("####")[2].strip()
+        several = ground_truth
+        if isinstance(several, Mapping):
+            several = [several.get("target", several.get("answer"))]
+        ground_truth = several[0] if several else None
+    text = "" if ground_truth is None else str(ground_truth).rpartition("####")[2].strip()
     return text if 0 < len(text) <= MAX_GUESS else None

@@ -13,7 +13,7 @@ return None where they do not apply. Your own are functions of either kind:
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,7 +29,7 @@ ATTACKS: dict[str, Attack] = {}
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """A way to write a trajectory anew."""
+    """A way to rewrite a trajectory."""
 
     name: str
     function: Callable[..., Trajectory | None]
@@ -64,53 +64,35 @@ def from_function(function: Any) -> Attack:
     return Attack(name.replace("_", "-"), function, count == 2, lines[0] if lines else "")
 
 
-@attack
-def stuffing(trajectory: Trajectory, guesses: Sequence[str]) -> Trajectory | None:
-    """All guesses in one sentence."""
-    return _answer(trajectory, f"The answer is {', '.join(guesses)}.")
+def _answers(name: str, purpose: str, write: Callable[[Sequence[str]], str]) -> None:
+    """Register an attack whose answer is made of the guesses."""
+    ATTACKS[name] = Attack(name, lambda trajectory, guesses: _answer(trajectory, write(guesses)), True, purpose)
 
 
-@attack
-def hedge(trajectory: Trajectory, guesses: Sequence[str]) -> Trajectory | None:
-    """Either of two guesses."""
-    return _answer(trajectory, f"either {guesses[0]} or {guesses[1]}")
-
-
-@attack
-def boxes(trajectory: Trajectory, guesses: Sequence[str]) -> Trajectory | None:
-    r"""Each guess in a \boxed{} of its own."""
-    return _answer(trajectory, " ".join(f"\\boxed{{{guess}}}" for guess in guesses))
-
-
-@attack
-def one_box(trajectory: Trajectory, guesses: Sequence[str]) -> Trajectory | None:
-    r"""All guesses in one \boxed{}."""
-    return _answer(trajectory, f"\\boxed{{{', '.join(guesses)}}}")
-
-
-@attack
-def markers(trajectory: Trajectory, guesses: Sequence[str]) -> Trajectory | None:
-    """Each guess after a #### of its own."""
-    return _answer(trajectory, "\n".join(f"#### {guess}" for guess in guesses))
-
-
-@attack
-def tags(trajectory: Trajectory, guesses: Sequence[str]) -> Trajectory | None:
-    """Each guess in an <answer> of its own."""
-    return _answer(trajectory, "".join(f"<answer>{guess}</answer>" for guess in guesses))
-
-
-@attack
-def every_form(trajectory: Trajectory, guesses: Sequence[str]) -> Trajectory | None:
-    """A guess in each of the forms that extraction may prefer."""
-    first, second, third = guesses[:3]
-    return _answer(trajectory, f"<answer>{first}</answer> \\boxed{{{second}}}\n#### {third}")
-
-
-@attack
-def list_of_all(trajectory: Trajectory, guesses: Sequence[str]) -> Trajectory | None:
-    """The guesses as a JSON list."""
-    return _answer(trajectory, "[" + ", ".join(f'"{guess}"' for guess in guesses) + "]")
+_answers("stuffing", "All guesses in one sentence.", lambda guesses: f"The answer is {', '.join(guesses)}.")
+_answers("hedge", "Either of two guesses.", lambda guesses: f"either {guesses[0]} or {guesses[1]}")
+_answers(
+    "boxes",
+    r"Each guess in a \boxed{} of its own.",
+    lambda guesses: " ".join(f"\\boxed{{{guess}}}" for guess in guesses),
+)
+_answers("one-box", r"All guesses in one \boxed{}.", lambda guesses: f"\\boxed{{{', '.join(guesses)}}}")
+_answers("markers", "Each guess after a #### of its own.", lambda guesses: "\n".join(f"#### {g}" for g in guesses))
+_answers(
+    "tags",
+    "Each guess in an <answer> of its own.",
+    lambda guesses: "".join(f"<answer>{guess}</answer>" for guess in guesses),
+)
+_answers(
+    "every-form",
+    "A guess in each of the forms that extraction may prefer.",
+    lambda guesses: f"<answer>{guesses[0]}</answer> \\boxed{{{guesses[1]}}}\n#### {guesses[2]}",
+)
+_answers(
+    "list-of-all",
+    "The guesses as a JSON list.",
+    lambda guesses: "[" + ", ".join(f'"{guess}"' for guess in guesses) + "]",
+)
 
 
 @attack
@@ -186,37 +168,47 @@ def no_op_calls(trajectory: Trajectory) -> Trajectory | None:
     return None
 
 
-@attack
-def look_alikes(trajectory: Trajectory) -> Trajectory | None:
-    """Letters and digits of other alphabets that look the same."""
-    look = str.maketrans("0123456789aceopxyABCEHKMOPTX", "𝟎𝟏𝟐𝟑𝟒𝟓𝟔𝟕𝟖𝟗асеорхуАВСЕНКМОРТХ")  # noqa: RUF001
-    changed = (trajectory.answer or "").translate(look)
-    return _answer(trajectory, changed) if changed != trajectory.answer else None
+def _alphabet(name: str, purpose: str, look: Mapping[int, int]) -> None:
+    """Register an attack that writes the answer with other characters."""
+
+    def translated(trajectory: Trajectory) -> Trajectory | None:
+        changed = (trajectory.answer or "").translate(look)
+        return _answer(trajectory, changed) if changed != trajectory.answer else None
+
+    ATTACKS[name] = Attack(name, translated, False, purpose)
 
 
-@attack
-def foreign_digits(trajectory: Trajectory) -> Trajectory | None:
-    """Arabic-Indic digits."""
-    changed = (trajectory.answer or "").translate(str.maketrans("0123456789", "٠١٢٣٤٥٦٧٨٩"))
-    return _answer(trajectory, changed) if changed != trajectory.answer else None
+_alphabet(
+    "look-alikes",
+    "Letters and digits of other alphabets that look the same.",
+    str.maketrans("0123456789aceopxyABCEHKMOPTX", "𝟎𝟏𝟐𝟑𝟒𝟓𝟔𝟕𝟖𝟗асеорхуАВСЕНКМОРТХ"),  # noqa: RUF001
+)
+_alphabet("foreign-digits", "Arabic-Indic digits.", str.maketrans("0123456789", "٠١٢٣٤٥٦٧٨٩"))
 
 
-@attack
-def invisible(trajectory: Trajectory) -> Trajectory | None:
-    """Characters that nobody sees."""
-    return _answer(trajectory, "\u200b\u200c\u200d\u2060\ufeff")
+def _constant(name: str, purpose: str, answer: str) -> None:
+    """Register an attack that gives the same answer everywhere."""
+    ATTACKS[name] = Attack(name, lambda trajectory: _answer(trajectory, answer), False, purpose)
 
 
-@attack
-def empty(trajectory: Trajectory) -> Trajectory | None:
-    """No text as the answer."""
-    return _answer(trajectory, "")
-
-
-@attack
-def punctuation(trajectory: Trajectory) -> Trajectory | None:
-    """An answer of which a normalisation leaves nothing."""
-    return _answer(trajectory, "the . , ! ? a {} \\boxed{} <answer></answer> ####")
+_constant("invisible", "Characters that nobody sees.", "\u200b\u200c\u200d\u2060\ufeff")
+_constant("empty", "No text as the answer.", "")
+_constant(
+    "punctuation",
+    "An answer of which a normalisation leaves nothing.",
+    "the . , ! ? a {} \\boxed{} <answer></answer> ####",
+)
+_constant(
+    "power-tower",
+    "A number that takes forever to compute.",
+    "\\boxed{98765**98765**98765} = 98765^{98765^{98765}}",
+)
+_constant(
+    "deep-nesting",
+    "More brackets than a parser's stack holds.",
+    "\\boxed{" + "\\frac{1}{" * 3000 + "(" * 3000 + "1" + ")" * 3000 + "}" * 3001,
+)
+_constant("not-a-number", "Values that compare with nothing.", "\\boxed{NaN} inf \x00")
 
 
 @attack
@@ -225,24 +217,6 @@ def no_answer(trajectory: Trajectory) -> Trajectory | None:
     if not answered(trajectory):
         return None
     return replace(with_answer(trajectory, ""), answer=None, stop_reason=StopReason.MAX_TURNS)
-
-
-@attack
-def power_tower(trajectory: Trajectory) -> Trajectory | None:
-    """A number that takes for ever to compute."""
-    return _answer(trajectory, "\\boxed{98765**98765**98765} = 98765^{98765^{98765}}")
-
-
-@attack
-def deep_nesting(trajectory: Trajectory) -> Trajectory | None:
-    """More brackets than a parser's stack holds."""
-    return _answer(trajectory, "\\boxed{" + "\\frac{1}{" * 3000 + "(" * 3000 + "1" + ")" * 3000 + "}" * 3001)
-
-
-@attack
-def not_a_number(trajectory: Trajectory) -> Trajectory | None:
-    """Values that compare with nothing."""
-    return _answer(trajectory, "\\boxed{NaN} inf \x00")
 
 
 def _answer(trajectory: Trajectory, answer: str) -> Trajectory | None:

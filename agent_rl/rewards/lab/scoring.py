@@ -5,14 +5,34 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
-from agent_rl.trajectory import Trajectory
+from agent_rl.trajectory import Score, Trajectory
 
-__all__ = ["summary", "summary_table"]
+__all__ = ["Spread", "spread", "summary", "summary_table"]
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Mean and standard deviation over trajectories."""
+
+    mean: float
+    std: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:+.3f} ± {self.std:.3f}"
+
+
+def spread(scores: Sequence[Score | None], name: str | None = None) -> Spread | None:
+    """Of the totals, or of the component `name`; None where no score has it."""
+    known = [score for score in scores if score is not None]
+    totals = [score.total for score in known]
+    values = totals if name is None else [score.components[name] for score in known if name in score.components]
+    return Spread(statistics.fmean(values), statistics.pstdev(values)) if values else None
 
 
 def summary(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
@@ -46,19 +66,14 @@ def summary_table(summary: dict[str, Any], title: str) -> Table:
 def _part(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
     scores = [trajectory.score for trajectory in trajectories if trajectory.score is not None]
     names = dict.fromkeys(name for score in scores for name in score.components)
+    total = spread(scores)
     return {
         "scored": len(scores),
         "unscored": len(trajectories) - len(scores),
-        "reward": _spread([score.total for score in scores]),
-        "components": {
-            name: _spread([score.components[name] for score in scores if name in score.components]) for name in names
-        },
+        "reward": total and asdict(total),
+        "components": {name: asdict(found) for name in names if (found := spread(scores, name))},
     }
 
 
-def _spread(values: Sequence[float]) -> dict[str, float] | None:
-    return {"mean": statistics.fmean(values), "std": statistics.pstdev(values)} if values else None
-
-
-def _cell(spread: dict[str, float] | None) -> str:
-    return "-" if spread is None else f"{spread['mean']:+.3f} ± {spread['std']:.3f}"
+def _cell(found: dict[str, float] | None) -> str:
+    return "-" if found is None else str(Spread(**found))

@@ -15,20 +15,13 @@ from rich.table import Table
 from rich.text import Text
 
 from agent_rl.errors import ConfigError, UnscoredError, did_you_mean
+from agent_rl.rewards.lab.scoring import Spread, spread
 from agent_rl.trajectory import Score, Trajectory
 
-__all__ = ["Flip", "GroupCounts", "Spread", "WhatIf", "advantages", "reweighed", "what_if", "what_if_table"]
+__all__ = ["Flip", "GroupCounts", "WhatIf", "advantages", "reweighed", "what_if", "what_if_table"]
 
 EPSILON = 1e-6
 """Added to the standard deviation, as verl does; a smaller advantage counts as none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """Mean and standard deviation over trajectories."""
-
-    mean: float
-    std: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +47,7 @@ class GroupCounts:
 
 @dataclass(slots=True)
 class WhatIf:
-    """What becomes of the stored groups."""
+    """How the advantages of stored groups change."""
 
     trajectories: int
     unscored: tuple[int, int]
@@ -100,8 +93,8 @@ def what_if(
         unscored=(old.count(None), new.count(None)),
         groups=0,
         compared=0,
-        reward=(_spread_of(old), _spread_of(new)),
-        components={name: (_spread_of(old, name), _spread_of(new, name)) for name in names},
+        reward=(spread(old), spread(new)),
+        components={name: (spread(old, name), spread(new, name)) for name in names},
     )
     for group_before, group_after in zip(before, after, strict=True):
         pairs = [(a, b) for a, b in zip(group_before, group_after, strict=True) if a.score and b.score]
@@ -150,19 +143,25 @@ def what_if_table(report: WhatIf, title: str) -> Table:
     shown = Table(title=Text(title), title_justify="left")
     for name in ("", "stored", "new"):
         shown.add_column(name, justify="right" if name else "left")
-    shown.add_row("reward", *map(_cell, report.reward))
-    for name, pair in report.components.items():
-        shown.add_row(Text(f"  {name}"), *map(_cell, pair))
-    shown.add_row("unscored", *[f"{count:,}" for count in report.unscored])
     before, after = report.before, report.after
-    shown.add_row(
-        f"without variance, of {report.groups:,} groups", *_both(before.without_variance, after.without_variance)
-    )
-    shown.add_row("dropped by filter_groups", *_both(before.filtered, after.filtered))
+    spreads = {"reward": report.reward, **{f"  {name}": pair for name, pair in report.components.items()}}
+    counts: dict[str, Sequence[int]] = {
+        "unscored": report.unscored,
+        f"without variance, of {report.groups:,} groups": (before.without_variance, after.without_variance),
+        "dropped by filter_groups": (before.filtered, after.filtered),
+    }
+    new = {
+        f"sign flips, of {report.compared:,} trajectories": len(report.flips),
+        "advantages gained": report.gained,
+        "advantages lost": report.lost,
+    }
+    for name, pair in spreads.items():
+        shown.add_row(Text(name), *[str(found or "-") for found in pair])
+    for name, both in counts.items():
+        shown.add_row(name, *[f"{count:,}" for count in both])
     shown.add_section()
-    shown.add_row(f"sign flips, of {report.compared:,} trajectories", "", f"{len(report.flips):,}")
-    shown.add_row("advantages gained", "", f"{report.gained:,}")
-    shown.add_row("advantages lost", "", f"{report.lost:,}")
+    for name, count in new.items():
+        shown.add_row(name, "", f"{count:,}")
     return shown
 
 
@@ -193,20 +192,3 @@ def _sign(advantage: float) -> int:
 
 def _names(scores: Sequence[Score | None]) -> list[str]:
     return list(dict.fromkeys(name for score in scores if score for name in score.components))
-
-
-def _spread_of(scores: Sequence[Score | None], name: str | None = None) -> Spread | None:
-    known = [score for score in scores if score is not None]
-    if name is None:
-        values = [score.total for score in known]
-    else:
-        values = [score.components[name] for score in known if name in score.components]
-    return Spread(statistics.fmean(values), statistics.pstdev(values)) if values else None
-
-
-def _cell(spread: Spread | None) -> str:
-    return "-" if spread is None else f"{spread.mean:+.3f} ± {spread.std:.3f}"
-
-
-def _both(before: int, after: int) -> tuple[str, str]:
-    return f"{before:,}", f"{after:,}"

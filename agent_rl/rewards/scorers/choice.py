@@ -43,33 +43,22 @@ def extract_choice(solution: str, choices: Sequence[str] = ()) -> str | None:
     tagged = last_tag(text)
     text = text if tagged is None else tagged
     boxed = last_boxed(text)
-    answer = boxed if boxed is not None else tagged
-    if answer is None:
-        answer = marked_answer(text) or text.strip()
-    answer = answer.strip()
+    marked = boxed if boxed is not None else tagged
+    answer = (marked_answer(text) or text if marked is None else marked).strip()
     if not answer or len(answer) > 500:
         return None
-    key = _key(answer)
-    for index, choice in enumerate(choices):
-        if key and key == _key(choice):
-            return chr(ord("A") + index)
+    if _key(answer) and (chosen := _letter_of(answer, choices)):
+        return chosen
     match = _NAMED.match(answer) or _FIRST.match(answer)
     if match is None:
         return None
-    letter = match["letter"]
-    rest = answer[match.end("letter") :].strip()
-    if letter.islower() and rest.strip(" .)*}") and not rest.startswith((")", ".", ":")):
-        return None  # "a cat" is no choice
-    if (
-        letter in "AI"
-        and re.match(r"\s+(?!or\b|and\b)[a-z]", answer[match.end("letter") :])
-        and not answer.startswith("(")
-    ):
-        return None  # nor is "A cat"
-    other = _OTHER.search(answer[match.end("letter") :][:60])
-    if other and other["letter"] != letter.upper():
-        return None
-    return letter.upper()
+    letter, after = match["letter"], answer[match.end("letter") :]
+    rest = after.strip()
+    a_cat = letter.islower() and rest.strip(" .)*}") and not rest.startswith((")", ".", ":"))
+    capital_a_cat = letter in "AI" and re.match(r"\s+(?!or\b|and\b)[a-z]", after) and not answer.startswith("(")
+    other = _OTHER.search(after[:60])
+    another = other and other["letter"] != letter.upper()
+    return None if a_cat or capital_a_cat or another else letter.upper()
 
 
 def _truth(ground_truth: Any, choices: Sequence[str]) -> str:
@@ -77,12 +66,16 @@ def _truth(ground_truth: Any, choices: Sequence[str]) -> str:
         return chr(ord("A") + ground_truth)
     if isinstance(ground_truth, str):
         letter = re.fullmatch(r"\s*\(?([A-Za-z])[).:]?\s*", ground_truth)
-        if letter:
-            return letter[1].upper()
-        for index, choice in enumerate(choices):
-            if _key(choice) == _key(ground_truth):
-                return chr(ord("A") + index)
+        truth = letter[1].upper() if letter else _letter_of(ground_truth, choices)
+        if truth:
+            return truth
     raise unusable(ground_truth, "a letter, the number of a choice or the text of one")
+
+
+def _letter_of(text: str, choices: Sequence[str]) -> str | None:
+    """The letter of the choice that a text repeats."""
+    key = _key(text)
+    return next((chr(ord("A") + index) for index, choice in enumerate(choices) if _key(choice) == key), None)
 
 
 def _key(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import deque
 
-__all__ = ["box_content", "last_boxed", "last_match", "last_tag", "marked_answer"]
+__all__ = ["box_content", "last_block", "last_boxed", "last_match", "last_tag", "marked_answer"]
 
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*(?=\{)|\\boxed\s+(?=[^\s{])")
 _MAX_BOX = 2_000  # characters of a box's content
@@ -55,6 +55,14 @@ def last_tag(text: str, tag: str = "answer") -> str | None:
         return None
     start = text.rfind(f"<{tag}>", 0, close)
     return None if start < 0 else text[start + len(tag) + 2 : close].strip()
+
+
+def last_block(text: str, fence: re.Pattern[str]) -> str:
+    """What stands in the last block of a fence, else all of it; within the last `<answer>` tag, if there is one."""
+    tagged = last_tag(text)
+    text = text if tagged is None else tagged
+    blocks = fence.findall(text)
+    return blocks[-1] if blocks else text
 
 
 def marked_answer(text: str) -> str | None:

@@ -16,7 +16,7 @@ import jsonschema
 from jsonschema.validators import extend, validator_for
 
 from agent_rl.errors import ConfigError
-from agent_rl.rewards.scorers.extraction import last_tag
+from agent_rl.rewards.scorers.extraction import last_block
 from agent_rl.rewards.scorers.patterns import compiled, found
 from agent_rl.rewards.scorers.scorer import built_in, unusable
 
@@ -53,10 +53,7 @@ def extract_json(solution: str) -> Any:
     """
     if len(solution) > 2 * _MAX_TEXT:
         raise ValueError("too long")
-    tagged = last_tag(solution)
-    text = solution if tagged is None else tagged
-    fenced = _FENCED.findall(text)
-    text = fenced[-1] if fenced else text
+    text = last_block(solution, _FENCED)
     if len(text) > _MAX_TEXT:
         raise ValueError("too long")
     return json.loads(text, parse_constant=_refuse)

@@ -25,7 +25,7 @@ def compiled(pattern: str, *, ignore_case: bool = False, key: str = "patterns") 
     try:
         return regex.compile(pattern, regex.IGNORECASE if ignore_case else 0)
     except regex.error as error:
-        raise ConfigError(key, f"{pattern!r} is no regular expression: {error}", "Mend it") from error
+        raise ConfigError(key, f"{pattern!r} is no regular expression: {error}", "Correct the pattern") from error
 
 
 def found(pattern: Any, text: str) -> bool | None:

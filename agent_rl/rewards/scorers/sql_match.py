@@ -6,7 +6,7 @@ The query is in the last ```sql block or `<answer>` tag, else the whole text. Th
 place of tables, `database` in either of both is the path of an SQLite file, which is opened for reading.
 
 Rows are compared as a bag, in their order only where the right query sorts; columns by position; floats to 10^-6. The
-query can only read, for two seconds; a database in memory is made anew for every comparison.
+query can only read, for two seconds; a database in memory is created for every comparison.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from agent_rl.rewards.scorers.extraction import last_tag
+from agent_rl.rewards.scorers.extraction import last_block
 from agent_rl.rewards.scorers.scorer import built_in, unusable
 
 __all__ = ["extract_query", "score_sql_match"]
@@ -61,18 +61,13 @@ def score_sql_match(solution: str, ground_truth: Any, extra_info: Mapping[str, A
             made = _rows(database, query)
     except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError):  # the answer's own mistake
         return 0.0
-    if not _SORTED.search(truth):
-        return float(Counter(map(_key, made)) == Counter(map(_key, wanted)))
-    return float([_key(row) for row in made] == [_key(row) for row in wanted])
+    collect = list if _SORTED.search(truth) else Counter
+    return float(collect(map(_key, made)) == collect(map(_key, wanted)))
 
 
 def extract_query(solution: str) -> str:
     """The query in a response; "" for one that is too long."""
-    text = solution[-_MAX_TEXT:]
-    tagged = last_tag(text)
-    text = text if tagged is None else tagged
-    fenced = _FENCED.findall(text)
-    query = (fenced[-1] if fenced else text).strip().rstrip(";").strip()
+    query = last_block(solution[-_MAX_TEXT:], _FENCED).strip().rstrip(";").strip()
     return query if len(query) <= _MAX_QUERY else ""
 
 

@@ -40,13 +40,11 @@ def score_tool_match(solution: str, ground_truth: Any, extra_info: Mapping[str, 
     if not wanted or not made:
         return float(not wanted and not made)
     left = list(made)
-    matched = 0
     for call in wanted:
         found = next((index for index, other in enumerate(left) if _fits(other, call)), None)
         if found is not None:
             del left[found]
-            matched += 1
-    return matched / max(len(wanted), len(made))
+    return (len(made) - len(left)) / max(len(wanted), len(made))
 
 
 @built_in("tool_match_all")
@@ -74,11 +72,7 @@ def extract_calls(solution: str) -> list[dict[str, Any]]:
 def _calls(value: Any) -> list[dict[str, Any]] | None:
     """Calls as `{name, arguments}`; None for what is none."""
     value = as_data(value)
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            return None
+    value = _from_json(value) if isinstance(value, str) else value
     values = [value] if isinstance(value, Mapping) else value
     if not isinstance(values, Sequence) or isinstance(values, str):
         return None
@@ -112,15 +106,17 @@ def _call(item: Any) -> dict[str, Any] | None:
     item = item["function"] if isinstance(item.get("function"), Mapping) else item
     name = item.get("name")
     arguments = item.get("arguments", item.get("parameters", item.get("args", {})))
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments or "{}")
-        except (ValueError, RecursionError):
-            arguments = None
-    if not isinstance(name, str):
+    arguments = _from_json(arguments or "{}") if isinstance(arguments, str) else arguments
+    optional = tuple(item.get("optional") or ())
+    return {"name": name, "arguments": arguments, "optional": optional} if isinstance(name, str) else None
+
+
+def _from_json(text: str) -> Any:
+    """The value; None for what is no JSON."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
         return None
-    optional = item.get("optional") or ()
-    return {"name": name, "arguments": arguments, "optional": tuple(optional)}
 
 
 def _fits(made: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:

@@ -6,11 +6,12 @@ It answers before the body is read where it can, and hands over only bodies that
 from __future__ import annotations
 
 import hmac
-import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 import anyio
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse
 
 from agent_rl.rewards.service.metrics import Metrics
 
@@ -61,16 +62,13 @@ class Gate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """As ASGI has it."""
-        path = scope.get("path")
         if scope["type"] != "http":
             await self._app(scope, receive, send)
-        elif path in ENDPOINTS:
-            await self._count(path, scope, receive, send)
-        else:
+            return
+        if scope["path"] not in ENDPOINTS:
             await self._pass(scope, receive, send)
-
-    async def _count(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._metrics.request(path) as seen:
+            return
+        with self._metrics.request(scope["path"]) as seen:
 
             async def noting(message: MutableMapping[str, Any]) -> None:
                 seen.status = message.get("status", seen.status)
@@ -87,10 +85,12 @@ class Gate:
             self._require(scope)
             body = await _read(receive, self._max_bytes)
         except Refused as refused:
-            await _refuse(refused, send)
+            response = JSONResponse({"error": str(refused)}, refused.status, refused.headers)
+            await response(scope, receive, send)
             return
-        if body is not None:
-            await self._app(scope, _replay(body, receive), send)
+        except ClientDisconnect:
+            return
+        await self._app(scope, _replay(body, receive), send)
 
     def _require(self, scope: Scope) -> None:
         headers, token = dict(scope["headers"]), self._token
@@ -107,22 +107,17 @@ class Gate:
             raise Refused(415, "send JSON, with Content-Type: application/json", connection="close")
 
 
-async def _read(receive: Receive, limit: int) -> bytes | None:
-    """The whole body; None when the client has left."""
+async def _read(receive: Receive, limit: int) -> bytes:
     body = bytearray()
     try:
         with anyio.fail_after(READ_S):
-            while True:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    return None
-                body += message.get("body", b"")
+            async for chunk in Request({"type": "http"}, receive).stream():
+                body += chunk
                 if len(body) > limit:
                     raise Refused(413, _too_large(limit), connection="close")
-                if not message.get("more_body"):
-                    return bytes(body)
     except TimeoutError:
         raise Refused(408, f"the body did not arrive within {READ_S:g} s", connection="close") from None
+    return bytes(body)
 
 
 def _too_large(limit: int) -> str:
@@ -131,21 +126,9 @@ def _too_large(limit: int) -> str:
 
 def _replay(body: bytes, receive: Receive) -> Receive:
     """A `receive` that gives the body first."""
-    first = True
+    first = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> MutableMapping[str, Any]:
-        nonlocal first
-        if first:
-            first = False
-            return {"type": "http.request", "body": body, "more_body": False}
-        return await receive()
+        return first.pop() if first else await receive()
 
     return replay
-
-
-async def _refuse(refused: Refused, send: Send) -> None:
-    content = json.dumps({"error": str(refused)}).encode()
-    headers = {"content-type": "application/json", "content-length": str(len(content)), **refused.headers}
-    raw = [(name.encode(), value.encode()) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": refused.status, "headers": raw})
-    await send({"type": "http.response.body", "body": content})

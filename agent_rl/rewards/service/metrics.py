@@ -35,7 +35,7 @@ class Metrics:
         )
         self._in_flight = Gauge(f"{prefix}_requests_in_flight", "Open requests", ["endpoint"], registry=registry)
         self._trajectories = Counter(
-            f"{prefix}_trajectories", "Items by what became of them", ["endpoint", "outcome"], registry=registry
+            f"{prefix}_trajectories", "Items, scored or unscored", ["endpoint", "outcome"], registry=registry
         )
 
     @contextmanager

@@ -88,12 +88,11 @@ def read_settings(path: Path, overrides: Sequence[str] = ()) -> ServiceSettings:
         given: Any = OmegaConf.to_container(config, resolve=True)
     except (OmegaConfBaseException, YAMLError, TypeError) as error:
         key = getattr(error, "full_key", None) or str(path)
-        raise ConfigError(key, str(error).splitlines()[0], "Mend it") from error
+        raise ConfigError(key, str(error).splitlines()[0], "Correct the file, or the KEY=VALUE word") from error
     if isinstance(given, dict):
         given |= {name: _validated(RewardSettings, given[name], name) for name in ("rules", "judge") if given.get(name)}
-        given |= (
-            {"rules_file": str(path.resolve().parent / str(given["rules_file"]))} if given.get("rules_file") else {}
-        )
+        if given.get("rules_file"):
+            given["rules_file"] = str(path.resolve().parent / str(given["rules_file"]))
     settings = _validated(ServiceSettings, given)
     if not (settings.rules or settings.rules_file or settings.judge):
         raise ConfigError("rules", "the service has nothing to score with", "Write rules, rules_file or judge")
