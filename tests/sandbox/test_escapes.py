@@ -475,7 +475,7 @@ CELLS = {
 
 @pytest.fixture(scope="module")
 def cells():
-    """For each bad cell: what came of it and of the one after it, what its neighbour kept, what it cost the trainer."""
+    """For each bad cell: its execution and the next one, what its neighbour kept, what it cost the trainer."""
 
     async def one(sandbox, neighbour, code, limit_s):
         opened = len(os.listdir("/proc/self/fd"))

@@ -17,7 +17,7 @@ _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)  
 
 
 class NotComparable(ValueError):
-    """A value that JSON cannot say."""
+    """A value that JSON cannot express."""
 
 
 def plain(value: Any) -> Any:

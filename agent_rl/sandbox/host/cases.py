@@ -1,4 +1,4 @@
-"""The forms in which data sets write tests, read into `FunctionCase` and `StdioCase`. Nothing here runs a program."""
+"""The forms of tests in data sets, read into `FunctionCase` and `StdioCase`. Nothing here runs a program."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class FunctionCase:
     Attributes:
         function: a function of the module, or a method of its class `Solution`.
         args: made of None, bool, int, float, str, bytes, list, tuple, dict and set.
-        expected: what JSON can say, with tuples read as lists and the keys of a dict as text.
+        expected: what JSON can express, with tuples read as lists and the keys of a dict as text.
         kwargs: as `args`, by name.
         or_element: a list of one element as `expected` stands also for the element, as in APPS.
     """

@@ -1,7 +1,6 @@
 """Sandbox Fusion (https://github.com/bytedance/SandboxFusion): programs on a server instead of on this machine.
 
-`run_remotely` runs one program; `grade_remotely` is `grade` there. What this does not promise: isolation, which is the
-server's.
+`run_remotely` runs one program; `grade_remotely` is `grade` there. Isolation is up to the server.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ print({mark!r} + _json.dumps(_value))
 
 
 class FusionCommand(BaseModel):
-    """What the server says of compiling or of running."""
+    """The server's report on compiling or running a program."""
 
     status: Literal["Finished", "Error", "TimeLimitExceeded"]
     execution_time: float | None = None
@@ -50,7 +49,7 @@ class FusionCommand(BaseModel):
 
 
 class FusionAnswer(BaseModel):
-    """What the server says of a program."""
+    """The server's answer for a program."""
 
     status: Literal["Success", "Failed", "SandboxError"]
     message: str = ""
@@ -78,7 +77,7 @@ class FusionServer:
 
 
 async def run_remotely(remote: Remote, url: str, payload: Mapping[str, Any]) -> FusionAnswer:
-    """The server's verdict on one program, which is about the program.
+    """The server's answer for one program.
 
     Args:
         remote: what sends the requests.

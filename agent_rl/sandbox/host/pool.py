@@ -87,11 +87,13 @@ class Pool:
         start = self._starts.get(kind)
         if start is None or start.done():
             start = self._starts[kind] = asyncio.create_task(self._start(kind))
-            start.add_done_callback(lambda done: done.cancelled() or done.exception())  # seen, whoever waits
+            start.add_done_callback(
+                lambda done: done.cancelled() or done.exception()
+            )  # retrieved, even if nobody waits
         return await asyncio.shield(start)
 
     async def _start(self, kind: str) -> Zygote:
-        async with self._lock:  # the first one tries out what holds; and one start at a time is kind to the machine
+        async with self._lock:  # the first one probes the machine; and several starts at a time would overload it
             self._check_isolation()
             members = self._members[kind]
             for zygote in [zygote for zygote in members if not zygote.alive]:

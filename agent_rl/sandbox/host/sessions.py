@@ -1,10 +1,10 @@
 """`SandboxSession`: programs that run one after the other in one process, so that variables survive.
 
-Between two runs the process is stopped, so that threads left behind by one use no processor time. A run that is ended
-by the sandbox takes the process with it; the next one starts afresh and says so in its `stderr`.
+Between two runs the process is stopped, so that threads that one leaves behind use no processor time. A run that is
+ended by the sandbox takes the process with it; the next one starts with no variables and says so in its `stderr`.
 
-What this does not promise: programs of one session are not protected from one another, and the end of a run is told
-by the process itself. A program that forges it only ends its own run early.
+What this does not promise: programs of one session are not protected from one another, and the end of a run is
+reported by the process itself. A program that forges it only ends its own run early.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class SandboxSession:
 
         Args:
             code: the program, whose `__name__` is not `__main__`.
-            call: what to call, for `_call.value_of`.
+            call: what to call, for `jail.call.value_of`.
             timeout_s: wall-clock seconds for both; None: the session's.
         """
         return await self._run(code, call, CALL, timeout_s)

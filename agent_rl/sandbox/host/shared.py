@@ -1,4 +1,4 @@
-"""One sandbox for all who need one in a worker process: opened at its first use, closed with the event loop."""
+"""One sandbox for all users in a worker process: opened at its first use, closed with the event loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["TOOL_CONCURRENCY", "UNBOUNDED", "raise_if_not_run", "shared_sandbox"
 TOOL_CONCURRENCY = max(4, len(os.sched_getaffinity(0)))
 """Programs at a time for one tool in one worker process: its limits are in wall-clock seconds."""
 UNBOUNDED = 1_000
-"""For a caller that bounds the programs at a time itself."""
+"""`max_concurrency` for a caller that bounds the programs at a time itself."""
 
 Key = tuple[tuple[str, ...], int | None, bool]
 
@@ -60,11 +60,11 @@ async def _keep(key: Key, ready: asyncio.Future[PythonSandbox]) -> None:
 
 
 def raise_if_not_run(execution: Execution, key: str) -> None:
-    """Where nothing can be said about the program, say whose trouble that is.
+    """Raise the error of an execution that says nothing about the program.
 
     Args:
-        execution: the outcome.
-        key: where the user sets `unsafe`.
+        execution: the outcome of a run.
+        key: the configuration key of `unsafe`.
 
     Raises:
         ConfigError: this machine offers no isolation, and `unsafe` is not set.

@@ -64,7 +64,7 @@ class End(NamedTuple):
 
 
 class NotRun(Exception):
-    """Nothing was started; `execution` is the answer to whoever wanted it."""
+    """No child was started; `execution` is the outcome to return for it."""
 
     def __init__(self, text: str, status: ExecutionStatus = ExecutionStatus.UNAVAILABLE) -> None:
         super().__init__(text)
@@ -173,7 +173,7 @@ class Zygote:
         self._process.kill()
 
     def forget(self, number: int) -> None:
-        """Kill a child, if it has not ended, in whose end nobody is interested any more."""
+        """Kill a child, if it has not ended; nobody waits for its end any more."""
         self.order(Op.KILL, number)
         self._ends.pop(number, None)
 

@@ -1,4 +1,4 @@
-"""Forbidden acts to try in a confined child, each with the layers that must stop it by themselves.
+"""Forbidden acts to try in a confined child, each with the layers that must stop it.
 
 None of them does harm: signal 0 is sent, a missing program is executed, what is written lies in the probe's own
 directory.
@@ -115,4 +115,4 @@ ACTS: dict[str, tuple[Callable[[Targets], object], frozenset[str]]] = {
     "execute a program": (_execute, _SECCOMP),
     "enter a new namespace": (_new_namespace, _SECCOMP),
 }
-"""What to try, and the layers each of which alone must refuse it."""
+"""Act -> how to try it, and the layers that must each refuse it alone."""

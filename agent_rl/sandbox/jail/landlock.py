@@ -59,7 +59,7 @@ class Ruleset:
         )
 
     def enforce(self, scratch: str) -> None:
-        """Confine the calling process for good; `scratch` is the one directory that it can write to.
+        """Confine the calling process; `scratch` is the one directory that it can write to. This cannot be undone.
 
         Raises:
             OSError: when the kernel refuses, or `scratch` is missing.

@@ -1,7 +1,7 @@
-"""Confining the calling process: limits, throw-away uid, privileges, Landlock and seccomp, in an order that works.
+"""Confining the calling process: limits, throw-away uid, privileges, Landlock and seccomp, in the order that they need.
 
-What it does not do: bound the threads of a child that has no uid of its own, the number and total size of files in the
-scratch directory, or wall-clock time. The supervisor watches those.
+It does not bound the threads of a child that has no uid of its own, the number and total size of files in the
+scratch directory, or wall-clock time: the zygote watches those.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Confinement:
         )
 
     def apply(self, *, memory_bytes: int, file_bytes: int, max_open_files: int, scratch: str, cpu_s: float) -> None:
-        """Confine the calling process, a fresh fork with one thread, for good.
+        """Confine the calling process, a fresh fork with one thread; this cannot be undone.
 
         Args:
             memory_bytes: address space beyond what the parent had when it made this.

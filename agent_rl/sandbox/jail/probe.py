@@ -163,7 +163,7 @@ def _problem(results: _Results, layers: frozenset[str]) -> str | None:
 
 
 def _in_child(work: Callable[[], _Results]) -> _Results:
-    """Run `work` in a forked child, which it may confine for good.
+    """Run `work` in a forked child, which it may confine.
 
     Returns:
         What it returned, or the key "failed" with what went wrong.

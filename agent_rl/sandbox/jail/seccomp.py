@@ -2,7 +2,7 @@
 
 Everything not listed is refused with EPERM, so that a program sees a clean PermissionError; calls newer than this table
 and those that C libraries probe for get ENOSYS; another architecture or the x32 ABI kills the process. Only numbers and
-scalar arguments can be checked: which *paths* a call names is Landlock's or the mount namespace's affair. Memory may be
+scalar arguments can be checked: which *paths* a call names is up to Landlock or the mount namespace. Memory may be
 mapped executable, since a program could load native code anyway: nothing here depends on which instructions run.
 """
 
@@ -90,7 +90,7 @@ class Filter:
         self._header = create_string_buffer(struct.pack("=HxxxxxxQ", len(code) // 8, addressof(self._code)), 16)
 
     def install(self, pid: int) -> None:
-        """Filter the calling process, whose pid is `pid`, for good; no_new_privs must be set.
+        """Filter the calling process, whose pid is `pid`; this cannot be undone, and no_new_privs must be set.
 
         Raises:
             OSError: when the kernel refuses.

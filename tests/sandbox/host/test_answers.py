@@ -49,7 +49,7 @@ def test_a_tolerance_is_for_floats_only():
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[" * 100_000, b"\xff", b"1 2", b"9" * 10_000])
 def test_what_is_not_json_is_a_value_error(text):
-    with pytest.raises(ValueError):  # noqa: PT011 - the kinds of trouble have texts of their own
+    with pytest.raises(ValueError):  # noqa: PT011 - each kind of error has its own text
         read_result(text)
 
 

@@ -1,4 +1,4 @@
-"""Grading programs by tests: what passes, and what a program tries in vain."""
+"""Grading programs by tests: what passes, and what no cheat gains."""
 
 import asyncio
 import json

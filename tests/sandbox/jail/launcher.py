@@ -29,7 +29,7 @@ def readable(extra):
 
 
 def tried(act, *arguments, **named):
-    """What became of a call: "done", or the name of the error."""
+    """The outcome of a call: "done", or the name of the error."""
     try:
         act(*arguments, **named)
     except OSError as error:

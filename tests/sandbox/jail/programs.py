@@ -1,4 +1,4 @@
-"""Programs for confined children; each fills `report` with what became of what it tried.
+"""Programs for confined children; each fills `report` with the outcomes of what it tried.
 
 They use `tried`, `scratch` and `outside` of the launcher.
 """
