@@ -20,7 +20,6 @@ from typing import NamedTuple
 import pytest
 
 from agent_rl.sandbox import PythonSandbox
-from agent_rl.sandbox.host import supervisor
 from agent_rl.sandbox.host.pool import KINDS
 
 pytestmark = pytest.mark.benchmark
@@ -135,45 +134,3 @@ def test_rate(kind: str, share_of_floor: float, floor: Callable[[], Cost]) -> No
     # The CPU time is shown and not asserted: what else runs on the machine moves its share by ten points.
     assert shares(found, [four for _, _, four in found])[0] >= share_of_floor
     assert cold * RUNS / median(four.wall_s for _, _, four in found) >= 10
-
-
-SYMPY = [
-    "solve(x**2 - 5*x + 6, x)",
-    "simplify((x**2 - 1) / (x - 1))",
-    "diff(x**3 * exp(x), x)",
-    "Rational(3, 7) + Rational(5, 9)",
-]
-TRAJECTORIES, CALLS, LATENCY_S = 256, 3, 0.05
-PAGE_ROUNDS = 8
-
-
-def test_huge_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The heap of a zygote in huge pages saves 3 % of a step whose trajectories call SymPy."""
-    programs = [f"from sympy import *\nx = symbols('x')\nprint({text})" for text in SYMPY]
-    off = "from agent_rl_sandbox import zygote\nzygote.collapse_heap = lambda: None\nmain(int"
-    boot = supervisor._BOOT.replace("main(int", off)
-    command = tuple(boot if part == supervisor._BOOT else part for part in supervisor._COMMAND)
-
-    async def one_round(sandbox: PythonSandbox) -> float:
-        pid = (await sandbox._open_pool().get("sympy")).pid
-        before = own_cpu_s() + cpu_s(pid)
-        for program in programs:
-            assert (await sandbox.run(program, timeout_s=60)).status == "ok"
-        return (own_cpu_s() + cpu_s(pid) - before) / len(programs)
-
-    async def main() -> tuple[list[float], list[float]]:
-        async with PythonSandbox() as with_pages, PythonSandbox() as without:
-            await one_round(with_pages)
-            monkeypatch.setattr(supervisor, "_COMMAND", command)
-            await one_round(without)
-            found = [(await one_round(with_pages), await one_round(without)) for _ in range(PAGE_ROUNDS)]
-        return [one for one, _ in found], [other for _, other in found]
-
-    huge, small = (sum(costs) / PAGE_ROUNDS for costs in asyncio.run(main()))
-    cores = len(os.sched_getaffinity(0))
-    step_s = TRAJECTORIES * CALLS * small / cores + (CALLS + 1) * LATENCY_S
-    saved = TRAJECTORIES * CALLS * (small - huge) / cores / step_s
-    print(
-        f"\nsympy call: {1e3 * huge:.1f} ms of CPU with huge pages, {1e3 * small:.1f} ms without; {saved:.1%} of a step"
-    )
-    assert saved >= 0.03

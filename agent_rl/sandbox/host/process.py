@@ -62,6 +62,7 @@ class Child:
         self._attached = False
         self._timer = self._loop.call_later(_READ_AFTER_S, self._attach)
         self._hang: asyncio.TimerHandle | None = None
+        self._waiting = False  # for the child to read what it is fed
         self.overflow = False
         self._number, self.ended = zygote.fork(*order, (child_in, child_out, child_err))
 
@@ -111,8 +112,7 @@ class Child:
         """Write no more, and expect nothing of the child."""
         if self._hang is not None:
             self._hang.cancel()
-        if self.channel >= 0:
-            self._loop.remove_writer(self.channel)
+        self._stop_writing()
 
     def close(self) -> None:
         """Kill it if it has not ended, and close our ends."""
@@ -129,17 +129,23 @@ class Child:
             while self._rest:
                 self._rest = self._rest[os.write(self.channel, self._rest) :]
         except BlockingIOError:
-            self._loop.add_writer(self.channel, self._write)
+            if not self._waiting:
+                self._waiting = True
+                self._loop.add_writer(self.channel, self._write)
             return
         except OSError:  # nobody reads any more
             pass
-        self._loop.remove_writer(self.channel)
+        self._stop_writing()
         if self._last:
             self._close_channel()
 
+    def _stop_writing(self) -> None:
+        if self._waiting:
+            self._waiting = False
+            self._loop.remove_writer(self.channel)
+
     def _close_channel(self) -> None:
         if self.channel >= 0:
-            self._loop.remove_reader(self.channel)
             os.close(self.channel)
             self.channel = -1
 

@@ -180,6 +180,11 @@ class _Process(Child):
         status = ExecutionStatus.MEMORY if out_of_memory else ExecutionStatus.ERROR if exit_code else ExecutionStatus.OK
         return Execution(status, *self.take(), exit_code, wall_s, value)
 
+    def close(self) -> None:
+        """Kill it if it has not ended, and close our ends."""
+        self._loop.remove_reader(self.channel)
+        super().close()
+
     def _last_execution(self, wall_s: float, limit_s: float) -> Execution:
         execution = replace(self.execution(self.ended.result(), limit_s), wall_s=wall_s)
         if execution.status != ExecutionStatus.OK:

@@ -1,7 +1,6 @@
 """What a zygote does once, so that each fork is cheap and each program starts in a clean process.
 
-Fork cost follows what the parent has touched: modules are imported, streams opened, the interpreter's caches filled and
-the heap laid out here, and not in every child.
+Modules are imported, streams opened and the interpreter's caches filled here, and not in every child.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ import _sitebuiltins
 import atexit
 import builtins
 import contextlib
-import ctypes
 import gc
 import importlib
 import io
@@ -24,12 +22,10 @@ from types import ModuleType
 from .child import Seeds, execute, flush, write_out_and_die
 from .protocol import SOFT_SIGNAL
 
-__all__ = ["collapse_heap", "preload", "reset_signals"]
+__all__ = ["preload", "reset_signals"]
 
 _BUFFER_BYTES = 1 << 16
 _REHEARSALS = 20  # CPython 3.11 adapts a function to what it does at its eighth call
-_MADV_COLLAPSE = 25  # from Linux 6.1; older kernels refuse it, and nothing is lost
-_WORTH_BYTES = 16 << 20  # of a mapping; below that, the parts that parent and child write to are most of it
 # What most programs import. Each shared library more makes every fork slower.
 # fmt: off
 _MODULES = (
@@ -73,22 +69,6 @@ def preload(modules: Sequence[str]) -> Seeds:
         del sys.modules[name]
     sys.path.insert(0, "")
     return seeds
-
-
-def collapse_heap() -> None:
-    """Turn large anonymous mappings of this process into huge pages, where the kernel can.
-
-    A fork copies one entry for a huge page in place of 512. A child that writes to one gets small pages for that part,
-    so nothing is copied that would not be copied otherwise.
-    """
-    advise = ctypes.CDLL(None).madvise
-    advise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-    with contextlib.suppress(OSError), open("/proc/self/maps", encoding="ascii", errors="replace") as file:
-        for line in file.readlines():  # no /proc in a namespace of our own
-            addresses, rights, _, _, _, *name = line.split(maxsplit=5)
-            start, end = (int(address, 16) for address in addresses.split("-"))
-            if rights == "rw-p" and name in ([], ["[heap]\n"]) and end - start >= _WORTH_BYTES:
-                advise(start, end - start, _MADV_COLLAPSE)
 
 
 def _set_up_main() -> None:

@@ -33,7 +33,7 @@ from .probe import probe
 from .protocol import FORK, ORDER, PACKET_BYTES, RECORD, SOFT_SIGNAL, Op, Reason, ZygoteSettings
 from .scratch import ScratchRoot, remove_tree, sweep
 from .syscalls import PR_SET_DUMPABLE, PR_SET_PDEATHSIG, call
-from .warm import collapse_heap, preload, reset_signals
+from .warm import preload, reset_signals
 from .watch import excess
 
 __all__ = ["main"]
@@ -145,7 +145,6 @@ class _Zygote:
         gc.collect()
         gc.freeze()
         gc.disable()
-        collapse_heap()
 
     def _on_child(self, _signal: int, _frame: object) -> None:
         try:  # noqa: SIM105 - runs for every child, and `suppress` writes to more pages
