@@ -47,7 +47,7 @@ def evaluate(
       agent-rl eval --data test.parquet --tools tool_configs/calculator.yaml \
         --model outputs/my_run/checkpoints/global_step_100
 
-    The same command goes on where a killed one has ended; other settings need another folder. The folder gets
+    The same command continues where a killed one ended; other settings need another folder. The folder gets
     trajectories.jsonl, summary.json and table.txt.
 
     \b
@@ -139,4 +139,4 @@ def _report(evaluation: Evaluation, ledger: Ledger) -> None:
     for error, count in summary["unscored"].items():
         console.print(f"[yellow]{count} unscored:[/] ", error, highlight=False, markup=True)
     if summary["missing"]:
-        console.print(f"[yellow]{summary['missing']} episodes are missing:[/] the same command goes on from here")
+        console.print(f"[yellow]{summary['missing']} episodes are missing:[/] the same command continues from here")

@@ -162,14 +162,14 @@ def what_if(
     config: Config = None,
     data: Data = None,
     remeasure: Annotated[
-        bool, typer.Option(help="Measure every component anew, in place of the stored values")
+        bool, typer.Option(help="Measure every component again, in place of the stored values")
     ] = False,
     metric: Annotated[str, typer.Option(help="algorithm.filter_groups.metric: reward, acc, or a component")] = "reward",
     concurrency: Concurrency = 32,
     limit: Limit = None,
     as_json: Json = False,
 ) -> None:
-    r"""Weigh stored groups anew, and report what becomes of their advantages.
+    r"""Weigh stored groups again, and report how their advantages change.
 
     \b
       agent-rl reward what-if trajectories.jsonl agent_rl.reward.efficiency.weight=2
@@ -226,7 +226,7 @@ def serve(
 
 @dataclass(frozen=True)
 class _WithRows:
-    """The reward, which is told each trajectory's row."""
+    """The reward, which gets each trajectory's row."""
 
     reward: Reward
     rows: Mapping[tuple[str, Any], Mapping[str, Any]]

@@ -1,4 +1,4 @@
-"""The SGLang server on a CPU: verl's, told which cores its tensor-parallel ranks may use.
+"""The SGLang server on a CPU: verl's, with the cores that its tensor-parallel ranks may use.
 
 SGLang refuses more ranks than NUMA nodes unless it is told; each server is a process of its own, so a judge may have
 another number of ranks than the policy. Ranks reduce over gloo: slow, meant to try a recipe's plumbing.

@@ -37,7 +37,7 @@ def loop_construction(module: ModuleType) -> None:
             return original.utils.instantiate(config=config, **kwargs)
         try:
             return original.utils.get_class(config["_target_"])(**kwargs)
-        except Exception as error:  # the user's class may raise anything: it goes on in hydra's own wrapper
+        except Exception as error:  # the user's class may raise anything: it is raised in hydra's own wrapper
             raise InstantiationException(f"{config['_target_']} cannot be made: {error!r}") from error
 
     module.hydra = SimpleNamespace(utils=SimpleNamespace(instantiate=instantiate))  # type: ignore[attr-defined]

@@ -17,7 +17,7 @@ from agent_rl.doctor.model_files import ModelFiles, find_model
 from agent_rl.doctor.rows import RowsFile, read_rows
 from agent_rl.errors import ConfigError
 from agent_rl.launch.cluster import Nodes
-from agent_rl.launch.command import joins_ray
+from agent_rl.launch.environment import joins_ray
 from agent_rl.settings import SECTION, AgentRLSettings
 
 __all__ = ["Case"]

@@ -21,7 +21,7 @@ from omegaconf import OmegaConf
 import agent_rl
 from agent_rl.cpu import switch as cpu
 from agent_rl.errors import ConfigError
-from agent_rl.launch.command import has_accelerator
+from agent_rl.launch.environment import has_accelerator
 from agent_rl.launch.process import STOP_S, die_with_parent
 
 __all__ = ["cpu_flags", "serve"]

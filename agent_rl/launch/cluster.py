@@ -28,7 +28,7 @@ import psutil
 
 from agent_rl.cpu import switch as cpu
 from agent_rl.errors import AgentRLError, ConfigError
-from agent_rl.launch.command import joins_ray
+from agent_rl.launch.environment import joins_ray
 from agent_rl.launch.process import die_with_parent, end_all, stop
 
 __all__ = ["ClusterError", "Nodes", "node_options", "run_head", "run_worker"]
@@ -245,7 +245,7 @@ def _environment() -> dict[str, str]:
 
 
 def _security() -> dict[str, str]:
-    """With a token at hand Ray's head asks for it, and its other processes do not know that unless they are told."""
+    """With a token Ray's head asks for it, which its other processes know only from a variable."""
     given = os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH")
     if "RAY_AUTH_MODE" in os.environ or not (given or (Path.home() / ".ray" / "auth_token").is_file()):
         return {}

@@ -5,28 +5,14 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from agent_rl.cpu import switch as cpu
 from agent_rl.errors import ConfigError
+from agent_rl.launch.environment import JOINING, has_accelerator, joins_ray
 
-__all__ = [
-    "JOINING",
-    "SIZES",
-    "command_line",
-    "has_accelerator",
-    "hydra_arguments",
-    "joins_ray",
-    "recipe_folder",
-    "trainer_command",
-]
-
-SIZES = ("num_cpus", "num_gpus", "object_store_memory", "resources")
-"""Keys of `ray_kwargs.ray_init` that Ray refuses when it joins a cluster."""
-
-JOINING = tuple(f"++ray_kwargs.ray_init.{key}=null" for key in SIZES)
-"""Overrides for a trainer that joins a Ray cluster: its nodes know their sizes, and Ray refuses to hear them again."""
+__all__ = ["command_line", "hydra_arguments", "recipe_folder", "trainer_command"]
 
 
 def trainer_command(
@@ -102,23 +88,13 @@ def hydra_arguments(folder: Path, overrides: Sequence[str] = ()) -> list[str]:
     return [*groups, *ours, *(_joining() if joins_ray() else ())]
 
 
-def joins_ray(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether the trainer joins a Ray cluster that is there already, instead of starting one."""
-    return environ.get("RAY_ADDRESS", "local") not in ("", "local")
-
-
 def _joining() -> list[str]:
-    """What joining somebody's cluster demands: on a CPU its nodes have to be told so, too."""
+    """The overrides that joining a running cluster needs: on a CPU its nodes must get the variables, too."""
     overrides = list(JOINING)
     if cpu.is_selected():
         job = json.loads(os.environ.get("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")).get("runtime_env") or {}
-        told = job.get("env_vars") or {}  # by `ray job submit`; Ray refuses to be told twice
+        given = job.get("env_vars") or {}  # by `ray job submit`; Ray refuses a variable that is given twice
         for name, value in {"VERL_PLATFORM": "cpu", **cpu.child_environment()}.items():
-            if name not in told:
+            if name not in given:
                 overrides.append(f"++ray_kwargs.ray_init.runtime_env.env_vars.{name}={json.dumps(value)}")
     return overrides
-
-
-def has_accelerator() -> bool:
-    """Whether there is a device file of an NVIDIA or AMD GPU or an Ascend NPU; verl would wait for one for ever."""
-    return any(any(Path("/dev").glob(pattern)) for pattern in ("nvidia[0-9]*", "kfd", "davinci[0-9]*", "dxg"))

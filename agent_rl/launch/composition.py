@@ -103,11 +103,11 @@ def _composed(searchpath: str, arguments: Sequence[str]) -> DictConfig:
         return config
     except MissingConfigException as error:
         if error.missing_cfg_file is None or not error.options:
-            raise ConfigError("config.yaml", _short(error), "Mend the recipe's defaults") from error
+            raise ConfigError("config.yaml", _short(error), "Correct the recipe's defaults") from error
         group, _, option = error.missing_cfg_file.rpartition("/")
         raise ConfigError(group, f"there is no {option!r}", did_you_mean(option, error.options)) from error
     except (HydraException, OmegaConfBaseException) as error:
-        raise ConfigError("config.yaml", _short(error), "Mend the recipe or the override") from error
+        raise ConfigError("config.yaml", _short(error), "Correct the recipe or the override") from error
 
 
 def _short(error: Exception) -> str:

@@ -97,11 +97,9 @@ def stop(child: subprocess.Popen[bytes]) -> None:
 
 
 def end_all(variable: str, value: str) -> None:
-    """Wait for every process but this one that has inherited an environment variable, and kill those that stay."""
-    deadline = time.monotonic() + STOP_S
-    while (left := _processes_with(variable, value)) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    for process in left:
+    """Wait for every other process that has inherited an environment variable, and kill those that stay."""
+    psutil.wait_procs(_processes_with(variable, value), STOP_S)
+    for process in _processes_with(variable, value):
         process.kill()
 
 
@@ -116,7 +114,10 @@ def shared_files() -> set[Path]:
 
 
 def remove_unused(candidates: set[Path]) -> None:
-    """Remove those files that are this user's and that no process has mapped."""
+    """Remove those files that are this user's and that no process has mapped.
+
+    psutil's `memory_maps` would read `smaps`, for which the kernel walks the page tables of every process.
+    """
     mapped = set()
     for maps in Path("/proc").glob("[0-9]*/maps"):
         try:

@@ -52,7 +52,7 @@ def session_errors(module: ModuleType) -> None:
 def error_stops(module: ModuleType) -> None:
     """`verl.trainer.ppo.v1.replay_buffer`: stop at a fatal error, and say why when every trajectory failed.
 
-    The asynchronous buffer replaces failed groups for ever; it stops when twice the batch failed and no group finished.
+    The asynchronous buffer replaces failed groups forever; it stops when twice the batch failed and no group finished.
     """
     original_sync = module.ReplayBuffer._sync_metadata_from_transfer_queue
     original_wait = module.ReplayBufferAsync.wait_for_sampleable
@@ -88,7 +88,7 @@ def error_stops(module: ModuleType) -> None:
 def filter_limit(module: ModuleType) -> None:
     """`verl.trainer.ppo.v1.trainer_base`: obey `algorithm.filter_groups.max_num_gen_batches`, which v1 ignores.
 
-    Without it a run whose groups all agree (a policy that solves nothing, or everything) samples for ever.
+    Without it a run whose groups all agree (a policy that solves nothing, or everything) samples forever.
     """
     original_build = module.PPOTrainer._build_replay_buffer
 
@@ -121,7 +121,7 @@ def require_scored(config: Any, scored: int, errors: Sequence[str]) -> None:
     reasons = "; ".join(f"{count} times: {reason}" for reason, count in Counter(errors).most_common(3))
     raise UnscoredError(
         f"{len(errors)} of {scored + len(errors)} trajectories of the step went unscored, more than "
-        f"agent_rl.reward.max_unscored_share={limit:g}. {reasons}. Mend what fails, or raise the share"
+        f"agent_rl.reward.max_unscored_share={limit:g}. {reasons}. Fix what fails, or raise the share"
     )
 
 
@@ -150,7 +150,7 @@ def _explained(original: Callable[..., Any]) -> Callable[..., Any]:
     def sample(self: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             batch, metrics = original(self, *args, **kwargs)
-        except RuntimeError as error:  # verl's for training; in validation it goes on with an empty batch
+        except RuntimeError as error:  # verl's for training; in validation it continues with an empty batch
             if "no materializable trajectories" not in str(error):
                 raise
             raise UnscoredError(_nothing_usable(self, error)) from error

@@ -99,7 +99,7 @@ class TrajectoryRewardManager(RewardManagerBase):
             verdict, logged = await self._judge(trajectory, text, row)
             result = await self._score(trajectory, verdict, row.get("extra_info"))
             info = _merged(extra_info(trajectory, result), logged)
-        except Exception as error:  # goes on to verl, which fails the session; the trace keeps what happened
+        except Exception as error:  # is raised to verl, which fails the session; the trace keeps what happened
             trajectory.error = trajectory.error or f"{type(error).__name__}: {error}"
             await self._keep(trajectory)
             raise

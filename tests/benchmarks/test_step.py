@@ -64,14 +64,19 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def run_ours(out: Path, model: Path, prompts: int, tool_s: float) -> Side:
-    problems, _ = arithmetic.train_test(0, prompts * STEPS, 16)
+def write_rows(out: Path, prompts: int, steps: int, tool_s: float) -> None:
+    """The rows and the tool file of a run."""
+    problems, _ = arithmetic.train_test(0, prompts * steps, 16)
     rows = [arithmetic.to_row(problem, "train", i) for i, problem in enumerate(problems)]
     write_parquet(rows, out / "train.parquet")
     slow = {"class_name": f"{Path(__file__).parent}/slow_calculator.py:SlowCalculator", "config": {"seconds": tool_s}}
     (out / "tools.json").write_text(json.dumps({"tools": [slow if tool_s else {"name": "calculator"}]}))
     (out / "tools.json").rename(out / "tools.yaml")  # JSON is YAML
-    command = trainer_command(
+
+
+def step_command(out: Path, model: Path, prompts: int, steps: int) -> list[str]:
+    """Our trainer on these rows."""
+    return trainer_command(
         ROOT / "recipes/quickstart",
         [
             f"data.train_files={out}/train.parquet",
@@ -83,12 +88,17 @@ def run_ours(out: Path, model: Path, prompts: int, tool_s: float) -> Side:
             f"actor_rollout_ref.rollout.multi_turn.tool_config_path={out}/tools.yaml",
             "actor_rollout_ref.actor.optim.lr=1e-6",  # the conversations stay as long as they are
             "agent_rl.budget.max_malformed=1",  # where TRL ends a conversation
-            f"trainer.total_training_steps={STEPS}",
+            f"trainer.total_training_steps={steps}",
             "trainer.val_before_train=false",
             "trainer.logger=[console,file]",
             f"hydra.run.dir={out}/hydra",
         ],
     )
+
+
+def run_ours(out: Path, model: Path, prompts: int, tool_s: float) -> Side:
+    write_rows(out, prompts, STEPS, tool_s)
+    command = step_command(out, model, prompts, STEPS)
     logged: list[dict[str, Any]] = []
     with LineClock(out / "metrics.jsonl") as clock:
         run_trainer(command, out, on_metrics=lambda _, metrics: logged.append(metrics), timeout_s=900)

@@ -117,7 +117,7 @@ def test_an_interrupt_shows_what_is_done(tmp_path: Path, data: str, tools: str, 
         process.send_signal(signal.SIGINT)
         stdout, stderr = process.communicate(timeout=60)
     assert process.returncode
-    assert "episodes are missing: the same command goes on from here" in stdout
+    assert "episodes are missing: the same command continues from here" in stdout
     assert "Traceback" not in stderr
     assert json.loads((out / "summary.json").read_text())["missing"] == 96 - lines(out)
 

@@ -11,7 +11,7 @@ from agent_rl.doctor.case import Case
 from agent_rl.doctor.check import Needs, check
 from agent_rl.doctor.finding import Finding, ok, problem, skipped, warning
 from agent_rl.launch.cluster import Nodes
-from agent_rl.launch.command import SIZES
+from agent_rl.launch.environment import SIZES
 
 TIMEOUT_S = 2.0
 CPUS_PER_GPU = 3
