@@ -76,6 +76,85 @@ assert verls._agent_loop_registry["shout_agent"] == {"_target_": "agent_rl.verl_
 print("works")
 """,
     ),
+    "check of the doctor": Kind(
+        {
+            "agent_rl/doctor/checks/weather.py": '''
+"""Checks of the weather."""
+
+from agent_rl.doctor.case import Case
+from agent_rl.doctor.check import Needs, check
+from agent_rl.doctor.finding import Finding, problem
+
+
+@check("machine", "weather", Needs.MACHINE)
+def rain(case: Case) -> Finding:
+    """It does not rain."""
+    return problem("it rains", "Take an umbrella")
+'''
+        },
+        """
+import json
+from agent_rl.doctor.diagnosis import diagnose
+from agent_rl.doctor.table import as_json
+
+(finding,) = [each for each in json.loads(as_json(diagnose()))["findings"] if each["subject"] == "weather"]
+assert (finding["group"], finding["status"], finding["remedy"]) == ("machine", "problem", "Take an umbrella")
+print("works")
+""",
+    ),
+    "command": Kind(
+        {
+            "agent_rl/cli/greet.py": '''
+"""The command `agent-rl greet`."""
+
+import typer
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def greet(name: str) -> None:
+    """Greet somebody."""
+    print(f"Hello, {name}")
+'''
+        },
+        """
+from typer.testing import CliRunner
+from agent_rl.cli.main import app
+
+assert CliRunner().invoke(app, ["greet", "Ada"]).stdout == "Hello, Ada\\n"
+assert "Greet somebody." in CliRunner().invoke(app, ["--help"]).stdout
+print("works")
+""",
+    ),
+    "recipe": Kind(
+        {
+            "recipes/mine/config.yaml": """
+hydra:
+  searchpath: [pkg://verl.trainer.config, pkg://agent_rl.config]
+defaults:
+  - agent
+  - _self_
+  - override algo: rloo
+data:
+  train_files: rows.parquet
+  val_files: rows.parquet
+trainer:
+  experiment_name: mine
+"""
+        },
+        """
+from pathlib import Path
+import agent_rl
+from agent_rl.launch.training import dry_run
+
+composed, notes = dry_run(str(Path(agent_rl.__file__).parents[1] / "recipes/mine"))
+assert "adv_estimator: rloo" in composed
+assert "default_agent_loop: react_agent" in composed
+assert len(notes) == 1, notes
+print("works")
+""",
+    ),
 }
 
 
