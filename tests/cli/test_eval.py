@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -107,10 +108,16 @@ def test_kills_change_nothing(tmp_path: Path, data: str, tools: str, server: str
     assert (summary["missing"], summary["unscored"]) == (0, {})
 
 
+def heed_interrupts() -> None:
+    """Also where the tests themselves run in a background that ignores them."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_an_interrupt_shows_what_is_done(tmp_path: Path, data: str, tools: str, server: str) -> None:
     out = tmp_path / "out"
     slow = command(data, tools, server, out, "concurrency=1")  # it must not be done before it is interrupted
-    with subprocess.Popen(slow, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "preexec_fn": heed_interrupts}
+    with subprocess.Popen(slow, text=True, **pipes) as process:
         while lines(out) < 2:
             assert process.poll() is None
             time.sleep(0.01)

@@ -109,6 +109,7 @@ def test_scorers_get_the_row_where_it_is_given(stored: Path) -> None:
     assert given["all"]["components"]["correctness"]["mean"] == 1
 
 
+@pytest.mark.trainer
 def test_a_recipe_and_a_file_say_the_same(stored: Path) -> None:
     pytest.importorskip("verl")
     file = stored.parent / "reward.yaml"

@@ -149,6 +149,7 @@ def test_gsm8k_without_the_hub_names_the_way_out(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.trainer
 def test_verl_reads_the_rows_as_the_contract_says(tmp_path, monkeypatch):
     run_script("arithmetic.py", "--local_save_dir", tmp_path, "--train_size", 20, "--test_size", 5)
     dataset = verl_dataset(tmp_path / "train.parquet", tmp_path / "cache", monkeypatch, max_prompt_length=256)
@@ -164,6 +165,7 @@ def test_verl_reads_the_rows_as_the_contract_says(tmp_path, monkeypatch):
         }
 
 
+@pytest.mark.trainer
 def test_verl_passes_tool_arguments_on_and_drops_long_prompts(tmp_path, monkeypatch):
     from agent_rl.data import make_row, write_parquet
 

@@ -18,6 +18,7 @@ def test_words_are_in_order_and_once() -> None:
     assert words == sorted(set(words))
 
 
+@pytest.mark.trainer
 @pytest.mark.parametrize(("word", "path"), [(word, path) for word, _, path in ROWS if path])
 def test_a_word_has_its_class(word: str, path: str) -> None:
     module, _, name = path.rpartition(".")

@@ -57,6 +57,7 @@ def test_make_targets_exist(page: str) -> None:
         assert re.search(rf"^{target}:", read("Makefile"), re.MULTILINE), target
 
 
+@pytest.mark.trainer
 @pytest.mark.parametrize("page", [page for page in PAGES if page != "CHANGELOG.md"])
 def test_names_below_agent_rl_are_settings_or_objects(page: str) -> None:
     for name in re.findall(r"(?<![/\w.])agent_rl(?:\.(?:\w+|<\w+>))+", read(page)):

@@ -195,6 +195,7 @@ def test_data_that_breaks_the_contract(tmp_path, tools):
         Evaluation.load(settings(str(tmp_path / "rows.parquet"), tools))
 
 
+@pytest.mark.trainer
 def test_tools_that_were_written_for_verl(tmp_path):
     source = (
         "from verl.tools.base_tool import BaseTool\nclass Foreign(BaseTool):\n"

@@ -117,6 +117,7 @@ def test_the_slurm_script_runs_the_same_command_on_every_node(tmp_path: Path) ->
     assert (trainer.total_epochs, trainer.nnodes) == (7, 2), done.stderr
 
 
+@pytest.mark.trainer
 def test_the_runtime_environment_is_one_that_ray_takes_and_holds_no_key() -> None:
     from ray.runtime_env import RuntimeEnv
 

@@ -93,6 +93,7 @@ def test_thoughts_are_dropped_where_the_template_drops_them(model_dir):
     assert (sequences(False), sequences(True)) == (1, 2)
 
 
+@pytest.mark.trainer
 def test_a_folder_without_a_tokenizer(tmp_path):
     with pytest.raises(ConfigError, match="tokenizer: there is no tokenizer in"):
         Scripted(str(tmp_path), Sampling(), [])

@@ -89,6 +89,7 @@ def test_engines(make_case: MakeCase) -> None:
     assert only(installation.engine(make_case({key: "hf"}, on_cpu=False))).status is Status.SKIPPED
 
 
+@pytest.mark.trainer
 def test_the_plugin_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
     assert only(installation.registration(Case(environ=CPU))).status is Status.OK
     monkeypatch.delitem(sys.modules, "agent_rl.verl_adapter.plugin")
