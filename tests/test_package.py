@@ -31,6 +31,7 @@ def test_a_name_loads_neither_torch_nor_verl(name):
     assert not loaded_by(f"from agent_rl import {name}") & HEAVY
 
 
+@pytest.mark.trainer
 def test_every_public_name_can_be_imported():
     pytest.importorskip("verl")
     for name in agent_rl.__all__:

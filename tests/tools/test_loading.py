@@ -157,6 +157,7 @@ def test_verls_own_classes(load):
     assert (own.name, own.is_verl, own.parameters) == ("own", True, {"type": "object", "properties": {}})
 
 
+@pytest.mark.trainer
 def test_a_real_verl_base_tool(load):
     pytest.importorskip("verl.tools.base_tool", exc_type=ImportError)
     (spec,) = load("""

@@ -238,7 +238,7 @@ def test_hostile_input_gives_a_value_or_an_error_at_once():
             text = calculate(expression)
         except ToolError as error:
             text = str(error)
-        assert time.process_time() - started < 0.2, expression[:80]
+        assert time.process_time() - started < 1, expression[:80]
         assert 0 < len(text) <= 1002, expression[:80]
 
 
