@@ -54,14 +54,10 @@ def readable_paths(files: Iterable[str]) -> list[str]:
         files: paths of the packages.
     """
     standard = {os.path.realpath(sysconfig.get_path(kind)) for kind in ("stdlib", "platstdlib")}
-    libraries = {f"{root}/{sysconfig.get_config_var('MULTIARCH')}" for root in ("/usr/lib", "/lib")} | {
-        "/lib64",
-        "/usr/lib64",
-    }
-    others = [os.path.realpath(entry) for entry in sys.path if entry]
-    others = [
-        path for path in others if os.path.isdir(path) and path not in standard and not path.endswith("lib-dynload")
-    ]
+    multiarch = sysconfig.get_config_var("MULTIARCH")
+    libraries = {f"/usr/lib/{multiarch}", f"/lib/{multiarch}", "/lib64", "/usr/lib64"}
+    entries = {os.path.realpath(entry) for entry in sys.path if entry} - standard
+    others = [path for path in entries if os.path.isdir(path) and not path.endswith("lib-dynload")]
     found: dict[str, None] = {}
     for path in (*sorted(standard), *sorted(libraries), *_SYSTEM):
         if os.path.exists(path):

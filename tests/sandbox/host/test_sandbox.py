@@ -176,6 +176,22 @@ print(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
         assert blocked == "set()"
 
 
+def test_a_program_has_no_descriptors_but_its_own(run, box):
+    look = """
+import os
+found = []
+for number in range(300):
+    try:
+        os.fstat(number)
+    except OSError:
+        continue
+    found.append(number)
+print(found)
+"""
+    assert [each.stdout for each in run(look, f"{look}# numpy", f"{look}# sympy")] == ["[0, 1, 2]\n"] * 3
+    assert box.cells(look)[0].stdout == "[0, 1, 2, 3]\n"  # and its channel
+
+
 def test_standard_input(run):
     large = "0123456789abcde\n" * 655_360
     lines = run("print(input() + input()); input()", stdin="a\nb\n")
