@@ -224,7 +224,7 @@ BROKEN = [  # YAML, and what the message must say
     (entry("{class_name: Search}"), ["class_name: 'Search' is not an import path", "package.module.Class"]),
     (entry("{class_name: 3}"), ["class_name: expected text, got 3"]),
     (entry("{class_name: no_such_package.Search}"), ["there is no module 'no_such_package'", "file.py:Class"]),
-    (entry("{class_name: agent_rl.tools.calculater.Calculator}"), ["no module", "Did you mean 'calculator'?"]),
+    (entry("{class_name: agent_rl.tools.builtin.calculater.Calculator}"), ["no module", "Did you mean 'calculator'?"]),
     (entry("{class_name: agent_rl.tools.builtin.calculator.Calculater}"), ["has no 'Calculater'", "'Calculator'"]),
     (entry("{class_name: agent_rl.tools.builtin.calculator.calculate}"), ["is a function, not a class"]),
     (entry("{class_name: 'onw.py:Search'}"), ["there is no file", "Did you mean 'own.py'?"]),
