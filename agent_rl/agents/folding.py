@@ -1,4 +1,4 @@
-"""Folding: a conversation whose context is nearly full goes on in a new one, from notes that the policy writes.
+"""Folding: when the context is nearly full, the policy writes notes, and a new conversation goes on from them.
 
 When the answer to a turn would leave less than `reserve_tokens` of the context, the policy is asked for notes instead.
 The conversation that follows has the same prompt, and at its end those notes and that answer:
@@ -108,7 +108,7 @@ class FoldingPolicy(Policy):
             return False
         try:
             await self._inner.begin(self._folded(spoken(notes.text), messages), self._tools)
-        except UnscoredError:  # notes and answer leave no room: what the policy wrote, not the infrastructure
+        except UnscoredError:  # notes and answer leave no room: the policy's fault, not the infrastructure's
             return False
         return True
 
@@ -158,7 +158,7 @@ AGENT = Agent("folding_agent", _format, user=_user, wrap_policy=_wrap_policy)
 
 
 def _in_place_of(messages: Sequence[ChatMessage], text: str) -> list[ChatMessage]:
-    """The text where the messages would be, in their roles: a tool's call must be followed by what answers it."""
+    """The text in place of the messages, in their roles: a tool call must be followed by an answer to it."""
     return [*({**message, "content": "(later)"} for message in messages[:-1]), {**messages[-1], "content": text}]
 
 

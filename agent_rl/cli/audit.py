@@ -40,7 +40,7 @@ def tokens(
     template_options: Annotated[str, typer.Option(help="data.apply_chat_template_kwargs, as JSON")] = "{}",
     out: Annotated[Path | None, typer.Option(help="File for every turn's findings, as JSON lines")] = None,
 ) -> None:
-    """Compare for each turn what was sampled, what the mask says and what rendering the conversation again gives.
+    """Compare each turn's sampled tokens with the mask, the log-probs and a fresh rendering of the conversation.
 
     A trace must have been written with agent_rl.trace.tokens=true; of a dump only the text is compared. Exit code 1
     when a mask or a log-prob is wrong; drift is reported only.

@@ -1,13 +1,13 @@
-"""The token audit: for each turn what was sampled, what the mask says, and what rendering the conversation anew gives.
+"""The token audit: compares each turn's sampled tokens with the mask, the log-probs and a fresh rendering.
 
 Three kinds of findings, of which the first two are errors:
 
 - *mask*: the tokens with mask 1 are not the turn's;
-- *log-probs*: values that are none, or that stand where nothing was sampled; with a model, values that fit the tokens
-  beside theirs;
-- *drift*: what a server would show the policy, that renders the whole conversation for every turn, is not what it has
-  seen here: in other tokens, or even in another text. Training does not suffer (it appends to what was sampled); an
-  endpoint that renders anew shows the policy something that it was not trained on.
+- *log-probs*: values that are not log-probabilities, or that stand where nothing was sampled; with a model, values
+  that fit the neighbouring tokens instead of their own;
+- *drift*: what a server would show the policy, which renders the whole conversation for every turn, differs from
+  what it has seen here, in tokens or even in text. Training is not affected (it appends to what was sampled), but an
+  endpoint that renders again shows the policy something that it was not trained on.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class ChatTemplate:
 
 @dataclass(slots=True)
 class TurnAudit:
-    """What was found at one turn; None and "none" where all is well."""
+    """The findings at one turn; None and "none" where there are none."""
 
     turn: int
     """Counted from 0 within the trajectory."""
@@ -78,7 +78,7 @@ class TurnAudit:
     retokenized: bool = False
     """Whether the turn's text is tokenized otherwise than it was sampled."""
     drift: Drift = "none"
-    """How what came before the turn differs from rendering it anew."""
+    """How the tokens before the turn differ from a fresh rendering of the conversation."""
     difference: str = ""
     """Around the first difference of a drift in text."""
 
@@ -177,7 +177,7 @@ def _logprobs(stretch: _Stretch) -> str | None:
         return f"{len(values)} values for {len(stretch.sequence['response_ids'])} tokens"
     own = values[stretch.start : stretch.end]
     if bad := [value for value in own if not math.isfinite(value) or value > 1e-6]:
-        return f"{bad[0]} is no log-probability"
+        return f"{bad[0]} is not a log-probability"
     if any(values[stretch.before : stretch.start]):
         return "there are values where nothing was sampled"
     if len(own) > 1 and not any(own):

@@ -1,6 +1,6 @@
 """A checkpoint of training as a folder that an engine can load, through verl's model merger.
 
-The merger writes bfloat16 whatever was trained in: a policy that was trained in float32 is evaluated as rounded.
+The merger always writes bfloat16: a policy that was trained in float32 is evaluated with rounded weights.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def model_folder(model: str, merged: Path) -> Path:
     shards = _shards(folder)
     if shards is None:
         problem = f"{model} is neither a model (no config.json) nor a checkpoint of training (no actor folder)"
-        raise ConfigError("model", problem, "Mend the path, or name the model's server with --endpoint")
+        raise ConfigError("model", problem, "Correct the path, or name the model's server with --endpoint")
     if not merged.is_dir():
         _merge(shards, merged)
     return merged

@@ -1,8 +1,8 @@
 """verl's dumps of rollouts (`trainer.rollout_data_dir` and `validation_data_dir`) as trajectories, and their scores.
 
 A dump has the text of prompt and response without their special tokens. Turns are told apart where a role stands on a
-line of its own, as in ChatML and in Llama 3's template; where none is found the response is one turn. What a dump does
-not say is left open: numbers of tokens, seconds, whether a tool failed. A turn with such a line in its own text is cut
+line of its own, as in ChatML and in Llama 3's template; where none is found the response is one turn. A dump
+does not have numbers of tokens, seconds, or whether a tool failed. A turn with such a line in its own text is cut
 in two.
 """
 
@@ -56,7 +56,7 @@ def read_dump(path: str | os.PathLike[str]) -> list[DumpedSample]:
         path: the folder, or one of its files.
 
     Raises:
-        ConfigError: for what is no dump, naming file and line.
+        ConfigError: for a file that is not a dump, naming file and line.
     """
     place = Path(path)
     files = sorted(place.glob("*.jsonl")) if place.is_dir() else [place]
@@ -167,7 +167,7 @@ def _sample(line: str, place: str, number: int) -> tuple[DumpedSample, str]:
         data = json.loads(line)
         missing = [key for key in _KEYS if key not in data]
         if missing:
-            raise ConfigError(place, f"it has no {', '.join(missing)}", "This is no dump of verl's rollouts")
+            raise ConfigError(place, f"it has no {', '.join(missing)}", "This is not a dump of verl's rollouts")
         uid = str(data.get("uid", f"{number}_0_0"))
         row, _, _ = uid.rpartition("_")
         row, _, _ = row.rpartition("_")

@@ -1,13 +1,12 @@
-"""`Ledger`: the folder of one evaluation, which a killed process leaves in a state that the next can go on from.
+"""`Ledger`: the folder of one evaluation, from which the same command resumes after a crash.
 
-`settings.json` says what is evaluated, `trajectories.jsonl` gets a line for every episode that is done. A line that a
-kill has torn is no episode: it is left out and run again. What this does not promise: the last lines may be lost
-when the machine itself goes down.
+`settings.json` says what is evaluated, `trajectories.jsonl` gets a line for every episode that is done. An
+incomplete line of a killed process does not count: its episode runs again. Not promised: when the machine itself
+crashes, the last lines may be lost.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -15,6 +14,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from agent_rl import trace
 from agent_rl.errors import ConfigError
@@ -27,13 +28,13 @@ __all__ = ["Ledger", "Record", "summarize_trajectory"]
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What counts of one episode."""
+    """The values of one episode that a summary needs."""
 
     row: int
     sample: int
     data_source: str
     error: str | None
-    """Why it has no score; None when it has one."""
+    """Why the episode has no score; None when it has one."""
     reward: float = 0.0
     components: dict[str, float] = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)
@@ -57,23 +58,21 @@ class Ledger:
         self.folder = Path(folder)
         self.path = self.folder / "trajectories.jsonl"
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._lock = open(self.folder / "lock", "w")  # noqa: SIM115 - held for as long as the ledger lives
+        self._lock = FileLock(self.folder / "lock")
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._lock.close()
-            raise ConfigError(
-                "--out", f"another process evaluates into {self.folder}", "Wait, or name another"
-            ) from None
+            self._lock.acquire(timeout=0)
+        except Timeout:
+            problem = f"another process evaluates into {self.folder}"
+            raise ConfigError("--out", problem, "Wait, or name another") from None
         try:
             self._require_same(_fixed(settings))
         except BaseException:
-            self._lock.close()
+            self._lock.release()
             raise
 
     def close(self) -> None:
         """Let another process have the folder."""
-        self._lock.close()
+        self._lock.release()
 
     def __enter__(self) -> Ledger:
         return self

@@ -1,4 +1,4 @@
-"""What is evaluated, and how: the flags of `agent-rl eval` and whatever stands behind them as KEY=VALUE."""
+"""What is evaluated, and how: the flags of `agent-rl eval`, and the settings after them as KEY=VALUE."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What an evaluation found: a summary as JSON data, and as a table.
+"""The summary of an evaluation, as JSON data and as a table.
 
 The table has only what is the same whenever the same policy is evaluated; what depends on the machine (seconds) is in
-the summary. Episodes without a score are counted, and enter no mean.
+the summary. Episodes without a score are counted, but not averaged.
 """
 
 from __future__ import annotations
@@ -55,19 +55,22 @@ def _group(records: Sequence[Record], n: int) -> dict[str, Any]:
     by_row: dict[int, list[Record]] = {}
     for record in scored:
         by_row.setdefault(record.row, []).append(record)
+    rows = list(by_row.values())
 
-    def over_rows(value: Callable[[Record], float], estimate: Callable[..., Estimate] = estimate_mean) -> Any:
-        return _plain(estimate([[value(record) for record in row] for row in by_row.values()]))
+    def named(field: str) -> dict[str, Any]:
+        """Each name of the records' field with its estimate over the rows."""
+        values = [[getattr(record, field) for record in row] for row in rows]
+        names = sorted({name for row in values for each in row for name in each})
+        estimates = {name: _estimate_of(name) if field == "metrics" else estimate_mean for name in names}
+        return {name: _plain(estimates[name]([[each[name] for each in row] for row in values])) for name in names}
 
-    components = sorted({name for record in scored for name in record.components})
-    metrics = sorted({name for record in scored for name in record.metrics})
     return {
         "scored": len(scored),
         "unscored": len(records) - len(scored),
-        "pass": {str(k): _pass(list(by_row.values()), k) for k in ks(n)},
-        "reward": over_rows(lambda record: record.reward),
-        "components": {name: over_rows(_component(name)) for name in components},
-        "metrics": {name: over_rows(_metric(name), _estimate_of(name)) for name in metrics},
+        "pass": {str(k): _pass(rows, k) for k in ks(n)},
+        "reward": _plain(estimate_mean([[record.reward for record in row] for row in rows])),
+        "components": named("components"),
+        "metrics": named("metrics"),
         "tokens": {
             name: sum(record.tokens.get(name, 0) for record in records) for name in ("input", "sampled", "requests")
         },
@@ -75,19 +78,11 @@ def _group(records: Sequence[Record], n: int) -> dict[str, Any]:
     }
 
 
-def _component(name: str) -> Callable[[Record], float]:
-    return lambda record: record.components[name]
+def _estimate_of(name: str) -> Callable[[Sequence[Sequence[float]]], Estimate]:
+    return estimate_rate if name == "answered" or name.startswith("stop_") else estimate_mean
 
 
-def _metric(name: str) -> Callable[[Record], float]:
-    return lambda record: record.metrics[name]
-
-
-def _estimate_of(metric: str) -> Callable[..., Estimate]:
-    return estimate_rate if metric == "answered" or metric.startswith("stop_") else estimate_mean
-
-
-def _pass(rows: Sequence[Sequence[Record]], k: int) -> Any:
+def _pass(rows: Sequence[Sequence[Record]], k: int) -> dict[str, Any]:
     """Over the rows that have as many scored samples."""
     values = []
     for row in rows:

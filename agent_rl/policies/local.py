@@ -1,7 +1,7 @@
-"""A transformers model in this process, for where no server runs: small models, tests, a look at a checkpoint.
+"""A transformers model in this process, where no server runs: small models, tests, a quick look at a checkpoint.
 
-Requests that wait at the same time are generated together. It is no inference engine: a batch is as slow as its longest
-turn, and every turn computes the whole conversation anew.
+Requests that wait at the same time are generated together. It is not an inference engine: a batch is as slow as its
+longest turn, and every turn computes the whole conversation again.
 """
 
 from __future__ import annotations

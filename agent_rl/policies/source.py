@@ -39,7 +39,7 @@ class Sampling(BaseModel):
 
 @dataclass(slots=True)
 class PolicyUsage:
-    """What one episode has cost."""
+    """The cost of one episode."""
 
     requests: int = 0
     input_tokens: int = 0

@@ -4,7 +4,7 @@ What the policy sampled is what is trained on. Token ids are appended and never 
 sampled tokens, log-probs stay aligned. The text around turns comes from verl's continuous-token builder for the model.
 
 A conversation that cannot go on by appending (thoughts that the template drops, a history that is replaced by a
-summary) starts a new training sequence, in which what was rendered anew has mask 0.
+summary) starts a new training sequence, in which rendered tokens have mask 0.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class TokenPolicy(Policy):
                 sampling_params=params,
                 **self.media.request(self.images),
             )
-        except Exception as error:  # whatever the engine or Ray raises: the trajectory is not the policy's fault
+        except Exception as error:  # any error of the engine or Ray: not the policy's fault
             raise EngineError(f"{type(error).__name__}: {error}") from error
         self._note(output)
         sampled, logprobs = output.token_ids, output.log_probs
@@ -170,7 +170,7 @@ class TokenPolicy(Policy):
         return True
 
     def sequences(self) -> list[TrainingSequence]:
-        """The training sequences: one, unless the conversation was started anew.
+        """The training sequences: one, unless the conversation was restarted.
 
         Raises:
             UnscoredError: when nothing was sampled.

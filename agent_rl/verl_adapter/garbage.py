@@ -1,8 +1,8 @@
-"""When an agent-loop worker collects garbage: while no episode waits for it, if that can be.
+"""Delays garbage collection in an agent-loop worker until no episode runs, where that is possible.
 
-A collection holds up all trajectories of the process. Hardly anything of an episode is in a cycle, and what the worker
-has loaded for good is in none that ends: so the latter is left out, and the former waits for a pause, or until there is
-much of it.
+A collection stops all trajectories of the process. Episodes leave few reference cycles, and what the worker has loaded
+stays until it ends: the latter is excluded from collections, and the former waits for a pause, or until there are
+`AT_MOST` new objects. `tests/benchmarks/test_loops.py` measures what it saves.
 """
 
 from __future__ import annotations

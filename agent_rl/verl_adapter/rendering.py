@@ -1,13 +1,13 @@
-"""The tokens of a conversation, and of what surrounds a turn, as verl's token builder gives them, at less cost.
+"""A cache for verl's token builder: the same tokens of a conversation and of the text around a turn, in less time.
 
 verl's builder finds the tokens of new messages by rendering a made-up conversation without and with them, encoding
-both, and taking what the second has more. Here the one without is remembered, over all trajectories of a worker, and of
-the other only what is new is encoded. That gives the same tokens where the new text begins with a special token, which
-never merges with what stands before it. And the template and the tokenizer are asked directly: the ways of transformers
-to them take longer than they do.
+both, and taking what the second has more. Here the first is cached for all trajectories of a worker, and of the
+second only the new text is encoded. That gives the same tokens where the new text begins with a special token, which
+never merges with what stands before it. Template and tokenizer are called directly: the wrappers of
+transformers take longer than they do.
 
-For every kind of conversation the tokens are compared once with verl's, and where they differ, verl does it. The
-samples of a prompt begin alike, and often get the same results: what was rendered last is remembered.
+For every kind of conversation the tokens are compared once with verl's, and where they differ, verl renders them. The
+samples of a prompt begin alike and often get the same results, so recent renderings are cached.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from verl.utils.tokenizer.continuous_token import _SYNTHETIC_SYSTEM_MESSAGE, Con
 __all__ = ["MOST", "remembering"]
 
 MOST = 256
-"""Kinds of conversation, and texts, that are remembered for one template; then all are forgotten."""
+"""Entries of each cache of one template; a full cache is emptied."""
 
 
 class _Prefix(NamedTuple):
     tools: Any  # kept, so that its id stays its own
     text: str | None
-    """None where verl's own way is the only one."""
+    """None: only verl renders this kind of conversation."""
 
 
 class _Template:
@@ -46,7 +46,7 @@ class _Template:
         self.plain = isinstance(tokenizer.chat_template, str) and not self.variables.keys() & taken
 
     def text(self, messages: Any, tools: Any, *, add_generation_prompt: bool) -> str | None:
-        """The conversation as text; None where only verl's way gives one."""
+        """The conversation as text; None where only verl can render it."""
         if not self.plain:
             return None
         try:
@@ -87,7 +87,7 @@ class _Template:
         return list(ids)
 
     def remember(self, place: tuple[str, int], tools: Any, text: str | None) -> None:
-        """Keep how the conversations of a kind begin; None: they are verl's business."""
+        """Keep how the conversations of a kind begin; None: verl renders them."""
         if len(self.prefixes) == MOST:
             self.prefixes.clear()
             self.known.clear()  # whose keys have ids of tools that may now be given to others
@@ -95,7 +95,7 @@ class _Template:
 
 
 class _Quick:
-    """The two ways in which a builder makes tokens, quicker; each asks verl where it cannot."""
+    """The builder's two methods with the cache before them; each calls verl's where the cache cannot be used."""
 
     def __init__(self, builder: Any, template: _Template) -> None:
         self.template = template
@@ -156,7 +156,7 @@ _templates: dict[tuple[int, type, str, str], _Template] = {}
 
 
 def remembering(builder: Any) -> Any:
-    """Give the builder a quicker way to the same tokens, where there is one, and return it."""
+    """Put the cache before the builder's methods, where it can be used; returns the builder."""
     if type(builder)._render_tokens is not ContinuousTokenBuilder._render_tokens:
         return builder  # it renders images as well
     tokenizer, options = builder.tokenizer, builder.chat_template_kwargs

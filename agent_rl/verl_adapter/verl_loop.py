@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
-    """Base of agent loops of one's own: an episode for each row, with the format that a subclass gives.
+    """Base class of a user's agent loops: an episode for each row, in the format of the subclass.
 
     A subclass implements `format`, and may override the other methods of `EpisodeLoop`. The row's columns
     `extra_info.tool_selection`, `tools_kwargs`, `data_source` and `reward_model` keep verl's meaning. The `Trajectory`
@@ -58,8 +58,7 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
         """Run one episode for one row.
 
         Returns:
-            What is trained on; a list where the episode became several training sequences, of which the last carries
-            the trajectory.
+            The training sequence; a list where the episode has several, of which the last carries the trajectory.
 
         Raises:
             UnscoredError: when the infrastructure failed; verl drops this trajectory from its group. It is kept in the
@@ -74,7 +73,7 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
             if trajectory.error is not None:
                 raise UnscoredError(trajectory.error)
             return self._outputs(policy, trajectory)
-        except Exception as error:  # goes on to verl, which fails this session; the trace keeps what happened
+        except Exception as error:  # raised to verl, which fails this session; the trace keeps the trajectory
             if trajectory is None:
                 trajectory = describe(failed(row, f"{type(error).__name__}: {error}"), self.agent, row)
             trajectory.error = trajectory.error or f"{type(error).__name__}: {error}"

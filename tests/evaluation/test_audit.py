@@ -131,7 +131,7 @@ def no_values(sequence):
 @pytest.mark.parametrize(
     ("change", "said", "turns"),
     [
-        (change_value(0, 0.5), "0.5 is no log-probability", [0]),
+        (change_value(0, 0.5), "0.5 is not a log-probability", [0]),
         (change_value(1, float("nan")), "nan is no", [0]),
         (shift_values, "values where nothing was sampled", [1, 2]),
         (no_values, "all values are 0", [0, 1, 2]),

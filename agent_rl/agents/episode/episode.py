@@ -62,7 +62,7 @@ async def run_episode(
 
     Raises:
         FatalError: from a tool or the format.
-        Exception: whatever a hook or the simulated user raises.
+        Exception: any exception of a hook or the simulated user.
     """
     format = format.fresh()
     episode = _Episode(policy, format, tools, budget, hooks, user)
@@ -219,7 +219,7 @@ class _Episode:
 
     async def _show(self, turn: Turn, observation: str) -> StopReason | None:
         """Answer a turn; the policy is told when only one more is left."""
-        if self.budget.final is not None and (spent := self._all_but_spent()) is not None:
+        if self.budget.final is not None and (spent := self._nearly_spent()) is not None:
             return await self._announce(turn, spent, turn.results, observation)
         reason = await self._extend(turn, self.format.reply(observation, turn.results))
         if reason is None:
@@ -244,7 +244,7 @@ class _Episode:
     async def _announce(
         self, turn: Turn, reason: StopReason, results: list[ToolResult], observation: str | None = None
     ) -> StopReason | None:
-        """Tell the policy that its next turn is the last, because `reason` is all but spent."""
+        """Tell the policy that its next turn is the last, because the budget `reason` is nearly spent."""
         assert self.budget.final is not None
         self.announced, self.policy.reserve = reason, 0
         text = self.budget.final.text
@@ -266,7 +266,7 @@ class _Episode:
             turn.notes.update(self.policy.take_notes())
         return None if fits else StopReason.MAX_TOKENS
 
-    def _all_but_spent(self) -> StopReason | None:
+    def _nearly_spent(self) -> StopReason | None:
         """The budget that leaves one more turn and no calls."""
         if self._turns_left() == 1:
             return StopReason.MAX_TURNS

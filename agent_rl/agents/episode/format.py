@@ -42,7 +42,7 @@ class Format(ABC):
 
     @abstractmethod
     def prompt(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> list[ChatMessage]:
-        """The row's messages with whatever the format must tell the policy about itself and the tools."""
+        """The row's messages with what the format must tell the policy about itself and the tools."""
 
     def fresh(self) -> Format:
         """The format of one episode: a format that remembers something of its episode gives another."""

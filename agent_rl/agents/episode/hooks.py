@@ -9,8 +9,8 @@
                 result.text += " Ask for less."
 
 An instance lives for one episode, so it may keep state. Name the class in `agent_rl.hooks`, or return an instance from
-the loop's method `hooks`. What a hook raises leaves the episode as an error of the loop: hooks are not the policy's
-doing, so nothing that goes wrong in them is shown to it.
+the loop's method `hooks`. An exception of a hook leaves the episode as an error of the loop: it is not the policy's
+fault, so the policy is not shown it.
 """
 
 from __future__ import annotations

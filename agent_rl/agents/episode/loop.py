@@ -51,7 +51,7 @@ class EpisodeSetup:
 
 
 class EpisodeLoop(ABC):
-    """One row's episode; made anew for every row."""
+    """One row's episode; a new one is made for every row."""
 
     agent: str = ""
     """The name that trajectories carry."""

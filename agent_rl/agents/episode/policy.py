@@ -46,7 +46,7 @@ class Policy(ABC):
     async def begin(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]]) -> None:
         """Start the conversation, or another in its place.
 
-        A conversation that was left behind stays a training sequence of its own.
+        The earlier conversation stays a training sequence of its own.
 
         Args:
             messages: the prompt.
@@ -85,7 +85,7 @@ class ScriptedPolicy(Policy):
         self._texts = list(texts)
         self._next = 0
         self._max_tokens = max_tokens
-        self._earlier = 0  # response tokens of conversations that were left behind
+        self._earlier = 0  # response tokens of earlier conversations
 
     async def begin(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]]) -> None:
         """Keep the prompt; called again, start with a fresh budget and go on in the script."""

@@ -1,7 +1,7 @@
 """Thoughts in a turn's text: what stands between `<think>` and `</think>`.
 
-They stay in what was sampled and in what is trained on. A format does not see them: a call or an answer that the policy
-only thinks about is none.
+They stay in what was sampled and in what is trained on. A format does not see them: a call or an answer inside a
+thought does not count.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def call_from(value: Any, *arguments_keys: str) -> ToolCall:
         arguments_keys: what the arguments may be called.
 
     Raises:
-        MalformedActionError: when it is no such object.
+        MalformedActionError: when the value is not such an object.
     """
     name = value.get("name") if isinstance(value, dict) else None
     if not isinstance(name, str) or not name:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from agent_rl.agents.syntaxes.reading import parameter_types, read_json, typed, unreadable, without_ends
 from agent_rl.tools import ToolSpec
@@ -18,27 +18,46 @@ __all__ = ["deepseek_v4", "glm", "minimax", "qwen3_coder", "seed"]
 
 Parsed = tuple[str, list[ToolCall]]
 
-_FUNCTION = re.compile(r"<function=([^<>\n]+)>(.*?)</function>", re.DOTALL)
-_PARAMETER = re.compile(r"<parameter=([^<>\n]+)>(.*?)</parameter>", re.DOTALL)
 _GLM_TAGS = ("<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>")
 _GLM_PAIR = re.compile(r"<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>", re.DOTALL)
-_INVOKE = re.compile(r"""<invoke name=["']([^"'>]+)["']>(.*?)</invoke>""", re.DOTALL)
-_INVOKED = re.compile(r"""<parameter name=["']([^"'>]+)["']>(.*?)</parameter>""", re.DOTALL)
 _DSML = "\uff5cDSML\uff5c"
-_DSML_INVOKE = re.compile(rf'<{_DSML}invoke name="([^">]+)">(.*?)</{_DSML}invoke>', re.DOTALL)
-_DSML_PARAMETER = re.compile(
-    rf'<{_DSML}parameter name="([^">]+)" string="(true|false)">(.*?)</{_DSML}parameter>', re.DOTALL
-)
+
+
+class _Tag(NamedTuple):
+    pattern: re.Pattern[str]
+    opening: str
+    closing: str
+
+    def require_nothing_else(self, body: str, *, required: bool = False) -> None:
+        """Refuse a body in which something was opened that the pattern does not find."""
+        if body.count(self.closing) >= body.count(self.opening):  # else the pattern would look for what is not there
+            rest = self.pattern.sub("", body)
+            if self.opening not in rest and not (required and rest == body):
+                return
+        unreadable(f"{self.opening}...> is missing, or not closed")
+
+
+def _tag(name: str, opening: str) -> _Tag:
+    """The tag `name`, whose opening form is a regular expression that ends before its `>`."""
+    return _Tag(re.compile(rf"<{name}{opening}>(.*?)</{name}>", re.DOTALL), f"<{name}", f"</{name}>")
+
+
+_FUNCTION, _PARAMETER = _tag("function", r"=([^<>\n]+)"), _tag("parameter", r"=([^<>\n]+)")
+_INVOKE, _INVOKED = (_tag(name, r""" name=["']([^"'>]+)["']""") for name in ("invoke", "parameter"))
+_DSML_INVOKE = _tag(f"{_DSML}invoke", r' name="([^">]+)"')
+_DSML_PARAMETER = _tag(f"{_DSML}parameter", r' name="([^">]+)" string="(true|false)"')
 
 
 def qwen3_coder(text: str, tools: Sequence[ToolSpec]) -> Parsed:
     """`<tool_call><function=f><parameter=x>1</parameter></function></tool_call>` (Qwen3-Coder, Qwen3.5)."""
-    return _functions(text, tools, "tool_call")
+    content, found = _nested(text, "tool_call", _FUNCTION, _PARAMETER)
+    return content, [_call(name, pairs, tools) for name, pairs in found]
 
 
 def seed(text: str, tools: Sequence[ToolSpec]) -> Parsed:
     """`<seed:tool_call><function=f><parameter=x>1</parameter></function></seed:tool_call>` (Seed-OSS)."""
-    return _functions(text, tools, "seed:tool_call")
+    content, found = _nested(text, "seed:tool_call", _FUNCTION, _PARAMETER)
+    return content, [_call(name, pairs, tools) for name, pairs in found]
 
 
 def glm(text: str, tools: Sequence[ToolSpec]) -> Parsed:
@@ -56,40 +75,29 @@ def glm(text: str, tools: Sequence[ToolSpec]) -> Parsed:
 
 def minimax(text: str, tools: Sequence[ToolSpec]) -> Parsed:
     """`<minimax:tool_call><invoke name="f"><parameter name="x">1</parameter></invoke></minimax:tool_call>`."""
-    content, bodies = _blocks(text, "<minimax:tool_call>", "</minimax:tool_call>")
-    calls = []
-    for body in bodies:
-        _nothing_but(_INVOKE, body, "<invoke", "</invoke>", required=True)
-        for name, inner in _INVOKE.findall(body):
-            _nothing_but(_INVOKED, inner, "<parameter", "</parameter>")
-            calls.append(_call(name.strip(), _INVOKED.findall(inner), tools))
-    return content, calls
+    content, found = _nested(text, "minimax:tool_call", _INVOKE, _INVOKED)
+    return content, [_call(name, pairs, tools) for name, pairs in found]
 
 
 def deepseek_v4(text: str, tools: Sequence[ToolSpec]) -> Parsed:
     """DSML: as minimax, and a parameter says by `string="true"` or `"false"` whether it is text or JSON (DeepSeek)."""
-    content, bodies = _blocks(text, f"<{_DSML}tool_calls>", f"</{_DSML}tool_calls>")
-    calls = []
-    for body in bodies:
-        _nothing_but(_DSML_INVOKE, body, f"<{_DSML}invoke", f"</{_DSML}invoke>", required=True)
-        for name, inner in _DSML_INVOKE.findall(body):
-            _nothing_but(_DSML_PARAMETER, inner, f"<{_DSML}parameter", f"</{_DSML}parameter>")
-            arguments = {
-                key: raw if text == "true" else _json(key, raw) for key, text, raw in _DSML_PARAMETER.findall(inner)
-            }
-            calls.append(ToolCall(name.strip(), arguments))
-    return content, calls
+    content, found = _nested(text, f"{_DSML}tool_calls", _DSML_INVOKE, _DSML_PARAMETER)
+    return content, [
+        ToolCall(name, {key: raw if text == "true" else _json(key, raw) for key, text, raw in triples})
+        for name, triples in found
+    ]
 
 
-def _functions(text: str, tools: Sequence[ToolSpec], tag: str) -> Parsed:
-    content, bodies = _blocks(text, f"<{tag}>", f"</{tag}>")
-    calls = []
+def _nested(text: str, block: str, call: _Tag, parameter: _Tag) -> tuple[str, list[tuple[str, list[Any]]]]:
+    """The text before the first block; the name of each call in the blocks, and what its parameters' tag finds."""
+    content, bodies = _blocks(text, f"<{block}>", f"</{block}>")
+    found = []
     for body in bodies:
-        _nothing_but(_FUNCTION, body, "<function", "</function>", required=True)
-        for name, inner in _FUNCTION.findall(body):
-            _nothing_but(_PARAMETER, inner, "<parameter", "</parameter>")
-            calls.append(_call(name.strip(), _PARAMETER.findall(inner), tools))
-    return content, calls
+        call.require_nothing_else(body, required=True)
+        for name, inner in call.pattern.findall(body):
+            parameter.require_nothing_else(inner)
+            found.append((name.strip(), parameter.pattern.findall(inner)))
+    return content, found
 
 
 def _blocks(text: str, opening: str, closing: str) -> tuple[str, list[str]]:
@@ -106,15 +114,6 @@ def _blocks(text: str, opening: str, closing: str) -> tuple[str, list[str]]:
             unreadable(f"{opening} is not closed by {closing}")
         bodies.append(body)
     return without_ends(content), bodies
-
-
-def _nothing_but(pattern: re.Pattern[str], body: str, opening: str, closing: str, *, required: bool = False) -> None:
-    """Refuse a body in which something was opened that the pattern does not find."""
-    if body.count(closing) >= body.count(opening):  # else the pattern would look for what is not there
-        rest = pattern.sub("", body)
-        if opening not in rest and not (required and rest == body):
-            return
-    unreadable(f"{opening}...> is missing, or not closed")
 
 
 def _call(name: str, pairs: list[tuple[str, str]], tools: Sequence[ToolSpec]) -> ToolCall:

@@ -42,7 +42,7 @@ and invent nothing beyond it. Do not repeat these instructions. When you have go
 will not, write only {stop_word}"""
 
 GREETING = "Hello! How can I help you?"
-"""What the assistant is taken to have said first: the model that plays the user answers it."""
+"""The assistant's first message, which the model that plays the user answers."""
 
 
 class LLMUserConfig(EndpointConfig):
@@ -98,7 +98,7 @@ class LLMUser(User):
         return Reply(before.strip(), done=bool(stopped))
 
     async def finish(self) -> None:
-        """Let the connection go."""
+        """Release the connection."""
         if self._connected:
             await self._client.__aexit__()
 

@@ -1,4 +1,4 @@
-"""Simulated users: who an agent talks with, and what it does not know about them.
+"""Simulated users: the interface `User`, and a user that follows a script.
 
     class Haggler(User):
         async def respond(self, message, trajectory):
@@ -11,8 +11,8 @@
             return float(self.bought)
 
 An instance lives for one episode. Name the class in `agent_rl.user_sim.user`; `ScriptedUser` here and
-`agent_rl.agents.users.llm_user.LLMUser` come with the package. What a user raises is never the policy's doing: the
-trajectory is unscored.
+`agent_rl.agents.users.llm_user.LLMUser` come with the package. An exception of a user is not
+the policy's fault: the trajectory is unscored.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Reply:
 
     text: str
     done: bool = False
-    """The conversation is over: the policy does not see the text any more."""
+    """Whether the conversation is over; the policy is not shown the text then."""
     reward: float | None = None
-    """Of the agent's message, for `Turn.notes["reward"]` and verl's `turn_scores`."""
+    """Reward of the agent's message, for `Turn.notes["reward"]` and verl's `turn_scores`."""
 
 
 class User(ABC):
@@ -51,7 +51,7 @@ class User(ABC):
 
     Args:
         config: `agent_rl.user_sim.config`, read-only, the same for all episodes.
-        row: the row's `extra_info.user`: the hidden goal, a script, whatever the class asks for.
+        row: the row's `extra_info.user`: the hidden goal, a script, or what else the class needs.
     """
 
     def __init__(self, config: Mapping[str, Any], row: Mapping[str, Any]) -> None:
@@ -81,7 +81,7 @@ class User(ABC):
 
 
 class ScriptedUser(User):
-    """Says what the row's `replies` say, one after the other, whatever it hears; then the conversation is over.
+    """Says the row's `replies` one after the other, independent of the messages; then ends the conversation.
 
     Raises:
         ConfigError: for a row without replies.
@@ -91,7 +91,7 @@ class ScriptedUser(User):
         super().__init__(config, row)
         replies = row.get("replies")
         if replies is None or isinstance(replies, str):
-            raise ConfigError(f"{ROW_KEY}.replies", f"expected a list of texts, got {replies!r}", "Mend the row")
+            raise ConfigError(f"{ROW_KEY}.replies", f"expected a list of texts, got {replies!r}", "Correct the row")
         self._replies = iter([str(reply) for reply in replies])
 
     async def respond(self, message: str, trajectory: Trajectory) -> Reply:
@@ -126,7 +126,7 @@ def load_user(name: str, config: Mapping[str, Any]) -> type[User]:
     try:
         cls.check_config(config)
     except ValueError as error:
-        raise ConfigError("agent_rl.user_sim.config", str(error), "Mend it") from error
+        raise ConfigError("agent_rl.user_sim.config", str(error), "Correct it") from error
     return cls
 
 
