@@ -8,10 +8,8 @@ the rounds counts, of `time.process_time`. Every trajectory has a prompt of its 
 from __future__ import annotations
 
 import asyncio
-import gc
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -26,7 +24,6 @@ from verl.workers.rollout.replica import TokenOutput
 
 from agent_rl.cpu.tiny_model import CORPUS, make_model, make_tokenizer
 from agent_rl.verl_adapter import verl_loop
-from agent_rl.verl_adapter.garbage import PAUSE_S
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
 
@@ -199,52 +196,6 @@ def test_remembered_renderings_save_three_percent_of_a_step_of_256_trajectories(
     share = (cpu["without"] - cpu["with"]) / (IDEAL_S + cpu["without"])
     print(f"\n{cpu['with']:.3f} s of CPU for a step, {cpu['without']:.3f} without: {share:.0%} of a step of", end="")
     print(f" {AT_ONCE} trajectories with an engine of {1e3 * LATENCY_S:.0f} ms")
-    assert share >= 0.03
-
-
-def test_collections_in_pauses_save_three_percent_of_a_step_of_256_trajectories(
-    workers: Callable[..., Make], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By the CPU time inside collections, the one in the pause included: what else varies between steps is no part."""
-    inside, began = 0.0, 0.0
-
-    def note(phase: str, info: dict[str, int]) -> None:
-        nonlocal inside, began
-        if phase == "start":
-            began = time.process_time()
-        else:
-            inside += time.process_time() - began
-
-    async def steps(make: Make) -> tuple[float, float]:
-        """Seconds of CPU of a step, and of those inside collections."""
-        nonlocal inside
-        found = []
-        for _ in range(ROUNDS + 1):
-            start, inside = time.process_time(), 0.0
-            await at_once(make, OURS, AT_ONCE)
-            await asyncio.sleep(4 * PAUSE_S)
-            found.append((time.process_time() - start, inside))
-        return median(cpu for cpu, _ in found[1:]), median(spent for _, spent in found[1:])
-
-    async def both() -> tuple[float, float, float]:
-        make = workers(LATENCY_S)
-        with monkeypatch.context() as patch:
-            patch.setattr(verl_loop, "collected_in_pauses", nullcontext)
-            cpu, without = await steps(make)
-        return cpu, without, (await steps(make))[1]
-
-    usual = gc.get_threshold()
-    gc.unfreeze()
-    gc.callbacks.append(note)
-    try:
-        cpu, without, with_pauses = asyncio.run(both())
-    finally:
-        gc.callbacks.remove(note)
-        gc.unfreeze()
-        gc.set_threshold(*usual)
-    share = (without - with_pauses) / (IDEAL_S + cpu)
-    print(f"\n{with_pauses:.3f} s of CPU inside collections in a step, {without:.3f} without: {share:.0%} of a", end="")
-    print(f" step of {AT_ONCE} trajectories with an engine of {1e3 * LATENCY_S:.0f} ms")
     assert share >= 0.03
 
 
