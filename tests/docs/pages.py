@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["PAGES", "ROOT", "anchors", "block", "blocks", "commands", "read"]
+__all__ = ["PAGES", "ROOT", "anchors", "block", "blocks", "commands", "exists", "read"]
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("docs", "docs/guides", "docs/reference", "recipes/*", "agent_rl", "tests", "tests/gpu", ".")
@@ -49,3 +50,23 @@ def anchors(page: str) -> set[str]:
     text = re.sub(r"^```.*?^```", "", read(page), flags=re.DOTALL | re.MULTILINE)
     headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def exists(name: str) -> bool:
+    """Whether a dotted name is a module of the package, or one that a module exports; nothing is imported."""
+    if _source(name):
+        return True
+    module, _, attribute = name.rpartition(".")
+    source = _source(module)
+    return source is not None and any(
+        isinstance(node, ast.Assign)
+        and ast.unparse(node.targets[0]) == "__all__"
+        and attribute in ast.literal_eval(node.value)
+        for node in ast.parse(source.read_text()).body
+    )
+
+
+def _source(module: str) -> Path | None:
+    path = ROOT / module.replace(".", "/")
+    files = (path.with_suffix(".py"), path / "__init__.py")
+    return next((file for file in files if file.is_file()), None)

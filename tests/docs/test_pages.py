@@ -1,6 +1,5 @@
 """What holds for every page: its links lead somewhere, its commands and keys exist, its configuration can be read."""
 
-import importlib
 import re
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from agent_rl.cli.main import app
 from agent_rl.settings import AgentRLSettings
 from agent_rl.settings.reward import ComponentSettings
 from agent_rl.settings.serving import ServedModelSettings
-from tests.docs.pages import PAGES, ROOT, anchors, blocks, commands, read
+from tests.docs.pages import PAGES, ROOT, anchors, blocks, commands, exists, read
 
 MADE_BY_THE_READER = {"my_tools.yaml", "my_train.py"}
 
@@ -61,7 +60,7 @@ def test_make_targets_exist(page: str) -> None:
 @pytest.mark.parametrize("page", [page for page in PAGES if page != "CHANGELOG.md"])
 def test_names_below_agent_rl_are_settings_or_objects(page: str) -> None:
     for name in re.findall(r"(?<![/\w.])agent_rl(?:\.(?:\w+|<\w+>))+", read(page)):
-        assert _is_setting(name.split(".")[1:]) or _is_object(name), name
+        assert _is_setting(name.split(".")[1:]) or exists(name), name
 
 
 def _is_setting(parts: list[str]) -> bool:
@@ -75,22 +74,6 @@ def _is_setting(parts: list[str]) -> bool:
         else:
             return "dict" in str(kind) or "Any" in str(kind)  # free keys
     return True
-
-
-def _is_object(name: str) -> bool:
-    module, found = name, []
-    while "." in module:
-        try:
-            found_module = importlib.import_module(module)
-        except ModuleNotFoundError:
-            module, _, attribute = module.rpartition(".")
-            found.insert(0, attribute)
-            continue
-        value: Any = found_module
-        for attribute in found:
-            value = getattr(value, attribute, None)
-        return value is not None
-    return hasattr(importlib.import_module("agent_rl"), found[0])
 
 
 @pytest.mark.parametrize("page", PAGES)

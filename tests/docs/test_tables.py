@@ -9,6 +9,7 @@ from agent_rl.rewards import SCORERS
 from agent_rl.rewards.kinds import kinds
 from agent_rl.tools.entry import BUILT_IN_TOOLS
 from tests.docs.pages import ROOT, read
+from tests.test_layers import FLOORS, WITHOUT_FLOOR
 
 
 def names(text: str) -> set[str]:
@@ -60,3 +61,8 @@ def test_turns_of_an_episode() -> None:
 def test_recipes() -> None:
     told = {row.split("](")[0].removeprefix("[") for row in first_column("README.md", "recipe |")}
     assert told == {path.parent.name for path in ROOT.glob("recipes/*/config.yaml")}
+
+
+def test_the_house_has_its_floors_in_order() -> None:
+    places = re.findall(r"`(\w+)(?:/|\.py)`", " ".join(first_column("agent_rl/README.md", "place |")))
+    assert [place for place in places if place not in WITHOUT_FLOOR] == list(FLOORS)
