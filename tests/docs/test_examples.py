@@ -139,4 +139,4 @@ def test_a_loop_of_your_own(tmp_path: Path) -> None:
         "assert get_class(a._agent_loop_registry['my_agent']['_target_']) is MyAgent\n"
     )
     (tmp_path / "my_train.py").write_text(script + check)
-    subprocess.run([sys.executable, "-W", "ignore", str(tmp_path / "my_train.py")], check=True, timeout=100)
+    subprocess.run([sys.executable, "-W", "ignore", str(tmp_path / "my_train.py")], check=True, timeout=400)
