@@ -185,8 +185,8 @@ def within_budget(costs: dict[str, Any], text: str) -> int:
     """1 when the run needed more than the README's total and a quarter, on a machine as fast as this."""
     recorded = re.search(r"Total: (\d+) CPU-seconds.*fixed loop: ([\d.]+) s", text)
     if recorded is None:
-        print("tests/README.md has no total of CPU-seconds: run `make test-costs`")
-        return 1
+        print("tests/README.md has no total of CPU-seconds yet: `make test-costs` records this machine's")
+        return 0
     slower = max(1.0, costs["loop"] / float(recorded[2]))
     limit = float(recorded[1]) * slower * TOLERANCE
     if costs["cpu"] <= limit:
