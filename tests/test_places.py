@@ -155,6 +155,56 @@ assert len(notes) == 1, notes
 print("works")
 """,
     ),
+    "scorer": Kind(
+        {
+            "agent_rl/rewards/scorers/shout.py": '''
+"""Whether an answer is shouted."""
+
+from agent_rl.rewards.scorers.scorer import built_in
+
+
+@built_in("shout", "my_company/shouts*", inline=True)
+def score_shout(solution, ground_truth, extra_info):
+    """1.0 for the ground truth in capitals."""
+    return float(solution == ground_truth.upper())
+'''
+        },
+        """
+from agent_rl.rewards import compute_score, find_scorer, route
+
+assert route("my_company/shouts_2") is find_scorer("shout")
+assert compute_score("my_company/shouts", "YES", "yes") == 1.0
+print("works")
+""",
+    ),
+    "component": Kind(
+        {
+            "agent_rl/rewards/components/loudness.py": '''
+"""`loudness`: how much of the answer is in capitals."""
+
+from agent_rl.rewards.component import Component, Value
+
+
+class Loudness(Component, kind="loudness"):
+    """The share of capitals."""
+
+    async def measure(self, trajectory):
+        """The share."""
+        return Value(sum(map(str.isupper, trajectory.answer)) / len(trajectory.answer))
+'''
+        },
+        """
+import asyncio
+from agent_rl.rewards import Reward
+from agent_rl.settings import RewardSettings
+from agent_rl.trajectory import StopReason, Trajectory
+
+reward = Reward(RewardSettings(components={"loud": {"kind": "loudness", "weight": 0.5}}))
+trajectory = Trajectory([], StopReason.ANSWERED, answer="7 X", ground_truth="7", data_source="gsm8k")
+assert asyncio.run(reward.score(trajectory)).components["loud"] == 1 / 3
+print("works")
+""",
+    ),
 }
 
 

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 
 import agent_rl
 from agent_rl.rewards.service import wire
-from agent_rl.rewards.service.endpoint import Endpoint
+from agent_rl.rewards.service.endpoint import RewardEndpoint
 from agent_rl.rewards.service.gate import ENDPOINTS, Gate
 from agent_rl.rewards.service.metrics import Metrics
 from agent_rl.rewards.service.settings import ServiceSettings
@@ -70,7 +70,7 @@ def create_app(settings: ServiceSettings) -> Gate:
     return Gate(app, metrics, token=token, **limits)
 
 
-def _scorers(settings: ServiceSettings) -> dict[str, Endpoint]:
+def _scorers(settings: ServiceSettings) -> dict[str, RewardEndpoint]:
     limits: dict[str, Any] = {
         "max_response_tokens": settings.max_response_tokens,
         "max_concurrent": settings.max_concurrent,
@@ -78,13 +78,15 @@ def _scorers(settings: ServiceSettings) -> dict[str, Endpoint]:
     }
     rules, scorers = settings.rules, {}
     if rules is not None or settings.rules_file is not None:
-        scorers[ENDPOINTS[0]] = Endpoint("rules", rules or RewardSettings(), rules_file=settings.rules_file, **limits)
+        scorers[ENDPOINTS[0]] = RewardEndpoint(
+            "rules", rules or RewardSettings(), rules_file=settings.rules_file, **limits
+        )
     if settings.judge is not None:
-        scorers[ENDPOINTS[1]] = Endpoint("judge", settings.judge, **limits)
+        scorers[ENDPOINTS[1]] = RewardEndpoint("judge", settings.judge, **limits)
     return scorers
 
 
-def _answering(path: str, scorer: Endpoint, metrics: Metrics) -> Answering:
+def _answering(path: str, scorer: RewardEndpoint, metrics: Metrics) -> Answering:
     async def answer(body: Annotated[wire.Body, Body()]) -> Response:
         """Score one item, or a batch."""
         answers = await scorer.answer(body.items if isinstance(body, wire.Batch) else [body])

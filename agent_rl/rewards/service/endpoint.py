@@ -1,4 +1,4 @@
-"""`Endpoint`: one endpoint's reward, with limits on time and on what is measured at one time.
+"""`RewardEndpoint`: one endpoint's reward, with limits on time and on what is measured at one time.
 
 Whatever fails is an `Unscored` with the reason. What this does not promise: that a function of the user's that never
 returns is stopped; its trajectory is answered, and the thread stays busy until the service ends.
@@ -21,12 +21,12 @@ from agent_rl.rewards.service.wire import Answer, Arguments, Scored, Unscored, W
 from agent_rl.settings import RewardSettings
 from agent_rl.trajectory import Trajectory
 
-__all__ = ["Endpoint"]
+__all__ = ["RewardEndpoint"]
 
 logger = logging.getLogger(__name__)
 
 
-class Endpoint:
+class RewardEndpoint:
     """Answers items by a reward section.
 
     Args:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent_rl.errors import ConfigError
-from agent_rl.rewards.service.endpoint import Endpoint
+from agent_rl.rewards.service.endpoint import RewardEndpoint
 from agent_rl.rewards.service.wire import Arguments, Scored, Unscored, Whole
 from agent_rl.settings import RewardSettings
 from agent_rl.trajectory import StopReason, Trajectory
@@ -33,9 +33,9 @@ def compute_score(data_source, solution_str, ground_truth, extra_info=None):
 """
 
 
-def scorer(folder: Path, text: str = COUNTING, **limits: float) -> Endpoint:
+def scorer(folder: Path, text: str = COUNTING, **limits: float) -> RewardEndpoint:
     (folder / "rules.py").write_text(text)
-    return Endpoint("rules", RewardSettings(), rules_file=str(folder / "rules.py"), **limits)  # type: ignore[arg-type]
+    return RewardEndpoint("rules", RewardSettings(), rules_file=str(folder / "rules.py"), **limits)  # type: ignore[arg-type]
 
 
 def test_no_more_than_the_limit_are_measured_at_a_time_and_order_is_kept(tmp_path: Path) -> None:
@@ -64,10 +64,10 @@ def test_a_mistake_in_the_rules_is_unscored_and_logged(tmp_path: Path, caplog: p
 def test_a_section_that_cannot_be_used_is_named_as_the_file_has_it(tmp_path: Path) -> None:
     unknown = RewardSettings.model_validate({"components": {"helpful": {"kind": "juge"}}})
     with pytest.raises(ConfigError, match=r"^judge\.components\.helpful\.kind: there is no kind 'juge'"):
-        Endpoint("judge", unknown)
+        RewardEndpoint("judge", unknown)
     groups = RewardSettings.model_validate({"format": {"normalize": "group"}})
     with pytest.raises(ConfigError, match="judge: a component compares the samples of a prompt"):
-        Endpoint("judge", groups)
+        RewardEndpoint("judge", groups)
 
 
 def test_what_components_log_and_note_is_answered_and_nothing_of_an_earlier_scoring(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_what_components_log_and_note_is_answered_and_nothing_of_an_earlier_scor
     )
     settings = RewardSettings.model_validate({"components": {"mine": {"kind": f"{tmp_path}/mine.py:Mine"}}})
     scored = Trajectory([], StopReason.ANSWERED, answer="4", ground_truth="4", info={"reward": {"logged": {"old": 1}}})
-    (answer,) = asyncio.run(Endpoint("judge", settings).answer([Whole(trajectory=scored)]))
+    (answer,) = asyncio.run(RewardEndpoint("judge", settings).answer([Whole(trajectory=scored)]))
     assert isinstance(answer, Scored)
     assert (answer.score, answer.components["mine"]) == (1.5, 0.5)
     assert (answer.logged, answer.notes) == ({"mine_words": 3}, {"mine": {"said": "fair"}})
