@@ -80,17 +80,15 @@ def bearer(variable: str | None, key: str) -> dict[str, str]:
     return {} if variable is None else {"Authorization": f"Bearer {secret(variable, key=key)}"}
 
 
+@dataclass(eq=False)
 class _Failure(Exception):
-    """One attempt that did not give an answer."""
+    """One attempt without an answer."""
 
-    def __init__(
-        self, problem: str, *, status: int | None = None, retry_after_s: float | None = None, unsent: bool = False
-    ) -> None:
-        super().__init__(problem)
-        self.problem = problem
-        self.status = status
-        self.retry_after_s = retry_after_s
-        self.unsent = unsent  # the server cannot have acted on it
+    problem: str
+    status: int | None = None
+    retry_after_s: float | None = None
+    unsent: bool = False
+    """The server cannot have acted on it."""
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import mean, median
+from statistics import mean, median, multimode
 from typing import Annotated, Any, Literal
 
 import yaml
@@ -145,8 +145,7 @@ class Judge(Component, kind="judge"):
 def aggregated(values: Sequence[float], how: str) -> float:
     """One value of several."""
     if how == "majority":
-        counts = Counter(values)
-        return mean(value for value, count in counts.items() if count == max(counts.values()))
+        return mean(multimode(values))
     return median(values) if how == "median" else mean(values)
 
 
