@@ -1,1 +1,4 @@
-"""Hydra groups that every recipe can choose from, beside verl's own: `hydra.searchpath` names `pkg://agent_rl.config`."""
+"""The base of every recipe (`agent.yaml`) and hydra groups to choose from: `hydra.searchpath` names this package.
+
+It must not hold what only one recipe needs.
+"""

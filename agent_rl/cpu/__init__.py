@@ -1,4 +1,4 @@
-"""What lets verl and SGLang run without a GPU: `switch` and environment, platform, engine, stand-ins, tiny models.
+"""What lets verl and SGLang run without a GPU: the switch, platform, engines, patches, stand-ins and tiny models.
 
-It knows verl and SGLang, and nothing of agents, tools and rewards. The engine flags are the hydra group `platform=cpu`.
+It must not know agents, tools or rewards. The engine flags are the hydra group `platform=cpu`.
 """

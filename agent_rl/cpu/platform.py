@@ -18,49 +18,48 @@ from verl.plugin.platform.platform_manager import PlatformRegistry
 __all__ = ["PlatformCPU"]
 
 
+def _nothing(*args: Any, **kwargs: Any) -> None:
+    """What has no meaning on a CPU."""
+
+
+def _zero(*args: Any, **kwargs: Any) -> int:
+    """What is counted on devices only."""
+    return 0
+
+
+def _memory(device: Any = None) -> tuple[int, int]:
+    """Free and total bytes."""
+    memory = psutil.virtual_memory()
+    return memory.available, memory.total
+
+
 def _device_module() -> ModuleType:
     """`torch.cpu` with the functions that verl expects of a device module."""
     module = ModuleType("agent_rl.cpu.platform.torch_cpu")
-    module.__dict__.update({name: getattr(torch.cpu, name) for name in torch.cpu.__all__})
-
-    def nothing(*args: Any, **kwargs: Any) -> None:
-        return None
-
-    def zero(*args: Any, **kwargs: Any) -> int:
-        return 0
-
-    def mem_get_info(device: Any = None) -> tuple[int, int]:
-        memory = psutil.virtual_memory()
-        return memory.available, memory.total
-
-    def get_rng_state(device: Any = None) -> torch.Tensor:
-        return torch.get_rng_state()
-
-    def set_rng_state(state: torch.Tensor, device: Any = None) -> None:
-        torch.set_rng_state(state)
-
-    def get_device_name(device: Any = None) -> str:
-        return "cpu"
-
-    for name in (
-        "empty_cache",
-        "ipc_collect",
-        "reset_peak_memory_stats",
-        "set_per_process_memory_fraction",
-        "set_device",
-    ):
-        setattr(module, name, nothing)
-    for name in ("memory_allocated", "memory_reserved", "max_memory_allocated", "max_memory_reserved"):
-        setattr(module, name, zero)
-    for function in (mem_get_info, get_rng_state, set_rng_state, get_device_name):
-        setattr(module, function.__name__, function)
-    module.manual_seed = module.manual_seed_all = torch.manual_seed  # type: ignore[attr-defined]
+    nothing = ("empty_cache", "ipc_collect", "reset_peak_memory_stats", "set_per_process_memory_fraction", "set_device")
+    counted = ("memory_allocated", "memory_reserved", "max_memory_allocated", "max_memory_reserved")
+    module.__dict__.update(
+        {name: getattr(torch.cpu, name) for name in torch.cpu.__all__}
+        | dict.fromkeys(nothing, _nothing)
+        | dict.fromkeys(counted, _zero)
+        | {
+            "mem_get_info": _memory,
+            "get_rng_state": lambda device=None: torch.get_rng_state(),
+            "set_rng_state": lambda state, device=None: torch.set_rng_state(state),
+            "get_device_name": lambda device=None: "cpu",
+            "manual_seed": torch.manual_seed,
+            "manual_seed_all": torch.manual_seed,
+        }
+    )
     return module
 
 
 @PlatformRegistry.register(platform="cpu")
 class PlatformCPU(PlatformBase):
     """One CPU device; Ray schedules it as a logical resource named GPU, as verl's resource pools ask for."""
+
+    set_device = synchronize = set_allocator_settings = empty_cache = _nothing
+    profiler_start = profiler_stop = cudart = _nothing
 
     def __init__(self) -> None:
         self._module = _device_module()
@@ -88,26 +87,13 @@ class PlatformCPU(PlatformBase):
         """The device as a string: verl hands it to `Tensor.to`, where an index would mean a GPU."""
         return "cpu"
 
-    def device_count(self) -> int:  # noqa: D102
-        return 1
-
-    def set_device(self, device_index: int) -> None:  # noqa: D102
-        return None
-
-    def synchronize(self, device_index: int | None = None) -> None:  # noqa: D102
-        return None
-
     def manual_seed(self, seed: int) -> None:  # noqa: D102
         torch.manual_seed(seed)
 
-    def manual_seed_all(self, seed: int) -> None:  # noqa: D102
-        torch.manual_seed(seed)
+    manual_seed_all = manual_seed
 
-    def set_allocator_settings(self, settings: str) -> None:  # noqa: D102
-        return None
-
-    def empty_cache(self) -> None:  # noqa: D102
-        return None
+    def device_count(self) -> int:  # noqa: D102
+        return 1
 
     def get_device_capability(self, device_index: int = 0) -> tuple[int | None, int | None]:  # noqa: D102
         return None, None
@@ -122,12 +108,6 @@ class PlatformCPU(PlatformBase):
     def nvtx_range(self, msg: str) -> Iterator[None]:  # noqa: D102
         yield
 
-    def profiler_start(self) -> None:  # noqa: D102
-        return None
-
-    def profiler_stop(self) -> None:  # noqa: D102
-        return None
-
     def ray_resource_name(self) -> str:  # noqa: D102
         return "GPU"
 
@@ -136,6 +116,3 @@ class PlatformCPU(PlatformBase):
 
     def is_ipc_supported(self) -> bool:  # noqa: D102
         return False
-
-    def cudart(self) -> Any:  # noqa: D102
-        return None

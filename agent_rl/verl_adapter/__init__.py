@@ -1,4 +1,5 @@
-"""What imports verl: agent loops, reward manager, algorithms, served models, patches, and the plugin.
+"""What adapts agent_rl to verl: agent loops, reward manager, algorithms, served models, patches and the plugin.
 
-`plugin` is loaded by verl in every process; `patches` and `failures` are the places where verl has no extension point.
+With cpu/ it is all that imports verl; it must not decide what an agent, a tool or a reward does. verl loads `plugin` in
+every process; `hooks` lists what is registered and changed there.
 """
