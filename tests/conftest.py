@@ -63,7 +63,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> groups.Group
 def _no_scorers_process_is_left() -> Iterator[None]:
     """What scorers keep for the process they run in is not for other tests, which count processes."""
     yield
-    for name, kept in (("scorer", "_background"), ("_worker", "_pool")):
+    for name, kept in (("scorer", "_background"), ("math.worker", "_pool")):
         module = sys.modules.get(f"agent_rl.rewards.scorers.{name}")
         if module is not None:
             getattr(module, kept).close()
