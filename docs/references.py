@@ -33,10 +33,9 @@ from agent_rl.evaluation.settings import EvaluationSettings
 from agent_rl.rewards.kinds import kinds
 from agent_rl.rewards.scorers import SCORERS
 from agent_rl.settings import AgentRLSettings
-from agent_rl.settings.importing import find_object
-from agent_rl.settings.reward import ComponentSettings, Schedule
 from agent_rl.settings.serving import ServedModelSettings
-from agent_rl.tools.entry import BUILT_IN_TOOLS
+from agent_rl.settings.terms import ComponentSettings, Schedule
+from agent_rl.tools.builtin import built_in_class, built_in_names
 from agent_rl.tools.inspection import built_in
 
 __all__ = ["PAGES", "main"]
@@ -228,8 +227,8 @@ def built_in_page() -> str:
     """Tools, agents, syntaxes, scorers, components and groups that the package brings."""
     parts = [f"{NOTE}\n# What is built in\n", "## Tools\n", "A tool file names them by `name`.\n"]
     parts.append(_markdown(("name", "kind", "what it does"), [(f"`{name}`", *rest) for name, *rest in built_in()]))
-    for name, path in sorted(BUILT_IN_TOOLS.items()):
-        module = inspect.getmodule(find_object(path, Path()))
+    for name in built_in_names():
+        module = inspect.getmodule(built_in_class(name))
         parts.append(f"### `{name}`\n\n{_paragraphs(inspect.getdoc(module) or '')}")
     parts += ["## Agents\n", "A row names one in `agent_name`; else `default_agent_loop` counts.\n"]
     parts.append(_markdown(("name", "how it writes"), [(f"`{name}`", _agent(name)) for name in agent_names()]))

@@ -18,7 +18,8 @@ from typing import Any, TypeVar, overload
 from agent_rl.agents.episode.agent import Agent
 from agent_rl.agents.episode.loop import EpisodeLoop, EpisodeSetup, loop_class
 from agent_rl.errors import ConfigError, did_you_mean
-from agent_rl.settings.importing import ClassNameError, find_object
+from agent_rl.settings.errors import Place
+from agent_rl.settings.importing import find_object
 
 __all__ = ["agent_names", "find_agent", "load_script", "make_loop", "register_agent_loop"]
 
@@ -75,10 +76,7 @@ def load_script(path: str) -> None:
     if starts := [call for call in calls if ast.unparse(call.func).split(".")[-1] == "main"]:
         raise ConfigError("--script", f"{path}, line {starts[0].lineno}, starts the training", remedy)
     sys.path.insert(0, str(Path(path).resolve().parent))  # as for a script that Python runs
-    try:
-        find_object(f"{path}:__name__", Path.cwd())
-    except ClassNameError as error:
-        raise ConfigError("--script", error.problem, error.remedy) from error
+    find_object(f"{path}:__name__", Place("--script"))
 
 
 def make_loop(name: str, setup: EpisodeSetup) -> EpisodeLoop:

@@ -330,14 +330,12 @@ def _given(config: Path | None, overrides: Sequence[str]) -> Any:
 
 def _attacks(own: Sequence[str], only: Sequence[str]) -> dict[str, Attack]:
     from agent_rl.rewards.lab.mutations import ATTACKS, from_function
-    from agent_rl.settings.importing import ClassNameError, find_object
+    from agent_rl.settings.errors import Place
+    from agent_rl.settings.importing import find_object
 
     attacks = dict(ATTACKS)
     for path in own:
-        try:
-            made = from_function(find_object(path, Path.cwd()))
-        except ClassNameError as error:
-            raise ConfigError("--attack", error.problem, error.remedy) from error
+        made = from_function(find_object(path, Place("--attack")))
         attacks[made.name] = made
     for name in only:
         if name not in attacks:

@@ -80,7 +80,7 @@ def from_openapi(
     include: Annotated[list[str] | None, typer.Option(help="Only these operations; wildcards, may be repeated")] = None,
 ) -> None:
     """Write the tool file of an HTTP API from its OpenAPI document, to stdout."""
-    from agent_rl.tools.builtin import openapi
+    from agent_rl.tools import openapi
 
     conversion = openapi.from_openapi(openapi.read_openapi(spec), base_url=base_url, include=include or None)
     print(openapi.to_yaml(conversion), end="")

@@ -7,11 +7,12 @@ from typing import Any, Literal
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from agent_rl.errors import ConfigError
 from agent_rl.policies import Sampling
-from agent_rl.settings import SECTION, AgentRLSettings, config_error
+from agent_rl.settings import SECTION, AgentRLSettings
+from agent_rl.settings.errors import validated
 from agent_rl.tools.truncation import TruncateSide
 
 __all__ = ["EvaluationSettings", "MultiTurnSettings", "PolicyKind", "read_section", "read_settings"]
@@ -87,10 +88,7 @@ def read_settings(flags: dict[str, Any], overrides: Sequence[str]) -> Evaluation
     for key in given.keys() & flags.keys():
         raise ConfigError(str(key), "it is given twice", f"Leave --{key} or {key}= out")
     section = AgentRLSettings.from_config({SECTION: given.pop(SECTION, None)})
-    try:
-        return EvaluationSettings.model_validate({**flags, **given, SECTION: section})
-    except ValidationError as error:
-        raise config_error(EvaluationSettings, error) from error
+    return validated(EvaluationSettings, {**flags, **given, SECTION: section})
 
 
 def read_section(overrides: Sequence[str]) -> AgentRLSettings:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from pathlib import Path
 
 from agent_rl.errors import ConfigError
 from agent_rl.settings import RewardSettings
-from agent_rl.settings.importing import ClassNameError, find_object
+from agent_rl.settings.errors import Place
+from agent_rl.settings.importing import find_object
 from agent_rl.trajectory import Trajectory
 
 __all__ = ["COMBINERS", "Combiner", "combiner"]
@@ -33,11 +33,7 @@ def combiner(settings: RewardSettings, key: str) -> Combiner:
         return _lexicographic(settings, key)
     if settings.combine in COMBINERS:
         return COMBINERS[settings.combine]
-    try:
-        found = find_object(settings.combine, Path.cwd())
-    except ClassNameError as error:
-        known = ", ".join([*COMBINERS, "lexicographic"])
-        raise ConfigError(f"{key}.combine", error.problem, f"{error.remedy} Ours: {known}") from error
+    found = find_object(settings.combine, Place(f"{key}.combine"), known=[*COMBINERS, "lexicographic"])
     if not callable(found):
         raise ConfigError(f"{key}.combine", f"{settings.combine!r} is no function", "Name one")
     return found  # type: ignore[no-any-return]

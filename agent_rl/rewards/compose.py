@@ -16,14 +16,13 @@ from fnmatch import fnmatchcase
 from itertools import chain
 from typing import Any
 
-from pydantic import ValidationError
-
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards.component import Component, GroupComponent
 from agent_rl.rewards.components.terms import SCORED_STOP_REASONS
 from agent_rl.rewards.source_reward import Measurement, SourceReward
 from agent_rl.sandbox.host.fusion import FusionServer
-from agent_rl.settings import RewardSettings, config_error
+from agent_rl.settings import RewardSettings
+from agent_rl.settings.errors import Place, validated
 from agent_rl.trajectory import Score, Trajectory
 
 __all__ = ["Reward", "extra_info"]
@@ -217,10 +216,7 @@ def _overridden(settings: RewardSettings, pattern: str, key: str) -> RewardSetti
     base = settings.model_dump(exclude_unset=True, exclude=set(_FOR_ALL))
     merged = _merged(base, override)
     merged["components"] = {name: its for name, its in merged.get("components", {}).items() if its is not None}
-    try:
-        return RewardSettings.model_validate(merged)
-    except ValidationError as error:
-        raise config_error(RewardSettings, error, key) from error
+    return validated(RewardSettings, merged, Place(key))
 
 
 def _merged(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
-from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.rewards.component import DECLARED, Component, GroupComponent
-from agent_rl.settings import config_error
-from agent_rl.settings.importing import ClassNameError, find_object, import_all
+from agent_rl.settings.errors import Place, validated
+from agent_rl.settings.importing import find_class, import_all
 
 __all__ = ["kinds", "make_component"]
 
@@ -40,19 +36,7 @@ def make_component(name: str, kind: str, config: Mapping[str, Any], key: str) ->
     Raises:
         ConfigError: there is no such kind, or the config does not fit it.
     """
-    if kind not in kinds() and "." not in kind:
-        raise ConfigError(f"{key}.kind", f"there is no kind {kind!r}", did_you_mean(kind, kinds()))
-    try:
-        found = kinds().get(kind) or find_object(kind, Path.cwd())
-    except ClassNameError as error:
-        raise ConfigError(f"{key}.kind", error.problem, error.remedy) from error
-    if not (isinstance(found, type) and issubclass(found, Component | GroupComponent)):
-        remedy = "Derive it from agent_rl.rewards.component.Component or GroupComponent"
-        raise ConfigError(f"{key}.kind", f"{kind!r} is not a component", remedy)
-    if missing := sorted(getattr(found, "__abstractmethods__", ())):
-        raise ConfigError(f"{key}.kind", f"{kind!r} does not define {', '.join(missing)}", "Write it")
-    try:
-        checked = found.Config.model_validate(dict(config))
-    except ValidationError as error:
-        raise config_error(found.Config, error, f"{key}.config") from error
-    return found(name, checked)
+    place = Place(key)
+    found = kinds().get(kind) or find_class(kind, (Component, GroupComponent), place / "kind", known=kinds())
+    made: Component | GroupComponent = found(name, validated(found.Config, dict(config), place / "config"))
+    return made

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from statistics import fmean, pstdev
 
-from agent_rl.settings.reward import Normalization
+from agent_rl.settings.terms import Normalization
 
 __all__ = ["Normalizer"]
 

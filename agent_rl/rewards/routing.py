@@ -26,7 +26,8 @@ from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.rewards.scorers import SCORERS, Result, Scorer, ScorerFunction, score_now
 from agent_rl.rewards.scorers.code import score_code_remotely
 from agent_rl.sandbox.host.fusion import FusionServer
-from agent_rl.settings.importing import ClassNameError, find_object
+from agent_rl.settings.errors import Place
+from agent_rl.settings.importing import find_object
 
 __all__ = ["compute_score", "find_scorer", "known_sources", "on_fusion", "route", "scorer"]
 
@@ -92,12 +93,7 @@ def find_scorer(name: str, folder: Path | None = None, *, key: str = "agent_rl.r
     """
     if name in SCORERS:
         return SCORERS[name]
-    if "." not in name:
-        raise ConfigError(key, f"there is no scorer {name!r}", did_you_mean(name, SCORERS))
-    try:
-        function: ScorerFunction = find_object(name, folder or Path.cwd())
-    except ClassNameError as error:
-        raise ConfigError(key, error.problem, error.remedy) from error
+    function: ScorerFunction = find_object(name, Place(key), folder, known=SCORERS)
     if isinstance(function, Scorer):
         return function
     if not inspect.isroutine(function):

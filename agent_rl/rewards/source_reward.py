@@ -20,7 +20,7 @@ from agent_rl.rewards.components.correctness import Correctness
 from agent_rl.rewards.kinds import make_component
 from agent_rl.rewards.normalize import Normalizer
 from agent_rl.settings import TERMS, RewardSettings
-from agent_rl.settings.reward import TermSettings, parse_gate
+from agent_rl.settings.terms import TermSettings, parse_gate
 from agent_rl.trajectory import Trajectory
 
 __all__ = ["Measurement", "SourceReward", "Term"]

@@ -1,20 +1,21 @@
-"""The section `agent_rl:` of a configuration as pydantic models; knows neither verl nor what it configures."""
+"""The section `agent_rl:` of a configuration as pydantic models, and the one way a configuration error is made.
 
-from agent_rl.settings.sections import (
-    SECTION,
+It must not know verl, nor what the settings configure.
+"""
+
+from agent_rl.settings.budget import BudgetSettings
+from agent_rl.settings.react import ReactSettings
+from agent_rl.settings.reward import (
     TERMS,
-    AgentRLSettings,
-    BudgetSettings,
-    CassetteSettings,
     CorrectnessSettings,
     EfficiencySettings,
     FormatSettings,
     LexicographicSettings,
     OverlongSettings,
-    ReactSettings,
     RewardSettings,
-    config_error,
 )
+from agent_rl.settings.tools import CassetteSettings
+from agent_rl.settings.whole import SECTION, AgentRLSettings
 
 __all__ = [
     "SECTION",
@@ -29,5 +30,4 @@ __all__ = [
     "OverlongSettings",
     "ReactSettings",
     "RewardSettings",
-    "config_error",
 ]

@@ -1,7 +1,7 @@
 """Finding what a configuration names: a class or a function.
 
 Two forms: a dotted path (`my_package.tools.Search`) and a file of one's own (`my_tools.py:Search`). A file is loaded
-under a module name that is made from its path, so that it is the same module however often it is asked for.
+under a module name that is made from its path, so it is the same module however often it is named.
 """
 
 from __future__ import annotations
@@ -11,51 +11,70 @@ import importlib
 import importlib.util
 import pkgutil
 import re
+import site
 import sys
+import sysconfig
+import traceback
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from agent_rl.errors import did_you_mean
+from agent_rl.errors import ConfigError, did_you_mean
+from agent_rl.settings.errors import Place
 
-__all__ = ["ClassNameError", "find_object", "import_all"]
+__all__ = ["find_class", "find_object", "import_all"]
 
-
-class ClassNameError(Exception):
-    """What is named cannot be had; carries what the loader needs to say so."""
-
-    def __init__(self, problem: str, remedy: str) -> None:
-        super().__init__(f"{problem}. {remedy}")
-        self.problem = problem
-        self.remedy = remedy
+_NOT_THE_USERS = tuple({*sysconfig.get_paths().values(), *site.getsitepackages(), str(Path(__file__).parent)})
 
 
-def find_object(path: str, folder: Path) -> Any:
+def find_object(name: str, place: Place, folder: Path | None = None, *, known: Iterable[str] = ()) -> Any:
     """A module's attribute.
 
     Args:
-        path: `package.module.Name`, or `path/to/file.py:Name`.
+        name: `package.module.Name`, or `path/to/file.py:Name`.
+        place: of the name in the configuration.
         folder: where a relative path starts; the working directory is tried next.
+        known: the short names that may stand at this place, for the remedy when a name is neither of them nor a path.
 
     Raises:
-        ClassNameError: when the module or the attribute is missing, or importing the module fails.
+        ConfigError: the module or the attribute is missing, or importing the module fails.
     """
-    location, _, attribute = path.rpartition(":")
+    if known and "." not in name:
+        raise place.error(f"there is no {place.key.rpartition('.')[2].lstrip('-')} {name!r}", did_you_mean(name, known))
+    location, _, attribute = name.rpartition(":")
     if location.endswith(".py"):
-        module = _load_file(location, folder)
+        module = _load_file(location, folder or Path.cwd(), place)
     else:
-        location, _, attribute = path.rpartition(".")
-        if not location or not all(part.isidentifier() for part in path.split(".")):
-            raise ClassNameError(
-                f"{path!r} is not an import path", "Write package.module.Class, or path/to/file.py:Class"
-            )
-        module = _import(location)
+        location, _, attribute = name.rpartition(".")
+        if not location or not all(part.isidentifier() for part in name.split(".")):
+            raise place.error(f"{name!r} is not an import path", "Write package.module.Class, or path/to/file.py:Class")
+        module = _import(location, place)
     try:
         return getattr(module, attribute)
     except AttributeError:
         known = [name for name, value in vars(module).items() if callable(value)]
         own = [name for name in known if getattr(vars(module)[name], "__module__", None) == module.__name__]
-        raise ClassNameError(f"{location!r} has no {attribute!r}", did_you_mean(attribute, own or known)) from None
+        raise place.error(f"{location!r} has no {attribute!r}", did_you_mean(attribute, own or known)) from None
+
+
+def find_class(name: str, bases: type | tuple[type, ...], place: Place, *, known: Iterable[str] = ()) -> Any:
+    """A class of one of these bases, found as by `find_object`.
+
+    Raises:
+        ConfigError: also when it is no such class, or leaves a method undefined.
+    """
+    found = find_object(name, place, known=known)
+    bases = bases if isinstance(bases, tuple) else (bases,)
+    if not (isinstance(found, type) and issubclass(found, bases)):
+        wanted = " or ".join(f"{base.__module__}.{base.__qualname__}" for base in bases)
+        kind = "" if isinstance(found, type) else f"a {type(found).__name__}, "
+        remedy = f"Derive it from {' or '.join(base.__name__ for base in bases)}"
+        raise place.error(f"{name!r} is {kind}not a subclass of {wanted}", remedy)
+    if missing := sorted(getattr(found, "__abstractmethods__", ())):
+        remedy = "Define it, or name a subclass that does"
+        raise place.error(f"{name!r} does not define {', '.join(missing)}", remedy)
+    return found
 
 
 def import_all(package: str) -> None:
@@ -64,38 +83,28 @@ def import_all(package: str) -> None:
         importlib.import_module(module.name)
 
 
-def _import(name: str) -> ModuleType:
+def _import(name: str, place: Place) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise ClassNameError(f"there is no module {error.name!r}", _module_remedy(error.name)) from error
-        raise _failed(name, error) from error
-    except Exception as error:  # whatever the module does while it is imported goes to the author of the YAML file
-        raise _failed(name, error) from error
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise _failed(name, error, place) from error
+        remedy = "Check the spelling and that it is installed, or name a file of your own as path/to/file.py:Class"
+        parent, _, child = error.name.rpartition(".")
+        if siblings := getattr(sys.modules.get(parent), "__path__", None):
+            remedy = f"{did_you_mean(child, (module.name for module in pkgutil.iter_modules(siblings)))} {remedy}"
+        raise place.error(f"there is no module {error.name!r}", remedy) from error
+    except Exception as error:  # whatever the module does while it is imported goes to the author of the configuration
+        raise _failed(name, error, place) from error
 
 
-def _failed(name: str, error: Exception) -> ClassNameError:
-    problem = f"importing {name!r} failed: {type(error).__name__}: {error}"
-    return ClassNameError(problem, "Mend the module, or install what it needs")
-
-
-def _module_remedy(name: str) -> str:
-    remedy = "Check the spelling and that it is installed, or name a file of your own as path/to/file.py:Class"
-    parent, _, child = name.rpartition(".")
-    path = getattr(sys.modules.get(parent), "__path__", None)
-    if not path:
-        return remedy
-    return f"{did_you_mean(child, (module.name for module in pkgutil.iter_modules(path)))} {remedy}"
-
-
-def _load_file(location: str, folder: Path) -> ModuleType:
+def _load_file(location: str, folder: Path, place: Place) -> ModuleType:
     path = Path(location).expanduser()
     tried = list(dict.fromkeys(base.resolve() for base in (folder / path, Path.cwd() / path)))
     found = next((candidate for candidate in tried if candidate.is_file()), None)
     if found is None:
         nearest = did_you_mean(path.name, (near.name for near in tried[0].parent.glob("*.py")))
-        raise ClassNameError(f"there is no file {' or '.join(map(str, tried))}", nearest)
+        raise place.error(f"there is no file {' or '.join(map(str, tried))}", nearest)
     digest = hashlib.sha256(str(found).encode()).hexdigest()[:8]
     name = f"agent_rl_user_{re.sub('[^A-Za-z0-9_]', '_', found.stem)}_{digest}"
     if name in sys.modules:
@@ -109,5 +118,16 @@ def _load_file(location: str, folder: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except Exception as error:  # as in _import
         del sys.modules[name]
-        raise _failed(str(found), error) from error
+        raise _failed(str(found), error, place) from error
     return module
+
+
+def _failed(name: str, error: Exception, place: Place) -> ConfigError:
+    """The error of an import that raised, with the last line of the user's own code that ran."""
+    frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    if isinstance(error, SyntaxError) and error.filename:
+        frames.append((error.filename, error.lineno))
+    own = [frame for frame in frames if not frame[0].startswith(("<", *_NOT_THE_USERS))]
+    where = f" at {own[-1][0]}:{own[-1][1]}" if own else ""
+    problem = f"importing {name!r} failed{where}: {type(error).__name__}: {error}"
+    return place.error(problem, "Fix the module, or install what it needs")

@@ -1,128 +1,111 @@
-"""How a component of the reward counts: what every section below `agent_rl.reward` has in common."""
+"""The components of the trajectory reward, and how the total is made of them: `agent_rl.reward`."""
 
 from __future__ import annotations
 
-import math
-import re
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
-__all__ = ["ComponentSettings", "Condition", "Gate", "Normalization", "Schedule", "TermSettings", "parse_gate"]
+from agent_rl.settings.errors import InvalidValueError
+from agent_rl.settings.section import Section
+from agent_rl.settings.serving import ServedModelName, ServedModelSettings
+from agent_rl.settings.terms import ComponentSettings, Schedule, TermSettings
 
-Normalization = (
-    Literal["group", "running", "sigmoid", "tanh"] | Annotated[list[float], Field(min_length=2, max_length=2)]
-)
-Comparison = Literal[">=", "<=", "==", "!=", ">", "<"]
+__all__ = [
+    "TERMS",
+    "CorrectnessSettings",
+    "EfficiencySettings",
+    "FormatSettings",
+    "LexicographicSettings",
+    "OverlongSettings",
+    "RewardSettings",
+]
 
-_CONDITION = re.compile(
-    r"\s*(?P<name>[\w.-]+)\s*(?P<how>>=|<=|==|!=|>|<)\s*(?P<number>[-+]?[0-9.]+(?:e[-+]?[0-9]+)?)\s*"
-)
-
-
-class Condition(BaseModel):
-    """One comparison of a gate."""
-
-    model_config = ConfigDict(frozen=True)
-
-    name: str
-    how: Comparison
-    number: float
-
-    def holds(self, value: float) -> bool:
-        """Whether a component's value fulfils it."""
-        return {
-            ">=": value >= self.number,
-            "<=": value <= self.number,
-            "==": value == self.number,
-            "!=": value != self.number,
-            ">": value > self.number,
-            "<": value < self.number,
-        }[self.how]
+TERMS = ("correctness", "efficiency", "format", "overlong")
+"""The components that every reward has."""
 
 
-Gate = tuple[Condition, ...]
+class CorrectnessSettings(TermSettings):
+    """1 for the right answer, 0 otherwise."""
+
+    scorer: str = "auto"
+    """`auto`: by the row's data_source, a user's verdict first; else a scorer's name, `file.py:function`, or `none`."""
 
 
-class Schedule(BaseModel):
-    """A weight that moves from `start` to `end` between two training steps, and stays there."""
+class EfficiencySettings(TermSettings):
+    """What an episode has used, as a penalty: the sum of the parts below, never below `floor`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    start: float
-    end: float
-    to_step: int = Field(ge=1)
-    from_step: int = Field(default=0, ge=0)
-    shape: Literal["linear", "cosine", "step"] = "linear"
-    """`step`: `start` before `to_step`, `end` from then on."""
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Schedule:
-        if self.to_step <= self.from_step:
-            raise ValueError(f"to_step={self.to_step} is not after from_step={self.from_step}")
-        return self
-
-    def at(self, step: int | None) -> float:
-        """The weight at a training step; without one, at the end."""
-        if step is None or step >= self.to_step:
-            return self.end
-        share = 0.0 if self.shape == "step" else max(0.0, (step - self.from_step) / (self.to_step - self.from_step))
-        if self.shape == "cosine":
-            share = (1 - math.cos(math.pi * share)) / 2
-        return self.start + share * (self.end - self.start)
+    penalty: float = Field(default=0.1, ge=0)
+    """For each tool call beyond `free_calls`."""
+    free_calls: int = Field(default=3, ge=0)
+    floor: float = Field(default=-0.5, le=0)
+    per_error: float = Field(default=0.0, ge=0)
+    """For each call that did not end well: an exception, a timeout, wrong arguments, no such tool, skipped."""
+    per_repeat: float = Field(default=0.0, ge=0)
+    """For each call that is equal to an earlier one."""
+    per_redundant: float = Field(default=0.0, ge=0)
+    """For each call that told nothing new: it ended well with the text of an earlier result of the same tool."""
+    per_1000_tokens: float = Field(default=0.0, ge=0)
+    """For 1,000 response tokens, sampled and observed together; a part counts as a part."""
+    per_tool_second: float = Field(default=0.0, ge=0)
+    """For each second that the episode waited for tools: it depends on the machine."""
+    per_generation_second: float = Field(default=0.0, ge=0)
+    """For each second that the episode waited for the engine: it depends on the machine and its load."""
 
 
-class TermSettings(BaseModel):
-    """How a component enters the total."""
+class FormatSettings(TermSettings):
+    """Minus `malformed_turns / turns`, at least -1; a share of all turns could be diluted by turns that do nothing."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    weight: float | Schedule = 0.2
+    turns: int = Field(default=3, ge=1)
+    """Malformed turns at which the value is -1."""
 
-    weight: float | Schedule = 1.0
-    normalize: Normalization | None = None
-    """Before it is clipped: `[low, high]` maps that range to 0 and 1; `group`: z-score among the samples of the prompt;
-    `running`: z-score among all that the process has seen; `sigmoid` and `tanh`."""
-    clip: Annotated[list[float], Field(min_length=2, max_length=2)] | None = None
-    """The least and the most that counts."""
-    gate: str | None = None
-    """When it counts, for example `correctness >= 1 and format == 0`; it is not measured otherwise."""
 
-    @field_validator("normalize", "clip")
+class OverlongSettings(TermSettings):
+    """From 0 to `-penalty` over the last `buffer_tokens` before `data.max_response_length`; off by default."""
+
+    penalty: float = Field(default=0.0, ge=0)
+    """0: off."""
+    buffer_tokens: int | None = Field(default=None, ge=1)
+    """null: a fifth of `data.max_response_length`."""
+
+
+class LexicographicSettings(Section):
+    """`combine: lexicographic`: what comes first decides, what follows only among equals."""
+
+    order: tuple[str, ...] = ("correctness", "efficiency", "format")
+    """Components from the most important; their values must be clipped or normalized to a range."""
+    levels: int = Field(default=100, ge=1)
+    """How finely two values of a component are told apart."""
+
+
+class RewardSettings(Section):
+    """The components of the trajectory reward, and how the total is made of them."""
+
+    combine: str = "sum"
+    """`sum`, `product`, `min` or `max` of weight times value, `lexicographic`, or a function of one's own,
+    `package.module.function` or `file.py:function`, of (values, weights, trajectory)."""
+    lexicographic: LexicographicSettings = LexicographicSettings()
+    correctness: CorrectnessSettings = CorrectnessSettings()
+    efficiency: EfficiencySettings = EfficiencySettings()
+    format: FormatSettings = FormatSettings()
+    overlong: OverlongSettings = OverlongSettings()
+    components: dict[str, ComponentSettings] = Field(default_factory=dict)
+    """Further components by names of one's own, under which they are logged."""
+    reward_api: str | dict[str, Any] | None = None
+    """Address of a reward service that gives `correctness`, for example `http://host:8080/get_reward2`; or the whole
+    config of the component `reward_api`."""
+    per_data_source: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """By data source (with shell wildcards, the first that fits counts), keys of this section that differ there."""
+    max_unscored_share: float = Field(default=0.5, ge=0, le=1)
+    """Share of a step's trajectories that may go unscored; beyond it the run stops. 1: never."""
+    models: dict[ServedModelName, ServedModelSettings] = Field(default_factory=dict)
+    """Reward models that the run serves itself."""
+
+    @field_validator("components")
     @classmethod
-    def _ordered(cls, value: Any) -> Any:
-        if isinstance(value, list) and not value[0] < value[1]:
-            raise ValueError("the first number must be below the second")
+    def _named(cls, value: dict[str, ComponentSettings]) -> dict[str, ComponentSettings]:
+        for name in value:
+            if name in TERMS or not name.isidentifier():
+                raise InvalidValueError(f"a component cannot be called {name!r}", "Choose a name like `helpful`")
         return value
-
-    @field_validator("gate")
-    @classmethod
-    def _parses(cls, value: str | None) -> str | None:
-        parse_gate(value)
-        return value
-
-    def weight_at(self, step: int | None) -> float:
-        """The weight at a training step."""
-        return self.weight.at(step) if isinstance(self.weight, Schedule) else self.weight
-
-
-class ComponentSettings(TermSettings):
-    """A component beyond those that every reward has."""
-
-    kind: str
-    """One of ours, or a class of `agent_rl.rewards.component`: `package.module.Class` or `file.py:Class`."""
-    config: dict[str, Any] = Field(default_factory=dict)
-    """What the class takes."""
-
-
-def parse_gate(text: str | None) -> Gate:
-    """The conditions, all of which must hold.
-
-    Raises:
-        ValueError: the text is not `name >= number`, joined by `and`.
-    """
-    conditions = []
-    for part in [] if text is None else re.split(r"\band\b", text):
-        match = _CONDITION.fullmatch(part)
-        if match is None:
-            raise ValueError("a gate is written as `correctness >= 1`, several are joined by `and`")
-        conditions.append(Condition(**match.groupdict()))  # type: ignore[arg-type]
-    return tuple(conditions)

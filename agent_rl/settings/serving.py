@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
+
+from agent_rl.settings.errors import InvalidValueError
+from agent_rl.settings.section import Section
 
 __all__ = ["ServedModelName", "ServedModelSettings"]
 
-ServedModelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
-"""It becomes part of an actor's name."""
+
+def _usable(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
+        raise InvalidValueError("the name becomes part of an actor's name", "Use the characters A-Z a-z 0-9 . _ -")
+    return name
 
 
-class ServedModelSettings(BaseModel):
+ServedModelName = Annotated[str, AfterValidator(_usable)]
+
+
+class ServedModelSettings(Section):
     """One model; what is not here is as `reward.reward_model.rollout` has it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     path: str
     """Folder or hub name."""

@@ -25,9 +25,17 @@ from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from pydantic import BaseModel
+
+from agent_rl.settings.errors import validated
+from agent_rl.settings.section import Section
 from agent_rl.tools.scope import TrajectoryScope
 
-__all__ = ["Tool", "ToolOutput"]
+__all__ = ["Tool", "ToolConfig", "ToolOutput"]
+
+
+class ToolConfig(Section):
+    """Base of a tool's `Config`."""
 
 
 @dataclass(slots=True)
@@ -60,6 +68,8 @@ class Tool(ABC):
     """For the policy: what the tool does and when it helps."""
     parameters: ClassVar[dict[str, Any]]
     """JSON schema (draft 2020-12) of type object."""
+    Config: ClassVar[type[BaseModel] | None] = None
+    """Model of `config`, which is then checked when the file is loaded and is there as `settings`; None: any keys."""
     timeout_s: ClassVar[float | None] = None
     """Seconds that one call may take; None: the run's default."""
     max_concurrency: ClassVar[int | None] = None
@@ -78,11 +88,13 @@ class Tool(ABC):
     def __init__(self, config: Mapping[str, Any], create_kwargs: Mapping[str, Any]) -> None:
         self.config = config
         self.create_kwargs = create_kwargs
+        self.settings: Any = None if self.Config is None else validated(self.Config, config)
 
     @classmethod
     def check_config(cls, config: Mapping[str, Any]) -> None:
         """Refuse a `config` that cannot work by raising ValueError; called once, when the YAML file is loaded."""
-        return None
+        if cls.Config is not None:
+            validated(cls.Config, config)
 
     async def start(self) -> None:
         """Prepare the trajectory's state; awaited once, before the first call and within that call's time limit."""

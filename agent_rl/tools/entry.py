@@ -1,71 +1,85 @@
-"""One entry of a tool file, read field by field; every mistake is a `ConfigError` that names the field."""
+"""One entry of a tool file, read into `ToolSpec`s; every mistake is a `ConfigError` that names the field."""
 
 from __future__ import annotations
 
-import math
+import inspect
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
-from agent_rl.errors import ConfigError, did_you_mean
-from agent_rl.settings.importing import ClassNameError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from agent_rl.errors import did_you_mean
+from agent_rl.settings.errors import Place, validated
+from agent_rl.settings.importing import find_object
 from agent_rl.tools.arguments import schema_problem
 from agent_rl.tools.base import Tool
-from agent_rl.tools.importing import find_class, tool_class_problem
-from agent_rl.tools.spec import ToolSpec
+from agent_rl.tools.builtin import built_in_class, built_in_names
+from agent_rl.tools.spec import CacheScope, ToolSpec
 from agent_rl.tools.toolset import Toolset
 
-__all__ = ["BUILT_IN_TOOLS", "Entry"]
+__all__ = ["Entry"]
 
-BUILT_IN_TOOLS = {
-    "calculator": "agent_rl.tools.builtin.calculator.Calculator",
-    "check_answer": "agent_rl.tools.builtin.check_answer.CheckAnswer",
-    "http": "agent_rl.tools.builtin.http.Http",
-    "mcp": "agent_rl.tools.builtin.mcp.Mcp",
-    "python": "agent_rl.tools.builtin.python.Python",
-    "sandbox_fusion": "agent_rl.tools.builtin.sandbox_fusion.SandboxFusion",
-    "search": "agent_rl.tools.builtin.search.Search",
-    "sql": "agent_rl.tools.builtin.sql.Sql",
-    "submit_answer": "agent_rl.tools.builtin.submit_answer.SubmitAnswer",
-    "sympy": "agent_rl.tools.builtin.sympy.SymPy",
-}
-"""Name -> class; imported only when it is used."""
-
-_FUNCTION_KEYS = ("name", "description", "parameters")
-_LIMIT_KEYS = ("timeout_s", "max_concurrency", "retries", "cache")
-_KEYS = (*_FUNCTION_KEYS, "class_name", "config", "tool_schema", *_LIMIT_KEYS)
-_CACHE_SCOPES = ("off", "trajectory", "shared")
+_FUNCTION = ("name", "description", "parameters")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_VERL_METHODS = ("create", "execute", "release", "get_openai_tool_schema")
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class _Function(_Strict):
+    name: str | None = None
+    description: str | None = None
+    parameters: Any = None
+
+
+class _OpenAIFunction(_Function):
+    strict: Any = None
+
+
+class _OpenAITool(_Strict):
+    type: Literal["function"] = "function"
+    function: _OpenAIFunction
+
+
+class _Limits(_Strict):
+    timeout_s: float | None = Field(default=None, gt=0)
+    max_concurrency: int | None = Field(default=None, ge=1)
+    retries: int | None = Field(default=None, ge=0)
+    cache: Annotated[CacheScope | None, BeforeValidator(lambda value: "off" if value is False else value)] = None
+    """YAML reads an unquoted `off` as false."""
+
+
+class _Fields(_Limits, _Function):
+    class_name: str | None = None
+    config: dict[Any, Any] | None = None
+    tool_schema: _OpenAITool | None = None
 
 
 class Entry:
     """One entry of the list.
 
     Args:
-        path: the file, for messages and as the place where the paths of classes begin.
-        index: the entry's position in the list.
+        place: of the entry in its file; relative paths of classes start in the file's folder.
         content: what YAML gave.
+
+    Raises:
+        ConfigError: for a key or a value that cannot be used.
     """
 
-    def __init__(self, path: Path, index: int, content: Any) -> None:
-        self.path = path
-        self.place = f"{path}: tools[{index}]"
+    def __init__(self, place: Place, content: Any) -> None:
+        self.place = place
         if not isinstance(content, dict):
             name = content if isinstance(content, str) else "..."
-            self.fail("", f"expected a mapping, got {content!r}", f"Write `- name: {name}`")
-        self.data: dict[str, Any] = {key: value for key, value in content.items() if value is not None}
-        label = self.data.get("name") or self.data.get("class_name")
-        self.place += f" ({label})" if isinstance(label, str) else ""
-        for key in content:
-            if key not in _KEYS:
-                self.fail(str(key), f"unknown key (value {content[key]!r})", did_you_mean(str(key), _KEYS))
-        self._check_keys({key: value for key, value in self.data.items() if key != "config"}, "")
-
-    def fail(self, field: str, problem: str, remedy: str) -> NoReturn:
-        """Raise the `ConfigError` for one field of this entry ("": the entry itself)."""
-        raise ConfigError(f"{self.place}.{field}" if field else self.place, problem, remedy)
+            raise place.error(f"expected a mapping, got {content!r}", f"Write `- name: {name}`")
+        label = content.get("name") or content.get("class_name")
+        if isinstance(label, str):
+            self.place = place.labelled(label)
+        _check_keys({key: value for key, value in content.items() if key != "config"}, self.place)
+        self.fields = validated(_Fields, content, self.place)
 
     def specs(self) -> list[ToolSpec]:
         """The entry's tools: one, unless it names a toolset.
@@ -79,164 +93,135 @@ class Entry:
         for spec in specs:
             if not _NAME.fullmatch(spec.name):
                 problem = f"{spec.name!r} cannot be a tool's name"
-                self.fail(self._field("name"), problem, "Use 1 to 64 of the characters A-Z a-z 0-9 _ -")
+                self._fail("name", problem, "Use 1 to 64 of the characters A-Z a-z 0-9 _ -", in_function=True)
         return [self._limited(spec) for spec in specs]
+
+    def _fail(self, field: str, problem: str, remedy: str, *, in_function: bool = False) -> NoReturn:
+        place = self.place
+        if in_function and self.fields.tool_schema is not None:
+            place = place / "tool_schema" / "function"
+        raise (place / field).error(problem, remedy)
+
+    def _declared(self) -> dict[str, Any]:
+        """Name, description and parameters as the entry itself gives them."""
+        fields, function = self.fields, self.fields.tool_schema
+        if function is None:
+            if fields.name is None and fields.class_name is None:
+                remedy = f"Write `name:` with a built-in tool ({', '.join(built_in_names())}) or `class_name:`"
+                raise self.place.error("neither name nor class_name", remedy)
+            return _given(fields)
+        if fields.class_name is None:
+            self._fail("class_name", "missing beside tool_schema", "Name the class that answers the calls")
+        for key in _given(fields):
+            self._fail(key, "also given in tool_schema", "Keep one of them")
+        return _given(function.function)
+
+    def _class(self) -> type:
+        fields = self.fields
+        if fields.class_name is None:
+            if fields.name not in built_in_names():
+                remedy = f"{did_you_mean(str(fields.name), built_in_names())} Or give the entry a class_name"
+                self._fail("name", f"{fields.name!r} is not a built-in tool", remedy)
+            cls = built_in_class(fields.name)
+        else:
+            folder = None if self.place.file is None else self.place.file.parent
+            cls = find_object(fields.class_name, self.place / "class_name", folder)
+        if problem := _class_problem(cls):
+            self._fail("class_name", *problem)
+        found: type = cls
+        return found
 
     def _tool(self, cls: type, declared: dict[str, Any]) -> ToolSpec:
         """What the class says, overridden by what the entry says."""
         function = {**(_class_function(cls) if issubclass(cls, Tool) else _verl_function(cls)), **declared}
         for key in ("name", "description"):
-            self._check_text(key, function.get(key), cls)
-        parameters = self._parameters(function, cls)
+            if not isinstance(value := function.get(key), str) or not value.strip():
+                problem = f"{cls.__qualname__} has none" if value is None else f"expected text, got {value!r}"
+                self._fail(key, problem, f"Write `{key}:` here, or set it on the class", in_function=True)
         timeout_s, at_once = getattr(cls, "timeout_s", None), getattr(cls, "max_concurrency", None)
-        config = self._config(cls)
+        parameters, config = self._parameters(function.get("parameters"), cls), self._config(cls)
         return ToolSpec(function["name"], function["description"], parameters, cls, config, timeout_s, at_once)
 
-    def _toolset(self, cls: type[Toolset]) -> list[ToolSpec]:
-        for key in ("description", "parameters", "tool_schema"):
-            if key in self.data:
-                self.fail(key, f"{cls.__qualname__} is a toolset, whose tools have their own", "Remove it")
-        config = self._config(cls)
-        try:
-            specs = cls.tools(config)
-        except ValueError as error:
-            self.fail("config", str(error).rstrip("."), f"See {cls.__module__}.{cls.__qualname__}")
-        for spec in specs:
-            if problem := schema_problem(spec.parameters):
-                self.fail(f"config (tool {spec.name!r}).parameters", *problem)
-        return specs
-
-    def _limited(self, spec: ToolSpec) -> ToolSpec:
-        repeatable = spec.cls if issubclass(spec.cls, Tool) and spec.cls.idempotent else None
-        for key in ("retries", "cache"):
-            if self.data.get(key) and self.data[key] != "off" and repeatable is None:
-                problem = f"{spec.cls.__qualname__} does not declare itself idempotent (value {self.data[key]!r})"
-                self.fail(key, problem, "Remove it, or set `idempotent = True` on a class whose calls may be repeated")
-        cache = self.data.get("cache", "off")
-        if cache is False:  # YAML's reading of an unquoted `off`
-            cache = "off"
-        if cache not in _CACHE_SCOPES:
-            self.fail("cache", f"unknown value {cache!r}", did_you_mean(str(cache), _CACHE_SCOPES))
-        return replace(
-            spec,
-            timeout_s=self._seconds(spec.timeout_s),
-            max_concurrency=self._count("max_concurrency", spec.max_concurrency, least=1),
-            retries=self._count("retries", repeatable.retries if repeatable else 0, least=0) or 0,
-            cache=cache,
-        )
-
-    def _seconds(self, default: float | None) -> float | None:
-        seconds = self.data.get("timeout_s", default)
-        if seconds is None:
-            return None
-        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < math.inf:
-            remedy = "Write a number, or remove it for the run's default"
-            self.fail("timeout_s", f"expected seconds above 0, got {seconds!r}", remedy)
-        return float(seconds)
-
-    def _count(self, key: str, default: int | None, least: int) -> int | None:
-        value = self.data.get(key, default)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
-            self.fail(
-                key, f"expected a whole number of at least {least}, got {value!r}", "Write one, or remove the key"
-            )
-        return value
-
-    def _field(self, key: str) -> str:
-        return f"tool_schema.function.{key}" if "tool_schema" in self.data else key
-
-    def _parameters(self, function: dict[str, Any], cls: type) -> dict[str, Any]:
-        parameters = function.get("parameters")
+    def _parameters(self, parameters: Any, cls: type) -> dict[str, Any]:
         if parameters is None:
-            if "tool_schema" not in self.data:
+            if self.fields.tool_schema is None:
                 remedy = "Write `parameters:` here, or set it on the class"
-                self.fail("parameters", f"{cls.__qualname__} has no schema", remedy)
+                self._fail("parameters", f"{cls.__qualname__} has no schema", remedy)
             parameters = {"type": "object"}  # as in verl: a tool without parameters
         if problem := schema_problem(parameters):
-            self.fail(self._field("parameters"), *problem)
+            self._fail("parameters", *problem, in_function=True)
         return {**parameters, "properties": parameters.get("properties", {})}  # chat templates iterate over it
 
-    def _declared(self) -> dict[str, Any]:
-        """Name, description and parameters as the entry itself gives them."""
-        if "tool_schema" not in self.data:
-            if "name" not in self.data and "class_name" not in self.data:
-                remedy = f"Write `name:` with a built-in tool ({', '.join(BUILT_IN_TOOLS)}) or `class_name:`"
-                self.fail("", "neither name nor class_name", remedy)
-            return {key: self.data[key] for key in ("name", "description", "parameters") if key in self.data}
-        if "class_name" not in self.data:
-            self.fail("class_name", "missing beside tool_schema", "Name the class that answers the calls")
-        for key in ("name", "description", "parameters"):
-            if key in self.data:
-                self.fail(key, "given beside tool_schema, which says it too", "Keep one of them")
-        schema = self.data["tool_schema"]
-        if not isinstance(schema, dict) or not isinstance(schema.get("function"), dict):
-            remedy = "Write {type: function, function: {name, description, parameters}}"
-            self.fail("tool_schema", f"expected an OpenAI function, got {schema!r}", remedy)
-        self._check_known("tool_schema", schema, ("type", "function"))
-        if schema.get("type", "function") != "function":
-            self.fail("tool_schema.type", f"expected 'function', got {schema['type']!r}", "Write `type: function`")
-        function = schema["function"]
-        self._check_known("tool_schema.function", function, (*_FUNCTION_KEYS, "strict"))
-        return {key: value for key, value in function.items() if value is not None and key != "strict"}
-
-    def _class(self) -> type:
-        class_name = self.data.get("class_name")
-        if class_name is None:
-            name = self.data["name"]
-            if not isinstance(name, str) or name not in BUILT_IN_TOOLS:
-                remedy = f"{did_you_mean(str(name), BUILT_IN_TOOLS)} Or give the entry a class_name"
-                self.fail("name", f"{name!r} is not a built-in tool", remedy)
-            class_name = BUILT_IN_TOOLS[name]
-        if not isinstance(class_name, str):
-            remedy = "Write package.module.Class, or path/to/file.py:Class"
-            self.fail("class_name", f"expected text, got {class_name!r}", remedy)
-        try:
-            cls = find_class(class_name, self.path.parent)
-        except ClassNameError as error:
-            raise ConfigError(f"{self.place}.class_name", error.problem, error.remedy) from error
-        if problem := tool_class_problem(cls):
-            self.fail("class_name", *problem)
-        return cls
-
-    def _config(self, cls: type) -> dict[str, Any]:
-        config = self.data.get("config", {})
-        if not isinstance(config, dict):
-            self.fail("config", f"expected a mapping, got {config!r}", "Write keys below it, or remove it")
+    def _config(self, cls: type) -> dict[Any, Any]:
+        config = self.fields.config or {}
         if config.get("type") == "native":  # verl's marker for a tool that is a Python class
             config = {key: value for key, value in config.items() if key != "type"}
         if issubclass(cls, Tool | Toolset):
-            try:
+            with (self.place / "config").around(f"See {cls.__module__}.{cls.__qualname__}"):
                 cls.check_config(config)
-            except ValueError as error:
-                self.fail("config", str(error).rstrip("."), f"See {cls.__module__}.{cls.__qualname__}")
         return config
 
-    def _check_text(self, key: str, value: Any, cls: type) -> None:
-        field = self._field(key)
-        if value is None:
-            self.fail(field, f"{cls.__qualname__} has none", f"Write `{key}:` here, or set it on the class")
-        if not isinstance(value, str) or not value.strip():
-            self.fail(field, f"expected text, got {value!r}", "Write some; the policy reads it")
+    def _toolset(self, cls: type[Toolset]) -> list[ToolSpec]:
+        for key in ("description", "parameters", "tool_schema"):
+            if getattr(self.fields, key) is not None:
+                self._fail(key, f"{cls.__qualname__} is a toolset, whose tools have their own", "Remove it")
+        config, place = self._config(cls), self.place / "config"
+        with place.around(f"See {cls.__module__}.{cls.__qualname__}"):
+            specs = cls.tools(config)
+        for spec in specs:
+            if problem := schema_problem(spec.parameters):
+                raise (place.labelled(f"tool {spec.name!r}") / "parameters").error(*problem)
+        return specs
 
-    def _check_known(self, field: str, given: dict[str, Any], known: tuple[str, ...]) -> None:
-        for key in given:
-            if key not in known:
-                self.fail(f"{field}.{key}", f"unknown key (value {given[key]!r})", did_you_mean(str(key), known))
+    def _limited(self, spec: ToolSpec) -> ToolSpec:
+        fields = self.fields
+        given = {key: value for key in _Limits.model_fields if (value := getattr(fields, key)) is not None}
+        is_idempotent = issubclass(spec.cls, Tool) and spec.cls.idempotent
+        for key in ("retries", "cache"):
+            if given.get(key, "off") not in (0, "off") and not is_idempotent:
+                problem = f"{spec.cls.__qualname__} does not declare itself idempotent (value {given[key]!r})"
+                self._fail(key, problem, "Remove it, or set `idempotent = True` on a class whose calls may be repeated")
+        declared = {"timeout_s": spec.timeout_s, "max_concurrency": spec.max_concurrency, "cache": "off"}
+        declared["retries"] = getattr(spec.cls, "retries", 0) if is_idempotent else 0
+        limits = validated(_Limits, declared | given, self.place)
+        return replace(spec, **limits.model_dump())
 
-    def _check_keys(self, node: Any, field: str) -> None:
-        """YAML reads an unquoted `on`, `no` or `1` as something else than text, and a schema would silently miss it."""
-        if isinstance(node, dict):
-            for key, value in node.items():
-                if not isinstance(key, str):
-                    self.fail(field, f"the key {key!r} is not text", "Put it in quotes")
-                self._check_keys(value, f"{field}.{key}".lstrip("."))
-        elif isinstance(node, list):
-            for value in node:
-                self._check_keys(value, field)
+
+def _given(function: _Function) -> dict[str, Any]:
+    return {key: value for key in _FUNCTION if (value := getattr(function, key)) is not None}
+
+
+def _check_keys(node: Any, place: Place) -> None:
+    """YAML reads an unquoted `on`, `no` or `1` as something else than text, and a schema would silently miss it."""
+    if isinstance(node, dict):
+        for key, value in node.items():
+            if not isinstance(key, str):
+                raise place.error(f"the key {key!r} is not text", "Put it in quotes")
+            _check_keys(value, place / key)
+    elif isinstance(node, list):
+        for number, value in enumerate(node):
+            _check_keys(value, place / number)
+
+
+def _class_problem(cls: Any) -> tuple[str, str] | None:
+    """(problem, remedy) of what cannot be used as a tool's class, or None."""
+    if not isinstance(cls, type):
+        return f"it is a {type(cls).__name__}, not a class", "Name a subclass of agent_rl.tools.Tool"
+    name = cls.__qualname__
+    if missing := sorted(getattr(cls, "__abstractmethods__", ())):
+        return f"{name} is abstract: {', '.join(missing)} not written", "Write it, or name a subclass that does"
+    if issubclass(cls, Toolset) or all(callable(getattr(cls, method, None)) for method in _VERL_METHODS):
+        return None
+    if not issubclass(cls, Tool):
+        return f"{name} is not a tool", "Derive it from agent_rl.tools.Tool and write `call`"
+    for method in ("start", "close"):
+        if not inspect.iscoroutinefunction(getattr(cls, method)):
+            return f"{name}.{method} is not `async def`", "Make it so; only `call` may be a plain function"
+    return None
 
 
 def _class_function(cls: type) -> dict[str, Any]:
-    values = {key: getattr(cls, key, None) for key in ("name", "description", "parameters")}
+    values = {key: getattr(cls, key, None) for key in _FUNCTION}
     return {key: value for key, value in values.items() if value is not None}
 
 
@@ -249,4 +234,4 @@ def _verl_function(cls: Any) -> dict[str, Any]:
     if hasattr(schema, "model_dump"):
         schema = schema.model_dump(exclude_unset=True, exclude_none=True)
     function = schema.get("function") if isinstance(schema, Mapping) else None
-    return {key: function[key] for key in ("name", "description", "parameters") if key in function} if function else {}
+    return {key: function[key] for key in _FUNCTION if key in function} if function else {}

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.settings import BudgetSettings
-from agent_rl.tools.entry import BUILT_IN_TOOLS
-from agent_rl.tools.importing import find_class
+from agent_rl.tools.builtin import built_in_class, built_in_names
 from agent_rl.tools.loading import dump_tools
 from agent_rl.tools.runtime import ToolSession
 from agent_rl.tools.spec import ToolSpec
@@ -24,8 +22,8 @@ __all__ = ["built_in", "call", "expand", "signature"]
 def built_in() -> list[tuple[str, str, str]]:
     """Name, kind (tool or toolset) and one sentence for each built-in tool."""
     rows = []
-    for name, path in sorted(BUILT_IN_TOOLS.items()):
-        cls = find_class(path, Path())
+    for name in built_in_names():
+        cls = built_in_class(name)
         summary = inspect.getdoc(inspect.getmodule(cls)) or ""
         first = " ".join(summary.split("\n\n")[0].split()).removeprefix(f"`{name}`: ")
         rows.append((name, "toolset" if issubclass(cls, Toolset) else "tool", first))

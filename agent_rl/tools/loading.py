@@ -20,11 +20,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-
-from agent_rl.errors import ConfigError, did_you_mean
+from agent_rl.errors import did_you_mean
+from agent_rl.settings.errors import Place
+from agent_rl.settings.yaml_files import read_yaml
 from agent_rl.tools.entry import Entry
 from agent_rl.tools.spec import ToolSpec
 
@@ -40,15 +38,15 @@ def load_tools(path: str | Path) -> list[ToolSpec]:
     Raises:
         ConfigError: naming the file, the entry, the field, the value and the remedy.
     """
-    path = Path(path)
+    place = Place(file=Path(path))
     specs: list[ToolSpec] = []
     owner: dict[str, int] = {}
-    for index, content in enumerate(_read_entries(path)):
-        entry = Entry(path, index, content)
+    for index, content in enumerate(_read_entries(Path(path))):
+        entry = Entry(place / "tools" / index, content)
         for spec in entry.specs():
             if spec.name in owner:
                 problem = f"{spec.name!r} is already the name of tools[{owner[spec.name]}]"
-                entry.fail("name", problem, "Rename one of them")
+                raise (entry.place / "name").error(problem, "Rename one of them")
             owner[spec.name] = index
             specs.append(spec)
     return specs
@@ -56,6 +54,8 @@ def load_tools(path: str | Path) -> list[ToolSpec]:
 
 def dump_tools(content: Mapping[str, Any]) -> str:
     """The text of a tool file that `load_tools` reads as `content`: nothing in it is taken for an interpolation."""
+    from omegaconf import OmegaConf  # as in `read_yaml`: only who writes or reads a tool file waits for it
+
     return OmegaConf.to_yaml(OmegaConf.create(_escaped(content)))
 
 
@@ -68,33 +68,14 @@ def _escaped(value: Any) -> Any:
 
 
 def _read_entries(path: Path) -> list[Any]:
-    content = _read_yaml(path)
+    place, content = Place(file=path), read_yaml(path)
     if not isinstance(content, Mapping) or "tools" not in content:
-        raise ConfigError(
-            str(path), "no `tools` list at the top level", "Write `tools:` and below it one entry for each tool"
-        )
+        raise place.error("no `tools` list at the top level", "Write `tools:` and below it one entry for each tool")
     for key in content:
         if key != "tools":
-            raise ConfigError(f"{path}: {key}", "unknown key", did_you_mean(str(key), ["tools"]))
+            raise (place / str(key)).error("unknown key", did_you_mean(str(key), ["tools"]))
     entries = content["tools"]
     if not isinstance(entries, list) or not entries:
-        raise ConfigError(
-            f"{path}: tools", f"expected a list of entries, got {entries!r}", "Write at least `- name: calculator`"
-        )
+        problem = f"expected a list of entries, got {entries!r}"
+        raise (place / "tools").error(problem, "Write at least `- name: calculator`")
     return entries
-
-
-def _read_yaml(path: Path) -> Any:
-    try:
-        return OmegaConf.to_container(OmegaConf.load(path), resolve=True, throw_on_missing=True)
-    except FileNotFoundError:
-        nearest = did_you_mean(path.name, (near.name for near in path.parent.glob("*.y*ml")))
-        raise ConfigError(str(path), "no such file", nearest) from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(str(path), f"not YAML: {error}", "Mend the syntax") from error
-    except OmegaConfBaseException as error:
-        key = f"{path}: {error.full_key}" if error.full_key else str(path)
-        problem = str(error).splitlines()[0]
-        raise ConfigError(key, problem, "Set the variable or write the value itself") from error
-    except OSError as error:  # unreadable, or (says omegaconf) neither a mapping nor a list at the top
-        raise ConfigError(str(path), f"cannot be read: {error}", "Name a readable file with a `tools` list") from error

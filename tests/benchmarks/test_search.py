@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from agent_rl.tools import ToolSession, ToolSpec
-from agent_rl.tools.builtin.bm25 import K1, B, open_index
+from agent_rl.tools.builtin._bm25 import K1, B, open_index
 from agent_rl.tools.builtin.search import Search
 from agent_rl.trajectory import ToolCall
 

@@ -7,7 +7,7 @@ from agent_rl.agents.registry import agent_names
 from agent_rl.agents.syntaxes import SYNTAXES
 from agent_rl.rewards import SCORERS
 from agent_rl.rewards.kinds import kinds
-from agent_rl.tools.entry import BUILT_IN_TOOLS
+from agent_rl.tools.builtin import built_in_names
 from tests.docs.pages import ROOT, read
 from tests.test_layers import FLOORS, WITHOUT_FLOOR
 
@@ -23,7 +23,7 @@ def first_column(page: str, header: str) -> list[str]:
 
 
 def test_tools() -> None:
-    assert names(" ".join(first_column("docs/guides/tools.md", "name |"))) == set(BUILT_IN_TOOLS)
+    assert names(" ".join(first_column("docs/guides/tools.md", "name |"))) == set(built_in_names())
 
 
 def test_keys_of_a_tool() -> None:

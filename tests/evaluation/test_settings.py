@@ -36,7 +36,7 @@ def test_the_bounds_of_an_episode_are_verls_unless_others_are_given():
         (["concurency=1"], r"^concurency: unknown key .*Did you mean 'concurrency'"),
         (["agent_rl.rewards.x=1"], r"^agent_rl.rewards: unknown key .*Did you mean 'reward'"),
         (["sampling.top_p=2"], r"^sampling.top_p: "),
-        (["policy=other"], r"^policy: Input should be 'chat', 'sglang', 'vllm' or 'local'"),
+        (["policy=other"], r"^policy: expected `chat`, `sglang`, `vllm` or `local`"),
         (["temperature"], r"^temperature: not a setting"),
         (["data=y"], r"^data: it is given twice. Leave --data or data= out"),
         (["tokenizer=${nothing}"], r"nothing"),

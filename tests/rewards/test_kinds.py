@@ -45,11 +45,11 @@ def test_a_component_of_ones_own(tmp_path: Path) -> None:
     [
         ("jugde", {}, rf"{KEY}\.kind: there is no kind 'jugde'"),
         ("mine.py:Fixd", {}, rf"{KEY}\.kind: .*Did you mean 'Fixed'"),
-        ("mine.py:Stranger", {}, rf"{KEY}\.kind: .*is not a component"),
+        ("mine.py:Stranger", {}, rf"{KEY}\.kind: .*is not a subclass of agent_rl.rewards.component.Component"),
         ("mine.py:Unwritten", {}, rf"{KEY}\.kind: .*does not define measure"),
         ("mine.py:Fixed", {}, rf"{KEY}\.config\.value: missing"),
         ("mine.py:Fixed", {"valeu": 1}, rf"{KEY}\.config\.(valeu|value)"),
-        ("mine.py:Fixed", {"value": "x"}, rf"{KEY}\.config\.value: .*valid number"),
+        ("mine.py:Fixed", {"value": "x"}, rf"{KEY}\.config\.value: expected a number, got 'x'"),
     ],
 )
 def test_what_cannot_be_made_is_named(

@@ -7,7 +7,7 @@ import yaml
 
 from agent_rl.errors import ConfigError
 from agent_rl.tools import load_tools
-from agent_rl.tools.entry import BUILT_IN_TOOLS
+from agent_rl.tools.builtin import built_in_names
 from agent_rl.tools.inspection import built_in, call, expand, signature
 from agent_rl.trajectory import ToolStatus
 
@@ -47,7 +47,7 @@ def file(tmp_path):
 
 def test_every_built_in_tool_says_what_it_is():
     rows = built_in()
-    assert [row[0] for row in rows] == sorted(BUILT_IN_TOOLS)
+    assert [row[0] for row in rows] == sorted(built_in_names())
     for _, kind, summary in rows:
         assert kind in ("tool", "toolset")
         assert len(summary) > 20

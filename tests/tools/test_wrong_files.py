@@ -1,6 +1,7 @@
 """Twenty lines of YAML, written wrong in more than twenty ways: the message names file, entry, field and remedy."""
 
 import os
+import re
 import sqlite3
 
 import pytest
@@ -52,7 +53,7 @@ WRONG = [  # what is written instead of what, the entry's field, and what the me
     ("bad import path", "own.py:Weather", "weather.Tool", "tools[2] (weather.Tool).class_name", "installed"),
     ("no import path", "own.py:Weather", "Weather", "tools[2] (Weather).class_name", "package.module.Class"),
     ("unknown key", "timeout_s", "timeout", "tools[0] (calculator).timeout", "Did you mean 'timeout_s'"),
-    ("wrong type", "timeout_s: 5", "timeout_s: five", "tools[0] (calculator).timeout_s", "Write a number"),
+    ("wrong type", "timeout_s: 5", "timeout_s: five", "tools[0] (calculator).timeout_s", "`timeout_s: 1`"),
     ("wrong number", "currency: 4", "currency: 0", "tools[2] (own.py:Weather).max_concurrency", "at least 1"),
     ("duplicate name", "  max_c", "  name: python\n    max_c", "tools[2] (python).name", "Rename one"),
     ("unknown tool", "name: python", "name: pyton", "tools[1] (pyton).name", "Did you mean 'python'"),
@@ -66,7 +67,7 @@ WRONG = [  # what is written instead of what, the entry's field, and what the me
         "tools[2] (own.py:Weather).description",
         "Write `desc",
     ),
-    ("config of no use", "timeout_s: 5", "config: {digits: 3}", "tools[0] (calculator).config", "takes no config"),
+    ("config of no use", "timeout_s: 5", "config: {digits: 3}", "tools[0] (calculator).config.digits", "unknown key"),
     (
         "config is a list",
         "config:\n      mode: session\n      memory_mb: 256",
@@ -74,11 +75,11 @@ WRONG = [  # what is written instead of what, the entry's field, and what the me
         "(python).config",
         "mapping",
     ),
-    ("unknown config key", "memory_mb", "memory", "tools[1] (python).config: memory", "Did you mean 'memory_mb'"),
-    ("wrong config value", "mode: session", "mode: notebook", "tools[1] (python).config: mode", "session"),
-    ("wrong config type", "memory_mb: 256", "memory_mb: lots", "tools[1] (python).config: memory_mb", "lots"),
-    ("missing database", "shop.sqlite", "shop.db", "tools[3] (sql).config: database", "shop.db"),
-    ("no rows", "max_rows: 20", "max_rows: 0", "tools[3] (sql).config: max_rows", "0"),
+    ("unknown config key", "memory_mb", "memory", "tools[1] (python).config.memory", "Did you mean 'memory_mb'"),
+    ("wrong config value", "mode: session", "mode: notebook", "tools[1] (python).config.mode", "session"),
+    ("wrong config type", "memory_mb: 256", "memory_mb: lots", "tools[1] (python).config.memory_mb", "lots"),
+    ("missing database", "shop.sqlite", "shop.db", "tools[3] (sql).config.database", "shop.db"),
+    ("no rows", "max_rows: 20", "max_rows: 0", "tools[3] (sql).config.max_rows", "0"),
     ("unknown scope", "cache: trajectory", "cache: allways", "tools[3] (sql).cache", "Known: off, shared, trajectory"),
     (
         "cache of a stateful tool",
@@ -90,7 +91,7 @@ WRONG = [  # what is written instead of what, the entry's field, and what the me
     ("unset variable", "shop.sqlite", "${oc.env:NO_SUCH_VARIABLE}", "tools[3].config.database", "NO_SUCH_VARIABLE"),
     ("no mapping", "name: calculator\n    timeout_s: 5", "calculator", "tools[0]", "Write `- name: calculator`"),
     ("no list", "tools:", "tool:", "tools.yaml", "Write `tools:`"),
-    ("bad syntax", "config:", "config: {", "tools.yaml", "Mend the syntax"),
+    ("bad syntax", "config:", "config: {", "tools.yaml", "Fix the syntax"),
     ("key that is no text", "town:", "on:", "tools[2] (own.py:Weather)", "Put it in quotes"),
 ]
 
@@ -119,6 +120,8 @@ def test_a_message_names_file_entry_field_and_remedy(folder, right, wrong, field
         load_tools(folder / "tools.yaml")
     message = str(caught.value)
     assert message.startswith(str(folder / "tools.yaml"))
+    if field.startswith("tools["):
+        assert re.match(r".*tools\.yaml:\d+: tools\[", message)
     assert field in message
     assert said in message
     assert caught.value.remedy
@@ -131,5 +134,5 @@ def test_a_file_that_may_not_be_read(folder):
     if os.access(folder / "tools.yaml", os.R_OK):  # root reads everything
         (folder / "tools.yaml").unlink()
         (folder / "tools.yaml").mkdir()
-    with pytest.raises(ConfigError, match=r"tools\.yaml: cannot be read: .*Name a readable file"):
+    with pytest.raises(ConfigError, match=r"tools\.yaml: cannot be read: .*Name a readable YAML file"):
         load_tools(folder / "tools.yaml")

@@ -16,10 +16,9 @@ fault, so the policy is not shown it.
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 
-from agent_rl.errors import ConfigError
-from agent_rl.settings.importing import ClassNameError, find_object
+from agent_rl.settings.errors import Place
+from agent_rl.settings.importing import find_class
 from agent_rl.trajectory import ToolCall, ToolResult, Trajectory, Turn
 
 __all__ = ["Hooks", "load_hooks"]
@@ -53,10 +52,5 @@ def load_hooks(path: str) -> type[Hooks]:
     Raises:
         ConfigError: when there is no such class.
     """
-    try:
-        found = find_object(path, Path.cwd())
-    except ClassNameError as error:
-        raise ConfigError(KEY, error.problem, error.remedy) from error
-    if not (isinstance(found, type) and issubclass(found, Hooks)):
-        raise ConfigError(KEY, f"{path} is not a subclass of agent_rl.agents.episode.Hooks", "Derive it from Hooks")
+    found: type[Hooks] = find_class(path, Hooks, Place(KEY))
     return found

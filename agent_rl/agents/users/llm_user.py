@@ -26,7 +26,7 @@ from agent_rl.agents.episode.thinking import spoken
 from agent_rl.agents.users.user import ROW_KEY, Reply, User
 from agent_rl.errors import ConfigError
 from agent_rl.remote import ChatClient, EndpointConfig, RemoteError
-from agent_rl.tools.config import read_config
+from agent_rl.settings.errors import validated
 from agent_rl.tools.truncation import encodable
 from agent_rl.trajectory import Trajectory
 
@@ -67,7 +67,7 @@ class LLMUser(User):
 
     def __init__(self, config: Mapping[str, Any], row: Mapping[str, Any]) -> None:
         super().__init__(config, row)
-        self.settings = settings = read_config(LLMUserConfig, config)
+        self.settings = settings = validated(LLMUserConfig, config)
         goal = row.get("goal")
         if not isinstance(goal, str) or not goal.strip():
             raise ConfigError(f"{ROW_KEY}.goal", f"expected a text, got {goal!r}", "Say in the row what its user wants")
@@ -80,7 +80,7 @@ class LLMUser(User):
     @classmethod
     def check_config(cls, config: Mapping[str, Any]) -> None:
         """Refuse unknown keys, values out of range, and an API key that is not in the environment."""
-        _client(read_config(LLMUserConfig, config))
+        _client(validated(LLMUserConfig, config))
 
     async def start(self, opening: str) -> str:
         """The row's first message, or the model's."""

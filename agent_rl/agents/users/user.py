@@ -21,11 +21,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from agent_rl.errors import ConfigError
-from agent_rl.settings.importing import ClassNameError, find_object
+from agent_rl.settings.errors import Place
+from agent_rl.settings.importing import find_class
 from agent_rl.trajectory import Trajectory
 
 __all__ = ["ROW_KEY", "Reply", "ScriptedUser", "User", "gives_verdict", "load_user", "opened"]
@@ -123,19 +123,12 @@ def load_user(name: str, config: Mapping[str, Any]) -> type[User]:
         ConfigError: when there is no such class, or it refuses the config.
     """
     cls = _find(name)
-    try:
+    with Place("agent_rl.user_sim.config").around():
         cls.check_config(config)
-    except ValueError as error:
-        raise ConfigError("agent_rl.user_sim.config", str(error), "Correct it") from error
     return cls
 
 
 @cache
 def _find(name: str) -> type[User]:
-    try:
-        found = find_object(SHORT_NAMES.get(name, name), Path.cwd())
-    except ClassNameError as error:
-        raise ConfigError(KEY, error.problem, error.remedy) from error
-    if not (isinstance(found, type) and issubclass(found, User)):
-        raise ConfigError(KEY, f"{name} is not a subclass of agent_rl.agents.users.user.User", "Derive it from User")
+    found: type[User] = find_class(SHORT_NAMES.get(name, name), User, Place(KEY), known=SHORT_NAMES)
     return found

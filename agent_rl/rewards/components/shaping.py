@@ -11,14 +11,14 @@ import math
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from itertools import pairwise
-from pathlib import Path
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from agent_rl.errors import ConfigError, UnscoredError
+from agent_rl.errors import UnscoredError
 from agent_rl.rewards.component import Component, ComponentConfig, Value
-from agent_rl.settings.importing import ClassNameError, find_object
+from agent_rl.settings.errors import Place
+from agent_rl.settings.importing import find_object
 from agent_rl.trajectory import Trajectory, call_key
 
 __all__ = ["Potential", "PotentialConfig", "ToolRewards", "ToolRewardsConfig"]
@@ -103,11 +103,8 @@ class Potential(Component, kind="potential"):
 
     def __init__(self, name: str, config: PotentialConfig) -> None:
         super().__init__(name, config)
-        try:
-            self._phi: Callable[[Trajectory, int], float] = find_object(config.function, Path.cwd())
-        except ClassNameError as error:
-            key = f"agent_rl.reward.components.{name}.config.function"
-            raise ConfigError(key, error.problem, error.remedy) from error
+        place = Place(f"agent_rl.reward.components.{name}.config.function")
+        self._phi: Callable[[Trajectory, int], float] = find_object(config.function, place)
 
     async def measure(self, trajectory: Trajectory) -> Value:
         """The discounted sum of the differences.

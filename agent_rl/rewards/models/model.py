@@ -22,7 +22,6 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
@@ -33,7 +32,8 @@ from agent_rl.remote import ChatClient, EndpointConfig, RemoteError
 from agent_rl.rewards.models.batching import MicroBatches
 from agent_rl.rewards.models.conversation import Shown, messages, texts
 from agent_rl.rewards.models.question import fill_in, load_template, read_score
-from agent_rl.settings.importing import ClassNameError, find_object
+from agent_rl.settings.errors import Place
+from agent_rl.settings.importing import find_object
 from agent_rl.trajectory import Trajectory
 
 __all__ = ["Model", "ModelConfig"]
@@ -263,11 +263,8 @@ def _entries(answer: Any, name: str, count: int) -> list[list[float]]:
 def _load_hooks(path: str | None, key: str) -> ModuleType | None:
     if path is None:
         return None
-    try:
-        separator = ":" if path.endswith(".py") else "."
-        module = sys.modules[find_object(f"{path}{separator}__name__", Path.cwd())]
-    except ClassNameError as error:
-        raise ConfigError(f"{key}.hooks", error.problem, error.remedy) from error
+    separator = ":" if path.endswith(".py") else "."
+    module = sys.modules[find_object(f"{path}{separator}__name__", Place(f"{key}.hooks"))]
     if not any(hasattr(module, name) for name in (PREPROCESS, POSTPROCESS)):
         raise ConfigError(f"{key}.hooks", f"{path} has neither {PREPROCESS} nor {POSTPROCESS}", "Define one of them")
     return module

@@ -15,11 +15,10 @@ import reprlib
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 from typing import Any, SupportsFloat
 
-from agent_rl.errors import ConfigError
-from agent_rl.settings.importing import ClassNameError, find_object
+from agent_rl.settings.errors import Place
+from agent_rl.settings.importing import find_object
 from agent_rl.trajectory import Trajectory
 
 __all__ = ["ScoreFunction"]
@@ -38,10 +37,7 @@ class ScoreFunction:
 
     def __init__(self, path: str, threads: int = 32) -> None:
         self._threads = ThreadPoolExecutor(threads, "rules")
-        try:
-            self._function = find_object(f"{path}:compute_score", Path.cwd())
-        except ClassNameError as error:
-            raise ConfigError("rules_file", error.problem, error.remedy) from error
+        self._function = find_object(f"{path}:compute_score", Place("rules_file"))
 
     async def judge(self, trajectory: Trajectory, extra_info: Mapping[str, Any]) -> tuple[float, dict[str, float]]:
         """The correctness, and what is logged beside it.

@@ -5,20 +5,16 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
 
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from yaml import YAMLError
+from pydantic import BaseModel, ConfigDict, Field
 
 from agent_rl.errors import ConfigError
 from agent_rl.secrets import secret
-from agent_rl.settings import RewardSettings, config_error
+from agent_rl.settings import RewardSettings
+from agent_rl.settings.errors import Place, validated
+from agent_rl.settings.yaml_files import read_yaml
 
 __all__ = ["ServiceSettings", "read_settings"]
-
-Model = TypeVar("Model", bound=BaseModel)
 
 
 class ServiceSettings(BaseModel):
@@ -83,27 +79,13 @@ def read_settings(path: Path, overrides: Sequence[str] = ()) -> ServiceSettings:
     for word in overrides:
         if "=" not in word:
             raise ConfigError(word, "not a setting", "Write KEY=VALUE, for example port=9000")
-    try:
-        config = OmegaConf.merge(OmegaConf.load(path), OmegaConf.from_dotlist(list(overrides)))
-        given: Any = OmegaConf.to_container(config, resolve=True)
-    except (OmegaConfBaseException, YAMLError, TypeError) as error:
-        key = getattr(error, "full_key", None) or str(path)
-        raise ConfigError(key, str(error).splitlines()[0], "Correct the file, or the KEY=VALUE word") from error
-    if isinstance(given, dict):
-        given |= {name: _validated(RewardSettings, given[name], name) for name in ("rules", "judge") if given.get(name)}
-        if given.get("rules_file"):
-            given["rules_file"] = str(path.resolve().parent / str(given["rules_file"]))
-    settings = _validated(ServiceSettings, given)
+    given, place = read_yaml(path, overrides), Place(file=path)
+    if isinstance(given, dict) and given.get("rules_file"):
+        given["rules_file"] = str(path.resolve().parent / str(given["rules_file"]))
+    settings = validated(ServiceSettings, given, place)
     if not (settings.rules or settings.rules_file or settings.judge):
         raise ConfigError("rules", "the service has nothing to score with", "Write rules, rules_file or judge")
     return settings
-
-
-def _validated(model: type[Model], given: Any, section: str = "") -> Model:
-    try:
-        return model.model_validate(given)
-    except ValidationError as error:
-        raise config_error(model, error, section) from error
 
 
 def _is_loopback(host: str) -> bool:

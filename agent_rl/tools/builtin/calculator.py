@@ -6,12 +6,11 @@ fractions, so 0.1+0.2 is 0.3. Both bound time and size; an expression beyond a b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from agent_rl.tools.base import Tool
+from agent_rl.tools.base import Tool, ToolConfig
 from agent_rl.tools.builtin._calculator.parser import evaluate
 from agent_rl.tools.builtin._calculator.values import too_large
 
@@ -28,6 +27,7 @@ class Calculator(Tool):
     """Evaluates one expression; keeps no state."""
 
     name = "calculator"
+    Config = ToolConfig
     idempotent = True
     description = (
         "Evaluate an arithmetic expression exactly. Supports + - * / // % ** ^ ! parentheses, percent (20% is 0.2), "
@@ -39,12 +39,6 @@ class Calculator(Tool):
         "properties": {"expression": {"type": "string", "description": "For example (80000 + 50000) * 1.5"}},
         "required": ["expression"],
     }
-
-    @classmethod
-    def check_config(cls, config: Mapping[str, Any]) -> None:
-        """Refuse any key: there is nothing to configure."""
-        if config:
-            raise ValueError(f"the calculator takes no config, got {', '.join(map(str, config))}")
 
     async def call(self, arguments: dict[str, Any]) -> str:
         """`calculate`; not in a thread, which would cost more than the computation."""

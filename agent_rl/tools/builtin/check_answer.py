@@ -13,29 +13,26 @@ no better costs `stall_penalty`. The tool tells the policy the verdict: a policy
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from agent_rl.errors import FatalError, UnscoredError
-from agent_rl.settings.importing import ClassNameError, find_object
-from agent_rl.tools.base import Tool, ToolOutput
-from agent_rl.tools.config import read_config
+from agent_rl.errors import ConfigError, FatalError, UnscoredError
+from agent_rl.settings.errors import Place, validated
+from agent_rl.settings.importing import find_object
+from agent_rl.tools.base import Tool, ToolConfig, ToolOutput
 
 __all__ = ["CheckAnswer", "CheckAnswerConfig"]
 
 
-class CheckAnswerConfig(BaseModel):
+class CheckAnswerConfig(ToolConfig):
     """The entry's `config`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     scorer: str
     """`package.module.function`, or `path/to/file.py:function`."""
-    improvement_reward: float = Field(default=0.05, ge=0, allow_inf_nan=False)
-    repeat_penalty: float = Field(default=0.05, ge=0, allow_inf_nan=False)
-    stall_penalty: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    improvement_reward: float = Field(default=0.05, ge=0)
+    repeat_penalty: float = Field(default=0.05, ge=0)
+    stall_penalty: float = Field(default=0.0, ge=0)
     max_checks: int | None = Field(default=None, ge=1)
     """Checks in one trajectory; null: no limit."""
 
@@ -44,6 +41,8 @@ class CheckAnswer(Tool):
     """Remembers the answers of this trajectory and the best score among them."""
 
     name = "check_answer"
+    Config = CheckAnswerConfig
+    settings: CheckAnswerConfig
     description = (
         "Check an answer before you give it as the final one. Repeating an answer that was checked before is penalised."
     )
@@ -56,7 +55,7 @@ class CheckAnswer(Tool):
     @classmethod
     def check_config(cls, config: Mapping[str, Any]) -> None:
         """Refuse unknown keys, and a scorer that cannot be found."""
-        _scorer(read_config(CheckAnswerConfig, config).scorer)
+        _scorer(validated(CheckAnswerConfig, config).scorer)
 
     async def start(self) -> None:
         """Take the ground truth from the row."""
@@ -65,7 +64,6 @@ class CheckAnswer(Tool):
                 f"the row has no extra_info.tools_kwargs.{self.name}.create_kwargs.ground_truth. "
                 "Add it in your preprocessing, or remove the tool from this row by extra_info.tool_selection"
             )
-        self.settings = read_config(CheckAnswerConfig, self.config)
         self.scorer = _scorer(self.settings.scorer)
         self.seen: set[str] = set()
         self.checks = 0
@@ -98,13 +96,9 @@ class CheckAnswer(Tool):
 
 
 def _scorer(path: str) -> Callable[[str, Any], float]:
-    try:
-        found: Any = find_object(path, Path())
-    except ClassNameError as error:
-        raise ValueError(f"scorer: {error}") from error
+    found: Any = find_object(path, Place("scorer"))
     if not callable(found):
-        raise ValueError(
-            f"scorer: {path!r} is a {type(found).__name__}, not a function (answer, ground_truth) -> float"
-        )
+        problem = f"{path!r} is a {type(found).__name__}, not a function"
+        raise ConfigError("scorer", problem, "Name a function (answer, ground_truth) -> float")
     scorer: Callable[[str, Any], float] = found
     return scorer

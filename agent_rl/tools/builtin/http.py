@@ -35,9 +35,12 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
+from pydantic import Field
+
 from agent_rl.errors import ToolError
 from agent_rl.remote import RemoteError, Response
 from agent_rl.secrets import Secrets
+from agent_rl.settings.errors import Place, validated
 from agent_rl.tools.base import Tool
 from agent_rl.tools.builtin._http.connection import Connection, Service, connect
 from agent_rl.tools.builtin._http.request import (
@@ -46,9 +49,7 @@ from agent_rl.tools.builtin._http.request import (
     ResponseRule,
     build,
     check_request,
-    read_part,
 )
-from agent_rl.tools.config import read_config
 from agent_rl.tools.spec import ToolSpec
 from agent_rl.tools.toolset import Toolset
 
@@ -59,11 +60,11 @@ MAX_ERROR_CHARS = 1000
 
 
 class _HttpConfig(Connection):
-    endpoints: list[dict[str, Any]]
+    endpoints: list[Endpoint] = Field(min_length=1)
 
 
 class _HttpToolConfig(Connection):
-    request: dict[str, Any]
+    request: Request
 
 
 class HttpTool(Tool):
@@ -101,7 +102,7 @@ class HttpTool(Tool):
             raise RemoteError(response.host, "the credentials of the configuration were refused", 401)
         if not response.ok:
             raise ToolError(_refusal(response, service.secrets))
-        text = _show(response, ResponseRule.model_validate(request.response))
+        text = _show(response, request.response)
         text = service.secrets.hide(text, cut=response.truncated)
         return f"{text}\n(cut after {len(response.content)} bytes)" if response.truncated else text
 
@@ -126,19 +127,13 @@ class Http(Toolset):
     @classmethod
     def tools(cls, config: Mapping[str, Any]) -> list[ToolSpec]:
         """One tool for each endpoint."""
-        parsed = read_config(_HttpConfig, config)
+        parsed = validated(_HttpConfig, config)
         connect(parsed)
-        if not parsed.endpoints:
-            raise ValueError("endpoints: empty. Write one entry for each tool")
         connection = {key: value for key, value in config.items() if key != "endpoints"}
         specs = []
-        for index, content in enumerate(parsed.endpoints):
-            key = f"endpoints[{index}]" + (f" ({content['name']})" if "name" in content else "")
-            endpoint = read_part(Endpoint, content, key)
-            try:
+        for index, endpoint in enumerate(parsed.endpoints):
+            with Place(f"endpoints[{index}] ({endpoint.name})").around():
                 specs.append(_spec(endpoint, parsed, connection))
-            except ValueError as error:
-                raise ValueError(f"{key}.{error}") from None
         return specs
 
 
@@ -205,11 +200,8 @@ def _spec(endpoint: Endpoint, parsed: Connection, connection: Mapping[str, Any])
 
 
 def _read_tool(config: Mapping[str, Any]) -> tuple[Service, Request]:
-    parsed = read_config(_HttpToolConfig, config)
+    parsed = validated(_HttpToolConfig, config)
     service = connect(parsed)
-    try:
-        request = read_config(Request, parsed.request)
-        check_request(request, service.taken)
-    except ValueError as error:
-        raise ValueError(f"request.{error}") from None
-    return service, request
+    with Place("request").around():
+        check_request(parsed.request, service.taken)
+    return service, parsed.request

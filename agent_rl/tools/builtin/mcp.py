@@ -39,10 +39,10 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from agent_rl.errors import ToolError, UnscoredError, did_you_mean
+from agent_rl.errors import ConfigError, ToolError, UnscoredError, did_you_mean
+from agent_rl.settings.errors import validated
 from agent_rl.tools.base import Tool
 from agent_rl.tools.builtin._mcp.server import McpServer
-from agent_rl.tools.config import read_config
 from agent_rl.tools.spec import ToolSpec
 from agent_rl.tools.toolset import Toolset
 from agent_rl.tools.truncation import truncate
@@ -84,22 +84,22 @@ class Mcp(Toolset):
     @classmethod
     def check_config(cls, config: Mapping[str, Any]) -> None:
         """Refuse unknown keys, contradictions, and environment variables that are not set."""
-        read_config(McpConfig, config).check()
+        validated(McpConfig, config).check()
 
     @classmethod
     def tools(cls, config: Mapping[str, Any]) -> list[ToolSpec]:
         """Ask the server.
 
         Raises:
-            ValueError: the server cannot be reached, or a pattern matches nothing.
+            ConfigError: the server cannot be reached, or a pattern matches nothing.
         """
         from agent_rl.tools.builtin._mcp.connection import list_tools
 
-        declared = read_config(McpConfig, config)
+        declared = validated(McpConfig, config)
         try:
             offered = list_tools(declared)
         except UnscoredError as error:
-            raise ValueError(f"{error}. Start the server, or mend the entry") from error
+            raise ConfigError("", str(error), "Start the server, or fix the entry") from error
         chosen = _choose([tool.name for tool in offered], declared.include, declared.exclude)
         server = {key: value for key, value in config.items() if key in McpServer.model_fields}
         names = _names([tool.name for tool in offered], declared.prefix)
@@ -109,29 +109,28 @@ class Mcp(Toolset):
 class McpTool(Tool):
     """One tool of a server; the tools of a trajectory share their session."""
 
+    Config = McpToolConfig
+    settings: McpToolConfig
+
     @classmethod
     def check_config(cls, config: Mapping[str, Any]) -> None:
         """As `Mcp`, for an entry that says itself what the server would be asked for."""
-        read_config(McpToolConfig, config).check()
-
-    def __init__(self, config: Mapping[str, Any], create_kwargs: Mapping[str, Any]) -> None:
-        super().__init__(config, create_kwargs)
-        self._config = read_config(McpToolConfig, config)
+        validated(McpToolConfig, config).check()
 
     async def call(self, arguments: dict[str, Any]) -> str:
         """Have the server do it."""
-        result = await (await self._connection()).call(self._config.tool, arguments)
-        text = truncate(self._config.redact(render(result)), MAX_RESULT_CHARS, "middle")
+        result = await (await self._connection()).call(self.settings.tool, arguments)
+        text = truncate(self.settings.redact(render(result)), MAX_RESULT_CHARS, "middle")
         if result.is_error:
-            raise ToolError(text or f"{self._config.tool} failed without saying why")
+            raise ToolError(text or f"{self.settings.tool} failed without saying why")
         return text
 
     async def _connection(self) -> Connection:
         from agent_rl.tools.builtin._mcp.connection import Connection, shared
 
-        if self._config.session == "shared":
-            return await shared(self._config)
-        return await self.scope.get(("mcp", self._config.key), lambda: Connection(self._config))
+        if self.settings.session == "shared":
+            return await shared(self.settings)
+        return await self.scope.get(("mcp", self.settings.key), lambda: Connection(self.settings))
 
 
 class IdempotentMcpTool(McpTool):
@@ -169,7 +168,7 @@ def _choose(offered: Sequence[str], include: Iterable[str] | None, exclude: Iter
     included = set(offered) if include is None else _matches(offered, include, "include")
     chosen = included - _matches(offered, exclude, "exclude")
     if not chosen:
-        raise ValueError(f"include, exclude: no tool is left. {did_you_mean('', offered)}")
+        raise ConfigError("include, exclude", "no tool is left", did_you_mean("", offered))
     return chosen
 
 
@@ -178,7 +177,7 @@ def _matches(offered: Sequence[str], patterns: Iterable[str], key: str) -> set[s
     for pattern in patterns:
         matching = {name for name in offered if fnmatchcase(name, pattern)}
         if not matching:
-            raise ValueError(f"{key}: {pattern!r} matches none of the server's tools. {did_you_mean(pattern, offered)}")
+            raise ConfigError(key, f"{pattern!r} matches none of the server's tools", did_you_mean(pattern, offered))
         found |= matching
     return found
 

@@ -15,9 +15,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from agent_rl.errors import ConfigError, ToolError, ToolTimeoutError
+from agent_rl.errors import ToolError, ToolTimeoutError
 from agent_rl.sandbox import (
     TOOL_CONCURRENCY,
     UNBOUNDED,
@@ -28,8 +28,8 @@ from agent_rl.sandbox import (
     raise_if_not_run,
     shared_sandbox,
 )
-from agent_rl.tools.base import Tool
-from agent_rl.tools.config import read_config
+from agent_rl.settings.errors import validated
+from agent_rl.tools.base import Tool, ToolConfig
 
 __all__ = ["Python", "PythonConfig"]
 
@@ -40,10 +40,8 @@ _REMARK = "sandbox: "
 _LOST = f"{_REMARK}the previous state was lost: "
 
 
-class PythonConfig(BaseModel):
+class PythonConfig(ToolConfig):
     """The entry's `config`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     mode: Literal["session", "stateless"] = "session"
     timeout_s: float = Field(default=10.0, gt=0, le=300)
@@ -60,6 +58,8 @@ class Python(Tool):
     """One trajectory's interpreter."""
 
     name = "python"
+    Config = PythonConfig
+    settings: PythonConfig
     description = (
         "Run Python code. What it prints is shown, and the value of a final expression, as in a notebook. "
         "No network, no other programs, no files but its own."
@@ -75,15 +75,11 @@ class Python(Tool):
     @classmethod
     def check_config(cls, config: Mapping[str, Any]) -> None:
         """Refuse unknown keys, values out of range, and packages that are not installed."""
-        settings = read_config(PythonConfig, config)
-        try:
-            PythonSandbox(packages=settings.packages)
-        except ConfigError as error:
-            raise ValueError(f"{error.key}: {error.problem}. {error.remedy}") from error
+        PythonSandbox(packages=validated(PythonConfig, config).packages)
 
     async def start(self) -> None:
         """Find the worker's sandbox; a session's process starts with the first call."""
-        self.settings = settings = read_config(PythonConfig, self.config)
+        settings = self.settings
         self.session: SandboxSession | None = None
         self.sandbox = await shared_sandbox(
             packages=settings.packages, max_concurrency=UNBOUNDED, unsafe=settings.unsafe

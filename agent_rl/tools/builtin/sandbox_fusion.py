@@ -21,14 +21,14 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from agent_rl.errors import ToolError, ToolTimeoutError
 from agent_rl.remote import Remote, RemoteLimits
 from agent_rl.sandbox.host.fusion import SLACK_S, FusionAnswer, FusionCommand, run_remotely
 from agent_rl.secrets import secret
-from agent_rl.tools.base import Tool, ToolOutput
-from agent_rl.tools.config import read_config
+from agent_rl.settings.errors import validated
+from agent_rl.tools.base import Tool, ToolConfig, ToolOutput
 from agent_rl.tools.truncation import truncate
 
 __all__ = ["SandboxFusion", "SandboxFusionConfig"]
@@ -36,10 +36,8 @@ __all__ = ["SandboxFusion", "SandboxFusionConfig"]
 MAX_CODE_CHARS = 100_000
 
 
-class SandboxFusionConfig(BaseModel):
+class SandboxFusionConfig(ToolConfig):
     """The entry's `config`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     url: str = Field(pattern="^https?://.")
     """Address of the server, with or without /run_code."""
@@ -64,6 +62,8 @@ class SandboxFusion(Tool):
     """Runs one piece of code; keeps no state."""
 
     name = "sandbox_fusion"
+    Config = SandboxFusionConfig
+    settings: SandboxFusionConfig
     description = "Run Python code in a fresh process and get what it prints. Use print to see a value."
     parameters: ClassVar[dict[str, Any]] = {
         "type": "object",
@@ -76,11 +76,10 @@ class SandboxFusion(Tool):
     @classmethod
     def check_config(cls, config: Mapping[str, Any]) -> None:
         """Refuse what cannot work; the server is not asked."""
-        _remote(read_config(SandboxFusionConfig, config))
+        _remote(validated(SandboxFusionConfig, config))
 
     async def start(self) -> None:
         """Use the process's connections."""
-        self.settings = read_config(SandboxFusionConfig, self.config)
         remote = _remote(self.settings)
         self.remote = await self.scope.get(remote, lambda: remote)
 

@@ -29,14 +29,14 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from agent_rl.errors import ConfigError, ToolError
 from agent_rl.remote import Remote, RemoteError, RemoteLimits
 from agent_rl.secrets import secret
-from agent_rl.tools.base import Tool, ToolOutput
-from agent_rl.tools.builtin.bm25 import Bm25Index, Hit, open_index, read_document
-from agent_rl.tools.config import read_config
+from agent_rl.settings.errors import Place, validated
+from agent_rl.tools.base import Tool, ToolConfig, ToolOutput
+from agent_rl.tools.builtin._bm25 import Bm25Index, Hit, open_index, read_document
 
 __all__ = ["LocalSearchConfig", "RemoteSearchConfig", "Search"]
 
@@ -46,9 +46,7 @@ _MAX_ECHO = 200  # characters of a query or a title that an answer repeats
 _OPENING = threading.Lock()
 
 
-class _Shown(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
+class _Shown(ToolConfig):
     top_k: int = Field(default=3, ge=1, le=100)
     """Documents for one query, at most."""
     max_chars_per_document: int = Field(default=2000, ge=1)
@@ -107,10 +105,7 @@ class Search(Tool):
             remote = _remote(self.settings)
             self.remote = await self.scope.get(remote, lambda: remote)
             return
-        try:
-            self.index = await asyncio.to_thread(_index, self.settings)
-        except ValueError as error:
-            raise ConfigError("search.corpus", str(error), "Mend the corpus") from error
+        self.index = await asyncio.to_thread(_index, self.settings)
 
     async def call(self, arguments: dict[str, Any]) -> ToolOutput:
         """The best documents for the query."""
@@ -139,12 +134,13 @@ class Search(Tool):
 
 def _settings(config: Mapping[str, Any]) -> LocalSearchConfig | RemoteSearchConfig:
     if ("corpus" in config) == ("url" in config):
-        raise ValueError(f"expected either `corpus` or `url`, got {', '.join(map(str, config)) or 'none'}")
-    return read_config(LocalSearchConfig, config) if "corpus" in config else read_config(RemoteSearchConfig, config)
+        given = ", ".join(map(str, config)) or "none"
+        raise ConfigError("", f"expected either `corpus` or `url`, got {given}", "Write one of them")
+    return validated(LocalSearchConfig, config) if "corpus" in config else validated(RemoteSearchConfig, config)
 
 
 def _index(settings: LocalSearchConfig) -> Bm25Index:
-    with _OPENING:  # the first trajectories start together
+    with _OPENING, Place("corpus").around("Fix the corpus"):  # the first trajectories start together
         return _open(settings)
 
 

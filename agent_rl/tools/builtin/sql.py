@@ -24,9 +24,9 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from agent_rl.errors import ConfigError, ToolError, did_you_mean
+from agent_rl.settings.errors import Place, validated
 from agent_rl.tools.base import Tool
 from agent_rl.tools.builtin._sql import pool
-from agent_rl.tools.config import read_config
 
 __all__ = ["Sql", "SqlConfig"]
 
@@ -62,6 +62,8 @@ class Sql(Tool):
     """Answers queries on the trajectory's database; keeps no state."""
 
     name = "sql"
+    Config = SqlConfig
+    settings: SqlConfig
     idempotent = True
     max_concurrency = 8  # each in a process of its own
     description = (
@@ -79,9 +81,9 @@ class Sql(Tool):
     @classmethod
     def check_config(cls, config: Mapping[str, Any]) -> None:
         """Refuse unknown keys, values that cannot be used, and a database that is not there."""
-        settings = read_config(SqlConfig, config)
+        settings = validated(SqlConfig, config)
         if settings.root is not None and not Path(settings.root).is_dir():
-            raise ValueError(f"root: {settings.root!r} is no folder; name the one that holds the databases")
+            raise ConfigError("root", f"{settings.root!r} is no folder", "Name the one that holds the databases")
         if settings.database is not None:
             _locate(settings)
 
@@ -91,20 +93,16 @@ class Sql(Tool):
         Raises:
             ConfigError: when the row names none that can be used.
         """
-        settings = read_config(SqlConfig, self.config)
-        place = f"extra_info.tools_kwargs.{self.name}.create_kwargs"
+        place = Place(f"extra_info.tools_kwargs.{self.name}.create_kwargs")
         for key, value in self.create_kwargs.items():
             if key != "database":
-                raise ConfigError(f"{place}.{key}", f"unknown key (value {value!r})", did_you_mean(key, ["database"]))
-        database = self.create_kwargs.get("database", settings.database)
+                raise (place / key).error(f"unknown key (value {value!r})", did_you_mean(key, ["database"]))
+        database = self.create_kwargs.get("database", self.settings.database)
         if not isinstance(database, str) or not database:
             problem = f"expected the path of a database, got {database!r}"
-            raise ConfigError(f"{place}.database", problem, "Write it in the row, or in the tool's config")
-        try:
-            self._path, self._engine = _locate(settings.model_copy(update={"database": database}))
-        except ValueError as error:
-            raise ConfigError(f"{place}.database", str(error), "Mend the row") from error
-        self._settings = settings
+            raise (place / "database").error(problem, "Write it in the row, or in the tool's config")
+        with place.around():
+            self._path, self._engine = _locate(self.settings.model_copy(update={"database": database}))
 
     def call(self, arguments: dict[str, Any]) -> str:
         """The result as a table, or the listing of the schema; blocks for `timeout_s` at most."""
@@ -118,34 +116,38 @@ class Sql(Tool):
             "database": str(self._path),
             "query": None if listing else query,
             "table": (listing["plain"] or listing["quoted"]) if listing else None,
-            **self._settings.model_dump(include={"max_rows", "max_cell_chars", "max_chars", "timeout_s"}),
+            **self.settings.model_dump(include={"max_rows", "max_cell_chars", "max_chars", "timeout_s"}),
         }
-        return pool.ask(self._engine, self._settings.memory_mb, request)
+        return pool.ask(self._engine, self.settings.memory_mb, request)
 
 
 def _locate(settings: SqlConfig) -> tuple[Path, str]:
     """The database's path, free of links, and its engine.
 
     Raises:
-        ValueError: when it is not there, not below `root`, or not of a known kind.
+        ConfigError: when it is not there, not below `root`, or not of a known kind.
     """
     name, root = settings.database or "", settings.root
     try:
         path = (Path(root or ".") / name).resolve()
         if root is not None and not path.is_relative_to(Path(root).resolve()):
-            raise ValueError(f"database: {name!r} is not below root {root!r}; move it there, or change root")
+            raise ConfigError("database", f"{name!r} is not below root {root!r}", "Move it there, or change root")
         if not path.is_file():
-            raise ValueError(f"database: {name!r} is no file (looked for {path}); name an existing database")
+            raise ConfigError("database", f"{name!r} is no file (looked for {path})", "Name an existing database")
         with path.open("rb") as file:
             start = file.read(16)
-    except OSError as error:
-        raise ValueError(f"database: {name!r} cannot be read: {error}; name a readable file") from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL character
+        raise ConfigError("database", f"{name!r} cannot be read: {error}", "Name a readable file") from error
     found = next((engine for engine, (at, magic) in _HEADERS.items() if start[at:].startswith(magic)), None)
     if found is None or settings.engine not in (None, found):
         expected = settings.engine or "SQLite or DuckDB"
-        raise ValueError(f"database: {name!r} is no {expected} file ({found or 'unknown'}); name one, or mend engine")
+        raise ConfigError(
+            "database", f"{name!r} is no {expected} file ({found or 'unknown'})", "Name one, or fix engine"
+        )
     if found == "sqlite" and any(_has_content(Path(f"{path}{end}")) for end in ("-wal", "-journal")):
-        raise ValueError(f"database: {name!r} has changes not yet written (-wal or -journal); open and close it once")
+        raise ConfigError(
+            "database", f"{name!r} has changes not yet written (-wal or -journal)", "Open and close it once"
+        )
     return path, found
 
 

@@ -16,6 +16,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from agent_rl.errors import ConfigError
 from agent_rl.tools.base import Tool, ToolOutput
 
 __all__ = ["SubmitAnswer"]
@@ -37,7 +38,9 @@ class SubmitAnswer(Tool):
     def check_config(cls, config: Mapping[str, Any]) -> None:
         """Refuse any key: the answer's form is the entry's `parameters`."""
         if config:
-            raise ValueError(f"submit_answer takes no config, got {', '.join(map(str, config))}; write `parameters`")
+            raise ConfigError(
+                "", f"submit_answer takes no config, got {', '.join(map(str, config))}", "Write `parameters`"
+            )
 
     async def call(self, arguments: dict[str, Any]) -> ToolOutput:
         """End the episode with the arguments as its answer."""

@@ -12,17 +12,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from agent_rl.errors import ToolError, ToolTimeoutError
 from agent_rl.sandbox import TOOL_CONCURRENCY, UNBOUNDED, Execution, ExecutionStatus, raise_if_not_run, shared_sandbox
-from agent_rl.tools.base import Tool
+from agent_rl.tools.base import Tool, ToolConfig
 from agent_rl.tools.builtin._sympy.notation import to_sympy
-from agent_rl.tools.config import read_config
 
 __all__ = ["SymPy", "SymPyConfig"]
 
@@ -31,10 +29,8 @@ _MAX_CHARS = 4000
 _VALUE = {"type": ["string", "number"]}
 
 
-class SymPyConfig(BaseModel):
+class SymPyConfig(ToolConfig):
     """The entry's `config`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     timeout_s: float = Field(default=10.0, gt=0, le=300)
     """Wall-clock seconds for one computation."""
@@ -47,6 +43,8 @@ class SymPy(Tool):
     """Keeps no state."""
 
     name = "sympy"
+    Config = SymPyConfig
+    settings: SymPyConfig
     idempotent = True
     max_concurrency = TOOL_CONCURRENCY
     description = (
@@ -75,15 +73,9 @@ class SymPy(Tool):
     }
     timeout_s = 600.0
 
-    @classmethod
-    def check_config(cls, config: Mapping[str, Any]) -> None:
-        """Refuse unknown keys and values out of range."""
-        read_config(SymPyConfig, config)
-
     async def start(self) -> None:
         """Find the worker's sandbox."""
-        self.settings = settings = read_config(SymPyConfig, self.config)
-        self.sandbox = await shared_sandbox(max_concurrency=UNBOUNDED, unsafe=settings.unsafe)
+        self.sandbox = await shared_sandbox(max_concurrency=UNBOUNDED, unsafe=self.settings.unsafe)
 
     async def call(self, arguments: dict[str, Any]) -> str:
         """The result, exact, with a decimal value where that says more."""

@@ -95,7 +95,7 @@ def test_class_is_found_by_its_path(tmp_path, monkeypatch):
     [
         ("nothing.at.all", "there is no module 'nothing'"),
         ("agent_rl.agents.episode.hooks.Hoks", "Did you mean 'Hooks'"),
-        ("agent_rl.agents.episode.hooks.load_hooks", "is not a subclass"),
+        ("agent_rl.agents.episode.hooks.load_hooks", "not a subclass"),
         ("agent_rl.trajectory.Turn", "is not a subclass"),
     ],
 )

@@ -171,7 +171,7 @@ def test_user_of_ones_own_is_named_by_path(tmp_path):
         (f"{tmp_path}/users.py:Mine", {}, "config", "mood: missing"),
         (f"{tmp_path}/users.py:Other", {}, "user", "not a subclass"),
         (f"{tmp_path}/users.py:Mien", {}, "user", "has no 'Mien'"),
-        ("scriptd", {}, "user", "not an import path"),
+        ("scriptd", {}, "user", "there is no user 'scriptd'. Did you mean 'scripted'"),
     ):
         with pytest.raises(ConfigError, match=problem) as caught:
             load_user(name, config)

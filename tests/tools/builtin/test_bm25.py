@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from agent_rl.tools.builtin import bm25
-from agent_rl.tools.builtin.bm25 import open_index, read_document, tokenize
+from agent_rl.tools.builtin import _bm25 as bm25
+from agent_rl.tools.builtin._bm25 import open_index, read_document, tokenize
 
 ROWS = [
     {"id": "a", "contents": '"Faust"\nFaust is a tragic play by Johann Wolfgang von Goethe.'},
@@ -116,7 +116,7 @@ def test_processes_that_start_at_once_build_one_index(corpus):
             file.write(json.dumps({"id": str(number), "contents": f"Page {number}\nword{number} and others"}) + "\n")
     code = """
 import logging, sys
-from agent_rl.tools.builtin.bm25 import open_index
+from agent_rl.tools.builtin._bm25 import open_index
 logging.basicConfig(level=logging.INFO, format="%(message)s")
 print([hit.id for hit in open_index(sys.argv[1]).search("word1234 faust", 3)])
 """

@@ -5,6 +5,7 @@ import base64
 import json
 import logging
 import pickle
+import re
 from pathlib import Path
 from urllib.parse import parse_qsl
 
@@ -377,7 +378,7 @@ AUTH = {"type": "bearer", "env": "OWN_KEY"}
         ({"headers": {"Authorization": "Bearer abc"}}, {}, "headers.Authorization: credentials"),
         ({"headers": {"Host": "x"}}, {}, "headers.Host"),
         ({"headers": {"X": "a\nb"}}, {}, "headers.X: must be one line"),
-        ({"timeout_s": 0}, {}, "timeout_s: .*value 0"),
+        ({"timeout_s": 0}, {}, "timeout_s: expected a number above 0, got 0"),
         ({"auth": AUTH}, {}, "auth.env: the environment variable OWN_KEY is not set"),
         ({"auth": {**AUTH, "env": "OWN_SHORT"}}, {}, "auth.env: OWN_SHORT has fewer than 4"),
         ({"auth": {"type": "basic", "env": "OWN_FULL"}}, {}, "OWN_FULL has no colon"),
@@ -385,10 +386,10 @@ AUTH = {"type": "bearer", "env": "OWN_KEY"}
         ({"auth": {**AUTH, "env": "OWN_FULL", "name": "x"}}, {}, "auth.name: 'x' .* Remove it"),
         ({"auth": {"type": "header", "env": "OWN_FULL", "name": "a b"}}, {}, "auth.name: 'a b'"),
         ({"auth": {**AUTH, "key": "x"}}, {}, "auth.key: unknown key"),
-        ({"auth": "bearer"}, {}, "auth: .*value 'bearer'"),
+        ({"auth": "bearer"}, {}, "auth: expected a mapping or null, got 'bearer'"),
         ({"auth": {"type": "header", "env": "OWN_FULL", "name": "X-Trace"}}, {}, r"trace: the header 'x-trace' is set"),
-        ({}, {"metod": "GET"}, r"endpoints\[0\] \(weather\).metod: unknown key .* Did you mean 'method'"),
-        ({}, {"method": "get"}, r"\(weather\).method: "),
+        ({}, {"metod": "GET"}, r"endpoints\[0\].metod: unknown key .* Did you mean 'method'"),
+        ({}, {"method": "get"}, r"endpoints\[0\].method: expected `GET`, `HEAD`"),
         ({}, {"path": "weather/{city}"}, "path: cannot be sent"),
         ({}, {"path": "//evil.example/{city}"}, "path: cannot be sent"),
         ({}, {"path": "/a b/{city}"}, "path: cannot be sent"),
@@ -420,7 +421,7 @@ def test_a_mistake_in_the_file(tmp_path, monkeypatch, config, endpoint, message)
     monkeypatch.setenv("OWN_FULL", "abcdefgh")
     with pytest.raises(ConfigError, match=message) as caught:
         specs_of(tmp_path, {**CITY, **endpoint}, **config)
-    assert "tools.yaml: tools[0]" in str(caught.value)
+    assert re.search(r"tools\.yaml:\d+: tools\[0\] ", str(caught.value))
     assert "pw-of-mine" not in str(caught.value)
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from agent_rl.errors import ConfigError
 from agent_rl.tools import load_tools
 from agent_rl.tools.builtin.python import Python, unfenced
 from agent_rl.tools.spec import ToolSpec
@@ -141,14 +142,14 @@ def test_markdown_fences_are_taken_off(code, expected):
 @pytest.mark.parametrize(
     ("config", "expected"),
     [
-        ({"mode": "sessions"}, r"mode: .*'session' or 'stateless'"),
+        ({"mode": "sessions"}, "mode: expected `session` or `stateless`, got 'sessions'"),
         ({"timeout": 3}, r"timeout: unknown key \(value 3\). Did you mean 'timeout_s'"),
         ({"timeout_s": 0}, "timeout_s: "),
         ({"packages": ["no-such-distribution-here"]}, "packages: 'no-such-distribution-here' is not installed"),
     ],
 )
 def test_mistakes_in_the_config(config, expected):
-    with pytest.raises(ValueError, match=expected):
+    with pytest.raises(ConfigError, match=expected):
         Python.check_config(config)
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_rl.errors import ToolError
+from agent_rl.errors import ConfigError, ToolError
 from agent_rl.tools import load_tools
 from agent_rl.tools.builtin._sympy.notation import to_sympy
 from agent_rl.tools.builtin.sympy import SymPy
@@ -157,5 +157,5 @@ def test_the_shipped_file(tmp_path):
 
 
 def test_mistakes_in_the_config():
-    with pytest.raises(ValueError, match=r"timeout: unknown key \(value 3\). Did you mean 'timeout_s'"):
+    with pytest.raises(ConfigError, match=r"timeout: unknown key \(value 3\). Did you mean 'timeout_s'"):
         SymPy.check_config({"timeout": 3})

@@ -12,19 +12,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal
 
 import httpx
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from agent_rl.errors import ConfigError
 from agent_rl.remote import Remote, RemoteLimits
 from agent_rl.secrets import SHORTEST_SECRET, Secrets, secret
-from agent_rl.tools.builtin._http.request import CREDENTIAL_HEADERS, FRAMING_HEADERS, HEADER_NAME, read_part
+from agent_rl.tools.base import ToolConfig
+from agent_rl.tools.builtin._http.request import CREDENTIAL_HEADERS, FRAMING_HEADERS, HEADER_NAME
 
 __all__ = ["Connection", "Service", "connect"]
 
-"""Characters; a shorter one could not be told from the rest of an answer."""
+
+class Auth(ToolConfig):
+    """The credentials of a connection."""
+
+    type: Literal["bearer", "header", "query", "basic"]
+    env: str
+    """Variable that holds the key; for `basic`: user:password."""
+    name: str | None = None
+    """Of the header or the query parameter."""
 
 
 class Connection(RemoteLimits):
@@ -35,18 +44,8 @@ class Connection(RemoteLimits):
     attempts: int = Field(default=4, ge=1)
     base_url: str
     allow_hosts: list[str] = Field(default_factory=list)
-    auth: dict[str, Any] | None = None
+    auth: Auth | None = None
     headers: dict[str, str] = Field(default_factory=dict)
-
-
-class _Auth(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    type: Literal["bearer", "header", "query", "basic"]
-    env: str
-    """Variable that holds the key; for `basic`: user:password."""
-    name: str | None = None
-    """Of the header or the query parameter."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,10 +66,9 @@ def connect(connection: Connection) -> Service:
     """The service of this connection; equal connections share one in each process, and so its limits.
 
     Raises:
-        ValueError: naming the key, the value and the remedy.
+        ConfigError: naming the key, the value and the remedy.
     """
-    auth = None if connection.auth is None else read_part(_Auth, connection.auth, "auth")
-    value = "" if auth is None else _credential(auth)
+    value = "" if connection.auth is None else _credential(connection.auth)
     fields = connection.model_dump(include=set(Connection.model_fields))
     return _connected(json.dumps(fields, sort_keys=True), value)
 
@@ -81,7 +79,7 @@ def _connected(fields: str, value: str) -> Service:
     headers = _checked_headers(connection.headers)
     params: dict[str, str] = {}
     shown = [value] if value else []
-    auth = None if connection.auth is None else _Auth.model_validate(connection.auth)
+    auth = connection.auth
     if auth is not None and auth.type == "basic":
         encoded = base64.b64encode(value.encode()).decode()
         user, _, password = value.partition(":")
@@ -99,27 +97,24 @@ def _connected(fields: str, value: str) -> Service:
     return Service(remote, base_url, params, Secrets(shown), frozenset(taken), auth is not None)
 
 
-def _credential(auth: _Auth) -> str:
-    try:
-        value = secret(auth.env, key="auth.env")
-    except ConfigError as error:
-        raise ValueError(str(error)) from None
+def _credential(auth: Auth) -> str:
+    value = secret(auth.env, key="auth.env")
     if len(value) < SHORTEST_SECRET:
-        raise ValueError(f"auth.env: {auth.env} has fewer than {SHORTEST_SECRET} characters. Set the whole key")
+        raise ConfigError("auth.env", f"{auth.env} has fewer than {SHORTEST_SECRET} characters", "Set the whole key")
     if auth.type == "basic" and ":" not in value:
-        raise ValueError(f"auth.env: {auth.env} has no colon. Set it to user:password")
+        raise ConfigError("auth.env", f"{auth.env} has no colon", "Set it to user:password")
     if (auth.name is None) != (auth.type in ("bearer", "basic")):
         remedy = "Remove it" if auth.name else f"Name the {auth.type}"
-        raise ValueError(f"auth.name: {auth.name!r} does not fit type {auth.type!r}. {remedy}")
+        raise ConfigError("auth.name", f"{auth.name!r} does not fit type {auth.type!r}", remedy)
     return value
 
 
-def _auth_name(auth: _Auth, headers: Mapping[str, str]) -> str:
+def _auth_name(auth: Auth, headers: Mapping[str, str]) -> str:
     name = auth.name or ""
     if auth.type == "query":
         return name
     if not HEADER_NAME.fullmatch(name) or name.lower() in FRAMING_HEADERS | set(headers):
-        raise ValueError(f"auth.name: {name!r} cannot be the header of a key. Write for example X-Api-Key")
+        raise ConfigError("auth.name", f"{name!r} cannot be the header of a key", "Write for example X-Api-Key")
     return name.lower()
 
 
@@ -127,11 +122,11 @@ def _checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """Names in lower case."""
     for name, value in headers.items():
         if name.lower() in CREDENTIAL_HEADERS:
-            raise ValueError(f"headers.{name}: credentials do not belong into a file. Use `auth` with its `env`")
+            raise ConfigError(f"headers.{name}", "credentials do not belong into a file", "Use `auth` with its `env`")
         if not HEADER_NAME.fullmatch(name) or name.lower() in FRAMING_HEADERS:
-            raise ValueError(f"headers.{name}: not a header that can be set (value {value!r}). Remove it")
+            raise ConfigError(f"headers.{name}", f"not a header that can be set (value {value!r})", "Remove it")
         if not (value.isascii() and value.isprintable()):
-            raise ValueError(f"headers.{name}: must be one line of ASCII (value {value!r}). Mend it")
+            raise ConfigError(f"headers.{name}", f"must be one line of ASCII (value {value!r})", "Change it")
     return {name.lower(): value for name, value in headers.items()}
 
 
@@ -139,12 +134,12 @@ def _hosts(connection: Connection) -> list[str]:
     try:
         url = httpx.URL(connection.base_url)
     except httpx.InvalidURL as error:
-        raise ValueError(f"base_url: {error} (value {connection.base_url!r}). Write https://host/path") from None
+        raise ConfigError("base_url", f"{error} (value {connection.base_url!r})", "Write https://host/path") from None
     if url.userinfo:
-        raise ValueError("base_url: holds a user or a password. Use `auth` with `type: basic` and its `env`")
+        raise ConfigError("base_url", "holds a user or a password", "Use `auth` with `type: basic` and its `env`")
     if url.scheme not in ("http", "https") or not url.host or url.query or url.fragment:
-        raise ValueError(f"base_url: cannot be used (value {connection.base_url!r}). Write https://host/path")
+        raise ConfigError("base_url", f"cannot be used (value {connection.base_url!r})", "Write https://host/path")
     hosts = [host.lower() for host in connection.allow_hosts] or [url.host]
     if not any(fnmatch(url.host, host) for host in hosts):
-        raise ValueError(f"allow_hosts: {hosts} does not have the base_url's host. Add {url.host}")
+        raise ConfigError("allow_hosts", f"{hosts} does not have the base_url's host", f"Add {url.host}")
     return hosts

@@ -10,13 +10,13 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 from urllib.parse import parse_qsl, quote
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from agent_rl.errors import ToolError, did_you_mean
-from agent_rl.tools.config import read_config
+from agent_rl.errors import ConfigError, ToolError, did_you_mean
+from agent_rl.tools.base import ToolConfig
 
 __all__ = [
     "PLACES",
@@ -27,11 +27,8 @@ __all__ = [
     "build",
     "check_request",
     "default_place",
-    "read_part",
     "split_place",
 ]
-
-Model = TypeVar("Model", bound=BaseModel)
 
 PLACES = ("path", "query", "header", "body", "whole_body")
 FRAMING_HEADERS = frozenset(
@@ -57,10 +54,8 @@ _DOTS = re.compile(r"(?:\.|%(?:25)*2e){1,2}", re.IGNORECASE)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
-class ResponseRule(BaseModel):
+class ResponseRule(ToolConfig):
     """What of an answer the policy is shown."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     select: str = ""
     """Dotted path into a JSON answer, such as `data.items` or `results.0`; an answer without it is shown whole."""
@@ -68,15 +63,13 @@ class ResponseRule(BaseModel):
     """Items that are shown when the selected value is a list; null: all."""
 
 
-class Request(BaseModel):
+class Request(ToolConfig):
     """What the calls of one tool are turned into; `http.py` explains the keys."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     method: Literal["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"] = "GET"
     path: str
     places: dict[str, str] = Field(default_factory=dict)
-    response: dict[str, Any] = Field(default_factory=dict)
+    response: ResponseRule = ResponseRule()
     idempotent: bool | None = None
 
     @property
@@ -107,12 +100,12 @@ class Endpoint(Request):
             taken: (place, name) pairs that the connection fills; names of headers in lower case.
 
         Raises:
-            ValueError: it cannot work.
+            ConfigError: it cannot work.
         """
         properties = self.parameters.get("properties") or {}
         for argument in self.places:
             if argument not in properties:
-                raise ValueError(f"places.{argument}: no such argument. {did_you_mean(argument, properties)}")
+                raise ConfigError(f"places.{argument}", "no such argument", did_you_mean(argument, properties))
         places = {name: self.places.get(name) or default_place(name, self.method, self.path) for name in properties}
         given = self.model_dump(include=set(Request.model_fields), exclude_unset=True)
         request = Request(**{**given, "method": self.method, "places": places})
@@ -132,20 +125,6 @@ class Built:
     """The body; None: there is none."""
 
 
-def read_part(model: type[Model], value: Any, key: str) -> Model:
-    """`read_config` of a mapping within the config; `key` is where it stands.
-
-    Raises:
-        ValueError: as `read_config`.
-    """
-    if not isinstance(value, Mapping):
-        raise ValueError(f"{key}: expected a mapping, got {value!r}")
-    try:
-        return read_config(model, value)
-    except ValueError as error:
-        raise ValueError(f"{key}.{error}") from None
-
-
 def default_place(argument: str, method: str, path: str) -> str:
     """Where an argument goes for which `places` says nothing."""
     if argument in _PLACEHOLDER.findall(path):
@@ -157,11 +136,11 @@ def split_place(argument: str, text: str) -> tuple[str, str]:
     """(place, name on the wire) of `query` or `query:name`.
 
     Raises:
-        ValueError: there is no such place.
+        ConfigError: there is no such place.
     """
     place, _, name = text.partition(":")
     if place not in PLACES:
-        raise ValueError(f"places.{argument}: unknown place {text!r}. {did_you_mean(place, PLACES)}")
+        raise ConfigError(f"places.{argument}", f"unknown place {text!r}", did_you_mean(place, PLACES))
     return place, name or argument
 
 
@@ -173,9 +152,8 @@ def check_request(request: Request, taken: Collection[tuple[str, str]]) -> None:
         taken: (place, name) pairs that the connection fills; names of headers in lower case.
 
     Raises:
-        ValueError: naming the key, the value and the remedy.
+        ConfigError: naming the key, the value and the remedy.
     """
-    read_part(ResponseRule, request.response, "response")
     placeholders = _check_path(request.path)
     fixed = [("query", name) for name, _ in _fixed_query(request.path)]
     used: dict[tuple[str, str], str] = {}
@@ -185,20 +163,28 @@ def check_request(request: Request, taken: Collection[tuple[str, str]]) -> None:
             _check_header(argument, name)
             name = name.lower()
         if (place, name) in [*taken, *fixed]:
-            raise ValueError(f"places.{argument}: the {place} {name!r} is set by the configuration. Use another name")
+            raise ConfigError(
+                f"places.{argument}", f"the {place} {name!r} is set by the configuration", "Use another name"
+            )
         if (place, name) in used:
-            raise ValueError(f"places.{argument}: {used[place, name]!r} is sent as {place} {name!r} too. Keep one")
+            raise ConfigError(
+                f"places.{argument}", f"{used[place, name]!r} is sent as {place} {name!r} too", "Keep one"
+            )
         if place == "path" and name not in placeholders:
-            raise ValueError(f"places.{argument}: {request.path!r} has no {{{name}}}. Write it into the path")
+            raise ConfigError(f"places.{argument}", f"{request.path!r} has no {{{name}}}", "Write it into the path")
         used[place, name] = argument
     for name in placeholders:
         if ("path", name) not in used:
-            raise ValueError(f"path: no argument fills {{{name}}} (value {request.path!r}). Add it to the parameters")
+            raise ConfigError(
+                "path", f"no argument fills {{{name}}} (value {request.path!r})", "Add it to the parameters"
+            )
     bodies = [argument for (place, _), argument in used.items() if place in ("body", "whole_body")]
     if bodies and request.method in ("GET", "HEAD", "OPTIONS"):
-        raise ValueError(f"places.{bodies[0]}: {request.method} has no body. Send it in the query")
+        raise ConfigError(f"places.{bodies[0]}", f"{request.method} has no body", "Send it in the query")
     if len(bodies) > 1 and any(place == "whole_body" for place, _ in used):
-        raise ValueError(f"places: {', '.join(bodies)} cannot be sent beside a whole_body. Keep the whole_body alone")
+        raise ConfigError(
+            "places", f"{', '.join(bodies)} cannot be sent beside a whole_body", "Keep the whole_body alone"
+        )
 
 
 def build(request: Request, arguments: Mapping[str, Any]) -> Built:
@@ -268,21 +254,25 @@ def _check_path(path: str) -> list[str]:
     pieces = _PLACEHOLDER.split(place)
     literals = pieces[::2]
     if not path.startswith("/") or path.startswith("//") or not all(_LITERAL.fullmatch(text) for text in literals):
-        raise ValueError(
-            f"path: cannot be sent (value {path!r}). Write /fixed/{{argument}}, with other characters percent-encoded"
+        raise ConfigError(
+            "path", f"cannot be sent (value {path!r})", "Write /fixed/{argument}, with other characters percent-encoded"
         )
     if any(_DOTS.fullmatch(segment) for segment in place.split("/")):
-        raise ValueError(f"path: must not contain '.' or '..' (value {path!r}). Write it out")
+        raise ConfigError("path", f"must not contain '.' or '..' (value {path!r})", "Write it out")
     if "{" in query or "#" in query:
-        raise ValueError(f"path: a query holds fixed values only (value {path!r}). Use `places: {{argument: query}}`")
+        raise ConfigError(
+            "path", f"a query holds fixed values only (value {path!r})", "Use `places: {argument: query}`"
+        )
     names = pieces[1::2]
     if len(set(names)) < len(names):
-        raise ValueError(f"path: a placeholder stands twice (value {path!r}). Give each its own name")
+        raise ConfigError("path", f"a placeholder stands twice (value {path!r})", "Give each its own name")
     return names
 
 
 def _check_header(argument: str, name: str) -> None:
     if not HEADER_NAME.fullmatch(name):
-        raise ValueError(f"places.{argument}: {name!r} cannot be a header's name. Write header:X-My-Name")
+        raise ConfigError(f"places.{argument}", f"{name!r} cannot be a header's name", "Write header:X-My-Name")
     if name.lower() in FRAMING_HEADERS | CREDENTIAL_HEADERS:
-        raise ValueError(f"places.{argument}: the header {name!r} is not the policy's to set. Remove the argument")
+        raise ConfigError(
+            f"places.{argument}", f"the header {name!r} is not the policy's to set", "Remove the argument"
+        )

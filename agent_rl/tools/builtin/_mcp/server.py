@@ -6,29 +6,28 @@ import os
 from typing import Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from agent_rl.errors import ConfigError
 from agent_rl.secrets import Secrets, secret
+from agent_rl.tools.base import ToolConfig
 
 __all__ = ["McpServer"]
 
 _MIN_SECRET = 8  # characters; shorter ones are found in innocent texts too
 
 
-class McpServer(BaseModel):
+class McpServer(ToolConfig):
     """How to reach a server."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    command: list[str] = []
+    command: list[str] = Field(default=[])
     url: str | None = None
-    env: dict[str, str] = {}
-    env_from: list[str] = []
+    env: dict[str, str] = Field(default={})
+    env_from: list[str] = Field(default=[])
     cwd: str | None = None
-    headers_from: dict[str, str] = {}
+    headers_from: dict[str, str] = Field(default={})
     session: Literal["trajectory", "shared"] = "trajectory"
-    connect_timeout_s: float = Field(default=10.0, gt=0, allow_inf_nan=False)
+    connect_timeout_s: float = Field(default=10.0, gt=0)
     trust_env: bool = False
     """Whether HTTP uses the proxies and certificates that the environment names."""
 
@@ -63,23 +62,22 @@ class McpServer(BaseModel):
         """Refuse what no single field shows to be wrong.
 
         Raises:
-            ValueError: naming key, value and remedy.
+            ConfigError: naming key, value and remedy.
         """
         if bool(self.command) == (self.url is not None):
             given = "both" if self.command else "neither"
-            raise ValueError(
-                f"command, url: {given} given. Write one: `command: [python, server.py]` or `url: http://...`"
+            raise ConfigError(
+                "command, url", f"{given} given", "Write one: `command: [python, server.py]` or `url: http://...`"
             )
         for key in ("headers_from", "trust_env") if self.url is None else ("env", "env_from", "cwd"):
             if value := getattr(self, key):
-                raise ValueError(f"{key}: has no effect on this server (value {value!r}). Remove it")
+                raise ConfigError(key, f"has no effect on this server (value {value!r})", "Remove it")
         if self.url is not None:
             parts = urlsplit(self.url)
             if parts.scheme not in ("http", "https") or not parts.hostname:
-                raise ValueError(f"url: not an HTTP address (value {self.url!r}). Write http://host:port/path")
+                raise ConfigError("url", f"not an HTTP address (value {self.url!r})", "Write http://host:port/path")
             if "@" in parts.netloc:
-                raise ValueError("url: carries a password. Put it in an environment variable, named in headers_from")
-        try:
-            self.environment(), self.headers()
-        except ConfigError as error:
-            raise ValueError(str(error)) from error
+                raise ConfigError(
+                    "url", "carries a password", "Put it in an environment variable, named in headers_from"
+                )
+        self.environment(), self.headers()

@@ -6,9 +6,11 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from agent_rl.errors import ConfigError
+from agent_rl.settings.errors import validated
 from agent_rl.tools.arguments import schema_problem
 from agent_rl.tools.builtin._http.request import Endpoint, default_place
-from agent_rl.tools.builtin._openapi.schema import Schemas, TooLarge, Unsupported, numbered, resolve
+from agent_rl.tools.openapi.schema import Schemas, TooLarge, Unsupported, numbered, resolve
 
 __all__ = ["endpoint_of"]
 
@@ -58,8 +60,8 @@ def endpoint_of(
     if problem := schema_problem(endpoint["parameters"]):
         raise Unsupported(f"its schema cannot be used: {problem[0]}")
     try:
-        Endpoint.model_validate(endpoint).request(taken)
-    except ValueError as error:
+        validated(Endpoint, endpoint).request(taken)
+    except ConfigError as error:
         raise Unsupported(str(error)) from None
     if operation.get("callbacks"):
         arguments.notes.append("its callbacks")

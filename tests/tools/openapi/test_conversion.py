@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 
 from agent_rl.errors import ConfigError
 from agent_rl.tools import ToolSession, load_tools
-from agent_rl.tools.builtin.openapi import from_openapi, read_openapi, to_yaml
+from agent_rl.tools.openapi import from_openapi, read_openapi, to_yaml
 from agent_rl.trajectory import ToolCall, ToolStatus
 
 KEY = "key-of-the-shop"

@@ -22,9 +22,9 @@ from urllib.parse import urljoin, urlsplit
 import yaml
 
 from agent_rl.errors import ConfigError, did_you_mean
-from agent_rl.tools.builtin._openapi.operation import endpoint_of
-from agent_rl.tools.builtin._openapi.schema import Unsupported, numbered, resolve
 from agent_rl.tools.loading import dump_tools
+from agent_rl.tools.openapi.operation import endpoint_of
+from agent_rl.tools.openapi.schema import Unsupported, numbered, resolve
 
 __all__ = ["Conversion", "from_openapi", "read_openapi", "to_yaml"]
 

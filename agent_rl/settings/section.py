@@ -1,0 +1,11 @@
+"""`Section`: the base of every section of the configuration."""
+
+from pydantic import BaseModel, ConfigDict
+
+__all__ = ["Section"]
+
+
+class Section(BaseModel):
+    """Keys with defaults; an unknown key, NaN and infinity are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)

@@ -1,0 +1,131 @@
+"""How a component of the reward counts: what every section below `agent_rl.reward` has in common."""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from agent_rl.settings.errors import InvalidValueError
+from agent_rl.settings.section import Section
+
+__all__ = ["ComponentSettings", "Condition", "Gate", "Normalization", "Schedule", "TermSettings", "parse_gate"]
+
+Normalization = (
+    Literal["group", "running", "sigmoid", "tanh"] | Annotated[list[float], Field(min_length=2, max_length=2)]
+)
+Comparison = Literal[">=", "<=", "==", "!=", ">", "<"]
+_COMPARISONS = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">": operator.gt,
+    "<": operator.lt,
+}
+
+_CONDITION = re.compile(
+    r"\s*(?P<name>[\w.-]+)\s*(?P<how>>=|<=|==|!=|>|<)\s*(?P<number>[-+]?[0-9.]+(?:e[-+]?[0-9]+)?)\s*"
+)
+
+
+class Condition(BaseModel):
+    """One comparison of a gate."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    how: Comparison
+    number: float
+
+    def holds(self, value: float) -> bool:
+        """Whether a component's value fulfils it."""
+        return bool(_COMPARISONS[self.how](value, self.number))
+
+
+Gate = tuple[Condition, ...]
+
+
+class Schedule(Section):
+    """A weight that moves from `start` to `end` between two training steps, and stays there."""
+
+    start: float
+    end: float
+    to_step: int = Field(ge=1)
+    from_step: int = Field(default=0, ge=0)
+    shape: Literal["linear", "cosine", "step"] = "linear"
+    """`step`: `start` before `to_step`, `end` from then on."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Schedule:
+        if self.to_step <= self.from_step:
+            problem = f"to_step={self.to_step} is not after from_step={self.from_step}"
+            raise InvalidValueError(problem, "Write a later to_step")
+        return self
+
+    def at(self, step: int | None) -> float:
+        """The weight at a training step; without one, at the end."""
+        if step is None or step >= self.to_step:
+            return self.end
+        share = 0.0 if self.shape == "step" else max(0.0, (step - self.from_step) / (self.to_step - self.from_step))
+        if self.shape == "cosine":
+            share = (1 - math.cos(math.pi * share)) / 2
+        return self.start + share * (self.end - self.start)
+
+
+class TermSettings(Section):
+    """How a component enters the total."""
+
+    weight: float | Schedule = 1.0
+    normalize: Normalization | None = None
+    """How the value is scaled before it is clipped: `[low, high]` maps that range to 0 and 1; `group`: z-score among
+    the samples of the prompt; `running`: z-score among all that the process has seen; `sigmoid` and `tanh`."""
+    clip: Annotated[list[float], Field(min_length=2, max_length=2)] | None = None
+    """The least and the most that counts."""
+    gate: str | None = None
+    """When it counts, for example `correctness >= 1 and format == 0`; it is not measured otherwise."""
+
+    @field_validator("normalize", "clip")
+    @classmethod
+    def _ordered(cls, value: Any) -> Any:
+        if isinstance(value, list) and not value[0] < value[1]:
+            raise InvalidValueError("the first number must be below the second", "Write [low, high]")
+        return value
+
+    @field_validator("gate")
+    @classmethod
+    def _parses(cls, value: str | None) -> str | None:
+        parse_gate(value)
+        return value
+
+    def weight_at(self, step: int | None) -> float:
+        """The weight at a training step."""
+        return self.weight.at(step) if isinstance(self.weight, Schedule) else self.weight
+
+
+class ComponentSettings(TermSettings):
+    """A component beyond those that every reward has."""
+
+    kind: str
+    """One of ours, or a class of `agent_rl.rewards.component`: `package.module.Class` or `file.py:Class`."""
+    config: dict[str, Any] = Field(default_factory=dict)
+    """What the class takes."""
+
+
+def parse_gate(text: str | None) -> Gate:
+    """The conditions, all of which must hold.
+
+    Raises:
+        ValueError: the text is not `name >= number`, joined by `and`.
+    """
+    conditions = []
+    for part in [] if text is None else re.split(r"\band\b", text):
+        match = _CONDITION.fullmatch(part)
+        if match is None:
+            remedy = "Write a comparison such as `correctness >= 1`; `and` joins several"
+            raise InvalidValueError(f"{part.strip()!r} is not a comparison of a component with a number", remedy)
+        conditions.append(Condition(**match.groupdict()))  # type: ignore[arg-type]
+    return tuple(conditions)

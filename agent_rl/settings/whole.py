@@ -1,0 +1,73 @@
+"""The whole `agent_rl:` section of a hydra configuration, as typed settings.
+
+Every key has a default, so the section may be absent. An unknown key or a value of the wrong type is a `ConfigError`
+that names the full key and the nearest known name. What verl already has a key for is not repeated here: turns are
+`actor_rollout_ref.rollout.multi_turn.max_assistant_turns`, tokens `data.max_response_length`, tools
+`actor_rollout_ref.rollout.multi_turn.tool_config_path`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agent_rl.settings.budget import BudgetSettings, FinalTurnSettings
+from agent_rl.settings.code_act import CodeActSettings
+from agent_rl.settings.errors import Place, validated
+from agent_rl.settings.folding import FoldingSettings
+from agent_rl.settings.plan_act import PlanActSettings
+from agent_rl.settings.react import ReactSettings
+from agent_rl.settings.reward import RewardSettings
+from agent_rl.settings.search import SearchSettings
+from agent_rl.settings.section import Section
+from agent_rl.settings.thinking import ThinkingSettings
+from agent_rl.settings.tools import ToolsSettings
+from agent_rl.settings.trace import TraceSettings
+from agent_rl.settings.user_sim import UserSimSettings
+
+__all__ = ["SECTION", "AgentRLSettings"]
+
+SECTION = "agent_rl"
+
+
+class AgentRLSettings(Section):
+    """The whole section."""
+
+    budget: BudgetSettings = BudgetSettings()
+    code_act: CodeActSettings = CodeActSettings()
+    final_turn: FinalTurnSettings = FinalTurnSettings()
+    folding: FoldingSettings = FoldingSettings()
+    hooks: str | None = None
+    """Subclass of `agent_rl.agents.episode.hooks.Hooks`: `package.module.Class`, or `path/to/file.py:Class`."""
+    plan_act: PlanActSettings = PlanActSettings()
+    react: ReactSettings = ReactSettings()
+    reward: RewardSettings = RewardSettings()
+    search: SearchSettings = SearchSettings()
+    thinking: ThinkingSettings = ThinkingSettings()
+    tools: ToolsSettings = ToolsSettings()
+    trace: TraceSettings = TraceSettings()
+    user_sim: UserSimSettings = UserSimSettings()
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any] | Any, file: Path | None = None) -> AgentRLSettings:
+        """Read the section from a whole trainer configuration (a mapping or an omegaconf DictConfig).
+
+        Args:
+            config: the configuration; None: the defaults.
+            file: the YAML file in which the user wrote the section, where it is known; errors name its lines.
+
+        Raises:
+            ConfigError: naming the key, the value and the remedy.
+        """
+        section = config.get(SECTION) if config is not None else None
+        return cls() if section is None else validated(cls, _plain(section), Place(file=file) / SECTION)
+
+
+def _plain(value: Any) -> Any:
+    """Plain containers from omegaconf's, interpolations resolved, without importing omegaconf."""
+    if isinstance(value, Mapping):
+        return {key: _plain(value[key]) for key in value}
+    if isinstance(value, str | bytes) or not hasattr(value, "__iter__"):
+        return value
+    return [_plain(item) for item in value]

@@ -1,0 +1,74 @@
+"""Reading a YAML file with omegaconf's interpolations, and finding the line of a value in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from agent_rl.errors import ConfigError, did_you_mean
+
+__all__ = ["line_of", "parts_of", "read_yaml"]
+
+
+def read_yaml(path: Path, overrides: Sequence[str] = ()) -> Any:
+    """The content of a file as plain data; interpolations such as `${oc.env:INDEX}` are resolved.
+
+    Args:
+        path: the file.
+        overrides: words such as `port=9000`, which win over the file.
+
+    Raises:
+        ConfigError: there is no such file, it is not YAML, or a value in it cannot be resolved.
+    """
+    from omegaconf import OmegaConf  # an eighth of a second, and only tool files and services need it
+    from omegaconf.errors import OmegaConfBaseException
+
+    try:
+        config = OmegaConf.load(path)
+        if overrides:
+            config = OmegaConf.merge(config, OmegaConf.from_dotlist(list(overrides)))
+        return OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    except FileNotFoundError:
+        nearest = did_you_mean(path.name, (near.name for near in path.parent.glob("*.y*ml")))
+        raise ConfigError(str(path), "no such file", nearest) from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f"{path}:{mark.line + 1}" if mark else str(path)
+        raise ConfigError(place, f"not YAML: {getattr(error, 'problem', error)}", "Fix the syntax") from error
+    except OmegaConfBaseException as error:
+        key = error.full_key or ""
+        line = line_of(path, parts_of(key))
+        place = ": ".join(filter(None, [f"{path}:{line}" if line else str(path), key]))
+        problem = str(error).splitlines()[0]
+        raise ConfigError(place, problem, "Set the variable or write the value itself") from error
+    except (OSError, TypeError) as error:  # unreadable, or (says omegaconf) neither a mapping nor a list at the top
+        raise ConfigError(str(path), f"cannot be read: {error}", "Name a readable YAML file") from error
+
+
+def parts_of(key: str) -> list[str]:
+    """Keys and positions of `tools[0] (search).config`: tools, 0 and config."""
+    return re.findall(r"[^.\[\]]+", re.sub(r" \([^)]*\)", "", key))
+
+
+def line_of(path: Path, keys: Sequence[str | int]) -> int | None:
+    """The line of the innermost of these nested keys and positions that the file has; None when it has none."""
+    try:
+        node = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+    except (OSError, ValueError, yaml.YAMLError):
+        return None
+    line = None
+    for key in keys:
+        entries = {}
+        if isinstance(node, yaml.MappingNode):
+            entries = {name.value: (name, value) for name, value in node.value}
+        elif isinstance(node, yaml.SequenceNode):
+            entries = {str(number): (value, value) for number, value in enumerate(node.value)}
+        if str(key) not in entries:
+            break
+        start, node = entries[str(key)]
+        line = start.start_mark.line + 1
+    return line

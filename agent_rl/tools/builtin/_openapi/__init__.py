@@ -1,1 +1,0 @@
-"""Inside of `openapi`: one operation, and schemas in today's JSON schema."""
