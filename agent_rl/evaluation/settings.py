@@ -28,11 +28,13 @@ class MultiTurnSettings(_Section):
     """The keys and defaults of verl's `actor_rollout_ref.rollout.multi_turn` that bound an episode."""
 
     max_assistant_turns: int | None = Field(default=None, ge=1)
-    """null: 16."""
+    """Turns of the policy in one episode; null: 16."""
     max_parallel_calls: int = Field(default=1, ge=1)
+    """Tool calls of one turn that are run; the others are skipped."""
     max_tool_response_length: int = Field(default=256, ge=1)
     """Characters of a tool's result that the policy is shown."""
     tool_response_truncate_side: TruncateSide = "middle"
+    """Part of a longer result that is cut out."""
     format: str = "hermes"
     """Syntax of native tool calls, where the endpoint does not read them itself."""
 
@@ -49,7 +51,7 @@ class EvaluationSettings(_Section):
     tools: str | None = None
     """YAML file of tools."""
     model: str
-    """Its name at the endpoint; without one a model's folder, or a checkpoint of training."""
+    """The model's name at the endpoint; without an endpoint its folder, or a checkpoint of training."""
     endpoint: str | None = None
     """Address of the server; null: one is started for `model`."""
     n: int = Field(default=1, ge=1)
@@ -57,13 +59,15 @@ class EvaluationSettings(_Section):
     limit: int | None = Field(default=None, ge=1)
     """Only so many of the first rows."""
     seed: int | None = None
-    """Of sampling, from which every episode derives its own; null: none is sent."""
+    """Seed of sampling, from which every episode derives its own; null: none is sent."""
     policy: PolicyKind = "chat"
-    """What is asked: an OpenAI-compatible endpoint, SGLang or vLLM with token ids, or transformers in this process."""
+    """What answers: an OpenAI-compatible endpoint, SGLang or vLLM with token ids, or transformers in this process."""
     tokenizer: str | None = None
-    """Of the policies over tokens; null: that of `model`."""
+    """Tokenizer of the policies over tokens; null: that of `model`."""
     sampling: Sampling = Sampling()
+    """How turns are sampled; a table of its own below."""
     multi_turn: MultiTurnSettings = MultiTurnSettings()
+    """Limits of an episode, as verl has them; a table of its own below."""
     agent_rl: AgentRLSettings = AgentRLSettings()
     """The section of training, with the reward's weights."""
     api_key_env: str | None = None

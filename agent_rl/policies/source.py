@@ -27,10 +27,11 @@ class Sampling(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     temperature: float = Field(default=1.0, ge=0)
-    """0: greedy."""
+    """Temperature of sampling; 0: greedy."""
     top_p: float = Field(default=1.0, gt=0, le=1)
+    """Share of the probability that is sampled from, the most likely tokens first; 1: all."""
     top_k: int | None = Field(default=None, ge=1)
-    """Not part of OpenAI's interface; SGLang, vLLM and transformers have it."""
+    """Number of the most likely tokens that are sampled from; not a key of OpenAI, but of the other endpoints."""
     max_response_tokens: int = Field(default=2048, ge=1)
     """Tokens of one episode after the prompt, observations included, as `data.max_response_length`."""
     body: dict[str, Any] = Field(default_factory=dict)

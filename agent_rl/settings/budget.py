@@ -26,6 +26,7 @@ class FinalTurnSettings(Section):
     """A last turn, in which the policy is told that it must answer, when a budget is all but spent."""
 
     enabled: bool = False
+    """Whether there is such a turn."""
     text: str | None = None
     """What it is told; null: the default."""
     reserve_tokens: int = Field(default=0, ge=0)

@@ -38,7 +38,9 @@ class EfficiencySettings(TermSettings):
     penalty: float = Field(default=0.1, ge=0)
     """For each tool call beyond `free_calls`."""
     free_calls: int = Field(default=3, ge=0)
+    """Tool calls in an episode that cost nothing."""
     floor: float = Field(default=-0.5, le=0)
+    """The lowest value."""
     per_error: float = Field(default=0.0, ge=0)
     """For each call that did not end well: an exception, a timeout, wrong arguments, no such tool, skipped."""
     per_repeat: float = Field(default=0.0, ge=0)
@@ -65,9 +67,9 @@ class OverlongSettings(TermSettings):
     """From 0 to `-penalty` over the last `buffer_tokens` before `data.max_response_length`; off by default."""
 
     penalty: float = Field(default=0.0, ge=0)
-    """0: off."""
+    """Penalty for an episode that fills the whole response; 0: off."""
     buffer_tokens: int | None = Field(default=None, ge=1)
-    """null: a fifth of `data.max_response_length`."""
+    """Tokens over which the penalty grows; null: a fifth of `data.max_response_length`."""
 
 
 class LexicographicSettings(Section):
@@ -83,7 +85,7 @@ class RewardSettings(Section):
     """The components of the trajectory reward, and how the total is made of them."""
 
     combine: str = "sum"
-    """`sum`, `product`, `min` or `max` of weight times value, `lexicographic`, or a function of one's own,
+    """`sum`, `product`, `min` or `max` of weight times value, `lexicographic`, or a function of yours,
     `package.module.function` or `file.py:function`, of (values, weights, trajectory)."""
     lexicographic: LexicographicSettings = LexicographicSettings()
     correctness: CorrectnessSettings = CorrectnessSettings()
@@ -91,7 +93,7 @@ class RewardSettings(Section):
     format: FormatSettings = FormatSettings()
     overlong: OverlongSettings = OverlongSettings()
     components: dict[str, ComponentSettings] = Field(default_factory=dict)
-    """Further components by names of one's own, under which they are logged."""
+    """Further components by names that you choose, under which they are logged."""
     reward_api: str | dict[str, Any] | None = None
     """Address of a reward service that gives `correctness`, for example `http://host:8080/get_reward2`; or the whole
     config of the component `reward_api`."""

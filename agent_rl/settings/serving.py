@@ -23,23 +23,27 @@ ServedModelName = Annotated[str, AfterValidator(_usable)]
 
 
 class ServedModelSettings(Section):
-    """One model; what is not here is as `reward.reward_model.rollout` has it."""
+    """One served reward model; `reward.reward_model.rollout` gives every other setting."""
 
     path: str
     """Folder or hub name."""
     kind: Literal["discriminative", "generative"] = "discriminative"
+    """`discriminative`: a model with a head that gives a number. `generative`: one that writes its judgement."""
     engine: Literal["sglang", "vllm"] = "sglang"
+    """Server that runs the model."""
     placement: Literal["own", "shared"] = "own"
     """`own`: GPUs of its own, beside the trainer's. `shared`: the trainer's GPUs, into which it is loaded after
     sampling, to score, and from which it is unloaded before the update."""
     n_gpus_per_node: int = Field(default=1, ge=1)
-    """Of its own; with `shared` it has a replica on every `tensor_parallel_size` of the trainer's."""
+    """GPUs of its own on each node; with `shared` it has a replica on every `tensor_parallel_size` of the trainer's."""
     nnodes: int = Field(default=1, ge=1)
+    """Nodes of its own, each with `n_gpus_per_node` GPUs."""
     tensor_parallel_size: int = Field(default=1, ge=1)
+    """GPUs over which each replica of the model is split."""
     gpu_memory_utilization: float = Field(default=0.5, gt=0, lt=1)
     """Share of each GPU for weights and cache."""
     temperature: float = Field(default=0.0, ge=0)
-    """At which a generative model writes, unless the component says otherwise."""
+    """Temperature of a generative model, unless the component sets its own."""
     max_model_len: int | None = Field(default=None, ge=1)
     """Longest sequence in tokens; null: the model's own limit."""
     engine_kwargs: dict[str, Any] = Field(default_factory=dict)

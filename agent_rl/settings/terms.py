@@ -53,9 +53,13 @@ class Schedule(Section):
     """A weight that moves from `start` to `end` between two training steps, and stays there."""
 
     start: float
+    """Weight up to `from_step`."""
     end: float
+    """Weight from `to_step` on, and where there is no training step, as in offline scoring."""
     to_step: int = Field(ge=1)
+    """Training step at which the weight reaches `end`."""
     from_step: int = Field(default=0, ge=0)
+    """Training step at which the weight begins to change."""
     shape: Literal["linear", "cosine", "step"] = "linear"
     """`step`: `start` before `to_step`, `end` from then on."""
 
@@ -80,11 +84,12 @@ class TermSettings(Section):
     """How a component enters the total."""
 
     weight: float | Schedule = 1.0
+    """Factor of the value in the total; a mapping changes it during training; 0: measured and logged only."""
     normalize: Normalization | None = None
     """How the value is scaled before it is clipped: `[low, high]` maps that range to 0 and 1; `group`: z-score among
     the samples of the prompt; `running`: z-score among all that the process has seen; `sigmoid` and `tanh`."""
     clip: Annotated[list[float], Field(min_length=2, max_length=2)] | None = None
-    """The least and the most that counts."""
+    """Lowest and highest value that counts: `[low, high]`."""
     gate: str | None = None
     """When it counts, for example `correctness >= 1 and format == 0`; it is not measured otherwise."""
 
@@ -110,9 +115,9 @@ class ComponentSettings(TermSettings):
     """A component beyond those that every reward has."""
 
     kind: str
-    """One of ours, or a class of `agent_rl.rewards.component`: `package.module.Class` or `file.py:Class`."""
+    """A built-in kind, or a class of `agent_rl.rewards.component`: `package.module.Class` or `file.py:Class`."""
     config: dict[str, Any] = Field(default_factory=dict)
-    """What the class takes."""
+    """The settings of that kind."""
 
 
 def parse_gate(text: str | None) -> Gate:

@@ -16,3 +16,9 @@ def references() -> dict[str, Any]:
 @pytest.mark.parametrize("page", ["settings.md", "commands.md", "built_in.md"])
 def test_a_reference_is_up_to_date(references: dict[str, Any], page: str) -> None:
     assert references["PAGES"][page]() == read(f"docs/reference/{page}"), "run `make docs`"
+
+
+def test_every_setting_has_a_meaning() -> None:
+    rows = [line for line in read("docs/reference/settings.md").splitlines() if line.startswith("| `")]
+    assert len(rows) > 100
+    assert [row for row in rows if row.endswith("|  |")] == []
