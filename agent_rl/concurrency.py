@@ -48,7 +48,7 @@ class PerLoop(Generic[T]):
     """One value for each event loop, for what asyncio binds to one (semaphores, connections, tasks).
 
     Args:
-        make: makes the value when a loop first asks for it; the values of closed loops are dropped.
+        make: makes the value at the first use in a loop; the values of closed loops are dropped.
     """
 
     def __init__(self, make: Callable[[], T]) -> None:
@@ -69,7 +69,7 @@ _gates: PerLoop[dict[Hashable, asyncio.Semaphore]] = PerLoop(dict)
 
 
 def gate(key: Hashable, limit: int) -> asyncio.Semaphore:
-    """The semaphore of this key and limit in the running event loop, the same one for everybody who asks."""
+    """The semaphore of this key and limit in the running event loop, the same one for every caller."""
     gates = _gates.get()
     if (key, limit) not in gates:
         gates[key, limit] = asyncio.Semaphore(limit)
@@ -79,12 +79,12 @@ def gate(key: Hashable, limit: int) -> asyncio.Semaphore:
 async def within(limit_s: float, work: Coroutine[Any, Any, T]) -> T:
     """Await `work` for at most `limit_s` seconds.
 
-    Unlike `asyncio.wait_for` this returns in time when the work ignores its cancellation, and tells a cancellation that
-    the work raised itself from one of the whole episode.
+    Unlike `asyncio.wait_for` this returns in time when the work ignores its cancellation, and distinguishes a
+    cancellation by the work itself from one of the whole episode.
 
     Raises:
         OutOfTime: the limit was reached; the work has been cancelled.
-        RuntimeError: the work ended cancelled although nobody had cancelled it.
+        RuntimeError: the work cancelled itself.
     """
     task = asyncio.ensure_future(work)
     try:
@@ -188,7 +188,7 @@ async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
             failure = RuntimeError(f"the tool raised {error!r}")
         except BaseException as error:  # noqa: BLE001 - handed to the awaiting call, which sorts it
             failure = error
-        with contextlib.suppress(RuntimeError):  # the loop has been closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop has been closed
             loop.call_soon_threadsafe(deliver, result, failure)
 
     context = contextvars.copy_context()

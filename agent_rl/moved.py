@@ -127,15 +127,19 @@ MOVED = {
     "tools.check_answer": "tools.builtin.check_answer",
     "tools.concurrency": "concurrency",
     "tools.config": "settings.errors",
+    "tools.entry": "tools.loading",
     "tools.http": "tools.builtin.http",
     "tools.importing": "settings.importing",
     "tools.mcp": "tools.builtin.mcp",
     "tools.python": "tools.builtin.python",
+    "tools.redaction": "secrets",
     "tools.sandbox_fusion": "tools.builtin.sandbox_fusion",
+    "tools.scope": "tools.base",
     "tools.search": "tools.builtin.search",
     "tools.sql": "tools.builtin.sql",
     "tools.submit_answer": "tools.builtin.submit_answer",
     "tools.sympy": "tools.builtin.sympy",
+    "tools.toolset": "tools.spec",
 }
 """Old path to new path, both within `agent_rl`."""
 

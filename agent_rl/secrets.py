@@ -10,15 +10,25 @@ import html
 import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 from urllib.parse import quote
 
 from agent_rl.errors import ConfigError
 
-__all__ = ["SHORTEST_SECRET", "Secrets", "secret"]
+__all__ = ["SHORTEST_SECRET", "Redactor", "Secrets", "secret"]
 
 SHORTEST_SECRET = 4
 """Characters; a shorter value is not recognised."""
+
+_REDACTED = "[redacted]"
+_MAX_DEPTH = 100
+_MIN_SECRET = 8  # characters of a variable's value
+_WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
+_SECRET_NAME = re.compile(
+    r"(^|_)(authorization|cookies?|passwords?|passwd|secrets?|api_?keys?|(access|private|secret)_key)(_|$)|(^|_)token$"
+)
+_SECRET_VARIABLE = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)$", re.IGNORECASE)
 
 
 def secret(variable: str, *, key: str = "api_key_env") -> str:
@@ -35,7 +45,11 @@ def secret(variable: str, *, key: str = "api_key_env") -> str:
     if not value:
         raise ConfigError(key, f"the environment variable {variable} is not set", "Export it before the start")
     if not (value.isascii() and value.isprintable()):
-        raise ConfigError(key, f"the environment variable {variable} holds characters that no API key has", "Mend it")
+        raise ConfigError(
+            key,
+            f"the environment variable {variable} has characters that no API key has",
+            "Export the key alone",
+        )
     return value
 
 
@@ -63,6 +77,42 @@ class Secrets:
         return text
 
 
+class Redactor:
+    """Copies a value as JSON data, without secrets, for what is written to files.
+
+    A secret is a value under a name such as `api_key` or `password`, and, wherever it occurs, the value of an
+    environment variable with a name that ends in KEY, TOKEN, SECRET or PASSWORD.
+
+    Args:
+        environment: the variables, normally `os.environ`.
+    """
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        secrets = {
+            value for name, value in environment.items() if _SECRET_VARIABLE.search(name) and len(value) >= _MIN_SECRET
+        }
+        self._secrets = Secrets(secrets, _REDACTED)
+
+    def __call__(self, value: Any, depth: int = 0) -> Any:
+        """The copy; what is neither JSON nor numpy's becomes its text."""
+        if isinstance(value, str):
+            return self._secrets.hide(str.__str__(value))
+        if value is None or isinstance(value, bool | int | float):
+            return value
+        if depth == _MAX_DEPTH:
+            return "[nested too deeply]"
+        if isinstance(value, Mapping):
+            return {
+                self(str(name)): _REDACTED if _is_secret(str(name)) and item is not None else self(item, depth + 1)
+                for name, item in value.items()
+            }
+        if hasattr(value, "tolist"):  # numpy's, as parquet gives them
+            return self(value.tolist(), depth + 1)
+        if isinstance(value, list | tuple):
+            return [self(item, depth + 1) for item in value]
+        return self(str(value))
+
+
 def _forms(value: str) -> set[str]:
     """How a server may repeat `value`."""
     if len(value) < SHORTEST_SECRET:
@@ -84,3 +134,7 @@ def _overlap(text: str, form: str) -> int:
     longest = min(len(form) - 1, len(text))
     tail = text[len(text) - longest :].lower()
     return next((n for n in range(longest, SHORTEST_SECRET - 1, -1) if tail[longest - n :] == form[:n].lower()), 0)
+
+
+def _is_secret(name: str) -> bool:
+    return _SECRET_NAME.search(_WORD_START.sub("_", name).lower()) is not None

@@ -3,8 +3,8 @@
 It must not know verl, nor what the settings configure.
 """
 
-from agent_rl.settings.budget import BudgetSettings
-from agent_rl.settings.react import ReactSettings
+from agent_rl.settings.agents import ReactSettings
+from agent_rl.settings.episode import BudgetSettings, CassetteSettings
 from agent_rl.settings.reward import (
     TERMS,
     CorrectnessSettings,
@@ -14,7 +14,6 @@ from agent_rl.settings.reward import (
     OverlongSettings,
     RewardSettings,
 )
-from agent_rl.settings.tools import CassetteSettings
 from agent_rl.settings.whole import SECTION, AgentRLSettings
 
 __all__ = [

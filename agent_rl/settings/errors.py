@@ -1,9 +1,9 @@
-"""The one way in which a wrong configuration becomes a `ConfigError`: file and line, key, value, and what to write.
+"""Turns a wrong configuration into a `ConfigError`: file and line, key, value, and what to write.
 
     place = Place(file=path) / "tools" / 0
     config = validated(SearchConfig, given, place / "config")
 
-What pydantic reports is said in the words of the model's own JSON schema (`agent_rl.settings.forms`), so a union gives
+What pydantic reports is put in terms of the model's JSON schema (`agent_rl.settings.forms`), so a union gives
 one sentence and every sentence has an example.
 """
 
@@ -21,7 +21,7 @@ from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic_core import ErrorDetails
 
 from agent_rl.errors import ConfigError, did_you_mean
-from agent_rl.settings.forms import Form, written
+from agent_rl.settings.forms import SchemaPart, written
 from agent_rl.settings.yaml_files import line_of, parts_of
 
 __all__ = ["InvalidValueError", "Place", "validated"]
@@ -74,13 +74,13 @@ class Place:
 
     @contextmanager
     def around(self, remedy: str = _CHANGE) -> Iterator[None]:
-        """Errors of a check that knows only the value here, told with this place.
+        """Errors of a check that knows only the value get this place.
 
         Args:
             remedy: for a ValueError that has none of its own.
 
         Raises:
-            ConfigError: for a ConfigError, whose key is then below this one, and for a ValueError.
+            ConfigError: for a ConfigError, with its key put below this one, and for a ValueError.
         """
         try:
             yield
@@ -109,7 +109,7 @@ def validated(model: type[Model], data: Any, place: Place | None = None) -> Mode
 class _Problem:
     """One of pydantic's errors, found in the model's form by its location."""
 
-    def __init__(self, details: ErrorDetails, form: Form, data: Any, place: Place) -> None:
+    def __init__(self, details: ErrorDetails, form: SchemaPart, data: Any, place: Place) -> None:
         self.kind, self.details = details["type"], details
         self.value = details["input"]
         self.place, self.form, self.parent = place, form, form
@@ -131,7 +131,7 @@ class _Problem:
                 self.is_misfit = self.kind.endswith("_type") or (self.kind == "literal_error" and is_container)
                 continue
             if part == "[key]":
-                self.form = self.expected = Form({}, {})
+                self.form = self.expected = SchemaPart({}, {})
                 return
             self.is_misfit = False
             self.parent, self.part = self.form, part
@@ -165,11 +165,11 @@ class _Problem:
         return f"Write for example `{self.part}: {written(example)}`{removable}"
 
 
-def _form(model: type[BaseModel]) -> Form:
+def _form(model: type[BaseModel]) -> SchemaPart:
     try:
-        return Form(schema := model.model_json_schema(), schema.get("$defs", {}))
+        return SchemaPart(schema := model.model_json_schema(), schema.get("$defs", {}))
     except PydanticInvalidForJsonSchema:  # a field of a type that no YAML file holds
-        return Form({}, {})
+        return SchemaPart({}, {})
 
 
 def _item(value: Any, part: str | int) -> Any:

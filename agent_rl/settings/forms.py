@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-__all__ = ["Form", "written"]
+__all__ = ["SchemaPart", "written"]
 
 _WORDS = {  # JSON type -> what one is called, and several
     "string": ("text", "text"),
@@ -24,21 +24,21 @@ _BOUNDS = {"exclusiveMinimum": "above", "minimum": "at least", "exclusiveMaximum
 
 
 def written(value: Any) -> str:
-    """A value as one line of YAML; `...` stands for what only the user knows."""
+    """A value as one line of YAML; `...` marks what only the user knows."""
     text: str = yaml.safe_dump(value, default_flow_style=True, width=math.inf, allow_unicode=True)
     return text.removesuffix("...\n").strip().replace("'...'", "...") or "..."
 
 
 @dataclass(frozen=True)
-class Form:
+class SchemaPart:
     """A part of a JSON schema as pydantic writes it."""
 
     schema: Mapping[str, Any]
     definitions: Mapping[str, Any]
 
     @property
-    def alternatives(self) -> list[Form]:
-        """The schemas one of which a value must fit; one, unless it is a union."""
+    def alternatives(self) -> list[SchemaPart]:
+        """The schemas of a union, or this one; a value must fit one of them."""
         if "$ref" in self.schema:
             return self._of(self.definitions[self.schema["$ref"].rpartition("/")[2]]).alternatives
         options = self.schema.get("anyOf") or self.schema.get("oneOf")
@@ -65,12 +65,12 @@ class Form:
         words = [word for form in self.alternatives for word in form._words]
         return words if all(isinstance(word, str) for word in words) else []
 
-    def fitting(self, value: Any) -> Form | None:
+    def fitting(self, value: Any) -> SchemaPart | None:
         """The alternative of the value's type; None when there is none or more than one."""
         fitting = [form for form in self._typed if form._type in _types(value)]
         return fitting[0] if len(fitting) == 1 else None
 
-    def child(self, part: str | int) -> Form:
+    def child(self, part: str | int) -> SchemaPart:
         """What is expected below a key or at a position."""
         (schema,) = [form.schema for form in self._typed][:1] or [{}]
         if isinstance(part, int):
@@ -109,7 +109,7 @@ class Form:
         return True if form._type == "boolean" else "..."
 
     @property
-    def _typed(self) -> list[Form]:
+    def _typed(self) -> list[SchemaPart]:
         return [form for form in self.alternatives if form._type != "null"]
 
     @property
@@ -121,8 +121,8 @@ class Form:
     def _words(self) -> list[Any]:
         return list(self.schema.get("enum", ())) or ([self.schema["const"]] if "const" in self.schema else [])
 
-    def _of(self, schema: Mapping[str, Any]) -> Form:
-        return Form(schema, self.definitions)
+    def _of(self, schema: Mapping[str, Any]) -> SchemaPart:
+        return SchemaPart(schema, self.definitions)
 
     def _phrase(self, value: Any, several: bool) -> str:
         if self._words:

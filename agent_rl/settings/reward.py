@@ -73,12 +73,12 @@ class OverlongSettings(TermSettings):
 
 
 class LexicographicSettings(Section):
-    """`combine: lexicographic`: what comes first decides, what follows only among equals."""
+    """`combine: lexicographic`: the first component decides, the next ones only among equals."""
 
     order: tuple[str, ...] = ("correctness", "efficiency", "format")
     """Components from the most important; their values must be clipped or normalized to a range."""
     levels: int = Field(default=100, ge=1)
-    """How finely two values of a component are told apart."""
+    """Steps into which a component's range is divided; values within one step are equal."""
 
 
 class RewardSettings(Section):

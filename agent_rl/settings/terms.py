@@ -1,4 +1,4 @@
-"""How a component of the reward counts: what every section below `agent_rl.reward` has in common."""
+"""How a component of the reward counts: the keys that all sections below `agent_rl.reward` share."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class ComponentSettings(TermSettings):
 
 
 def parse_gate(text: str | None) -> Gate:
-    """The conditions, all of which must hold.
+    """The conditions of a gate; all of them must hold.
 
     Raises:
         ValueError: the text is not `name >= number`, joined by `and`.

@@ -12,19 +12,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agent_rl.settings.budget import BudgetSettings, FinalTurnSettings
-from agent_rl.settings.code_act import CodeActSettings
+from agent_rl.settings.agents import (
+    CodeActSettings,
+    FoldingSettings,
+    PlanActSettings,
+    ReactSettings,
+    SearchSettings,
+    UserSimSettings,
+)
+from agent_rl.settings.episode import BudgetSettings, FinalTurnSettings, ThinkingSettings, ToolsSettings, TraceSettings
 from agent_rl.settings.errors import Place, validated
-from agent_rl.settings.folding import FoldingSettings
-from agent_rl.settings.plan_act import PlanActSettings
-from agent_rl.settings.react import ReactSettings
 from agent_rl.settings.reward import RewardSettings
-from agent_rl.settings.search import SearchSettings
 from agent_rl.settings.section import Section
-from agent_rl.settings.thinking import ThinkingSettings
-from agent_rl.settings.tools import ToolsSettings
-from agent_rl.settings.trace import TraceSettings
-from agent_rl.settings.user_sim import UserSimSettings
 
 __all__ = ["SECTION", "AgentRLSettings"]
 

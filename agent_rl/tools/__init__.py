@@ -6,7 +6,6 @@ Nothing here imports torch, verl, ray or transformers, so a tool can be written 
 from agent_rl.tools.base import Tool, ToolOutput
 from agent_rl.tools.loading import load_tools
 from agent_rl.tools.runtime import ToolSession
-from agent_rl.tools.spec import ToolSpec
-from agent_rl.tools.toolset import Toolset
+from agent_rl.tools.spec import Toolset, ToolSpec
 
 __all__ = ["Tool", "ToolOutput", "ToolSession", "ToolSpec", "Toolset", "load_tools"]

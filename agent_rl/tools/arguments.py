@@ -1,6 +1,6 @@
 """Arguments of a call: checking a schema once, then coercing and validating what the policy wrote. Pure functions.
 
-Coercion is lossless only: `"3"` becomes 3 where an integer is asked for, `"3.7"` does not. A value that already has an
+Coercion is lossless only: `"3"` becomes 3 where the schema says integer, `"3.7"` does not. A value that already has an
 allowed type is never touched.
 """
 
@@ -99,7 +99,7 @@ def check_arguments(name: str, validator: Validator, arguments: Any) -> dict[str
 
 
 def _plainly_valid(schema: Any, arguments: Any) -> bool:
-    """Whether flat arguments fit a schema that asks for nothing but types: most do, and a validator takes its time."""
+    """Whether flat arguments fit a schema that gives nothing but types: most do, and a validator is slow."""
     if not isinstance(arguments, dict) or not schema.keys() <= _PLAIN_OBJECT:
         return False
     properties = schema.get("properties", {})
@@ -118,7 +118,7 @@ def _plainly_valid(schema: Any, arguments: Any) -> bool:
 
 
 def coerce(schema: Any, value: Any) -> Any:
-    """`value` in the type that `schema` asks for where nothing is lost by it, otherwise `value` itself."""
+    """`value` in the type that `schema` gives where nothing is lost by it, otherwise `value` itself."""
     if not isinstance(schema, Mapping):
         return value
     if kinds := _kinds(schema):

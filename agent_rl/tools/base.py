@@ -14,24 +14,30 @@ A tool is a class that carries its own schema; an instance lives for one traject
         async def call(self, arguments):
             return str(random.randint(1, arguments["sides"]))
 
-The contract does not promise isolation: a tool runs inside the rollout worker. What executes a model's code belongs
-into `agent_rl.sandbox`.
+The contract does not promise isolation: a tool runs inside the rollout worker. Code that a model
+wrote belongs in `agent_rl.sandbox`.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel
 
 from agent_rl.settings.errors import validated
 from agent_rl.settings.section import Section
-from agent_rl.tools.scope import TrajectoryScope
 
-__all__ = ["Tool", "ToolConfig", "ToolOutput"]
+__all__ = ["Tool", "ToolConfig", "ToolOutput", "TrajectoryScope"]
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 
 class ToolConfig(Section):
@@ -40,7 +46,7 @@ class ToolConfig(Section):
 
 @dataclass(slots=True)
 class ToolOutput:
-    """What a call gives when a text alone does not say it."""
+    """The result of a call that is more than a text."""
 
     text: str
     reward: float | None = None
@@ -60,7 +66,7 @@ class Tool(ABC):
         config: the YAML entry's `config`, read-only, the same for all trajectories.
         create_kwargs: this row's `extra_info.tools_kwargs[name]["create_kwargs"]`, the trajectory's own copy.
 
-    `__init__` should be quick, because it runs on the event loop; what takes time belongs into `start`.
+    `__init__` should be quick, because it runs on the event loop; work that takes time belongs in `start`.
     """
 
     name: ClassVar[str]
@@ -83,7 +89,7 @@ class Tool(ABC):
     """Whether a call hands in the final answer: it is run in an episode's last turn too, and no budget counts it."""
 
     scope: TrajectoryScope
-    """What the tools of this trajectory have in common; set before `start`."""
+    """Resources that the tools of this trajectory share; set before `start`."""
 
     def __init__(self, config: Mapping[str, Any], create_kwargs: Mapping[str, Any]) -> None:
         self.config = config
@@ -105,7 +111,7 @@ class Tool(ABC):
         """Answer one call; `arguments` fit `parameters`.
 
         Either `async def`, or a plain `def`, which runs in a thread of its own so that it cannot block other
-        trajectories. Calls of one turn may overlap: a tool whose state does not bear that takes a lock.
+        trajectories. Calls of one turn may overlap: a tool with state that does not allow this takes a lock.
 
         Raises:
             ToolError: for what the tool cannot do; the policy reads the text.
@@ -118,3 +124,40 @@ class Tool(ABC):
     async def close(self) -> None:
         """Release the trajectory's state; awaited once for every instance, also when `start` failed."""
         return None
+
+
+class TrajectoryScope:
+    """What several tools of one trajectory share, for example one connection: resources by key.
+
+    A resource is opened at its first use, and closed once when the trajectory ends, in the reverse order of opening.
+    Opening and closing may happen in different tasks: a context manager that does not allow that runs in its own task.
+    """
+
+    def __init__(self) -> None:
+        self._locks: dict[Hashable, asyncio.Lock] = {}
+        self._values: dict[Hashable, Any] = {}
+        self._opened: list[AbstractAsyncContextManager[Any]] = []
+
+    async def get(self, key: Hashable, make: Callable[[], AbstractAsyncContextManager[T]]) -> T:
+        """The resource of this key; `make` gives the context manager that opens it, unless it is already open.
+
+        Raises:
+            Exception: what opening raises; the next `get` tries again.
+        """
+        async with self._locks.setdefault(key, asyncio.Lock()):
+            if key not in self._values:
+                manager = make()
+                self._values[key] = await manager.__aenter__()
+                self._opened.append(manager)
+            value: T = self._values[key]
+            return value
+
+    async def close(self) -> None:
+        """Close everything that is open."""
+        while self._opened:
+            manager = self._opened.pop()
+            try:
+                await manager.__aexit__(None, None, None)
+            except Exception:  # the trajectory is over and has its result; the others still have to be closed
+                logger.exception("closing %r raised", manager)
+        self._values.clear()

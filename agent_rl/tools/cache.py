@@ -58,9 +58,9 @@ class ResultCache:
 
         Args:
             key: the same for equal calls.
-            result: the call's; it is noted there that it was kept, and how long an equal call was waited for.
+            result: the call's; cache hits and the seconds of waiting are noted in it.
             patience_s: seconds to wait for equal calls that are being executed. When one fails or is cancelled, another
-                is executed; those that are out of patience are executed beside it.
+                is executed; those that have waited this long are executed beside it.
             execute: executes the call.
         """
         flights = self._flights.get()

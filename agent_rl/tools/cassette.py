@@ -1,14 +1,15 @@
 """`Cassette`: the tool calls of a run on file, and a replay that executes no tool.
 
-A recording appends one JSON line for each call: what was asked, after which earlier calls, and the result before it was
-cut for the policy. A replay answers the same calls with the same results, seconds included. Two calls are the same when
-tool, arguments and the row's `create_kwargs` agree, and, unless the tool is idempotent, the trajectory's earlier calls
-of tools that are not. What was recorded several times is replayed in its order, and then anew; records with the
-trajectory's own label come first, which keeps a replay deterministic while trajectories run at the same time.
+A recording appends one JSON line for each call: the call, the earlier calls that it depends on, and the result before
+it was cut for the policy. A replay answers the same calls with the same results, seconds included. Two calls are the
+same when tool, arguments and the row's `create_kwargs` agree, and, unless the tool is idempotent, the trajectory's
+earlier calls of tools that are not. What was recorded several times is replayed in its order, and then again from the
+first; records with the trajectory's own label come first, which keeps a replay deterministic while trajectories run at
+the same time.
 
 Secrets are taken out before anything is compared or written: values under names such as `api_key` or `password`, and
-the values of environment variables whose names end in KEY, TOKEN, SECRET or PASSWORD. What is recorded is also what the
-policy is shown, so that a replay is equal. A turn in which a tool raises `UnscoredError` or `FatalError` is not
+the values of environment variables with names that end in KEY, TOKEN, SECRET or PASSWORD. What is recorded is also what
+the policy is shown, so that a replay is equal. A turn in which a tool raises `UnscoredError` or `FatalError` is not
 recorded: its trajectory has no result. A replay holds the whole file in memory.
 """
 
@@ -28,8 +29,8 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from agent_rl.errors import ConfigError, FatalError
+from agent_rl.secrets import Redactor
 from agent_rl.tools.cache import canonical_json, digest
-from agent_rl.tools.redaction import Redactor
 from agent_rl.tools.spec import ToolSpec
 from agent_rl.trace import append_lines
 from agent_rl.trajectory import ToolCall, ToolResult, ToolStatus
@@ -43,12 +44,12 @@ _MAX_SHOWN = 400  # characters of arguments in an error
 
 
 class CassetteMissError(FatalError):
-    """A replay was asked for a call that is not on the cassette."""
+    """The cassette does not have a call that a replay needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """What says which calls are the same."""
+    """What makes two calls the same."""
 
     tool: str
     arguments: Any
@@ -145,7 +146,7 @@ class Cassette:
         if record is None:
             nearest = self._recorded.nearest(call)
             raise CassetteMissError(
-                f"{self.path} has no recorded call {call.shown()}. {nearest} Record the run anew "
+                f"{self.path} has no recorded call {call.shown()}. {nearest} Record the run again "
                 "(agent_rl.tools.cassette.mode=record and another path), or replay what was recorded: the same rows, "
                 "tools and turns"
             )
@@ -190,11 +191,11 @@ class Tape:
             CassetteMissError: for a call that is not on the cassette.
             FatalError: when the file cannot be written any more.
         """
-        asked = [self._call(call) for call in calls]
+        made = [self._call(call) for call in calls]
         if self._cassette.replays:
-            answers = [self._cassette._take(call) for call in asked]
+            answers = [self._cassette._take(call) for call in made]
         else:
-            answers = self._cassette._keep(asked, await answer())
+            answers = self._cassette._keep(made, await answer())
         return [given.result(call) for given, call in zip(answers, calls, strict=True)]
 
     def _call(self, call: ToolCall) -> _Call:
@@ -248,14 +249,14 @@ def _read(path: Path) -> Iterator[_Record]:
                 try:
                     yield _parse(line)
                 except ValueError as error:
-                    remedy = "Delete the line, which a killed run may leave behind, or record anew"
+                    remedy = "Delete the line, which a killed run may leave behind, or record again"
                     raise ConfigError(f"{path}, line {number}", str(error), remedy) from error
     except OSError as error:
         raise ConfigError(_SETTING, f"{path} cannot be read: {error}", "Name a file that was recorded") from error
 
 
 def _parse(line: bytes) -> _Record:
-    """Raises ValueError for what is no record."""
+    """A line as a record; ValueError when it is none."""
     try:
         data = json.loads(line)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""What one asks while writing a tool file: which tools are there, what do they look like, what does a call give."""
+"""Help with writing a tool file: the built-in tools, their signatures, the result of one call."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from agent_rl.settings import BudgetSettings
 from agent_rl.tools.builtin import built_in_class, built_in_names
 from agent_rl.tools.loading import dump_tools
 from agent_rl.tools.runtime import ToolSession
-from agent_rl.tools.spec import ToolSpec
-from agent_rl.tools.toolset import Toolset
+from agent_rl.tools.spec import Toolset, ToolSpec
 from agent_rl.trajectory import ToolCall, ToolResult
 
 __all__ = ["built_in", "call", "expand", "signature"]
@@ -64,7 +63,7 @@ def call(
 
 
 def expand(specs: Sequence[ToolSpec]) -> str:
-    """The file with everything written out: what `load_tools` reads without asking a server or a class for it."""
+    """The file with everything written out: what `load_tools` reads without a server or a class's defaults."""
     return dump_tools({"tools": [_entry(spec) for spec in specs]})
 
 
@@ -83,7 +82,7 @@ def _entry(spec: ToolSpec) -> dict[str, Any]:
 
 
 def _class_name(cls: type) -> str:
-    """As the entry would write it: a class of a file of one's own is named by the file."""
+    """As the entry would write it: a class in the user's own file is named by the file."""
     if cls.__module__.startswith("agent_rl_user_"):
         return f"{inspect.getfile(cls)}:{cls.__qualname__}"
     return f"{cls.__module__}.{cls.__qualname__}"

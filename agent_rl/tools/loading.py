@@ -15,18 +15,29 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, NoReturn
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from agent_rl.errors import did_you_mean
-from agent_rl.settings.errors import Place
+from agent_rl.settings.errors import Place, validated
+from agent_rl.settings.importing import find_object
 from agent_rl.settings.yaml_files import read_yaml
-from agent_rl.tools.entry import Entry
-from agent_rl.tools.spec import ToolSpec
+from agent_rl.tools.arguments import schema_problem
+from agent_rl.tools.base import Tool
+from agent_rl.tools.builtin import built_in_class, built_in_names
+from agent_rl.tools.spec import CacheScope, Toolset, ToolSpec
 
 __all__ = ["dump_tools", "load_tools"]
+
+_FUNCTION = ("name", "description", "parameters")
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_VERL_METHODS = ("create", "execute", "release", "get_openai_tool_schema")
 
 
 def load_tools(path: str | Path) -> list[ToolSpec]:
@@ -42,7 +53,7 @@ def load_tools(path: str | Path) -> list[ToolSpec]:
     specs: list[ToolSpec] = []
     owner: dict[str, int] = {}
     for index, content in enumerate(_read_entries(Path(path))):
-        entry = Entry(place / "tools" / index, content)
+        entry = _Entry(place / "tools" / index, content)
         for spec in entry.specs():
             if spec.name in owner:
                 problem = f"{spec.name!r} is already the name of tools[{owner[spec.name]}]"
@@ -79,3 +90,214 @@ def _read_entries(path: Path) -> list[Any]:
         problem = f"expected a list of entries, got {entries!r}"
         raise (place / "tools").error(problem, "Write at least `- name: calculator`")
     return entries
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class _Function(_Strict):
+    name: str | None = None
+    description: str | None = None
+    parameters: Any = None
+
+
+class _OpenAIFunction(_Function):
+    strict: Any = None
+
+
+class _OpenAITool(_Strict):
+    type: Literal["function"] = "function"
+    function: _OpenAIFunction
+
+
+class _Limits(_Strict):
+    timeout_s: float | None = Field(default=None, gt=0)
+    max_concurrency: int | None = Field(default=None, ge=1)
+    retries: int | None = Field(default=None, ge=0)
+    cache: Annotated[CacheScope | None, BeforeValidator(lambda value: "off" if value is False else value)] = None
+    """YAML reads an unquoted `off` as false."""
+
+
+class _Fields(_Limits, _Function):
+    class_name: str | None = None
+    config: dict[Any, Any] | None = None
+    tool_schema: _OpenAITool | None = None
+
+
+class _Entry:
+    """One entry of the list.
+
+    Args:
+        place: of the entry in its file; relative paths of classes start in the file's folder.
+        content: what YAML gave.
+
+    Raises:
+        ConfigError: for a key or a value that cannot be used.
+    """
+
+    def __init__(self, place: Place, content: Any) -> None:
+        self.place = place
+        if not isinstance(content, dict):
+            name = content if isinstance(content, str) else "..."
+            raise place.error(f"expected a mapping, got {content!r}", f"Write `- name: {name}`")
+        label = content.get("name") or content.get("class_name")
+        if isinstance(label, str):
+            self.place = place.labelled(label)
+        _check_keys({key: value for key, value in content.items() if key != "config"}, self.place)
+        self.fields = validated(_Fields, content, self.place)
+
+    def specs(self) -> list[ToolSpec]:
+        """The entry's tools: one, unless it names a toolset.
+
+        Raises:
+            ConfigError: for the first field that cannot be used.
+        """
+        declared = self._declared()
+        cls = self._class()
+        specs = self._toolset(cls) if issubclass(cls, Toolset) else [self._tool(cls, declared)]
+        for spec in specs:
+            if not _NAME.fullmatch(spec.name):
+                problem = f"{spec.name!r} cannot be a tool's name"
+                self._fail("name", problem, "Use 1 to 64 of the characters A-Z a-z 0-9 _ -", in_function=True)
+        return [self._limited(spec) for spec in specs]
+
+    def _fail(self, field: str, problem: str, remedy: str, *, in_function: bool = False) -> NoReturn:
+        place = self.place
+        if in_function and self.fields.tool_schema is not None:
+            place = place / "tool_schema" / "function"
+        raise (place / field).error(problem, remedy)
+
+    def _declared(self) -> dict[str, Any]:
+        """Name, description and parameters as the entry itself gives them."""
+        fields, function = self.fields, self.fields.tool_schema
+        if function is None:
+            if fields.name is None and fields.class_name is None:
+                remedy = f"Write `name:` with a built-in tool ({', '.join(built_in_names())}) or `class_name:`"
+                raise self.place.error("neither name nor class_name", remedy)
+            return _given(fields)
+        if fields.class_name is None:
+            self._fail("class_name", "missing beside tool_schema", "Name the class that answers the calls")
+        for key in _given(fields):
+            self._fail(key, "also given in tool_schema", "Keep one of them")
+        return _given(function.function)
+
+    def _class(self) -> type:
+        fields = self.fields
+        if fields.class_name is None:
+            if fields.name not in built_in_names():
+                remedy = f"{did_you_mean(str(fields.name), built_in_names())} Or give the entry a class_name"
+                self._fail("name", f"{fields.name!r} is not a built-in tool", remedy)
+            cls = built_in_class(fields.name)
+        else:
+            folder = None if self.place.file is None else self.place.file.parent
+            cls = find_object(fields.class_name, self.place / "class_name", folder)
+        if problem := _class_problem(cls):
+            self._fail("class_name", *problem)
+        found: type = cls
+        return found
+
+    def _tool(self, cls: type, declared: dict[str, Any]) -> ToolSpec:
+        """What the class says, overridden by what the entry says."""
+        function = {**(_class_function(cls) if issubclass(cls, Tool) else _verl_function(cls)), **declared}
+        for key in ("name", "description"):
+            if not isinstance(value := function.get(key), str) or not value.strip():
+                problem = f"{cls.__qualname__} has none" if value is None else f"expected text, got {value!r}"
+                self._fail(key, problem, f"Write `{key}:` here, or set it on the class", in_function=True)
+        timeout_s, at_once = getattr(cls, "timeout_s", None), getattr(cls, "max_concurrency", None)
+        parameters, config = self._parameters(function.get("parameters"), cls), self._config(cls)
+        return ToolSpec(function["name"], function["description"], parameters, cls, config, timeout_s, at_once)
+
+    def _parameters(self, parameters: Any, cls: type) -> dict[str, Any]:
+        if parameters is None:
+            if self.fields.tool_schema is None:
+                remedy = "Write `parameters:` here, or set it on the class"
+                self._fail("parameters", f"{cls.__qualname__} has no schema", remedy)
+            parameters = {"type": "object"}  # as in verl: a tool without parameters
+        if problem := schema_problem(parameters):
+            self._fail("parameters", *problem, in_function=True)
+        return {**parameters, "properties": parameters.get("properties", {})}  # chat templates iterate over it
+
+    def _config(self, cls: type) -> dict[Any, Any]:
+        config = self.fields.config or {}
+        if config.get("type") == "native":  # verl's marker for a tool that is a Python class
+            config = {key: value for key, value in config.items() if key != "type"}
+        if issubclass(cls, Tool | Toolset):
+            with (self.place / "config").around(f"See {cls.__module__}.{cls.__qualname__}"):
+                cls.check_config(config)
+        return config
+
+    def _toolset(self, cls: type[Toolset]) -> list[ToolSpec]:
+        for key in ("description", "parameters", "tool_schema"):
+            if getattr(self.fields, key) is not None:
+                self._fail(key, f"{cls.__qualname__} is a toolset; its tools have their own", "Remove it")
+        config, place = self._config(cls), self.place / "config"
+        with place.around(f"See {cls.__module__}.{cls.__qualname__}"):
+            specs = cls.tools(config)
+        for spec in specs:
+            if problem := schema_problem(spec.parameters):
+                raise (place.labelled(f"tool {spec.name!r}") / "parameters").error(*problem)
+        return specs
+
+    def _limited(self, spec: ToolSpec) -> ToolSpec:
+        fields = self.fields
+        given = {key: value for key in _Limits.model_fields if (value := getattr(fields, key)) is not None}
+        is_idempotent = issubclass(spec.cls, Tool) and spec.cls.idempotent
+        for key in ("retries", "cache"):
+            if given.get(key, "off") not in (0, "off") and not is_idempotent:
+                problem = f"{spec.cls.__qualname__} does not declare itself idempotent (value {given[key]!r})"
+                self._fail(key, problem, "Remove it, or set `idempotent = True` on a class that may be repeated")
+        declared = {"timeout_s": spec.timeout_s, "max_concurrency": spec.max_concurrency, "cache": "off"}
+        declared["retries"] = getattr(spec.cls, "retries", 0) if is_idempotent else 0
+        limits = validated(_Limits, declared | given, self.place)
+        return replace(spec, **limits.model_dump())
+
+
+def _given(function: _Function) -> dict[str, Any]:
+    return {key: value for key in _FUNCTION if (value := getattr(function, key)) is not None}
+
+
+def _check_keys(node: Any, place: Place) -> None:
+    """YAML reads an unquoted `on`, `no` or `1` as something else than text, and a schema would not have it."""
+    if isinstance(node, dict):
+        for key, value in node.items():
+            if not isinstance(key, str):
+                raise place.error(f"the key {key!r} is not text", "Put it in quotes")
+            _check_keys(value, place / key)
+    elif isinstance(node, list):
+        for number, value in enumerate(node):
+            _check_keys(value, place / number)
+
+
+def _class_problem(cls: Any) -> tuple[str, str] | None:
+    """(problem, remedy) of what cannot be used as a tool's class, or None."""
+    if not isinstance(cls, type):
+        return f"it is a {type(cls).__name__}, not a class", "Name a subclass of agent_rl.tools.Tool"
+    name = cls.__qualname__
+    if missing := sorted(getattr(cls, "__abstractmethods__", ())):
+        return f"{name} is abstract: {', '.join(missing)} not written", "Write it, or name a subclass that does"
+    if issubclass(cls, Toolset) or all(callable(getattr(cls, method, None)) for method in _VERL_METHODS):
+        return None
+    if not issubclass(cls, Tool):
+        return f"{name} is not a tool", "Derive it from agent_rl.tools.Tool and write `call`"
+    for method in ("start", "close"):
+        if not inspect.iscoroutinefunction(getattr(cls, method)):
+            return f"{name}.{method} is not `async def`", "Make it so; only `call` may be a plain function"
+    return None
+
+
+def _class_function(cls: type) -> dict[str, Any]:
+    values = {key: getattr(cls, key, None) for key in _FUNCTION}
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _verl_function(cls: Any) -> dict[str, Any]:
+    """What a verl `BaseTool` says about itself, without constructing it, which prints and may need resources."""
+    try:
+        schema = cls.get_openai_tool_schema(cls.__new__(cls))
+    except Exception:  # noqa: BLE001 - the base class's needs an instance; then the YAML file has to say it
+        return {}
+    if hasattr(schema, "model_dump"):
+        schema = schema.model_dump(exclude_unset=True, exclude_none=True)
+    function = schema.get("function") if isinstance(schema, Mapping) else None
+    return {key: function[key] for key in _FUNCTION if key in function} if function else {}

@@ -1,11 +1,12 @@
 """`ToolSession`: the tools of one trajectory, from the first call to the release of their state.
 
 Every call is answered, whatever happens to it: the policy's own mistakes and a tool's failures become results with a
-text that it can use. Only `UnscoredError` and `FatalError` leave `run`, and then the turn's other calls are cancelled.
+text that the policy can use. Only `UnscoredError` and `FatalError` leave `run`, and then the turn's other calls are
+cancelled.
 
-A call's way: its arguments are checked; an equal call's result is taken from the cache, where the tool has one; it
-queues, where the tool has a limit on concurrency; then it runs, with repeats where the tool has them, and its time
-starts to count. What it gave is recorded, where there is a cassette, and cut to what the policy is shown.
+The steps of a call: its arguments are checked; the result of an equal call is taken from the cache, if the tool has
+one; it queues, if the tool has a limit on concurrency; then it runs, with retries if the tool has them, and its time
+starts to count. The result is recorded, if there is a cassette, and cut to what the policy is shown.
 
 What this does not promise: a thread cannot be stopped. A plain `def` call that runs past its limit is abandoned in its
 daemon thread, which goes on until it returns or the process exits, and no longer counts against the tool's concurrency;
@@ -32,10 +33,9 @@ from agent_rl.errors import (
     did_you_mean,
 )
 from agent_rl.tools.arguments import check_arguments
-from agent_rl.tools.base import ToolOutput
+from agent_rl.tools.base import ToolOutput, TrajectoryScope
 from agent_rl.tools.cache import ResultCache, shared_cache
 from agent_rl.tools.cassette import Cassette
-from agent_rl.tools.scope import TrajectoryScope
 from agent_rl.tools.slot import MAX_SHOWN, Slot, one_line
 from agent_rl.tools.spec import ToolSpec
 from agent_rl.tools.truncation import ResultLimit, encodable
@@ -72,7 +72,7 @@ class ToolSession:
             tool is idempotent.
 
     Raises:
-        ConfigError: for a spec with retries or a cache whose class is not idempotent, or a file that cannot be used.
+        ConfigError: for retries or a cache on a class that is not idempotent, or a file that cannot be used.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class ToolSession:
 
         Raises:
             UnscoredError: raised by a tool: the infrastructure failed.
-            FatalError: raised by a tool, or for a row whose `tools_kwargs` cannot be used.
+            FatalError: raised by a tool, or for a row with `tools_kwargs` that cannot be used.
         """
         if not self._open:
             raise RuntimeError("ToolSession.run outside of `async with`")
@@ -184,7 +184,7 @@ class ToolSession:
         return result
 
     async def _execute(self, call: ToolCall, result: ToolResult) -> ToolOutput:
-        """What the tool gives; notes in `result` how it came to it."""
+        """Run the tool; attempts, cache hits and waiting time are noted in `result`."""
         slot = self._slots.get(call.name)
         if slot is None:
             name = call.name[:MAX_SHOWN]
@@ -201,7 +201,7 @@ class ToolSession:
         created = kwargs.get("create_kwargs") if isinstance(kwargs, Mapping) else kwargs
         if created is not None and not isinstance(created, Mapping):
             key = f"extra_info.tools_kwargs.{name}"
-            raise ConfigError(key, f"expected a mapping with `create_kwargs`, got {kwargs!r}", "Mend the row")
+            raise ConfigError(key, f"expected a mapping with `create_kwargs`, got {kwargs!r}", "Fix the row")
         return created or {}
 
     def _skip(self, call: ToolCall, position: int) -> ToolResult:

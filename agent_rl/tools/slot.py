@@ -15,9 +15,8 @@ from typing import Any
 
 from agent_rl.concurrency import OutOfTime, gate, in_thread, repeated, within
 from agent_rl.errors import ConfigError, ToolError, ToolTimeoutError, UnscoredError
-from agent_rl.tools.base import Tool, ToolOutput
+from agent_rl.tools.base import Tool, ToolOutput, TrajectoryScope
 from agent_rl.tools.cache import ResultCache, canonical_json, digest
-from agent_rl.tools.scope import TrajectoryScope
 from agent_rl.tools.spec import ToolSpec
 from agent_rl.trajectory import ToolResult
 
@@ -26,7 +25,7 @@ __all__ = ["MAX_SHOWN", "Slot", "one_line"]
 MAX_SHOWN = 200
 """Characters of a foreign exception or name that are repeated to the policy."""
 
-_TRANSIENT = (UnscoredError, OSError, asyncio.TimeoutError)  # a repeat may mend it
+_TRANSIENT = (UnscoredError, OSError, asyncio.TimeoutError)  # a repeat may succeed
 
 logger = logging.getLogger(__name__)
 
@@ -37,10 +36,10 @@ class Slot:
     Args:
         spec: the tool as it is configured.
         limit_s: seconds of one call, and of closing.
-        scope: what the trajectory's tools have in common.
+        scope: the resources that the trajectory's tools share.
 
     Raises:
-        ConfigError: for a spec with retries or a cache whose class is not idempotent.
+        ConfigError: for retries or a cache on a class that is not idempotent.
     """
 
     def __init__(self, spec: ToolSpec, limit_s: float, scope: TrajectoryScope) -> None:
@@ -69,7 +68,7 @@ class Slot:
         return await self.cache.get(key, result, self.limit_s, lambda: self._queued(arguments, result))
 
     def _cache_key(self, arguments: dict[str, Any]) -> str | None:
-        """None when something in it is not JSON, so that equal calls cannot be told."""
+        """None when something in it is not JSON, so that equal calls cannot be recognised."""
         cls = self.spec.cls
         try:
             if self._cache_prefix is None:
@@ -80,11 +79,11 @@ class Slot:
             return None
 
     async def _queued(self, arguments: dict[str, Any], result: ToolResult) -> ToolOutput:
-        """Once it is this call's turn."""
+        """Run the call when the limit on concurrency allows it."""
         limit = self.spec.max_concurrency
         if limit is None:
             return await self._repeated(arguments, result)
-        if self._gate_key is None:  # the config's text: a spec may be made or unpickled anew for every trajectory
+        if self._gate_key is None:  # the config's text: a spec may be made or unpickled again for every trajectory
             self._gate_key = (self.spec.name, self.spec.cls, repr(self.spec.config))
         waiting = time.perf_counter()
         async with gate(self._gate_key, limit):
@@ -122,9 +121,9 @@ class Slot:
         return output
 
     async def _start(self) -> Tool:
-        """Made once: a second first call waits for the lock and finds the instance, or learns that there is none.
+        """The instance, made once: concurrent first calls wait for it, and share its failure.
 
-        Where the tool has repeats, a transient failure leaves no instance behind: the next attempt makes one.
+        After a transient failure of a tool with retries the next attempt makes another instance.
         """
         if self._starting is None:
             self._starting = asyncio.Lock()
@@ -132,7 +131,7 @@ class Slot:
             if self._failure is not None:
                 raise ToolError(f"{self.spec.name} is not available: {self._failure}")
             if self.tool is None:
-                self._failure = "it did not start in time"  # stands if this is cancelled below
+                self._failure = "it did not start in time"  # kept if this is cancelled below
                 try:
                     self.tool = self.spec.create(self.create_kwargs)
                     self.tool.scope = self._scope

@@ -1,13 +1,14 @@
-"""`ToolSpec`: one tool as it is configured, shared by all trajectories; instances are made from it."""
+"""Tools as they are configured: `ToolSpec` for one tool, `Toolset` for an entry that stands for several."""
 
 from __future__ import annotations
 
 import copy
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from jsonschema.protocols import Validator
 
@@ -15,14 +16,17 @@ from agent_rl.errors import ConfigError, FatalError
 from agent_rl.tools.arguments import make_validator, schema_problem
 from agent_rl.tools.base import Tool
 
-__all__ = ["CacheScope", "ToolSpec"]
+__all__ = ["CacheScope", "ToolSpec", "Toolset"]
 
 CacheScope = Literal["off", "trajectory", "shared"]
 
 
 @dataclass(frozen=True)
 class ToolSpec:
-    """A tool's name and schema as the policy sees them, and the class and config that answer its calls."""
+    """A tool's name and schema as the policy sees them, and the class and config that answer its calls.
+
+    All trajectories share it; each makes its own instance of the tool from it.
+    """
 
     name: str
     description: str
@@ -34,7 +38,7 @@ class ToolSpec:
     max_concurrency: int | None = None
     """Calls that run at once in one worker process, over all trajectories; None: no limit."""
     retries: int = 0
-    """How often a call is repeated within its time when the tool fails for no fault of the policy's."""
+    """Repeats of a call, within its time, when the tool's infrastructure fails."""
     cache: CacheScope = "off"
     """Whether equal calls are answered from memory: in one trajectory, or in all trajectories of one worker process."""
 
@@ -87,5 +91,36 @@ class ToolSpec:
         """Validator of `parameters`; building one costs more than using it."""
         return make_validator(self.parameters)
 
-    def __getstate__(self) -> dict[str, Any]:  # the cached validator stays behind when a spec crosses processes
+    def __getstate__(self) -> dict[str, Any]:  # without the cached validator, which cannot be pickled
         return {item.name: getattr(self, item.name) for item in fields(self)}
+
+
+class Toolset(ABC):
+    """One YAML entry that stands for several tools, such as a server's; never instantiated.
+
+        class Dice(Toolset):
+            name = "dice"
+
+            @classmethod
+            def tools(cls, config):
+                return [ToolSpec(f"d{n}", "Roll a die.", NO_PARAMETERS, Die, {"sides": n}) for n in config["sides"]]
+
+    What the entry says beside `config` (`timeout_s`, `cache`, ...) holds for each of its tools.
+    """
+
+    name: ClassVar[str]
+
+    @classmethod
+    def check_config(cls, config: Mapping[str, Any]) -> None:
+        """Refuse a `config` that cannot work by raising ValueError."""
+        return None
+
+    @classmethod
+    @abstractmethod
+    def tools(cls, config: Mapping[str, Any]) -> list[ToolSpec]:
+        """The tools; called once, when the YAML file is loaded, in each rollout worker. It may block.
+
+        Raises:
+            ValueError: for a `config` that cannot work; the loader names file, entry and field.
+            UnscoredError: a server that lists the tools cannot be reached; the run does not start.
+        """

@@ -1,4 +1,4 @@
-"""How much of a result the policy is shown: the head, the tail, and a note of how many characters were cut.
+"""Cutting a result for the policy: its head, its tail, and a note of how many characters were cut.
 
 A limit in tokens holds for the result's text alone, note included, as the given tokenizer counts it; what the chat
 template adds around the text is not counted. Cuts fall between characters, never inside one.

@@ -1,4 +1,4 @@
-"""The built-in tools and toolsets: the public module `x.py` holds the class whose name is `x`; `_x` helps it.
+"""The built-in tools and toolsets: the public module `x.py` has the class of the tool `x`, `_x` its internals.
 
 They know the contract of tools, the sandbox and outgoing calls; they must not know rewards, agents or verl.
 """

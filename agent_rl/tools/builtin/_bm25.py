@@ -9,7 +9,7 @@ line of the contents; `id` and `title` may be missing. Words are compared withou
 written without spaces are cut into pairs of characters. There is no stemming: `city` does not find `cities`.
 
 Building takes about 50 bytes of memory a token, so 5 GB for a million passages of 100 words; for more than some
-millions let `search` ask a retrieval server. What this does not promise: to notice a corpus that is changed while it is
+millions let `search` use a retrieval server. What this does not promise: to notice a corpus that is changed while it is
 in use; a changed corpus gets a new index at the next start, and the old one stays until it is deleted.
 """
 
@@ -50,7 +50,7 @@ _TOKEN = re.compile(rf"[{_UNSPACED}]+|(?:(?![{_UNSPACED}_])[\w{_MARKS}])+")
 _UNSPACED_RUN = re.compile(rf"[{_UNSPACED}]{{2,}}")
 
 logger = logging.getLogger(__name__)
-logging.getLogger("bm25s").setLevel(logging.WARNING)  # it sets itself to DEBUG, and would tell of every empty query
+logging.getLogger("bm25s").setLevel(logging.WARNING)  # it sets itself to DEBUG, and would log every empty query
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ def tokenize(text: str) -> list[str]:
     """The words of a text as the index knows them."""
     if text.isascii():
         return _ASCII_WORD.findall(text.lower())
-    # accents off; what is left of a decomposed Hangul or kana is put together again
+    # accents off; decomposed Hangul and kana are composed again
     text = unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFKD", text)))
     words: list[str] = []
     for word in _TOKEN.findall(text.casefold()):
@@ -146,7 +146,7 @@ def read_document(row: Any, number: int) -> tuple[str, str, str]:
 
     Args:
         row: the parsed JSON.
-        number: stands in for a missing id.
+        number: the id of a document without one.
 
     Raises:
         ValueError: it has no text.
@@ -167,7 +167,7 @@ def _place_beside(corpus: Path) -> Path:
 
 
 def _build(corpus: Path, target: Path) -> None:
-    """Written beside `target` and then renamed, so that nobody ever sees a part of an index."""
+    """Written beside `target` and then renamed, so that no process opens an incomplete index."""
     logger.info("building the search index of %s, once", corpus)
     numbers: dict[str, int] = {}
     documents: list[list[int]] = []

@@ -1,4 +1,4 @@
-"""`check_answer`: the policy has an answer checked before it commits itself, and each check carries a step reward.
+"""`check_answer`: checks an answer before the policy gives it as the final one; each check has a step reward.
 
     tools:
       - name: check_answer
@@ -6,7 +6,7 @@
 
 The scorer is a function `(answer, ground_truth) -> float | bool` (1 is right); the row gives the ground truth as
 `extra_info.tools_kwargs.check_answer.create_kwargs.ground_truth`. A better answer than any before is rewarded by the
-improvement times `improvement_reward`, an answer that was checked before costs `repeat_penalty`, and one that is merely
+improvement times `improvement_reward`, an answer that was checked before costs `repeat_penalty`, and one that is
 no better costs `stall_penalty`. The tool tells the policy the verdict: a policy that may check without end can guess.
 """
 

@@ -42,16 +42,15 @@ from agent_rl.remote import RemoteError, Response
 from agent_rl.secrets import Secrets
 from agent_rl.settings.errors import Place, validated
 from agent_rl.tools.base import Tool
-from agent_rl.tools.builtin._http.connection import Connection, Service, connect
+from agent_rl.tools.builtin._http.connection import HttpConnection, Service, connect
 from agent_rl.tools.builtin._http.request import (
-    Endpoint,
-    Request,
+    HttpEndpoint,
+    HttpRequest,
     ResponseRule,
     build,
     check_request,
 )
-from agent_rl.tools.spec import ToolSpec
-from agent_rl.tools.toolset import Toolset
+from agent_rl.tools.spec import Toolset, ToolSpec
 
 __all__ = ["Http", "HttpTool", "IdempotentHttpTool"]
 
@@ -59,12 +58,12 @@ MAX_ERROR_CHARS = 1000
 """Characters of a refusal's body that the policy is shown."""
 
 
-class _HttpConfig(Connection):
-    endpoints: list[Endpoint] = Field(min_length=1)
+class _HttpConfig(HttpConnection):
+    endpoints: list[HttpEndpoint] = Field(min_length=1)
 
 
-class _HttpToolConfig(Connection):
-    request: Request
+class _HttpToolConfig(HttpConnection):
+    request: HttpRequest
 
 
 class HttpTool(Tool):
@@ -108,7 +107,7 @@ class HttpTool(Tool):
 
 
 class IdempotentHttpTool(HttpTool):
-    """An endpoint whose calls may be repeated."""
+    """An endpoint that may be called repeatedly."""
 
     idempotent = True
     retries = 0  # `Remote` has its own
@@ -163,7 +162,7 @@ def _show_json(value: Any, rule: ResponseRule) -> str:
 
 
 def _selected(value: Any, path: str) -> Any:
-    """The part at the path; all of it when there is no such part, since the answer then says something else."""
+    """The part at the path; all of it when there is no such part, since the answer is then of another kind."""
     part = value
     for name in path.split(".") if path else []:
         if isinstance(part, dict) and name in part:
@@ -190,7 +189,7 @@ def _status(response: Response) -> str:
         return f"HTTP {response.status}"
 
 
-def _spec(endpoint: Endpoint, parsed: Connection, connection: Mapping[str, Any]) -> ToolSpec:
+def _spec(endpoint: HttpEndpoint, parsed: HttpConnection, connection: Mapping[str, Any]) -> ToolSpec:
     """The tool of an endpoint. Its time is enough for one that waits for its turn behind another that fails."""
     request = endpoint.request(connect(parsed).taken)
     cls = IdempotentHttpTool if request.repeatable else HttpTool
@@ -199,7 +198,7 @@ def _spec(endpoint: Endpoint, parsed: Connection, connection: Mapping[str, Any])
     return ToolSpec(endpoint.name, endpoint.description, parameters, cls, config, timeout_s=2 * parsed.total_s)
 
 
-def _read_tool(config: Mapping[str, Any]) -> tuple[Service, Request]:
+def _read_tool(config: Mapping[str, Any]) -> tuple[Service, HttpRequest]:
     parsed = validated(_HttpToolConfig, config)
     service = connect(parsed)
     with Place("request").around():

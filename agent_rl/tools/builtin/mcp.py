@@ -14,13 +14,13 @@
           connect_timeout_s: 10                   # keep it below timeout_s
         timeout_s: 20                             # of one call; the first one of a session also connects
 
-The server is asked for its tools once, when the file is loaded. Entries with the same server settings share sessions.
+The server lists its tools once, when the file is loaded. Entries with the same server settings share sessions.
 Where a name has characters that a tool's name cannot have, they become `_`, and the description gives the server's
 name. Only a tool that the server annotates as read-only or idempotent is repeated when the infrastructure fails; the
 hint does not promise that its answers never change, so set `cache` only where you know that.
 
 With `command` and `session: trajectory` each trajectory has a process of its own (a Python server: about 70 MiB and
-0.7 s of CPU), whose end takes the trajectory's state along: it is not scored. A shared session that was lost is opened
+0.7 s of CPU), and loses its state when that process ends: it is not scored. A shared session that was lost is opened
 again by the next call.
 
 Of a result the policy gets the text, structured content as JSON where there is no text, and a placeholder such as
@@ -43,15 +43,14 @@ from agent_rl.errors import ConfigError, ToolError, UnscoredError, did_you_mean
 from agent_rl.settings.errors import validated
 from agent_rl.tools.base import Tool
 from agent_rl.tools.builtin._mcp.server import McpServer
-from agent_rl.tools.spec import ToolSpec
-from agent_rl.tools.toolset import Toolset
+from agent_rl.tools.spec import Toolset, ToolSpec
 from agent_rl.tools.truncation import truncate
 
 if TYPE_CHECKING:  # the SDK takes 0.7 s to import
     from mcp_types import CallToolResult
     from mcp_types import Tool as RemoteTool
 
-    from agent_rl.tools.builtin._mcp.connection import Connection
+    from agent_rl.tools.builtin._mcp.connection import McpConnection
 
 __all__ = ["IdempotentMcpTool", "Mcp", "McpServer", "McpTool"]
 
@@ -114,23 +113,23 @@ class McpTool(Tool):
 
     @classmethod
     def check_config(cls, config: Mapping[str, Any]) -> None:
-        """As `Mcp`, for an entry that says itself what the server would be asked for."""
+        """As `Mcp`, for an entry that gives the tool's schema itself."""
         validated(McpToolConfig, config).check()
 
     async def call(self, arguments: dict[str, Any]) -> str:
-        """Have the server do it."""
+        """Call the tool on the server."""
         result = await (await self._connection()).call(self.settings.tool, arguments)
         text = truncate(self.settings.redact(render(result)), MAX_RESULT_CHARS, "middle")
         if result.is_error:
             raise ToolError(text or f"{self.settings.tool} failed without saying why")
         return text
 
-    async def _connection(self) -> Connection:
-        from agent_rl.tools.builtin._mcp.connection import Connection, shared
+    async def _connection(self) -> McpConnection:
+        from agent_rl.tools.builtin._mcp.connection import McpConnection, shared
 
         if self.settings.session == "shared":
             return await shared(self.settings)
-        return await self.scope.get(("mcp", self.settings.key), lambda: Connection(self.settings))
+        return await self.scope.get(("mcp", self.settings.key), lambda: McpConnection(self.settings))
 
 
 class IdempotentMcpTool(McpTool):
@@ -205,7 +204,7 @@ def _names(tools: Sequence[str], prefix: str) -> dict[str, str]:
 
 
 def _parameters(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The server's schema with what the loader asks for; its dialect is dropped, because all are read as 2020-12."""
+    """The server's schema with what the loader requires; its dialect is dropped, because all are read as 2020-12."""
     properties = {name: {} if value is True else value for name, value in (schema.get("properties") or {}).items()}
     for name in schema.get("required") or []:
         properties.setdefault(name, {})

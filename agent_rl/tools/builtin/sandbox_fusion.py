@@ -9,7 +9,7 @@
           max_concurrent: 64              # runs at one time, for each process
           language: python                # any that the server knows; another one needs a `description` of its own
 
-Every call is a fresh run: nothing is kept from one to the next. Code that fails or runs too long is the policy's
+Every call is a new run and keeps no state. Code that fails or runs too long is the policy's
 mistake and answered with its output; a server that is down, overloaded or reports an error of its own leaves the
 trajectory unscored.
 What this does not promise: isolation, which is the server's. Without a server use `python`, which runs on this machine.
@@ -75,7 +75,7 @@ class SandboxFusion(Tool):
 
     @classmethod
     def check_config(cls, config: Mapping[str, Any]) -> None:
-        """Refuse what cannot work; the server is not asked."""
+        """Refuse what cannot work, without a request to the server."""
         _remote(validated(SandboxFusionConfig, config))
 
     async def start(self) -> None:
@@ -122,7 +122,7 @@ class SandboxFusion(Tool):
         return f"{problem}\n{output}" if output else problem
 
     def _output(self, result: FusionCommand) -> str:
-        """Output, then errors, of which the end matters most."""
+        """Output, then errors; of the errors the end is kept."""
         limit = self.settings.max_output_chars
         output = truncate((result.stdout or "").rstrip(), limit, "middle")
         errors = truncate((result.stderr or "").rstrip(), limit, "left")

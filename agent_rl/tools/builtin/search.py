@@ -9,7 +9,7 @@
           max_chars_per_document: 2000
 
 The index is built once, when the tool file is loaded (100,000 passages: about 10 s), and shared by the processes of a
-node. With `url` in place of `corpus` a server is asked in Search-R1's form, POST {"queries", "topk", "return_scores"}:
+node. With `url` in place of `corpus` a server gets Search-R1's request, POST {"queries", "topk", "return_scores"}:
 
         config:
           url: http://localhost:8000/retrieve
@@ -17,8 +17,9 @@ node. With `url` in place of `corpus` a server is asked in Search-R1's form, POS
           top_k: 3
           timeout_s: 30                   # and the other keys of agent_rl.remote.http.RemoteLimits
 
-Both answer with Search-R1's text, `Doc 1(Title: ...) ...`; ids and scores go to the trace. A server that stays silent
-leaves the trajectory unscored. What this does not promise: to keep what a document says from instructing the policy.
+Both answer with Search-R1's text, `Doc 1(Title: ...) ...`; ids and scores go to the trace. A server that does not
+answer leaves the trajectory unscored. What this does not promise: to keep what a document says from instructing the
+policy.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ The query is the whole interface. `.schema`, `.schema NAME`, `.tables`, `SHOW TA
 query give tables, columns, keys and row counts, on both engines alike. Other statements than SELECT and its kin (WITH,
 VALUES, EXPLAIN) are refused.
 
-Engines run in processes of their own, whose time and memory the kernel limits (`_sql.worker`); each call opens the
-file anew. The file must not change during a run: SQLite files are read as immutable, without a lock.
+Engines run in processes of their own, in which the kernel limits time and memory (`_sql.worker`); each call opens the
+file again. The file must not change during a run: SQLite files are read as immutable, without a lock.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Sql(Tool):
         if len(query) > MAX_QUERY_CHARS:
             raise ToolError(f"the query has {len(query)} characters; at most {MAX_QUERY_CHARS} are read")
         if any("\ud800" <= character <= "\udfff" for character in query):
-            raise ToolError("the query holds half a character (a lone surrogate); write it anew")
+            raise ToolError("the query holds half a character (a lone surrogate); write it again")
         listing = _LISTING.fullmatch(query.strip(" \t\r\n;"))
         request = {
             "database": str(self._path),

@@ -94,7 +94,7 @@ def from_openapi(
     """
     _check_version(document)
     url = _server(document, base_url)
-    skipped = [(f"webhook {name}", "is no call of ours") for name in document.get("webhooks") or {}]
+    skipped = [(f"webhook {name}", "is a call that the server makes") for name in document.get("webhooks") or {}]
     entries: dict[str, dict[str, Any]] = {}
     for operation in _included(_operations(document, skipped), include):
         try:
@@ -134,7 +134,7 @@ def _check_version(document: Mapping[str, Any]) -> None:
     if not isinstance(version, str) or not version.startswith(("3.0", "3.1")):
         raise ConfigError("openapi", f"expected 3.0 or 3.1, got {version!r}", "Name an OpenAPI document")
     if not isinstance(document.get("paths", {}), Mapping):
-        raise ConfigError("paths", f"expected a mapping, got {document['paths']!r}", "Mend the document")
+        raise ConfigError("paths", f"expected a mapping, got {document['paths']!r}", "Fix the document")
 
 
 def _server(document: Mapping[str, Any], base_url: str | None) -> str:
@@ -211,8 +211,8 @@ def _convert(
             path=operation.path,
             taken=_filled_by(auth),
         )
-    except (AttributeError, TypeError, KeyError, RecursionError) as error:  # the other operations may do
-        raise Unsupported(f"not written as OpenAPI asks ({error})") from error
+    except (AttributeError, TypeError, KeyError, RecursionError) as error:  # the other operations are still converted
+        raise Unsupported(f"not valid OpenAPI ({error})") from error
     return auth, endpoint, notes
 
 

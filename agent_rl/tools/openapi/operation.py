@@ -9,12 +9,12 @@ from typing import Any
 from agent_rl.errors import ConfigError
 from agent_rl.settings.errors import validated
 from agent_rl.tools.arguments import schema_problem
-from agent_rl.tools.builtin._http.request import Endpoint, default_place
+from agent_rl.tools.builtin._http.request import HttpEndpoint, default_place
 from agent_rl.tools.openapi.schema import Schemas, TooLarge, Unsupported, numbered, resolve
 
 __all__ = ["endpoint_of"]
 
-_IGNORED_HEADERS = ("accept", "authorization", "content-type")  # OpenAPI's rule: they are said elsewhere
+_IGNORED_HEADERS = ("accept", "authorization", "content-type")  # OpenAPI's rule: they are given elsewhere
 _STYLES = {"path": "simple", "query": "form", "header": "simple"}
 _JSON_TYPES = ("application/json", "application/*", "*/*")
 _PLAIN_OBJECT = {"type", "properties", "required", "allOf", "additionalProperties", "description", "default"}
@@ -29,7 +29,7 @@ def endpoint_of(
     path: str,
     taken: Collection[tuple[str, str]],
 ) -> tuple[dict[str, Any], list[str]]:
-    """The endpoint, and what of the operation it does not have.
+    """The endpoint, and the parts of the operation that it leaves out.
 
     Args:
         document: what references lead into.
@@ -60,7 +60,7 @@ def endpoint_of(
     if problem := schema_problem(endpoint["parameters"]):
         raise Unsupported(f"its schema cannot be used: {problem[0]}")
     try:
-        validated(Endpoint, endpoint).request(taken)
+        validated(HttpEndpoint, endpoint).request(taken)
     except ConfigError as error:
         raise Unsupported(str(error)) from None
     if operation.get("callbacks"):
@@ -93,7 +93,7 @@ class _Arguments:
         for node in operation.get("parameters") or []:
             node = resolve(self._document, node)
             parameters[str(node.get("in")), str(node.get("name"))] = node  # an operation's replaces its path's
-        for place, name in sorted(parameters, key=lambda key: key[0] != "path"):  # whose names the template has
+        for place, name in sorted(parameters, key=lambda key: key[0] != "path"):  # the template has the names of these
             wire = name.lower() if place == "header" else name
             if (place, wire) not in taken and not (place == "header" and wire in _IGNORED_HEADERS):
                 self._read_parameter(place, name, parameters[place, name])

@@ -1,4 +1,4 @@
-"""Schemas of an OpenAPI document as JSON schemas of draft 2020-12 that stand for themselves.
+"""Schemas of an OpenAPI document as self-contained JSON schemas of draft 2020-12.
 
 References are replaced by what they refer to; a schema that contains itself, and all schemas when replacing them would
 give too large a result, go below `$defs`. Only what a request may contain is kept: no `readOnly` property, and no
@@ -90,7 +90,7 @@ class Schemas:
         return result
 
     def _schema(self, schema: Any, within: tuple[str, ...]) -> Any:
-        """One schema; `within` are the references whose targets it stands in."""
+        """One schema; `within` are the references that led to it."""
         self._nodes += 1
         if self._inline and self._nodes > MAX_NODES:
             raise TooLarge

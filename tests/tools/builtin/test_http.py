@@ -395,7 +395,7 @@ AUTH = {"type": "bearer", "env": "OWN_KEY"}
         ({}, {"path": "/a b/{city}"}, "path: cannot be sent"),
         ({}, {"path": "/a/../{city}"}, "path: must not contain"),
         ({}, {"path": "/a/%2e%2E/{city}"}, "path: must not contain"),
-        ({}, {"path": "/{city}/{city}"}, "a placeholder stands twice"),
+        ({}, {"path": "/{city}/{city}"}, "a placeholder occurs twice"),
         ({}, {"path": "/{city}/{day}"}, "path: no argument fills {day}"),
         ({}, {"path": "/{city}?a={units}"}, "a query holds fixed values only"),
         ({}, {"path": "/{city}?units=m"}, "units: the query 'units' is set"),

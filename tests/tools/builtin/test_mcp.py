@@ -341,7 +341,7 @@ def test_an_http_server_that_is_started_again(tmp_path):
     ],
 )
 def test_a_server_that_cannot_be_reached_stops_the_start(tmp_path, config, problem):
-    with pytest.raises(ConfigError, match=rf"tools.yaml: tools\[0\] .*config: (.|\n)*{problem}"):
+    with pytest.raises(ConfigError, match=rf"tools.yaml:\d+: tools\[0\] .*config: (.|\n)*{problem}"):
         load(tmp_path, config)
 
 

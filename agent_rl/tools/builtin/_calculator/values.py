@@ -103,7 +103,7 @@ def _integer_power(base: Value, exponent: int) -> Value:
 
 
 def _root(number: int, degree: int) -> int | None:
-    """The integer whose power of `degree` is `number` (not negative), if there is one."""
+    """The integer root of this degree of `number` (not negative), if there is one."""
     if degree == 2:
         root = math.isqrt(number)
     elif number.bit_length() > 1000:  # beyond float's range; the exact roots that people ask for are small
@@ -191,7 +191,7 @@ def _round(value: Value, digits: Value = Fraction(0)) -> Value:
 def _fold(function: Callable[[int, int], int], name: str) -> Callable[..., Value]:
     def apply(*values: Value) -> Value:
         total = _integer(values[0], name)
-        for value in values:  # the first again: gcd(-4) is 4
+        for value in values:  # the first one too: gcd(-4) is 4
             total = function(total, _integer(value, name))
             checked(Fraction(total))
         return Fraction(total)

@@ -1,4 +1,4 @@
-"""The connection of an `http` entry: one `Remote` for all of its tools, its credentials, and keeping them unseen.
+"""The connection of an `http` entry: one `Remote` for all of its tools, and its credentials, which stay hidden.
 
 The credentials are read from the environment when the connection is made. They stand in the requests and in no config,
 error or log; where an answer repeats them, the policy sees `***`.
@@ -23,7 +23,7 @@ from agent_rl.secrets import SHORTEST_SECRET, Secrets, secret
 from agent_rl.tools.base import ToolConfig
 from agent_rl.tools.builtin._http.request import CREDENTIAL_HEADERS, FRAMING_HEADERS, HEADER_NAME
 
-__all__ = ["Connection", "Service", "connect"]
+__all__ = ["HttpConnection", "Service", "connect"]
 
 
 class Auth(ToolConfig):
@@ -36,7 +36,7 @@ class Auth(ToolConfig):
     """Of the header or the query parameter."""
 
 
-class Connection(RemoteLimits):
+class HttpConnection(RemoteLimits):
     """What the tools of one entry have in common; `http.py` explains the keys."""
 
     timeout_s: float = Field(default=10.0, gt=0)
@@ -62,20 +62,20 @@ class Service:
     has_auth: bool
 
 
-def connect(connection: Connection) -> Service:
+def connect(connection: HttpConnection) -> Service:
     """The service of this connection; equal connections share one in each process, and so its limits.
 
     Raises:
         ConfigError: naming the key, the value and the remedy.
     """
     value = "" if connection.auth is None else _credential(connection.auth)
-    fields = connection.model_dump(include=set(Connection.model_fields))
+    fields = connection.model_dump(include=set(HttpConnection.model_fields))
     return _connected(json.dumps(fields, sort_keys=True), value)
 
 
 @lru_cache(maxsize=256)
 def _connected(fields: str, value: str) -> Service:
-    connection = Connection.model_validate_json(fields)
+    connection = HttpConnection.model_validate_json(fields)
     headers = _checked_headers(connection.headers)
     params: dict[str, str] = {}
     shown = [value] if value else []
@@ -122,7 +122,7 @@ def _checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """Names in lower case."""
     for name, value in headers.items():
         if name.lower() in CREDENTIAL_HEADERS:
-            raise ConfigError(f"headers.{name}", "credentials do not belong into a file", "Use `auth` with its `env`")
+            raise ConfigError(f"headers.{name}", "credentials do not belong in a file", "Use `auth` with its `env`")
         if not HEADER_NAME.fullmatch(name) or name.lower() in FRAMING_HEADERS:
             raise ConfigError(f"headers.{name}", f"not a header that can be set (value {value!r})", "Remove it")
         if not (value.isascii() and value.isprintable()):
@@ -130,7 +130,7 @@ def _checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items()}
 
 
-def _hosts(connection: Connection) -> list[str]:
+def _hosts(connection: HttpConnection) -> list[str]:
     try:
         url = httpx.URL(connection.base_url)
     except httpx.InvalidURL as error:

@@ -1,4 +1,4 @@
-"""The pure half of `http`: an endpoint's declaration, checked, and the request that a call's arguments make of it.
+"""An endpoint of `http`: its declaration is checked, and a call's arguments become a request; nothing is sent here.
 
 A call decides the values of declared arguments, each in its declared place, and nothing else. A value in the path stays
 within its segment: one with a slash is refused, because many servers decode `%2F` before they route.
@@ -21,8 +21,8 @@ from agent_rl.tools.base import ToolConfig
 __all__ = [
     "PLACES",
     "Built",
-    "Endpoint",
-    "Request",
+    "HttpEndpoint",
+    "HttpRequest",
     "ResponseRule",
     "build",
     "check_request",
@@ -55,7 +55,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class ResponseRule(ToolConfig):
-    """What of an answer the policy is shown."""
+    """The part of an answer that the policy is shown."""
 
     select: str = ""
     """Dotted path into a JSON answer, such as `data.items` or `results.0`; an answer without it is shown whole."""
@@ -63,8 +63,8 @@ class ResponseRule(ToolConfig):
     """Items that are shown when the selected value is a list; null: all."""
 
 
-class Request(ToolConfig):
-    """What the calls of one tool are turned into; `http.py` explains the keys."""
+class HttpRequest(ToolConfig):
+    """The request that a call of one tool makes; `http.py` explains the keys."""
 
     method: Literal["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"] = "GET"
     path: str
@@ -86,14 +86,14 @@ class Request(ToolConfig):
         return self.repeatable or (self.idempotent is None and self.method == "PUT")
 
 
-class Endpoint(Request):
+class HttpEndpoint(HttpRequest):
     """A request and the tool that it is for."""
 
     name: str
     description: str
     parameters: dict[str, Any] = Field(default_factory=lambda: {"type": "object"})
 
-    def request(self, taken: Collection[tuple[str, str]]) -> Request:
+    def request(self, taken: Collection[tuple[str, str]]) -> HttpRequest:
         """The request alone, with a place for each argument.
 
         Args:
@@ -107,8 +107,8 @@ class Endpoint(Request):
             if argument not in properties:
                 raise ConfigError(f"places.{argument}", "no such argument", did_you_mean(argument, properties))
         places = {name: self.places.get(name) or default_place(name, self.method, self.path) for name in properties}
-        given = self.model_dump(include=set(Request.model_fields), exclude_unset=True)
-        request = Request(**{**given, "method": self.method, "places": places})
+        given = self.model_dump(include=set(HttpRequest.model_fields), exclude_unset=True)
+        request = HttpRequest(**{**given, "method": self.method, "places": places})
         check_request(request, taken)
         return request
 
@@ -126,7 +126,7 @@ class Built:
 
 
 def default_place(argument: str, method: str, path: str) -> str:
-    """Where an argument goes for which `places` says nothing."""
+    """The place of an argument that `places` does not name."""
     if argument in _PLACEHOLDER.findall(path):
         return "path"
     return "query" if method in ("GET", "HEAD", "OPTIONS", "DELETE") else "body"
@@ -144,7 +144,7 @@ def split_place(argument: str, text: str) -> tuple[str, str]:
     return place, name or argument
 
 
-def check_request(request: Request, taken: Collection[tuple[str, str]]) -> None:
+def check_request(request: HttpRequest, taken: Collection[tuple[str, str]]) -> None:
     """Refuse a declaration that cannot work.
 
     Args:
@@ -187,7 +187,7 @@ def check_request(request: Request, taken: Collection[tuple[str, str]]) -> None:
         )
 
 
-def build(request: Request, arguments: Mapping[str, Any]) -> Built:
+def build(request: HttpRequest, arguments: Mapping[str, Any]) -> Built:
     """The request for these arguments.
 
     Raises:
@@ -265,7 +265,7 @@ def _check_path(path: str) -> list[str]:
         )
     names = pieces[1::2]
     if len(set(names)) < len(names):
-        raise ConfigError("path", f"a placeholder stands twice (value {path!r})", "Give each its own name")
+        raise ConfigError("path", f"a placeholder occurs twice (value {path!r})", "Give each its own name")
     return names
 
 

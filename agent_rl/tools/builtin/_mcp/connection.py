@@ -40,7 +40,7 @@ from agent_rl.errors import ToolError, UnscoredError
 from agent_rl.tools.builtin._mcp.server import McpServer
 from agent_rl.tools.builtin._mcp.stdio import MAX_MESSAGE_BYTES, Process
 
-__all__ = ["Connection", "list_tools", "shared"]
+__all__ = ["McpConnection", "list_tools", "shared"]
 
 CLOSE_TIMEOUT_S = 5.0
 """Seconds for telling an HTTP server that a session is over."""
@@ -52,7 +52,7 @@ _HTTP_ERRORS: ContextVar[list[int]] = ContextVar("agent_rl_mcp_http_errors")
 _HELD: set[asyncio.Task[None]] = set()  # the loop itself has only weak references to its tasks
 
 
-class Connection:
+class McpConnection:
     """One session; may be entered and left by different tasks.
 
     Args:
@@ -73,7 +73,7 @@ class Connection:
         """Whether the session is over, for whatever reason."""
         return self._end.is_set()
 
-    async def __aenter__(self) -> Connection:
+    async def __aenter__(self) -> McpConnection:
         """Connect.
 
         Raises:
@@ -118,7 +118,7 @@ class Connection:
 
         Raises:
             ToolError: the server refused the call.
-            UnscoredError: the server could not be asked, or gave no answer that is one.
+            UnscoredError: the server could not be reached, or its answer is not MCP.
         """
         statuses: list[int] = []
         token = _HTTP_ERRORS.set(statuses)
@@ -193,14 +193,14 @@ class Connection:
 
 
 def list_tools(server: McpServer) -> list[Tool]:
-    """Connect, ask and disconnect; blocks, also where an event loop runs.
+    """The tools of a server; connects and disconnects, and blocks, also where an event loop runs.
 
     Raises:
-        UnscoredError: the server cannot be asked.
+        UnscoredError: the server does not answer.
     """
 
     async def ask() -> list[Tool]:
-        async with Connection(server) as connection:
+        async with McpConnection(server) as connection:
             return await asyncio.wait_for(_pages(connection.live()), server.connect_timeout_s)
 
     try:
@@ -211,20 +211,22 @@ def list_tools(server: McpServer) -> list[Tool]:
         raise UnscoredError(problem) from error
 
 
-_shared: PerLoop[dict[str, asyncio.Task[Connection]]] = PerLoop(dict)
+_shared: PerLoop[dict[str, asyncio.Task[McpConnection]]] = PerLoop(dict)
 
 
-async def shared(server: McpServer) -> Connection:
+async def shared(server: McpServer) -> McpConnection:
     """The session that all trajectories of this event loop share; a lost one is replaced.
 
     Raises:
-        UnscoredError: the server did not answer; all who wait for this attempt are told.
+        UnscoredError: the server did not answer; every caller that waits for this attempt gets the error.
     """
     opening = _shared.get()
     task = opening.get(server.key)
     if task is None or (task.done() and (task.cancelled() or task.exception() or task.result().lost)):
-        task = opening[server.key] = asyncio.create_task(Connection(server).__aenter__())
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # seen, also when nobody waits
+        task = opening[server.key] = asyncio.create_task(McpConnection(server).__aenter__())
+        task.add_done_callback(
+            lambda done: done.cancelled() or done.exception()
+        )  # retrieved, so asyncio does not complain
     return await asyncio.shield(task)
 
 

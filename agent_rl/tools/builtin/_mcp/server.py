@@ -14,7 +14,7 @@ from agent_rl.tools.base import ToolConfig
 
 __all__ = ["McpServer"]
 
-_MIN_SECRET = 8  # characters; shorter ones are found in innocent texts too
+_MIN_SECRET = 8  # characters; a shorter one may also occur by chance
 
 
 class McpServer(ToolConfig):
@@ -33,7 +33,7 @@ class McpServer(ToolConfig):
 
     @property
     def key(self) -> str:
-        """The same for all tools whose calls go to the same session."""
+        """The same for all tools that share a session."""
         return self.model_dump_json(include=set(McpServer.model_fields))
 
     @property
@@ -59,7 +59,7 @@ class McpServer(ToolConfig):
         return Secrets(word for word in words if len(word) >= _MIN_SECRET).hide(text)
 
     def check(self) -> None:
-        """Refuse what no single field shows to be wrong.
+        """Refuse contradictions between fields, and variables that are not set.
 
         Raises:
             ConfigError: naming key, value and remedy.

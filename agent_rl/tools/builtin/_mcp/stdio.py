@@ -1,4 +1,4 @@
-"""An MCP server as a child process: its start, its messages, its end, and its last words for the error that needs them.
+"""An MCP server as a child process: its start, its messages, its end, and the end of its stderr for error messages.
 
 The SDK's own stdio client is not used because one large result stops its event loop (a line of 20 MB takes 9 s), and
 because it keeps the process to itself, so that nothing could be killed when its shutdown is interrupted.

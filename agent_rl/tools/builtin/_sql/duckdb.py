@@ -1,4 +1,4 @@
-"""DuckDB: a file opened for reading, with everything off that reaches another file, the network or a setting."""
+"""DuckDB: a file opened for reading, with access to other files, the network and settings switched off."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class DuckDB:
         self._connection.close()
 
     def rows(self, query: str) -> tuple[list[str], Iterator[Sequence[Any]]]:
-        """The columns' names, and the rows as they are asked for; both may raise QueryError."""
+        """The columns' names, and the rows, read one by one; both may raise QueryError."""
         if self._explains(query):
             plan = self._run(lambda: self._connection.execute(query).fetchall())
             return ["plan"], ((line,) for row in plan for line in str(row[-1]).splitlines())

@@ -1,8 +1,8 @@
 """The side of the tool: worker processes, started when needed and kept for the next request.
 
 As many run as there are requests at once; `max_concurrency` of the tool's entry limits that. A worker ends when its
-time is over, when it crashes, when its pipe closes, and by itself after a while without work, so none outlives a
-process that was killed by more than that.
+time is over, when it crashes, when its pipe closes, and by itself after a while without work, so after a
+killed process its workers soon end too.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class _Worker:
         if code == -SIGALRM:
             hint = "make the query simpler, or filter before joining and sorting"
             return ToolTimeoutError(f"the query did not finish within {timeout_s:g} s; {hint}")
-        if code < 0 and code != -SIGKILL:  # by a fault of its own, of which too little memory is the usual one
+        if code < 0 and code != -SIGKILL:  # a crash, usually for lack of memory
             return ToolError(f"the query made the engine crash; {TOO_MUCH_MEMORY}, or is nested too deeply")
         return UnscoredError(f"the process of the database engine ended with status {code}")
 

@@ -1,4 +1,4 @@
-"""SQLite: a file opened as one that nobody changes meanwhile, and an authorizer that lets only reading through."""
+"""SQLite: a file opened as immutable, and an authorizer that allows only reading."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_COUNTED = 100_000
 
 _REFUSED_FUNCTIONS = {"load_extension", "fts3_tokenizer", "readfile", "writefile", "edit"}
 _READING_PRAGMAS = {"table_info", "table_xinfo", "table_list", "foreign_key_list", "index_list", "index_info"}
-_READING_PRAGMAS |= {"data_version"}  # full-text tables ask for it
+_READING_PRAGMAS |= {"data_version"}  # full-text tables need it
 _SETTINGS = ("query_only=1", "cell_size_check=1", "temp_store=2", "mmap_size=0")
 _MISSING = re.compile(r"no such (table|column): (.+)", re.DOTALL)
 
@@ -55,7 +55,7 @@ class Sqlite:
         self._connection.close()
 
     def rows(self, query: str) -> tuple[list[str], Iterator[Sequence[Any]]]:
-        """The columns' names, and the rows as they are asked for; both may raise QueryError."""
+        """The columns' names, and the rows, read one by one; both may raise QueryError."""
         self._connect_virtual_tables()
         self._connection.set_authorizer(_authorize)
         cursor = self._run(lambda: self._connection.execute(query))

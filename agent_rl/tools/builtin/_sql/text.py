@@ -25,7 +25,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], limits: dict[st
 
     Args:
         columns: names.
-        rows: asked for only until a limit is reached.
+        rows: read only until a limit is reached.
         limits: `max_rows`, `max_cell_chars` and `max_chars`.
     """
     width, room = limits["max_cell_chars"], limits["max_chars"]

@@ -1,11 +1,11 @@
 """A process that answers SQL requests, one JSON line for another.
 
 It is a process of its own because neither engine can be bounded from within: `levenshtein`, `repeat` and `sleep_ms` in
-DuckDB and `instr` in SQLite heed no interrupt, and some allocate past the engine's own memory limit. Here the kernel
+DuckDB and `instr` in SQLite ignore interrupts, and some allocate past the engine's own memory limit. Here the kernel
 bounds them: a timer whose signal ends the process, a limit on its memory, no file that could be written, and none that
 could be opened while a query runs. The engines' own switches stand before that.
 
-Every request opens the database anew, so nothing is carried from one to the next. Not promised: that a database file
+Every request opens the database again, so no state passes from one to the next. Not promised: that a database file
 which an attacker made is safe to open.
 """
 
@@ -89,7 +89,7 @@ def _no_new_files() -> Iterator[None]:
 
 
 def _answer(engine: Engine, memory_mb: int, request: dict[str, Any]) -> dict[str, str]:
-    """`text`, or `error` for the policy, or `unusable` for what the policy has no part in."""
+    """`text`, or `error` for the policy, or `unusable` when the policy did not cause the failure."""
     try:
         with contextlib.closing(engine(request["database"], memory_mb)) as database, _no_new_files():
             if request["query"] is None:
@@ -101,7 +101,7 @@ def _answer(engine: Engine, memory_mb: int, request: dict[str, Any]) -> dict[str
         return {"error": one_line(error)}
     except (MemoryError, RecursionError):
         return {"error": TOO_MUCH_MEMORY}
-    except Exception as error:  # noqa: BLE001 - the query brought it about: the policy shall not get away unscored
+    except Exception as error:  # noqa: BLE001 - the query caused it: the policy reads it, and is scored
         return {"error": one_line(f"{type(error).__name__}: {error}")}
 
 

@@ -109,7 +109,7 @@ def _around(text: str, index: int) -> str:
 
 
 def _with_equations(text: str) -> str:
-    """Every part `a = b`, wherever it stands, as `Eq(a, b)`; a part ends at a comma or a bracket of its own depth."""
+    """Every part `a = b`, at any depth, as `Eq(a, b)`; a part ends at a comma or a bracket of its own depth."""
     starts = [0]  # where the part begins, for each open bracket
     equals: list[int | None] = [None]
     out = ""

@@ -38,10 +38,10 @@ DIGITS = 12
 
 
 class Refusal(Exception):
-    """What the policy is told instead of a result."""
+    """A computation that is refused; the policy reads the text."""
 
 
-class Request:
+class SympyRequest:
     """The arguments of one call, read."""
 
     def __init__(self, data: dict[str, Any]) -> None:
@@ -112,7 +112,7 @@ def local_names(text: str, variables: list[str]) -> dict[str, Any]:
 
 
 def is_function(name: str, call: str) -> bool:
-    """Whether a name means what SymPy means by it, or a function that nobody knows."""
+    """Whether a name is one of SymPy's, or an undefined function such as f(x)."""
     if name in NAMES:
         return bool(call) or (len(name) > 1 and name not in ("beta", "gamma", "zeta"))
     return bool(call) and (len(name) > 1 or name in "fgh")
@@ -131,7 +131,7 @@ def parse(text: str, local: dict[str, Any]) -> Any:
 
 
 def reason(text: str, error: Exception) -> str:
-    """Why it could not be parsed; positions in an error are those of Python code that nobody wrote."""
+    """Why it could not be parsed; positions in SymPy's own errors are those of generated Python code."""
     stripped = text.strip()
     if stripped and stripped[-1] in "+-*/^=,<>":
         return f"it ends with `{stripped[-1]}`"
@@ -153,7 +153,7 @@ def tidy(value: Any) -> Any:
 # operations
 
 
-def evaluate(request: Request) -> str:
+def evaluate(request: SympyRequest) -> str:
     value = request.expression
     if request.has("point"):
         value = value.subs(request.variable(), request.value("point"))
@@ -162,14 +162,14 @@ def evaluate(request: Request) -> str:
     return show(value)
 
 
-def numeric(request: Request) -> str:
+def numeric(request: SympyRequest) -> str:
     parts = request.parts()
     if request.has("point"):
         parts = [part.subs(request.variable(), request.value("point")) for part in parts]
     return ", ".join(str(sympy.N(part, 15)) for part in parts)
 
 
-def solve(request: Request) -> str:
+def solve(request: SympyRequest) -> str:
     conditions = request.parts()
     if all(condition is sympy.true for condition in conditions):
         return "true for all values"
@@ -215,7 +215,7 @@ def show_solution(solution: dict[Any, Any], unknowns: list[Any]) -> str:
     return ", ".join(f"{unknown} = {show(solution[unknown])}" for unknown in unknowns if unknown in solution)
 
 
-def differentiate(request: Request) -> str:
+def differentiate(request: SympyRequest) -> str:
     variable = request.variable()
     value = sympy.diff(request.expression, variable, request.order or 1)
     if request.has("point"):
@@ -223,7 +223,7 @@ def differentiate(request: Request) -> str:
     return show(value)
 
 
-def integrate(request: Request) -> str:
+def integrate(request: SympyRequest) -> str:
     variable = request.variable()
     if request.has("lower") or request.has("upper"):
         limits = (variable, request.value("lower"), request.value("upper"))
@@ -242,7 +242,7 @@ def without_closed_form(expression: Any, limits: Any) -> str:
     return f"no closed form, ≈ {decimal(value)}"
 
 
-def limit(request: Request) -> str:
+def limit(request: SympyRequest) -> str:
     point = (request.data.get("point") or "").strip()
     request.data["point"] = point.rstrip("+-") or None
     target, variable = request.value("point"), request.variable()
@@ -254,28 +254,28 @@ def limit(request: Request) -> str:
     return show(right)
 
 
-def series(request: Request) -> str:
+def series(request: SympyRequest) -> str:
     point = request.value("point") if request.has("point") else 0
     return show(sympy.series(request.expression, request.variable(), point, request.order or 6))
 
 
-def bounds(request: Request) -> tuple[Any, Any, Any]:
+def bounds(request: SympyRequest) -> tuple[Any, Any, Any]:
     return request.variable(), request.value("lower"), request.value("upper")
 
 
-def rref(request: Request) -> str:
+def rref(request: SympyRequest) -> str:
     reduced, pivots = request.matrix().rref()
     return f"{show(reduced)}, rank {len(pivots)}"
 
 
-def inverse(request: Request) -> str:
+def inverse(request: SympyRequest) -> str:
     matrix = request.matrix()
     if matrix.rows != matrix.cols or matrix.det() == 0:
         raise Refusal("this matrix has no inverse")
     return show(matrix.inv())
 
 
-def eigenvalues(request: Request) -> str:
+def eigenvalues(request: SympyRequest) -> str:
     found = request.matrix().eigenvals()
     return "\n".join(
         f"{show(value)}{f' (multiplicity {times})' if times > 1 else ''}" for value, times in found.items()
@@ -330,7 +330,7 @@ def decimal(value: Any) -> str:
 def main() -> None:
     data = json.loads(sys.stdin.read())
     try:
-        answer = {"text": OPERATIONS[data["operation"]](Request(data))}
+        answer = {"text": OPERATIONS[data["operation"]](SympyRequest(data))}
     except Refusal as error:
         answer = {"error": str(error)}
     except Exception as error:  # noqa: BLE001 - SymPy's own, told to the policy in one line

@@ -1,0 +1,91 @@
+"""The sections that hold for every episode: `agent_rl.budget`, `final_turn`, `thinking`, `tools` and `trace`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from agent_rl.settings.errors import InvalidValueError
+from agent_rl.settings.section import Section
+
+__all__ = [
+    "BudgetSettings",
+    "CassetteSettings",
+    "FinalTurnSettings",
+    "ThinkingSettings",
+    "ToolsSettings",
+    "TraceSettings",
+]
+
+
+class BudgetSettings(Section):
+    """What one episode may spend, beside verl's own limits on turns and tokens."""
+
+    max_tool_calls: int | None = Field(default=None, ge=0)
+    """Tool calls in one episode; null: no limit."""
+    max_seconds: float | None = Field(default=None, gt=0)
+    """Wall-clock seconds of one episode; null: no limit."""
+    max_malformed: int = Field(default=3, ge=1)
+    """Malformed turns in a row after which the episode ends."""
+    max_repeats: int | None = Field(default=None, ge=1)
+    """Turns in a row that only repeat earlier calls, after which the episode ends; null: no limit."""
+    tool_timeout_s: float = Field(default=30.0, gt=0)
+    """Seconds that one tool call may take, unless the tool's entry has its own `timeout_s`."""
+
+
+class FinalTurnSettings(Section):
+    """A last turn, with the instruction to answer, when a budget is nearly spent."""
+
+    enabled: bool = False
+    """Whether there is such a turn."""
+    text: str | None = None
+    """The instruction; null: the default."""
+    reserve_tokens: int = Field(default=0, ge=0)
+    """Tokens of the response kept for that turn and its text; 0: no such turn when the tokens are spent."""
+    reserve_seconds: float = Field(default=0.0, ge=0)
+    """Seconds of `budget.max_seconds` kept for that turn; 0: no such turn when the time is up."""
+
+
+class ThinkingSettings(Section):
+    """What is done with `<think>` blocks; a format never sees them."""
+
+    history: Literal["keep", "template"] = "keep"
+    """`keep`: the context keeps what was sampled. `template`: where the chat template drops thoughts of earlier turns,
+    so does the context, and the trajectory becomes several training sequences."""
+
+
+class CassetteSettings(Section):
+    """A recording of all tool calls, or its replay, in which no tool is executed."""
+
+    mode: Literal["record", "replay"] | None = None
+    """null: neither."""
+    path: str | None = None
+    """JSONL file, to which a recording appends."""
+
+    @model_validator(mode="after")
+    def _complete(self) -> CassetteSettings:
+        if (self.mode is None) != (self.path is None):
+            raise InvalidValueError("mode and path go together", "Write both, or neither")
+        return self
+
+
+class ToolsSettings(Section):
+    """What holds for all tools; the keys of one tool are in its entry of the tool file."""
+
+    max_result_tokens: int | None = Field(default=None, ge=32)
+    """Tokens of a result that the policy is shown, instead of verl's limit in characters; null: verl's."""
+    cache_path: str | None = None
+    """SQLite file on a local disk that keeps the results of tools with `cache: shared`; null: memory only."""
+    reuse_results: bool = True
+    """Whether a repeated call is answered by the earlier result, where the tool is idempotent."""
+    cassette: CassetteSettings = CassetteSettings()
+
+
+class TraceSettings(Section):
+    """Where trajectories are kept."""
+
+    path: str | None = None
+    """JSONL file to which every trajectory is appended; null: none."""
+    tokens: bool = False
+    """Whether a trajectory keeps its token ids, mask and log-probs as well, for `agent-rl audit tokens`."""
