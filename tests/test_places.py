@@ -1,7 +1,6 @@
-"""Adding one of a kind takes one file: it is written into a copy of the package, and works there.
+"""Adding one of a kind takes one new file (a tool: one and a YAML entry), and no edit of another.
 
-A kind is an entry of `KINDS`: the files that are added, and a program that uses them, with the copy in place of the
-package.
+Each entry of `KINDS` has the files that are written into a copy of the package, and a program that uses them there.
 """
 
 import os
@@ -20,7 +19,7 @@ class Kind(NamedTuple):
     files: dict[str, str]
     """Path within the copy, and text."""
     program: str
-    """Runs in a folder of its own; what it prints must end with `works`."""
+    """Runs in another folder; its output must end with `works`."""
 
 
 KINDS = {
@@ -205,6 +204,45 @@ assert asyncio.run(reward.score(trajectory)).components["loud"] == 1 / 3
 print("works")
 """,
     ),
+    "tool": Kind(
+        {
+            "agent_rl/tools/builtin/shout.py": '''
+"""`shout`: text in capitals."""
+
+from agent_rl.tools import Tool
+
+
+class Shout(Tool):
+    """Returns a text in capitals."""
+
+    name = "shout"
+    description = "Returns the text in capitals."
+    parameters = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+
+    async def call(self, arguments):
+        return arguments["text"].upper()
+''',
+            "tool_configs/shout.yaml": """
+tools:
+  - name: shout
+    timeout_s: 5
+""",
+        },
+        """
+from pathlib import Path
+from typer.testing import CliRunner
+import agent_rl
+from agent_rl.cli.main import app
+
+file = Path(agent_rl.__file__).parents[1] / "tool_configs/shout.yaml"
+assert "text in capitals." in CliRunner().invoke(app, ["tools", "list"]).stdout
+checked = CliRunner().invoke(app, ["tools", "check", str(file)])
+assert "shout(text" in checked.stdout, checked.output
+called = CliRunner().invoke(app, ["tools", "call", str(file), "shout", '{"text": "hello"}'])
+assert called.stdout == "HELLO\\n", called.output
+print("works")
+""",
+    ),
 }
 
 
@@ -217,10 +255,10 @@ def copied_package(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_one_file_is_enough(copied_package: Path, tmp_path: Path, kind: str) -> None:
+def test_one_of_a_kind_works_without_an_edit_of_another_file(copied_package: Path, tmp_path: Path, kind: str) -> None:
     for name, text in KINDS[kind].files.items():
         path = copied_package / name
-        assert not path.exists(), "nothing is edited"
+        assert not path.exists(), "only new files are written"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     done = subprocess.run(
