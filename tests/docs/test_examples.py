@@ -131,7 +131,6 @@ def test_an_agent_of_your_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.trainer
-@pytest.mark.trainer
 def test_a_loop_of_your_own(tmp_path: Path) -> None:
     script = block("docs/guides/agents.md", "python", "my_train.py").split('if __name__ == "__main__"')[0]
     check = (
