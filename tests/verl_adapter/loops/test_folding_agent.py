@@ -49,7 +49,7 @@ def test_any_of_our_loops_can_be_folded(run_loop, tokenizer):
     ("setting", "problem"),
     [
         ("loop=react_agnt", "Did you mean 'react_agent'"),
-        ("loop=folding_agent", "there is no loop 'folding_agent' to fold"),
+        ("loop=folding_agent", "there is no agent 'folding_agent'"),
         ("reserve_tokens=600", "600 is not less than data.max_response_length=600"),
     ],
 )

@@ -49,10 +49,10 @@ def test_user_judges(run_loop, tmp_path):
 
 def test_failing_endpoint_of_the_user_is_unscored_and_traced(run_loop, tmp_path):
     path = tmp_path / "trace.jsonl"
-    with FaultyServer(default=answer(404, {})) as server:
+    with FaultyServer(default=answer(400, {})) as server:
         config = {"url": server.url, "model": "m"}
         overrides = [f"+agent_rl.user_sim.config.{key}={value}" for key, value in config.items()]
-        with pytest.raises(UnscoredError, match="status 404"):
+        with pytest.raises(UnscoredError, match="status 400"):
             run_loop(
                 "user_sim_agent",
                 "Which?",
