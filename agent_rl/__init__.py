@@ -58,7 +58,7 @@ def __getattr__(name: str) -> Any:
 
 
 class _Moved:
-    """Asked for a module of this package that nobody else has found: says where it went."""
+    """The import finder for modules that have moved: an import of one raises with the new path."""
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: Any = None) -> ModuleSpec | None:

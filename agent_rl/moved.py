@@ -145,14 +145,14 @@ MOVED = {
 
 
 def spec_of(name: str) -> ModuleSpec | None:
-    """What Python's import system is told about a module that it cannot find.
+    """The spec of a module that Python cannot find, for its import system.
 
     Args:
         name: its full name.
 
     Returns:
-        An empty package for a folder that is gone, so that Python goes on to ask for the module in it; None for what
-        never was.
+        An empty package for a folder that has moved, so that Python then looks for the module in it; None for an
+        unknown name.
 
     Raises:
         ImportError: naming the new path.
@@ -166,7 +166,7 @@ def spec_of(name: str) -> ModuleSpec | None:
 
 
 class _GonePackage:
-    """Loads a folder that is gone: each name in it says where it went."""
+    """Loads a folder that has moved: an import of a name in it raises with the new path."""
 
     @staticmethod
     def create_module(spec: ModuleSpec) -> ModuleType:

@@ -1,6 +1,6 @@
-"""The vocabulary: what one episode of an agent was, as plain data.
+"""`Trajectory`: the record of one episode of an agent, as plain data.
 
-A `Trajectory` is the one thing that everybody passes on. The loop fills it, the reward reads it, the trace stores it.
+The loop fills it, the reward reads it, the trace stores it.
 Nothing downstream parses the response text again to find out what happened.
 
 Everything here is a standard dataclass without behaviour beyond counting. JSON goes both ways through
@@ -48,7 +48,7 @@ class StopReason(str, Enum):
     MAX_TURNS = "max_turns"
     """The turn budget was spent without an answer."""
     MAX_TOOL_CALLS = "max_tool_calls"
-    """The policy asked for a tool after its last allowed call."""
+    """The policy called a tool after its last allowed call."""
     MAX_TOKENS = "max_tokens"
     """The token budget was spent, inside a turn or by an observation that no longer fitted."""
     MAX_SECONDS = "max_seconds"
@@ -79,7 +79,7 @@ class ToolStatus(str, Enum):
 
 @dataclass(slots=True)
 class ToolCall:
-    """One call that the policy asked for."""
+    """One call that the policy made."""
 
     name: str
     arguments: dict[str, Any] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class ToolCall:
 
 @dataclass(slots=True)
 class ToolResult:
-    """What one call gave: `text` is what the policy is shown."""
+    """The result of one call; the policy sees `text`."""
 
     call_id: str
     name: str
@@ -98,7 +98,7 @@ class ToolResult:
     reward: float | None = None
     """A step reward that the tool itself assigned, if it does."""
     metrics: dict[str, Any] = field(default_factory=dict)
-    """What the tool noted; with `attempts`, if there was more than one, and `cached`, if it was not executed."""
+    """The tool's notes; also `attempts`, if there was more than one, and `cached`, if the tool was not executed."""
     answer: str | None = None
     """The final answer, when the call ended the episode."""
     queue_seconds: float = 0.0
@@ -154,7 +154,7 @@ class Turn:
     observation: str | None = None
     """The text that the environment answered; None after the last turn."""
     notes: dict[str, Any] = field(default_factory=dict)
-    """JSON data of the loop's own kind, for example a plan."""
+    """JSON data of the agent, for example a plan."""
     generation_seconds: float = 0.0
     tool_seconds: float = 0.0
     """Seconds until the tools, or a simulated user, had answered."""
@@ -188,7 +188,7 @@ class Trajectory:
     """The final answer's text; None when none was given."""
     error: str | None = None
     verdict: float | None = None
-    """What the environment itself judged, for example a simulated user: the value of the component `correctness`."""
+    """The judgement of the environment, for example of a simulated user: the value of the component `correctness`."""
     score: Score | None = None
     """None until a reward has been computed; it stays None when the trajectory is unscored."""
     prompt_tokens: int = 0
@@ -205,7 +205,7 @@ class Trajectory:
 
     @property
     def tool_calls(self) -> int:
-        """Number of calls that the policy asked for, executed or not."""
+        """Number of calls that the policy made, executed or not."""
         return sum(len(turn.calls) for turn in self.turns)
 
     @property
@@ -234,7 +234,7 @@ class Trajectory:
 
     @property
     def malformed_turns(self) -> int:
-        """Number of turns whose format could not be read."""
+        """Number of turns that the format could not read."""
         return sum(turn.malformed is not None for turn in self.turns)
 
     @property

@@ -1,4 +1,4 @@
-r"""Code as the action: a fenced Python block is executed, and what it shows is the observation (as in ReTool).
+r"""Code as the action: a fenced Python block is executed, and its output is the observation (as in ReTool).
 
     I count them.                        There are 25, so the answer is \boxed{25}.
     ```python
@@ -48,12 +48,12 @@ _BRACE = re.compile(r"\\boxed\{|[{}]")
 
 
 class CodeActFormat(TextToolFormat):
-    """The format with its choices.
+    """How `code_act_agent` writes and reads its turns.
 
     Args:
-        instructions: system text, `{answer}` being the sentence on the answer's form; None: the default; empty: none.
+        instructions: system text, with `{answer}` for the sentence on answers; None: the default; empty: none.
         answer: `boxed`: a turn without code must have it; `text`: a turn without code is the answer.
-        observation_role: of the message that shows the output.
+        observation_role: role of the message that shows the output.
         tool: the tool that executes code; None: the only one, or `python`.
     """
 
@@ -89,7 +89,7 @@ class CodeActFormat(TextToolFormat):
 
 
 def boxed(text: str) -> str | None:
-    r"""What stands in the last complete `\boxed{...}`, whose braces may nest; None when there is none."""
+    r"""The content of the last complete `\boxed{...}`, nested braces included; None when there is none."""
     begins: list[int | None] = []
     last = (-1, -1)
     for brace in _BRACE.finditer(text):

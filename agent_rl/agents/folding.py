@@ -1,6 +1,6 @@
-"""Folding: when the context is nearly full, the policy writes notes, and a new conversation goes on from them.
+"""Folding: when the context is nearly full, the policy writes notes, and a new conversation continues from them.
 
-When the answer to a turn would leave less than `reserve_tokens` of the context, the policy is asked for notes instead.
+When the answer to a turn would leave less than `reserve_tokens` of the context, the episode requests notes instead.
 The conversation that follows has the same prompt, and at its end those notes and that answer:
 
     user: <task>                            user: <task>
@@ -10,10 +10,10 @@ The conversation that follows has the same prompt, and at its end those notes an
     assistant: <notes>                      ...
 
 Each is a training sequence of its own, in which what was sampled, notes included, has mask 1. All get the trajectory's
-reward. With GRPO (also as DAPO and GSPO) verl 0.9.1 counts them as one sample of the group, whose advantage they share;
+reward. With GRPO (also as DAPO and GSPO) verl 0.9.1 counts them as one sample of the group, with one advantage;
 with the other estimators each counts by itself.
 
-Notes that do not fit end the episode as a turn would that does not fit.
+Notes that do not fit end the episode, as any turn that does not fit.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ DEFAULT_INSTRUCTIONS = (
 
 
 class FoldingPolicy(Policy):
-    """A conversation with `inner` that folds itself.
+    """A policy around `inner` that replaces a long history by notes.
 
     Args:
-        inner: whose `begin` may be called again, which starts a new conversation.
-        reserve_tokens: of the context, kept for being asked for notes and for writing them.
-        max_folds: how often at most; after that the context just ends.
-        instructions: what asks for notes; None: the default.
+        inner: the policy; a second call of its `begin` starts a new conversation.
+        reserve_tokens: tokens of the context that are kept for the request for notes and for the notes.
+        max_folds: largest number of folds; after them a full context ends the episode.
+        instructions: the request for notes; None: the default.
     """
 
     def __init__(self, inner: Policy, *, reserve_tokens: int, max_folds: int, instructions: str | None = None) -> None:
@@ -60,12 +60,12 @@ class FoldingPolicy(Policy):
 
     @property
     def prompt_tokens(self) -> int:  # type: ignore[override]
-        """Of the first conversation."""
+        """Prompt tokens of the first conversation."""
         return self._inner.prompt_tokens
 
     @property
     def response_tokens(self) -> int:  # type: ignore[override]
-        """Of all conversations."""
+        """Response tokens of all conversations."""
         return self._inner.response_tokens
 
     async def begin(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]]) -> None:
@@ -74,12 +74,12 @@ class FoldingPolicy(Policy):
         await self._inner.begin(messages, tools)
 
     async def generate(self, stop: Sequence[str] = (), *, keep_stop: bool = False) -> Generation:
-        """The next turn, which may use what is kept for notes."""
+        """The next turn; it may use the tokens that are kept for notes."""
         self._inner.reserve = self.reserve
         return await self._inner.generate(stop, keep_stop=keep_stop)
 
     async def extend(self, messages: Sequence[ChatMessage]) -> bool:
-        """Append the messages, or fold and go on with them."""
+        """Append the messages, or fold the history and continue with them."""
         self._inner.reserve = max(self.reserve, self._kept if self._left else 0)
         if await self._inner.extend(messages):
             return True
@@ -113,7 +113,7 @@ class FoldingPolicy(Policy):
         return True
 
     def _folded(self, notes: str, messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-        """The prompt, with the notes and what the messages show at its end."""
+        """The prompt, with the notes and the messages' content at its end."""
         *before, last = self._prompt
         shown = [part for message in messages for part in _parts(message)]
         answer = "\n".join(part["text"] for part in shown if part["type"] == "text")
@@ -125,7 +125,7 @@ class FoldingPolicy(Policy):
 
 
 def _folded(settings: AgentRLSettings) -> Agent:
-    """The agent whose turns are written and whose history is folded."""
+    """The agent that `agent_rl.folding.loop` names."""
     names = [name for name in registry.agent_names() if name != "folding_agent"]
     found = registry.find_agent(settings.folding.loop, key="agent_rl.folding.loop", known=names)
     assert isinstance(found, Agent)  # the package has no others
@@ -158,7 +158,7 @@ AGENT = Agent("folding_agent", _format, user=_user, wrap_policy=_wrap_policy)
 
 
 def _in_place_of(messages: Sequence[ChatMessage], text: str) -> list[ChatMessage]:
-    """The text in place of the messages, in their roles: a tool call must be followed by an answer to it."""
+    """The messages with `text` as their content: chat templates require a result after each tool call."""
     return [*({**message, "content": "(later)"} for message in messages[:-1]), {**messages[-1], "content": text}]
 
 

@@ -10,7 +10,7 @@
 
 A turn's plan, as a list of texts, and the number of the step that it says it works on are `Turn.notes["plan"]` and
 `["step"]`, so the JSON of a trajectory keeps every revision; `plans` reads them. A first action or answer without a
-plan is malformed. Whether a turn does what its plan says is for a reward to judge.
+plan is malformed. A reward may judge whether a turn follows its plan.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _ITEM = re.compile(r"^[ \t]*(?:\d{1,4}[.)]|[-*])[ \t]+", re.MULTILINE)
 
 
 class PlanActFormat(ReactFormat):
-    """The format with its two choices; it remembers whether its episode has a plan yet."""
+    """The ReAct format with a plan; it remembers whether its episode has one yet."""
 
     default_instructions = DEFAULT_INSTRUCTIONS
 
@@ -75,13 +75,13 @@ class PlanActFormat(ReactFormat):
         self._notes: dict[str, Any] = {}
 
     def fresh(self) -> PlanActFormat:
-        """One that has seen no plan."""
+        """A format for a new episode, without a plan."""
         return PlanActFormat(self._instructions, self._role)
 
     def parse(self, text: str, tools: Sequence[ToolSpec]) -> Step:
         """Read the plan, if there is one, and then the turn as `react_agent` does.
 
-        The plan of a turn whose action is malformed stands, and is noted with the next turn that can be read.
+        If the action of a turn is malformed, its plan still counts and is noted with the next well-formed turn.
         """
         if plan := _PLAN.search(text):
             steps = _steps(plan[1])
@@ -111,6 +111,6 @@ AGENT = Agent("plan_act_agent", _format)
 
 
 def _steps(text: str) -> list[str]:
-    """One text for each numbered line or bullet, with what stands below it; else one for each line."""
+    """One text for each numbered line or bullet, with the lines below it; else one for each line."""
     parts = _ITEM.split(text)[1:] if _ITEM.search(text) else text.splitlines()
     return [" ".join(part.split()) for part in parts if part.strip()]

@@ -66,7 +66,7 @@ Observation: The bridge was built in 1788 by A. Mason (born 1740).
 Thought: The architect was A. Mason, born in 1740.
 Final Answer: 1740""",
 )
-"""Whole episodes for a few-shot prompt; their tools are nobody's."""
+"""Whole episodes for a few-shot prompt; their tools do not exist."""
 
 _EXAMPLES = "These examples show the form. Their tools are not yours.\n\n"
 
@@ -84,18 +84,18 @@ _FENCE_OPENING = re.compile(r"\w*[ \t]*\n|json")
 
 
 def invalid_json(tool: str) -> str:
-    """What the policy is told when an action's input cannot be read."""
+    """The correction that the policy sees when an action's input cannot be read."""
     return f"Action Input is not valid JSON arguments for '{tool}'."
 
 
 class ReactFormat(TextFormat):
-    """The format.
+    """The ReAct text format, with tolerant or strict reading.
 
     Args:
         instructions: system text with `{tools}` and `{tool_names}` filled in; None: the default; empty: none.
         observation_role: role of the message that shows an observation.
         examples: whole episodes that follow the instructions; none: a zero-shot prompt.
-        strict: whether only the two forms are read, as they are written in the instructions.
+        strict: accept only the two forms of the instructions.
     """
 
     stop = ("\nObservation:",)
@@ -165,7 +165,7 @@ def _sections(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _require_form(text: str) -> None:
-    """Refuse a turn whose labels are not those of one of the two forms, or that begins with something else."""
+    """Refuse a turn that has other labels than one of the two forms, or begins with something else."""
     labels = [label[0] for label in _LABEL.finditer(text)]
     first = labels[0] if labels else ""
     if labels[first == "Thought:" :] not in _STRICT or not text.startswith(first):
@@ -192,7 +192,7 @@ def _arguments(name: str, raw: str, tools: Sequence[ToolSpec]) -> dict[str, Any]
     if isinstance(value, dict):
         return value
     tool = next((tool for tool in tools if tool.name == name), None)
-    if tool is None:  # the call is answered with the list of tools, which helps more than a word on its arguments
+    if tool is None:  # the call is answered with the list of tools, which helps more than an error about its arguments
         return {}
     properties = tool.parameters.get("properties", {})
     if len(properties) != 1 or not raw:
@@ -205,7 +205,7 @@ def _arguments(name: str, raw: str, tools: Sequence[ToolSpec]) -> dict[str, Any]
 
 
 def _unfenced(raw: str) -> str:
-    """What stands between Markdown's code fences, when they are around the whole text."""
+    """The text without Markdown's code fences around it."""
     if not (raw.startswith(_FENCE) and raw.endswith(_FENCE) and len(raw) >= 2 * len(_FENCE)):
         return raw
     inner = raw[len(_FENCE) : -len(_FENCE)]

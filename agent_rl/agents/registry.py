@@ -1,7 +1,7 @@
 """Finds agents by name: those of this folder by their files, and those that a user's script has registered.
 
-The agent `x_agent` is the record `AGENT` of the file `x.py`, which is imported when the agent is used. How a
-registered agent reaches Ray's workers is the business of `agent_rl.verl_adapter.loops`, which listens here.
+The agent `x_agent` is the record `AGENT` of the file `x.py`, which is imported when the agent is used. The
+module `agent_rl.verl_adapter.loops` listens here and sends registered agents to Ray's workers.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ def find_agent(name: str, *, key: str = "loop", known: Iterable[str] = ()) -> Ag
     """The agent of a name: a record, or the class that a user has registered.
 
     Args:
-        name: what a row or the configuration says.
-        key: of the configuration, for the error.
-        known: the names that may be used; none: all.
+        name: the name in a row or in the configuration.
+        key: the configuration key that an error names.
+        known: the names that are allowed; empty: all.
 
     Raises:
         ConfigError: there is no such agent.
@@ -103,19 +103,19 @@ def register_agent_loop(name: str, cls: C) -> C: ...
 def register_agent_loop(name: str | Agent, cls: type | None = None) -> Any:
     """Register an agent of your own: a record, or a class under a name, by a call or as a decorator.
 
-    Call it in the script that starts the trainer, before the trainer starts. Record and class may stand in that script
-    or in a module beside it: they are sent to the workers by value, on any node, together with what they refer to in
-    that module. `agent-rl eval` and `agent-rl reward score` run the script to know them.
+    Call it in the script that starts the trainer, before the trainer starts. Record and class may be defined in that
+    script or in a module beside it: they are sent to the workers by value, on any node, together with what they refer
+    to in that module. `agent-rl eval` and `agent-rl reward score` run the script to find them.
 
     Args:
         name: what `agent_name` in a row or `rollout.agent.default_agent_loop` says; or the record, which has a name.
-        cls: a subclass of verl's `AgentLoopBase`, usually of `EpisodeAgentLoop` or one of our loops.
+        cls: a subclass of verl's `AgentLoopBase`, usually of `EpisodeAgentLoop` or a loop of this package.
 
     Returns:
         The record or the class; for a name alone, a decorator.
 
     Raises:
-        ConfigError: for something that is not an agent loop, a name of ours, or a class too large to send.
+        ConfigError: `cls` is not an agent loop or too large to send, or the name belongs to agent_rl.
     """
     if isinstance(name, Agent):
         return _register(name.name, name)

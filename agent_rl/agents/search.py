@@ -6,8 +6,8 @@ A turn ends with a query or with the answer:
     <search>Faust first part published</search>  <answer>1808</answer>
 
 The environment answers `<information>...</information>` in a message of its own. The closing tag ends a turn and
-belongs to it: it is sampled, trained on, and part of the turn's text. What stands before its opening tag is free. The
-tool that a query goes to is any that takes one text.
+belongs to it: it is sampled, trained on, and part of the turn's text. The text before its opening tag is free. A
+query may go to any tool that takes one text.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _TAGGED = re.compile(r"<(search|answer)>((?:(?!</?(?:search|answer)>).)*)</\1>",
 
 
 class SearchFormat(TextToolFormat):
-    """The format; its arguments are those of `TextToolFormat`, and the tool is the one that a query goes to."""
+    """How `search_agent` writes and reads its turns; the arguments are those of `TextToolFormat`."""
 
     stop = ("</search>", "</answer>")
     keep_stop = True
@@ -50,7 +50,7 @@ class SearchFormat(TextToolFormat):
     usual_tool, tool_key = "search", "agent_rl.search.tool"
 
     def read(self, generated: Generation, tools: Sequence[ToolSpec]) -> Step:
-        """Read a turn with its thoughts: the tag that ended it may stand in one that was not closed."""
+        """Read a turn with its thoughts: the tag that ended it may be inside an unclosed thought."""
         return self.parse(generated.text, tools)
 
     def parse(self, text: str, tools: Sequence[ToolSpec]) -> Step:

@@ -1,7 +1,7 @@
 """Native function calling: the chat template describes the tools, and the model writes calls as it was trained to.
 
-A turn without a call is the answer. Results go back in messages of role `tool`, one for each call; a call that cannot
-be read is answered by a message of the user's that says what was wrong, and none of the turn's calls is run.
+A turn without a call is the answer. Results go back in messages of role `tool`, one for each call; if a call
+cannot be read, a message of role `user` says what is wrong, and none of the turn's calls is run.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _schemas: dict[tuple[int, ...], tuple[list[ToolSpec], list[dict[str, Any]]]] = {
 
 
 class ToolCallFormat(Format):
-    """The format, in one syntax.
+    """The format of native tool calls, in one syntax.
 
     Args:
         syntax: its name. An endpoint that reads calls itself (`Generation.calls`) needs none.
 
     Raises:
-        ConfigError: for a name that does not exist.
+        ConfigError: there is no such syntax.
     """
 
     special_tokens = True
@@ -51,7 +51,7 @@ class ToolCallFormat(Format):
         return list(messages)
 
     def template_tools(self, tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
-        """All tools; the same list for the same tools, which is not to be changed."""
+        """The schemas of all tools; calls with the same tools share one list, so do not change it."""
         key = tuple(map(id, tools))
         known = _schemas.get(key)
         if known is None:

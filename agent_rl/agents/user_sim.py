@@ -56,7 +56,7 @@ _LABEL = re.compile(r"^[ \t]*(Thought|Action|Message|Observation)[ \t]*:", re.IG
 
 
 class UserSimFormat(ReactFormat):
-    """The format with its two choices: the instructions, and the role that shows an observation."""
+    """The ReAct format with messages to a user in place of a final answer."""
 
     default_instructions = DEFAULT_INSTRUCTIONS
 
@@ -75,7 +75,7 @@ class UserSimFormat(ReactFormat):
         return Step(answer=message)
 
     def reply(self, observation: str, results: Sequence[ToolResult]) -> list[ChatMessage]:
-        """Results in the configured role; what the user says, and a correction, in the user's."""
+        """Results in the configured role; the user's words and corrections in the role `user`."""
         return super().reply(observation, results) if results else [{"role": "user", "content": observation}]
 
 

@@ -1,6 +1,6 @@
 """The token audit: compares each turn's sampled tokens with the mask, the log-probs and a fresh rendering.
 
-Three kinds of findings, of which the first two are errors:
+Three kinds of findings; the first two are errors:
 
 - *mask*: the tokens with mask 1 are not the turn's;
 - *log-probs*: values that are not log-probabilities, or that stand where nothing was sampled; with a model, values
@@ -91,7 +91,7 @@ class _Stretch:
     start: int
     end: int
     before: int
-    """Where what stands between this turn and the one before it begins."""
+    """Where the text between the turn before and this one begins."""
 
     @property
     def ids(self) -> list[int]:

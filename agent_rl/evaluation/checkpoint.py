@@ -21,8 +21,8 @@ def model_folder(model: str, merged: Path) -> Path:
     """A model's folder, or a checkpoint merged into one.
 
     Args:
-        model: a model's folder; the folder of a checkpoint (`global_step_N`, or its `actor`); or the folder of all
-            checkpoints of a run, of which the newest counts.
+        model: a model's folder; the folder of a checkpoint (`global_step_N`, or its `actor`); or the folder of a
+            run's checkpoints, where the newest is taken.
         merged: where a merged model is put; what is there already is used.
 
     Raises:

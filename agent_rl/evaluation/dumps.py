@@ -1,7 +1,7 @@
 """verl's dumps of rollouts (`trainer.rollout_data_dir` and `validation_data_dir`) as trajectories, and their scores.
 
-A dump has the text of prompt and response without their special tokens. Turns are told apart where a role stands on a
-line of its own, as in ChatML and in Llama 3's template; where none is found the response is one turn. A dump
+A dump has the text of prompt and response without their special tokens. Turns are separated at roles on a
+line of their own, as in ChatML and in Llama 3's template; where none is found the response is one turn. A dump
 does not have numbers of tokens, seconds, or whether a tool failed. A turn with such a line in its own text is cut
 in two.
 """
@@ -46,11 +46,11 @@ class DumpedSample:
     output: str
     ground_truth: Any
     score: float
-    """As verl has it."""
+    """The score that verl computed."""
 
 
 def read_dump(path: str | os.PathLike[str]) -> list[DumpedSample]:
-    """The samples of a dump, by step; of a trajectory of several sequences the last one.
+    """The samples of a dump, by step; only the last sequence of each trajectory.
 
     Args:
         path: the folder, or one of its files.
@@ -76,7 +76,7 @@ def to_trajectory(sample: DumpedSample, format: Format, specs: Sequence[ToolSpec
     Args:
         sample: one line of a dump.
         format: of the agent that wrote it.
-        specs: the tools that it had; what a call's arguments are may depend on them.
+        specs: the tools that it had; the arguments of a call may depend on them.
     """
     format = format.fresh()
     prompt, trajectory = segments(sample.input), Trajectory(prompt=[], stop_reason=StopReason.MAX_TURNS)
@@ -101,7 +101,7 @@ def to_trajectory(sample: DumpedSample, format: Format, specs: Sequence[ToolSpec
 
 
 def segments(text: str, first: str = "user") -> list[tuple[str, str]]:
-    """Role and text of each part; `first` is whose the text before the first role is."""
+    """Role and text of each part; `first` is the role of the text before the first role line."""
     parts = _ROLE.split(text)
     found = [(first, parts[0])] if parts[0] else []
     found += list(zip(parts[1::2], parts[2::2], strict=True))
@@ -112,7 +112,7 @@ async def score_dump(
     samples: Sequence[DumpedSample], format: Format, specs: Sequence[ToolSpec], settings: RewardSettings
 ) -> dict[int, list[Record]]:
     """The samples of each step, scored by our reward; verl's own score is the metric `verl_score`."""
-    # What counts tokens cannot be judged here.
+    # A dump has no numbers of tokens, so nothing is overlong.
     reward = Reward(settings.model_copy(update={"overlong": settings.overlong.model_copy(update={"penalty": 0.0})}))
     rows: dict[tuple[int, str], list[DumpedSample]] = {}
     for sample in samples:
@@ -162,7 +162,7 @@ def _lines(file: Path) -> Iterator[str]:
 
 
 def _sample(line: str, place: str, number: int) -> tuple[DumpedSample, str]:
-    """A line, and what names its trajectory."""
+    """The sample of a line, and the key of its trajectory."""
     try:
         data = json.loads(line)
         missing = [key for key in _KEYS if key not in data]

@@ -1,6 +1,6 @@
 """`Ledger`: the folder of one evaluation, from which the same command resumes after a crash.
 
-`settings.json` says what is evaluated, `trajectories.jsonl` gets a line for every episode that is done. An
+`settings.json` says what is evaluated, `trajectories.jsonl` gets a line for every finished episode. An
 incomplete line of a killed process does not count: its episode runs again. Not promised: when the machine itself
 crashes, the last lines may be lost.
 """
@@ -51,7 +51,7 @@ class Ledger:
         settings: what is to be evaluated.
 
     Raises:
-        ConfigError: the folder holds an evaluation with other settings, or another process is at it.
+        ConfigError: the folder holds an evaluation with other settings, or another process uses it.
     """
 
     def __init__(self, folder: str | os.PathLike[str], settings: EvaluationSettings) -> None:
@@ -71,7 +71,7 @@ class Ledger:
             raise
 
     def close(self) -> None:
-        """Let another process have the folder."""
+        """Release the folder for another process."""
         self._lock.release()
 
     def __enter__(self) -> Ledger:
@@ -81,12 +81,12 @@ class Ledger:
         self.close()
 
     def append(self, trajectory: Trajectory) -> Record:
-        """Keep an episode that is done."""
+        """Store a finished episode."""
         trace.append(self.path, trajectory)
         return summarize_trajectory(trajectory)
 
     def read(self) -> dict[tuple[int, int], Record]:
-        """What is done, by row and sample; of an episode that was run again the last."""
+        """The finished episodes by row and sample; the last record of an episode that was run again."""
         if not self.path.exists():
             return {}
         records = map(summarize_trajectory, trace.read(self.path, torn="skip"))
@@ -94,13 +94,13 @@ class Ledger:
 
     def _require_same(self, fixed: dict[str, Any]) -> None:
         path = self.folder / "settings.json"
-        if not (self.path.exists() and self.path.stat().st_size):  # what was never evaluated binds nobody
+        if not (self.path.exists() and self.path.stat().st_size):  # no episode has finished here
             temporary = path.with_suffix(".tmp")
             temporary.write_text(json.dumps(fixed, indent=2) + "\n")
             os.replace(temporary, path)
             return
         if not path.exists():
-            problem = f"{self.path} is there, and nothing says of which evaluation"
+            problem = f"{self.path} exists without the settings of its evaluation"
             raise ConfigError("--out", problem, "Name another folder")
         known = dict(_leaves(json.loads(path.read_text())))
         wanted = dict(_leaves(fixed))

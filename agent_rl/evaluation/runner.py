@@ -1,4 +1,4 @@
-"""Runs what an evaluation still lacks, many episodes at a time, each with the agent and the reward of training."""
+"""Runs the missing episodes of an evaluation, many at a time, each with the agent and the reward of training."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Evaluation:
         """Read the files that the settings name.
 
         Raises:
-            ConfigError: for what cannot be used in them.
+            ConfigError: a file or a setting cannot be used.
         """
         if settings.script:
             load_script(settings.script)
@@ -88,23 +88,23 @@ class Evaluation:
 async def run(
     evaluation: Evaluation, source: PolicySource, ledger: Ledger, on_record: Callable[[Record], None]
 ) -> None:
-    """Run every episode that has no score yet, and keep it.
+    """Run and store every episode that has no score yet.
 
     Args:
         evaluation: what to run.
         source: gives the policies; it is open.
         ledger: knows what is done.
-        on_record: is called for every episode that is now done.
+        on_record: is called for every episode that finishes.
 
     Raises:
-        EngineError: the engine has failed so often in a row that it is taken for gone.
+        EngineError: the engine failed in too many episodes in a row.
         FatalError: from a tool or the endpoint: every episode would fail.
     """
     settings = evaluation.settings
     if settings.agent_rl.tools.max_result_tokens is not None and not hasattr(source, "tokenizer"):
         raise ConfigError(
             "agent_rl.tools.max_result_tokens",
-            "nobody counts tokens before a chat endpoint is asked",
+            "a chat endpoint counts tokens only after a request",
             "Use policy=sglang, vllm or local, or the limit in characters: multi_turn.max_tool_response_length",
         )
     done = {key for key, record in ledger.read().items() if record.error is None}
@@ -139,7 +139,7 @@ class _Runner:
             if self.failures >= max(MIN_FAILURES, self.evaluation.settings.concurrency):
                 raise EngineError(
                     f"{self.failures} episodes in a row have failed, the last with: {trajectory.error}. "
-                    "What is done is kept: the same command goes on from there"
+                    "Finished episodes are kept: run the same command again to resume"
                 )
 
     async def episode(self, number: int, sample: int) -> Trajectory:
@@ -181,5 +181,5 @@ def _columns(row: dict[str, Any], number: int, sample: int) -> dict[str, Any]:
 
 
 def _seed(base: int, row: int, sample: int) -> int:
-    """Of one episode: another for each, the same in every run."""
+    """The seed of one episode, the same in every run."""
     return zlib.crc32(f"{base}/{row}/{sample}".encode()) & 0x7FFFFFFF

@@ -1,4 +1,4 @@
-"""An SGLang server for one evaluation: started for a model's folder, and gone with the evaluation."""
+"""An SGLang server for one evaluation: started for a model's folder, and stopped at the end."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def serve(model: Path, name: str, log: Path) -> AsyncIterator[str]:
 
 
 def _free_port() -> int:
-    """Low enough for the further ports that SGLang derives from it by adding thousands."""
+    """A free port, low enough for the ports that SGLang derives from it by adding thousands."""
     while True:
         with socket.socket() as free, contextlib.suppress(OSError):
             port = random.randint(20_000, 50_000)

@@ -47,7 +47,7 @@ class EvaluationSettings(_Section):
     loop: str | None = None
     """Name of the agent; null: each row's `agent_name`."""
     script: str | None = None
-    """Training script, whose `register_agent_loop` makes agents known."""
+    """Training script that registers agents with `register_agent_loop`."""
     tools: str | None = None
     """YAML file of tools."""
     model: str
@@ -57,11 +57,11 @@ class EvaluationSettings(_Section):
     n: int = Field(default=1, ge=1)
     """Episodes for each row."""
     limit: int | None = Field(default=None, ge=1)
-    """Only so many of the first rows."""
+    """Number of rows, from the first; null: all."""
     seed: int | None = None
-    """Seed of sampling, from which every episode derives its own; null: none is sent."""
+    """Seed of sampling, from which each episode derives its own; null: no seed is sent."""
     policy: PolicyKind = "chat"
-    """What answers: an OpenAI-compatible endpoint, SGLang or vLLM with token ids, or transformers in this process."""
+    """The policy: an OpenAI-compatible endpoint, SGLang or vLLM with token ids, or transformers in this process."""
     tokenizer: str | None = None
     """Tokenizer of the policies over tokens; null: that of `model`."""
     sampling: Sampling = Sampling()
@@ -79,7 +79,7 @@ class EvaluationSettings(_Section):
 
 
 FREE_TO_CHANGE = ("endpoint", "api_key_env", "concurrency", "timeout_s", "data", "tools", "script")
-"""What does not change the results, or is compared by the content of a file, when an evaluation goes on."""
+"""Settings that may differ when an evaluation resumes; files are compared by their content."""
 
 
 def read_settings(flags: dict[str, Any], overrides: Sequence[str]) -> EvaluationSettings:

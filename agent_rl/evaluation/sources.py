@@ -1,4 +1,4 @@
-"""The policy source that the settings ask for, with a server of its own where they name none."""
+"""Opens the policy source that the settings name, and starts a server if they name none."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def open_source(settings: EvaluationSettings, folder: Path) -> AsyncIterat
 
                 url = await stack.enter_async_context(serve(model, settings.model, folder / "server.log"))
         elif settings.policy == "local":
-            raise ConfigError("endpoint", "policy=local asks no endpoint", "Leave one of the two out")
+            raise ConfigError("endpoint", "policy=local uses no endpoint", "Leave one of the two out")
         source = _source(settings, url or "", tokenizer)
         if isinstance(source, TokenSource):
             source.logprobs = settings.agent_rl.trace.tokens

@@ -1,4 +1,4 @@
-"""Estimates with intervals of confidence, over rows with several samples each.
+"""Estimates with confidence intervals, over rows with several samples each.
 
 Samples of one row are not independent, so errors are computed over rows (the clustered errors of Miller, "Adding Error
 Bars to Evals", 2024). What this does not promise: an interval for fewer than two rows, or one that covers anything but
@@ -20,7 +20,7 @@ _Z = NormalDist().inv_cdf(0.5 + LEVEL / 2)
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean over rows, and where it would probably be over all such rows."""
+    """A mean over rows, with its confidence interval."""
 
     mean: float
     low: float | None
@@ -58,9 +58,9 @@ def estimate_mean(rows: Sequence[Sequence[float]]) -> Estimate:
 
 
 def estimate_rate(rows: Sequence[Sequence[float]]) -> Estimate:
-    """The same for values from 0 to 1: Wilson's interval, which stays within them, also where all rows agree.
+    """The mean of values from 0 to 1, with Wilson's interval: it stays within 0 and 1, even if all rows agree.
 
-    It is computed for as many independent rows as would have the observed error.
+    The interval is that of as many independent rows as would have the observed error.
     """
     plain = estimate_mean(rows)
     if plain.low is None or plain.high is None:

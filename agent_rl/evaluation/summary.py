@@ -1,7 +1,7 @@
 """The summary of an evaluation, as JSON data and as a table.
 
-The table has only what is the same whenever the same policy is evaluated; what depends on the machine (seconds) is in
-the summary. Episodes without a score are counted, but not averaged.
+The table has only values that do not depend on the machine; seconds are in the summary.
+Episodes without a score are counted, but not averaged.
 """
 
 from __future__ import annotations

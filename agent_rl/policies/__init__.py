@@ -1,4 +1,4 @@
-"""Policies: what gives an episode its turns outside training. One file, one `PolicySource`, for each kind of model.
+"""Policies: where an episode's turns come from outside training. One file, one `PolicySource`, for each kind of model.
 
 They may know endpoints and models; they must not know verl, nor what an evaluation does with the turns.
 """

@@ -50,12 +50,12 @@ class ChatEndpoint(PolicySource):
         self.sampling = sampling
 
     def policy(self, usage: PolicyUsage, seed: int | None = None, format: Format | None = None) -> ChatPolicy:
-        """A fresh conversation; special tokens are the endpoint's business."""
+        """A new conversation; the endpoint handles special tokens."""
         return ChatPolicy(self, usage, seed)
 
 
 class ChatPolicy(Policy):
-    """One conversation with the endpoint; `messages` are what it is sent."""
+    """One conversation with the endpoint; each request sends `messages`."""
 
     def __init__(self, endpoint: ChatEndpoint, usage: PolicyUsage, seed: int | None = None) -> None:
         self.messages: list[ChatMessage] = []
@@ -63,7 +63,7 @@ class ChatPolicy(Policy):
         self._tools: list[dict[str, Any]] = []
         self._first = 0  # tokens of the conversation's prompt; 0 before its first answer
         self._grown = 0  # tokens of the conversation beyond that
-        self._earlier = 0  # the same of conversations that were left behind
+        self._earlier = 0  # the same of earlier conversations
         self._pending = 0  # tokens of what was appended since the last answer, estimated
         self._per_character = 0.0  # tokens, in the conversation so far
 
@@ -74,7 +74,7 @@ class ChatPolicy(Policy):
         self._first = self._grown = self._pending = 0
 
     async def generate(self, stop: Sequence[str] = (), *, keep_stop: bool = False) -> Generation:
-        """Ask for one turn.
+        """Request one turn.
 
         Raises:
             EngineError: the endpoint fails.
@@ -141,7 +141,7 @@ class ChatPolicy(Policy):
         }
 
     def _count(self, usage: Mapping[str, Any]) -> int:
-        """Sampled tokens of the turn; the totals are brought up to date."""
+        """Update the totals; returns the sampled tokens of the turn."""
         prompt, sampled = (int(usage.get(key) or 0) for key in ("prompt_tokens", "completion_tokens"))
         self._usage.requests += 1
         self._usage.input_tokens += prompt
@@ -155,7 +155,7 @@ class ChatPolicy(Policy):
 
 
 def _with_stop(text: str, stop: Sequence[str], matched: Any) -> str:
-    """The text with the stop string that ended it, which servers leave out: that they name, or the tag left open."""
+    """The text with the stop string that ended it, which servers leave out: the one they name, or an open tag's."""
     if not isinstance(matched, str):
         opened = (each for each in stop if each.startswith("</") and text.count(f"<{each[2:]}") > text.count(each))
         matched = next(opened, "")
@@ -163,7 +163,7 @@ def _with_stop(text: str, stop: Sequence[str], matched: Any) -> str:
 
 
 def _characters(messages: Sequence[ChatMessage]) -> int:
-    """Of the text."""
+    """Characters of the messages' text."""
     return sum(len(Message.from_chat(message).content) for message in messages)
 
 

@@ -1,6 +1,6 @@
 """A transformers model in this process, where no server runs: small models, tests, a quick look at a checkpoint.
 
-Requests that wait at the same time are generated together. It is not an inference engine: a batch is as slow as its
+Waiting requests are generated as one batch. It is not an inference engine: a batch is as slow as its
 longest turn, and every turn computes the whole conversation again.
 """
 
@@ -84,7 +84,7 @@ class LocalModel(TokenSource):
                     answer.set_result(one)
 
     def _generate(self, requests: list[Pending]) -> list[Sampled]:
-        """Requests of different agents end at different strings and tokens: one kind after another."""
+        """Generate a batch for each set of stop strings and tokens, which differ between agents."""
         kinds: dict[str, list[int]] = {}
         for number, (_, params, _) in enumerate(requests):
             kinds.setdefault(repr((params.get("stop"), params.get("stop_token_ids"))), []).append(number)

@@ -17,7 +17,7 @@ __all__ = ["Media", "has_media", "new_images", "require_vision"]
 
 @dataclass(slots=True)
 class Media:
-    """What the prompt has, and what was made of it."""
+    """The media of a prompt, and the processor's output for them."""
 
     images: list[Any] = field(default_factory=list)
     videos: list[Any] | None = None
@@ -27,7 +27,7 @@ class Media:
     video_payload: Callable[..., Any] = lambda *_: None
     """verl's `build_sglang_video_payload`."""
     features: dict[str, Any] = field(default_factory=dict)
-    """What the processor made of the prompt beside its ids."""
+    """The processor's output for the prompt beside its ids."""
 
     def images_of(self, messages: Sequence[ChatMessage]) -> list[Any]:
         """The images of messages that begin with the prompt's."""
@@ -38,7 +38,7 @@ class Media:
         """Token ids of a whole conversation.
 
         Raises:
-            ConfigError: when there is something to see or hear and the model takes none.
+            ConfigError: when the conversation has media and the model takes text only.
         """
         others = {name: value for name in ("videos", "audios") if (value := getattr(self, name)) is not None}
         if not images and not others:
@@ -51,7 +51,7 @@ class Media:
         )
 
     def request(self, images: list[Any]) -> dict[str, Any]:
-        """What goes to verl's server beside the ids."""
+        """The arguments for verl's server beside the ids."""
         if not images and self.videos is None and self.audios is None:
             return {}
         return {
@@ -63,11 +63,11 @@ class Media:
         }
 
     def payload(self) -> Any:
-        """What SGLang takes of the prompt's videos; None without."""
+        """The prompt's videos in the form that SGLang takes; None without videos."""
         return self.video_payload(self.videos, self.features)
 
     def trained(self, images: list[Any]) -> dict[str, Any]:
-        """What verl's trainer takes with a training sequence that has these images."""
+        """The media of a training sequence with these images, as verl's trainer takes them."""
         given = {"images": images or None, "videos": self.videos, "audios": self.audios}
         return {name: value for name, value in given.items() if value is not None}
 
@@ -88,7 +88,7 @@ def require_vision(builder: Any) -> None:
     """Refuse a model that takes text only.
 
     Raises:
-        ConfigError: then.
+        ConfigError: the model takes text only.
     """
     if not builder.supports_multimodal():
         problem = "the conversation has images, videos or audios, which this model does not take"

@@ -26,7 +26,7 @@ class SGLangTokens(TokenSource):
         self.client = open_client(self.url, "default", **options)
 
     async def check(self) -> None:
-        """Ask whether the server is well.
+        """Check that the server answers and is SGLang.
 
         Raises:
             ConfigError: it is not there, or not SGLang.

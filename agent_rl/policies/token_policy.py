@@ -3,7 +3,7 @@
 What the policy sampled is what is trained on. Token ids are appended and never re-tokenized, the mask is 1 exactly on
 sampled tokens, log-probs stay aligned. The text around turns comes from verl's continuous-token builder for the model.
 
-A conversation that cannot go on by appending (thoughts that the template drops, a history that is replaced by a
+A conversation that cannot continue by appending (thoughts that the template drops, a history that is replaced by a
 summary) starts a new training sequence, in which rendered tokens have mask 0.
 """
 
@@ -30,7 +30,7 @@ class TrainingSequence(NamedTuple):
     mask: list[int]
     """For each response token, 1 if it was sampled."""
     logprobs: list[float] | None
-    """For each response token, 0 where it was not sampled; None when not asked for."""
+    """For each response token, 0 where it was not sampled; None when not requested."""
     images: list[Any]
     """Those of the prompt and the results, in order."""
 
@@ -39,7 +39,7 @@ class TokenPolicy(Policy):
     """One conversation with verl's token server.
 
     Args:
-        server: verl's, or what has its `generate`.
+        server: verl's token server, or an object with the same `generate`.
         builder: verl's continuous-token builder.
         tokenizer: the model's.
         sampling_params: of every request.
@@ -112,7 +112,7 @@ class TokenPolicy(Policy):
                 "the agent's instructions"
             )
         if not self._restart(ids, images):
-            raise UnscoredError(f"the conversation that goes on has {len(ids)} tokens and leaves none for an answer")
+            raise UnscoredError(f"the continued conversation has {len(ids)} tokens and leaves none for an answer")
         self._messages, self._tools = list(messages), tools
 
     async def generate(self, stop: Sequence[str] = (), *, keep_stop: bool = False) -> Generation:
@@ -136,7 +136,7 @@ class TokenPolicy(Policy):
             raise EngineError("the engine aborted the request")
         if not sampled or len(sampled) > left:
             raise EngineError(
-                f"the engine returned {len(sampled)} tokens where 1 to {left} were asked for "
+                f"the engine returned {len(sampled)} tokens where 1 to {left} were requested "
                 f"(stop reason {output.stop_reason!r})"
             )
         if self.logprobs is not None and (logprobs is None or len(logprobs) != len(sampled)):
@@ -203,9 +203,9 @@ class TokenPolicy(Policy):
         )
 
     def _restart(self, ids: list[int], images: list[Any]) -> bool:
-        """Go on from these ids in a training sequence of their own; False, with nothing changed, if they do not fit.
+        """Continue from these ids in a new training sequence; False, with nothing changed, if they do not fit.
 
-        What is longer than a prompt may be counts as response, with mask 0.
+        Tokens beyond the limit of the prompt count as response, with mask 0.
         """
         prompt, history = ids[: self._prompt_length], ids[self._prompt_length :]
         if len(history) >= self._response_length - self.reserve:
@@ -233,7 +233,7 @@ class TokenPolicy(Policy):
             self.logprobs.extend([0.0] * len(ids))
 
     def _cut(self, sampled: list[int], stop: Sequence[str], keep_stop: bool) -> tuple[list[int], str, bool]:
-        """Tokens up to the first that completes a stop string, as an engine would stop; their text; if there was one.
+        """Tokens up to the end of the first stop string; their text; whether there was a stop string.
 
         A stop string that is kept may be followed by the token that ends a turn: it was sampled, and stays.
         """
@@ -262,7 +262,7 @@ class TokenPolicy(Policy):
     def _missing_end(self, last: int, ended: bool) -> list[int]:
         """The token that ends a turn, if the turn did not write it: the template's next turn needs it.
 
-        The builder's, where it knows one: a tokenizer's eos may be another, and a model may stop at several.
+        The builder's token, if it knows one: a tokenizer's eos may differ, and a model may stop at several tokens.
         """
         end = self._im_end()
         if end is None and ended:
@@ -270,7 +270,7 @@ class TokenPolicy(Policy):
         return [] if end is None or last == end else [end]
 
     def _note(self, output: Any) -> None:
-        """Keep what verl wants to know of the server's answers: versions of the weights and preemptions."""
+        """Keep what verl reports of the server's answers: versions of the weights and preemptions."""
         if not self.extra_fields:
             self.extra_fields.update(output.extra_fields)
         elif output.extra_fields.get("max_global_steps") is not None:

@@ -1,4 +1,4 @@
-"""Token ids in, token ids out: what the servers of tokens have in common.
+"""Policies over tokens: token ids in, token ids out.
 
 The conversation is the one of training (`agent_rl.policies.token_policy`) with another server behind it, so that an
 episode is token for token what the trainer would have sampled. The text around turns comes from verl's builder for
@@ -51,7 +51,7 @@ class TokenSource(PolicySource):
     """Whether the server stops at stop strings; a turn is cut there in any case."""
 
     logprobs = False
-    """Whether the log-probability of every sampled token is asked for."""
+    """Whether to request the log-probability of every sampled token."""
     drop_thoughts = False
     """Whether the context drops thoughts of earlier turns where the chat template does."""
 
@@ -61,11 +61,11 @@ class TokenSource(PolicySource):
 
     @abstractmethod
     async def sample(self, prompt_ids: list[int], params: dict[str, Any]) -> Sampled:
-        """Tokens after the prompt's.
+        """Sample tokens after the prompt.
 
         Args:
             prompt_ids: the whole conversation so far.
-            params: `temperature`, `top_p`, `max_new_tokens`, and where they are wanted `top_k`, `seed`, `stop`,
+            params: `temperature`, `top_p`, `max_new_tokens`, and optionally `top_k`, `seed`, `stop`,
                 `stop_token_ids` and `logprobs`.
 
         Raises:

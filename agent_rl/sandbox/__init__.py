@@ -1,4 +1,4 @@
-"""Running untrusted Python: programs, sessions whose variables survive, and grading by test cases.
+"""Running untrusted Python: programs, sessions that keep their variables, and grading by test cases.
 
 Owns isolation (`jail`) and the processes outside of it (`host`); must not know tools, rewards or verl.
 """

@@ -29,7 +29,7 @@ def play(policy, **options):
     return run(policy, form=ReactFormat("Use tools."), **options)
 
 
-def test_full_context_goes_on_from_the_policys_notes():
+def test_full_context_continues_from_the_policys_notes():
     policy, inner = folding([act(), act("1+1"), "It was 42.", act("2+2"), ANSWER], max_tokens=20, reserve_tokens=5)
     trajectory = play(policy)
     assert (trajectory.stop_reason, trajectory.answer) == (StopReason.ANSWERED, "42")
@@ -53,7 +53,7 @@ def test_full_context_goes_on_from_the_policys_notes():
     assert [message["content"] for message in inner.messages[2:]] == [act("2+2"), "Observation: 4", ANSWER]
     assert PROMPT[0]["content"] == "What is 6*7?"
     sampled = sum(turn.tokens for turn in trajectory.turns) + fold["tokens"]
-    assert trajectory.response_tokens == sampled + 2 * 2 + 2  # and two observations, and being asked for notes
+    assert trajectory.response_tokens == sampled + 2 * 2 + 2  # and two observations, and the request for notes
     assert Trajectory.from_json(trajectory.to_json()) == trajectory
 
 
@@ -126,7 +126,7 @@ def test_number_of_folds_is_limited():
 @pytest.mark.parametrize(
     ("max_tokens", "texts"),
     [(16, [act(), act(), "notes"]), (20, [act(), act(), "notes " * 20])],
-    ids=["no room to be asked", "no room to write"],
+    ids=["no room for the request", "no room to write"],
 )
 def test_notes_that_do_not_fit_end_the_episode(max_tokens, texts):
     policy, _ = folding(texts, max_tokens=max_tokens, reserve_tokens=1)
@@ -246,7 +246,7 @@ def test_any_sequence_is_exact_and_within_its_budget(tokens, texts, response_len
     for sample in samples:
         assert len(sample.response_ids) == len(sample.mask) == len(sample.logprobs) <= response_length
         assert sample.mask[-1] == 1
-    for request in server.requests[: len(texts) - len(server.turns)]:  # each was asked within one of the sequences
+    for request in server.requests[: len(texts) - len(server.turns)]:  # each request continues one of the sequences
         ids = request["ids"]
         assert any(sequence[: len(ids)] == ids for sequence in sequences)
     sampled = sum(turn.tokens for turn in trajectory.turns) + sum(turn.notes["fold"]["tokens"] for turn in folds)

@@ -188,7 +188,7 @@ def test_replayed_solutions_are_correct(replay):
 
 
 def wrong_data(example):
-    """Whether a solution contradicts itself: its answer is the last annotation, whose arithmetic is wrong."""
+    """Whether a solution contradicts itself: its answer is the last annotation, and that has wrong arithmetic."""
     annotations = ANNOTATION.findall(example["answer"])
     return bool(annotations) and independent(annotations[-1][0]) != Fraction(annotations[-1][1])
 

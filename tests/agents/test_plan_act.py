@@ -75,13 +75,13 @@ def test_plan_and_its_revisions_are_kept():
     assert plans(stored) == [["Multiply.", "Answer."], ["Multiply again.", "Answer."]]
 
 
-def test_plan_of_a_turn_whose_action_is_malformed_stands():
+def test_plan_of_a_turn_with_a_malformed_action_is_kept():
     trajectory = run(PLAN + "Action: calculator", ACT, ANSWER)
     assert [turn.malformed for turn in trajectory.turns] == [NO_ACTION, None, None]
     assert trajectory.turns[1].notes == {"plan": ["Multiply.", "Answer."], "step": 1}
 
 
-def test_policy_is_told_to_plan():
+def test_instructions_ask_for_a_plan():
     trajectory = run(ACT, PLAN + ACT, ANSWER)
     assert trajectory.turns[0].observation == f"Observation: Error: {NO_PLAN}"
     assert trajectory.malformed_turns == 1

@@ -1,4 +1,4 @@
-"""The ReAct format: what is read from a turn, and what the policy is told."""
+"""The ReAct format: how a turn is read, and which corrections the policy sees."""
 
 import json
 import re

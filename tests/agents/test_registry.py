@@ -65,7 +65,7 @@ def test_the_error_for_an_agent_that_cannot_be_folded_names_the_key():
         loop("folding_agent", folding={"loop": "folding_agent"}).format()
 
 
-def test_only_the_agent_that_talks_with_a_user_asks_the_row_for_one():
+def test_only_the_user_sim_agent_needs_a_user_in_the_row():
     assert loop("react_agent").user({}) is None
     with pytest.raises(ConfigError, match=r"extra_info\.user: the row has none"):
         loop("user_sim_agent").user({})
@@ -98,7 +98,7 @@ def test_a_class_that_only_verl_can_run_is_refused():
 
 
 @pytest.mark.parametrize("thing", [42, "module.Class", type("NoRun", (), {}), lambda: None])
-def test_something_else_than_a_loop_is_refused(thing):
+def test_a_class_that_is_no_loop_is_refused(thing):
     with pytest.raises(ConfigError, match="is not an agent loop"):
         register_agent_loop("mine", thing)
 

@@ -125,7 +125,7 @@ def test_episode_searches_twice_and_answers(search):
     assert Trajectory.from_json(trajectory.to_json()) == trajectory
 
 
-def test_query_in_a_thought_that_was_not_closed_is_one(search):
+def test_query_in_an_unclosed_thought_is_read(search):
     trajectory = run(["<think>maybe <search>Faust play</search>", "<answer>x</answer>"], search)
     assert trajectory.results[0].text.startswith("Doc 1")
 

@@ -103,7 +103,7 @@ def test_every_trajectory_ends_with_a_reason(storm):
             assert len(each.results) == CALLS
 
 
-def test_every_call_is_answered_as_it_deserves(storm):
+def test_every_call_gets_its_expected_status(storm):
     for trajectory in storm[0]:
         for turn in trajectory.turns:
             for call, result in zip(turn.calls, turn.results, strict=False):  # the call that failed has no result

@@ -38,7 +38,7 @@ def test_schemas_go_to_the_template_and_the_messages_stay_as_they_are():
     assert ToolCallFormat().template_tools([spec]) == [spec.schema()]
 
 
-def test_calls_of_one_turn_beyond_the_limit_are_told_so():
+def test_calls_beyond_the_parallel_limit_are_skipped_with_a_reason():
     trajectory, policy = play(CALL + CALL, "42")
     assert [result.status for result in trajectory.results] == [ToolStatus.OK, ToolStatus.SKIPPED]
     assert [message["role"] for message in policy.messages[2:4]] == ["tool", "tool"]
@@ -70,7 +70,7 @@ def test_broken_calls_in_a_row_end_the_episode():
     assert trajectory.stop_reason is StopReason.MALFORMED
 
 
-def test_call_within_a_thought_is_none():
+def test_call_within_a_thought_does_not_count():
     trajectory, _ = play(f"<think>{CALL}</think>42")
     assert (trajectory.answer, trajectory.tool_calls) == ("42", 0)
 
@@ -94,11 +94,11 @@ def test_final_turn_is_announced_in_the_tool_message():
         (Generation("<think>a</think> b ", 1, calls=[]), Step(answer="b")),
     ],
 )
-def test_endpoint_that_reads_calls_itself_is_believed(generated, step):
+def test_calls_read_by_the_endpoint_are_used(generated, step):
     assert ToolCallFormat().read(generated, []) == step
 
 
-def test_unknown_syntax_is_told_the_nearest():
+def test_unknown_syntax_suggests_the_nearest():
     with pytest.raises(ConfigError, match=r"'qwen3_coder'.*llama3_json") as caught:
         ToolCallFormat("qwen3-coder")
     assert caught.value.key == FORMAT_KEY

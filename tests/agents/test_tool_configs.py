@@ -101,7 +101,7 @@ def test_under_verls_tool_agent(episode, file, tool, arguments, expected):
 
 
 @pytest.mark.parametrize(("file", "tool", "arguments", "expected"), CALLS, ids=[f"{c[0]}-{c[1]}" for c in CALLS])
-def test_under_our_loop(episode, file, tool, arguments, expected):
+def test_episode_in_this_packages_loop(episode, file, tool, arguments, expected):
     turn = f"Action: {tool}\nAction Input: {json.dumps(arguments)}"
     read, requests = episode("react_agent", file, turn, "Final Answer: done")
     if tool == "submit_answer":

@@ -31,7 +31,7 @@ NO_PLAN = "no plan"
 
 
 class Scripted(Server):
-    """Knows the agent by the system message, which is its name, and goes on after the end of a turn."""
+    """Knows the agent by the system message, which is its name, and writes on after the end of a turn."""
 
     def answer(self, content):
         if not content:

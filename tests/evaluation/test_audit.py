@@ -63,7 +63,7 @@ def sound(model_dir, tools):
 
 
 def broken(trajectory, change):
-    """A copy whose only training sequence was changed."""
+    """A copy with a change in its only training sequence."""
     copied = copy.deepcopy(trajectory)
     change(copied.info["tokens"]["sequences"][0])
     return copied
@@ -175,7 +175,7 @@ def test_a_stop_string_that_was_sampled_is_a_drift_in_text(model_dir, tools, tem
     assert "Observation:" in second.difference
 
 
-def test_a_template_that_rewrites_is_told_from_one_that_does_not(sound, template):
+def test_templates_that_rewrite_history_are_detected(sound, template):
     tokenizer = copy.deepcopy(template.tokenizer)
     tokenizer.chat_template = tokenizer.chat_template.replace(
         "(message.content or '')", "(message.content or '')|upper"

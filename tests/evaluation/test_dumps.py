@@ -149,7 +149,7 @@ def test_one_file_and_other_weights(dump):
         ("", "there are no samples"),
     ],
 )
-def test_what_is_no_dump(tmp_path, content, said):
+def test_other_files_are_refused_as_dumps(tmp_path, content, said):
     (tmp_path / "1.jsonl").write_text(content)
     with pytest.raises(ConfigError, match=said):
         read_dump(tmp_path)

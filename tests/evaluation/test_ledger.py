@@ -99,7 +99,7 @@ def test_other_content_of_a_file_is_refused_and_another_place_is_not(tmp_path, d
         Ledger(tmp_path / "out", settings(str(tmp_path / "none.parquet")))
 
 
-def test_settings_under_which_nothing_was_evaluated_bind_nobody(tmp_path, data):
+def test_settings_may_change_before_the_first_episode(tmp_path, data):
     Ledger(tmp_path / "out", settings(data)).close()
     begun(tmp_path / "out", settings(data, n=2))
     with pytest.raises(ConfigError, match=r"^n: 1, but"):
@@ -113,10 +113,10 @@ def test_one_process_at_a_time(tmp_path, data):
     Ledger(tmp_path / "out", settings(data)).close()
 
 
-def test_trajectories_of_nobody_knows_what(tmp_path, data):
+def test_trajectories_without_settings_are_refused(tmp_path, data):
     (tmp_path / "out").mkdir()
     (tmp_path / "out/trajectories.jsonl").write_text("{}\n")
-    with pytest.raises(ConfigError, match="nothing says of which evaluation"):
+    with pytest.raises(ConfigError, match="exists without the settings"):
         Ledger(tmp_path / "out", settings(data))
 
 

@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.trainer]
 pytest.importorskip("verl")
 
 SCRIPT = '''
-"""A training script: a record, a class of its own, and one whose run() only verl can call."""
+"""A training script: a record, a class of its own, and one that only verl can run."""
 
 from agent_rl import Agent, Hooks, ReactAgentLoop, register_agent_loop
 from agent_rl.agents.react import ReactFormat

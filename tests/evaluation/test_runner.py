@@ -54,7 +54,7 @@ def test_every_row_is_run_so_many_times_and_scored(tmp_path, data, tools):
     assert summary["all"]["tokens"]["requests"] == sum(len(trajectory.turns) for trajectory in trajectories)
 
 
-def test_what_is_done_is_not_done_again(tmp_path, data, tools):
+def test_finished_episodes_are_not_run_again(tmp_path, data, tools):
     given = settings(data, tools)
     first = evaluate(tmp_path / "out", given)
     lines = (tmp_path / "out/trajectories.jsonl").read_bytes()
@@ -78,7 +78,7 @@ def test_native_tool_calls_through_an_endpoint_that_reads_them(tmp_path, data, t
     assert all(request["tools"][0]["function"]["name"] == "calculator" for request in server.requests)
 
 
-def test_a_folded_conversation_goes_on_at_the_endpoint(tmp_path, data, tools):
+def test_a_folded_conversation_continues_at_the_endpoint(tmp_path, data, tools):
     server = Server(calls=3)
     words = ["limit=2", "sampling.max_response_tokens=110", "agent_rl.folding.reserve_tokens=95"]
     evaluate(tmp_path / "out", settings(data, tools, *words, loop="folding_agent"), server)
@@ -120,7 +120,7 @@ def test_an_engine_that_is_gone_ends_the_evaluation(tmp_path, data, tools, monke
     assert len(evaluate(tmp_path / "out", given)) == 12
 
 
-def test_no_more_episodes_at_one_time_than_asked_for(tmp_path, data, tools):
+def test_concurrency_limits_the_episodes_at_one_time(tmp_path, data, tools):
     class Counting(Server):
         at_once = most = 0
 
@@ -164,7 +164,7 @@ def test_a_row_that_selects_a_tool_that_is_not_there_is_unscored(tmp_path, data,
     assert all(records[row, 0].error is None for row in range(1, 12))
 
 
-def test_what_breaks_every_episode_ends_the_evaluation(tmp_path, data):
+def test_fatal_error_ends_the_evaluation(tmp_path, data):
     (tmp_path / "broken.py").write_text(
         "from agent_rl.tools import Tool\nfrom agent_rl.errors import FatalError\n"
         "class Broken(Tool):\n    name, description = 'calculator', 'd'\n"
@@ -180,7 +180,7 @@ def test_what_breaks_every_episode_ends_the_evaluation(tmp_path, data):
     ("words", "said"),
     [
         (["loop=reactagent"], "loop: there is no agent 'reactagent'.*Did you mean 'react_agent'"),
-        (["agent_rl.tools.max_result_tokens=64"], "agent_rl.tools.max_result_tokens: nobody counts"),
+        (["agent_rl.tools.max_result_tokens=64"], "agent_rl.tools.max_result_tokens: a chat endpoint counts"),
         (["agent_rl.reward.overlong.penalty=1", "agent_rl.reward.overlong.buffer_tokens=9999"], "agent_rl.reward.over"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What is asked of the server's command line; the server itself is started in tests/e2e."""
+"""The server's command line; the server itself is started in tests/e2e."""
 
 import asyncio
 

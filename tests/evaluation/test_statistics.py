@@ -22,7 +22,7 @@ def test_pass_at_k_of_too_few_samples(samples, right, k):
         pass_at_k(samples, right, k)
 
 
-def test_for_which_k():
+def test_ks_are_the_powers_of_two_and_n():
     assert [ks(n) for n in (1, 2, 3, 8, 10)] == [[1], [1, 2], [1, 2, 3], [1, 2, 4, 8], [1, 2, 4, 8, 10]]
 
 
@@ -38,7 +38,7 @@ def test_too_few_rows_have_no_interval():
     assert math.isnan(estimate_mean([[], []]).mean)
 
 
-def test_copies_of_a_sample_make_nothing_surer():
+def test_copies_of_a_sample_do_not_narrow_the_interval():
     once = estimate_rate([[1.0], [0.0], [1.0]])
     assert estimate_rate([[1.0] * 9, [0.0] * 9, [1.0] * 9]) == once
 
@@ -54,7 +54,7 @@ def test_a_rate_of_independent_rows_has_wilsons_interval():
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0])
-def test_rows_that_agree_are_not_certain(value):
+def test_interval_has_a_width_when_all_rows_agree(value):
     found = estimate_rate([[value]] * 20)
     assert found.mean == value
     assert 0 <= found.low < found.high <= 1

@@ -32,7 +32,7 @@ def test_estimates_are_over_rows():
     assert found["seconds"] == 8.0
 
 
-def test_an_unscored_episode_is_no_zero():
+def test_an_unscored_episode_does_not_count_as_zero():
     records = [record(0, 0, 1.0), record(0, 1, 0, error="down"), record(1, 0, 1.0), record(1, 1, 1.0)]
     summary = summarize(records, rows=3, n=2)
     found = summary["all"]

@@ -122,7 +122,7 @@ def test_what_is_left_of_the_tokens_is_what_a_turn_may_have():
     assert policy.response_tokens == 18
 
 
-def test_a_conversation_in_anothers_place_has_tokens_of_its_own():
+def test_a_replaced_conversation_counts_its_own_tokens():
     async def ask(server):
         async with endpoint(server, max_response_tokens=20) as source:
             policy = source.policy(PolicyUsage())
@@ -267,7 +267,7 @@ def test_tool_calls_that_cannot_be_read_become_text(arguments):
     assert turn.text == f'Hm.\n<tool_call>\n{{"name": "calculator", "arguments": {arguments}}}\n</tool_call>'
 
 
-def test_a_failing_endpoint_is_asked_again():
+def test_a_failing_request_is_retried():
     with FaultyServer(answer(503), drop, answer(200, said("a"))) as server:
         ((turn,), _) = turns(server, 1)
     assert turn.text == "a"
@@ -307,7 +307,7 @@ def test_a_conversation_that_outgrows_the_context_ends_as_one_that_spent_its_tok
 @pytest.mark.parametrize(
     ("status", "remedy"), [(401, "api_key_env"), (403, "api_key_env"), (404, "endpoint and model")]
 )
-def test_what_every_request_would_be_told_stops_the_run(status, remedy):
+def test_permanent_refusals_stop_the_run(status, remedy):
     with FaultyServer(default=answer(status, {"error": "no"})) as server:
         assert remedy in refusal(server, ConfigError)
 
@@ -331,7 +331,7 @@ def check(server, **options):
     asyncio.run(ask())
 
 
-def test_a_check_finds_the_model_and_who_is_not_there():
+def test_check_accepts_a_known_model_and_refuses_a_missing_one():
     models = {"data": [{"id": "qwen-small"}, {"id": "other"}]}
     with FaultyServer(default=answer(200, models)) as server:
         check(server, model="qwen-small")
@@ -354,6 +354,6 @@ def test_an_address_with_a_path_is_left_as_it_is(given, path):
     assert ChatEndpoint(f"http://host:1{given}", "m", Sampling()).client.url == f"http://host:1{path}"
 
 
-def test_what_is_no_address():
+def test_other_urls_are_refused():
     with pytest.raises(ConfigError, match=r"endpoint: 'localhost:8000.*' is not an address"):
         ChatEndpoint("localhost:8000", "m", Sampling())

@@ -1,4 +1,4 @@
-"""A real model in this process, against transformers asked directly."""
+"""A real model in this process, compared with transformers called directly."""
 
 import asyncio
 

@@ -185,7 +185,7 @@ def test_result_with_images_is_neither_cached_nor_recorded(run, tmp_path):
         asyncio.run(twice(cassette=Cassette.record(Path(tmp_path) / "cassette.jsonl")))
 
 
-def test_images_of_a_conversation_that_begins_anew_are_found_again():
+def test_images_of_a_restarted_conversation_are_found():
     media = Media(images=["a"])
     prompt = [{"role": "user", "content": [{"type": "image", "image": "a.png"}, {"type": "text", "text": "?"}]}]
     result = {"role": "tool", "content": [{"type": "image", "image": "b"}, {"type": "text", "text": "Done."}]}

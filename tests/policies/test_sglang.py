@@ -1,4 +1,4 @@
-"""SGLang's protocol; the real server is asked in tests/e2e."""
+"""SGLang's protocol; the real server runs in tests/e2e."""
 
 import asyncio
 import json

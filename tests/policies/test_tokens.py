@@ -57,7 +57,7 @@ def test_what_was_sampled_is_appended_and_counted(model_dir):
     assert policy.logprobs is None
 
 
-def test_log_probs_where_they_are_asked_for(model_dir):
+def test_log_probs_are_returned_on_request(model_dir):
     source = Scripted(model_dir, Sampling(), ["a", "b"])
     source.logprobs = True
     policy, *_ = asyncio.run(talk(source, PolicyUsage()))

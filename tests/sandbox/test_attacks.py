@@ -75,7 +75,7 @@ def test_a_program_does_not_get_what_it_wants(outcomes, attack: Attack):
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=by_name)
-def test_a_cell_of_a_session_does_not_either(outcomes, attack: Attack):
+def test_a_cell_of_a_session_does_not_get_what_it_wants(outcomes, attack: Attack):
     execution, after = outcomes["session", attack.name]
     assert "BREACH" not in execution.stdout, execution  # a traceback shows the program's own lines
     assert execution.status.value in attack.in_session, execution

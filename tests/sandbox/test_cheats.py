@@ -1,7 +1,7 @@
 """Programs that want to pass tests without computing the answer, or to make grading fail in place of themselves.
 
 Each is graded against an answer that it cannot guess. It may do what it likes with its own process, including the
-channel on which its value is told: a forged value is a value, and it is the wrong one.
+channel that reports its value: a forged value is a value, and it is the wrong one.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""`Agent`: what one kind of agent is made of, as a record. Training and evaluation run the same record.
+"""`Agent`: the record that describes one kind of agent. Training and evaluation run the same record.
 
     AGENT = Agent("terse_agent", format=lambda settings, limits: ReactFormat("Answer in one word."))
 
@@ -34,12 +34,12 @@ class Agent:
     """
 
     name: str
-    """What the column `agent_name` or `rollout.agent.default_agent_loop` says."""
+    """The value of the column `agent_name` or of `rollout.agent.default_agent_loop`."""
     format: MakeFormat
     """`(settings, limits)`: how turns are written and read."""
     user: MakeUser | None = None
     """`(settings, extra_info)`: who answers the policy's messages, by the row's `extra_info`; None: nobody."""
     wrap_policy: WrapPolicy | None = None
-    """`(settings, limits, policy)`: what stands between the agent and the policy; None: nothing."""
+    """`(settings, limits, policy)`: a policy around the given one; None: the given one itself."""
     hooks: Callable[[], Hooks] | None = None
     """Makes the hooks of an episode; None: those that `agent_rl.hooks` names."""

@@ -1,7 +1,7 @@
 """`EpisodeBudget`: what one episode may spend, and whether the policy gets a final turn when it is nearly spent.
 
-Without a final turn an episode ends where a budget does. With one, the policy's last turn is announced: what it says
-then is its answer, or the episode ends by the budget that was spent.
+Without a final turn an episode ends where a budget does. With one, the policy is told which turn is its last:
+that turn is the answer, or the episode ends with the stop reason of the spent budget.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class FinalTurn:
     reserve_tokens: int = 0
     """Tokens of the policy's budget for that turn and `text`; 0: no such turn when the tokens are spent."""
     reserve_seconds: float = 0.0
-    """Of `max_seconds`; 0: no such turn when the time is up."""
+    """Seconds of `max_seconds` for that turn; 0: no such turn when the time is up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def make_budget(settings: AgentRLSettings, limits: EpisodeLimits) -> EpisodeBudg
     """The budget that a configuration gives each episode.
 
     Raises:
-        ConfigError: where what is kept for the final turn leaves nothing for those before it.
+        ConfigError: the final turn's reserve leaves nothing for the turns before it.
     """
     return EpisodeBudget(
         max_turns=limits.max_assistant_turns or DEFAULT_MAX_TURNS,

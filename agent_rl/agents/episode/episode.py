@@ -1,4 +1,4 @@
-"""The episode core: one conversation between a policy and its tools, until exactly one stop reason.
+"""The episode core: one conversation between a policy and its tools, up to its stop reason.
 
 It knows no engine and no text format. A `Format` says how tools are described, how a turn is read and how results are
 shown; a `Policy` gives the turns; a `ToolSession` runs the calls. What happened is recorded on a `Trajectory`.
@@ -107,7 +107,7 @@ class _Episode:
         self.calls = 0
         self.repeats = Repeats() if budget.max_repeats is not None else None
         self.announced: StopReason | None = None
-        """The budget that made the next turn the last; None before the policy was told so."""
+        """The budget that made the next turn the last; None until the policy has been told."""
         policy.reserve = budget.final.reserve_tokens if budget.final else 0
 
     async def turn(self) -> StopReason | None:
@@ -151,7 +151,7 @@ class _Episode:
         return self._answered(turn) or await self._show(turn, self.format.observation(turn.results))
 
     async def _say(self, turn: Turn, text: str | None) -> StopReason | None:
-        """The policy says something: its answer, unless a user goes on talking."""
+        """A turn without calls: the answer, unless a user continues the conversation."""
         if self.user is not None:
             try:
                 work = self.user.respond(text or "", self.trajectory)
@@ -196,7 +196,7 @@ class _Episode:
         return None
 
     def _too_many(self, calls: Sequence[ToolCall]) -> StopReason | None:
-        """The budget that these calls would break, all of which are then not run."""
+        """The budget that these calls would exceed; then none of them is run."""
         self.calls += sum(not self.tools.answers(call.name) for call in calls)
         if self.budget.max_tool_calls is not None and self.calls > self.budget.max_tool_calls:
             return StopReason.MAX_TOOL_CALLS
@@ -257,7 +257,7 @@ class _Episode:
         return ended
 
     async def _extend(self, turn: Turn, messages: list[ChatMessage]) -> StopReason | None:
-        """Answer a turn; the policy may have to generate for that, when it folds its history."""
+        """Answer a turn; a policy that folds its history may have to generate for that."""
         try:
             fits, _ = await self._timed(self.policy.extend(messages), self._seconds_left())
         except OutOfTime:
@@ -279,7 +279,7 @@ class _Episode:
         return None if self.budget.max_turns is None else self.budget.max_turns - len(self.trajectory.turns)
 
     def _seconds_left(self, *, kept: bool = False) -> float:
-        """What is left of the episode's time; with `kept` without what is kept for the final turn."""
+        """Seconds left of the episode; with `kept`, without the final turn's reserve."""
         if self.budget.max_seconds is None:
             return float("inf")
         reserve = self.budget.final.reserve_seconds if kept and self.budget.final else 0.0

@@ -1,4 +1,4 @@
-"""`Format`: how an agent's turns are written and read. An episode knows no text format; it asks this."""
+"""`Format`: how an agent's turns are written and read. An episode itself knows no text format."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Format", "Step", "TextFormat", "with_images", "with_instructions"]
 
 @dataclass(slots=True)
 class Step:
-    """What one turn asks for: calls, or an answer when there are none."""
+    """One turn as it was read: calls, or an answer when there are none."""
 
     calls: list[ToolCall] = field(default_factory=list)
     answer: str | None = None
@@ -38,14 +38,14 @@ class Format(ABC):
     keep_stop: bool = False
     """Whether the stop string belongs to the turn, as a closing tag does."""
     around: tuple[str, str] = ("", "")
-    """What stands before and after the text of each result."""
+    """The text before and after each result."""
 
     @abstractmethod
     def prompt(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> list[ChatMessage]:
-        """The row's messages with what the format must tell the policy about itself and the tools."""
+        """The row's messages with the format's instructions and the descriptions of the tools."""
 
     def fresh(self) -> Format:
-        """The format of one episode: a format that remembers something of its episode gives another."""
+        """The format for one episode; a format with state returns a new instance."""
         return self
 
     def template_tools(self, tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
@@ -53,7 +53,7 @@ class Format(ABC):
         return []
 
     def read(self, generated: Generation, tools: Sequence[ToolSpec]) -> Step:
-        """Read a turn: what the policy said, without its thoughts, is what counts.
+        """Read a turn without its thoughts.
 
         Raises:
             MalformedActionError: with a text that tells the policy what was expected.
@@ -81,9 +81,9 @@ class Format(ABC):
         """The observation as chat messages."""
 
     def last_word(self, messages: list[ChatMessage], text: str) -> list[ChatMessage]:
-        """The messages, with what a policy is told before its final turn: at the end of the last one, if there is one.
+        """The messages with the announcement of the final turn at the end of the last one, if there is one.
 
-        A message of its own would follow one of its kind, which some chat templates refuse.
+        A separate message would follow one of the same role, which some chat templates refuse.
         """
         if not messages:
             return [{"role": "user", "content": text}]
@@ -98,7 +98,7 @@ class Format(ABC):
 
 
 class TextFormat(Format):
-    """A format that the system message explains, and whose results come in one message.
+    """A format that the system message explains, with all results of a turn in one message.
 
     Args:
         instructions: system text; None: the default; empty: none.
@@ -125,7 +125,7 @@ class TextFormat(Format):
 
 
 def with_instructions(messages: Sequence[ChatMessage], text: str) -> list[ChatMessage]:
-    """The messages with the text in the system message, after what a system message of theirs says."""
+    """The messages with the text in the system message, after the text of an existing system message."""
     if not text:
         return list(messages)
     if messages and messages[0]["role"] == "system":

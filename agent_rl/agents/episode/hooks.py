@@ -9,8 +9,8 @@
                 result.text += " Ask for less."
 
 An instance lives for one episode, so it may keep state. Name the class in `agent_rl.hooks`, or return an instance from
-the loop's method `hooks`. An exception of a hook leaves the episode as an error of the loop: it is not the policy's
-fault, so the policy is not shown it.
+the loop's method `hooks`. An exception in a hook ends the episode as an error of the loop; the policy does
+not see it.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class Hooks:
     """Does nothing; override what you need."""
 
     async def before_turn(self, trajectory: Trajectory) -> None:
-        """Before the policy is asked for its next turn."""
+        """Before the policy generates its next turn."""
 
     async def after_turn(self, trajectory: Trajectory, turn: Turn) -> bool | None:
         """After a turn that does not end the episode, once it has been answered; True ends it as `STOPPED`."""
 
     async def before_tool(self, trajectory: Trajectory, call: ToolCall) -> ToolResult | None:
-        """Before a call is run; a result answers it in the tool's place."""
+        """Before a call is run; a returned result is used in place of the tool's."""
 
     async def after_tool(self, trajectory: Trajectory, call: ToolCall, result: ToolResult) -> None:
         """Before a result is shown to the policy; it may be changed."""

@@ -1,7 +1,7 @@
 """`EpisodeLoop`: runs one row's episode, the same way in training and in evaluation.
 
 Its methods are the parts of an episode. Those of a record's class come from the `Agent`; a user's own class may
-override each of them. Where the turns come from is not decided here: the caller brings the policy.
+override each of them. The caller supplies the policy.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from agent_rl.trajectory import Message, StopReason, Trajectory
 __all__ = ["EpisodeLoop", "EpisodeSetup", "describe", "failed", "loop_class"]
 
 Row = Mapping[str, Any]
-"""A row's columns, of which `raw_prompt`, `extra_info`, `tools_kwargs`, `data_source` and `reward_model` count."""
+"""A row's columns; `raw_prompt`, `extra_info`, `tools_kwargs`, `data_source` and `reward_model` are read."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class EpisodeLoop(ABC):
         return None
 
     def conversation(self, policy: Policy) -> Policy:
-        """What the episode talks to: the policy, or something around it."""
+        """The policy of the episode: the given one, or one around it."""
         return policy
 
     async def run_row(self, row: Row, policy: Policy, format: Format) -> Trajectory:
@@ -140,7 +140,7 @@ def loop_class(agent: Agent, base: type[EpisodeLoop] = EpisodeLoop) -> type[Any]
     """The class of an agent's episodes.
 
     Args:
-        agent: the record, whose functions become the methods.
+        agent: the record; its functions become the methods.
         base: `EpisodeLoop`, or the subclass of it that verl runs.
     """
 

@@ -1,4 +1,4 @@
-"""What an episode talks to: something that gives the next assistant message of one conversation.
+"""`Policy`: gives the next assistant message of one conversation.
 
 In training it is verl's token server (`token_policy.TokenPolicy`), in tests a script. A policy lives for one episode.
 """
@@ -31,7 +31,7 @@ class Generation:
     finish: Literal["stop", "length"] = "stop"
     """`length`: the token budget ended the message."""
     calls: list[ToolCall] | None = None
-    """Tool calls, where an endpoint has read them itself; None: the text says it all."""
+    """Tool calls, if the endpoint has read them itself; None: calls are in the text."""
 
 
 class Policy(ABC):
@@ -44,7 +44,7 @@ class Policy(ABC):
 
     @abstractmethod
     async def begin(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]]) -> None:
-        """Start the conversation, or another in its place.
+        """Start the conversation, or replace it by a new one.
 
         The earlier conversation stays a training sequence of its own.
 
@@ -73,7 +73,7 @@ class Policy(ABC):
         """Append the environment's messages; False, with nothing appended, when no token would be left to answer."""
 
     def take_notes(self) -> dict[str, Any]:
-        """What the policy noted in the last extension, for `Turn.notes`."""
+        """The policy's notes on the last extension, for `Turn.notes`."""
         return {}
 
 
@@ -88,7 +88,7 @@ class ScriptedPolicy(Policy):
         self._earlier = 0  # response tokens of earlier conversations
 
     async def begin(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]]) -> None:
-        """Keep the prompt; called again, start with a fresh budget and go on in the script."""
+        """Keep the prompt; called again, start with a new budget and continue the script."""
         self.messages = list(messages)
         self.prompt_tokens = self.prompt_tokens or sum(len(message["content"].split()) for message in messages)
         self._earlier = self.response_tokens
@@ -100,7 +100,7 @@ class ScriptedPolicy(Policy):
             EngineError: when the script is used up.
         """
         if self._next == len(self._texts):
-            raise EngineError(f"the script has {len(self._texts)} messages and one more was asked for")
+            raise EngineError(f"the script has {len(self._texts)} messages and one more was requested")
         words = self._texts[self._next].split(" ")
         self._next += 1
         left = len(words) if self._max_tokens is None else self._left(self._max_tokens)

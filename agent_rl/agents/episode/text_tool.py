@@ -1,4 +1,4 @@
-"""The tool of a format whose action is one text: a query, a program."""
+"""Formats with one text as the action (a query, a program), and the tool that takes it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TextTool:
 
         Args:
             tools: those of the row.
-            name: what the configuration says; None: the only tool, or the one of the default's name.
+            name: the configured name; None: the only tool, or the one of the default's name.
             default: the usual name.
             key: the configuration key, for the error.
 
@@ -55,7 +55,7 @@ class TextTool:
 
 
 class TextToolFormat(TextFormat):
-    """A format whose action is one text for one tool.
+    """A format with one text for one tool as its action.
 
     Args:
         instructions: system text; None: the default; empty: none.

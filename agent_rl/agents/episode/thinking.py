@@ -1,4 +1,4 @@
-"""Thoughts in a turn's text: what stands between `<think>` and `</think>`.
+"""Thoughts in a turn's text: everything between `<think>` and `</think>`.
 
 They stay in what was sampled and in what is trained on. A format does not see them: a call or an answer inside a
 thought does not count.
@@ -17,7 +17,7 @@ OPEN, CLOSE = "<think>", "</think>"
 def spoken(text: str) -> str:
     """`text` without its thoughts.
 
-    A thought that was opened in the prompt has no beginning here, and one that was never closed has no end.
+    A thought may have been opened in the prompt, so that only its end is in `text`, or never be closed.
     """
     if CLOSE not in text and OPEN not in text:
         return text

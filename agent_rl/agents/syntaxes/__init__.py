@@ -1,7 +1,7 @@
 """How models write native tool calls: one pure function for each syntax, under the name that verl gives it.
 
-`llama3_json` and `mistral` are ours. Where verl's parser of the same name reads calls, these read the same; where it
-drops what it cannot read, these raise a `MalformedActionError` that the policy is shown.
+`llama3_json` and `mistral` are this package's own. Where verl's parser of the same name
+reads calls, these read the same; where it drops a call, these raise a `MalformedActionError` for the policy to see.
 """
 
 from __future__ import annotations

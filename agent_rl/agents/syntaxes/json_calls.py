@@ -1,4 +1,4 @@
-"""Syntaxes whose calls are JSON: hermes, llama3_json, mistral, kimi and gpt-oss.
+"""Syntaxes with calls in JSON: hermes, llama3_json, mistral, kimi and gpt-oss.
 
 Each function takes a turn's text with its special tokens and the tools, and gives the text beside the calls, and the
 calls.
@@ -83,7 +83,7 @@ def mistral(text: str, tools: Sequence[ToolSpec]) -> Parsed:
 def kimi(text: str, tools: Sequence[ToolSpec]) -> Parsed:
     """`<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{"x": 1}<|tool_call_end|>` in a section (Kimi K2).
 
-    The name is what stands between `functions.` and the running number; the whole is the call's id.
+    The name is between `functions.` and the running number; the whole is the call's id.
     """
     content, section, body = text.partition(_KIMI_SECTION)
     if not section:

@@ -14,7 +14,7 @@ from agent_rl.trajectory import ToolCall
 __all__ = ["call_from", "parameter_types", "read_json", "typed", "unreadable", "without_ends"]
 
 _MAX_DEPTH = 64
-"""Levels of nesting in arguments: what goes beyond could not be stored as JSON again."""
+"""Levels of nesting in arguments: a deeper value could not be stored as JSON again."""
 
 _END = re.compile(r"<\|\w+\|>|</s>|<\uff5cend\u2581of\u2581sentence\uff5c>|<turn\|>|\[e~\[")
 _LONGEST_END = 40
@@ -22,7 +22,7 @@ _LITERALS = {"true": True, "false": False, "null": None, "none": None}
 
 
 def unreadable(why: str) -> NoReturn:
-    """Raise what tells the policy that its call could not be read.
+    """Raise the error that tells the policy why its call could not be read.
 
     Raises:
         MalformedActionError: always.
@@ -85,7 +85,7 @@ def parameter_types(name: str, tools: Sequence[ToolSpec]) -> dict[str, set[str]]
 
 
 def typed(raw: str, types: set[str] | None) -> Any:
-    """An argument that was written as plain text, by what its schema asks for; what does not fit stays text.
+    """An argument that was written as plain text, in a type that its schema allows; else as text.
 
     Args:
         raw: the text.

@@ -1,7 +1,7 @@
-"""Syntaxes whose arguments stand in tags of their own: qwen3_coder, seed, glm, minimax and deepseek_v4.
+"""Syntaxes with a tag for each argument: qwen3_coder, seed, glm, minimax and deepseek_v4.
 
 Each function takes a turn's text with its special tokens and the tools, and gives the text beside the calls, and the
-calls. An argument's text is read by the tool's schema: "5" is a number only where a number is asked for.
+calls. An argument's text is read by the tool's schema: "5" is a number only if the schema says number.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Tag(NamedTuple):
 
 
 def _tag(name: str, opening: str) -> _Tag:
-    """The tag `name`, whose opening form is a regular expression that ends before its `>`."""
+    """The tag `name`; `opening` is a regular expression for the rest of the opening form, without its `>`."""
     return _Tag(re.compile(rf"<{name}{opening}>(.*?)</{name}>", re.DOTALL), f"<{name}", f"</{name}>")
 
 
@@ -101,7 +101,7 @@ def _nested(text: str, block: str, call: _Tag, parameter: _Tag) -> tuple[str, li
 
 
 def _blocks(text: str, opening: str, closing: str) -> tuple[str, list[str]]:
-    """What stands before the first block, and the blocks.
+    """The text before the first block, and the blocks.
 
     Raises:
         MalformedActionError: for one that is not closed.

@@ -9,8 +9,8 @@
           api_key_env: USER_API_KEY   # optional: environment variable with a bearer token
           temperature: 0.7            # and the keys of agent_rl.remote.chat_client.EndpointConfig
 
-The row's `extra_info.user.goal` is what the user wants. Only the model that plays the user is told; it hears the
-agent's messages, not its tools. It ends the conversation by writing `stop_word`. An endpoint that fails leaves the
+The row's `extra_info.user.goal` is what the user wants. Only the model that plays the user sees it; that model sees
+the agent's messages, not its tools. It ends the conversation by writing `stop_word`. An endpoint that fails leaves the
 trajectory unscored; one that refuses the key or the model from the beginning stops the run.
 """
 
@@ -49,12 +49,12 @@ class LLMUserConfig(EndpointConfig):
     """`agent_rl.user_sim.config`."""
 
     instructions: str | None = None
-    """What the model is told, with `{goal}` and `{stop_word}` filled in; null: the default."""
+    """The model's system text, with `{goal}` and `{stop_word}` filled in; null: the default."""
     opens: bool = False
     """Whether the model also writes the first message, in place of the last message of the row's prompt."""
     temperature: float = Field(default=1.0, ge=0)
     max_tokens: int = Field(default=512, ge=1)
-    """Of one message, with its thoughts."""
+    """Tokens of one message, thoughts included."""
     stop_word: str = Field(default="###STOP###", min_length=1)
 
 

@@ -64,7 +64,7 @@ class User(ABC):
         return None
 
     async def start(self, opening: str) -> str:
-        """The user's first message; `opening` is the last message of the row's prompt, whose place it takes."""
+        """The user's first message; `opening` is the last message of the row's prompt, which it replaces."""
         return opening
 
     @abstractmethod
@@ -101,14 +101,14 @@ class ScriptedUser(User):
 
 
 async def opened(messages: Sequence[dict[str, Any]], user: User | None) -> list[dict[str, Any]]:
-    """The row's messages as the user begins the conversation."""
+    """The row's messages, the last one as the user opens the conversation."""
     if user is None:
         return list(messages)
     return [*messages[:-1], {**messages[-1], "content": await user.start(messages[-1]["content"])}]
 
 
 def gives_verdict(cls: type[User], row: Mapping[str, Any]) -> bool:
-    """Whether a row has a user, of this class, who judges its episodes: then nobody else has to."""
+    """Whether a row has a user of this class that judges its episodes itself."""
     return cls.score is not User.score and (row.get("extra_info") or {}).get("user") is not None
 
 

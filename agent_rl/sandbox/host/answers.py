@@ -1,6 +1,6 @@
-"""Comparing what an untrusted program gave with what was expected; pure functions, run on the trusted side only.
+"""Compares the results of an untrusted program with the expected ones: pure functions on the trusted side.
 
-What the program gave is text and stays text until `read_result` has made exact builtin types of it. Comparing walks
+A result is text and stays text until `read_result` has made exact builtin types of it. Comparing walks
 along the expected value, so a hostile one cannot make it go deeper or take longer than the expected one.
 """
 

@@ -34,7 +34,7 @@ class FunctionCase:
         args: made of None, bool, int, float, str, bytes, list, tuple, dict and set.
         expected: what JSON can express, with tuples read as lists and the keys of a dict as text.
         kwargs: as `args`, by name.
-        or_element: a list of one element as `expected` stands also for the element, as in APPS.
+        or_element: a list of one element as `expected` also matches the element alone, as in APPS.
     """
 
     function: str
@@ -145,7 +145,7 @@ def _read_mapping(test: Mapping[str, Any], place: str, function: str | None) -> 
 
 
 def _call_of(function: str, given: Any, expected: Any, place: str) -> FunctionCase:
-    """A call whose arguments are a list, or text with one JSON value a line (then its value is JSON text as well)."""
+    """A call; its arguments are a list, or text with one JSON value a line (then its value is JSON text as well)."""
     as_list = _is_list(given)
     if not as_list:
         if not isinstance(given, str):

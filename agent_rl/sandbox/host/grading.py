@@ -186,7 +186,7 @@ async def grade_in_order(
 
 
 def difference(case: Case, stdout: str, value: bytes | None, tolerance: float) -> str:
-    """Why what a program gave is not what was expected; "" when it is.
+    """Why a program's result is not the expected one; "" when it is.
 
     Args:
         case: what was run.

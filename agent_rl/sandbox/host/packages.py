@@ -48,7 +48,7 @@ def package_files(packages: Iterable[str]) -> dict[str, str]:
 
 
 def readable_paths(files: Iterable[str]) -> list[str]:
-    """What Landlock or a namespace has to leave readable, apart from the scratch root's own folders.
+    """The paths that Landlock or a namespace must leave readable, beside the scratch root's folders.
 
     Args:
         files: paths of the packages.

@@ -20,7 +20,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "numpy": ("numpy", "numpy.random", "numpy.linalg", "numpy.fft"),
     "sympy": ("numpy", "numpy.random", "numpy.linalg", "numpy.fft", "sympy"),
 }
-"""What each kind of zygote has loaded. A fork copies page tables: plain programs are not forked from a large parent."""
+"""What each kind of zygote has loaded. A fork copies page tables, so plain programs get a small parent."""
 
 _WORDS = {"sympy": ("sympy", "mpmath"), "numpy": ("numpy", "scipy", "pandas", "sklearn")}
 _BUSY = 4
@@ -122,7 +122,7 @@ class Pool:
             logger.warning("unsafe=True: programs run without sufficient isolation. Missing:%s", missing)
 
     async def stop(self) -> None:
-        """Stop all, and whatever they run."""
+        """Stop all zygotes and the programs that they run."""
         for start in self._starts.values():
             start.cancel()
         await asyncio.gather(*self._starts.values(), return_exceptions=True)
@@ -137,7 +137,7 @@ class Pool:
 
 
 def check_limits(timeout_s: float, memory_mb: int) -> None:
-    """Raise ValueError for limits that cannot be meant."""
+    """Raise ValueError for limits that make no sense."""
     if not 0 < timeout_s < 1e7:
         raise ValueError(f"timeout_s must be a positive number of seconds, not {timeout_s!r}")
     if not 0 < memory_mb < 1 << 30:

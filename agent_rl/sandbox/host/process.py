@@ -1,4 +1,4 @@
-"""The trainer's end of one forked child: what it is fed, what it writes, and how it ended."""
+"""The trainer's side of one forked child: its input, its output, and how it ended."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ _EXCESS = {
 
 
 class Child:
-    """A child of `zygote`, ordered when this is made. `close` is due whatever happens.
+    """A child of `zygote`, forked by the constructor. The caller must always call `close`.
 
     Args:
         pool: the open sandbox.
         zygote: what forks it.
         order: flags, bytes of code, limit in seconds, limit in bytes of memory.
-        channel: makes the descriptors of what it is fed through: the child's, and ours.
+        channel: makes the descriptors of its input: the child's, and ours.
 
     Attributes:
-        ended: done with the child's end; `Lost` is raised there when the zygote dies first.
-        channel: our descriptor of what it is fed through.
+        ended: the future of the child's end; it raises `Lost` if the zygote dies first.
+        channel: our descriptor of its input.
         overflow: whether it has written more than it may, and is being killed for it.
     """
 
@@ -62,7 +62,7 @@ class Child:
         self._attached = False
         self._timer = self._loop.call_later(_READ_AFTER_S, self._attach)
         self._hang: asyncio.TimerHandle | None = None
-        self._waiting = False  # for the child to read what it is fed
+        self._waiting = False  # for the child to read its input
         self.overflow = False
         self._number, self.ended = zygote.fork(*order, (child_in, child_out, child_err))
 
@@ -109,7 +109,7 @@ class Child:
         self._room = max_bytes
 
     def stop_feeding(self) -> None:
-        """Write no more, and expect nothing of the child."""
+        """Stop writing, and stop the timer for an unresponsive zygote."""
         if self._hang is not None:
             self._hang.cancel()
         self._stop_writing()

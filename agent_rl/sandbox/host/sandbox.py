@@ -2,7 +2,7 @@
 
 A program runs as `__main__` in a fresh process that may read the standard library and the declared packages, write to
 one directory that is removed afterwards, and use neither the network nor other programs. Its wall-clock time, memory,
-output, files and threads are bounded. How it ended is told by the kernel, not by what it wrote.
+output, files and threads are bounded. The kernel reports how it ended; its output cannot change that.
 
 What this does not promise: it is no virtual machine, so a hole in the kernel is a hole here. Names and sizes of files
 elsewhere can be seen (not their contents). Objects that are still alive when the program ends are not finalized. Disk,
@@ -96,7 +96,7 @@ class PythonSandbox:
         return self._pool.report if self._pool is not None else None
 
     async def probe(self) -> IsolationReport:
-        """Find out which layers of isolation hold here, by trying forbidden acts in a confined process.
+        """Find out which layers of isolation hold on this machine, by trying forbidden acts in a confined process.
 
         Raises:
             UnscoredError: the sandbox's process could not be started.

@@ -25,7 +25,7 @@ __all__ = ["SandboxSession"]
 
 _MIB = 1 << 20
 _READ_BYTES = 1 << 16
-_END_S = 1.0  # from the end of the channel to the news of the end of the process
+_END_S = 1.0  # from the end of the channel to the report of the end of the process
 
 
 class SandboxSession:
@@ -76,7 +76,7 @@ class SandboxSession:
         """Run `code`, then one of its functions; the execution has what it returned as `value`.
 
         Args:
-            code: the program, whose `__name__` is not `__main__`.
+            code: the program; its `__name__` is not `__main__`.
             call: what to call, for `jail.call.value_of`.
             timeout_s: wall-clock seconds for both; None: the session's.
         """
@@ -156,7 +156,7 @@ class _Process(Child):
         self.feed(cell, limit_s, last=False)
         try:
             await asyncio.wait((self.ended, self._answered), return_when=asyncio.FIRST_COMPLETED)
-            if self._channel_ended:  # by the end of the process, which its zygote is about to tell, or by the program
+            if self._channel_ended:  # by the end of the process, which its zygote is about to report, or by the program
                 await asyncio.wait((self.ended,), timeout=_END_S)
             if not self.ended.done() and (self._answer[:NONCE_BYTES] != nonce or self._missing):
                 self.order(Op.KILL)  # the program has meddled with the channel

@@ -21,7 +21,7 @@ UNBOUNDED = 1_000
 
 Key = tuple[tuple[str, ...], int | None, bool]
 
-# Each with the task that keeps it open: the event loop itself holds its tasks weakly.
+# Each with the task that keeps it open: an event loop has only weak references to its tasks.
 _sandboxes: PerLoop[dict[Key, tuple[asyncio.Future[PythonSandbox], asyncio.Task[None]]]] = PerLoop(dict)
 
 
@@ -30,8 +30,8 @@ async def shared_sandbox(
 ) -> PythonSandbox:
     """The running event loop's sandbox with these settings of `PythonSandbox`.
 
-    Nobody has to close it: a task of its own does when it is cancelled, as `asyncio.run` does with all that is left at
-    its end. When the process ends without that, the sandbox's processes notice and end themselves.
+    A task of its own closes it when `asyncio.run` cancels the remaining tasks at its end. When the process
+    ends without that, the sandbox's processes notice and end themselves.
 
     Raises:
         ConfigError: a package is not installed.

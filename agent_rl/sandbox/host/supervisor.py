@@ -56,7 +56,7 @@ logger = logging.getLogger(__name__)
 
 
 class End(NamedTuple):
-    """How a child ended, as its zygote tells it."""
+    """How a child ended, as its zygote reports it."""
 
     reason: Reason
     status: int  # the kernel's wait status
@@ -152,7 +152,7 @@ class Zygote:
     def fork(
         self, flags: int, code_bytes: int, limit_s: float, memory_bytes: int, descriptors: tuple[int, int, int]
     ) -> tuple[int, asyncio.Future[End]]:
-        """Order a child, which gets `descriptors`; they are closed here once they have been sent.
+        """Request a child with `descriptors`, which are closed here once they have been sent.
 
         Returns:
             The child's number and how it will end; `Lost` is raised there when the zygote dies first.
@@ -245,7 +245,7 @@ class Zygote:
         return ""
 
     async def stop(self) -> None:
-        """Let it end, with everything that it started."""
+        """Stop it with everything that it started."""
         if self.alive:
             self._died()
         self._control.close()

@@ -109,7 +109,7 @@ def _confine(settings: ChildSettings, number: int, scratch: str, memory_bytes: i
             _seed(generator)
         if numpy_state and call("getrandom", numpy_state, _MT19937_BYTES) != _MT19937_BYTES:
             raise OSError(errno.EIO, "getrandom gave too little")
-    except BaseException as error:  # noqa: BLE001 - told to the zygote and the trainer; no program may run
+    except BaseException as error:  # noqa: BLE001 - reported to the zygote and the trainer; no program may run
         os.write(2, f"sandbox: the program was not run, because its process could not be confined: {error}\n".encode())
         os.write(failing, number.to_bytes(8, "little"))
         os._exit(NOT_CONFINED_EXIT)

@@ -40,7 +40,7 @@ def enter_namespace(readable: Sequence[str], writable: str) -> None:
         writable: the parent of the scratch directories.
 
     Raises:
-        OSError: when this machine does not let the process do it; the process must then not go on.
+        OSError: when this machine does not permit it; the process must then exit.
     """
     _enter_namespaces()
     _mount(None, "/", None, _RECURSIVE | _PRIVATE)
@@ -64,7 +64,7 @@ def hide_neighbours(scratch: str, readable: Sequence[str]) -> None:
     Its working directory becomes `scratch`.
 
     Raises:
-        OSError: when the kernel refuses; the process must then not go on.
+        OSError: when the kernel refuses; the process must then exit.
     """
     parent, own = os.path.split(scratch)
     sources = {os.path.basename(path): path for path in readable if os.path.dirname(path) == parent}

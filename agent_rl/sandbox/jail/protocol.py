@@ -1,4 +1,4 @@
-"""What the trainer's side and a zygote say to each other over their control socket.
+"""The protocol between the trainer and a zygote on their control socket.
 
 Trainer to zygote: one JSON packet, the `ZygoteSettings`; then one packet for each order: FORK (with the descriptors for
 standard input, output and error, or for a session its channel, output and error), KILL, RESUME and PAUSE. Zygote to
@@ -54,11 +54,11 @@ SESSION, SHOW_LAST, CALL = 1, 2, 4
 SOFT_SIGNAL = signal.SIGRTMAX
 """At the deadline: write out what is buffered, then die. SIGKILL follows in any case."""
 MEMORY_SIGNAL = signal.SIGRTMAX - 1
-"""A child whose program ended by an unhandled MemoryError ends itself with this: every exit code is the program's."""
+"""The child kills itself with this after an unhandled MemoryError: every exit code is the program's."""
 
 
 class Op(IntEnum):
-    """What the trainer asks for."""
+    """What the trainer orders."""
 
     FORK = 1
     KILL = 2
@@ -95,7 +95,7 @@ class ZygoteSettings:
         max_files: how many files it may make.
         max_threads: how many threads it may start.
         preload: modules to import before the first fork.
-        layers: layers of confinement to use; None: find out, and tell in the greeting.
+        layers: layers of confinement to use; None: find out, and report them in the greeting.
     """
 
     unsafe: bool

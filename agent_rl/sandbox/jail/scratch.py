@@ -1,4 +1,4 @@
-"""The directories that programs may write to: made, measured, emptied, and swept when their owner was killed.
+"""The directories that programs may write to: made, measured, emptied, and removed after their owner was killed.
 
 A zygote owns one root with a locked file in it; the lock falls when the zygote and its children are gone, whatever
 ended them, and then `sweep` removes the root.

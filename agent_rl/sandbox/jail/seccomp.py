@@ -90,7 +90,7 @@ class Filter:
         self._header = create_string_buffer(struct.pack("=HxxxxxxQ", len(code) // 8, addressof(self._code)), 16)
 
     def install(self, pid: int) -> None:
-        """Filter the calling process, whose pid is `pid`; this cannot be undone, and no_new_privs must be set.
+        """Filter the calling process, which has the pid `pid`; this cannot be undone, and no_new_privs must be set.
 
         Raises:
             OSError: when the kernel refuses.

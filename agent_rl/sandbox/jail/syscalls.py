@@ -60,7 +60,7 @@ def numbers_of(machine: str) -> dict[str, int]:
 
 
 def supported() -> bool:
-    """Whether this is Linux on an architecture whose system calls are known here, as a 64-bit process."""
+    """Whether this is a 64-bit process on Linux, on an architecture with system calls known here."""
     return os.uname().sysname == "Linux" and MACHINE in AUDIT_ARCHES and ctypes.sizeof(ctypes.c_void_p) == 8
 
 

@@ -1,4 +1,4 @@
-"""What a running program takes of disk, files and threads, as far as the kernel does not bound it.
+"""Measures a running program's disk space, files and threads, which the kernel does not limit.
 
 Also counted are files that a program deleted and still has open or mapped: no walk through its directory finds them,
 and they fill the disk all the same. The kernel shows them to a parent that may look into the process: one of the same
@@ -20,7 +20,7 @@ __all__ = ["excess", "unnamed_bytes"]
 
 
 def excess(proc: int, pid: int, scratch: str, limits: ZygoteSettings, *, count_threads: bool) -> Reason | None:
-    """What a program has too much of, if anything.
+    """The limit that a program exceeds, if any.
 
     Args:
         proc: a descriptor of /proc.

@@ -76,7 +76,7 @@ def _serve(descriptor: int) -> Job | None:
         sweep(settings.scratch_parent)
         root = ScratchRoot(settings.scratch_parent)
         zygote = _Zygote(control, settings, root)
-    except Exception:  # noqa: BLE001 - told to the trainer, whose runs are answered with it
+    except Exception:  # noqa: BLE001 - reported to the trainer, which returns it for each run
         control.send(json.dumps({"error": traceback.format_exc()[-4000:]}).encode())
         if root is not None:
             remove_tree(root.path)
@@ -90,7 +90,7 @@ def _serve(descriptor: int) -> Job | None:
 
 
 def _choose(settings: ZygoteSettings, readable: list[str]) -> tuple[Plan | None, dict[str, Any]]:
-    """The layers to use, None where there are not enough, and what the greeting says of them."""
+    """The layers to use, None if there are not enough, and their part of the greeting."""
     if settings.layers is not None:
         return Plan(frozenset(settings.layers), tuple(readable)), {}
     report = probe(readable)
@@ -267,7 +267,7 @@ class _Zygote:
                 self._by_number[number].reason = Reason.NOT_CONFINED
 
     def _send(self, records: bytes) -> None:
-        """Whatever the trainer does not take now is kept: a zygote must not wait for it."""
+        """Send records; the rest is kept for later, because a zygote must not wait for the trainer."""
         self._outbox += records
         try:
             while self._outbox:
@@ -277,7 +277,7 @@ class _Zygote:
             pass
 
     def _watch(self) -> float | None:
-        """Look at the children whose time has come; returns milliseconds until the next, None for none."""
+        """Check the children that are due; returns milliseconds until the next is, None for none."""
         now, due = time.monotonic(), math.inf
         for child in self._by_pid.values():
             if child.due <= now:

@@ -42,7 +42,7 @@ def test_last_turn_is_announced_and_answers_or_ends_by_that_budget(budget, spent
     assert trajectory.turns[1].results == []
 
 
-def test_without_a_final_turn_nobody_is_told():
+def test_without_a_final_turn_nothing_is_announced():
     assert TOLD not in run([act(), ANSWER], max_turns=2).turns[0].observation
 
 
@@ -263,7 +263,7 @@ def in_a_row(*turns):
 A, B, C = ("t", {"x": 1, "y": 2}), ("t", {"x": 2}), ("u", {"x": 2})
 
 
-def test_going_round_in_circles_is_counted():
+def test_alternating_calls_count_as_repeats():
     assert in_a_row([A], [B], [A], [B], [A]) == [0, 0, 1, 2, 3]
 
 

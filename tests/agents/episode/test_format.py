@@ -1,4 +1,4 @@
-"""What all formats share: a turn is read without its thoughts, and the last word stands at the end of what is shown."""
+"""All formats read a turn without its thoughts and append the announcement of the final turn to the last message."""
 
 import pytest
 from hypothesis import given

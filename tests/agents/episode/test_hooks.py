@@ -42,7 +42,7 @@ def test_hooks_that_do_nothing_change_nothing():
     assert life == ["start", "close"]
 
 
-def test_call_may_be_answered_in_the_tools_place():
+def test_hook_may_replace_a_tools_result():
     class Guard(Hooks):
         async def before_tool(self, trajectory, call):
             return ToolResult(call.id, call.name, "forbidden") if call.arguments["expression"] == "x" else None

@@ -66,7 +66,7 @@ def test_results_are_cut_as_verl_would():
     assert [result.status for result in results] == [ToolStatus.OK, ToolStatus.OK, ToolStatus.SKIPPED]
 
 
-def test_a_limit_in_tokens_needs_somebody_who_counts():
+def test_a_limit_in_tokens_needs_a_tokenizer():
     with pytest.raises((ConfigError, ValueError), match="tokenizer"):
         call([], sections={"tools": {"max_result_tokens": 40}})
 
@@ -102,7 +102,7 @@ def test_a_trajectory_is_described_by_its_row():
     assert (done.answer, done.error) == ("42", None)
 
 
-def test_a_row_whose_tools_cannot_be_opened_is_unscored_and_described():
+def test_a_row_with_unopenable_tools_is_unscored_and_described():
     done = ran(made(), row={**ROW, "extra_info": {"tool_selection": ["exho"]}})
     assert "tool_selection names" in done.error
     assert (done.id, done.prompt[0].content) == ("u_2", "?")

@@ -23,11 +23,11 @@ from tests.agents.episodes import ANSWER, act, run
         ("<thinking>a", "<thinking>a"),
     ],
 )
-def test_what_is_said(text, rest):
+def test_thoughts_are_removed(text, rest):
     assert spoken(text) == rest
 
 
-def test_thought_of_an_action_or_an_answer_is_none():
+def test_action_or_answer_in_a_thought_does_not_count():
     trajectory = run([f"<think>{ANSWER}</think>{act()}", f"{act('1')}</think>{ANSWER}"])
     assert trajectory.stop_reason is StopReason.ANSWERED
     assert trajectory.answer == "42"

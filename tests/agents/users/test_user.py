@@ -58,7 +58,7 @@ def run(user, *texts, policy=None, **budget):
     return asyncio.run(episode())
 
 
-def test_conversation_goes_on_until_the_user_is_done():
+def test_conversation_continues_until_the_user_is_done():
     user = Probe({})
     policy = ScriptedPolicy(["Message: What do you need?", ACT, "Thought: t\nMessage: It is 42."])
     trajectory = run(user, policy=policy)
@@ -118,7 +118,7 @@ def test_user_that_fails_is_unscored(where, turns):
     assert user.life[-1] == "finish"
 
 
-def test_cancelled_episode_lets_its_user_go():
+def test_cancelled_episode_finishes_its_user():
     user = Probe({"waits": True})
 
     async def cancelled():

@@ -11,7 +11,7 @@ def test_a_function_for_cases_that_name_none():
     assert case == FunctionCase("f", [[1], 2], None)
 
 
-def test_what_a_table_filled_in_counts_as_absent():
+def test_null_columns_count_as_absent():
     blank = {"fn_name": None, "args": None, "kwargs": None, "expected": None, "stdin": None}
     assert read_cases([{**blank, "stdin": "1", "expected": "2"}, {**blank, "fn_name": "f", "args": [1]}]) == [
         StdioCase("1", "2"),

@@ -53,7 +53,7 @@ def children(pid):
 
 
 async def until(condition, limit_s=10.0):
-    """Waits for what other processes do, which nobody announces."""
+    """Waits for other processes, by polling."""
     deadline = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < deadline
@@ -393,7 +393,7 @@ def test_a_directory_left_by_a_killed_zygote_is_swept_later(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_all_is_gone_at_the_end(tmp_path):
+def test_nothing_is_left_at_the_end(tmp_path):
     async def main():
         async with PythonSandbox(scratch_dir=str(tmp_path)) as box:
             await box.run("import numpy; open('x', 'w')")
@@ -425,7 +425,7 @@ def test_probe_and_report():
     assert {"seccomp"} <= set(report.layers)
 
 
-def test_without_isolation_nothing_runs_unless_that_is_asked_for(run, monkeypatch, caplog):
+def test_without_isolation_nothing_runs_unless_unsafe(run, monkeypatch, caplog):
     from agent_rl.sandbox.host import supervisor
 
     monkeypatch.setattr(
@@ -448,7 +448,7 @@ def test_without_isolation_nothing_runs_unless_that_is_asked_for(run, monkeypatc
     assert caplog.text.count("without sufficient isolation") == 1
 
 
-def test_misuse_is_told():
+def test_wrong_use_raises():
     async def main():
         box = PythonSandbox()
         with pytest.raises(RuntimeError, match="outside"):

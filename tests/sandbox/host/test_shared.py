@@ -1,4 +1,4 @@
-"""The sandbox of a worker process: one for all, gone with the event loop, and whose fault it is when nothing runs."""
+"""The sandbox of a worker process: shared, closed with the event loop, and its errors when nothing runs."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ def children():
     return Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
 
 
-def test_one_for_all_that_goes_with_the_loop():
+def test_one_sandbox_is_shared_and_closed_with_the_loop():
     before = set(children())
     started = []
 
@@ -40,7 +40,7 @@ def test_one_for_all_that_goes_with_the_loop():
     assert asyncio.run(one(1))[1] == "1\n"
 
 
-def test_a_package_that_is_missing_is_told_to_everybody():
+def test_every_caller_gets_the_error_of_a_missing_package():
     async def main():
         waiting = (shared_sandbox(packages=("no-such-distribution-here",)) for _ in range(2))
         return await asyncio.gather(*waiting, return_exceptions=True)
@@ -48,7 +48,7 @@ def test_a_package_that_is_missing_is_told_to_everybody():
     assert all(isinstance(error, ConfigError) for error in asyncio.run(main()))
 
 
-def test_whose_fault_it_is_when_nothing_ran():
+def test_refused_is_a_config_error_and_failed_is_unscored():
     with pytest.raises(ConfigError, match=r"config.unsafe: landlock is missing. Or set it to true"):
         raise_if_not_run(Execution(ExecutionStatus.REFUSED, stderr="sandbox: landlock is missing\n"), "config.unsafe")
     with pytest.raises(UnscoredError, match="the sandbox failed: its process died"):
