@@ -1,4 +1,4 @@
-"""Reading what several commands take as arguments."""
+"""Parses arguments that several commands take."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["json_object"]
 
 
 def json_object(key: str, text: str) -> dict[str, Any]:
-    """An argument that is a JSON object.
+    """Parse an argument that is a JSON object.
 
     Raises:
         ConfigError: naming the argument.

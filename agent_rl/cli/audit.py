@@ -22,7 +22,7 @@ __all__ = ["app"]
 app = typer.Typer(help="Checks of what a run has stored.", no_args_is_help=True, add_completion=False)
 
 EXAMPLES = 5
-"""Of each kind of finding that are shown."""
+"""Examples that are shown for each kind of finding."""
 COLUMNS = ("turns", "mask errors", "log-prob errors", "retokenized", "drift in tokens", "drift in text")
 
 

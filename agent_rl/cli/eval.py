@@ -78,7 +78,7 @@ def evaluate(
 
 
 async def run_missing(evaluation: Evaluation, ledger: Ledger) -> None:
-    """Run what the ledger lacks, and show how far it is.
+    """Run the episodes that the ledger lacks, with a progress bar.
 
     Raises:
         AgentRLError: see `runner.run`.
@@ -117,7 +117,7 @@ async def run_missing(evaluation: Evaluation, ledger: Ledger) -> None:
 
 
 def _report(evaluation: Evaluation, ledger: Ledger) -> None:
-    """Write the summary and the table, and print the table; also of an evaluation that was interrupted."""
+    """Write the summary and the table, and print the table, also after an interruption."""
     from rich.console import Console
 
     from agent_rl.evaluation.summary import summarize, table

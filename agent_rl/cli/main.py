@@ -23,7 +23,7 @@ RENAMED = {"score": "reward score"}
 
 
 class _Folder(TyperGroup):
-    """The commands of this folder, each imported when it is asked for."""
+    """The commands of this folder, each imported when it is needed."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         names = {path.stem for path in Path(__file__).parent.glob("*.py")} - {Path(__file__).stem}
@@ -48,7 +48,7 @@ def _agent_rl() -> None:
 
 
 def main() -> None:
-    """Entry point: an error of ours is one line, not a traceback."""
+    """Entry point: an `AgentRLError` is printed as one line, without a traceback."""
     try:
         app()
     except AgentRLError as error:

@@ -1,4 +1,4 @@
-"""The commands `agent-rl reward score`, `attack`, `what-if` and `serve`: the reward beside training."""
+"""The commands `agent-rl reward score`, `attack`, `what-if` and `serve`, which use the reward outside training."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(help="The reward beside training.", no_args_is_help=True, add_completion=False)
+app = typer.Typer(help="The reward outside training.", no_args_is_help=True, add_completion=False)
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ Config = Annotated[Path | None, typer.Option(help="A recipe's folder, or a YAML 
 Data = Annotated[Path | None, typer.Option(help="Parquet file of the rows, for scorers that read a row's extra_info")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON")]
 Limit = Annotated[int | None, typer.Option(help="Only so many of the first trajectories", min=1)]
-Concurrency = Annotated[int, typer.Option(help="Measured at one time", min=1)]
+Concurrency = Annotated[int, typer.Option(help="Trajectories that are scored at one time", min=1)]
 
 
 @app.command()
@@ -71,8 +71,8 @@ def score(
       agent-rl reward score trajectories.jsonl agent_rl.reward.efficiency.penalty=0.2 --out scored.jsonl
       agent-rl reward score outputs/my_run/rollouts --tools tool_configs/calculator.yaml
 
-    The trajectories of one prompt are scored together. One that is unscored is counted, and kept with its error. Of
-    what verl has dumped the scores are shown step by step.
+    The trajectories of one prompt are scored together. An unscored one is counted, and kept with its error. For
+    verl's dumps, scores are shown for each step.
     """
     from rich.console import Console
 
@@ -121,7 +121,7 @@ def attack(
     limit: Limit = None,
     as_json: Json = False,
 ) -> None:
-    r"""Mutate stored trajectories as a policy might that wants the reward, not the task, and report what pays.
+    r"""Mutate stored trajectories as a reward-hacking policy might, and report the mutations that raise the reward.
 
     \b
       agent-rl reward attack trajectories.jsonl --config recipes/gsm8k_calculator
@@ -169,13 +169,14 @@ def what_if(
     limit: Limit = None,
     as_json: Json = False,
 ) -> None:
-    r"""Weigh stored groups again, and report how their advantages change.
+    r"""Recompute the rewards of stored groups with other weights, and report how their advantages change.
 
     \b
       agent-rl reward what-if trajectories.jsonl agent_rl.reward.efficiency.weight=2
       agent-rl reward what-if trajectories.jsonl --config recipes/gsm8k_calculator --remeasure
 
-    Reported are advantages that change their sign, groups without variance, and what algorithm.filter_groups drops.
+    It reports advantages that change their sign, groups without variance, and groups that algorithm.filter_groups
+    drops.
     """
     from rich.console import Console
 
@@ -210,8 +211,7 @@ def serve(
       agent-rl reward serve --config recipes/reward_api/service.yaml
       agent-rl reward serve --config service.yaml port=9000 rules_file=my_rules.py
 
-    It listens on 127.0.0.1 unless `host` says otherwise, which needs `token_env`. SIGTERM ends it when what runs has
-    been answered.
+    It listens on 127.0.0.1; another `host` needs `token_env`. On SIGTERM it finishes the running requests and ends.
     """
     from agent_rl.rewards.service.settings import read_settings
 
@@ -226,7 +226,7 @@ def serve(
 
 @dataclass(frozen=True)
 class _WithRows:
-    """The reward, which gets each trajectory's row."""
+    """A reward that passes each trajectory's row to the scorers."""
 
     reward: Reward
     rows: Mapping[tuple[str, Any], Mapping[str, Any]]
@@ -242,7 +242,7 @@ class _WithRows:
 
 
 def _reward(config: Path | None, overrides: Sequence[str], data: Path | None) -> _WithRows:
-    """The reward that a configuration and words after it describe.
+    """The reward of a configuration with overrides.
 
     Raises:
         ConfigError: naming the key, the value and the remedy.
@@ -271,7 +271,7 @@ def _settings(given: Any) -> AgentRLSettings:
 
 
 def _is_dump(path: Path) -> bool:
-    """Whether verl wrote this: a folder of a file for each step, or one of them."""
+    """Whether this is a dump of verl: a folder with a file for each step, or one of its files."""
     if not path.is_file():
         return path.is_dir()
     with open(path, "rb") as lines:
@@ -297,7 +297,7 @@ def _dump_scores(
 
 
 async def _closed(reward: _WithRows, work: Awaitable[T]) -> T:
-    """What the work gives; the reward is closed after it."""
+    """The result of the work; the reward is closed afterwards."""
     try:
         return await work
     finally:
@@ -305,7 +305,7 @@ async def _closed(reward: _WithRows, work: Awaitable[T]) -> T:
 
 
 def _given(config: Path | None, overrides: Sequence[str]) -> Any:
-    """The configuration: a recipe is composed as for training, another file is taken as it is."""
+    """The configuration: a recipe is composed as in training, another file is only loaded."""
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
     from yaml import YAMLError

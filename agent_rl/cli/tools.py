@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(help="What one uses while writing a tool file.", no_args_is_help=True, add_completion=False)
+app = typer.Typer(help="Commands for writing tool files.", no_args_is_help=True, add_completion=False)
 
 
 @app.command("list")
@@ -66,7 +66,7 @@ def call(
 
 @app.command()
 def expand(file: Annotated[Path, typer.Argument(help="The tool file")]) -> None:
-    """Write out every tool with its schema: what the policy sees, and a file that needs no server to be read."""
+    """Print the file with every tool's schema as the policy sees it; loading the result needs no server."""
     from agent_rl.tools import load_tools
     from agent_rl.tools.inspection import expand
 

@@ -35,8 +35,8 @@ def train(
       agent-rl train RECIPE --script my_train.py
       agent-rl train RECIPE --dry-run > composed.yaml
 
-    A key is written as in the composed configuration; a group (size=) chooses one of its files. What is not known is
-    refused, with the nearest that is.
+    A key is written as in the composed configuration; a group (size=) chooses one of its files. An unknown key is an
+    error that names the nearest known one.
 
     VERL_PLATFORM=cpu trains on a CPU: it adds the CPU profile, and size=cpu where the recipe has that.
 
@@ -46,8 +46,8 @@ def train(
       NNODES=2 NODE_RANK=0 MASTER_ADDR=host0 agent-rl train RECIPE
       NNODES=2 NODE_RANK=1 MASTER_ADDR=host0 agent-rl train RECIPE
 
-    MASTER_PORT is the port of Ray's head, 6379 if unset. Under SLURM, srun says all of this by itself. RAY_ADDRESS
-    joins a cluster that runs already; trainer.nnodes says then how many of its nodes to use.
+    MASTER_PORT is the port of Ray's head, 6379 if unset. Under SLURM, srun sets all of this. RAY_ADDRESS joins a
+    running cluster; trainer.nnodes is then the number of its nodes to use.
     """
     from agent_rl.launch import training
 

@@ -1,4 +1,4 @@
-"""What lets verl and SGLang run without a GPU: the switch, platform, engines, patches, stand-ins and tiny models.
+"""Support for running verl and SGLang without a GPU: the switch, platform, engines, patches, stand-ins and tiny models.
 
 It must not know agents, tools or rewards. The engine flags are the hydra group `platform=cpu`.
 """

@@ -2,8 +2,8 @@
 
 While it decodes, SGLang's backend `torch_native` handles one request after the other, with a dozen small operations for
 each request and layer: at 128 concurrent conversations with a tiny model that is a tenth of a training step. Here keys
-and values are gathered for the whole batch, padded to its longest context. Where padding would cost more memory than it
-saves time, SGLang's own loop does the work.
+and values are gathered for the whole batch, padded to its longest context. A batch whose padding would exceed
+`MAX_PADDED` is left to SGLang's own loop.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_PADDED = 2**24
 
 
 def install() -> None:
-    """Hook the method, and what `grammar` hooks; SGLang calls this in each of its processes. Not on a GPU."""
+    """Install the hooks of this module and of `grammar`, on a CPU only; SGLang calls this in each of its processes."""
     if os.environ.get("SGLANG_USE_CPU_ENGINE") != "1":
         return
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType
@@ -54,7 +54,7 @@ def decode(
     if len(seq_lens) * longest * k_cache[0].numel() > MAX_PADDED or k_cache.dtype != query.dtype:
         return original(backend, query, output, k_cache, v_cache, req_to_token, req_pool_indices, seq_lens, **options)
     slots_BS = req_to_token[req_pool_indices, :longest]
-    mask_BS = torch.arange(longest) < seq_lens[:, None]  # masked slots may be anybody's
+    mask_BS = torch.arange(longest) < seq_lens[:, None]  # masked slots may belong to other requests
     # `index_select` of whole rows copies memory; indexing with a tensor was eight times as slow.
     keys, values = (
         cache.flatten(1).index_select(0, slots_BS.reshape(-1).long()).view(*slots_BS.shape, *cache.shape[1:])

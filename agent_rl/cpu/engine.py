@@ -26,12 +26,12 @@ class _OnCPU:
     def forward_backward_batch(
         self, data: TensorDict, loss_function: Callable[..., Any], forward_only: bool = False
     ) -> dict[str, Any]:
-        """Like verl's, with sequences of like length in the same micro-batch, where they are padded to the longest.
+        """Run verl's method with sequences of similar length in the same micro-batch, which pads to the longest.
 
-        What is not a tensor (prompts, rewards' parts) is left out: verl would copy each value for its micro-batch.
+        Values that are no tensors (prompts, reward components) are removed: verl would copy each for its micro-batch.
 
-        Losses are normalised over the whole mini-batch, so that its order does not matter. The order that was given is
-        restored in what the model returns.
+        Losses are normalised over the whole mini-batch, so that its order does not matter. The model's output has the
+        original order.
         """
         data = data.exclude(*(key for key, value in data.items() if isinstance(value, NonTensorStack)))
         if (
@@ -51,8 +51,7 @@ class _OnCPU:
     def _build_fsdp_module(self, module: torch.nn.Module) -> torch.nn.Module:
         """Shard the module, without the offload that verl forces on a forward-only engine (the reference policy).
 
-        Offloading pins host memory for a device, and there is none; the parameters are where they would be offloaded
-        to.
+        Offloading pins host memory for a device, and there is none; the parameters are in host memory anyway.
         """
         config = self.engine_config
         self.engine_config = copy.copy(config)
@@ -71,7 +70,7 @@ class CPUEngineWithLMHead(_OnCPU, FSDPEngineWithLMHead):
     def _merged_lora_per_tensor_param(self) -> Iterator[tuple[str, torch.Tensor]]:
         """The weights with the LoRA adapter merged in, in their own dtype.
 
-        verl rounds them to bf16, which the engine does not compute in on a CPU.
+        verl rounds them to bf16, but on a CPU the engine computes in fp32.
         """
         with merged_lora_context(self.module, backup_adapters=True):
             params = normalize_peft_param_name(self.module.state_dict())

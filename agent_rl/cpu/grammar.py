@@ -1,7 +1,7 @@
-"""JSON that the engine must write, on a CPU: SGLang's xgrammar backend masks logits on accelerators only.
+"""JSON-constrained generation on a CPU: SGLang's xgrammar backend masks logits on accelerators only.
 
-A judge on a CPU is asked for its verdict by a JSON schema as on a GPU. xgrammar itself has a kernel for the CPU, which
-SGLang 0.5.12 does not call. `agent_rl.cpu.attention.install` loads this in SGLang's processes.
+A judge gets a JSON schema for its verdict on a CPU as on a GPU. xgrammar has a kernel for the CPU, which SGLang 0.5.12
+does not call. `agent_rl.cpu.attention.install` loads this in SGLang's processes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ GRAMMAR = "sglang.srt.constrained.xgrammar_backend.XGrammarGrammar"
 
 
 def install() -> None:
-    """Hook the method that refuses a CPU."""
+    """Hook SGLang's method that refuses a CPU."""
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
     HookRegistry.register(f"{GRAMMAR}.apply_vocab_mask", apply_vocab_mask, HookType.AROUND)

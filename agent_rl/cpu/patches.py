@@ -1,6 +1,6 @@
-"""What is registered with verl 0.9.1 for a CPU, and where it offers no extension point and does not run on one.
+"""Registrations with verl 0.9.1 for a CPU, and patches where it has no extension point and does not run on one.
 
-Each function changes one module right after it was imported. What only makes a small run faster is in `speed`.
+Each function changes one module right after its import. Patches that only make a small run faster are in `speed`.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def rollout_server(module: ModuleType) -> None:
     """`verl.workers.rollout.replica`: the server of the CPU, under the name that verl looks up."""
 
     def load() -> Any:
-        module._load_sglang()  # what its imports need
+        module._load_sglang()  # prepares its imports
         from agent_rl.cpu.server import CPUReplica
 
         return CPUReplica
@@ -94,4 +94,4 @@ HOOKS: tuple[tuple[str, Callable[[ModuleType], None]], ...] = (
     ("verl.experimental.agent_loop.agent_loop", speed.loop_construction),
     ("verl.trainer.ppo.v1.agent_loop_tq", speed.trajectory_puts),
 )
-"""The module that each function waits for."""
+"""Each function with the module whose import it waits for."""

@@ -1,4 +1,4 @@
-"""Objects that can be imported, named and decorated with, and that fail loudly when they are used.
+"""Placeholders for names of GPU-only packages: they can be imported and used as decorators, and fail when called.
 
 The stand-ins for GPU-only packages are made of them. Importing SGLang on a CPU touches many names of `triton`,
 `sgl_kernel` and `torchvision` without ever calling them; a call means that a GPU code path was taken by mistake.

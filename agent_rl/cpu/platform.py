@@ -19,11 +19,11 @@ __all__ = ["PlatformCPU"]
 
 
 def _nothing(*args: Any, **kwargs: Any) -> None:
-    """What has no meaning on a CPU."""
+    """Does nothing: the operation has no meaning on a CPU."""
 
 
 def _zero(*args: Any, **kwargs: Any) -> int:
-    """What is counted on devices only."""
+    """Zero, for a count that only devices have."""
     return 0
 
 
@@ -80,7 +80,7 @@ class PlatformCPU(PlatformBase):
         return True
 
     def is_platform_available(self, use_smi_check: bool = False) -> bool:
-        """Never chosen by detection: a GPU machine must not fall back to the CPU without being asked."""
+        """Never chosen by detection: a GPU machine must not fall back to the CPU by itself."""
         return False
 
     def current_device(self) -> str:

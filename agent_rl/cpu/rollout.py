@@ -1,4 +1,4 @@
-"""The trainer's side of the SGLang engine on a CPU: how updated weights reach the server.
+"""Sends updated weights from the trainer to the SGLang server on a CPU.
 
 verl's adapter hands the weights over as GPU memory handles. On a CPU they are written as safetensors into shared
 memory and the server loads them from there, through the same loader as at its start; the folder is removed at once.
@@ -39,8 +39,8 @@ class CPUServerAdapter(ServerAdapter):
             weights: pairs of parameter name and tensor; consumed by every rank, since gathering a sharded tensor is
                 collective.
             global_steps: version of the weights, which the server reports with each generation.
-            wire_format: full tensors, always: `cpu.check` refuses what would send anything else.
-            kwargs: what verl passes for LoRA adapters, which are merged into the weights (`cpu.check` again).
+            wire_format: always full tensors: `switch.check` refuses other formats.
+            kwargs: verl's arguments for LoRA adapters; these are merged into the weights (`switch.check` requires it).
 
         Raises:
             RuntimeError: when the server refuses the weights.
@@ -64,9 +64,9 @@ class CPUServerAdapter(ServerAdapter):
             await self.server_actor.set_global_steps.remote(global_steps)
 
     async def _wait_for_other_ranks(self) -> None:
-        """Wait until every rank of the server has loaded: it answers when its first has, without looking at the others.
+        """Wait until every rank of the server has loaded: it answers when the first rank has.
 
-        An update by tensors ends with a barrier, so an empty one is answered after all have come that far.
+        An update by tensors ends with a barrier, so an empty one is answered only when all ranks have loaded.
         """
         ranks = self.config.tensor_model_parallel_size * self.config.data_parallel_size
         if ranks > 1:

@@ -1,7 +1,7 @@
 """The SGLang server on a CPU: verl's, with the cores that its tensor-parallel ranks may use.
 
-SGLang refuses more ranks than NUMA nodes unless it is told; each server is a process of its own, so a judge may have
-another number of ranks than the policy. Ranks reduce over gloo: slow, meant to try a recipe's plumbing.
+SGLang refuses more ranks than NUMA nodes unless a variable gives their cores. Each server is a process of its own, so a
+judge may have another number of ranks than the policy. Ranks reduce over gloo, which is slow: for tests of a recipe.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["CPUHttpServer", "CPUReplica"]
 
 
 class CPUHttpServer(SGLangHttpServer):
-    """One server."""
+    """verl's SGLang server process, with cores for every rank."""
 
     async def launch_server(self, *args: Any, **kwargs: Any) -> None:
         """Start the engine's processes and serve; every rank may run on every core."""
@@ -29,7 +29,7 @@ class CPUHttpServer(SGLangHttpServer):
 
 
 class CPUReplica(SGLangReplica):
-    """What verl asks for under the name `sglang`."""
+    """The replica that verl finds under the name `sglang`."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

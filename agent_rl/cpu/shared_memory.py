@@ -1,4 +1,4 @@
-"""Weights from the trainer to standalone rollout servers on a CPU: verl's checkpoint engine over shared memory.
+"""A checkpoint engine of verl over shared memory: it sends weights to standalone rollout servers on a CPU.
 
 verl's own engines (nccl, nixl, ...) need a device. This one takes the name `nccl` when the CPU is chosen, as verl's
 engine for Ascend does, so that a configuration for GPUs need not change. One machine only: the servers read the files
@@ -29,10 +29,10 @@ POLL_S = 0.02
 
 @CheckpointEngineRegistry.register("nccl")
 class SharedMemoryCheckpointEngine(CheckpointEngine):
-    """One file of weights for each update.
+    """Checkpoint engine that writes one file of weights for each update.
 
     Args:
-        bucket_size: of no use here; verl passes it to every engine.
+        bucket_size: unused; verl passes it to every engine.
         is_master: whether this is the trainer's first rank, which writes.
     """
 
@@ -50,7 +50,7 @@ class SharedMemoryCheckpointEngine(CheckpointEngine):
     def build_topology(
         cls, actor_wg_world_size: int, rollout_world_size: int, metadata: list[dict[str, Any]]
     ) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
-        """Tell every rank the writer's folder.
+        """Give every rank the writer's folder.
 
         Raises:
             ConfigError: when the ranks are on several machines.

@@ -1,6 +1,6 @@
-"""Where verl 0.9.1 spends a small run's time on a CPU and offers no setting: changed here, as in `patches`.
+"""Patches of verl 0.9.1 that make a small run on a CPU faster, where verl has no setting.
 
-On a GPU with a large model none of it matters, so these are for the CPU only. A test for each fails when the patch is
+On a GPU with a large model none of them matters. A test for each fails when the patch is
 no longer needed.
 """
 
@@ -37,7 +37,7 @@ def loop_construction(module: ModuleType) -> None:
             return original.utils.instantiate(config=config, **kwargs)
         try:
             return original.utils.get_class(config["_target_"])(**kwargs)
-        except Exception as error:  # the user's class may raise anything: it is raised in hydra's own wrapper
+        except Exception as error:  # the user's class may raise anything: verl gets it in hydra's own wrapper
             raise InstantiationException(f"{config['_target_']} cannot be made: {error!r}") from error
 
     module.hydra = SimpleNamespace(utils=SimpleNamespace(instantiate=instantiate))  # type: ignore[attr-defined]
@@ -60,10 +60,10 @@ def replay_buffer_polling(module: ModuleType) -> None:
 
 
 def single_server(module: ModuleType) -> None:
-    """`verl.workers.rollout.llm_server`: where there is one server, ask the load balancer for it once.
+    """`verl.workers.rollout.llm_server`: if there is one server, call the load balancer once.
 
-    Of three actor calls for each turn two go to the balancer; on two cores they were a tenth of a step. Trainers that
-    add and remove servers while they run have a client class of their own, which is left alone.
+    Two of three actor calls for each turn go to the balancer; on two cores they were a tenth of a step. Trainers that
+    add and remove servers while they run have a client class of their own, which is not changed.
     """
     client = module.LLMServerClient
     acquire, release = client._acquire_server, client._release_server
@@ -88,7 +88,7 @@ def single_server(module: ModuleType) -> None:
 
 
 def token_log_probs(module: ModuleType) -> None:
-    """`verl.utils.torch_functional`: log-probabilities of many tokens at a time, where there is no flash attention.
+    """`verl.utils.torch_functional`: without flash attention, compute the log-probs of many tokens at a time.
 
     verl goes row by row to save memory, and its rows are tokens: thousands of operations on one token each, and as many
     in the backward pass, took a quarter of a training step.
@@ -109,7 +109,7 @@ def token_log_probs(module: ModuleType) -> None:
 def trajectory_puts(module: ModuleType) -> None:
     """`verl.trainer.ppo.v1.agent_loop_tq`: store the trajectories that end at about the same time together.
 
-    verl stores each by itself, in three requests to two other processes; that was a quarter of an agent-loop worker's
+    verl stores each separately, in three requests to two other processes; that was a quarter of an agent-loop worker's
     time.
     """
     module.tq = _TogetherQueue(module.tq, module.list_of_dict_to_tensordict)  # type: ignore[attr-defined]
@@ -117,9 +117,9 @@ def trajectory_puts(module: ModuleType) -> None:
 
 
 class _TogetherQueue:
-    """The module `transfer_queue` with puts that wait a moment for others of the same kind.
+    """The module `transfer_queue` with puts that wait `GATHER_S` for others of the same kind.
 
-    Ray pickles it together with the worker's class, when nothing waits.
+    Ray pickles it together with the worker's class, while no put waits.
     """
 
     def __init__(self, queue: Any, to_tensordict: Any) -> None:
@@ -127,7 +127,7 @@ class _TogetherQueue:
         self._waiting: dict[Hashable, _Put] = {}
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # pickle asks before there is a queue
+        if name.startswith("_"):  # pickle looks names up before `_queue` is set
             raise AttributeError(name)
         return getattr(self._queue, name)
 
@@ -155,7 +155,7 @@ class _TogetherQueue:
 
 
 class _Put:
-    """Trajectories, or tags alone, that are about to be stored."""
+    """Trajectories, or only tags, that wait to be stored."""
 
     done: asyncio.Task[None]
 

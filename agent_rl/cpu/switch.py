@@ -1,7 +1,7 @@
 """The CPU switch: `VERL_PLATFORM=cpu` turns a recipe that was written for GPUs into one for a CPU.
 
-verl reads the variable itself to choose its platform. When it says `cpu`, every process that imports verl comes here
-through the plugin: threads and environment variables are set, for this process and for its children. The engine flags
+verl reads the variable itself to choose its platform. If it is `cpu`, the plugin calls `activate` in every process
+that imports verl, which sets threads and environment variables for this process and its children. The engine flags
 and dtypes are the hydra group `platform=cpu` (agent_rl/config/platform/cpu.yaml), which the launcher adds.
 
 The stand-ins are on the path of child processes only: whether torchvision exists is decided when transformers is first
@@ -27,7 +27,7 @@ ENVIRONMENT = {
     "MALLOC_MMAP_THRESHOLD_": "33554432",
     "MALLOC_TRIM_THRESHOLD_": "268435456",
     "SGLANG_USE_CPU_ENGINE": "1",
-    # verl asks each worker for its visible devices, under the name that the platform gives.
+    # verl reads each worker's visible devices from the variable that the platform names.
     "CPU_VISIBLE_DEVICES": "0",
     "TOKENIZERS_PARALLELISM": "false",
     # TransferQueue otherwise gives each of its many small operations a thread for each core.
@@ -39,7 +39,7 @@ ENVIRONMENT = {
     # Ray otherwise warns at each start that it will one day stop hiding accelerators from actors without any.
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
-"""Defaults: a variable that the user has set is left alone."""
+"""Defaults: a variable that the user has set keeps its value."""
 
 
 def is_selected() -> bool:
@@ -71,8 +71,8 @@ def check(config: Any) -> None:
         config: verl's whole configuration.
 
     Raises:
-        ConfigError: for another engine than SGLang, for a LoRA adapter served beside its base model, and for a way to
-            send weights that needs a device.
+        ConfigError: for an engine other than SGLang, for a LoRA adapter that is not merged, and for a checkpoint engine
+            that needs a device.
     """
     rollout, model = config.actor_rollout_ref.rollout, config.actor_rollout_ref.model
     for key, name in (

@@ -76,7 +76,7 @@ CORPUS = (
 
 
 def make_tokenizer(texts: Iterable[str], out_dir: str | Path, vocab_size: int = 512) -> PreTrainedTokenizerBase:
-    """Trains a byte-level BPE in Qwen2's format and saves it so that `AutoTokenizer.from_pretrained(out_dir)` loads it.
+    """Train a byte-level BPE in Qwen2's format and save it so that `AutoTokenizer.from_pretrained(out_dir)` loads it.
 
     Args:
         texts: what the merges are learned from; any other text is still encodable, byte by byte.
@@ -127,7 +127,7 @@ def make_model(
     init_std: float = 0.02,
     seed: int = 0,
 ) -> Qwen2ForCausalLM:
-    """Makes a random fp32 Qwen2 with tied embeddings and saves it with its config and generation config.
+    """Make a random fp32 Qwen2 with tied embeddings and save it with its config and generation config.
 
     Args:
         out_dir: folder to write to, normally the tokenizer's.
@@ -137,7 +137,7 @@ def make_model(
         heads: attention heads.
         max_positions: longest sequence in tokens.
         init_std: standard deviation of the initial weights.
-        seed: of the weights; torch's global random state is left as it was.
+        seed: of the weights; torch's global random state does not change.
 
     Raises:
         ValueError: if `hidden` does not divide into heads of an even size.
@@ -180,7 +180,7 @@ def make_classifier(
     max_positions: int = MAX_POSITIONS,
     seed: int = 0,
 ) -> LlamaForSequenceClassification:
-    """Makes a random fp32 Llama with one score at the last token, a Bradley-Terry reward model in form, and saves it.
+    """Make a random fp32 Llama with one score at the last token, as a Bradley-Terry reward model has, and save it.
 
     Args:
         out_dir: folder to write to, normally the tokenizer's.
@@ -189,7 +189,7 @@ def make_classifier(
         layers: number of blocks.
         heads: attention heads.
         max_positions: longest sequence in tokens.
-        seed: of the weights; torch's global random state is left as it was.
+        seed: of the weights; torch's global random state does not change.
     """
     config = LlamaConfig(
         vocab_size=len(tokenizer),
@@ -214,7 +214,7 @@ def make_classifier(
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Command line: makes an untrained model and a tokenizer in one folder."""
+    """Command line: make an untrained model and a tokenizer in one folder."""
     make: dict[str, Callable[..., Any]] = {"policy": make_model, "classifier": make_classifier}
     parser = argparse.ArgumentParser(description="Make an untrained tiny Qwen2 and its tokenizer.")
     parser.add_argument("--out", type=Path, required=True)

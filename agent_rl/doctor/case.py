@@ -1,4 +1,4 @@
-"""What the doctor checks: the configuration that a run would have, and the machine that it would run on."""
+"""The input of the doctor's checks: the configuration of a run, and the machine that it would run on."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["Case"]
 
 @dataclass(frozen=True)
 class Case:
-    """One run that somebody wants to start.
+    """A run that a user wants to start, with lazily read model files, rows and GPUs.
 
     Attributes:
         environ: the environment that the run would inherit.
@@ -55,7 +55,7 @@ class Case:
 
     @cached_property
     def nodes(self) -> Nodes | None:
-        """The nodes that the launcher starts; None for one, and for a wrong environment (see `cluster.nodes`)."""
+        """The nodes that the launcher starts; None for one node, and for a wrong environment (see `checks.ray`)."""
         try:
             return Nodes.from_environment(self.environ)
         except ConfigError:
@@ -97,7 +97,7 @@ class Case:
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether the run needs a GPU, and there is none here: then this machine is not the one to measure."""
+        """Whether the run needs a GPU and this machine has none: then memory and cores of this machine say nothing."""
         return not (self.on_cpu or self.gpus)
 
     @cached_property
@@ -127,7 +127,7 @@ class Case:
 
     @property
     def default_agent(self) -> str:
-        """The loop of rows that name none."""
+        """The agent loop of rows that name none."""
         return str(self.get("actor_rollout_ref.rollout.agent.default_agent_loop", "single_turn_agent"))
 
     @property
@@ -168,7 +168,7 @@ class Case:
         return str(joined) if value and joined.exists() else expanded
 
     def shown(self, path: str | os.PathLike[str]) -> str:
-        """A path as one would write it here: from the working directory or the home directory, where it lies there."""
+        """A path as a user would write it: relative to the working directory or to `~/`, if it is in one of them."""
         absolute = os.path.normpath(self.folder / path)
         home = os.path.expanduser("~")
         for place, mark in ((str(self.folder), ""), (home, "~/")):
@@ -177,7 +177,7 @@ class Case:
         return absolute
 
     def _tables(self, key: str) -> list[RowsFile]:
-        """The parquet files of this machine that a key names; verl reads JSON and remote files as well."""
+        """The local parquet files that a key names; verl also reads JSON and remote files, which are not checked."""
         named = self.get(key, [])
         paths = [str(path) for path in ([named] if isinstance(named, str) else named)]
         return [read_rows(self.path(path)) for path in paths if path.endswith(".parquet") and "://" not in path]

@@ -1,4 +1,4 @@
-"""What a check is: a function of a `Case` under the decorator `check`, in a file of the folder `checks`."""
+"""The decorator `check`, which turns a function of a `Case` in a file of the folder `checks` into a check."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from agent_rl.doctor.finding import Finding
 __all__ = ["GROUPS", "Check", "Needs", "all_checks", "check"]
 
 GROUPS = ("installation", "machine", "Ray", "configuration", "data", "tools", "reward", "chat template")
-"""The parts of the table in their order; a group of another name stands after them."""
+"""The groups of the table in their order; a group of another name comes after them."""
 
 
 class Needs(str, Enum):
-    """What a check cannot do without."""
+    """What a check needs to run."""
 
     MACHINE = "machine"
     """Nothing: it runs without a recipe as well."""
@@ -31,12 +31,12 @@ class Needs(str, Enum):
 
 @dataclass(frozen=True)
 class Check:
-    """One check.
+    """A registered check.
 
     Attributes:
-        group: the part of the table that its findings stand in.
+        group: the group of the table in which its findings are shown.
         run: yields what it finds; the doctor turns a `ConfigError` that it raises into a finding.
-        needs: what it cannot do without.
+        needs: what it needs to run.
         place: module and line, by which the checks of a group are sorted.
     """
 
@@ -47,7 +47,7 @@ class Check:
 
     @property
     def name(self) -> str:
-        """For a finding about the check itself."""
+        """The function's name with spaces: the subject of a finding about the check itself."""
         return self.run.__name__.replace("_", " ")
 
 
@@ -62,9 +62,9 @@ def check(
     """Register a function as a check.
 
     Args:
-        group: the part of the table that its findings stand in.
-        subject: of findings that name none; by default the function's name with spaces.
-        needs: what it cannot do without.
+        group: the group of the table in which its findings are shown.
+        subject: the default subject of its findings; without one the function's name with spaces.
+        needs: what it needs to run.
 
     Returns:
         The decorator. The function returns a finding, several, or None; as a check it always yields them.

@@ -1,6 +1,6 @@
 """The checks that need verl, in a process of their own: `python -m agent_rl.doctor.child CONFIG ANSWER`.
 
-Importing verl takes seconds and prints; when it crashes, the doctor still has a table to show.
+Importing verl takes seconds and prints; if it crashes, the doctor still shows the other findings.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["main"]
 def main(config_file: str, answer: str) -> None:
     """Read the configuration, run the checks, write the findings as JSON."""
     warnings.simplefilter("ignore")
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")  # what is not on this machine is not looked at
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")  # models that are not on this machine are not checked
     inspection.is_registered()  # imports verl first, in this thread: its own imports must not meet a half-loaded module
     config = OmegaConf.load(config_file)
     assert isinstance(config, DictConfig)
@@ -35,4 +35,4 @@ def main(config_file: str, answer: str) -> None:
 if __name__ == "__main__":
     main(*sys.argv[1:])
     sys.stdout.flush()
-    os._exit(0)  # what verl has started in the background is not waited for
+    os._exit(0)  # without waiting for what verl has started in the background

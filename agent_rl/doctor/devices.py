@@ -1,4 +1,4 @@
-"""The NVIDIA GPUs of this machine, as `nvidia-smi` tells them: nothing is loaded into this process, no GPU is used."""
+"""The NVIDIA GPUs of this machine, as `nvidia-smi` lists them: no library is loaded and no GPU memory is used."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Gpu:
 
 
 def read_gpus(environ: Mapping[str, str]) -> list[Gpu]:
-    """The GPUs that `CUDA_VISIBLE_DEVICES` leaves; none where there is no working `nvidia-smi`."""
+    """The GPUs that `CUDA_VISIBLE_DEVICES` allows; none without a working `nvidia-smi`."""
     program = shutil.which("nvidia-smi", path=environ.get("PATH"))
     if program is None:
         return []
@@ -61,7 +61,7 @@ def _number(text: str) -> int:
 
 
 def _visible(gpus: list[Gpu], chosen: str | None) -> list[Gpu]:
-    """Those that `CUDA_VISIBLE_DEVICES` names, by index or by the uuid's beginning; it ends at an unknown one."""
+    """The GPUs that `CUDA_VISIBLE_DEVICES` names, by index or start of the uuid; an unknown one ends the list."""
     if chosen is None:
         return gpus
     visible: list[Gpu] = []

@@ -1,4 +1,4 @@
-"""Running the checks: each within its time, none hidden by another's failure, those that need verl in one child."""
+"""Runs the checks: each with a time limit, no failure hides another check, and those that need verl run in a child."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def diagnose(recipe: str | None = None, overrides: Sequence[str] = (), script: P
     Args:
         recipe: a folder with `config.yaml`; None: the machine and the installation only.
         overrides: hydra overrides, as for training.
-        script: the user's own entry point, whose loops count as registered.
+        script: the user's own entry point; the loops that it registers count as registered.
 
     Returns:
-        What was found, in the order of the checks; nothing is raised for what is wrong.
+        The findings, in the order of the table; a problem is a finding, never an exception.
     """
     if recipe is None:
         return run_checks(Case(script=script), Needs.MACHINE)
@@ -53,8 +53,9 @@ def diagnose(recipe: str | None = None, overrides: Sequence[str] = (), script: P
     own = run_checks(case, Needs.MACHINE, Needs.CONFIG)
     order = list(dict.fromkeys([*GROUPS, *(check.group for check in all_checks())]))
     found = sorted([*composed, *own, *child.findings()], key=lambda finding: order.index(finding.group))
-    told = [finding.text for finding in found if finding.subject != "validation"]  # which repeats what others look at
-    return [each for each in found if each.subject != "validation" or not any(t.endswith(each.text) for t in told)]
+    # verl's validation repeats some findings of other checks
+    texts = [finding.text for finding in found if finding.subject != "validation"]
+    return [each for each in found if each.subject != "validation" or not any(t.endswith(each.text) for t in texts)]
 
 
 def run_checks(case: Case, *needs: Needs) -> list[Finding]:
@@ -63,7 +64,7 @@ def run_checks(case: Case, *needs: Needs) -> list[Finding]:
 
 
 def run_check(check: Check, case: Case, limit_s: float = LIMIT_S) -> list[Finding]:
-    """One check's findings; its failure is a finding as well."""
+    """One check's findings; an exception or a timeout of the check becomes a finding."""
     found: list[Finding] = []
 
     def run() -> None:
@@ -85,7 +86,7 @@ def run_check(check: Check, case: Case, limit_s: float = LIMIT_S) -> list[Findin
 
 
 def _composed(recipe: str, overrides: Sequence[str]) -> tuple[DictConfig | None, list[Finding]]:
-    """The configuration; a wrong override is reported and left out, so that the others are still checked."""
+    """The configuration and findings about it; a wrong override is reported and left out, and the rest is checked."""
     found: list[Finding] = []
     left, config = list(overrides), None
     while config is None:
@@ -123,7 +124,7 @@ class _Child:
             )
 
     def findings(self) -> list[Finding]:
-        """Wait for them."""
+        """The findings of the child, once it has ended."""
         try:
             self._process.wait(CHILD_LIMIT_S)
             return [Finding.from_dict(each) for each in json.loads(self._answer.read_text(encoding="utf-8"))]

@@ -1,4 +1,4 @@
-"""What a check found: one row of the table."""
+"""A finding of a check, which is one row of the doctor's table."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ __all__ = ["Finding", "Status", "ok", "problem", "reason", "skipped", "warning"]
 
 
 class Status(str, Enum):
-    """How bad it is."""
+    """How serious a finding is."""
 
     OK = "ok"
     WARNING = "warning"
-    """The run starts, and will probably not do what is wanted."""
+    """The run starts, but probably does not do what the user wants."""
     PROBLEM = "problem"
-    """The run fails or waits forever."""
+    """The run fails or hangs."""
     SKIPPED = "skipped"
     """It could not be checked here."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One row.
+    """What one check says about one subject.
 
     Attributes:
         subject: what was checked; empty: the check's own subject.
@@ -44,32 +44,32 @@ class Finding:
 
     @classmethod
     def from_dict(cls, data: dict[str, str]) -> Finding:
-        """What `to_dict` gave."""
+        """A finding from the output of `to_dict`."""
         return cls(**(data | {"status": Status(data["status"])}))  # type: ignore[arg-type]
 
 
 def reason(error: BaseException) -> str:
-    """What went wrong, as one line: the first cause, where one error was raised from another."""
+    """An error in one line: its first cause, if it was raised from another error."""
     while error.__cause__ is not None:
         error = error.__cause__
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
 def ok(text: str, subject: str = "") -> Finding:
-    """Nothing to do."""
+    """A finding with nothing to do."""
     return Finding(subject, Status.OK, text)
 
 
 def warning(text: str, remedy: str, subject: str = "") -> Finding:
-    """Worth a look before the run."""
+    """A finding that the user should look at before the run."""
     return Finding(subject, Status.WARNING, text, remedy)
 
 
 def problem(text: str, remedy: str, subject: str = "") -> Finding:
-    """To be changed before the run."""
+    """A finding that makes the run fail."""
     return Finding(subject, Status.PROBLEM, text, remedy)
 
 
 def skipped(text: str, remedy: str = "", subject: str = "") -> Finding:
-    """Not checked, and why."""
+    """A finding that says why something was not checked."""
     return Finding(subject, Status.SKIPPED, text, remedy)

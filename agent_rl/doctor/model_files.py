@@ -1,4 +1,4 @@
-"""The model that is to be trained, as its files tell it: how many parameters, of what shape. Nothing is loaded."""
+"""Reads a model's number of parameters and shape from its files, without loading the model."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ HEADER_LIMIT = 100_000_000
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """What the files of a model say.
+    """A model as described by its files.
 
     Attributes:
-        name: as the configuration says it.
+        name: as in the configuration.
         folder: its files on this machine; None when it is not here.
         config: its `config.json`, the text part of a model with several.
-        parameters: their number; None when nothing tells it.
-        source: where the number comes from.
+        parameters: their number; None if unknown.
+        source: where the number of parameters comes from.
     """
 
     name: str
@@ -43,7 +43,7 @@ class ModelFiles:
 
     @property
     def kv_values_per_token(self) -> int | None:
-        """Numbers that the engine's cache keeps for one token; None when the config does not say."""
+        """Values in the engine's KV cache for one token; None if the config lacks the shape."""
         try:
             layers, heads, hidden = (
                 self.config[key] for key in ("num_hidden_layers", "num_attention_heads", "hidden_size")
@@ -55,7 +55,7 @@ class ModelFiles:
 
 
 def find_model(name: str) -> ModelFiles:
-    """Look at a folder, or at what the Hugging Face cache on this machine has of a hub name."""
+    """Describe the model in a folder, or the one of a hub name in this machine's Hugging Face cache."""
     folder = Path(name) if os.path.isdir(name) else _in_cache(name)
     config = _read_config(folder) if folder else {}
     if folder and (count := parameters_in_files(folder)):
@@ -120,7 +120,7 @@ def parameters_by_shape(config: dict[str, Any]) -> int:
 
 
 def _weight_files(folder: Path) -> list[Path]:
-    """Those that the index names; a folder may hold the same weights in another form as well."""
+    """The safetensors files that the index names: a folder may hold the same weights in another format as well."""
     try:
         index = json.loads((folder / "model.safetensors.index.json").read_text(encoding="utf-8"))
         return sorted(folder / name for name in set(index["weight_map"].values()))

@@ -1,4 +1,4 @@
-"""The files of rows that a run would read: size, columns, and enough rows to judge them by."""
+"""Reads the parquet files of a run: number of rows, columns, and the first rows."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from agent_rl.errors import ConfigError
 __all__ = ["MOST_ROWS", "RowsFile", "read_rows"]
 
 MOST_ROWS = 20_000
-"""Rows of one file that are looked at: its first."""
+"""Rows of one file that are checked: its first."""
 
 
 @dataclass(frozen=True)
 class RowsFile:
-    """One file.
+    """A parquet file of rows.
 
     Attributes:
-        path: as it is found.
+        path: of the file.
         count: rows in the whole file.
         columns: their names and types, as text.
         rows: the first `MOST_ROWS`.

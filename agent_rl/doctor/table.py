@@ -1,4 +1,4 @@
-"""The findings as one table for people, or as JSON for machines."""
+"""Prints findings as a table, or as JSON."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _finding(finding: Finding, width: int) -> Text:
 
 
 def _wrapped(text: str, width: int) -> Text:
-    """The text in lines; a key or a path that is too long for one breaks where it may."""
+    """The text in lines of this width; a key or a path that is longer than a line breaks after a separator."""
     lines, line = [], ""
     for word in text.split():
         while word:
@@ -87,7 +87,7 @@ def _wrapped(text: str, width: int) -> Text:
 
 
 def _break(start: str) -> int:
-    """Where to break a word of which this much fits: after the last dot, slash or comma, else an underscore; 0: not."""
+    """Where to break a word that starts like this: after the last dot, slash or comma, else an underscore; else 0."""
     return max(start.rfind(mark) + 1 for mark in "./,=") or start.rfind("_") + 1
 
 

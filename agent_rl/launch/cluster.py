@@ -1,10 +1,10 @@
-"""Several nodes: the same command runs on each, and what a node has to do follows from its rank.
+"""Starts a Ray cluster on several nodes: the same command runs on each, and the rank decides what a node does.
 
-Rank 0 starts the head of a Ray cluster, waits until every node has joined, trains as a driver of that cluster, and
-takes its head down again. Any other rank starts a Ray node that joins, and ends when the head is gone. Every process is
-a descendant of the launcher that started it and ends with it, however it ends; those of others are left alone.
+Rank 0 starts the head, waits until every node has joined, trains as a driver of the cluster, and stops the head. Any
+other rank starts a Ray node that joins, and ends when the head is gone. Every process is a descendant of the launcher
+that started it and ends with it, even if the launcher is killed; processes of others are not touched.
 
-A cluster that somebody else has started is not touched: with `RAY_ADDRESS` the trainer only joins it.
+With `RAY_ADDRESS` the trainer only joins an existing cluster, which is neither started nor stopped here.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ from agent_rl.launch.process import die_with_parent, end_all, stop
 __all__ = ["ClusterError", "Nodes", "node_options", "run_head", "run_worker"]
 
 PORT = 6379
-"""Ray's own default for the head."""
+"""Port of the head: Ray's own default."""
 POLL_S = 0.5
 ANY_PORT = ("--min-worker-port=0", "--max-worker-port=0", "--dashboard-agent-listen-port=0")
-"""As `ray.init` does it: Ray's fixed ports would meet those of another node on a shared machine, or `MASTER_PORT`."""
+"""Free ports, as `ray.init` uses: Ray's fixed ones could collide with another node's on this host, or `MASTER_PORT`."""
 SILENT_S = 60.0
 """Seconds without an answer after which a head counts as gone; Ray's own limit. A closed port counts at once."""
 MARK = "AGENT_RL_NODE"
 """Environment variable that all processes of a node inherit."""
 OWN = ("NNODES", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
-"""Said to the launcher, and not passed on: verl's workers have their own under two of these names."""
+"""Variables for the launcher, removed for its children: verl's workers use two of these names themselves."""
 
 
 class ClusterError(AgentRLError):
-    """The nodes did not come together, or one of Ray's own processes ended."""
+    """Nodes did not join in time, or one of Ray's own processes ended."""
 
 
 @dataclass(frozen=True)
 class Nodes:
-    """How many nodes train together, which one this is, and where the first is."""
+    """The number of nodes, the rank of this one, and the address of the first."""
 
     count: int
     rank: int
@@ -61,16 +61,16 @@ class Nodes:
 
     @property
     def address(self) -> str:
-        """Where the head listens, as Ray writes it."""
+        """The head's host and port, as Ray writes them."""
         return f"[{self.head}]:{self.port}" if ":" in self.head else f"{self.head}:{self.port}"
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Nodes | None:
-        """What `NNODES`, `NODE_RANK`, `MASTER_ADDR` and `MASTER_PORT` say, or their `PET_` forms, which torchrun reads,
-        or SLURM.
+        """Read `NNODES`, `NODE_RANK`, `MASTER_ADDR` and `MASTER_PORT`, or torchrun's `PET_` forms, or SLURM's
+        variables.
 
         Returns:
-            None for a single node, and when the trainer is to join the cluster at `RAY_ADDRESS`.
+            None for a single node, and if the trainer joins the cluster at `RAY_ADDRESS`.
 
         Raises:
             ConfigError: for a variable that is missing or wrong.
@@ -96,7 +96,7 @@ class Nodes:
 
 
 def node_options(config: Any, *, head: bool) -> list[str]:
-    """The options of `ray start` that `ray_kwargs.ray_init` of a composed configuration asks for."""
+    """The options of `ray start` for `ray_kwargs.ray_init` of a composed configuration."""
     ray_init = config.ray_kwargs.ray_init
     keys = ("num_cpus", "num_gpus", "object_store_memory", *(("include_dashboard",) if head else ()))
     options = [f"--{key.replace('_', '-')}={ray_init[key]}" for key in keys if ray_init.get(key) is not None]
@@ -137,18 +137,18 @@ def run_head(nodes: Nodes, command: Sequence[str], options: Sequence[str], wait_
 
 
 def run_worker(nodes: Nodes, options: Sequence[str], wait_s: float) -> int:
-    """Any other rank: join the head's cluster, and stay until the head is gone.
+    """Any rank but 0: join the head's cluster, and stay until the head is gone.
 
     Args:
         nodes: the nodes.
         options: of `ray start`.
-        wait_s: seconds within which the head must be there.
+        wait_s: seconds within which the head must answer.
 
     Returns:
-        0: whether training went well is what rank 0 says.
+        0: rank 0 has the trainer's exit status.
 
     Raises:
-        ClusterError: when the head does not come, or this node's Ray ends while the head is there.
+        ClusterError: when the head does not answer in time, or this node's Ray ends before the head.
     """
     deadline = time.monotonic() + wait_s
     while not _answers(nodes):
@@ -165,12 +165,12 @@ def run_worker(nodes: Nodes, options: Sequence[str], wait_s: float) -> int:
                 return 0
             if answer:
                 heard = time.monotonic()
-                node.check(f"rank {nodes.rank}: this node's Ray ended while the head is there")
+                node.check(f"rank {nodes.rank}: this node's Ray ended before the head")
             time.sleep(POLL_S)
 
 
 class _RayNode:
-    """A `ray start --block` and what it printed."""
+    """A process `ray start --block` and its output."""
 
     def __init__(self, arguments: Sequence[str], output: IO[bytes]) -> None:
         command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *ANY_PORT, *arguments]
@@ -183,7 +183,7 @@ class _RayNode:
         )
 
     def check(self, problem: str) -> None:
-        """Raise what Ray said last, if it ended."""
+        """Raise an error with the last lines of Ray's output if it has ended."""
         if self.process.poll() is None:
             return
         self.output.seek(0)
@@ -193,7 +193,7 @@ class _RayNode:
 
 @contextmanager
 def _ray_node(arguments: Sequence[str]) -> Iterator[_RayNode]:
-    """A Ray node of our own; afterwards nothing of it, and nothing that it started, is left."""
+    """A Ray node that ends with the block, with every process that it started."""
     mark = os.environ[MARK] = uuid4().hex
     with tempfile.TemporaryFile() as output:
         node = _RayNode(arguments, output)
@@ -236,7 +236,7 @@ def _wait_for_nodes(nodes: Nodes, node: _RayNode, wait_s: float) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """For Ray's processes and the trainer."""
+    """The environment of Ray's processes and the trainer."""
     env = {name: value for name, value in os.environ.items() if name not in (*OWN, "RAY_ADDRESS")}
     env.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     # Ray would wait 30 seconds for a node's work to move elsewhere; there is nowhere else.
@@ -245,7 +245,7 @@ def _environment() -> dict[str, str]:
 
 
 def _security() -> dict[str, str]:
-    """With a token Ray's head asks for it, which its other processes know only from a variable."""
+    """The variable that makes Ray's other processes send a token, if there is one, as its head requires."""
     given = os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH")
     if "RAY_AUTH_MODE" in os.environ or not (given or (Path.home() / ".ray" / "auth_token").is_file()):
         return {}
@@ -253,7 +253,7 @@ def _security() -> dict[str, str]:
 
 
 def _answers(nodes: Nodes) -> bool | None:
-    """Whether the head's port is open; None when nothing can be said: no answer, or an unknown host."""
+    """Whether the head's port is open; None if unknown: no answer, or an unknown host."""
     try:
         with socket.create_connection((nodes.head, nodes.port), timeout=5):
             return True
@@ -264,7 +264,7 @@ def _answers(nodes: Nodes) -> bool | None:
 
 
 def _own_address(head: str) -> list[str]:
-    """Tells Ray which of this host's addresses the others use, when the head's name says it."""
+    """The option that binds Ray to the address of this host that the head's name resolves to."""
     try:
         addresses = {str(info[4][0]) for info in socket.getaddrinfo(head, None, type=socket.SOCK_STREAM)}
     except OSError:
@@ -307,7 +307,7 @@ def _slurm_head(environ: Mapping[str, str]) -> str | None:
 
 @contextmanager
 def _sigterm_exits() -> Iterator[None]:
-    """SIGTERM ends the launcher as an exception would, so that what it started ends too."""
+    """Turn SIGTERM into SystemExit, so that the launcher stops what it started."""
     before = signal.getsignal(signal.SIGTERM)
     _exit_on_sigterm()
     try:

@@ -41,7 +41,7 @@ def trainer_command(
 def command_line(
     recipe: str | os.PathLike[str], overrides: Sequence[str] = (), script: str | os.PathLike[str] | None = None
 ) -> list[str]:
-    """The same, whether or not it can run on this machine."""
+    """The command of `trainer_command`, whether or not it can run on this machine."""
     folder = recipe_folder(recipe)
     return [
         sys.executable,
@@ -69,7 +69,7 @@ def recipe_folder(recipe: str | os.PathLike[str]) -> Path:
 
 
 def hydra_arguments(folder: Path, overrides: Sequence[str] = ()) -> list[str]:
-    """The groups that the platform adds to a recipe, the user's overrides, and what joining a Ray cluster demands.
+    """All overrides of a run: the groups of the platform, the user's, and those for joining a Ray cluster.
 
     Raises:
         ConfigError: when an override is not of the form `key=value`.
@@ -89,7 +89,7 @@ def hydra_arguments(folder: Path, overrides: Sequence[str] = ()) -> list[str]:
 
 
 def _joining() -> list[str]:
-    """The overrides that joining a running cluster needs: on a CPU its nodes must get the variables, too."""
+    """The overrides for joining a running cluster: on a CPU its nodes also need the CPU's variables."""
     overrides = list(JOINING)
     if cpu.is_selected():
         job = json.loads(os.environ.get("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")).get("runtime_env") or {}

@@ -1,6 +1,6 @@
-"""The configuration that a recipe and its overrides give, and the keys in it that verl does not know.
+"""Composes a recipe's configuration and refuses keys that verl does not know.
 
-hydra composes it as in the trainer's process, without importing verl, which takes seconds.
+hydra composes it as in the trainer's process, but verl is not imported, which would take seconds.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ FREE = (
     "actor_rollout_ref.ref.fsdp_config.mixed_precision",
     "critic.fsdp.mixed_precision",
 )
-"""Where verl takes any key: it hands them on, to Ray, transformers, the engine and torch."""
+"""Sections that take any key: verl passes them to Ray, transformers, the engine and torch."""
 
 NOT_IN_YAML = (
     "actor_rollout_ref.rollout.agent.agent_loop_manager_class",
     "critic.ppo_infer_max_token_len_per_gpu",
 )
-"""Keys that verl reads into its dataclasses, and that its YAML files leave out."""
+"""Keys of verl's dataclasses that its YAML files leave out."""
 
 
 def compose(recipe: str | os.PathLike[str], overrides: Sequence[str] = ()) -> DictConfig:
@@ -52,8 +52,7 @@ def compose(recipe: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Di
         overrides: hydra overrides, `key=value`; `+key=value` adds one that verl does not know.
 
     Raises:
-        ConfigError: for a key that verl does not know, with the nearest that it does, and for whatever else hydra
-            refuses.
+        ConfigError: for a key that verl does not know, with the nearest one, and for any other error of hydra.
     """
     folder = recipe_folder(recipe)
     arguments = hydra_arguments(folder, overrides)
@@ -67,7 +66,7 @@ def compose(recipe: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Di
             raise ConfigError(
                 key, f"verl has no such key ({folder / 'config.yaml'})", nearest_key(key, verl_defaults())
             )
-    AgentRLSettings.from_config(config)
+    _check_section(config, folder / "config.yaml")
     return config
 
 
@@ -80,12 +79,12 @@ def verl_defaults() -> DictConfig:
 
 
 def unknown_keys(config: DictConfig) -> list[str]:
-    """Keys that verl has not: neither it nor hydra says a word about most of them."""
+    """Keys that verl does not have; neither verl nor hydra reports most of them."""
     return list(_unknown(config, verl_defaults()))
 
 
 def nearest_key(key: str, known: DictConfig) -> str:
-    """A remedy for an unknown key: the known ones that end alike, else the one spelled most alike."""
+    """A remedy for an unknown key: the known ones of the same last part, else the one of the most similar spelling."""
     import difflib
 
     keys = list(_flatten(known))
@@ -116,7 +115,7 @@ def _short(error: Exception) -> str:
 
 
 def _check_keys(folder: Path, searchpath: str, arguments: Sequence[str]) -> None:
-    """Refuse an override of a key that is not there, in better words than hydra's."""
+    """Refuse an override of an unknown key, with a remedy that hydra's own error lacks."""
     groups, values = [], []
     for argument, parsed in zip(arguments, _parse(arguments), strict=True):
         key = parsed.key_or_group
@@ -131,6 +130,20 @@ def _check_keys(folder: Path, searchpath: str, arguments: Sequence[str]) -> None
     for key in values:
         if key not in known:
             raise ConfigError(key, "unknown key", _nearest_group(key, folder) or nearest_key(key, config))
+
+
+def _check_section(config: DictConfig, file: Path) -> None:
+    """Read the section `agent_rl`; an error names the recipe's file and line if the wrong value is the one there."""
+    try:
+        AgentRLSettings.from_config(config)
+    except ConfigError as error:
+        wrong, written = (
+            OmegaConf.select(each, error.key, throw_on_resolution_failure=False)
+            for each in (config, OmegaConf.load(file))
+        )
+        if wrong == written:  # neither an override nor a group gave it
+            AgentRLSettings.from_config(config, file)
+        raise
 
 
 def _nearest_group(key: str, folder: Path) -> str | None:

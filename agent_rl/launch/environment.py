@@ -1,4 +1,4 @@
-"""What the machine and its environment variables say about a run: a Ray cluster to join, an accelerator to use."""
+"""Detects a Ray cluster to join and an accelerator to use."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ def joins_ray(environ: Mapping[str, str] = os.environ) -> bool:
 
 
 def has_accelerator() -> bool:
-    """Whether there is a device file of an NVIDIA or AMD GPU or an Ascend NPU; without one verl would wait forever."""
+    """Whether there is a device file of an NVIDIA or AMD GPU or an Ascend NPU; without one verl would hang."""
     return any(any(Path("/dev").glob(pattern)) for pattern in ("nvidia[0-9]*", "kfd", "davinci[0-9]*", "dxg"))

@@ -1,4 +1,4 @@
-"""The trainer as a child process that cannot outlive its parent, its metrics followed, its failure explained."""
+"""Runs the trainer as a child process: follows its metrics, explains its failure, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ __all__ = ["TrainerError", "die_with_parent", "end_all", "remove_unused", "run_t
 
 SHARED_MEMORY = Path("/dev/shm")
 LEFT_BEHIND = ("sem.mp-*", "sglang_loads_*")
-"""What a process leaves in shared memory when Ray kills it: Python's multiprocessing, and SGLang 0.5.13 as well."""
+"""Files in shared memory of killed processes: those of Python's multiprocessing, and of SGLang 0.5.13."""
 POLL_S = 0.5
 STOP_S = 20.0
-"""Seconds that the trainer gets to end after it was asked to."""
+"""Seconds between SIGTERM and SIGKILL."""
 
 
 class TrainerError(AgentRLError):
@@ -41,7 +41,7 @@ def run_trainer(
     on_metrics: Callable[[int, dict[str, Any]], None] | None = None,
     timeout_s: float | None = None,
 ) -> None:
-    """Run the trainer as a child that cannot outlive this process, with everything that it writes below one folder.
+    """Run the trainer as a child that cannot outlive this process, and that writes below one folder only.
 
     Args:
         command: from `trainer_command`; with `trainer.logger` containing `file`, metrics are followed.
@@ -86,7 +86,7 @@ def run_trainer(
 
 
 def stop(child: subprocess.Popen[bytes]) -> None:
-    """End the child; Ray takes its own processes down when their driver is gone."""
+    """End the child; Ray ends its own processes when their driver is gone."""
     if child.poll() is None:
         child.terminate()
         try:
@@ -97,24 +97,24 @@ def stop(child: subprocess.Popen[bytes]) -> None:
 
 
 def end_all(variable: str, value: str) -> None:
-    """Wait for every other process that has inherited an environment variable, and kill those that stay."""
+    """Wait for all other processes that inherited an environment variable, and kill those that do not end."""
     psutil.wait_procs(_processes_with(variable, value), STOP_S)
     for process in _processes_with(variable, value):
         process.kill()
 
 
 def die_with_parent() -> None:
-    """In a child, before its program starts: be killed when the parent dies, however it dies."""
+    """For `preexec_fn`: the kernel kills the child when its parent dies."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # Linux's PR_SET_PDEATHSIG
 
 
 def shared_files() -> set[Path]:
-    """The files in shared memory that a run may leave behind."""
+    """The files in shared memory that killed processes may have left behind."""
     return {path for pattern in LEFT_BEHIND for path in SHARED_MEMORY.glob(pattern)}
 
 
 def remove_unused(candidates: set[Path]) -> None:
-    """Remove those files that are this user's and that no process has mapped.
+    """Remove the files of this user that no process has mapped.
 
     psutil's `memory_maps` would read `smaps`, for which the kernel walks the page tables of every process.
     """

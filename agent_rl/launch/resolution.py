@@ -1,6 +1,6 @@
-"""What a composed configuration says once its interpolations are resolved, and which values it lacks.
+"""Resolves a composed configuration, and finds missing values and interpolations that cannot be resolved.
 
-verl resolves the whole configuration when its trainer starts, in a Ray worker; here the same is found beforehand.
+verl resolves the configuration only when its trainer starts, in a Ray worker.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ def to_yaml(config: DictConfig) -> str:
 
 
 def problems(config: DictConfig) -> list[ConfigError]:
-    """Mandatory values that nobody gave, and interpolations that cannot be resolved, each where it is written."""
+    """An error for each missing mandatory value and each interpolation that cannot be resolved."""
     found = [_problem(*fault) for fault in _faults(config) if _is_read(config, fault[0])]
     return [problem for problem in found if problem is not None]
 
 
 def _is_read(config: DictConfig, key: str) -> bool:
-    """Whether verl reads a key at all: without a reward model its section lies idle."""
+    """Whether verl reads a key: it skips the reward model's section if there is none."""
     part = "reward.reward_model"
     return not key.startswith(f"{part}.") or bool(OmegaConf.select(config, f"{part}.enable"))
 
 
 def _faults(node: Any, path: str = "") -> Iterator[tuple[str, str, OmegaConfBaseException]]:
-    """Key, value as it is written, and error."""
+    """Key, unresolved value, and error of each."""
     for key in node if OmegaConf.is_dict(node) else range(len(node)):
         here = f"{path}.{key}".lstrip(".")
         try:
@@ -54,7 +54,7 @@ def _faults(node: Any, path: str = "") -> Iterator[tuple[str, str, OmegaConfBase
 
 
 def _problem(key: str, written: str, error: OmegaConfBaseException) -> ConfigError | None:
-    """The error in the user's words; None for a value that only refers to the one that is wrong."""
+    """The error with a remedy; None for a value that only refers to the wrong one."""
     remedy = f"Give {key}=..."
     if isinstance(error, MissingMandatoryValue):
         return ConfigError(key, "verl needs a value and there is none", remedy)
@@ -79,6 +79,6 @@ def _value(node: Any, key: Any) -> Any:
 
 
 def _raw(node: Any, key: Any) -> Any:
-    """A value as it is written."""
+    """The unresolved value."""
     plain: Any = OmegaConf.to_container(node)
     return plain[key]

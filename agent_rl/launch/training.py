@@ -21,9 +21,9 @@ from agent_rl.launch.environment import JOINING
 __all__ = ["dry_run", "train"]
 
 TINY_MODEL = "outputs/tiny_model"
-"""The model that the recipes' sizes for a CPU name; no hub has it."""
+"""The policy in the recipes' sizes for a CPU; no hub has it."""
 TINY_CLASSIFIER = "outputs/tiny_classifier"
-"""The same for their reward models that are classifiers."""
+"""The reward model in the recipes' sizes for a CPU; no hub has it."""
 
 
 def train(
@@ -42,7 +42,7 @@ def train(
 
     Raises:
         ConfigError: for a configuration that cannot be trained, before anything is started.
-        ClusterError: when the nodes do not come together.
+        ClusterError: when nodes do not join in time.
     """
     nodes = Nodes.from_environment()
     config, command = _composed(recipe, overrides, script, nodes)
@@ -59,13 +59,13 @@ def train(
 
 
 def dry_run(recipe: str, overrides: Sequence[str] = (), script: str | None = None) -> tuple[str, list[str]]:
-    """What `train` would do, and does not.
+    """Compose what `train` would run, without running it.
 
     Returns:
-        The composed configuration as YAML, and notes: what is missing in it, and the trainer's command line.
+        The composed configuration as YAML, and notes: its errors, and the trainer's command line.
 
     Raises:
-        ConfigError: for a key that verl does not know, and whatever else cannot be composed.
+        ConfigError: for a key that verl does not know, and any other error of composition.
     """
     config, command = _composed(recipe, overrides, script, Nodes.from_environment())
     notes = [f"error: {problem}" for problem in resolution.problems(config)]
@@ -75,7 +75,7 @@ def dry_run(recipe: str, overrides: Sequence[str] = (), script: str | None = Non
 def _composed(
     recipe: str, overrides: Sequence[str], script: str | None, nodes: Nodes | None
 ) -> tuple[DictConfig, list[str]]:
-    """The configuration and the trainer's command line; on several nodes the user's overrides win over their number."""
+    """The configuration and the trainer's command line; a `trainer.nnodes` of the user wins over the nodes' number."""
     if nodes is None:
         return compose(recipe, overrides), command_line(recipe, overrides, script)
     overrides = [f"trainer.nnodes={nodes.count}", *overrides]
@@ -83,7 +83,7 @@ def _composed(
 
 
 def _make_tiny_models(config: DictConfig) -> None:
-    """Make the models of a recipe's trial on a CPU, the first time."""
+    """On a CPU, make the tiny models that the recipe names, unless they exist."""
     if not cpu.is_selected():
         return
     served = OmegaConf.select(config, "agent_rl.reward.models") or {}

@@ -1,5 +1,5 @@
-"""What adapts agent_rl to verl: agent loops, reward manager, algorithms, served models, patches and the plugin.
+"""Adapts agent_rl to verl: agent loops, reward manager, algorithms, served models, patches and the plugin.
 
-With cpu/ it is all that imports verl; it must not decide what an agent, a tool or a reward does. verl loads `plugin` in
+Only this folder and cpu/ import verl; it must not decide what an agent, a tool or a reward does. verl loads `plugin` in
 every process; `hooks` lists what is registered and changed there.
 """

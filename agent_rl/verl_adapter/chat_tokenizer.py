@@ -1,4 +1,4 @@
-"""A model's tokenizer with verl's builder of the tokens around its turns, for policies over tokens."""
+"""Loads a model's tokenizer with verl's continuous-token builder, for policies over tokens."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["load_chat_tokenizer"]
 
 
 def load_chat_tokenizer(model: str) -> ChatTokenizer:
-    """The tokenizer as verl loads it, and the builder that verl chooses for the model.
+    """Load the tokenizer as verl does, with the token builder that verl chooses for the model.
 
     Args:
         model: folder or name of the model.
@@ -34,7 +34,7 @@ def load_chat_tokenizer(model: str) -> ChatTokenizer:
 
 
 def _model_type(model: str) -> str | None:
-    """The type by which verl chooses its builder; None: the general one."""
+    """The model type, by which verl chooses its builder; None: the general builder."""
     config = Path(model) / "config.json"
     if config.is_file():
         kind: str | None = json.loads(config.read_text()).get("model_type")

@@ -1,8 +1,8 @@
-"""What is refused before Ray starts: a configuration whose parts do not fit together, of ours and of verl.
+"""Checks of the configuration before Ray starts: refuses settings of agent_rl and verl that do not fit together.
 
-verl asks most reward managers only where the user has a reward function, and a model that shares the trainer's GPUs is
-asked after sampling, with nothing but prompt and response. It reports neither. The manager `trajectory` is asked in any
-case, with all that it needs (`late_scoring`); but a score that comes after sampling comes too late for some algorithms.
+verl calls most reward managers only if the user has a reward function, and it scores with a model on the trainer's GPUs
+after sampling, from prompt and response only; it reports neither. The manager `trajectory` is always called, with the
+whole trajectory (`late_scoring`), but a score that comes after sampling is too late for some algorithms.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MODELS = "agent_rl.reward.models"
 def early_checks(module: ModuleType) -> None:
     """`verl.utils.config`: check our section and the tool file where verl checks its configuration, before Ray starts.
 
-    Both are read by workers otherwise, a minute later and on every node.
+    Otherwise only workers would read them, a minute later and on every node.
     """
     original = module.validate_config
 
@@ -84,7 +84,7 @@ def check_reward_models(config: Any, settings: AgentRLSettings) -> None:
             "Set it to true, or reward.reward_manager.name=trajectory",
         )
     if models and manager != MANAGER:
-        problem = f"the reward manager {manager!r} asks none of them"
+        problem = f"the reward manager {manager!r} uses none of them"
         raise ConfigError(MODELS, problem, f"Set reward.reward_manager.name={MANAGER}")
     found = verls.enable and manager == MANAGER and not custom
     if found and ROUTER_MODEL in models:
@@ -106,16 +106,16 @@ def scores_late(config: Any, settings: AgentRLSettings) -> bool:
 
 
 def check_reward_workers(reward: Any, *, needs_groups: bool) -> None:
-    """Refuse no reward workers where something needs them, and some where the samples of a prompt must meet.
+    """Refuse a number of reward workers that the reward cannot work with.
 
     Args:
         reward: the section `reward` of verl's configuration.
-        needs_groups: whether a component of our reward measures the samples of a prompt against one another.
+        needs_groups: whether a component of our reward compares the samples of a prompt.
 
     Raises:
-        ConfigError: when there is a reward model, whose address only reward workers are told (a component of the
-            manager `trajectory` finds it in the configuration); or reward workers, among which verl spreads the samples
-            of a prompt.
+        ConfigError: for no reward workers with a reward model, because only they get its address (except a component of
+            the manager `trajectory`, which finds it in the configuration); and for reward workers with a component that
+            compares the samples of a prompt, because verl spreads these among the workers.
     """
     if needs_groups and reward.num_workers > 0:
         raise ConfigError(
@@ -128,13 +128,13 @@ def check_reward_workers(reward: Any, *, needs_groups: bool) -> None:
     if reward.num_workers < 1 and reward.reward_model.enable and not by_component:
         raise ConfigError(
             "reward.num_workers",
-            f"{reward.num_workers} leaves nobody to ask the reward model",
+            f"{reward.num_workers} leaves no worker to call the reward model",
             "Set it to 1 or more, or reward.reward_model.enable=false",
         )
 
 
 def _check_ranks(name: str, model: ServedModelSettings, trainer: Any) -> None:
-    """A model's GPUs divide into replicas."""
+    """Refuse a tensor parallel size that does not divide the model's GPUs."""
     nodes = trainer if model.placement == "shared" else model
     gpus, ranks = nodes.n_gpus_per_node * nodes.nnodes, model.tensor_parallel_size
     if gpus % ranks:
@@ -160,7 +160,7 @@ def _plain(config: Any) -> Any:
 
 
 def _resolved(path: str) -> str:
-    """The path as verl's workers will find it; an unknown one as it is, for our loader's message."""
+    """The path as verl's workers will find it; an unknown one unchanged, for our loader's message."""
     from verl.utils.import_utils import resolve_config_path
 
     try:

@@ -1,6 +1,6 @@
-"""Trajectories that fail: each is counted with its reason, and a run that cannot go on stops and says why.
+"""Patches that count failed trajectories with their reasons, and stop a run that cannot continue, with the reason.
 
-verl logs the error in the worker and drops the trajectory or its group. These are patches like those in `patches`.
+verl only logs the error in the worker and drops the trajectory or its group.
 """
 
 from __future__ import annotations
@@ -23,15 +23,14 @@ from agent_rl.settings import AgentRLSettings
 __all__ = ["ERRORS_PARTITION", "error_stops", "filter_limit", "require_scored", "session_errors"]
 
 ERRORS_PARTITION = "agent_rl_errors"
-"""TransferQueue partition through which workers tell the trainer of failed trajectories: one tag for each."""
+"""TransferQueue partition with a tag for each failed trajectory, from the workers for the trainer."""
 
 
 def session_errors(module: ModuleType) -> None:
-    """`verl.trainer.ppo.v1.agent_loop_tq`: tell the trainer why a trajectory failed.
+    """`verl.trainer.ppo.v1.agent_loop_tq`: report to the trainer why a trajectory failed.
 
-    verl logs the error in the worker and marks the group; nobody counts it, and a wrong configuration fails one group
-    after the other instead of stopping the run. Also makes the samples of a prompt known to one another, before they
-    begin.
+    verl logs the error in the worker and marks the group, without a count; a wrong configuration fails one group after
+    the other instead of stopping the run. The samples of a prompt are also registered as a group, before they begin.
     """
     original = module._settle_session_tasks
 
@@ -50,7 +49,7 @@ def session_errors(module: ModuleType) -> None:
 
 
 def error_stops(module: ModuleType) -> None:
-    """`verl.trainer.ppo.v1.replay_buffer`: stop at a fatal error, and say why when every trajectory failed.
+    """`verl.trainer.ppo.v1.replay_buffer`: stop at a fatal error, and give the reason if every trajectory failed.
 
     The asynchronous buffer replaces failed groups forever; it stops when twice the batch failed and no group finished.
     """
@@ -88,7 +87,7 @@ def error_stops(module: ModuleType) -> None:
 def filter_limit(module: ModuleType) -> None:
     """`verl.trainer.ppo.v1.trainer_base`: obey `algorithm.filter_groups.max_num_gen_batches`, which v1 ignores.
 
-    Without it a run whose groups all agree (a policy that solves nothing, or everything) samples forever.
+    Without the limit a run samples forever if all samples of each group get the same reward.
     """
     original_build = module.PPOTrainer._build_replay_buffer
 
@@ -105,12 +104,12 @@ def filter_limit(module: ModuleType) -> None:
 
 
 def require_scored(config: Any, scored: int, errors: Sequence[str]) -> None:
-    """Stop a run of which a larger share goes unscored than `agent_rl.reward.max_unscored_share` allows.
+    """Stop a run in which the unscored share exceeds `agent_rl.reward.max_unscored_share`.
 
     Args:
         config: the trainer's whole configuration.
         scored: number of the step's trajectories with a score.
-        errors: why the others have none.
+        errors: the reasons why the others have none.
 
     Raises:
         UnscoredError: with the most frequent reasons.
@@ -126,7 +125,7 @@ def require_scored(config: Any, scored: int, errors: Sequence[str]) -> None:
 
 
 def _limited(evict: Callable[..., Any], limit: int) -> Callable[..., Any]:
-    """The replay buffer's eviction, which stops the run when one step has replaced more than so many groups."""
+    """The replay buffer's eviction, with an error when one step has replaced more groups than the limit."""
     replaced: Counter[int] = Counter()
 
     def limited(global_steps: int, *args: Any, **kwargs: Any) -> Any:
@@ -144,7 +143,7 @@ def _limited(evict: Callable[..., Any], limit: int) -> Callable[..., Any]:
 
 
 def _explained(original: Callable[..., Any]) -> Callable[..., Any]:
-    """A replay buffer's `sample` that says why there is nothing."""
+    """A replay buffer's `sample` with an error that gives the reason for an empty batch."""
 
     @functools.wraps(original)
     def sample(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -168,7 +167,7 @@ def _nothing_usable(buffer: Any, problem: object) -> str:
 
 
 def _is_fatal(error: BaseException) -> bool:
-    """Whether the run cannot go on: a fatal error, here or in a reward worker, or a loop that cannot be made."""
+    """Whether the run must stop: a fatal error, here or in a reward worker, or a loop that cannot be constructed."""
     causes = (error, getattr(error, "cause", None))
     return any(isinstance(each, FatalError | InstantiationException) for each in causes) or _unregistered(error)
 
@@ -179,7 +178,7 @@ def _unregistered(error: BaseException) -> bool:
 
 
 def _of_validation(task: asyncio.Task[Any]) -> bool:
-    """Whether a session that has not begun yet belongs to a validation: verl passes it on as an argument."""
+    """Whether a session that has not begun yet belongs to a validation, which is an argument of its coroutine."""
     arguments = inspect.getcoroutinelocals(task.get_coro())  # type: ignore[arg-type]
     return bool((arguments.get("trajectory") or {}).get("validate"))
 

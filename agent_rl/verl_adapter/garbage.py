@@ -1,8 +1,8 @@
 """Delays garbage collection in an agent-loop worker until no episode runs, where that is possible.
 
-A collection stops all trajectories of the process. Episodes leave few reference cycles, and what the worker has loaded
-stays until it ends: the latter is excluded from collections, and the former waits for a pause, or until there are
-`AT_MOST` new objects. `tests/benchmarks/test_loops.py` measures what it saves.
+A collection stops all trajectories of the process. Episodes leave few reference cycles, so collection waits for a
+pause, or until there are `AT_MOST` new objects. Objects that the worker has loaded stay until it ends and are excluded.
+`tests/benchmarks/test_loops.py` measures what it saves.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from contextlib import asynccontextmanager
 __all__ = ["AT_MOST", "PAUSE_S", "WORTHWHILE", "collected_in_pauses"]
 
 WORTHWHILE = 20_000
-"""New objects for which a pause is used."""
+"""New objects after which a pause is used for a collection."""
 AT_MOST = 500_000
 """New objects after which there is a collection in any case."""
 PAUSE_S = 0.05
-"""Seconds without an episode that make a pause: what the last one gave is scored and stored first."""
+"""Seconds without an episode that make a pause: in this time the last trajectory is scored and stored."""
 
 _running = 0
 
 
 @asynccontextmanager
 async def collected_in_pauses() -> AsyncIterator[None]:
-    """Around an episode: the collection of what it leaves comes when no other runs."""
+    """Run an episode; its garbage is collected when no other episode runs."""
     global _running
     if gc.get_threshold()[0] != AT_MOST:
         gc.freeze()

@@ -1,4 +1,4 @@
-"""What is registered with verl, and what is changed in it, each with the module of verl that it waits for."""
+"""Lists all registrations with verl and patches of it, each with the module whose import it waits for."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Hook = tuple[str, Callable[[ModuleType], None]]
 
 
 def hooks() -> list[Hook]:
-    """Loops, reward manager, tools, the estimator, patches and, when it is chosen, the CPU backend."""
+    """Loops, reward manager, tools, the estimator, patches and, if it is chosen, the CPU support."""
     found: list[Hook] = [
         ("verl.experimental.agent_loop.agent_loop", _install_loops),
         ("verl.experimental.agent_loop.agent_loop", local_reward.score_here),
@@ -51,7 +51,7 @@ def _install_loops(module: ModuleType) -> None:
 
 
 def _export_loops(module: ModuleType) -> None:
-    """What the user's script has registered, for the workers."""
+    """Agent loops of the user's script, for the workers."""
     from agent_rl.verl_adapter import loops
 
     loops.export_to_workers(module)

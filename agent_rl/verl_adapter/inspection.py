@@ -1,4 +1,4 @@
-"""What verl says about an installation, a configuration and a tokenizer, without starting a run: for the doctor.
+"""Calls verl's own checks and loaders for the doctor, without starting a run.
 
 Each function imports verl when it is called.
 """
@@ -32,7 +32,7 @@ SECTIONS = ("actor_rollout_ref.actor", "actor_rollout_ref.rollout", "algorithm",
 
 
 def is_registered() -> bool:
-    """Whether verl has loaded our plugin; it tells nobody when a plugin fails.
+    """Whether verl has loaded our plugin: a failing plugin it ignores silently.
 
     Raises:
         ImportError: and whatever else importing verl raises.
@@ -43,7 +43,7 @@ def is_registered() -> bool:
 
 
 def whole_checks(config: DictConfig) -> tuple[Callable[[], None], Callable[[], None]]:
-    """Verl's own validation of a resolved configuration, and the same with our checks around it; both raise."""
+    """Verl's own validation of a resolved configuration, and the same with our checks; both raise."""
     from verl.trainer.ppo.utils import need_reference_policy
     from verl.utils.config import validate_config
 
@@ -52,7 +52,7 @@ def whole_checks(config: DictConfig) -> tuple[Callable[[], None], Callable[[], N
 
 
 def section_checks(config: DictConfig) -> dict[str, Callable[[], None]]:
-    """For each section of a resolved configuration that a run would read, verl's check of it, which raises."""
+    """Verl's check, which raises, for each section of a resolved configuration that a run would read."""
     from verl.utils.config import omega_conf_to_dataclass
 
     critic = _needs_critic(config)
@@ -74,7 +74,7 @@ def load_tokenizer(folder: str, *, trust_remote_code: bool) -> tuple[Any, Any]:
 
 
 def token_builder(tokenizer: Any, model_type: str | None, options: Mapping[str, Any], processor: Any) -> Any:
-    """The continuous-token builder that verl chooses for a model; it raises what it likes."""
+    """The continuous-token builder that verl chooses for a model; it may raise anything."""
     from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
 
     logging.getLogger("verl.utils.tokenizer.continuous_token_wiring").setLevel(logging.ERROR)
@@ -113,7 +113,7 @@ def scores(data_source: str) -> bool:
         default_compute_score(data_source, "", "")
     except NotImplementedError:
         return False
-    except Exception:  # noqa: BLE001 - a scorer that dislikes an empty answer is a scorer; there is nothing to report
+    except Exception:  # noqa: BLE001 - a scorer that fails on an empty answer is still a scorer
         return True
     return True
 
@@ -122,5 +122,5 @@ def _needs_critic(config: DictConfig) -> bool:
     from verl.trainer.ppo.utils import need_critic
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # verl's, that there is no critic
+        warnings.simplefilter("ignore")  # verl warns that there is no critic
         return bool(need_critic(config))

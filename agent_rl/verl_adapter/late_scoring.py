@@ -1,10 +1,9 @@
-"""Scoring after sampling, for a reward model that shares the trainer's GPUs: with all that a reward may ask for.
+"""Patches for scoring after sampling, with a reward model that shares the trainer's GPUs.
 
-verl then hands its reward workers prompt and response and nothing else: no ground truth, no trajectory; one that
-cannot be scored fails the whole step; and what a manager reports reaches no metric. Here the reward manager
-`trajectory` gets what it gets while trajectories are sampled, the samples of a prompt go to one worker, and a
-trajectory that cannot be scored is dropped from the batch and counted, as elsewhere. These are patches like those in
-`patches`; other managers keep verl's way.
+verl then gives its reward workers only prompt and response: no ground truth and no trajectory. One trajectory that
+cannot be scored fails the whole step, and what a manager reports is not logged. Here the reward manager `trajectory`
+gets the same data as during sampling, the samples of a prompt go to one worker, and a trajectory that cannot be scored
+is dropped from the batch and counted. Other managers are not changed.
 """
 
 from __future__ import annotations
@@ -37,18 +36,18 @@ __all__ = [
 ]
 
 MANAGER = "trajectory"
-"""The reward manager that this is for."""
+"""The reward manager that these patches are for."""
 ROUTER_MODEL = "reward_model"
-"""Under this name components find verl's own reward model, and a component of this name is added where none asks it."""
+"""The name of verl's own reward model for components, and of the component that is added if none uses it."""
 
 _ROW = ("raw_prompt", "data_source", "reward_model", "extra_info", "agent_name", "index", "uid", "extra_fields")
 
 
 def ask_our_manager(module: ModuleType) -> None:
-    """`verl.experimental.reward_loop.reward_loop`: with a reward model, too, ask the manager `trajectory`.
+    """`verl.experimental.reward_loop.reward_loop`: call the manager `trajectory` also if there is a reward model.
 
-    verl would score with the model alone. Its address becomes part of the configuration instead, so that a component
-    can ask it.
+    verl would score only with the model. Instead, its address is added to the configuration, where a component finds
+    it.
     """
     original_init = module.RewardLoopManager._init_reward_loop_workers
     original_score = module.RewardLoopWorker.compute_score
@@ -67,7 +66,7 @@ def ask_our_manager(module: ModuleType) -> None:
         return await original_score(self, data)
 
     async def score_each(self: Any, data: Any) -> list[Any]:
-        """A result for each trajectory, or in its place why there is none."""
+        """A result or an exception for each trajectory."""
         tasks = [asyncio.create_task(self.compute_score(data[index : index + 1])) for index in range(len(data))]
         uids = data.non_tensor_batch["uid"].tolist()
         for uid in dict.fromkeys(uids):
@@ -83,7 +82,7 @@ def ask_our_manager(module: ModuleType) -> None:
 def late_handles(module: ModuleType) -> None:
     """`verl.experimental.reward_loop.reward_loop`: no reward workers for sampling, when a served model shares the GPUs.
 
-    verl decides by its own reward model alone.
+    verl looks at its own reward model only.
     """
     original_handles = module.RewardLoopManager.reward_loop_worker_handles.fget
 
@@ -100,7 +99,7 @@ def awake_in_its_own_pool(module: ModuleType) -> None:
     """`verl.experimental.reward_loop.reward_loop`: wake verl's reward model when it has GPUs of its own.
 
     With `free_cache_engine`, which is the default, verl puts it to sleep at its start, and wakes it only to score after
-    sampling: asked while trajectories are sampled, it would have neither weights nor cache.
+    sampling: while trajectories are sampled, it would have neither weights nor cache.
     """
     original = module.RewardLoopManager._init_reward_loop_workers
 
@@ -131,7 +130,7 @@ def after_sampling(module: ModuleType) -> None:
 
 
 def finals(keys: Sequence[str]) -> list[str]:
-    """Of the keys `{uid}_{session}_{index}` the last of each session, by which a trajectory is judged."""
+    """The last of the keys `{uid}_{session}_{index}` of each session, which stands for the whole trajectory."""
     last: dict[str, str] = {}
     for key in sorted(keys, key=lambda key: int(key.rpartition("_")[2])):
         last[key.rpartition("_")[0]] = key
@@ -143,7 +142,7 @@ def _custom(reward: Any) -> bool:
 
 
 def _add_component(config: Any, address: str) -> None:
-    """Let components find verl's reward model, and add one where none asks it."""
+    """Let components find verl's reward model, and add a component if none uses it."""
     model = config.reward.reward_model
     with open_dict(config):
         section = OmegaConf.to_container(config.get(SECTION) or OmegaConf.create(), resolve=True)
@@ -158,7 +157,7 @@ def _add_component(config: Any, address: str) -> None:
 
 @contextmanager
 def _awake(trainer: Any) -> Iterator[None]:
-    """The models that share the trainer's GPUs, loaded; verl's own has a manager of its own."""
+    """Load the models that share the trainer's GPUs for this block; verl's own model has a separate manager."""
     shares = not trainer.config.reward.reward_model.enable_resource_pool
     verls = trainer.reward_loop_manager.reward_model_manager if shares else None
     managers = [manager for manager in (trainer.served_models, verls) if manager is not None]
@@ -172,9 +171,9 @@ def _awake(trainer: Any) -> Iterator[None]:
 
 
 def _scored(trainer: Any, module: ModuleType, batch: Any, keys: list[str]) -> list[Any]:
-    """For each trajectory the manager's result or an exception, in order; the samples of a prompt share a worker.
+    """The manager's result or an exception for each trajectory, in order; the samples of a prompt share a worker.
 
-    Without reward workers they are scored here, in the trainer's process.
+    Without reward workers, the trainer's process scores them.
     """
     import ray
 
@@ -192,17 +191,17 @@ def _scored(trainer: Any, module: ModuleType, batch: Any, keys: list[str]) -> li
     places: list[list[int]] = [[] for _ in workers]
     for index, key in enumerate(keys):
         places[of_uid[key.split("_")[0]] % len(workers)].append(index)
-    asked = [(rows, worker) for rows, worker in zip(places, workers, strict=True) if rows]
-    answers = ray.get([worker.score_each.remote(data.select_idxs(rows)) for rows, worker in asked])
+    chosen = [(rows, worker) for rows, worker in zip(places, workers, strict=True) if rows]
+    answers = ray.get([worker.score_each.remote(data.select_idxs(rows)) for rows, worker in chosen])
     results: list[Any] = [None] * len(keys)
-    for (rows, _), answer in zip(asked, answers, strict=True):
+    for (rows, _), answer in zip(chosen, answers, strict=True):
         for row, result in zip(rows, answer, strict=True):
             results[row] = result
     return results
 
 
 def _as_handed_over(module: ModuleType, keys: list[str], partition: str) -> Any:
-    """The trajectories in the form in which an agent-loop worker hands them to a reward worker."""
+    """The trajectories in the form that an agent-loop worker sends to a reward worker."""
     import numpy as np
     import torch
     from tensordict import TensorDict
@@ -237,10 +236,10 @@ def _objects(values: Any) -> Any:
 
 
 def _written(module: ModuleType, batch: Any, results: dict[str, Any]) -> Any:
-    """The batch with its scores in TransferQueue, without the trajectories that have none.
+    """Store the scores in TransferQueue, and return the batch without unscored trajectories.
 
     Raises:
-        FatalError: a trajectory could not be scored for a reason that holds for all.
+        FatalError: a trajectory could not be scored because the configuration or code is wrong.
         UnscoredError: none could be scored.
     """
     failed = {key: result for key, result in results.items() if isinstance(result, BaseException)}
@@ -265,7 +264,7 @@ def _written(module: ModuleType, batch: Any, results: dict[str, Any]) -> Any:
 
 
 def _write(module: ModuleType, batch: Any, results: dict[str, Any]) -> None:
-    """Every sequence of a trajectory gets its score at the last token, and what the manager reported."""
+    """Give every sequence of a trajectory its score, at the last token, and the manager's reported values."""
     import torch
     from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
@@ -283,7 +282,7 @@ def _write(module: ModuleType, batch: Any, results: dict[str, Any]) -> None:
 
 
 def _portable(error: BaseException) -> BaseException:
-    """The error as one that crosses processes."""
+    """The error as one that can be pickled."""
     if isinstance(error, FatalError):
         return error
     reason = str(error) if isinstance(error, UnscoredError) else f"{type(error).__name__}: {error}"

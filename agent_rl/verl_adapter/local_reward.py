@@ -1,7 +1,7 @@
-"""`reward.num_workers=0`: trajectories are scored in the agent-loop workers' own processes.
+"""Scores trajectories in the agent-loop workers' own processes: `reward.num_workers=0`.
 
-A rule costs less than the call to a reward worker that asks for it, and each reward worker is a process that imports
-all of verl. What is run is verl's own worker class with the same reward manager and the same custom function.
+A rule costs less than a call to a reward worker, and each reward worker is a process that imports all of verl. Here
+verl's own worker class runs, with the same reward manager and the same custom function.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["score_here"]
 
 
 def score_here(module: ModuleType) -> None:
-    """`verl.experimental.agent_loop.agent_loop`: a worker that was given no reward worker is its own.
+    """`verl.experimental.agent_loop.agent_loop`: a worker with an empty list of reward workers scores by itself.
 
     verl would choose one from the empty list.
     """

@@ -1,8 +1,8 @@
-"""verl's agent loops, one class for each agent, and their registration, so that they exist in every Ray worker.
+"""Makes verl's agent loop class for each agent, and registers it in every Ray worker.
 
-A class is made from its `Agent` when it is asked for: `ReactAgentLoop` is an attribute of this module, and hydra finds
-it here. What a user's script registers has no importable home in a worker: it is sent along, pickled by value, in an
-environment variable of the Ray job, and found here under a name that is made from the agent's.
+A class is made from its `Agent` at first use: `ReactAgentLoop` is an attribute of this module, where hydra finds it.
+An agent of a user's script cannot be imported in a worker: it is sent, pickled by value, in an environment variable of
+the Ray job, and its class is an attribute of this module under a name derived from the agent's.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ def install(module: ModuleType) -> None:
 
 
 def export_to_workers(module: ModuleType) -> None:
-    """Add what was registered to the environment of the Ray job (verl's module `constants_ppo`)."""
+    """Add the registered agents to the environment of the Ray job (verl's module `constants_ppo`)."""
     if registry.registered:
         module.PPO_RAY_RUNTIME_ENV["env_vars"][VARIABLE] = _payload()
 
 
 def announce() -> None:
-    """Tell those modules of verl that are loaded what was registered."""
+    """Register the agents with the modules of verl that are loaded already."""
     if agent_loop := sys.modules.get("verl.experimental.agent_loop.agent_loop"):
         install(agent_loop)
     if constants := sys.modules.get("verl.trainer.constants_ppo"):
@@ -60,7 +60,7 @@ registry.listeners[__name__] = announce
 
 
 def _attribute(name: str) -> str:
-    """The attribute for an agent: `ReactAgentLoop`, or for a user's own a name that no other agent has."""
+    """The attribute of an agent: `ReactAgentLoop`, or for a user's agent a name that no other agent has."""
     if name in registry.agent_names():
         return "".join(part.capitalize() for part in name.split("_")) + "Loop"
     return "loop_" + "".join(c if c.isalnum() else f"_{ord(c):x}_" for c in name)
@@ -110,14 +110,14 @@ def _received() -> dict[str, Agent | type[Any]]:
 
 
 def _users_modules(agent: Agent | type[Any]) -> set[ModuleType]:
-    """The user's own modules that an agent comes from, which the workers may not have."""
+    """The user's modules that define an agent, which the workers may not have."""
     parts = vars(agent).values() if isinstance(agent, Agent) else [agent]
     found = {sys.modules.get(getattr(part, "__module__", None) or "") for part in parts}
     installed = [sysconfig.get_path(key) for key in ("purelib", "platlib", "stdlib")]
     return {
         module
         for module in found
-        if module is not None  # what was received may come from none
+        if module is not None  # a received agent may have none
         and module.__name__ != "__main__"  # cloudpickle sends it by value by itself
         and module.__name__.split(".")[0] != "agent_rl"
         and (file := getattr(module, "__file__", None)) is not None

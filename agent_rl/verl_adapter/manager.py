@@ -1,11 +1,11 @@
 """verl's reward manager over trajectories: `reward.reward_manager.name=trajectory`.
 
-A thin adapter: it finds the `Trajectory` that the agent loop handed over, has it scored by `agent_rl.rewards.compose`,
-and appends it to the trace. An unscored trajectory raises, which is verl's way of dropping one session of a group: the
-siblings stay. In validation verl counts the missing session as `acc=0` (`acc_success_only` leaves it out).
+A thin adapter: it finds the agent loop's `Trajectory`, has it scored by `agent_rl.rewards.compose`, and appends it to
+the trace. An unscored trajectory raises, so that verl drops this session and keeps the others of its group. In
+validation verl counts the missing session as `acc=0` (`acc_success_only` leaves it out).
 
 `reward.sandbox_fusion` is where the scorer `code` runs programs. With `reward.reward_model.enable` the model's score is
-the component `reward_model`, or whatever component asks for it (agent_rl/verl_adapter/late_scoring.py).
+the component `reward_model`, or part of the component that uses the model (agent_rl/verl_adapter/late_scoring.py).
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _NUMERIC = (bool, int, float, np.bool_, np.integer, np.floating)
 class TrajectoryRewardManager(RewardManagerBase):
     """Scores the trajectory that the agent loop put into `extra_fields["trajectory"]` (by `Trajectory.to_dict`).
 
-    For a loop that hands over none, a minimal trajectory is made from the decoded response: its text is the answer, and
-    its tool calls count as 0.
+    For a loop without one, a minimal trajectory is made from the decoded response: its text is the answer, and it has
+    no tool calls.
 
     With `reward.custom_reward_function.path` set, that function's result is the component `correctness`. It is called
     with verl's arguments (`data_source`, `solution_str`, `ground_truth`, `extra_info`), finds the trajectory's dict at
@@ -87,9 +87,9 @@ class TrajectoryRewardManager(RewardManagerBase):
 
         Raises:
             UnscoredError: for a trajectory without a verdict; it is traced first, with `error` set.
-            ConfigError: when the custom reward function returns what cannot be used.
+            ConfigError: when the custom reward function returns no number, or a name that is logged already.
         """
-        item = data[-1:]  # a trajectory of several sequences is judged by the last one
+        item = data[-1:]  # the last sequence carries the trajectory
         row = {key: values[0] for key, values in item.non_tensor_batch.items()}
         handed_over = (row.get("tool_extra_fields") or {}).get("trajectory")
         text = self._response(item, row) if handed_over is None or self._custom else ""
@@ -116,7 +116,7 @@ class TrajectoryRewardManager(RewardManagerBase):
     async def _judge(
         self, trajectory: Trajectory, text: str, row: dict[str, Any]
     ) -> tuple[float | None, dict[str, float]]:
-        """The custom function's verdict and what it wants logged; (None, {}) without one."""
+        """The custom function's verdict and values to log; (None, {}) without a function."""
         require_scorable(trajectory)
         if self._custom is None:
             return None, {}
@@ -152,7 +152,7 @@ class TrajectoryRewardManager(RewardManagerBase):
 
 
 def _fusion(keys: Any) -> FusionServer | None:
-    """The server that verl's keys name."""
+    """The SandboxFusion server of verl's keys."""
     if not keys or not keys.get("url"):
         return None
     return FusionServer(keys.url, keys.get("memory_limit_mb", 1024), max_concurrent=keys.get("max_concurrent", 64))
@@ -191,7 +191,7 @@ def _merged(own: dict[str, float], logged: dict[str, float]) -> dict[str, float]
 
 
 def _fill_in(trajectory: Trajectory, row: dict[str, Any]) -> None:
-    """Add what the row knows and the loop left open, so that a verdict and an error can name the row."""
+    """Fill in from the row what the loop left empty, so that a verdict and an error can name the row."""
     trajectory.data_source = trajectory.data_source or str(row.get("data_source") or "")
     trajectory.agent = trajectory.agent or str(row.get("agent_name") or "")
     if trajectory.ground_truth is None:
@@ -199,12 +199,12 @@ def _fill_in(trajectory: Trajectory, row: dict[str, Any]) -> None:
     extra_info = row.get("extra_info") or {}
     if "index" not in trajectory.info:
         trajectory.info["index"] = _plain(extra_info.get("index", row.get("index")))
-    if extra_info.get("rubric") is not None:  # of this row, for a judge
+    if extra_info.get("rubric") is not None:  # for a judge
         trajectory.info["rubric"] = _plain(extra_info["rubric"])
 
 
 def _from_response(text: str, row: dict[str, Any]) -> Trajectory:
-    """The least that can be said about an episode of a loop that hands over no trajectory."""
+    """A minimal trajectory for a loop that provides none."""
     raw_prompt = row.get("raw_prompt")
     messages = [] if raw_prompt is None else list(raw_prompt)
     return Trajectory(

@@ -1,7 +1,7 @@
-"""The places where verl 0.9.1 offers no extension point, changed here, in `failures`, and for a CPU in `agent_rl.cpu`.
+"""Patches of verl 0.9.1 where it has no extension point; more are in `failures`, `late_scoring` and `agent_rl.cpu`.
 
-Each function patches one module right after it was imported and says why. A test for each fails when the patch is no
-longer needed. All of them are guarded by the version of verl that they were written for.
+Each function patches one module right after its import and says why. A test for each fails when the patch is no longer
+needed. `check_version` refuses any other version of verl.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ def reference_pass(module: ModuleType) -> None:
 
 
 def separate_logging(module: ModuleType) -> None:
-    """`verl.trainer.ppo.v1.trainer_separate_async`: log the message that hybrid_engine=False leads to.
+    """`verl.trainer.ppo.v1.trainer_separate_async`: accept `flush=True` in a logger's call.
 
-    verl passes `flush=True` to its logger, as if it were print, which is a TypeError.
+    With hybrid_engine=False verl calls its logger like print, which is a TypeError.
     """
     original = module.logger.info
 
@@ -72,8 +72,7 @@ def separate_logging(module: ModuleType) -> None:
 def tool_loading(module: ModuleType) -> None:
     """`verl.tools.tool_registry`: load tool YAML files with our loader.
 
-    verl's knows one form of entry, takes an instance for each class as it is, and answers a broken file with whatever
-    exception came first.
+    verl's loader knows one form of entry, and its errors for a broken file do not name the entry.
     """
     from agent_rl.verl_adapter import verl_tools
 
@@ -84,7 +83,7 @@ def step_metrics(module: ModuleType) -> None:
     """`verl.trainer.ppo.v1.trainer_base`: log the reward's components with each training step.
 
     verl logs what a reward manager reports in validation only. Adds `agent/<key>` (mean over the step's trajectories)
-    and `agent/unscored` (number of trajectories that failed since the last step). With ReMax, its baselines. A run of
+    and `agent/unscored` (number of trajectories that failed since the last step). With ReMax, its baselines. A run in
     which too large a share fails is stopped.
     """
     original = module.PPOTrainer._compute_metrics

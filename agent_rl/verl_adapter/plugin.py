@@ -1,4 +1,4 @@
-"""The single place that registers agent_rl with verl, and that puts its patches in place.
+"""Registers agent_rl with verl, and applies its patches.
 
 verl loads this module (entry point `verl.plugins`) at the end of `import verl` in every process. Registration must be
 cheap there, so each part waits until verl itself imports the module that it extends.
@@ -17,7 +17,7 @@ __all__ = ["register"]
 
 
 def register() -> None:
-    """Register loops, reward manager, tools, the estimator and, when it is chosen, the CPU backend. Idempotent."""
+    """Register loops, reward manager, tools, the estimator and, if it is chosen, the CPU support. Idempotent."""
     import verl
 
     from agent_rl.cpu import switch
@@ -45,7 +45,7 @@ def _when(module: str, action: Callable[[ModuleType], None]) -> None:
 try:
     register()
 except Exception:
-    # verl logs a failing plugin at debug level only; without this its user would meet "unknown agent loop" later.
+    # verl logs a failing plugin at debug level only; without this its user would get "unknown agent loop" later.
     print("agent_rl could not register itself with verl:", file=sys.stderr)
     traceback.print_exc()
     raise

@@ -26,9 +26,9 @@ MOST = 256
 
 
 class _Prefix(NamedTuple):
-    tools: Any  # kept, so that its id stays its own
+    tools: Any  # referenced here, so that no other object gets its id
     text: str | None
-    """None: only verl renders this kind of conversation."""
+    """None: this kind of conversation is left to verl."""
 
 
 class _Template:
@@ -39,14 +39,14 @@ class _Template:
         self.specials = tuple(tokenizer.all_special_tokens)
         self.prefixes: dict[tuple[str, int], _Prefix] = {}
         self.known: dict[Any, list[int]] = {}
-        """By a conversation's kind and its messages."""
+        """Tokens by a conversation's kind and messages."""
         self.backend = getattr(tokenizer, "backend_tokenizer", None)
         self.variables = {**tokenizer.special_tokens_map, **options}
         taken = inspect.signature(tokenizer.apply_chat_template).parameters
         self.plain = isinstance(tokenizer.chat_template, str) and not self.variables.keys() & taken
 
     def text(self, messages: Any, tools: Any, *, add_generation_prompt: bool) -> str | None:
-        """The conversation as text; None where only verl can render it."""
+        """The conversation as text; None if only verl can render it."""
         if not self.plain:
             return None
         try:
@@ -62,7 +62,7 @@ class _Template:
         return str(text)
 
     def encode(self, text: str) -> list[int]:
-        """The text's tokens, with none added."""
+        """The text's tokens, without added special tokens."""
         backend, tokenizer = self.backend, self.tokenizer
         if (
             backend is not None
@@ -76,7 +76,7 @@ class _Template:
         return ids
 
     def once(self, key: Any, make: Callable[[], list[int] | None]) -> list[int] | None:
-        """Tokens that were made for the key before, or that are made now, unless there are none."""
+        """The cached tokens of a key, else those of `make`, which are cached unless they are None."""
         ids = self.known.get(key)
         if ids is None:
             if (ids := make()) is None:
@@ -87,22 +87,22 @@ class _Template:
         return list(ids)
 
     def remember(self, place: tuple[str, int], tools: Any, text: str | None) -> None:
-        """Keep how the conversations of a kind begin; None: verl renders them."""
+        """Cache the first text of a kind of conversations; None: verl renders them."""
         if len(self.prefixes) == MOST:
             self.prefixes.clear()
-            self.known.clear()  # whose keys have ids of tools that may now be given to others
+            self.known.clear()  # its keys hold ids of tools, which other objects may now get
         self.prefixes[place] = _Prefix(tools, text)
 
 
 class _Quick:
-    """The builder's two methods with the cache before them; each calls verl's where the cache cannot be used."""
+    """Replaces two methods of the builder by cached ones, which call verl's if the cache cannot be used."""
 
     def __init__(self, builder: Any, template: _Template) -> None:
         self.template = template
         self.verls_initial, self.verls_delta = builder.build_initial_tokens, builder.render_delta_token_id
 
     def initial(self, messages: list[dict[str, Any]], *, tools: Any = None, **media: Any) -> list[int]:
-        """A whole conversation, with the prompt for the next turn."""
+        """The tokens of a whole conversation, with the generation prompt."""
 
         def quick() -> list[int] | None:
             text = self.template.text(messages, tools, add_generation_prompt=True)
@@ -126,7 +126,7 @@ class _Quick:
         add_generation_prompt: bool = False,
         tools: Any = None,
     ) -> list[int]:
-        """What messages add to a conversation."""
+        """The tokens that messages add to a conversation."""
 
         def after(prefix: str | None) -> list[int] | None:
             text = self.template.text(
@@ -156,7 +156,7 @@ _templates: dict[tuple[int, type, str, str], _Template] = {}
 
 
 def remembering(builder: Any) -> Any:
-    """Put the cache before the builder's methods, where it can be used; returns the builder."""
+    """Put the cache before the builder's methods, if it can be used, and return the builder."""
     if type(builder)._render_tokens is not ContinuousTokenBuilder._render_tokens:
         return builder  # it renders images as well
     tokenizer, options = builder.tokenizer, builder.chat_template_kwargs

@@ -1,7 +1,7 @@
-"""Whether the checkpoint that a run will continue from is whole: asked before Ray starts.
+"""Checks before Ray starts that the checkpoint from which a run will continue is complete.
 
-verl begins from scratch, without a word, when the newest checkpoint's folder is gone, and fails in a worker when one of
-its files is. Only what FSDP writes is looked at, and on one node only: each may keep its own ranks' files.
+verl silently starts from scratch if the newest checkpoint's folder is missing, and fails in a worker if one of its
+files is. Only FSDP's files are checked, and only on a single node: each node may keep its own ranks' files.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from agent_rl.errors import ConfigError
 __all__ = ["check"]
 
 TRACKER = "latest_checkpointed_iteration.txt"
-OTHERWISE = "or begin again with trainer.resume_mode=disable and another trainer.default_local_dir"
+OTHERWISE = "or start again with trainer.resume_mode=disable and another trainer.default_local_dir"
 
 
 def check(config: Any, use_critic: bool) -> None:
-    """Refuse to resume from a checkpoint that is not whole.
+    """Refuse to resume from an incomplete checkpoint.
 
     Args:
         config: verl's whole configuration.
@@ -46,13 +46,13 @@ def check(config: Any, use_critic: bool) -> None:
             other = f" but {written[0]}: another number of ranks wrote it" if written else ""
             raise ConfigError(
                 key,
-                f"the checkpoint {folder} is not whole: it has no {file}{other}",
+                f"the checkpoint {folder} is incomplete: it has no {file}{other}",
                 "Use as many ranks as wrote it" if written else f"Name an earlier step, {OTHERWISE}",
             )
 
 
 def _folder(trainer: Any) -> tuple[str, Path] | None:
-    """Where verl will resume from, with the key that says so."""
+    """The checkpoint from which verl will resume, with the key that names it."""
     if trainer.resume_mode == "resume_path" and trainer.resume_from_path:
         return "trainer.resume_from_path", Path(os.path.abspath(trainer.resume_from_path))
     tracker = Path(os.path.abspath(trainer.default_local_dir)) / TRACKER
@@ -62,7 +62,7 @@ def _folder(trainer: Any) -> tuple[str, Path] | None:
 
 
 def _files(config: Any, use_critic: bool) -> Iterator[Path]:
-    """What verl will load, from each rank's model to the dataloader's place."""
+    """The files that verl will load: each rank's, and the dataloader's state."""
     roles = [("actor", config.actor_rollout_ref.actor)]
     if use_critic:
         roles.append(("critic", config.critic))

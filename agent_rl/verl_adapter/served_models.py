@@ -1,14 +1,14 @@
-"""The servers of `agent_rl.reward.models`, started before anything else of the run is on its GPUs, and their addresses.
+"""Starts the servers of `agent_rl.reward.models` and writes their addresses into the configuration.
 
-verl serves one reward model, `reward.reward_model`. Here each of several has replicas of its own, made of verl's: on
-GPUs of its own, or on the trainer's, where it is asleep except while it scores. Several replicas of a model are behind
-verl's router. The trainer's placement groups are taken first, so that a small model cannot split the node that the
-trainer needs whole.
+verl serves one reward model, `reward.reward_model`. Here each of several models has its own replicas of verl's server:
+on its own GPUs, or on the trainer's, where it sleeps except while it scores. Several replicas of a model are behind
+verl's router. The servers start before the trainer's workers, but the trainer's placement groups are created first, so
+that a small model cannot split a node that the trainer needs.
 
-The addresses are written into the configuration that the workers get. A model of the component `reward_model` without a
-`url` is the served one of the same name; it also gets the path of the tokenizer, the kind, the engine and the
-temperature, unless the component has its own. Anything else below `agent_rl` that takes a URL can name a served model
-as `http://served/<name>`: `http://served/critic/v1` for a judge, for example.
+The workers get the configuration with the addresses. A model of the component `reward_model` without a `url` is the
+served one of the same name; it also gets the path of the tokenizer, the kind, the engine and the temperature, unless
+the component sets them. Any other URL below `agent_rl` can name a served model as `http://served/<name>`, for example
+`http://served/critic/v1` for a judge.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ __all__ = [
 ]
 
 KIND = "reward_model"
-"""The kind of component whose models are looked up by name."""
+"""The kind of component that refers to served models by name."""
 
 _PLACE = re.compile(r"^http://served/(?P<name>[A-Za-z0-9_.-]+)(?=/|$)")
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A model that answers."""
+    """A served model and its address."""
 
     address: str
     """`http://host:port`."""
@@ -57,7 +57,7 @@ class Served:
 def reward_pools(module: ModuleType) -> None:
     """`verl.trainer.ppo.v1.trainer_base`: serve the reward models as soon as the resource pools exist.
 
-    verl has one place for one reward model, after the trainer's workers; there is no extension point for more.
+    verl starts one reward model, after the trainer's workers; it has no extension point for more.
     """
     original = module.PPOTrainer._init_resource_pool_mgr
 
@@ -85,13 +85,13 @@ def reward_pools(module: ModuleType) -> None:
 
 
 def write_addresses(config: Any, served: Mapping[str, Served]) -> None:
-    """Put the addresses into the run's configuration, before the workers are given it."""
+    """Put the addresses into the run's configuration, before the workers get it."""
     with open_dict(config):
         config[SECTION] = fill_in(OmegaConf.to_container(config[SECTION], resolve=True), served)
 
 
 def rollout_config(config: Any, model: ServedModelSettings) -> Any:
-    """What verl takes as one model's engine: `reward.reward_model.rollout` with the model's own settings."""
+    """The rollout configuration of one model: `reward.reward_model.rollout` with the model's own settings."""
     rollout = OmegaConf.to_container(config.reward.reward_model.rollout, resolve=True)
     assert isinstance(rollout, dict)
     kwargs: dict[str, Any] = dict(rollout.get("engine_kwargs") or {})
@@ -115,12 +115,12 @@ def rollout_config(config: Any, model: ServedModelSettings) -> Any:
 
 
 class ServedModels:
-    """All models of one run.
+    """The running servers of all reward models of a run.
 
     Args:
         config: the trainer's whole configuration.
         models: `agent_rl.reward.models`.
-        pools: verl's `ResourcePoolManager`, whose pools exist.
+        pools: verl's `ResourcePoolManager`, after it has created its pools.
     """
 
     def __init__(self, config: Any, models: Mapping[str, ServedModelSettings], pools: Any) -> None:
@@ -150,7 +150,7 @@ class ServedModels:
         _run(replica.wake_up() for replica in self._shared)
 
     def sleep(self) -> None:
-        """Unload them."""
+        """Unload the models that share the trainer's GPUs."""
         _run(replica.sleep() for replica in self._shared)
 
     def _address(self, name: str) -> str:
@@ -164,7 +164,7 @@ class ServedModels:
 
 
 def fill_in(section: Any, served: Mapping[str, Served]) -> Any:
-    """A copy of a section of plain data with the addresses of the served models in it."""
+    """A copy of a section of plain data with the served models' addresses filled in."""
     if isinstance(section, Mapping):
         filled = {key: fill_in(value, served) for key, value in section.items()}
         return _component(filled, served) if _is_component(filled) else filled
@@ -177,7 +177,7 @@ def fill_in(section: Any, served: Mapping[str, Served]) -> Any:
 
 
 def require_known(section: Any, names: set[str]) -> None:
-    """Refuse names of models that the run does not serve.
+    """Refuse references to models that the run does not serve.
 
     Args:
         section: the section `agent_rl` as plain data.
@@ -193,7 +193,7 @@ def require_known(section: Any, names: set[str]) -> None:
 
 
 def named(section: Any, key: str = SECTION) -> Iterator[tuple[str, str]]:
-    """Every key under which a served model is named in a section of plain data, and the name."""
+    """Key and name of every reference to a served model in a section of plain data."""
     if isinstance(section, Mapping):
         if _is_component(section):
             entries = section["config"]["models"]
@@ -208,7 +208,7 @@ def named(section: Any, key: str = SECTION) -> Iterator[tuple[str, str]]:
 
 
 def _replicas(config: Any, name: str, model: ServedModelSettings, pools: Any) -> list[tuple[Any, Any]]:
-    """The model's replicas, which are still to be started, and the part of the trainer's pool that each gets."""
+    """The model's replicas, not yet started, each with its part of the trainer's pool (None: its own GPUs)."""
     from verl.single_controller.ray.base import split_resource_pool
     from verl.workers.rollout.replica import get_rollout_replica_class
 

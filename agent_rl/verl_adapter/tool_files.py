@@ -1,4 +1,4 @@
-"""Tool files for what runs outside verl: entries of verl's own `BaseTool` classes become tools like any other."""
+"""Loads tool files outside verl: entries of verl's own `BaseTool` classes become tools like any other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Episodes inside verl: `EpisodeLoop` behind verl's `AgentLoopBase`."""
+"""The base class of agent loops in verl: `EpisodeLoop` as verl's `AgentLoopBase`."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ logger = logging.getLogger(__name__)
 
 
 class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
-    """Base class of a user's agent loops: an episode for each row, in the format of the subclass.
+    """Base class of agent loops: runs an episode for each row, in the format of the subclass.
 
     A subclass implements `format`, and may override the other methods of `EpisodeLoop`. The row's columns
     `extra_info.tool_selection`, `tools_kwargs`, `data_source` and `reward_model` keep verl's meaning. The `Trajectory`
     reaches the reward manager as `extra_fields["trajectory"]`.
 
     Args:
-        setup: what an evaluation gives in place of all other arguments, which are verl's.
+        setup: given by an evaluation instead of all other arguments, which are verl's.
 
     Raises:
         ConfigError: an evaluation uses a class that overrides `run`.
@@ -58,11 +58,11 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
         """Run one episode for one row.
 
         Returns:
-            The training sequence; a list where the episode has several, of which the last carries the trajectory.
+            The training sequence, or a list if the episode has several; the last carries the trajectory.
 
         Raises:
-            UnscoredError: when the infrastructure failed; verl drops this trajectory from its group. It is kept in the
-                trace.
+            UnscoredError: when the infrastructure failed; verl drops this trajectory from its group. The trace
+                keeps it.
         """
         format = self.format()
         policy = await self._policy(format, sampling_params, list(row["raw_prompt"]))
@@ -141,7 +141,7 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
 
 
 class _Output(AgentLoopOutput):
-    """verl's output, which stores the trajectory for the trainer only when nobody has scored it yet.
+    """verl's output; it stores the trajectory for the trainer only if it has no score yet.
 
     The trainer fetches `extra_fields` of every sample at each step, and has no use for the text of the conversation.
     """
@@ -157,7 +157,7 @@ _known: dict[int, tuple[Any, AgentRLSettings, EpisodeLimits, bool]] = {}
 
 
 def _of_worker(config: Any) -> tuple[AgentRLSettings, EpisodeLimits, bool]:
-    """A worker's settings, limits, and whether its engine knows text, read once: verl makes a loop for every row."""
+    """A worker's settings, limits, and whether its engine stops at text; cached: verl makes a loop for every row."""
     known = _known.get(id(config))
     if known is None or known[0] is not config:
         rollout = config.actor_rollout_ref.rollout

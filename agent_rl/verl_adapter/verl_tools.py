@@ -1,8 +1,8 @@
-"""Tools across the border to verl, in both directions.
+"""Converts tools of agent_rl to verl's form, and verl's tools to ours.
 
 verl's worker loads `multi_turn.tool_config_path` itself and expects objects with its `BaseTool` methods. `load` gives
-it our tools in that shape, so the normal key works for every entry form and verl's own `tool_agent` runs them;
-`to_specs` takes them, and tools that were written for verl, back to what our loops use.
+it our tools in this form, so that the key works for every form of entry and verl's own `tool_agent` runs them.
+`to_specs` converts them, and tools that were written for verl, to the specs that our loops use.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class VerlTool:
     async def create(
         self, instance_id: str | None = None, create_kwargs: Mapping[str, Any] | None = None, **_: Any
     ) -> tuple[str, ToolResponse]:
-        """Open a session with this tool alone."""
+        """Open a session with only this tool."""
         instance_id = instance_id or uuid4().hex
         session = ToolSession(
             [self.spec],
@@ -90,7 +90,7 @@ class _Function(OpenAIFunctionSchema):
 
 
 class _ToolSchema(OpenAIFunctionToolSchema):
-    """verl's, which drops what it does not know (`items`, `minimum`) and demands a `type` of every argument."""
+    """verl's schema drops unknown keys (`items`, `minimum`) and requires a `type`; this one does neither."""
 
     function: _Function
 
@@ -100,7 +100,7 @@ def _tool_schema(spec: ToolSpec) -> OpenAIFunctionToolSchema:
 
 
 def to_specs(tools: Iterable[Any]) -> list[ToolSpec]:
-    """What verl's worker loaded, as specs for a `ToolSession`: always the same for a tool, so that caches find it."""
+    """The tools of verl's worker as specs for a `ToolSession`; a tool always has the same spec, for caches."""
     return [tool.spec if isinstance(tool, VerlTool) else _foreign_spec(tool) for tool in tools]
 
 

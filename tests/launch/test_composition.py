@@ -49,3 +49,20 @@ def test_a_wrong_key_in_the_recipe_is_found(tmp_path: Path) -> None:
     )
     with pytest.raises(ConfigError, match=r"use_kl_los: .* Did you mean 'actor_rollout_ref\.actor\.use_kl_loss'"):
         compose(tmp_path)
+
+
+def test_a_wrong_value_of_the_section_names_the_line_of_the_recipe_unless_it_came_from_elsewhere(
+    tmp_path: Path,
+) -> None:
+    text = (GSM8K / "config.yaml").read_text().replace("  - size: 3b\n", "").partition("agent_rl:")[0]
+    file = tmp_path / "config.yaml"
+    file.write_text(f"{text}agent_rl:\n  react:\n    examples: default\n    parsing: strict\n")
+    line = text.count("\n") + 3
+    with pytest.raises(ConfigError) as caught:
+        compose(tmp_path)
+    assert str(caught.value).startswith(
+        f"{file}:{line}: agent_rl.react.examples: expected a list of text, got 'default'"
+    )
+    with pytest.raises(ConfigError) as caught:
+        compose(tmp_path, ["agent_rl.react.examples=other"])
+    assert str(caught.value).startswith("agent_rl.react.examples: expected a list of text, got 'other'")

@@ -117,7 +117,7 @@ def test_a_reward_model_needs_reward_workers() -> None:
     for fine in (reward_section(workers=0, model=False), reward_section(workers=1, model=True), found):
         check_reward_workers(fine, needs_groups=False)
     for manager, path in (("naive", None), ("trajectory", "judge.py")):
-        with pytest.raises(ConfigError, match=r"reward\.num_workers: 0 leaves nobody to ask the reward model"):
+        with pytest.raises(ConfigError, match=r"reward\.num_workers: 0 leaves no worker to call the reward model"):
             check_reward_workers(reward_section(workers=0, model=True, manager=manager, path=path), needs_groups=False)
 
 

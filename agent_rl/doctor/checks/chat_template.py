@@ -1,8 +1,8 @@
-"""Checks of the chat template with the model's own tokenizer: what the policy is shown over several turns.
+"""Checks of the chat template with the model's own tokenizer, over a conversation of several turns.
 
-In training nothing is rendered twice: verl's continuous-token builder appends to what was sampled. So a template that
-writes earlier turns otherwise than they were generated does not break training, but the model is then trained on other
-prompts than a server shows it, which renders the whole conversation again for every turn.
+In training no turn is rendered twice: verl's continuous-token builder appends to the sampled tokens. So a template that
+rewrites earlier turns does not break training, but the model is then trained on other prompts than it gets from a
+server, which renders the whole conversation again for every turn.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TOOL = {
 }
 THOUGHT = "<think>\nI should compute that.\n</think>\n\n"
 AROUND = 40
-"""Characters that are shown of a difference."""
+"""Characters of a difference that are shown."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class TokenizerTemplate:
         model_type: of the model's config.json, by which verl chooses its builder.
         ends: the token ids at which the engine stops.
         options: `data.apply_chat_template_kwargs`.
-        native: whether tools go into the template and calls into `tool_calls`, as verl's tool_agent has it.
-        observation_role: the role that shows a tool's result.
+        native: whether tools are an argument of the template and calls are in `tool_calls`, as for verl's tool_agent.
+        observation_role: the role of a message with a tool's result.
         processor: of a multimodal model.
     """
 
@@ -61,7 +61,7 @@ class TokenizerTemplate:
     processor: Any = None
 
     def text(self, messages: Sequence[Message], *, prompt: bool, tools: bool | None = None) -> str:
-        """The conversation as text, with or without what opens the next turn of the policy."""
+        """The conversation as text, with or without the generation prompt."""
         given = [TOOL] if (self.native if tools is None else tools) else None
         return str(
             self.tokenizer.apply_chat_template(
@@ -76,7 +76,7 @@ class TokenizerTemplate:
 
 @check("chat template", needs=Needs.VERL)
 def chat_template(case: Case) -> Iterator[Finding]:
-    """All of `examine`, for the recipe's model."""
+    """The chat template of the recipe's model passes all of `examine`."""
     if case.model.folder is None:
         yield skipped("the model is not on this machine")
         return
@@ -115,11 +115,11 @@ def load_template(case: Case) -> TokenizerTemplate:
 
 
 def examine(template: TokenizerTemplate) -> Iterator[Finding]:
-    """Whether the template renders, shows tools, ends turns, keeps what was written, and suits verl's builder."""
+    """Check that the template renders, shows tools, ends turns, keeps earlier turns, and suits verl's builder."""
     plain = conversation(template)
     try:
         template.text(plain, prompt=True)
-    except Exception as error:  # noqa: BLE001 - a template raises what it likes: it goes into the table
+    except Exception as error:  # noqa: BLE001 - a template may raise anything: it goes into the table
         roles = sorted({message["role"] for message in plain})
         text = f"it does not render a conversation of {', '.join(roles)}: {reason(error)}"
         remedy = f"Set {TEMPLATE_KEY}" + ("" if template.native else ", or agent_rl.react.observation_role=user")
@@ -133,7 +133,7 @@ def examine(template: TokenizerTemplate) -> Iterator[Finding]:
 
 
 def conversation(template: TokenizerTemplate, thought: str = "") -> list[Message]:
-    """An episode as the loop would write it: a question, two calls of a tool with their results, an answer."""
+    """The messages of an episode: a question, two tool calls with their results, an answer."""
     messages: list[Message] = [
         {"role": "system", "content": "You are careful."},
         {"role": "user", "content": "What is 6*7+1?"},
@@ -156,10 +156,10 @@ def conversation(template: TokenizerTemplate, thought: str = "") -> list[Message
 def _tools(template: TokenizerTemplate, messages: Sequence[Message]) -> Finding:
     subject = "tools shown"
     if not template.native:
-        return ok("not asked for them: the agent's instructions describe the tools", subject)
+        return ok("not used: the agent's instructions describe the tools", subject)
     if TOOL["function"]["name"] in template.text(messages[:2], prompt=True, tools=True):  # type: ignore[index]
         return ok("it shows the tools that it is given", subject)
-    text = "it ignores the tools that it is given: the policy never learns of them"
+    text = "it ignores the tools that it is given: the policy never sees them"
     return problem(text, f"Use react_agent, which describes them itself, or set {TEMPLATE_KEY}", subject)
 
 
@@ -200,12 +200,12 @@ def _stability(template: TokenizerTemplate, rewritten: str) -> Finding:
 def _keeps_thinking(template: TokenizerTemplate) -> bool:
     try:
         return not _first_change(template, conversation(template, THOUGHT))
-    except Exception:  # noqa: BLE001 - a template that does not know the role: the remedy is then another one
+    except Exception:  # noqa: BLE001 - the template does not know the role: the remedy is then another one
         return False
 
 
 def _first_change(template: TokenizerTemplate, messages: Sequence[Message]) -> str:
-    """Where a later prompt does not begin with an earlier one and what was generated for it; empty: nowhere."""
+    """The first turn that a later prompt does not repeat as it was generated, in words; empty: there is none."""
     turns = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
     prompts = [template.text(messages[:index], prompt=True) for index in turns]
     for number, prompt in enumerate(prompts):
@@ -219,19 +219,19 @@ def _first_change(template: TokenizerTemplate, messages: Sequence[Message]) -> s
 
 
 def _builder(template: TokenizerTemplate, messages: Sequence[Message], *, stable: bool) -> Finding:
-    """The continuous-token builder of verl takes the conversation, and gives the tokens that the template gives."""
+    """Verl's continuous-token builder accepts the conversation and gives the same tokens as the template."""
     subject, tools = "token builder", [TOOL] if template.native else None
     try:
         builder = inspection.token_builder(
             template.tokenizer, template.model_type, template.options, template.processor
         )
         built = _appended(template, builder, messages, tools)
-    except Exception as error:  # noqa: BLE001 - builder and template raise what they like: it goes into the table
+    except Exception as error:  # noqa: BLE001 - builder and template may raise anything: it goes into the table
         remedy = f"Set {TEMPLATE_KEY}, or use a model and tokenizer that belong together"
         return problem(f"for model type {template.model_type!r}: {reason(error)}", remedy, subject)
     name = f"verl's {type(builder).__name__}"
     if not stable:
-        return ok(f"{name} appends to what was sampled, and rewrites nothing", subject)
+        return ok(f"{name} appends to the sampled tokens, and rewrites nothing", subject)
     rendered = template.text(messages[:-1], prompt=True)
     if built == template.ids(rendered):
         return ok(f"{name}: turn by turn it gives the template's own tokens", subject)
@@ -241,7 +241,7 @@ def _builder(template: TokenizerTemplate, messages: Sequence[Message], *, stable
 
 
 def _appended(template: TokenizerTemplate, builder: Any, messages: Sequence[Message], tools: Any) -> list[int]:
-    """The tokens of the last turn's prompt, each turn appended to those before it as in a rollout."""
+    """The tokens of the last turn's prompt, built turn by turn as in a rollout."""
     turns = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
     ids: list[int] = list(builder.build_initial_tokens(list(messages[: turns[0]]), tools=tools))
     for index, following in itertools.pairwise(turns):

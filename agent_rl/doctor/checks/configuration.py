@@ -34,7 +34,7 @@ MINI = "actor_rollout_ref.actor.ppo_mini_batch_size"
 
 @check("configuration")
 def values(case: Case) -> Iterator[Finding]:
-    """Every value that verl needs is there, and every reference leads somewhere."""
+    """No mandatory value is missing, and every interpolation can be resolved."""
     assert case.config is not None
     for wrong in resolution.problems(case.config):
         yield problem(f"{wrong.key}: {wrong.problem}", wrong.remedy)
@@ -42,33 +42,33 @@ def values(case: Case) -> Iterator[Finding]:
 
 @check("configuration", needs=Needs.VERL)
 def validation(case: Case) -> Iterator[Finding]:
-    """What verl asserts of the whole configuration, before Ray starts and in its dataclasses."""
+    """Verl's own checks of the configuration pass: those before Ray starts, and those of its dataclasses."""
     assert case.config is not None
     config: Any = case.config.copy()
     OmegaConf.resolve(config)
     verls, with_ours = inspection.whole_checks(config)
-    told = {"", _complaint(verls)}
-    yield from (problem(each, CHANGE) for each in told if each)
+    reported = {"", _complaint(verls)}
+    yield from (problem(each, CHANGE) for each in reported if each)
     try:
         with_ours()
     except ConfigError as error:
-        told.add(error.problem)
+        reported.add(error.problem)
         yield problem(f"{error.key}: {error.problem}", error.remedy)
-    except Exception as error:  # noqa: BLE001 - goes into the table, where verl's own complaint is already
-        if (found := reason(error)) not in told:
+    except Exception as error:  # noqa: BLE001 - goes into the table, unless verl's own check has reported it
+        if (found := reason(error)) not in reported:
             yield problem(found, CHANGE)
-        told.add(found)
+        reported.add(found)
     for key, run in inspection.section_checks(config).items():
-        if (found := _complaint(run)) not in told:
+        if (found := _complaint(run)) not in reported:
             yield problem(f"{key}: {found}", CHANGE)
-        told.add(found)
-    if told == {""}:
+        reported.add(found)
+    if reported == {""}:
         yield ok("verl's own has passed")
 
 
 @check("configuration", "batches")
 def mini_batches(case: Case) -> Iterator[Finding]:
-    """Trajectories divide among the trainer's processes, and there into micro-batches; verl asserts it in workers."""
+    """Trajectories divide evenly among the trainer's processes and into micro-batches; verl asserts this in workers."""
     own = "actor_rollout_ref"
     mini, batch = case.number(MINI, 1), case.number("data.train_batch_size", 1)
     n = case.number(f"{own}.rollout.n", 1)
@@ -98,7 +98,7 @@ def mini_batches(case: Case) -> Iterator[Finding]:
 
 
 def _micro_batches(case: Case, section: str, name: str, dynamic: str, trajectories: int) -> Iterator[Finding]:
-    """The trajectories of a process divide into micro-batches, or the longest of them fits into one."""
+    """Problems of micro-batches of a fixed size that do not divide the trajectories, or that the longest exceeds."""
     if not case.get(f"{section}.{dynamic}"):
         key = f"{section}.{name.format('micro_batch_size')}"
         if (micro := case.get(key)) and trajectories % int(micro):
@@ -111,7 +111,7 @@ def _micro_batches(case: Case, section: str, name: str, dynamic: str, trajectori
 
 @check("configuration")
 def model(case: Case) -> Finding:
-    """The model is on this machine, and whole."""
+    """The model is on this machine, with all its files complete."""
     found, again = case.model, "Copy or download the model again"
     if found.folder is None:
         return _absent(case, found.name)
@@ -144,7 +144,7 @@ def context(case: Case) -> Finding:
 
 @check("configuration")
 def outputs(case: Case) -> Iterator[Finding]:
-    """What the run writes can be written."""
+    """The folders that the run writes to are writable."""
     wanted = {key: str(value) for key in OUTPUTS if (value := case.get(key))}
     if case.number("trainer.save_freq", -1) <= 0:
         wanted.pop("trainer.default_local_dir", None)
@@ -155,14 +155,14 @@ def outputs(case: Case) -> Iterator[Finding]:
         if not os.access(there, os.W_OK) or (there != target and not there.is_dir()):
             refused = True
             text = f"{target} cannot be written ({there} is in the way)"
-            yield problem(text, "Name a place that you may write to", key)
+            yield problem(text, "Name a folder that you may write to", key)
     if not refused:
         yield ok(f"relative paths begin in {case.folder.resolve()}, which can be written")
 
 
 @check("configuration")
 def resume(case: Case) -> Finding | None:
-    """A checkpoint that exists already is one that is meant: verl resumes from it by itself."""
+    """Warns of an existing checkpoint: verl resumes from it by default."""
     folder = case.folder / Path(str(case.get("trainer.default_local_dir", "checkpoints"))).expanduser()
     mark = folder / "latest_checkpointed_iteration.txt"
     step = mark.read_text(errors="replace").strip() if mark.is_file() else ""
@@ -176,10 +176,10 @@ def resume(case: Case) -> Finding | None:
 
 
 def _complaint(call: Callable[[], None]) -> str:
-    """What it raised, as one line; empty when it did not."""
+    """The error of the call in one line; empty if it succeeds."""
     try:
         call()
-    except Exception as error:  # noqa: BLE001 - verl raises what it likes: it goes into the table
+    except Exception as error:  # noqa: BLE001 - verl may raise anything: it goes into the table
         return reason(error)
     return ""
 

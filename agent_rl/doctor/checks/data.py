@@ -1,4 +1,4 @@
-"""Checks of the rows: the row contract, how many there are, and whether what they name exists."""
+"""Checks of the rows: the row contract, their number, and whether the agents that they name exist."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ VERLS = ("single_turn_agent", "tool_agent")
 
 @check("data")
 def files(case: Case) -> Iterator[Finding]:
-    """Each file is there, and its rows keep the contract of `agent_rl.data.rows`."""
+    """Each file exists, and its rows keep the contract of `agent_rl.data.rows`."""
     for key, named in (("data.train_files", case.train), ("data.val_files", case.val)):
         for file in named:
             yield _contract(case, key, file)
@@ -40,13 +40,13 @@ def files(case: Case) -> Iterator[Finding]:
 
 @check("data", "training steps")
 def row_count(case: Case) -> Iterator[Finding]:
-    """There are enough rows for a step: verl drops an incomplete batch, also when it is the only one."""
+    """There are enough rows for one step: verl drops an incomplete batch, even if it is the only one."""
     if not _is_complete(case):
         yield skipped("the training rows cannot be counted")
         return
     rows, batch = train_rows(case), case.number("data.train_batch_size", 1)
     if rows < batch:
-        text = f"{rows} rows are fewer than data.train_batch_size={batch}: no step is ever made"
+        text = f"{rows} rows are fewer than data.train_batch_size={batch}: the run makes no step"
         yield problem(text, f"Set data.train_batch_size to {rows} or less, or add rows")
     else:
         counted = f"{rows} rows // {batch} in a batch * {case.number('trainer.total_epochs', 1)} epochs"
@@ -58,7 +58,7 @@ def row_count(case: Case) -> Iterator[Finding]:
 
 @check("data", "agent loops")
 def agents(case: Case) -> Iterator[Finding]:
-    """The agent loops that rows name are registered, and their simulated users can be made."""
+    """The agent loops that rows name are registered, and their simulated users can be constructed."""
     default, known = case.default_agent, {*agent_names(), *VERLS, *_of_config(case), *_of_script(case)}
     named = Counter(str(row.get("agent_name") or default) for row in case.rows)
     if not named:
@@ -82,15 +82,15 @@ def agents(case: Case) -> Iterator[Finding]:
 
 
 def train_rows(case: Case) -> int:
-    """Rows that are trained on, before long prompts are left out."""
+    """Number of rows to train on, before long prompts are filtered out."""
     rows, most = sum(file.count for file in case.train), case.number("data.train_max_samples", -1)
     return min(rows, most) if most > 0 else rows
 
 
 def total_steps(case: Case) -> int:
-    """Steps of the whole run; 0 when the rows cannot be counted."""
-    if asked := case.get("trainer.total_training_steps"):
-        return int(asked)
+    """Number of steps of the whole run; 0 if the rows cannot be counted."""
+    if steps := case.get("trainer.total_training_steps"):
+        return int(steps)
     if not _is_complete(case):
         return 0
     return train_rows(case) // case.number("data.train_batch_size", 1) * case.number("trainer.total_epochs", 1)
@@ -124,7 +124,7 @@ def _of_config(case: Case) -> set[str]:
 
 
 def _of_script(case: Case) -> set[str]:
-    """Names that the user's script registers, read from its text: it is not run."""
+    """Names that the user's script registers, found in its syntax tree: the script is not run."""
     if case.script is None:
         return set()
     try:

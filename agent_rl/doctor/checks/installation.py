@@ -1,4 +1,4 @@
-"""Checks of what is installed, against what verl's and our own package metadata ask for. Nothing is imported."""
+"""Checks of the installed packages against the metadata of verl and agent_rl; nothing is imported."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VERL_HELP = f"Run pip install 'verl[{{}}]=={VERL_VERSION}'"
 
 @check("installation", "Python", Needs.MACHINE)
 def python(case: Case) -> Finding:
-    """The interpreter, against `requires-python` of agent_rl and verl."""
+    """The interpreter's version satisfies `requires-python` of agent_rl and verl."""
     version = ".".join(map(str, sys.version_info[:3]))
     for name in ("agent-rl", "verl"):
         wanted = _metadata(name, "Requires-Python")
@@ -40,7 +40,7 @@ def python(case: Case) -> Finding:
 
 @check("installation", needs=Needs.MACHINE)
 def packages(case: Case) -> Iterator[Finding]:
-    """The right verl, then every requirement of agent_rl and verl that counts on this platform."""
+    """The supported verl is installed, and every requirement of agent_rl and verl for this platform."""
     installed = _version("verl")
     if installed is None:
         yield problem("is not installed", CPU_HELP if case.on_cpu else GPU_HELP, "verl")
@@ -58,7 +58,7 @@ def packages(case: Case) -> Iterator[Finding]:
 
 @check("installation", "verl plugin", Needs.MACHINE)
 def plugin(case: Case) -> Finding:
-    """Installed, and once: verl finds agent_rl by its entry point, in every Ray worker."""
+    """agent_rl is installed exactly once: verl finds it by its entry point, in every Ray worker."""
     points = [each for each in metadata.entry_points(group="verl.plugins") if each.value == PLUGIN]
     policy, version = case.environ.get("VERL_USE_EXTERNAL_PLUGINS", "auto").strip(), _version("agent-rl")
     if not points:
@@ -91,20 +91,20 @@ def engine(case: Case) -> Finding:
 
 @check("installation", needs=Needs.MACHINE)
 def engine_set(case: Case) -> Finding | None:
-    """On GPUs, the versions that belong to this engine: our extra's for SGLang, verl's own for another."""
+    """On GPUs, the engine's versions are those of our extra for SGLang, and of verl's extra for another engine."""
     name = _engine(case)
     if case.on_cpu or not case.gpus or name not in ENGINES:
         return None
-    by, asked = ("agent-rl", GPU_HELP) if name == "sglang" else ("verl", VERL_HELP.format(name))
+    by, command = ("agent-rl", GPU_HELP) if name == "sglang" else ("verl", VERL_HELP.format(name))
     if unmet := _unmet(by, {name}):
         found = [f"{each}{wanted} ({version or 'absent'})" for each, (version, wanted) in sorted(unmet.items())]
-        return warning(f"{by} wants {', '.join(found)}", f"{asked} in a fresh environment", f"{name} set")
+        return warning(f"{by} wants {', '.join(found)}", f"{command} in a fresh environment", f"{name} set")
     return ok(f"the versions that {by} wants", f"{name} set")
 
 
 @check("installation", "torch", Needs.MACHINE)
 def torch_build(case: Case) -> Finding | None:
-    """The torch that is installed was built for GPUs, where there are some."""
+    """On a machine with GPUs, the installed torch was built for CUDA."""
     if case.on_cpu or not case.gpus or _version("torch") is None:
         return None
     if (cuda := _cuda_of_torch()) is None:
@@ -115,7 +115,7 @@ def torch_build(case: Case) -> Finding | None:
 
 @check("installation", needs=Needs.VERL)
 def registration(case: Case) -> Finding:
-    """The plugin has been loaded by verl, which tells nobody when one fails."""
+    """Verl has loaded our plugin: a failing plugin it ignores silently."""
     if inspection.is_registered():
         return ok("verl has loaded agent_rl")
     return problem("verl imports, but agent_rl could not register with it", "python -c 'import verl' shows why")
@@ -126,7 +126,7 @@ def _engine(case: Case) -> str:
 
 
 def _unmet(by: str, extras: set[str]) -> dict[str, tuple[str | None, str]]:
-    """What a package requires with these extras ("": without any) and does not find: name -> version, wanted ones."""
+    """Unmet requirements of a package with these extras ("": none): name -> installed version, wanted versions."""
     found = {}
     for line in _requirements(by):
         wanted = Requirement(line)
@@ -168,7 +168,7 @@ def _metadata(name: str, field: str) -> str | None:
 
 
 def _cuda_of_torch() -> str | None:
-    """What torch says about its build, without importing it."""
+    """The CUDA version that torch was built for, read without importing torch."""
     spec = find_spec("torch")
     if spec is None or spec.origin is None:
         return None

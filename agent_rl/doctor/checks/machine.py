@@ -1,4 +1,4 @@
-"""Checks of what the run would compute on: GPUs and how they are divided, or the cores of a CPU."""
+"""Checks of the GPUs and how they are divided, or of the cores of a CPU."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from agent_rl.doctor.finding import Finding, ok, problem, skipped, warning
 from agent_rl.launch.environment import has_accelerator
 
 BUSY = 0.05
-"""Share of a GPU's memory above which others use it."""
+"""Share of a GPU's memory in use above which the GPU counts as busy."""
 
 
 @check("machine", needs=Needs.MACHINE)
 def accelerator(case: Case) -> Finding:
-    """There is something to compute on, and it is what the configuration says."""
+    """There is an accelerator, or the CPU was chosen, as the configuration says."""
     device, visible = case.get("trainer.device"), case.environ.get("CUDA_VISIBLE_DEVICES")
     if case.on_cpu and device not in (None, "cpu"):
         remedy = "Let the recipe's config.yaml search pkg://agent_rl.config, or set trainer.device=cpu"
@@ -38,7 +38,7 @@ def accelerator(case: Case) -> Finding:
 
 @check("machine", "GPU memory in use", Needs.MACHINE)
 def gpus_in_use(case: Case) -> Finding | None:
-    """Nobody else fills the GPUs."""
+    """No other process uses the GPUs' memory."""
     busy = [gpu for gpu in case.gpus if gpu.memory_mib and gpu.used_mib > BUSY * gpu.memory_mib]
     if not busy or case.on_cpu:
         return None
@@ -49,12 +49,12 @@ def gpus_in_use(case: Case) -> Finding | None:
 
 @check("machine", "GPUs per node")
 def gpus_per_node(case: Case) -> Finding:
-    """The machine has as many GPUs as the recipe wants of each."""
+    """The machine has as many GPUs as the recipe wants on each node."""
     wanted, here = case.gpus_wanted, len(case.gpus)
     if case.on_cpu:
         logical = case.number("ray_kwargs.ray_init.num_gpus", wanted)
         if wanted > logical and not case.joins:
-            text = f"{wanted} wanted, Ray is told of {logical}: the run would wait forever"
+            text = f"{wanted} wanted, Ray gets {logical}: the run would wait forever"
             return problem(text, f"Set ray_kwargs.ray_init.num_gpus={wanted}")
         return ok(f"{wanted}, a logical resource on a CPU")
     if case.joins:
@@ -69,7 +69,7 @@ def gpus_per_node(case: Case) -> Finding:
 
 @check("machine")
 def tensor_parallel(case: Case) -> Finding:
-    """The engine's groups of GPUs divide the run's GPUs, and the model's heads divide among them."""
+    """The GPUs of one engine divide the run's GPUs, and tensor parallelism divides the model's heads."""
     rollout = "actor_rollout_ref.rollout"
     key, others = f"{rollout}.tensor_model_parallel_size", ("data_parallel_size", "pipeline_model_parallel_size")
     parallel, heads, world = case.number(key, 1), case.model.config.get("num_attention_heads"), case.engine_world
@@ -86,7 +86,7 @@ def tensor_parallel(case: Case) -> Finding:
 
 @check("machine", "CPU cores", Needs.MACHINE)
 def cores(case: Case) -> Iterator[Finding]:
-    """A run on a CPU has cores, and its processes do not compete for them."""
+    """A run on a CPU has at least two cores, and one thread for each process."""
     count = len(os.sched_getaffinity(0))
     threads = case.environ.get("OMP_NUM_THREADS")
     if case.on_cpu and threads not in (None, "", "1"):

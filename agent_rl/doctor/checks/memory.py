@@ -1,11 +1,11 @@
 """Checks of memory and disk, from the number of parameters. They are estimates, and each says what it assumes.
 
 With FSDP and Adam a trained parameter is four numbers (itself, its gradient, the optimizer's two moments), of 4 bytes
-each unless `fsdp_config.model_dtype` says bf16, divided among all GPUs. Kept of a token are the input of each layer
-(2 bytes a number; 34 without gradient checkpointing) and four times its logits (2 bytes; none with fused kernels). The
-engine takes `gpu_memory_utilization` of what is free at its start, for its weights (2 bytes) and its cache. The
-reference policy waits in the host's memory. An adapter of LoRA is not counted; a critic counts as a second model. The
-README of gsm8k_calculator derives the same figures.
+each unless `fsdp_config.model_dtype` says bf16, divided among all GPUs. The activations of a token are the input of
+each layer (2 bytes a number; 34 without gradient checkpointing) and four times its logits (2 bytes; none with fused
+kernels). The engine takes `gpu_memory_utilization` of the memory free at its start, for its weights (2 bytes) and its
+cache. The reference policy is in the host's memory. An adapter of LoRA is not counted; a critic counts as a second
+model. The README of gsm8k_calculator derives the same figures.
 """
 
 from __future__ import annotations
@@ -28,44 +28,44 @@ STATE = 4
 CHECKPOINT_BYTES = 12
 """Of a trained parameter: itself and Adam's two moments, fp32."""
 CPU_BASE = 6 * GIB
-"""What the processes of a run on a CPU were measured to take with a tiny model."""
+"""Measured for the processes of a run on a CPU with a tiny model."""
 PROCESS = 2 * GIB
-"""Of the host, for each GPU's trainer and engine processes; a guess."""
+"""Host memory for each GPU's trainer and engine processes; a guess."""
 CONTEXTS = 1.5 * GIB
 """On each GPU: CUDA contexts of trainer and engine, NCCL."""
 TIGHT = 0.9
-"""Share of what is there above which an estimate is no assurance."""
+"""Share of the available memory above which an estimate is reported as tight."""
 OWN = "actor_rollout_ref"
 
 
 @dataclass(frozen=True)
 class GpuNeed:
-    """Bytes on one GPU."""
+    """The estimated bytes on one GPU."""
 
     states: float
     """Weights, gradients and moments of the policy, and of a critic."""
     activations: float
     logits: float
     resting: float
-    """Of the states, what stays while the engine generates: no gradients, and what is not offloaded."""
+    """The part of the states that stays on the GPU while the engine generates: no gradients, nothing offloaded."""
     pool: float
-    """The engine's."""
+    """The engine's memory pool: weights and KV cache."""
     engine_weights: float
     kv_per_token: float
 
     @property
     def update(self) -> float:
-        """While training: the engine has released its memory by then."""
+        """In total while training, when the engine has released its memory."""
         return self.states + self.activations + self.logits + CONTEXTS
 
     @property
     def rollout(self) -> float:
-        """While the engine generates."""
+        """In total while the engine generates."""
         return self.resting + self.pool + CONTEXTS
 
 
 def gpu_need(case: Case, card: float) -> GpuNeed:
-    """The estimate for one GPU that has `card` bytes, and for a model whose parameters are known."""
+    """The estimate for a GPU of `card` bytes; the model's number of parameters must be known."""
     parameters, shards = float(case.model.parameters or 0), case.world_size
     one = _number_bytes(case) * parameters / shards
     lora, separate = _is_lora(case), not case.get(f"{OWN}.hybrid_engine", True)
@@ -90,7 +90,7 @@ def gpu_need(case: Case, card: float) -> GpuNeed:
 
 @check("machine", "GPU memory")
 def gpu(case: Case) -> Iterator[Finding]:
-    """The training state fits, and beside it the engine with a cache that is large enough."""
+    """The training state fits, and the engine with a KV cache for at least one trajectory."""
     if case.on_cpu:
         return
     if not case.model.parameters:
@@ -130,7 +130,7 @@ def _generating(case: Case, need: GpuNeed, total: int) -> Finding:
 
 @check("machine", "host memory")
 def host(case: Case) -> Finding:
-    """What is kept in the machine's own memory fits."""
+    """Processes, offloaded states and loading fit into the host's memory."""
     free, parameters = _available(), case.model.parameters
     if case.is_elsewhere:
         return skipped("not compared: there is no GPU here, so the run would be on another machine")
@@ -215,7 +215,7 @@ def _number_bytes(case: Case) -> int:
 
 
 def _offloaded(case: Case) -> int:
-    """Numbers of a parameter that wait in the host's memory while the engine generates."""
+    """Numbers of each parameter that are offloaded to the host while the engine generates."""
     fsdp = f"{OWN}.actor.fsdp_config"
     return bool(case.get(f"{fsdp}.param_offload")) + 2 * bool(case.get(f"{fsdp}.optimizer_offload"))
 
@@ -237,7 +237,7 @@ def _micro_batch_tokens(case: Case) -> int:
 
 
 def _available() -> int:
-    """Bytes of memory that a new process may take: the machine's, or what the container's limit leaves."""
+    """Bytes of memory that a new process may take: free on the machine, or left by the container's limit."""
     import psutil
 
     available = int(psutil.virtual_memory().available)

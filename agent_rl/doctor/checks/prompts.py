@@ -1,4 +1,4 @@
-"""Check of the prompts' lengths, by the model's own tokenizer and with what the agent adds to them."""
+"""Check of the prompts' lengths in the model's tokens, with the instructions and tools that the agent adds."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from agent_rl.doctor.finding import Finding, ok, problem, skipped, warning
 from agent_rl.tools import ToolSpec
 
 SAMPLE = 200
-"""Rows of which the prompts are counted: those with the most characters."""
+"""Number of rows to tokenize: those with the most characters."""
 KEY = "data.max_prompt_length"
 
 
 @check("data", "prompt lengths", Needs.VERL)
 def lengths(case: Case) -> Finding:
-    """The longest prompts fit; the loop leaves a trajectory unscored whose prompt does not."""
+    """The longest prompts fit into `data.max_prompt_length`: a trajectory with a longer prompt is unscored."""
     rows, specs = [row for row in case.rows if isinstance(row.get("prompt"), list)], tool_specs(case)
     if case.model.folder is None or not rows:
         return skipped("they need rows, and the model's tokenizer on this machine")

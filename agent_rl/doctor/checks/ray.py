@@ -1,4 +1,4 @@
-"""Checks of Ray: what the run would join or start, the ports that it needs, and whether its actors find room."""
+"""Checks of Ray: the cluster to join or start, its ports, and whether its actors get their logical CPUs."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from agent_rl.launch.environment import SIZES
 
 TIMEOUT_S = 2.0
 CPUS_PER_GPU = 3
-"""What verl's resource pools reserve beside each GPU (`max_colocate_count`)."""
+"""Logical CPUs that verl's resource pools reserve with each GPU (`max_colocate_count`)."""
 CPUS_PER_ENGINE_GPU = 2
 """The same for engines on GPUs of their own."""
 FIXED_CPUS = 2
-"""TransferQueue's controller, and one that must be free while actors without a reservation are placed."""
+"""One for TransferQueue's controller, and one that must be free while actors without a reservation are placed."""
 
 
 @check("Ray", "Ray", Needs.MACHINE)
 def ray_cluster(case: Case) -> Finding:
-    """Which Ray the run would use: a named one, one that runs here already, or its own."""
+    """The Ray cluster that the run would use answers: a named one, one that runs here already, or its own."""
     named, several = case.environ.get("RAY_ADDRESS", ""), case.nodes
     if case.joins and named == "auto":
         return ok("RAY_ADDRESS=auto: one that runs here")
@@ -43,7 +43,7 @@ def ray_cluster(case: Case) -> Finding:
     if not address:
         return ok("none runs here; the run starts its own")
     if not answers(address):
-        text = f"{file} names {address}, where nothing answers: a Ray that is gone has left it, and the run would wait"
+        text = f"{file} names {address}, where nothing answers: a Ray that has ended left it, and the run would wait"
         return problem(text, f"Delete {file}, or set RAY_ADDRESS=local")
     given = case.get("ray_kwargs.ray_init", {})
     if refused := [name for name in SIZES if given.get(name) is not None]:
@@ -74,7 +74,7 @@ def ports(case: Case) -> Iterator[Finding]:
 
 @check("Ray")
 def nodes(case: Case) -> Finding:
-    """The number of machines, and this machine's place among them."""
+    """The number of nodes agrees with the environment, which gives this machine its rank."""
     count, several = case.number("trainer.nnodes", 1), Nodes.from_environment(case.environ)
     if several and several.count != count:
         text = f"trainer.nnodes={count}, but NNODES={several.count}: "
@@ -85,21 +85,21 @@ def nodes(case: Case) -> Finding:
     if several:
         return ok(f"{count}, this one is {several.rank}")
     if count > 1 and not case.joins:
-        text = f"trainer.nnodes={count}, but this run would be alone and wait forever"
+        text = f"trainer.nnodes={count}, but this run has one node and would wait forever"
         return problem(text, "Set NNODES, NODE_RANK and MASTER_ADDR on each node, or RAY_ADDRESS")
     return ok(str(count))
 
 
 @check("Ray", "logical CPUs")
 def logical_cpus(case: Case) -> Finding:
-    """Ray has a logical CPU for every actor that asks for one; else the run waits forever, without a message."""
+    """Ray has a logical CPU for every actor that needs one; otherwise the run hangs without a message."""
     storage = case.get("transfer_queue.backend.SimpleStorage.num_data_storage_units", 8)
     units = int(storage) if case.get("transfer_queue.backend.storage_backend") == "SimpleStorage" else 0
     own = 0 if case.get("actor_rollout_ref.hybrid_engine", True) else case.engine_world
     need = FIXED_CPUS + units + CPUS_PER_GPU * case.world_size + CPUS_PER_ENGINE_GPU * own
     given, machines = case.get("ray_kwargs.ray_init.num_cpus"), case.number("trainer.nnodes", 1)
     if case.joins:
-        return skipped(f"the cluster needs {need}; it is not asked")
+        return skipped(f"the cluster needs {need}; its nodes are not checked")
     if given is None and case.is_elsewhere:
         return skipped(f"{need} needed; this machine has no GPU, so the run would be on another one")
     there = machines * (int(given) if given is not None else len(os.sched_getaffinity(0)))

@@ -1,4 +1,4 @@
-"""Checks of the reward: our section, the manager, the custom function, and whether it can score the rows."""
+"""Checks of the reward: its settings, the manager, the custom function, and whether the rows can be scored."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OURS = "trajectory"
 
 @check("reward", "reward weights")
 def weights(case: Case) -> Finding | None:
-    """Our section is valid, its components can be made, and some part of the reward counts."""
+    """The reward's settings are valid, its components can be constructed, and some weight is not 0."""
     settings = case.settings.reward
     if case.get(MANAGER) != OURS:
         return None
@@ -40,7 +40,7 @@ def weights(case: Case) -> Finding | None:
 
 @check("reward", "ground truth")
 def ground_truths(case: Case) -> Finding | None:
-    """Each row has a scorer, and a ground truth that it can judge by, or a user who judges."""
+    """Each row has a scorer and a valid ground truth for it, or a simulated user that gives the verdict."""
     settings, scorer = case.settings, case.settings.reward.correctness.scorer
     if case.get(MANAGER) != OURS or case.get(f"{FUNCTION}.path") or scorer == "none" or settings.reward.reward_api:
         return None
@@ -81,7 +81,7 @@ def manager(case: Case) -> Finding:
 
 @check("reward", "reward function", Needs.VERL)
 def function(case: Case) -> Finding | None:
-    """The custom reward function can be imported and called with what it is given."""
+    """The custom reward function can be imported, and called with verl's arguments."""
     path, name = case.get(f"{FUNCTION}.path"), case.get(f"{FUNCTION}.name")
     if not path:
         return None
@@ -96,14 +96,14 @@ def function(case: Case) -> Finding | None:
     except TypeError as error:
         remedy = "Take data_source, solution_str, ground_truth, extra_info and reward_kwargs, by these names"
         return problem(f"{name} cannot be called: {error}", remedy)
-    except ValueError:  # a builtin, whose signature is not known
+    except ValueError:  # a builtin without a known signature
         pass
     return ok(f"{name} in {path}")
 
 
 @check("reward", "data_source", Needs.VERL)
 def sources(case: Case) -> Iterator[Finding]:
-    """The rows' data sources are known to verl's own scoring, where that is used."""
+    """If verl's own scoring is used, it knows the rows' data sources."""
     if case.get(MANAGER) == OURS or case.get(f"{FUNCTION}.path") or case.get("reward.reward_model.enable"):
         return
     if not _is_registered_by_name(case):

@@ -13,13 +13,13 @@ from agent_rl.settings import SECTION
 
 MODELS = f"{SECTION}.reward.models"
 CLASSIFIERS = ("SequenceClassification", "Reward")
-"""How the architectures are called that give a score."""
+"""Parts of the names of architectures that give a score."""
 TIGHT = 0.9
 
 
 @check("reward", "reward models")
 def models(case: Case) -> Iterator[Finding]:
-    """Every reward model is on this machine, whole, and of the kind that it is said to be."""
+    """Every reward model is on this machine, complete, and of the configured kind."""
     for name, served in case.settings.reward.models.items():
         yield _model(case, name, served.path, served.kind)
     if case.get("reward.reward_model.enable"):
@@ -29,7 +29,7 @@ def models(case: Case) -> Iterator[Finding]:
 
 @check("reward", "reward models' memory")
 def shares(case: Case) -> Finding | None:
-    """Models that are loaded into the trainer's GPUs at the same time fit there together."""
+    """The reward models that share the trainer's GPUs fit there together."""
     served = case.settings.reward.models
     shared = {name: model.gpu_memory_utilization for name, model in served.items() if model.placement == "shared"}
     if case.get("reward.reward_model.enable") and not case.get("reward.reward_model.enable_resource_pool"):
@@ -42,7 +42,7 @@ def shares(case: Case) -> Finding | None:
     if total >= 1:
         return problem(f"{text}: together {total:g}", remedy)
     if total > TIGHT:
-        return warning(f"{text}: little is left for what the trainer keeps there", remedy)
+        return warning(f"{text}: that leaves little for the trainer", remedy)
     return ok(f"{text}, while they score")
 
 

@@ -1,4 +1,4 @@
-"""Checks of the tools: the tool file as training reads it, what its tools need, and what the rows ask of them."""
+"""Checks of the tools: the tool file as training reads it, the sandbox, and the tools that rows name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SANDBOXED = ("agent_rl.tools.builtin.python", "agent_rl.tools.builtin.sympy")
 
 
 def tool_path(case: Case) -> Path | None:
-    """The tool file as verl finds it: from the working directory, else beside its own package; None: none is set."""
+    """The tool file as verl finds it: in the working directory, else next to verl's package; None: none is set."""
     named = case.get(KEY)
     if not named:
         return None
@@ -46,7 +46,7 @@ def tool_specs(case: Case) -> list[ToolSpec] | None:
 
 @check("tools")
 def tool_file(case: Case) -> Iterator[Finding]:
-    """The file is read as training reads it: classes, configs, environment variables, corpora, MCP servers."""
+    """The tool file loads as in training, with classes, configs, environment variables, corpora and MCP servers."""
     path = tool_path(case)
     if path is None:
         yield skipped(f"none is set ({KEY})")
@@ -54,7 +54,9 @@ def tool_file(case: Case) -> Iterator[Finding]:
     try:
         specs = load_tools(path)
     except ConfigError as error:
-        place = "" if error.key.startswith(str(path)) else f"{case.shown(path)}: "  # a secret knows only its variable
+        place = (
+            "" if error.key.startswith(str(path)) else f"{case.shown(path)}: "
+        )  # a missing secret names only its variable
         yield problem(f"{place}{error.key}: {error.problem}", error.remedy)
         return
     except AgentRLError as error:
@@ -69,7 +71,7 @@ def tool_file(case: Case) -> Iterator[Finding]:
 
 @check("tools")
 def sandbox(case: Case) -> Finding | None:
-    """Where tools run the policy's code, this machine offers isolation for it."""
+    """If tools run the policy's code, this machine can isolate it."""
     users = [spec for spec in tool_specs(case) or () if spec.cls.__module__ in SANDBOXED]
     if not users:
         return None
@@ -87,15 +89,15 @@ def sandbox(case: Case) -> Finding | None:
 def rows_and_tools(case: Case) -> Iterator[Finding]:
     """Tools that rows name in `extra_info.tool_selection` and `tools_kwargs` are in the tool file."""
     specs = tool_specs(case)
-    asked = Counter(name for row in case.rows for name in _names(row.get("extra_info") or {}))
-    if specs is None or not asked:
+    named = Counter(name for row in case.rows for name in _names(row.get("extra_info") or {}))
+    if specs is None or not named:
         return
     known = [spec.name for spec in specs]
-    unknown = sorted(set(asked) - set(known))
+    unknown = sorted(set(named) - set(known))
     for name in unknown:
-        yield problem(f"{asked[name]} rows name {name!r}, which is not configured", did_you_mean(name, known))
+        yield problem(f"{named[name]} rows name {name!r}, which is not configured", did_you_mean(name, known))
     if not unknown:
-        yield ok(", ".join(f"{name} ({count} rows)" for name, count in asked.most_common()))
+        yield ok(", ".join(f"{name} ({count} rows)" for name, count in named.most_common()))
 
 
 def _names(info: Mapping[str, Any]) -> set[str]:

@@ -1,11 +1,11 @@
-"""ReMax for verl's v1 trainer, which has the formula and no greedy baseline to feed it with: `algo=remax`.
+"""ReMax for verl's v1 trainer, which has the formula but computes no greedy baselines: `algo=remax`.
 
 The rollout side (`remax_rollout`) runs one more episode for each prompt, decoded greedily, and publishes its reward.
 Here are the trainer's parts: the advantage estimator, its metrics, and the check of the configuration. The greedy
 episode is not trained on.
 
-When the greedy episode could not be scored there is nothing to compare with: the prompt's samples get the advantage 0,
-which is neither a baseline of 0 nor a push in any direction, and they are counted.
+If the greedy episode could not be scored, there is no baseline: the prompt's samples get the advantage 0 (not the
+baseline 0), so that they do not change the policy, and the prompt is counted.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def check(config: Any) -> None:
 
 
 async def publish(uid: str, reward: float) -> None:
-    """Tell the trainer the reward of a prompt's greedy episode."""
+    """Send the reward of a prompt's greedy episode to the trainer."""
     import transfer_queue as tq
 
     await tq.async_kv_put(key=uid, partition_id=BASELINES_PARTITION, tag={"reward": reward})
@@ -81,12 +81,12 @@ def register_estimator(module: ModuleType) -> None:
 def remax_advantage(
     token_level_rewards: Any, response_mask: Any, uids: Sequence[str], baselines: Mapping[str, float]
 ) -> tuple[Any, Any]:
-    """Verl's formula with the baselines filled in: the return minus the reward of the prompt's greedy episode.
+    """The return minus the reward of the prompt's greedy episode, by verl's formula.
 
     Args:
-        token_level_rewards: tensor (samples, response tokens), KL already taken off when it goes into the reward.
+        token_level_rewards: tensor (samples, response tokens), with KL subtracted if it is part of the reward.
         response_mask: tensor (samples, response tokens), 1 on sampled tokens.
-        uids: for each sample the id of its prompt.
+        uids: the id of each sample's prompt.
         baselines: prompt id to reward; a prompt without one gives its samples the advantage 0.
 
     Returns:
@@ -104,7 +104,7 @@ def remax_advantage(
 def take_metrics(uids: Iterable[str]) -> dict[str, float]:
     """`agent/greedy_reward` (mean over the step's prompts) and `agent/without_baseline` (number of prompts).
 
-    What has been counted is removed from the TransferQueue.
+    It removes these rewards from the TransferQueue.
     """
     import transfer_queue as tq
 

@@ -1,6 +1,6 @@
-"""The greedy episodes of ReMax, inside verl's agent loop workers: one more session for each training prompt.
+"""Runs the greedy episodes of ReMax in verl's agent loop workers: one more session for each training prompt.
 
-verl's worker waits for all sessions of a prompt before it calls the prompt finished, so the baseline is published
+verl's worker waits for all sessions of a prompt before it marks the prompt as finished, so the baseline is published
 before any of the prompt's samples is trained on. A greedy session that fails is a failed session like any other: it is
 counted in `agent/unscored`.
 """

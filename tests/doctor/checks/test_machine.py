@@ -43,7 +43,7 @@ def test_engines_on_gpus_of_their_own(make_case: MakeCase, tmp_path: Path) -> No
     assert "12 wanted, 8 here" in only(machine.gpus_per_node(case)).text
     assert "1 engine on 4 GPU(s)" in only(machine.tensor_parallel(case)).text
     cpu = make_case({"trainer.n_gpus_per_node": 9})
-    assert "Ray is told of 8" in only(machine.gpus_per_node(cpu)).text
+    assert "Ray gets 8" in only(machine.gpus_per_node(cpu)).text
 
 
 def test_all_gpus_hidden(make_case: MakeCase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
