@@ -32,7 +32,7 @@ def test_a_failure_has_one_owner():
     assert issubclass(ConfigError, errors.FatalError)
 
 
-def test_did_you_mean():
+def test_the_nearest_known_name_is_suggested():
     assert did_you_mean("wieght", ["weight", "floor"]) == "Did you mean 'weight'? Known: floor, weight."
     assert did_you_mean("xyz", ["weight", "floor"]) == "Known: floor, weight."
     assert did_you_mean("xyz", []) == "Known: none."

@@ -69,7 +69,7 @@ def test_every_form_of_import_is_told(statement):
         exec(statement, {})  # noqa: S102 - a statement from above
 
 
-def test_what_never_was_is_not_found():
+def test_an_unknown_module_or_name_is_an_ordinary_import_error():
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module("agent_rl.nothing")
     with pytest.raises(AttributeError, match="nothing"):

@@ -44,7 +44,7 @@ def _full():
     )
 
 
-def test_counts():
+def test_a_trajectory_counts_calls_errors_and_seconds():
     trajectory = _full()
     assert (trajectory.tool_calls, trajectory.tool_errors, trajectory.malformed_turns) == (2, 1, 1)
     assert [result.text for result in trajectory.results] == ["42", "no such tool"]

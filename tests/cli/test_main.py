@@ -47,7 +47,7 @@ def test_help_is_light() -> None:
     assert float(seconds) < 1.0  # 0.25 on a quiet core
 
 
-def test_version() -> None:
+def test_version_prints_the_packages_version() -> None:
     assert cli("version").stdout.strip() == agent_rl.__version__
 
 

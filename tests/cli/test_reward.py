@@ -129,7 +129,7 @@ def test_the_reward_of_the_recipe_survives_every_attack(stored: Path) -> None:
     assert run("attack", stored).exit_code == 0
 
 
-def test_a_gullible_reward_does_not(stored: Path) -> None:
+def test_an_attack_that_raises_the_reward_fails_the_command(stored: Path) -> None:
     words = [
         f"agent_rl.reward.components.seen.kind={stored.parent}/mine.py:Contains",
         "agent_rl.reward.format.weight=0",
@@ -144,7 +144,7 @@ def test_a_gullible_reward_does_not(stored: Path) -> None:
     assert run("attack", stored, *words, "--only", "padding").exit_code == 0
 
 
-def test_ones_own_attack(stored: Path) -> None:
+def test_an_attack_from_a_file_is_run_by_its_name(stored: Path) -> None:
     shout = f"{stored.parent}/mine.py:shout"
     found = data("attack", stored, "--attack", shout, "--only", "shout")
     assert list(found["attacks"]) == ["shout"]

@@ -56,5 +56,5 @@ def test_the_whole_batch_at_once_gives_the_same(limit: str) -> None:
     assert python(limit + COMPARE) == "same"
 
 
-def test_it_is_needed() -> None:
+def test_sglangs_own_decoding_loops_over_the_sequences() -> None:
     assert python(IS_NEEDED) == "True"

@@ -29,5 +29,5 @@ def test_forbidden_tokens_are_masked() -> None:
     assert python(MASK) == "[70, 2] [32, 34]"
 
 
-def test_it_is_needed() -> None:
+def test_sglangs_own_masking_does_not_run_on_a_cpu() -> None:
     assert python(IS_NEEDED) == "Unsupported device: cpu"

@@ -10,7 +10,7 @@ GROUP = (
 )
 
 
-def test_gloo_process_group() -> None:
+def test_a_process_group_uses_gloo() -> None:
     assert python(GROUP + "init(); print(dist.get_backend())") == "gloo"
 
 
@@ -30,7 +30,7 @@ VALUE_HEAD = (
 )
 
 
-def test_value_head_attention() -> None:
+def test_a_value_head_gives_one_value_for_each_token() -> None:
     assert python(VALUE_HEAD) == "(1, 16)"
 
 

@@ -12,11 +12,11 @@ BUFFER = (
 )
 
 
-def test_replay_buffer_polling() -> None:
+def test_the_replay_buffer_is_polled_at_our_interval() -> None:
     assert float(python(BUFFER + "print(b.poll_interval)")) == speed.POLL_INTERVAL_S
 
 
-def test_replay_buffer_polling_is_needed() -> None:
+def test_verl_would_poll_the_replay_buffer_every_two_seconds() -> None:
     code = (
         "import inspect\nfrom verl.trainer.ppo.v1.trainer_base import PPOTrainer\n"
         "print('poll_interval' in inspect.getsource(PPOTrainer._build_replay_buffer))"
@@ -55,11 +55,11 @@ CLIENT = (
         ("FullyAsyncLLMServerClient(None, balancer(['a']))", "[4, 4]"),
     ],
 )
-def test_single_server(client: str, expected: str) -> None:
+def test_a_single_server_is_acquired_once(client: str, expected: str) -> None:
     assert python(CLIENT + f"print(asyncio.run(turns({client})))") == expected
 
 
-def test_single_server_is_needed() -> None:
+def test_verl_would_ask_the_load_balancer_in_every_turn() -> None:
     assert (
         python(CLIENT + "print(asyncio.run(turns(LLMServerClient(None, balancer(['a'])))))", plugins="none") == "[4, 4]"
     )
@@ -73,7 +73,7 @@ LOG_PROBS = (
 )
 
 
-def test_token_log_probs() -> None:
+def test_log_probs_and_gradients_equal_verls() -> None:
     code = (
         "expected = own(logits, labels)\n"
         "gradients = [torch.autograd.grad(value.sum(), logits)[0] for value in (found, expected)]\n"
@@ -84,7 +84,7 @@ def test_token_log_probs() -> None:
     assert python(LOG_PROBS + code) == "True"
 
 
-def test_token_log_probs_is_needed() -> None:
+def test_verl_would_compute_log_probs_one_token_at_a_time() -> None:
     code = "import inspect; print('for logit in logits' in inspect.getsource(f.logprobs_from_logits_v2))"
     assert python(LOG_PROBS + code, plugins="none") == "True"
 
@@ -96,7 +96,7 @@ LOOP = (
 )
 
 
-def test_loop_construction() -> None:
+def test_only_plain_loops_are_made_without_hydra() -> None:
     code = (
         "count = 'itertools.count'\n"
         "made = make(_target_=count), make(_target_=count, step=2), len(by_hydra)\n"
@@ -106,7 +106,7 @@ def test_loop_construction() -> None:
     assert python(LOOP + code) == "count(3) None 1 no.thing cannot be made"
 
 
-def test_loop_construction_is_needed() -> None:
+def test_verl_would_make_every_loop_with_hydra() -> None:
     assert python(LOOP + "make(_target_='itertools.count'); print(len(by_hydra))", plugins="none") == "1"
 
 
@@ -139,7 +139,7 @@ async def main(*puts):
 """
 
 
-def test_trajectory_puts() -> None:
+def test_puts_of_one_partition_are_stored_together() -> None:
     code = """
 tag = module.tq.async_kv_put(key="t", partition_id="train", tag={"n": 5})
 print(asyncio.run(main(put("a", 1), put("b", 2), tag, put("c", 3, "val"), put("d", 4, y=1))), stored)
@@ -161,6 +161,6 @@ def test_a_queue_of_puts_can_be_sent_to_a_worker() -> None:
     assert python(PUTS + code) == "Queue"
 
 
-def test_trajectory_puts_are_needed() -> None:
+def test_verl_would_store_each_trajectory_alone() -> None:
     code = "asyncio.run(main(put('a', 1), put('b', 2)))\nprint(len(stored))"
     assert python(PUTS + code, plugins="none") == "2"

@@ -28,7 +28,7 @@ def test_the_files_tell_the_number_that_the_model_has(tiny_model: Path) -> None:
         ((4096, 32, 32, 8, 14336, 32000, False, 8), 46.7),
     ],
 )
-def test_a_shape_tells_it_nearly(shape: tuple[int, ...], billions: float) -> None:
+def test_parameters_are_estimated_from_the_shape(shape: tuple[int, ...], billions: float) -> None:
     names = ["hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "intermediate_size"]
     names += ["vocab_size", "tie_word_embeddings", "num_local_experts"]
     assert parameters_by_shape(dict(zip(names, shape, strict=True))) / 1e9 == pytest.approx(billions, rel=0.01)

@@ -54,7 +54,7 @@ def test_the_last_line_sums_up() -> None:
     assert last == "0 problems, 2 warnings, 1 ok, 1 skipped: ready."
 
 
-def test_json() -> None:
+def test_json_has_every_finding_with_status_and_remedy() -> None:
     answer = json.loads(as_json(FINDINGS))
     assert answer["ok"] is False
     assert answer["findings"][1]["remedy"] == f"Set {LONG}"

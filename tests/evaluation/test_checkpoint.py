@@ -93,6 +93,6 @@ def test_a_checkpoint_that_is_not_whole(checkpoint, model, tmp_path):
     assert not (tmp_path / "merged").exists()
 
 
-def test_no_model_at_all(tmp_path):
+def test_a_folder_without_a_model_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="is neither a model"):
         model_folder(str(tmp_path), tmp_path / "merged")

@@ -155,12 +155,12 @@ def test_other_files_are_refused_as_dumps(tmp_path, content, said):
         read_dump(tmp_path)
 
 
-def test_no_folder(tmp_path):
+def test_a_missing_folder_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="cannot be read"):
         read_dump(tmp_path / "nothing")
 
 
-def test_the_command(dump, tmp_path):
+def test_reward_score_reads_a_folder_of_dumps(dump, tmp_path):
     from typer.testing import CliRunner
 
     from agent_rl.cli.main import app

@@ -6,7 +6,7 @@ from agent_rl.evaluation.settings import read_settings
 FLAGS = {"data": "x.parquet", "model": "m"}
 
 
-def test_flags_and_words():
+def test_flags_and_key_value_words_make_the_settings():
     words = [
         "sampling.temperature=0", "sampling.body.reasoning_effort=low", "multi_turn.max_assistant_turns=4",
         "agent_rl.react.instructions=", "agent_rl.reward.efficiency.free_calls=1", "concurrency=2", "policy=sglang",

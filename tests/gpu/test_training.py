@@ -74,7 +74,7 @@ def test_three_steps(
 
 
 @needs_a_gpu
-def test_the_doctor_finds_nothing_to_mend(tmp_path: Path, tiny_model: Path) -> None:
+def test_the_doctor_finds_nothing_to_fix(tmp_path: Path, tiny_model: Path) -> None:
     pytest.importorskip("agent_rl.doctor")
     command = [str(Path(sys.executable).with_name("agent-rl")), "doctor", str(RECIPE), *settings(tmp_path, tiny_model)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)

@@ -128,6 +128,6 @@ def test_a_batch_that_fails_fails_its_conversations_and_no_other(source):
     assert asyncio.run(ask()).token_ids
 
 
-def test_no_model(tmp_path):
+def test_a_folder_without_a_model_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="transformers cannot load"):
         LocalModel(str(tmp_path), ChatTokenizer(None, None), Sampling())

@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.recipes]
 
 
 @pytest.mark.parametrize("name", ENTRIES)
-def test_two_steps(
+def test_every_combination_trains_two_steps(
     name: str, tmp_path: Path, tiny_model: Path, run_processes: Find, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)

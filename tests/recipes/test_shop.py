@@ -89,7 +89,7 @@ def test_a_change_lasts_for_the_dialogue_and_no_longer() -> None:
         assert "cancelled: cancel is not possible" in trajectory.results[1].text
 
 
-def test_manners() -> None:
+def test_manners_need_a_polite_word_and_no_shouting() -> None:
     manners = find_object(f"{SHOP}:Manners", Path.cwd())
     rule = manners("manners", manners.Config())
     its = row("cancel")
@@ -109,7 +109,7 @@ def test_the_customers_verdict_needs_no_scorer() -> None:
     assert not gives_verdict(customer, {"extra_info": {"index": 0}})
 
 
-def test_the_doctor_knows_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_doctor_says_that_every_row_can_be_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(RECIPE.parents[1])
     write_parquet(service_dialogues.rows(0, "train", 4), tmp_path / "rows.parquet")
     config = compose(RECIPE, [f"data.{name}_files={tmp_path}/rows.parquet" for name in ("train", "val")])

@@ -48,7 +48,7 @@ def test_shares_follow_the_mix(warm_start):
 
 
 @pytest.mark.parametrize("habit", ["good", "wasteful", "guessing", "malformed", "ignoring"])
-def test_habits(warm_start, habit):
+def test_transcripts_show_the_habit_they_are_made_for(warm_start, habit):
     for problem, talk in (
         (p, next(warm_start.transcripts([p], random.Random(i), {habit: 1.0}))) for i, p in enumerate(generate(1, 50))
     ):

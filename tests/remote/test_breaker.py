@@ -46,7 +46,7 @@ def test_share_of_a_window() -> None:
     assert run(breaker(failures=None, share=0.5, window=6), "xxx") == "xxx"  # the window is not full
 
 
-def test_off() -> None:
+def test_a_breaker_without_limits_never_opens() -> None:
     assert run(breaker(failures=None, share=None), "x" * 100) == "x" * 100
 
 

@@ -59,7 +59,7 @@ def ask(judge: ChatClient, times: int = 1) -> list[Any]:
     return asyncio.run(every())
 
 
-def test_what_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_have_path_key_and_body_as_configured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JUDGE_KEY", "sk-judge-secret")
     with FaultyServer(default=says("hello")[0]) as server:
         judge = client(server, api_key_env="JUDGE_KEY")
@@ -203,7 +203,9 @@ def test_requests_that_wait_are_not_sent_once_the_circuit_is_open() -> None:
 
 
 @pytest.mark.parametrize(("limit", "calls"), [({"calls": 2}, 2), ({"tokens": 25}, 3)])
-def test_a_budget(limit: dict[str, int], calls: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_requests_beyond_the_budget_are_not_sent(
+    limit: dict[str, int], calls: int, caplog: pytest.LogCaptureFixture
+) -> None:
     with FaultyServer(default=says("x")[0]) as server:
         judge = client(server, budget=limit, breaker={"failures": 1})
         with caplog.at_level(logging.WARNING):

@@ -126,7 +126,7 @@ def test_the_total_runs_out():
     assert len(server.requests) == 3
 
 
-def test_nobody_listens():
+def test_a_refused_connection_is_an_error_after_all_attempts():
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         remote = Remote(f"http://127.0.0.1:{unused.getsockname()[1]}", limits=RemoteLimits(attempts=2))

@@ -9,7 +9,7 @@ from agent_rl.remote.disk_cache import DiskCache
 from agent_rl.remote.reply_cache import ReplyCache, reply_key
 
 
-def test_keys() -> None:
+def test_keys_do_not_depend_on_the_order_of_fields() -> None:
     assert reply_key({"a": 1, "b": [2]}, 3) == reply_key({"b": [2], "a": 1}, 3)
     assert reply_key("a", 1) != reply_key("a", 2)
 

@@ -18,7 +18,7 @@ def total(values, weights, **settings):
 
 
 @pytest.mark.parametrize(("rule", "expected"), [("sum", -0.5), ("product", -0.5), ("min", -1.0), ("max", 0.5)])
-def test_rules(rule, expected):
+def test_values_are_combined_by_their_weights(rule, expected):
     assert total(VALUES, WEIGHTS, combine=rule) == pytest.approx(expected)
 
 

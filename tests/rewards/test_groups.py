@@ -17,7 +17,7 @@ from agent_rl.rewards import GroupComponent, Value
 class Rank(GroupComponent):
     async def measure_group(self, group):
         if any(trajectory.answer == "wrong config" for trajectory in group):
-            raise ConfigError("key", "wrong", "Mend it")
+            raise ConfigError("key", "wrong", "Fix it")
         order = sorted(float(trajectory.answer) for trajectory in group)
         return [
             UnscoredError("thirteen") if trajectory.answer == "13" else Value(order.index(float(trajectory.answer)))

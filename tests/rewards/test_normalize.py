@@ -22,7 +22,7 @@ VALUES = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=20)
         ("group", [], []),
     ],
 )
-def test_scales(kind, values, expected):
+def test_values_are_scaled_by_each_kind(kind, values, expected):
     assert Normalizer(kind)(values) == pytest.approx(expected)
 
 

@@ -16,7 +16,7 @@ def test_a_file_is_loaded_once(tmp_path: Path) -> None:
     assert find_object("mine.py:made", PLACE, tmp_path) is find_object(f"{tmp_path}/mine.py:made", PLACE)
 
 
-def test_a_dotted_path() -> None:
+def test_an_object_is_found_by_its_dotted_path() -> None:
     assert find_object("pathlib.Path", PLACE) is Path
 
 

@@ -29,6 +29,6 @@ def test_a_path_is_enough() -> None:
         ({"not nice": {"path": "rm"}}, "not nice"),
     ],
 )
-def test_what_is_refused(models: dict[str, Any], message: str) -> None:
+def test_an_invalid_served_model_is_refused(models: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         read(models)

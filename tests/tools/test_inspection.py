@@ -53,12 +53,12 @@ def test_every_built_in_tool_says_what_it_is():
         assert len(summary) > 20
 
 
-def test_signature(file):
+def test_a_signature_has_names_types_and_optional_arguments(file):
     (spec,) = load_tools(file("tools: [{class_name: 'own.py:Echo'}]"))
     assert signature(spec) == "echo(text: string, times?: integer|null, any?: any)"
 
 
-def test_call(file):
+def test_a_tool_is_called_by_its_name_in_the_file(file):
     specs = load_tools(file("tools: [{class_name: 'own.py:Echo', config: {before: '> '}}, {name: calculator}]"))
     assert call(specs, "echo", {"text": "hello"}, {"name": "you: "}).text == "> you: hello"
     assert call(specs, "calculator", {"expression": "1/0"}, {}).status is ToolStatus.ERROR

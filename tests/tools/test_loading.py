@@ -129,7 +129,7 @@ def test_a_class_without_a_schema_takes_the_entrys(load):
     assert spec.parameters == {"type": "object", "properties": {}}
 
 
-def test_verls_form(load):
+def test_an_entry_in_verls_form_is_read(load):
     (spec,) = load("""
         tools:
           - class_name: agent_rl.tools.builtin.calculator.Calculator
@@ -145,7 +145,7 @@ def test_verls_form(load):
     assert (spec.name, spec.description, spec.config, spec.is_verl) == ("calc", "Computes.", {}, False)
 
 
-def test_verls_own_classes(load):
+def test_verls_own_tool_classes_are_loaded(load):
     given, own = load("""
         tools:
           - class_name: own.py:VerlTool
@@ -194,7 +194,7 @@ def test_a_toolset_gives_several_tools_with_the_limits_of_the_entry(load):
     ]
 
 
-def test_interpolation(load, monkeypatch):
+def test_environment_variables_are_interpolated(load, monkeypatch):
     monkeypatch.setenv("SEARCH_URL", "http://localhost")
     (spec,) = load("""
         tools:
@@ -322,7 +322,7 @@ def test_a_missing_file_names_the_nearest(tmp_path):
         load_tools(tmp_path / "calculater.yaml")
 
 
-def test_unreadable_files(tmp_path):
+def test_an_unreadable_file_is_refused_with_the_reason(tmp_path):
     with pytest.raises(ConfigError, match="cannot be read"):
         load_tools(tmp_path)
     (tmp_path / "empty.yaml").touch()

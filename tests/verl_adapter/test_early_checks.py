@@ -65,7 +65,7 @@ def test_a_judge_that_would_get_no_ground_truth_is_refused() -> None:
 @pytest.mark.parametrize(
     "model", [{"path": "rm"}, SHARED, {"path": "rm", "n_gpus_per_node": 4, "tensor_parallel_size": 2}]
 )
-def test_served_models_pass(model: dict[str, Any]) -> None:
+def test_valid_served_models_are_accepted(model: dict[str, Any]) -> None:
     checked(reward={"models": {"a": model}})
     checked(reward={"models": {"a": model}}, path="mine.py")
 

@@ -77,11 +77,11 @@ def test_errors_of_every_owner_are_told_apart() -> None:
         "import verl\nfrom agent_rl.verl_adapter.failures import _is_fatal, _reason\n"
         "from agent_rl.errors import *\nfrom ray.exceptions import RayTaskError\n"
         "import verl.experimental.agent_loop\n"
-        "remote = RayTaskError('compute_score', 'traceback', ConfigError('key', 'wrong', 'Mend it'))\n"
+        "remote = RayTaskError('compute_score', 'traceback', ConfigError('key', 'wrong', 'Fix it'))\n"
         'lost = AssertionError("Agent loop react_agnt not registered, registered agent loops: dict_keys([])")\n'
         "cases = [remote, remote.as_instanceof_cause(), FatalError('x'), lost, UnscoredError('x'), ValueError('x')]\n"
         "assert \"Did you mean 'react_agent'\" in _reason(lost), _reason(lost)\n"
-        "assert _reason(remote.as_instanceof_cause()) == 'key: wrong. Mend it'\n"
+        "assert _reason(remote.as_instanceof_cause()) == 'key: wrong. Fix it'\n"
         "print([_is_fatal(e) for e in cases])"
     )
     assert python(code) == "[True, True, True, True, False, False]"

@@ -26,7 +26,7 @@ class Manager:
         uid = str(data.non_tensor_batch["uid"][0])
         if uid == "odd": raise KeyError(uid)
         if uid == "lost": raise UnscoredError("lost it")
-        if uid == "wrong": raise ConfigError("a.key", "is wrong", "Mend it")
+        if uid == "wrong": raise ConfigError("a.key", "is wrong", "Fix it")
         group = groups.current()
         return {"reward_score": len(group.tasks) if group else 0}
 
@@ -52,7 +52,7 @@ def test_our_manager_is_asked_also_where_there_is_a_model() -> None:
     assert python(WORKER + ALONE.format(name="naive")) == "by the model alone"
 
 
-def test_it_is_needed() -> None:
+def test_verl_would_score_by_the_model_alone() -> None:
     assert python(WORKER + ALONE.format(name="trajectory"), plugins="none") == "by the model alone"
 
 
@@ -68,7 +68,7 @@ def test_one_failure_is_one_trajectorys_and_the_samples_of_a_prompt_are_a_group(
             {"reward_score": 1},
             "UnscoredError: lost it",
             {"reward_score": 2},
-            "ConfigError: a.key: is wrong. Mend it",
+            "ConfigError: a.key: is wrong. Fix it",
         ]
     )
 
@@ -92,7 +92,7 @@ def test_nobody_scores_while_a_shared_model_sleeps() -> None:
     assert python(HANDLES) == "None ['a worker']"
 
 
-def test_that_is_needed() -> None:
+def test_verl_would_score_while_a_shared_model_sleeps() -> None:
     assert python(HANDLES, plugins="none") == "['a worker'] ['a worker']"
 
 
@@ -122,7 +122,7 @@ def test_verls_model_is_awake_on_gpus_of_its_own(pool: bool, frees: bool, woken:
     assert Manager.calls == ["wake_up"] * woken + ["workers"]
 
 
-def test_waking_it_is_needed() -> None:
+def test_verl_would_never_wake_the_model() -> None:
     code = (
         "import inspect, verl\nfrom verl.experimental.reward_loop import reward_loop, reward_model\n"
         "started = inspect.getsource(reward_model.RewardModelManager.__init__)\n"

@@ -39,7 +39,7 @@ def test_reward_workers_and_a_model_that_scores_later_are_left_alone() -> None:
     assert python(WORKER + "print(handles(['a worker']), handles(None))") == "['a worker'] None"
 
 
-def test_it_is_needed() -> None:
+def test_verl_would_choose_a_reward_worker_at_random() -> None:
     code = (
         "import inspect, verl\nfrom verl.experimental.agent_loop.agent_loop import AgentLoopWorker\n"
         "print('random.choice(self.reward_loop_worker_handles)' in inspect.getsource(AgentLoopWorker._compute_score))"

@@ -143,7 +143,7 @@ def test_a_handed_over_trajectory_is_scored(run, batch):
     assert result["reward_score"] == pytest.approx(1.0 - 0.2 - 0.2 / 3)
 
 
-def test_the_settings_weigh(run, batch):
+def test_weights_come_from_the_settings(run, batch):
     overrides = ["+agent_rl.reward.correctness.weight=2", "+agent_rl.reward.efficiency.free_calls=5"]
     result = run(batch(_handed_over(_trajectory())), overrides=overrides)
     assert result["reward_score"] == pytest.approx(2.0 - 0.2 / 3)

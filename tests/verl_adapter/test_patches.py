@@ -20,11 +20,11 @@ LOAD = (
 )
 
 
-def test_tool_loading() -> None:
+def test_tool_files_are_read_by_agent_rl() -> None:
     assert python(LOAD) == "['calculator']"
 
 
-def test_tool_loading_is_needed() -> None:
+def test_verl_would_not_read_our_tool_files() -> None:
     assert python(LOAD, plugins="none") == "cannot"
 
 
@@ -60,11 +60,11 @@ def test_the_critic_is_not_told_of_the_reference_pass() -> None:
     assert python(REFERENCE) == "True ['calculate_entropy', 'compute_loss', 'temperature']"
 
 
-def test_the_critic_would_be_told() -> None:
+def test_the_critic_would_get_the_flag_of_the_reference_pass() -> None:
     assert "no_lora_adapter" in python(REFERENCE, plugins="none")
 
 
-def test_separate_logging() -> None:
+def test_a_log_call_with_flush_is_accepted_and_verl_still_makes_it() -> None:
     code = (
         "import verl, inspect\nfrom verl.trainer.ppo.v1 import trainer_separate_async as module\n"
         "module.logger.info('one %s', 'word', flush=True)\n"

@@ -76,7 +76,7 @@ def test_a_gpu_has_room_for_the_trainer_and_each_model_that_shares_it() -> None:
     assert int(python(POOLS)) >= 4
 
 
-def test_that_is_needed() -> None:
+def test_verl_would_give_a_gpu_room_for_three() -> None:
     assert python(POOLS, plugins="none") == "3"
 
 

@@ -6,5 +6,5 @@ from tests.agents.syntaxes.corpus import check, label, rows
 
 
 @pytest.mark.parametrize("row", rows("qwen3_coder", "seed", "glm", "minimax", "deepseek_v4"), ids=label)
-def test_corpus(row):
+def test_every_row_of_the_corpus_is_read_as_recorded(row):
     check(row)

@@ -46,7 +46,7 @@ def findings(tokenizer: Any, text: str = CHAT_TEMPLATE, **changes: Any) -> dict[
 
 
 @pytest.mark.parametrize("native", [False, True])
-def test_a_healthy_template(tokenizer: Any, native: bool) -> None:
+def test_a_usable_template_passes_every_check(tokenizer: Any, native: bool) -> None:
     found = findings(tokenizer, SHOWS_TOOLS, native=native)
     assert {finding.status for finding in found.values()} == {Status.OK}, found
     assert set(found) == {"tools shown", "end of a turn", "earlier turns", "token builder"}

@@ -12,7 +12,7 @@ from tests.doctor.conftest import MakeCase, only
 MODEL = "actor_rollout_ref.model.path"
 
 
-def test_a_whole_model(make_case: MakeCase) -> None:
+def test_a_complete_model_passes_with_its_parameter_count(make_case: MakeCase) -> None:
     finding = only(configuration.model(make_case()))
     assert finding.status is Status.OK
     assert "qwen2, 327,168 parameters" in finding.text

@@ -18,7 +18,7 @@ def write(path: Path, rows: Rows) -> str:
     return str(path)
 
 
-def test_healthy_files(make_case: MakeCase) -> None:
+def test_valid_data_files_pass(make_case: MakeCase) -> None:
     assert [finding.status for finding in data.files(make_case())] == [Status.OK, Status.OK]
 
 

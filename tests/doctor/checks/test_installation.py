@@ -79,7 +79,7 @@ def test_verl_can_be_told_not_to_load_plugins(policy: str, status: str) -> None:
     assert only(installation.plugin(Case(environ={**CPU, "VERL_USE_EXTERNAL_PLUGINS": policy}))).status.value == status
 
 
-def test_engines(make_case: MakeCase) -> None:
+def test_an_engine_that_cannot_run_here_is_a_problem(make_case: MakeCase) -> None:
     key = "actor_rollout_ref.rollout.name"
     assert only(installation.engine(make_case())).status is Status.OK
     assert "does not run on a CPU" in only(installation.engine(make_case({key: "vllm"}))).text

@@ -46,7 +46,9 @@ def test_engines_on_gpus_of_their_own(make_case: MakeCase, tmp_path: Path) -> No
     assert "Ray gets 8" in only(machine.gpus_per_node(cpu)).text
 
 
-def test_all_gpus_hidden(make_case: MakeCase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hidden_gpus_are_a_problem_with_a_remedy(
+    make_case: MakeCase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(machine, "has_accelerator", lambda: True)
     case = make_case(on_cpu=False, environ={**with_gpus(tmp_path, 1), "CUDA_VISIBLE_DEVICES": ""})
     finding = only(machine.accelerator(case))
@@ -66,7 +68,9 @@ def test_a_gpu_that_others_fill(make_case: MakeCase, tmp_path: Path) -> None:
     ("size", "status", "text"),
     [(1, "ok", "8 engines"), (2, "ok", "4 engines"), (3, "problem", "not divide"), (8, "problem", "4 attention")],
 )
-def test_tensor_parallel(make_case: MakeCase, size: int, status: str, text: str) -> None:
+def test_tensor_parallel_size_must_divide_gpus_and_heads(
+    make_case: MakeCase, size: int, status: str, text: str
+) -> None:
     case = make_case({"actor_rollout_ref.rollout.tensor_model_parallel_size": size}, on_cpu=False)
     finding = only(machine.tensor_parallel(case))
     assert finding.status.value == status

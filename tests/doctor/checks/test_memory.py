@@ -80,7 +80,7 @@ def test_what_is_not_known_is_said(make_case: MakeCase, tmp_path: Path) -> None:
     assert not list(memory.gpu(make_case()))
 
 
-def test_host_memory(make_case: MakeCase, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_host_memory_is_a_problem(make_case: MakeCase, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "_available", lambda: 100 * GIB)
     assert only(memory.host(make_case())).status is Status.OK
     monkeypatch.setattr(memory, "_available", lambda: 4 * GIB)

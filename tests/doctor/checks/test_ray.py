@@ -36,7 +36,7 @@ def note(folder: Path, address: str) -> dict[str, str]:
     return {"RAY_TMPDIR": str(folder)}
 
 
-def test_no_ray(make_case: MakeCase, tmp_path: Path) -> None:
+def test_a_machine_without_a_ray_cluster_passes(make_case: MakeCase, tmp_path: Path) -> None:
     assert only(ray.ray_cluster(make_case(environ={"RAY_TMPDIR": str(tmp_path)}))).status is Status.OK
 
 
@@ -71,7 +71,7 @@ def test_a_ray_that_is_gone(make_case: MakeCase, tmp_path: Path, silent: int) ->
     assert "ray_current_cluster" in finding.remedy
 
 
-def test_ports(make_case: MakeCase, listening: int, silent: int) -> None:
+def test_a_port_that_is_in_use_is_a_problem(make_case: MakeCase, listening: int, silent: int) -> None:
     assert only(ray.ports(make_case())).status is Status.OK
     first = {**SECOND, "NODE_RANK": "0"}
     assert only(ray.ports(make_case(environ={**first, "MASTER_PORT": str(silent)}))).status is Status.OK
@@ -93,7 +93,9 @@ def test_ports(make_case: MakeCase, listening: int, silent: int) -> None:
         (2, {"RAY_ADDRESS": "head:6379"}, "ok"),
     ],
 )
-def test_nodes(make_case: MakeCase, nodes: int, environ: dict[str, str], status: str) -> None:
+def test_configured_nodes_must_match_the_environment(
+    make_case: MakeCase, nodes: int, environ: dict[str, str], status: str
+) -> None:
     case = make_case({"trainer.nnodes": nodes}, on_cpu=False, environ=environ)
     assert only(ray.nodes(case)).status.value == status
 

@@ -13,7 +13,7 @@ from tests.doctor.conftest import MakeCase, only
 PATH, NAME = f"{reward.FUNCTION}.path", f"{reward.FUNCTION}.name"
 
 
-def test_weights(make_case: MakeCase) -> None:
+def test_weights_that_are_all_zero_are_a_problem(make_case: MakeCase) -> None:
     assert only(reward.weights(make_case())).text == "correctness 1, efficiency 1, format 0.2"
     zeros = {f"agent_rl.reward.{part}.weight": 0 for part in ("correctness", "efficiency", "format")}
     assert only(reward.weights(make_case(zeros))).status is Status.PROBLEM
@@ -34,7 +34,7 @@ def test_ground_truths_that_are_no_numbers(make_case: MakeCase, rows: list[dict[
     assert not list(reward.ground_truths(make_case({**keys, PATH: "mine.py"})))
 
 
-def test_managers(make_case: MakeCase, tmp_path: Path) -> None:
+def test_an_unknown_reward_manager_is_a_problem(make_case: MakeCase, tmp_path: Path) -> None:
     assert only(reward.manager(make_case())).status is Status.OK
     finding = only(reward.manager(make_case({reward.MANAGER: "trajectry"})))
     assert finding.status is Status.PROBLEM

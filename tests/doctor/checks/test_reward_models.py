@@ -29,7 +29,7 @@ def found(make_case: MakeCase, model: dict[str, Any], *, on_cpu: bool = True) ->
     return finding.status, finding.text
 
 
-def test_a_run_without_any(make_case: MakeCase) -> None:
+def test_a_run_without_reward_models_has_no_findings(make_case: MakeCase) -> None:
     case = make_case()
     assert [*reward_models.models(case), *reward_models.shares(case)] == []
 
@@ -54,7 +54,7 @@ def test_a_model_that_is_not_here(make_case: MakeCase, tmp_path: Path) -> None:
     assert found(make_case, {"path": str(tmp_path)})[0] is Status.PROBLEM
 
 
-def test_verls_own_model(make_case: MakeCase, classifier: Path) -> None:
+def test_verls_own_reward_model_passes(make_case: MakeCase, classifier: Path) -> None:
     keys = {"reward.reward_model.enable": True, "reward.reward_model.model_path": str(classifier)}
     (finding,) = reward_models.models(make_case(keys))
     assert finding.status is Status.OK

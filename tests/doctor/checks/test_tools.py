@@ -20,7 +20,7 @@ def tool_file(folder: Path, entry: str) -> dict[str, Any]:
     return {KEY: str(path)}
 
 
-def test_the_recipes_file(make_case: MakeCase) -> None:
+def test_the_recipes_tool_file_is_shown_with_its_tools(make_case: MakeCase) -> None:
     finding = only(tools.tool_file(make_case()))
     assert finding.text == "tool_configs/calculator.yaml: calculator(expression: string)"
     assert only(tools.tool_file(make_case({KEY: None}))).status is Status.SKIPPED

@@ -20,7 +20,7 @@ def correctness(trajectory, **settings):
 @pytest.mark.parametrize(
     ("answer", "value"), [("18", 1.0), ("$18.00", 1.0), ("It is 18.", 1.0), ("17", 0.0), ("", 0.0), (None, 0.0)]
 )
-def test_correctness(answer, value):
+def test_correctness_is_one_for_the_right_number_only(answer, value):
     assert correctness(_trajectory(answer=answer, ground_truth="18")) == value
 
 

@@ -118,7 +118,7 @@ def test_a_potential_telescopes(phi, potentials, gamma):
 
 
 @given(st.lists(rewards), st.lists(rewards), rewards)
-def test_the_way_counts_for_nothing(phi, way, detour, end):
+def test_a_potential_depends_on_start_and_end_only(phi, way, detour, end):
     """Two trajectories with one start and one end differ by nothing: their order in a group is what it was without."""
     assert shaped(phi, [*way, end]).value == pytest.approx(shaped(phi, [*detour, end]).value, abs=1e-9)
 

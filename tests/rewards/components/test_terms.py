@@ -54,7 +54,7 @@ def _calls(*counts):
 @pytest.mark.parametrize(
     ("counts", "value"), [((), 0.0), ((0, 0), 0.0), ((3,), 0.0), ((2, 2), -0.1), ((1,) * 5, -0.2), ((100,), -0.5)]
 )
-def test_efficiency(counts, value):
+def test_efficiency_falls_with_calls_down_to_the_floor(counts, value):
     assert efficiency(_calls(*counts), EfficiencySettings()) == pytest.approx(value)
 
 
@@ -135,7 +135,7 @@ def test_overlong_falls_from_zero_to_minus_its_penalty(limit, data):
     ("malformed", "value"),
     [([], 0.0), ([None], 0.0), (["bad", None], -1 / 3), (["bad", None, None, None], -1 / 3), (["bad"] * 4, -1.0)],
 )
-def test_format_term(malformed, value):
+def test_format_counts_malformed_turns_up_to_a_limit(malformed, value):
     turns = [Turn(text="", malformed=problem) for problem in malformed]
     assert format_term(_trajectory(turns), FormatSettings()) == pytest.approx(value)
     assert format_term(_trajectory(turns), FormatSettings(turns=1)) == (-1.0 if "bad" in malformed else 0.0)

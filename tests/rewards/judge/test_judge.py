@@ -30,7 +30,7 @@ def measure(judge: Judge, *trajectories: Trajectory) -> list[Value]:
     return asyncio.run(every())
 
 
-def test_pointwise() -> None:
+def test_a_pointwise_score_is_scaled_logged_and_noted() -> None:
     with FaultyServer(*says('{"reason": "It is right.", "score": 8}')) as server:
         judge = made(Judge, server)
         (value,) = measure(judge, trajectory())
@@ -47,7 +47,7 @@ def test_pointwise() -> None:
     assert answers_in(bodies(server)[0]) == ["It is 4."]
 
 
-def test_reference() -> None:
+def test_reference_mode_needs_a_ground_truth_and_shows_it() -> None:
     with FaultyServer(*says('{"score": 1}')) as server:
         judge = made(Judge, server, mode="reference", scale=[1, 5])
         assert measure(judge, trajectory(ground_truth="four"))[0].value == 0
@@ -57,7 +57,7 @@ def test_reference() -> None:
 
 
 @pytest.mark.parametrize("source", ["config", "file", "row"])
-def test_rubric(source: str, tmp_path: Path) -> None:
+def test_a_rubric_comes_from_config_file_or_row(source: str, tmp_path: Path) -> None:
     file = tmp_path / "rubric.yaml"
     file.write_text(json.dumps(RUBRIC))
     rubric = {"config": RUBRIC, "file": str(file), "row": None}[source]
@@ -91,17 +91,17 @@ def test_a_row_without_its_rubric_is_unscored() -> None:
         ("majority", 0.5, [0.4, 0.6]),
     ],
 )
-def test_aggregation(how: str, value: float, values: list[float]) -> None:
+def test_votes_are_aggregated_by_mean_median_or_majority(how: str, value: float, values: list[float]) -> None:
     assert aggregated(values, how) == pytest.approx(value)
 
 
-def test_votes_that_disagree() -> None:
+def test_the_spread_of_votes_is_logged_as_disagreement() -> None:
     with FaultyServer(default=judging(lambda body: f'{{"score": {(0, 9, 9)[body["seed"]]}}}')) as server:
         (value,) = measure(made(Judge, server, votes=3, aggregate="majority"), trajectory())
     assert (value.value, value.logged["disagreement"], value.logged["votes"]) == (0.9, 0.9, 3)
 
 
-def test_no_answer() -> None:
+def test_a_missing_answer_gets_the_configured_value_without_a_request() -> None:
     with FaultyServer(*says('{"score": 2}')) as server:
         assert measure(made(Judge, server), trajectory(None))[0].value == 0.2
         assert answers_in(bodies(server)[0]) == ["(no final answer was given)"]
@@ -157,7 +157,7 @@ def test_an_answer_neither_closes_its_fence_nor_becomes_the_verdict(text: str) -
         {"no_answer": 2},
     ],
 )
-def test_wrong_configs(config: dict[str, Any]) -> None:
+def test_an_invalid_judge_config_is_refused(config: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         JudgeConfig.model_validate({"url": "http://x", "model": "m", **config})
 
@@ -187,7 +187,7 @@ def test_what_is_no_rubric(data: object, message: str) -> None:
         read_rubric(data)
 
 
-def test_files(tmp_path: Path) -> None:
+def test_a_rubric_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     file = tmp_path / "rubric.yaml"
     file.write_text("- name: clear\n  description: It is clear.\n")
     assert [each.name for each in load_rubric(str(file), "k")] == ["clear"]

@@ -43,7 +43,7 @@ def prefers(verdict: Callable[[str, str], str]) -> Any:
     ("pairs", "score"),
     [("all", "win_rate"), ("all", "bradley_terry"), ("round_robin", "win_rate"), ("swiss", "bradley_terry")],
 )
-def test_the_better_gets_more(pairs: str, score: str) -> None:
+def test_better_samples_get_higher_scores(pairs: str, score: str) -> None:
     with FaultyServer(default=judging(longer)) as server:
         judge = made(PairwiseJudge, server, pairs=pairs, score=score, rounds=4, opponents=4)
         found = values(measure(judge, "aaaaa", "a", "aaa", "aa", "aaaa"))
@@ -87,7 +87,7 @@ def test_equal_answers_tie_without_a_question() -> None:
         assert not server.requests
 
 
-def test_alone() -> None:
+def test_a_sample_without_another_gets_the_configured_value() -> None:
     with FaultyServer() as server:
         (result,) = measure(made(PairwiseJudge, server, alone=0.7), "a")
         assert isinstance(result, Value)
@@ -124,7 +124,7 @@ def test_a_judge_that_is_down_unscores_the_group() -> None:
             measure(made(PairwiseJudge, server), "a", "b")
 
 
-def test_votes() -> None:
+def test_the_majority_of_votes_decides_a_pair() -> None:
     def two_of_three(body: dict[str, Any]) -> str:
         first, _ = answers_in(body)
         return f'{{"winner": "{"A" if (first == "a") != (body["seed"] == 1) else "B"}"}}'

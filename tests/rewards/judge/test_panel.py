@@ -89,7 +89,7 @@ def test_without_a_verdict_it_is_unscored() -> None:
     ("votes", "quorum", "good", "enough"),
     [(3, None, 2, True), (3, None, 1, False), (3, 1, 1, True), (2, None, 1, False), (4, 4, 3, False)],
 )
-def test_quorum(votes: int, quorum: int | None, good: int, enough: bool) -> None:
+def test_fewer_votes_than_the_quorum_are_unscored(votes: int, quorum: int | None, good: int, enough: bool) -> None:
     with FaultyServer(default=judging(lambda body: '{"score": 5}' if body["seed"] < good else "none")) as server:
         each = panel(server, votes=votes, quorum=quorum, verdict_attempts=1)
         if enough:
@@ -145,6 +145,6 @@ def test_a_question_is_asked_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "config", [{"votes": 2, "quorum": 3}, {"votes": 2, "temperature": 0}, {"votes": 0}, {"url": "localhost"}, {"x": 1}]
 )
-def test_wrong_configs(config: dict[str, Any]) -> None:
+def test_an_invalid_panel_config_is_refused(config: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         PanelConfig.model_validate({"url": "http://x", "model": "m", **config})

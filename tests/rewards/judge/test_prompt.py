@@ -21,7 +21,7 @@ def load(folder: Path, text: str, default: str = "pointwise"):
 
 
 @pytest.mark.parametrize("name", ["pointwise", "reference", "rubric"])
-def test_ours_load(name: str) -> None:
+def test_built_in_templates_have_their_placeholders(name: str) -> None:
     template = load_template(None, name, "k", PLACEHOLDERS, [("answer",)])
     assert template.system
     assert {"question", "answer"} <= template.names
@@ -40,7 +40,7 @@ def test_one_message_or_two(tmp_path: Path) -> None:
     assert two.fill({"answer": "4", "question": "q"}) == ("Be fair to q.", "Judge 4!")
 
 
-def test_braces(tmp_path: Path) -> None:
+def test_other_braces_stay_as_they_are(tmp_path: Path) -> None:
     template = load(tmp_path, 'JSON: {"a": {}} {{answer}} {answer} }} {')
     assert template.names == {"answer"}
     assert template.fill({"answer": "{question} {{x}}"})[1] == 'JSON: {"a": {}} {answer} {question} {{x}} }} {'
@@ -53,7 +53,7 @@ def test_braces(tmp_path: Path) -> None:
         ("{question}", r"a\.template: .*own\.txt has no \{answer\}"),
     ],
 )
-def test_wrong_placeholders(tmp_path: Path, text: str, message: str) -> None:
+def test_an_unknown_or_missing_placeholder_is_refused(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load(tmp_path, text)
 
@@ -67,7 +67,7 @@ FENCE = Fence("n")
 
 
 @pytest.mark.parametrize("length", [0, 9, 10, 11, 1000])
-def test_the_middle_goes(length: int) -> None:
+def test_long_text_is_cut_in_the_middle(length: int) -> None:
     text = "".join(chr(ord("a") + at % 26) for at in range(length))
     seen = shown("answer", trajectory(text), FENCE, 10)
     if length > 10:
@@ -75,7 +75,7 @@ def test_the_middle_goes(length: int) -> None:
     assert seen == FENCE.around("answer", text)
 
 
-def test_question() -> None:
+def test_the_question_is_shown_as_text_or_as_a_conversation() -> None:
     assert shown("question", trajectory(), FENCE, 100) == "<<<question n>>>\n| What is 2 + 2?\n<<<end of question n>>>"
     talk = Trajectory(
         prompt=[Message("user", "Hi"), Message("assistant", "Hello"), Message("user", "2 + 2?")],
@@ -87,7 +87,7 @@ def test_question() -> None:
     ]  # fmt: skip
 
 
-def test_answer_and_reference() -> None:
+def test_a_missing_answer_is_said_and_a_missing_reference_is_unscored() -> None:
     assert shown("answer_b", trajectory(None), FENCE, 10).splitlines()[0] == "<<<answer B n>>>"
     assert shown("answer", trajectory(None), FENCE, 100) == FENCE.around("answer", NO_ANSWER)
     reference = shown("reference", trajectory(ground_truth={"a": ["ü"]}), FENCE, 100)

@@ -28,7 +28,7 @@ def played(scheme: Scheme, players: int, play: Play = better_is_lower, **options
 
 @pytest.mark.parametrize("players", [2, 3, 4, 5, 7, 8, 16])
 @pytest.mark.parametrize("scheme", ["all", "round_robin", "swiss", "elimination"])
-def test_everybody_plays(scheme: Scheme, players: int) -> None:
+def test_every_sample_is_compared_and_no_pair_twice(scheme: Scheme, players: int) -> None:
     rounds = played(scheme, players)
     pairs = [pair for each in rounds for pair in each]
     assert len(set(map(frozenset, pairs))) == len(pairs)
@@ -39,7 +39,7 @@ def test_everybody_plays(scheme: Scheme, players: int) -> None:
             assert max(Counter(player for pair in each for player in pair).values()) == 1
 
 
-def test_numbers_of_pairs() -> None:
+def test_each_scheme_plays_its_number_of_pairs() -> None:
     def pairs(scheme: Scheme, **options: int) -> list[int]:
         return [len(each) for each in played(scheme, 8, **options)]
 
@@ -70,7 +70,7 @@ def test_a_swiss_tournament_ends_when_all_have_met() -> None:
     assert len(played("swiss", 3, rounds=20)) <= 4
 
 
-def test_win_rates() -> None:
+def test_win_rates_count_a_tie_as_half() -> None:
     games = [Game(0, 1, 1.0), Game(0, 2, 0.5), Game(1, 2, 0.0)]
     assert win_rates(games, 4) == [0.75, 0.0, 0.75, None]
     assert games[2].points == {1: 0.0, 2: 1.0}

@@ -93,7 +93,7 @@ def test_a_reason_is_bounded_and_can_be_written() -> None:
     FORM.read('{"reason": "\\ud800", "score": 1}').reason.encode()
 
 
-def test_rubric() -> None:
+def test_a_rubric_verdict_keeps_the_rubrics_criteria_only() -> None:
     form = rubric_form(
         (
             "clear",
@@ -111,12 +111,12 @@ def test_rubric() -> None:
 
 
 @pytest.mark.parametrize(("said", "winner"), [("A", "A"), (" b ", "B"), ("TIE", "tie")])
-def test_pair(said: str, winner: str) -> None:
+def test_a_winner_is_read_in_any_case(said: str, winner: str) -> None:
     assert pair_form().read(json.dumps({"winner": said})).winner == winner
 
 
 @pytest.mark.parametrize("said", ["C", "both", "", None, 1, "A or B"])
-def test_no_winner(said: object) -> None:
+def test_any_other_winner_is_an_error(said: object) -> None:
     with pytest.raises(VerdictError):
         pair_form().read(json.dumps({"winner": said}))
 

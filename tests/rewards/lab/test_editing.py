@@ -51,7 +51,7 @@ def test_more_turns_take_more_tokens_and_seconds():
     assert changed.seconds >= original.seconds
 
 
-def test_who_has_answered():
+def test_answered_needs_the_stop_reason_and_a_turn():
     assert answered(Trajectory([], StopReason.ANSWERED, [Turn("")], answer=""))
     assert not answered(Trajectory([], StopReason.MAX_TURNS, [Turn("")]))
     assert not answered(Trajectory([], StopReason.ANSWERED, answer="x"))

@@ -64,7 +64,7 @@ def test_no_answer_is_no_answer():
     assert (changed.answer, changed.stop_reason) == (None, StopReason.MAX_TURNS)
 
 
-def test_ones_own_attack():
+def test_an_attack_is_made_from_a_function():
     def flatter_a_judge(trajectory):
         """Praises the judge.
 

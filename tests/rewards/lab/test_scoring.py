@@ -11,7 +11,7 @@ def one(source, total, error=None):
     return Trajectory([], StopReason.ANSWERED, data_source=source, score=score, error=error)
 
 
-def test_what_scores_come_to():
+def test_the_summary_has_means_by_data_source_and_errors():
     found = summary([one("a", 1.0), one("a", 0.0), one("b", 0.5), one("b", None, "the judge is down")])
     assert found["all"]["scored"] == 3
     assert found["all"]["unscored"] == 1

@@ -18,7 +18,7 @@ def says(number: float) -> Any:
 
 
 @pytest.mark.parametrize(("how", "value"), [("add", 5.0), ("mul", 6.0), ("min", 2.0), ("max", 3.0), ("mean", 5 / 3)])
-def test_combining(how: Any, value: float) -> None:
+def test_scores_are_combined_by_their_weights(how: Any, value: float) -> None:
     scores, weights = {"a": 1.0, "b": 3.0, "logged": 100.0}, {"a": 2.0, "b": 1.0, "logged": 0.0}
     assert combined(how, scores, weights) == pytest.approx(value)
     assert combined(how, {"logged": 1.0}, {"logged": 0.0}) == 0.0
@@ -58,6 +58,6 @@ def test_one_model_without_a_score_leaves_the_trajectory_unscored() -> None:
         {"models": {"a": {"weight": 0}}, "combine": "mean"},
     ],
 )
-def test_wrong_configs(config: dict[str, Any]) -> None:
+def test_an_invalid_reward_model_config_is_refused(config: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         RewardModelConfig.model_validate(config)

@@ -25,7 +25,7 @@ def test_texts_name_the_roles_where_there_are_several() -> None:
     assert response.startswith("assistant: Action: orders\n\nuser: Observation")
 
 
-def test_the_answer_alone() -> None:
+def test_part_answer_gives_the_final_answer_alone() -> None:
     assert texts(DIALOGUE, "answer")[1] == "In Ghent."
     nothing = Trajectory(prompt=[Message("user", "Hi")], stop_reason=StopReason.MAX_TURNS, turns=[Turn("hm")])
     assert texts(nothing, "answer") == ("Hi", "")

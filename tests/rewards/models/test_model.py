@@ -226,7 +226,7 @@ def test_a_file_without_hooks(tmp_path: Path) -> None:
             Model("m", "k", ModelConfig(hooks=str(tmp_path / name)))
 
 
-def test_a_range_is_a_range() -> None:
+def test_a_range_must_ascend() -> None:
     with pytest.raises(ValueError, match="below"):
         ModelConfig(range=(1, 0))
 

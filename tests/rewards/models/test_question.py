@@ -18,7 +18,7 @@ from agent_rl.rewards.models.question import DEFAULT_TEMPLATE, fill_in, load_tem
         (" 4.5\n", 4.5),
     ],
 )
-def test_scores(reply: str, score: float) -> None:
+def test_a_score_is_read_from_a_reply(reply: str, score: float) -> None:
     assert read_score(reply) == score
 
 
@@ -26,7 +26,7 @@ def test_scores(reply: str, score: float) -> None:
     "reply",
     ["", "Good.", "7 out of 10", "Score (0 to 10) 7", "underscore: 5", "Score: 1" + "0" * 20, "<think>Score: 1"[:9]],
 )
-def test_what_has_no_score(reply: str) -> None:
+def test_a_reply_without_a_score_is_explained(reply: str) -> None:
     assert isinstance(read_score(reply), str)
 
 
@@ -43,7 +43,7 @@ def test_a_long_reply_is_read_at_its_end() -> None:
     assert isinstance(read_score("score" * 10**5), str)
 
 
-def test_templates(tmp_path: Path) -> None:
+def test_a_template_must_be_readable_and_complete(tmp_path: Path) -> None:
     path = tmp_path / "template.txt"
     path.write_text("Is {response} an answer to {prompt}?")
     assert fill_in(load_template(str(path), "k"), "a", "b") == "Is b an answer to a?"

@@ -14,7 +14,7 @@ def test_the_text_of_a_choice_stands_for_its_letter() -> None:
     assert score_choice("London", "B", choices) == 0.0
 
 
-def test_two_letters_are_none() -> None:
+def test_two_different_letters_are_no_choice() -> None:
     assert extract_choice("A or B") is None
     assert extract_choice("The answer is A or A") == "A"
 

@@ -30,7 +30,7 @@ SCHEMA = {
         ("", 0),
     ],
 )
-def test_valid_or_not(text: str, score: int) -> None:
+def test_one_for_valid_json_and_zero_for_anything_else(text: str, score: int) -> None:
     assert score_json_schema(text, SCHEMA, {}) == score
     assert score_json_schema(text, json.dumps(SCHEMA), {}) == score
     assert score_json_schema(text, None, {"schema": SCHEMA}) == score

@@ -52,7 +52,7 @@ def test_without_the_token_nothing_is_told(header: str, monkeypatch: pytest.Monk
     assert get(app, "/health").status_code == 200
 
 
-def test_with_the_token_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_with_the_token_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_TOKEN", "s3cret")
     app = make(token_env="MY_TOKEN")
     assert post(app, json=RIGHT, headers={"authorization": "Bearer s3cret"}).json()["score"] == 1

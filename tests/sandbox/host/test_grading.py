@@ -199,7 +199,7 @@ def test_the_first_failure_ends_it_at_the_same_case_always(run):
     assert run("def f(x):\n    return 1", tests, stop_at_first_failure=True).fraction == 1
 
 
-def test_the_total_limit(run):
+def test_cases_after_the_total_limit_do_not_pass(run):
     code = "import time\ndef f(x):\n    time.sleep(x)\n    return 1"
     report = run(code, [FunctionCase("f", [0], 1), FunctionCase("f", [60], 1)], timeout_s=60.0, total_timeout_s=3.0)
     assert [case.passed for case in report.cases] == [True, False]
@@ -207,7 +207,7 @@ def test_the_total_limit(run):
     assert "3 s for all cases" in report.cases[1].reason
 
 
-def test_hundreds_of_cases(run):
+def test_hundreds_of_cases_are_graded(run):
     report = run(ADD, [FunctionCase("add", [number, 1], number + 1) for number in range(200)])
     assert report.passed == 200
 

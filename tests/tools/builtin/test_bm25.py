@@ -80,7 +80,7 @@ def test_the_order_is_that_of_the_scores_and_stable(corpus):
         ("ﬁne ①", ["fine", "1"]),
     ],
 )
-def test_words(text, words):
+def test_text_is_split_into_normalized_words(text, words):
     assert tokenize(text) == words
 
 

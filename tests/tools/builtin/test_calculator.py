@@ -142,7 +142,7 @@ VALUES = [
 
 
 @pytest.mark.parametrize(("expression", "value"), VALUES, ids=[expression for expression, _ in VALUES])
-def test_values(expression, value):
+def test_expressions_have_their_exact_values(expression, value):
     assert calculate(expression) == value
 
 
@@ -187,7 +187,7 @@ ERRORS = [
 
 
 @pytest.mark.parametrize(("expression", "text"), ERRORS, ids=[expression for expression, _ in ERRORS])
-def test_errors_help(expression, text):
+def test_errors_are_short_and_say_what_is_wrong(expression, text):
     with pytest.raises(ToolError) as caught:
         calculate(expression)
     assert text in str(caught.value)
@@ -318,7 +318,7 @@ def test_precedence_agrees_with_python(pairs):
         assert calculate(text) == str(expected)
 
 
-def test_the_tool():
+def test_a_call_returns_the_value_as_text():
     tool = Calculator({}, {})
     assert asyncio.run(tool.call({"expression": "(80000+50000)*1.5"})) == "195000"
 

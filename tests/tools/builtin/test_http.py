@@ -77,7 +77,7 @@ def one(tmp_path, step, arguments=None, endpoint=CITY, **config):
         return call(specs, arguments or {"city": "Bern"}, endpoint["name"]), server.requests
 
 
-def test_where_arguments_go(tmp_path):
+def test_arguments_go_to_path_query_and_headers(tmp_path):
     arguments = {"city": "São Paulo?x=1#y;@", "units": "a&b=c", "tags": ["x", "y z"], "trace": "t-1"}
     endpoint = {**CITY, "path": "/weather/{city}?format=j1&v"}
     result, (request,) = one(tmp_path, answer(200, {"t": 21.5}, Content_Type="application/json"), arguments, endpoint)
@@ -103,7 +103,7 @@ def test_a_body_of_json(tmp_path):
     assert json.loads(request.body) == {"the_item": {"a": 1}}
 
 
-def test_a_whole_body(tmp_path):
+def test_one_argument_may_be_the_whole_body(tmp_path):
     parameters = {"type": "object", "properties": {"id": {"type": "integer"}, "items": {"type": "array"}}}
     endpoint = {**POST, "parameters": parameters, "places": {"items": "whole_body"}}
     _, (request,) = one(tmp_path, answer(), {"id": 7, "items": [1, 2]}, endpoint)

@@ -179,7 +179,7 @@ def test_what_the_policy_reads(specs):
     asyncio.run(main())
 
 
-def test_over_http_too(tmp_path, remote):
+def test_a_server_over_http_behaves_as_one_over_stdio(tmp_path, remote):
     async def main():  # the file may be loaded while a loop runs
         async with session(load(tmp_path, remote)) as tools:
             assert (await ask(tools, "fail", why="no")).text == "Error: Error executing tool fail: cannot: no"

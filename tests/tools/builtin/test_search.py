@@ -54,7 +54,7 @@ def run(spec, *arguments):
     return asyncio.run(episode())
 
 
-def test_local_search(load, corpus):
+def test_local_search_ranks_and_shortens_documents(load, corpus):
     spec = load(corpus=str(corpus), top_k=2, max_chars_per_document=40)
     one, two, three = run(spec, {"query": "Who was Goethe?"}, {"query": "goethe", "top_k": 1}, {"query": "Main"})
     assert one.text == (
@@ -71,7 +71,7 @@ def test_local_search(load, corpus):
     ]  # top_k of the config is the most
 
 
-def test_nothing_found(load, corpus):
+def test_a_query_without_matches_says_so(load, corpus):
     (result,) = run(load(corpus=str(corpus)), {"query": "zebra"})
     assert (result.status, result.text) == (ToolStatus.OK, "No document matches 'zebra'. Try other words.")
 
@@ -111,7 +111,7 @@ def retrieval(handler):
     answer(200, {"result": found})(handler)
 
 
-def test_remote_search(load, monkeypatch):
+def test_remote_search_retries_and_sends_its_key(load, monkeypatch):
     monkeypatch.setenv("SEARCH_TEST_KEY", "sk-search")
     with FaultyServer(answer(503), drop, default=retrieval) as server:
         spec = load(url=f"{server.url}/retrieve", top_k=2, api_key_env="SEARCH_TEST_KEY")

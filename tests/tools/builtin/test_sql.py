@@ -91,7 +91,7 @@ def test_the_shipped_tool_file(tmp_path, monkeypatch):
     assert spec.config["root"] == str(tmp_path)
 
 
-def test_a_table(ask):
+def test_results_are_shown_as_a_table(ask):
     assert ask("SELECT name, age FROM singer ORDER BY id;") == (
         "name | age\n--- | ---\nAda | 36\nBo | NULL\n'' | 7\n(3 rows)"
     )

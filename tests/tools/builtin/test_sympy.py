@@ -67,7 +67,7 @@ RESULTS = [
 ]
 
 
-def test_results(sympy):
+def test_every_operation_returns_its_result(sympy):
     results = sympy(*(call for call, _ in RESULTS))
     assert [result.text for result in results] == [expected for _, expected in RESULTS]
 
@@ -124,7 +124,7 @@ def test_long_results_are_cut(sympy):
         ("|x - 1| = 2", "Eq(Abs(x - 1), 2)"),
     ],
 )
-def test_notation(text, expected):
+def test_latex_and_unicode_become_sympys_notation(text, expected):
     assert to_sympy(text) == expected
 
 

@@ -388,7 +388,7 @@ def test_schemas_are_translated(tmp_path, old, new):
     assert spec.parameters["properties"]["p"] == (old if new is None else new)
 
 
-def test_references_in_circles(tmp_path):
+def test_circular_references_are_kept(tmp_path):
     schemas = {
         "Tree": {
             "type": "object",
@@ -476,7 +476,7 @@ def test_what_is_left_out_is_named(tmp_path, node, reason):
         assert "GET /x" in named
 
 
-def test_credentials(tmp_path, monkeypatch):
+def test_each_security_scheme_becomes_a_credential(tmp_path, monkeypatch):
     schemes = {
         "token": {"type": "http", "scheme": "Bearer"},
         "basic": {"type": "http", "scheme": "basic"},
@@ -517,7 +517,7 @@ def test_text_cannot_leave_its_place(tmp_path):
     assert spec.description == hostile
 
 
-def test_reading_a_file(tmp_path):
+def test_yaml_values_are_read_as_openapi_reads_them(tmp_path):
     path = tmp_path / "api.yaml"
     path.write_text(
         "openapi: 3.1.0\npaths:\n  /x:\n    get:\n      parameters:\n"

@@ -61,7 +61,7 @@ def test_a_truth_that_cannot_be_used_is_unscored(truth: Any) -> None:
         ("", None),
     ],
 )
-def test_what_the_answer_is(text: str, answer: str | None) -> None:
+def test_the_answer_is_extracted_from_the_text(text: str, answer: str | None) -> None:
     assert extract_math(text) == answer
 
 

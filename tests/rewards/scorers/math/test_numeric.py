@@ -75,7 +75,7 @@ N = 200_000
         ("9" * 100, "9" * 100),
     ],
 )
-def test_parse_number(text, value):
+def test_numbers_are_parsed_in_every_notation(text, value):
     assert parse_number(text) == Fraction(value)
 
 
@@ -155,7 +155,7 @@ def test_what_is_not_a_number(text):
         ("#### 42\nor \\boxed{41}", "42"),
     ],
 )
-def test_extract_number(text, value):
+def test_the_final_number_is_extracted(text, value):
     assert extract_number(text) == Fraction(value)
 
 
@@ -210,7 +210,7 @@ def test_a_text_without_an_answer(text):
         ("0.30000000000000004", "0.3", True),
     ],
 )
-def test_numeric_match(answer, ground_truth, equal):
+def test_nearly_equal_numbers_match(answer, ground_truth, equal):
     assert numeric_match(answer, ground_truth) is equal
 
 
