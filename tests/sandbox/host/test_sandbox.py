@@ -192,7 +192,7 @@ print(found)
     assert box.cells(look)[0].stdout == "[0, 1, 2, 3]\n"  # and its channel
 
 
-def test_standard_input(run):
+def test_a_program_reads_its_standard_input(run):
     large = "0123456789abcde\n" * 655_360
     lines = run("print(input() + input()); input()", stdin="a\nb\n")
     size = run("import os, sys; print(len(os.read(0, 5)), len(sys.stdin.buffer.read()))", stdin=large)
@@ -222,7 +222,7 @@ def test_a_program_that_does_not_end(run):
         assert 0.3 <= execution.wall_s < 5
 
 
-def test_too_much_output(run):
+def test_output_beyond_the_limit_ends_a_program(run):
     endless, short, exact = run(
         "while True: print('x' * 99)",
         "import sys, time\nprint('a' * 600, flush=True)\ntime.sleep(0.2)\nprint('b' * 600, file=sys.stderr)",
@@ -412,7 +412,7 @@ def test_nothing_is_left_at_the_end(tmp_path):
     assert descriptors() == before
 
 
-def test_probe_and_report():
+def test_probing_reports_the_layers():
     async def main():
         async with PythonSandbox() as box:
             assert box.report is None
