@@ -8,13 +8,13 @@ it runs until its function returns or the process exits.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import contextvars
 import logging
 import random
 import threading
 import time
 from collections.abc import Callable, Coroutine, Hashable, Sequence
+from concurrent import futures
 from typing import Any, Generic, TypeVar
 
 __all__ = [
@@ -168,29 +168,17 @@ async def uninterrupted(work: asyncio.Future[Any]) -> None:
 
 async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
     """`function(*arguments)`, awaited, in a daemon thread of its own."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-
-    def deliver(result: Any, error: BaseException | None) -> None:
-        if future.done():  # abandoned
-            return
-        if error is None:
-            future.set_result(result)
-        else:
-            future.set_exception(error)
+    future: futures.Future[T] = futures.Future()
+    future.set_running_or_notify_cancel()  # so that a cancelled wait leaves it alone
+    context = contextvars.copy_context()
 
     def work() -> None:
-        result: Any = None
-        failure: BaseException | None = None
         try:
-            result = context.run(function, *arguments)
-        except StopIteration as error:  # a future cannot carry it
-            failure = RuntimeError(f"the tool raised {error!r}")
+            future.set_result(context.run(function, *arguments))
+        except StopIteration as error:  # asyncio's futures cannot carry it
+            future.set_exception(RuntimeError(f"the tool raised {error!r}"))
         except BaseException as error:  # noqa: BLE001 - handed to the awaiting call, which sorts it
-            failure = error
-        with contextlib.suppress(RuntimeError):  # the loop has been closed
-            loop.call_soon_threadsafe(deliver, result, failure)
+            future.set_exception(error)
 
-    context = contextvars.copy_context()
     threading.Thread(target=work, name="agent_rl-tool", daemon=True).start()
-    return await future
+    return await asyncio.wrap_future(future)

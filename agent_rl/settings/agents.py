@@ -16,6 +16,13 @@ __all__ = [
 ]
 
 
+class _TextTurns(Section):
+    instructions: str | None = None
+    """System text with `{tools}` and `{tool_names}` filled in; null: the default; empty: none."""
+    observation_role: Literal["user", "tool"] = "user"
+    """Role of the message that carries an observation."""
+
+
 class CodeActSettings(Section):
     """The fenced code of `code_act_agent`."""
 
@@ -42,22 +49,13 @@ class FoldingSettings(Section):
     """The request for notes; null: the default."""
 
 
-class PlanActSettings(Section):
+class PlanActSettings(_TextTurns):
     """The plan and the ReAct turns of `plan_act_agent`."""
 
-    instructions: str | None = None
-    """System text with `{tools}` and `{tool_names}` filled in; null: the default; empty: none."""
-    observation_role: Literal["user", "tool"] = "user"
-    """Role of the message that carries an observation."""
 
-
-class ReactSettings(Section):
+class ReactSettings(_TextTurns):
     """The text format of `react_agent`."""
 
-    instructions: str | None = None
-    """System text with `{tools}` and `{tool_names}` filled in; null: the default; empty: none."""
-    observation_role: Literal["user", "tool"] = "user"
-    """Role of the message that carries an observation."""
     examples: tuple[str, ...] = ()
     """Whole episodes that follow the instructions, for a few-shot prompt; `default` means the built-in ones."""
     parsing: Literal["tolerant", "strict"] = "tolerant"
@@ -75,7 +73,7 @@ class SearchSettings(Section):
     """The tool that a query goes to; null: the only one, or `search`."""
 
 
-class UserSimSettings(Section):
+class UserSimSettings(_TextTurns):
     """The simulated user of `user_sim_agent`, and the agent's text format."""
 
     user: str = "scripted"
@@ -83,8 +81,5 @@ class UserSimSettings(Section):
     config: dict[str, Any] = Field(default_factory=dict)
     """What the class takes."""
     native: bool = False
-    """Whether the agent writes as `tool_call_agent` does, a turn without a call being a message."""
-    instructions: str | None = None
-    """The agent's system text with `{tools}` and `{tool_names}` filled in; null: the default; empty: none."""
-    observation_role: Literal["user", "tool"] = "user"
-    """Role of the message that carries an observation. Neither this nor `instructions` counts with `native`."""
+    """Whether the agent writes as `tool_call_agent` does, and a turn without a call is a message; `instructions` and
+    `observation_role` then have no effect."""

@@ -7,7 +7,7 @@ import operator
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from agent_rl.settings.errors import InvalidValueError
 from agent_rl.settings.section import Section
@@ -32,10 +32,8 @@ _CONDITION = re.compile(
 )
 
 
-class Condition(BaseModel):
+class Condition(Section):
     """One comparison of a gate."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     how: Comparison

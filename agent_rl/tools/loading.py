@@ -199,7 +199,7 @@ class _Entry:
 
     def _tool(self, cls: type, declared: dict[str, Any]) -> ToolSpec:
         """What the class says, overridden by what the entry says."""
-        function = {**(_class_function(cls) if issubclass(cls, Tool) else _verl_function(cls)), **declared}
+        function = {**(_given(cls) if issubclass(cls, Tool) else _verl_function(cls)), **declared}
         for key in ("name", "description"):
             if not isinstance(value := function.get(key), str) or not value.strip():
                 problem = f"{cls.__qualname__} has none" if value is None else f"expected text, got {value!r}"
@@ -253,8 +253,8 @@ class _Entry:
         return replace(spec, **limits.model_dump())
 
 
-def _given(function: _Function) -> dict[str, Any]:
-    return {key: value for key in _FUNCTION if (value := getattr(function, key)) is not None}
+def _given(function: Any) -> dict[str, Any]:
+    return {key: value for key in _FUNCTION if (value := getattr(function, key, None)) is not None}
 
 
 def _check_keys(node: Any, place: Place) -> None:
@@ -284,11 +284,6 @@ def _class_problem(cls: Any) -> tuple[str, str] | None:
         if not inspect.iscoroutinefunction(getattr(cls, method)):
             return f"{name}.{method} is not `async def`", "Make it so; only `call` may be a plain function"
     return None
-
-
-def _class_function(cls: type) -> dict[str, Any]:
-    values = {key: getattr(cls, key, None) for key in _FUNCTION}
-    return {key: value for key, value in values.items() if value is not None}
 
 
 def _verl_function(cls: Any) -> dict[str, Any]:

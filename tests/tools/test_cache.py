@@ -53,7 +53,7 @@ def outcomes(results):
 
 
 @pytest.mark.parametrize("cache", ["trajectory", "shared"])
-def test_equal_call_is_answered_from_memory(cache):
+def test_an_equal_call_is_answered_from_memory(cache):
     spec = counting(cache)
     first, second, other = asyncio.run(run(spec, [call(spec, x=1)], [call(spec, x="1")], [call(spec, x=2)]))
     assert outcomes([first, second, other]) == [("call 1", False), ("call 1", True), ("call 2", False)]
@@ -65,14 +65,14 @@ def test_equal_call_is_answered_from_memory(cache):
 
 
 @pytest.mark.parametrize(("cache", "executed"), [("off", 4), ("trajectory", 2), ("shared", 1)])
-def test_how_far_a_result_reaches(cache, executed):
+def test_a_result_reaches_its_trajectory_or_all(cache, executed):
     spec = counting(cache)
     for _ in range(2):
         asyncio.run(run(dataclasses.replace(spec), [call(spec)], [call(spec)]))
     assert spec.cls.calls == executed
 
 
-def test_what_makes_a_call_another_one():
+def test_calls_with_other_arguments_rows_or_configs_are_executed():
     spec = counting()
 
     def calls(**changes):
@@ -154,7 +154,7 @@ def test_unscored_failure_reaches_its_own_trajectory_only():
     assert outcomes(second) == [("up", False)]
 
 
-def test_hanging_call_is_not_waited_for_for_ever():
+def test_waiting_for_an_equal_call_is_bounded():
     async def hang_once(self, arguments):
         type(self).calls += 1
         if type(self).calls == 1:
@@ -183,7 +183,7 @@ def test_hanging_call_is_not_waited_for_for_ever():
         ToolOutput("t", metrics={1: 2, "a": {"b": set()}}),
     ],
 )
-def test_what_is_not_kept(output):
+def test_results_that_cannot_be_kept_are_not_kept(output):
     async def give(self, arguments):
         type(self).calls += 1
         if isinstance(output, Exception):

@@ -119,7 +119,7 @@ def test_many_trajectories_at_once_replay_their_own(path):
     assert untouched()
 
 
-def test_what_was_recorded_several_times_is_replayed_in_order_and_then_anew(path):
+def test_what_was_recorded_several_times_is_replayed_in_order_and_then_again(path):
     cassette = Cassette.record(path)
     texts = [run(cassette, [call("noise")])[0].text for _ in range(3)]
     assert len(set(texts)) == 3
@@ -127,7 +127,7 @@ def test_what_was_recorded_several_times_is_replayed_in_order_and_then_anew(path
     assert [run(cassette.scoped("unknown"), [call("noise")])[0].text for _ in range(4)] == [*texts, texts[0]]
 
 
-def test_state_is_told_by_the_earlier_calls(path):
+def test_calls_of_a_stateful_tool_differ_by_the_earlier_calls(path):
     cassette = Cassette.record(path)
     run(cassette, [call("counter")], [call("calculator", expression="1")], [call("counter")])
     replay = Cassette.replay(path)
@@ -137,7 +137,7 @@ def test_state_is_told_by_the_earlier_calls(path):
         run(replay, [call("counter")], [call("counter")], [call("counter")])
 
 
-def test_rows_with_other_create_kwargs_are_told_apart(path):
+def test_calls_of_rows_with_other_create_kwargs_differ(path):
     cassette = Cassette.record(path)
     for start in (1, 2):
         run(cassette, [call("counter")], tools_kwargs={"counter": {"create_kwargs": {"start": start}}})

@@ -335,7 +335,7 @@ def raising(error):
         (lambda self, arguments: "lone \ud800 surrogate", ToolStatus.OK, "lone ? surrogate"),
     ],
 )
-def test_how_a_call_can_end(behaviour, status, text, caplog):
+def test_each_end_of_a_call_has_its_status(behaviour, status, text, caplog):
     caplog.set_level(logging.CRITICAL)
     spec, events = spec_of(call=behaviour)
     (result,) = run(spec, [call()])
@@ -761,7 +761,7 @@ def test_what_is_plainly_valid_is_what_a_validator_finds_valid(schema, arguments
             check_arguments("f", validator, arguments)
 
 
-def test_arguments_nested_beyond_reason():
+def test_arguments_nested_too_deeply_are_refused():
     nested: list = []
     for _ in range(100_000):
         nested = [nested]

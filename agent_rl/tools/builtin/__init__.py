@@ -18,8 +18,4 @@ def built_in_names() -> list[str]:
 def built_in_class(name: str) -> Any:
     """The `Tool` or `Toolset` of one of `built_in_names`."""
     module = importlib.import_module(f"{__name__}.{name}")
-    return next(found for found in vars(module).values() if isinstance(found, type) and _name(found) == name)
-
-
-def _name(cls: type) -> Any:
-    return vars(cls).get("name")
+    return next(found for found in vars(module).values() if isinstance(found, type) and vars(found).get("name") == name)

@@ -25,8 +25,8 @@ from pydantic import Field
 
 from agent_rl.errors import ToolError, ToolTimeoutError
 from agent_rl.remote import Remote, RemoteLimits
-from agent_rl.sandbox.host.fusion import SLACK_S, FusionAnswer, FusionCommand, run_remotely
-from agent_rl.secrets import secret
+from agent_rl.remote.http import bearer
+from agent_rl.sandbox.host.fusion import SLACK_S, FusionCommand, run_remotely
 from agent_rl.settings.errors import validated
 from agent_rl.tools.base import Tool, ToolConfig, ToolOutput
 from agent_rl.tools.truncation import truncate
@@ -90,15 +90,6 @@ class SandboxFusion(Tool):
             raise ToolError(f"the code has {len(code)} characters; at most {MAX_CODE_CHARS} are run")
         if any("\ud800" <= character <= "\udfff" for character in code):
             raise ToolError("the code holds characters that are not valid Unicode")
-        answer = await self._run(code)
-        for result in (answer.compile_result, answer.run_result):
-            if result is not None:
-                self._raise_for(result)
-        result = answer.run_result or FusionCommand(status="Finished")
-        text = self._output(result) or "(no output; use print to see a value)"
-        return ToolOutput(text, metrics={"execution_s": result.execution_time})
-
-    async def _run(self, code: str) -> FusionAnswer:
         settings = self.settings
         payload = {
             "code": code,
@@ -107,7 +98,13 @@ class SandboxFusion(Tool):
             "compile_timeout": settings.compile_timeout_s,
             "memory_limit_MB": settings.memory_limit_mb,
         }
-        return await run_remotely(self.remote, settings.url, payload)
+        answer = await run_remotely(self.remote, settings.url, payload)
+        for result in (answer.compile_result, answer.run_result):
+            if result is not None:
+                self._raise_for(result)
+        result = answer.run_result or FusionCommand(status="Finished")
+        text = self._output(result) or "(no output; use print to see a value)"
+        return ToolOutput(text, metrics={"execution_s": result.execution_time})
 
     def _raise_for(self, result: FusionCommand) -> None:
         if result.status == "TimeLimitExceeded":
@@ -131,9 +128,6 @@ class SandboxFusion(Tool):
 
 @cache
 def _remote(settings: SandboxFusionConfig) -> Remote:
-    headers = {}
-    if settings.api_key_env is not None:
-        headers["Authorization"] = f"Bearer {secret(settings.api_key_env)}"
     attempt_s = settings.timeout_s + settings.compile_timeout_s + SLACK_S
     limits = RemoteLimits(
         timeout_s=attempt_s,
@@ -142,4 +136,4 @@ def _remote(settings: SandboxFusionConfig) -> Remote:
         max_concurrent=settings.max_concurrent,
         max_bytes=16 * 1024 * 1024,  # the server sends up to 1 MiB of each stream, which JSON may lengthen six times
     )
-    return Remote(headers=headers, limits=limits)
+    return Remote(headers=bearer(settings.api_key_env, "api_key_env"), limits=limits)

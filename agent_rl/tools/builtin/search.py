@@ -34,7 +34,7 @@ from pydantic import Field
 
 from agent_rl.errors import ConfigError, ToolError
 from agent_rl.remote import Remote, RemoteError, RemoteLimits
-from agent_rl.secrets import secret
+from agent_rl.remote.http import bearer
 from agent_rl.settings.errors import Place, validated
 from agent_rl.tools.base import Tool, ToolConfig, ToolOutput
 from agent_rl.tools.builtin._bm25 import Bm25Index, Hit, open_index, read_document
@@ -152,10 +152,7 @@ def _open(settings: LocalSearchConfig) -> Bm25Index:
 
 @cache
 def _remote(settings: RemoteSearchConfig) -> Remote:
-    headers = {}
-    if settings.api_key_env is not None:
-        headers["Authorization"] = f"Bearer {secret(settings.api_key_env)}"
-    return Remote(headers=headers, limits=settings)
+    return Remote(headers=bearer(settings.api_key_env, "api_key_env"), limits=settings)
 
 
 def _clean(query: str) -> str:

@@ -144,12 +144,9 @@ def _locate(settings: SqlConfig) -> tuple[Path, str]:
         raise ConfigError(
             "database", f"{name!r} is no {expected} file ({found or 'unknown'})", "Name one, or fix engine"
         )
-    if found == "sqlite" and any(_has_content(Path(f"{path}{end}")) for end in ("-wal", "-journal")):
+    beside = [Path(f"{path}{end}") for end in ("-wal", "-journal")]
+    if found == "sqlite" and any(file.is_file() and file.stat().st_size for file in beside):
         raise ConfigError(
             "database", f"{name!r} has changes not yet written (-wal or -journal)", "Open and close it once"
         )
     return path, found
-
-
-def _has_content(path: Path) -> bool:
-    return path.is_file() and path.stat().st_size > 0

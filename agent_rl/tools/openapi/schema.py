@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import chain, count
 from typing import Any
 from urllib.parse import unquote
 
@@ -193,11 +194,7 @@ def _lookup(document: Mapping[str, Any], reference: str) -> Any:
 
 def numbered(name: str) -> Iterator[str]:
     """The name itself, then name_2, name_3, ..."""
-    yield name
-    number = 1
-    while True:
-        number += 1
-        yield f"{name}_{number}"
+    return chain([name], (f"{name}_{number}" for number in count(2)))
 
 
 def _compiles(pattern: Any) -> bool:

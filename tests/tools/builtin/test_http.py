@@ -155,7 +155,7 @@ def test_a_value_stays_in_its_path_segment(tmp_path, city, sent):
     assert "failed:" not in result.text
 
 
-def test_dots_beside_a_literal_dot(tmp_path):
+def test_dots_beside_a_literal_dot_are_refused(tmp_path):
     result, requests = one(tmp_path, answer(), {"city": "."}, {**CITY, "path": "/weather/.{city}/x"})
     assert (result.status, requests) == (ToolStatus.ERROR, [])
 

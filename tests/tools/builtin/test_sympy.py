@@ -97,7 +97,7 @@ def test_errors_can_be_read(sympy):
         assert "Traceback" not in result.text
 
 
-def test_what_takes_for_ever_is_ended(sympy):
+def test_endless_computations_are_ended(sympy):
     (result,) = sympy(("evaluate", "9**9**9**9"), timeout_s=1.0, memory_mb=256)
     assert result.status in (ToolStatus.TIMEOUT, ToolStatus.ERROR)
     assert "no result within 1 s" in result.text or "too much memory" in result.text
@@ -141,7 +141,7 @@ def test_latex_and_unicode_become_sympys_notation(text, expected):
         (r"\frac{1", "a brace is never closed"),
     ],
 )
-def test_notation_that_cannot_be_read(text, expected):
+def test_notation_that_cannot_be_read_is_explained(text, expected):
     with pytest.raises(ToolError, match=expected):
         to_sympy(text)
 

@@ -227,7 +227,7 @@ def only(tmp_path, node, method="get", path="/x", **options):
         ([{"url": "https://{nothing}.example"}], "https://h.example/v1", "https://h.example/v1"),
     ],
 )
-def test_where_the_api_is(servers, base_url, expected):
+def test_the_base_url_comes_from_the_argument_or_the_first_server(servers, base_url, expected):
     conversion = from_openapi(document(servers=servers), base_url=base_url)
     assert conversion.content["tools"][0]["config"]["base_url"] == expected
 
@@ -250,7 +250,7 @@ def test_where_the_api_is(servers, base_url, expected):
         ),
     ],
 )
-def test_a_document_that_cannot_be_converted(content, options, message):
+def test_a_document_that_cannot_be_converted_is_refused(content, options, message):
     with pytest.raises(ConfigError, match=message):
         from_openapi(content, **options)
 
@@ -272,7 +272,7 @@ def test_names_are_valid_and_unique(tmp_path):
     assert [what for what, _ in conversion.skipped] == ["POST /a/{b}"]  # its path's parameter is nowhere described
 
 
-def test_only_what_is_included(tmp_path):
+def test_only_included_operations_are_converted(tmp_path):
     paths = {"/a": {"get": {"operationId": "getA"}, "post": {"operationId": "make-A"}}, "/b": {"get": {}}}
     for include, names in (
         (["getA"], ["getA"]),
@@ -410,7 +410,7 @@ def test_circular_references_are_kept(tmp_path):
     assert not spec.validator.is_valid({"leaf": {}})
 
 
-def test_references_that_would_explode(tmp_path):
+def test_references_that_would_grow_too_large_are_kept(tmp_path):
     schemas = {"S0": {"type": "object", "properties": {"n": {"type": "integer"}}}}
     for depth in range(1, 30):  # 2 ** 29 when all are replaced
         below = {"$ref": f"#/components/schemas/S{depth - 1}"}
@@ -506,7 +506,7 @@ def test_each_security_scheme_becomes_a_credential(tmp_path, monkeypatch):
     assert next(spec for spec in specs if spec.name == "query").parameters["properties"] == {}
 
 
-def test_text_cannot_leave_its_place(tmp_path):
+def test_text_of_a_document_stays_text(tmp_path):
     """Line breaks in what becomes a comment, and omegaconf's syntax in what becomes a value."""
     hostile = "a\nb: ${oc.env:HOME} \\${x} \\\\${y} '\" # \u2028 \x85 end"
     paths = {
@@ -534,7 +534,7 @@ def test_yaml_values_are_read_as_openapi_reads_them(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["{", "a: [", "- a", None])
-def test_a_file_that_is_no_document(tmp_path, text):
+def test_a_file_that_is_no_document_is_refused(tmp_path, text):
     path = tmp_path / "api.json"
     if text is not None:
         path.write_text(text)

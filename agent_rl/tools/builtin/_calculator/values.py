@@ -173,10 +173,6 @@ def floor(value: Value) -> Fraction:
     return Fraction(math.floor(_exact(value)))
 
 
-def _ceil(value: Value) -> Fraction:
-    return Fraction(math.ceil(_exact(value)))
-
-
 def _round(value: Value, digits: Value = Fraction(0)) -> Value:
     """Half away from zero, as taught in school; Python's round(2.5) is 2."""
     places = _integer(digits, "round(x, digits)")
@@ -213,7 +209,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Value], int, int | None]] = {
     "abs": (abs, 1, 1),
     "round": (_round, 1, 2),
     "floor": (floor, 1, 1),
-    "ceil": (_ceil, 1, 1),
+    "ceil": (lambda value: Fraction(math.ceil(_exact(value))), 1, 1),
     "min": (min, 1, None),
     "max": (max, 1, None),
     "sum": (_sum, 1, None),

@@ -49,7 +49,6 @@ class DuckDB:
         self._places: dict[str, tuple[str, str]] = {}
 
     def close(self) -> None:
-        """Close the file."""
         self._connection.close()
 
     def rows(self, query: str) -> tuple[list[str], Iterator[Sequence[Any]]]:

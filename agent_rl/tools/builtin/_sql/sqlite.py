@@ -20,6 +20,7 @@ _REFUSED_FUNCTIONS = {"load_extension", "fts3_tokenizer", "readfile", "writefile
 _READING_PRAGMAS = {"table_info", "table_xinfo", "table_list", "foreign_key_list", "index_list", "index_info"}
 _READING_PRAGMAS |= {"data_version"}  # full-text tables need it
 _SETTINGS = ("query_only=1", "cell_size_check=1", "temp_store=2", "mmap_size=0")
+_COLUMNS = "SELECT DISTINCT i.name FROM sqlite_master m, pragma_table_info(m.name) i WHERE m.type = 'table'"
 _MISSING = re.compile(r"no such (table|column): (.+)", re.DOTALL)
 
 
@@ -51,7 +52,6 @@ class Sqlite:
                 self._connection.setlimit(getattr(sqlite3, f"SQLITE_LIMIT_{name}"), value)
 
     def close(self) -> None:
-        """Close the file."""
         self._connection.close()
 
     def rows(self, query: str) -> tuple[list[str], Iterator[Sequence[Any]]]:
@@ -112,12 +112,10 @@ class Sqlite:
         if match := _MISSING.fullmatch(message):
             self._connection.set_authorizer(None)
             name = match[2].rsplit(".", 1)[-1]
-            return message + nearest(name, self.names() if match[1] == "table" else self._columns())
+            return message + nearest(
+                name, self.names() if match[1] == "table" else [row[0] for row in self._all(_COLUMNS)]
+            )
         return message
-
-    def _columns(self) -> list[str]:
-        query = "SELECT DISTINCT i.name FROM sqlite_master m, pragma_table_info(m.name) i WHERE m.type = 'table'"
-        return [row[0] for row in self._all(query)]
 
 
 def _authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:
