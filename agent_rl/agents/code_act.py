@@ -19,8 +19,7 @@ from typing import Literal
 
 from agent_rl.agents.episode.agent import Agent
 from agent_rl.agents.episode.budget import EpisodeLimits
-from agent_rl.agents.episode.format import Step
-from agent_rl.agents.episode.text_tool import TextToolFormat
+from agent_rl.agents.episode.format import Step, TextToolFormat
 from agent_rl.errors import MalformedActionError
 from agent_rl.settings import AgentRLSettings
 from agent_rl.tools import ToolSpec

@@ -25,9 +25,8 @@ from typing import Any
 from agent_rl.agents import registry
 from agent_rl.agents.episode.agent import Agent
 from agent_rl.agents.episode.budget import EpisodeLimits
-from agent_rl.agents.episode.format import Format
+from agent_rl.agents.episode.format import Format, spoken
 from agent_rl.agents.episode.policy import ChatMessage, Generation, Policy
-from agent_rl.agents.episode.thinking import spoken
 from agent_rl.agents.users.user import User
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.settings import AgentRLSettings

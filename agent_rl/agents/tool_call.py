@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from agent_rl.agents.episode.agent import Agent
-from agent_rl.agents.episode.format import Format, Step, with_images
+from agent_rl.agents.episode.format import Format, Step, spoken, with_images
 from agent_rl.agents.episode.policy import ChatMessage, Generation
-from agent_rl.agents.episode.thinking import spoken
 from agent_rl.agents.syntaxes import SYNTAXES
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.tools import ToolSpec

@@ -1,20 +1,45 @@
-"""Opens the policy source that the settings name, and starts a server if they name none."""
+"""The model of an evaluation: opens the policy source that the settings name, and starts a server if they name none.
+
+A server gets a model's folder. A checkpoint of training is first merged into one by verl, which always writes bfloat16:
+a policy that was trained in float32 is evaluated with rounded weights.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
+from omegaconf import OmegaConf
+
+import agent_rl
+from agent_rl.cpu import switch as cpu
 from agent_rl.errors import ConfigError
 from agent_rl.evaluation.settings import EvaluationSettings
+from agent_rl.launch.environment import has_accelerator
+from agent_rl.launch.process import STOP_S, die_with_parent
 from agent_rl.policies import PolicySource
-from agent_rl.policies.tokens import TokenSource
+from agent_rl.policies.chat import ChatEndpoint
+from agent_rl.policies.local import LocalModel
+from agent_rl.policies.tokens import SGLangTokens, TokenSource, VLLMTokens
 from agent_rl.verl_adapter.chat_tokenizer import load_chat_tokenizer
 
-__all__ = ["open_source"]
+__all__ = ["cpu_flags", "model_folder", "open_source", "serve"]
+
+START_S = 1200.0
+"""Seconds that a server gets to load its model."""
 
 
 @asynccontextmanager
@@ -33,13 +58,9 @@ async def open_source(settings: EvaluationSettings, folder: Path) -> AsyncIterat
         if url is None and settings.policy == "vllm":
             raise ConfigError("endpoint", "no server of vLLM is started here", "Name one: --endpoint http://host:8000")
         if url is None:
-            from agent_rl.evaluation.checkpoint import model_folder
-
             model = await asyncio.to_thread(model_folder, settings.model, folder / "model")
             tokenizer = settings.tokenizer or str(model)
             if settings.policy != "local":
-                from agent_rl.evaluation.server import serve
-
                 url = await stack.enter_async_context(serve(model, settings.model, folder / "server.log"))
         elif settings.policy == "local":
             raise ConfigError("endpoint", "policy=local uses no endpoint", "Leave one of the two out")
@@ -53,24 +74,162 @@ async def open_source(settings: EvaluationSettings, folder: Path) -> AsyncIterat
 
 
 def _source(settings: EvaluationSettings, url: str, tokenizer: str) -> PolicySource:
-    sampling, limits = settings.sampling, _limits(settings)
+    sampling = settings.sampling
+    limits: Any = settings.model_dump(include={"api_key_env", "concurrency", "timeout_s"})
     if settings.policy == "chat":
-        from agent_rl.policies.chat import ChatEndpoint
-
         return ChatEndpoint(url, settings.model, sampling, **limits)
     chat = load_chat_tokenizer(tokenizer)
     if settings.policy == "sglang":
-        from agent_rl.policies.sglang import SGLangTokens
-
         return SGLangTokens(url, chat, sampling, **limits)
     if settings.policy == "vllm":
-        from agent_rl.policies.vllm import VLLMTokens
-
         return VLLMTokens(url, settings.model, chat, sampling, **limits)
-    from agent_rl.policies.local import LocalModel
-
     return LocalModel(tokenizer, chat, sampling)
 
 
-def _limits(settings: EvaluationSettings) -> dict[str, Any]:
-    return settings.model_dump(include={"api_key_env", "concurrency", "timeout_s"})
+@asynccontextmanager
+async def serve(model: Path, name: str, log: Path) -> AsyncIterator[str]:
+    """Start a server, and yield its address when it answers.
+
+    Args:
+        model: the model's folder.
+        name: under which the server knows it.
+        log: gets the server's output.
+
+    Raises:
+        ConfigError: there is no accelerator and the CPU was not chosen, or the server does not start.
+    """
+    if not (cpu.is_selected() or has_accelerator()):
+        remedy = "Set VERL_PLATFORM=cpu to use the CPU, or name a server with --endpoint"
+        raise ConfigError("VERL_PLATFORM", "there is no accelerator on this machine", remedy)
+    port = _free_port()
+    process = _start(model, name, port, log)
+    try:
+        url = f"http://127.0.0.1:{port}"
+        await _ready(url, process, log)
+        yield url
+    finally:
+        await asyncio.to_thread(_stop, process)
+
+
+def _free_port() -> int:
+    """A free port, low enough for the ports that SGLang derives from it by adding thousands."""
+    while True:
+        with socket.socket() as free, contextlib.suppress(OSError):
+            port = random.randint(20_000, 50_000)
+            free.bind(("127.0.0.1", port))
+            return port
+
+
+def _start(model: Path, name: str, port: int, log: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "sglang.launch_server", "--model-path", str(model), "--served-model-name", name]
+    command += ["--host", "127.0.0.1", "--port", str(port), "--log-level", "error"]
+    env = dict(os.environ)
+    if cpu.is_selected():
+        command += ["--dtype", "float32", *cpu_flags()]
+        env |= cpu.child_environment()
+    with open(log, "wb") as output:
+        return subprocess.Popen(
+            command,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=env,
+            preexec_fn=die_with_parent,
+            start_new_session=True,
+        )
+
+
+def cpu_flags() -> list[str]:
+    """The engine's flags of the CPU profile, as the server's command line takes them."""
+    profile = OmegaConf.load(Path(agent_rl.__file__).parent / "config/platform/cpu.yaml")
+    flags = []
+    for key, value in profile.actor_rollout_ref.rollout.engine_kwargs.sglang.items():
+        name = "--" + str(key).replace("_", "-")
+        flags += [name] if value is True else [] if value is False else [name, str(value)]
+    return flags
+
+
+async def _ready(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + START_S
+    async with httpx.AsyncClient(trust_env=False) as client:
+        while time.monotonic() < deadline:
+            if process.poll() is not None:
+                raise ConfigError("model", f"SGLang does not start: {_last_line(log)}", f"See {log}")
+            with contextlib.suppress(httpx.TransportError):
+                if (await client.get(f"{url}/health", timeout=5)).is_success:
+                    return
+            await asyncio.sleep(0.2)
+    raise ConfigError("model", f"SGLang was not ready after {START_S:.0f} s", f"See {log}")
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """Ask the server to end, and kill what is left of it: its children are in its session."""
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(STOP_S)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def model_folder(model: str, merged: Path) -> Path:
+    """A model's folder, or a checkpoint merged into one.
+
+    Args:
+        model: a model's folder; the folder of a checkpoint (`global_step_N`, or its `actor`); or the folder of a
+            run's checkpoints, where the newest is taken.
+        merged: where a merged model is put; what is there already is used.
+
+    Raises:
+        ConfigError: for anything else, or a checkpoint that cannot be merged.
+    """
+    folder = Path(model)
+    if (folder / "config.json").is_file():
+        return folder
+    shards = _shards(folder)
+    if shards is None:
+        problem = f"{model} is neither a model (no config.json) nor a checkpoint of training (no actor folder)"
+        raise ConfigError("model", problem, "Correct the path, or name the model's server with --endpoint")
+    if not merged.is_dir():
+        _merge(shards, merged)
+    return merged
+
+
+def _last_line(log: Path) -> str:
+    return (log.read_text(errors="replace").strip() or "no output").splitlines()[-1]
+
+
+def _shards(folder: Path) -> Path | None:
+    """Where the policy's weights are."""
+    newest = folder / "latest_checkpointed_iteration.txt"
+    if newest.is_file():
+        folder = folder / f"global_step_{newest.read_text().strip()}"
+    for place in (folder / "actor", folder):
+        if (place / "huggingface").is_dir() or (place / "model/huggingface").is_dir():
+            return place
+    return None
+
+
+def _merge(shards: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary, log = target.with_suffix(".tmp"), target.with_suffix(".log")
+    shutil.rmtree(temporary, ignore_errors=True)
+    backend = "fsdp" if (shards / "fsdp_config.json").is_file() else "megatron"
+    command = [sys.executable, "-m", "verl.model_merger", "merge", "--backend", backend]
+    command += ["--local_dir", str(shards), "--target_dir", str(temporary)]
+    with open(log, "wb") as output:
+        done = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, preexec_fn=die_with_parent, check=False)
+    if done.returncode:
+        raise ConfigError("model", f"verl cannot merge {shards}: {_last_line(log)}", f"See {log}")
+    if (temporary / "lora_adapter").is_dir():
+        _apply_adapter(temporary)
+    os.replace(temporary, target)
+
+
+def _apply_adapter(folder: Path) -> None:
+    """Add the LoRA adapter, which the merger puts beside the base model, to the weights."""
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    base = AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
+    PeftModel.from_pretrained(base, folder / "lora_adapter").merge_and_unload().save_pretrained(folder)
+    shutil.rmtree(folder / "lora_adapter")

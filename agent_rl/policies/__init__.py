@@ -1,4 +1,4 @@
-"""Policies: where an episode's turns come from outside training. One file, one `PolicySource`, for each kind of model.
+"""Policies: the sources of turns outside training. `chat`, `tokens` (SGLang, vLLM) and `local` hold one kind each.
 
 They may know endpoints and models; they must not know verl, nor what an evaluation does with the turns.
 """

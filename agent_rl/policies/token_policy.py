@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from agent_rl.agents.episode.format import Format
+from agent_rl.agents.episode.format import Format, dropped_thoughts
 from agent_rl.agents.episode.policy import ChatMessage, Generation, Policy, cut_at_stop
-from agent_rl.agents.episode.thinking import dropped_thoughts
 from agent_rl.errors import EngineError, UnscoredError
 from agent_rl.policies.media import Media, has_media, new_images
 

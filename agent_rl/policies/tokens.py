@@ -1,4 +1,4 @@
-"""Policies over tokens: token ids in, token ids out.
+"""Policies over tokens: token ids in, token ids out, from SGLang or vLLM.
 
 The conversation is the one of training (`agent_rl.policies.token_policy`) with another server behind it, so that an
 episode is token for token what the trainer would have sampled. The text around turns comes from verl's builder for
@@ -9,14 +9,19 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_rl.agents.episode.budget import UNLIMITED
 from agent_rl.agents.episode.format import Format
-from agent_rl.policies.source import PolicySource, PolicyUsage, Sampling
+from agent_rl.errors import ConfigError, EngineError
+from agent_rl.policies.source import ClientOptions, PolicySource, PolicyUsage, Sampling, open_client
 from agent_rl.policies.token_policy import TokenPolicy
+from agent_rl.remote import ChatClient, RemoteError
 
-__all__ = ["ChatTokenizer", "Sampled", "TokenSource"]
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+__all__ = ["ChatTokenizer", "SGLangTokens", "Sampled", "TokenSource", "VLLMTokens"]
 
 
 class ChatTokenizer(NamedTuple):
@@ -90,6 +95,81 @@ class TokenSource(PolicySource):
             format=format,
             drop_thoughts=self.drop_thoughts,
         )
+
+
+class SGLangTokens(TokenSource):
+    """A model behind an SGLang server; the arguments are those of `ChatEndpoint` and `TokenSource`."""
+
+    client: ChatClient
+
+    def __init__(self, url: str, chat: ChatTokenizer, sampling: Sampling, **options: Unpack[ClientOptions]) -> None:
+        super().__init__(chat, sampling)
+        self.url = url.rstrip("/").removesuffix("/v1")
+        self.client = open_client(self.url, "default", **options)
+
+    async def check(self) -> None:
+        """Check that the server answers and is SGLang.
+
+        Raises:
+            ConfigError: it is not there, or not SGLang.
+        """
+        answer = await self.client.reach(f"{self.url}/get_server_info")
+        if not answer.ok:
+            problem = f"{self.url} is not an SGLang server (status {answer.status})"
+            raise ConfigError("endpoint", problem, "Correct the address, or use policy=chat")
+
+    async def sample(self, prompt_ids: list[int], params: dict[str, Any]) -> Sampled:
+        """See `TokenSource.sample`."""
+        params = dict(params)
+        logprobs, seed = bool(params.pop("logprobs", False)), params.pop("seed", None)
+        params |= {} if seed is None else {"sampling_seed": seed}
+        body = {"input_ids": prompt_ids, "sampling_params": params, "return_logprob": logprobs}
+
+        def read(answer: Any) -> Sampled:
+            info = answer["meta_info"]
+            pairs = info["output_token_logprobs"] if logprobs else None
+            reason = (info["finish_reason"] or {}).get("type")
+            return Sampled(answer["output_ids"], [pair[0] for pair in pairs] if pairs else None, reason)
+
+        try:
+            return await self.client.post(f"{self.url}/generate", body, read, "tokens")
+        except RemoteError as error:
+            raise EngineError(str(error)) from error
+
+
+class VLLMTokens(TokenSource):
+    """A model behind a vLLM server; the arguments are those of `ChatEndpoint` and `TokenSource`."""
+
+    client: ChatClient
+
+    def __init__(
+        self, url: str, model: str, chat: ChatTokenizer, sampling: Sampling, **options: Unpack[ClientOptions]
+    ) -> None:
+        super().__init__(chat, sampling)
+        self.client = open_client(url, model, **options)
+
+    async def sample(self, prompt_ids: list[int], params: dict[str, Any]) -> Sampled:
+        """See `TokenSource.sample`."""
+        params = dict(params)
+        logprobs = bool(params.pop("logprobs", False))
+        body = {
+            "model": self.client.config.model,
+            "prompt": prompt_ids,
+            "max_tokens": params.pop("max_new_tokens"),
+            "return_token_ids": True,
+            **({"logprobs": 0} if logprobs else {}),
+            **params,
+        }
+
+        def read(answer: Any) -> Sampled:
+            choice = answer["choices"][0]
+            values = choice["logprobs"]["token_logprobs"] if logprobs else None
+            return Sampled(list(choice["token_ids"]), values, choice["finish_reason"])
+
+        try:
+            return await self.client.post("/completions", body, read, "token ids: is this vLLM 0.10.2 or later?")
+        except RemoteError as error:
+            raise EngineError(str(error)) from error
 
 
 class _Server:

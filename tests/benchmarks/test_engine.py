@@ -21,7 +21,7 @@ import pytest
 
 from agent_rl.cpu import switch as cpu
 from agent_rl.cpu.tiny_model import CORPUS, make_model, make_tokenizer
-from agent_rl.evaluation.server import cpu_flags
+from agent_rl.evaluation.sources import cpu_flags
 
 pytestmark = pytest.mark.benchmark
 

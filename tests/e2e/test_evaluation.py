@@ -19,9 +19,8 @@ from agent_rl.data import arithmetic, read_parquet
 from agent_rl.evaluation.dumps import read_dump, score_dump
 from agent_rl.evaluation.ledger import Ledger
 from agent_rl.evaluation.runner import Evaluation, run
-from agent_rl.evaluation.server import serve
 from agent_rl.evaluation.settings import read_settings
-from agent_rl.evaluation.sources import open_source
+from agent_rl.evaluation.sources import open_source, serve
 from agent_rl.settings import RewardSettings
 from agent_rl.tools import ToolSession, load_tools
 from agent_rl.trajectory import Trajectory

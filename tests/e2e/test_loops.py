@@ -30,9 +30,8 @@ from agent_rl.agents.users.user import ScriptedUser
 from agent_rl.data import arithmetic, write_parquet
 from agent_rl.evaluation.ledger import Ledger
 from agent_rl.evaluation.runner import Evaluation, run
-from agent_rl.evaluation.server import serve
 from agent_rl.evaluation.settings import read_settings
-from agent_rl.evaluation.sources import open_source
+from agent_rl.evaluation.sources import open_source, serve
 from agent_rl.tools import ToolSession, load_tools
 from agent_rl.trajectory import Trajectory
 from tests.e2e.taught import Recorder, teach

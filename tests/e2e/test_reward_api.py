@@ -17,7 +17,7 @@ from omegaconf import OmegaConf
 
 from agent_rl import trace
 from agent_rl.data import arithmetic, write_parquet
-from agent_rl.evaluation.server import serve
+from agent_rl.evaluation.sources import serve
 from agent_rl.launch.command import trainer_command
 from agent_rl.launch.process import run_trainer
 from tests.rewards.service.process import Service

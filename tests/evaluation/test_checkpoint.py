@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from agent_rl.errors import ConfigError
-from agent_rl.evaluation.checkpoint import model_folder
+from agent_rl.evaluation.sources import model_folder
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from agent_rl.errors import ConfigError
-from agent_rl.evaluation.server import cpu_flags, serve
+from agent_rl.evaluation.sources import cpu_flags, serve
 
 
 def test_the_flags_of_the_profile():

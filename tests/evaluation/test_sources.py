@@ -32,7 +32,7 @@ def test_what_does_not_go_together(tmp_path, flags, words, said):
 
 def test_a_server_needs_a_device_or_the_switch(tmp_path, model_dir, monkeypatch):
     monkeypatch.delenv("VERL_PLATFORM", raising=False)
-    monkeypatch.setattr("agent_rl.evaluation.server.has_accelerator", lambda: False)
+    monkeypatch.setattr("agent_rl.evaluation.sources.has_accelerator", lambda: False)
     with pytest.raises(ConfigError, match="VERL_PLATFORM: there is no accelerator"):
         opened(tmp_path, model=model_dir)
 

@@ -5,7 +5,7 @@ from statistics import NormalDist
 
 import pytest
 
-from agent_rl.evaluation.statistics import estimate_mean, estimate_rate, ks, pass_at_k
+from agent_rl.evaluation.summary import estimate_mean, estimate_rate, ks, pass_at_k
 
 
 @pytest.mark.parametrize("samples", range(1, 8))

@@ -5,8 +5,7 @@ import pytest
 from rich.console import Console
 
 from agent_rl.evaluation.ledger import Record
-from agent_rl.evaluation.statistics import estimate_rate
-from agent_rl.evaluation.summary import summarize, table
+from agent_rl.evaluation.summary import estimate_rate, summarize, table
 
 
 def record(row, sample, right, source="a", error=None):

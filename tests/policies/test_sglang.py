@@ -7,8 +7,7 @@ import pytest
 
 from agent_rl.errors import ConfigError, EngineError
 from agent_rl.policies import Sampling
-from agent_rl.policies.sglang import SGLangTokens
-from agent_rl.policies.tokens import ChatTokenizer, Sampled
+from agent_rl.policies.tokens import ChatTokenizer, Sampled, SGLangTokens
 from tests.http_faults import FaultyServer, answer
 
 FINE = {

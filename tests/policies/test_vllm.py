@@ -7,8 +7,7 @@ import pytest
 
 from agent_rl.errors import EngineError
 from agent_rl.policies import Sampling
-from agent_rl.policies.tokens import ChatTokenizer, Sampled
-from agent_rl.policies.vllm import VLLMTokens
+from agent_rl.policies.tokens import ChatTokenizer, Sampled, VLLMTokens
 from tests.http_faults import FaultyServer, answer
 
 FINE = {

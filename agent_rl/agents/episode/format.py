@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from agent_rl.agents.episode.policy import ChatMessage, Generation
-from agent_rl.agents.episode.thinking import spoken
-from agent_rl.errors import MalformedActionError
+from agent_rl.errors import ConfigError, MalformedActionError
 from agent_rl.tools import ToolSpec
 from agent_rl.trajectory import ToolCall, ToolResult
 
-__all__ = ["Format", "Step", "TextFormat", "with_images", "with_instructions"]
+__all__ = [
+    "Format",
+    "Step",
+    "TextFormat",
+    "TextTool",
+    "TextToolFormat",
+    "dropped_thoughts",
+    "spoken",
+    "with_images",
+    "with_instructions",
+]
+
+OPEN, CLOSE = "<think>", "</think>"
+"""Around a thought. It stays in what was sampled and trained on, but a call or an answer inside it does not count."""
 
 
 @dataclass(slots=True)
@@ -124,6 +136,82 @@ class TextFormat(Format):
         return [{"role": self._role, "content": with_images(observation, results)}]
 
 
+@dataclass(frozen=True, slots=True)
+class TextTool:
+    """A tool and the parameter that takes the text."""
+
+    name: str
+    parameter: str
+
+    def call(self, text: str) -> ToolCall:
+        """The call with this text."""
+        return ToolCall(self.name, {self.parameter: text})
+
+    @classmethod
+    def find(cls, tools: Sequence[ToolSpec], name: str | None, default: str, key: str) -> TextTool:
+        """The tool that takes the text.
+
+        Args:
+            tools: those of the row.
+            name: the configured name; None: the only tool, or the one of the default's name.
+            default: the usual name.
+            key: the configuration key, for the error.
+
+        Raises:
+            ConfigError: when there is no such tool, or it has no parameter that alone takes a text.
+        """
+        known = {tool.name: tool for tool in tools}
+        wanted = name or (next(iter(known)) if len(known) == 1 else default)
+        if wanted not in known:
+            problem = f"there is no tool {wanted!r} among {sorted(known)}"
+            raise ConfigError(
+                key, problem, "Name one that multi_turn.tool_config_path and the row's tool_selection have"
+            )
+        parameters = known[wanted].parameters
+        properties = parameters.get("properties", {})
+        required = parameters.get("required") or list(properties)
+        if len(required) != 1 or not _is_text(properties.get(required[0])):
+            problem = f"the tool {wanted!r} needs {required}, where one text is to be given"
+            raise ConfigError(key, problem, "Name a tool whose one required parameter is a string")
+        return cls(wanted, required[0])
+
+
+class TextToolFormat(TextFormat):
+    """A format with one text for one tool as its action.
+
+    Args:
+        instructions: system text; None: the default; empty: none.
+        observation_role: role of the message that shows the results.
+        tool: the tool that takes the text; None: the only one, or the one of the usual name.
+    """
+
+    usual_tool: str = ""
+    tool_key: str = ""
+    """The configuration key of `tool`."""
+
+    def __init__(
+        self,
+        instructions: str | None = None,
+        observation_role: Literal["user", "tool"] = "user",
+        tool: str | None = None,
+    ) -> None:
+        super().__init__(instructions, observation_role)
+        self._tool = tool
+
+    def instructions(self, tools: Sequence[ToolSpec]) -> str:
+        """The system text.
+
+        Raises:
+            ConfigError: when no tool takes the text.
+        """
+        self.find(tools)
+        return super().instructions(tools)
+
+    def find(self, tools: Sequence[ToolSpec]) -> TextTool:
+        """The tool that takes the text; raises ConfigError when there is none."""
+        return TextTool.find(tools, self._tool, self.usual_tool, self.tool_key)
+
+
 def with_instructions(messages: Sequence[ChatMessage], text: str) -> list[ChatMessage]:
     """The messages with the text in the system message, after the text of an existing system message."""
     if not text:
@@ -137,3 +225,31 @@ def with_images(text: str, results: Sequence[ToolResult]) -> str | list[dict[str
     """A message's content: the text, after the images of the results where there are any."""
     images = [{"type": "image", "image": image} for result in results for image in result.images]
     return [*images, {"type": "text", "text": text}] if images else text
+
+
+def spoken(text: str) -> str:
+    """`text` without its thoughts.
+
+    A thought may have been opened in the prompt, so that only its end is in `text`, or never be closed.
+    """
+    if CLOSE not in text and OPEN not in text:
+        return text
+    before, *opened = text.split(OPEN)
+    said = "".join([before, *(part.partition(CLOSE)[2] for part in opened)])
+    _, closed, rest = said.partition(CLOSE)
+    return (rest if closed else said).strip()
+
+
+def dropped_thoughts(messages: Iterable[Mapping[str, Any]], rendered: str) -> bool:
+    """Whether a rendered conversation lacks a thought of its assistant's messages."""
+    for message in messages:
+        content = message["content"] if message["role"] == "assistant" else None
+        if isinstance(content, str) and CLOSE in content:
+            thought = content.partition(CLOSE)[0].rpartition(OPEN)[2].strip()
+            if thought and thought not in rendered:
+                return True
+    return False
+
+
+def _is_text(schema: Any) -> bool:
+    return isinstance(schema, Mapping) and "string" in schema.get("type", ())

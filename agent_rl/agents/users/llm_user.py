@@ -22,7 +22,7 @@ from typing import Any
 
 from pydantic import Field
 
-from agent_rl.agents.episode.thinking import spoken
+from agent_rl.agents.episode.format import spoken
 from agent_rl.agents.users.user import ROW_KEY, Reply, User
 from agent_rl.errors import ConfigError
 from agent_rl.remote import ChatClient, EndpointConfig, RemoteError

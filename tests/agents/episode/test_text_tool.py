@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent_rl.agents.episode.text_tool import TextTool
+from agent_rl.agents.episode.format import TextTool
 from agent_rl.errors import ConfigError
 from agent_rl.tools import ToolSpec
 from agent_rl.tools.builtin.calculator import Calculator

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent_rl.agents.episode.thinking import dropped_thoughts, spoken
+from agent_rl.agents.episode.format import dropped_thoughts, spoken
 from agent_rl.trajectory import StopReason
 from tests.agents.episodes import ANSWER, act, run
 

@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 
-from agent_rl.agents.episode.thinking import spoken
+from agent_rl.agents.episode.format import spoken
 from agent_rl.agents.syntaxes import SYNTAXES
 from agent_rl.agents.syntaxes.reading import call_from, parameter_types, read_json, typed, without_ends
 from agent_rl.errors import MalformedActionError
