@@ -1,7 +1,7 @@
 """Data: the row contract that verl and the agent loops read, its checks, and converters of data sets into rows.
 
-`rows` holds the contract; each data set is a module of its own. They know neither verl nor which tools and agents
-exist; importing them loads neither pyarrow nor datasets.
+`rows` holds the contract; each data set has a module. They must not know verl, or which tools and agents exist;
+importing them loads neither pyarrow nor datasets.
 """
 
 from agent_rl.data import arithmetic, gsm8k, service_dialogues

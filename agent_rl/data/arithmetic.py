@@ -1,10 +1,11 @@
 """Generated word problems with two or three operations on numbers too long to do in one's head.
 
 They are the smallest task that a calculator makes easy: the wording comes from a few templates with a small vocabulary,
-and the numbers stand in the question in the order in which the expression uses them, so that even a very small model
-can learn to copy them. What the problems do not have: division, negative numbers, brackets, facts that are not needed.
+and the question lists the numbers in the order in which the expression uses them, so that even a very small model can
+learn to copy them. The problems have no division, negative numbers, brackets or irrelevant facts.
 
-Numbers that are added or subtracted have 3 or 4 digits, multipliers 2. All values on the way are non-negative integers.
+Numbers that are added or subtracted have 3 or 4 digits, multipliers 2. All intermediate values are non-negative
+integers.
 """
 
 from __future__ import annotations
@@ -53,15 +54,15 @@ class Problem:
 
     question: str
     expression: str
-    """What a calculator is asked, for example `4821+377-1290`."""
+    """The input of a calculator, for example `4821+377-1290`."""
     answer: str
     """The value of the expression, a non-negative integer in digits."""
     steps: tuple[tuple[str, str], ...]
-    """The same as calls of one operation each, in order: (expression, value)."""
+    """The expression as single operations, in order: (expression, value)."""
 
 
 def generate(seed: int, count: int, *, exclude: Set[str] = frozenset()) -> list[Problem]:
-    """The first `count` problems of a seed; neither a question nor an expression comes twice.
+    """The first `count` problems of a seed; no question and no expression is repeated.
 
     Args:
         seed: the same seed gives the same problems, and a smaller count gives the first of them.
@@ -120,7 +121,7 @@ def to_row(problem: Problem, split: str, index: int, *, agent_name: str = "react
 
 
 def _draw(source: random.Random) -> Problem | None:
-    """One problem, or None when a value on the way would be negative."""
+    """One problem, or None if an intermediate value is negative."""
     expression_form, story = source.choice(STORIES)
     numbers = {name: _long_number(source) for name in "abcd"}
     numbers |= {"s": source.randint(100, 999), "m": source.randint(12, 99), "n": source.randint(12, 99)}

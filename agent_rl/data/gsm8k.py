@@ -26,7 +26,7 @@ def final_answer(answer_text: str) -> str:
     """The number after the last `####`, without commas.
 
     Raises:
-        ConfigError: when there is no such mark, or no number after it.
+        ConfigError: there is no such mark, or no number after it.
     """
     _, mark, text = answer_text.rpartition("####")
     number = text.strip().replace(",", "")
@@ -64,12 +64,12 @@ def load_examples(local_path: str | os.PathLike[str] | None = None) -> dict[str,
     """The examples of each split.
 
     Args:
-        local_path: a folder with `train` and `test` as .jsonl or .parquet (a download of the hub's repository, with its
-            folder `main`, is one too), or one such file, whose name says its split (`train` unless it contains "test").
-            None: the hub.
+        local_path: a folder with `train` and `test` as .jsonl or .parquet (also a download of the hub's repository,
+            with its folder `main`), or one such file: the split `test` if its name contains "test", else `train`. None:
+            the hub.
 
     Raises:
-        ConfigError: when the hub cannot be reached, or the path holds no such files.
+        ConfigError: the hub cannot be reached, or the path has no such files.
     """
     if local_path is None:
         return _from_hub()
@@ -120,7 +120,7 @@ def _read(path: Path) -> list[dict[str, str]]:
         for number, line in enumerate(file, start=1):
             try:
                 examples.append(dict(json.loads(line)))
-            except (TypeError, ValueError) as error:  # dict: of something else than an object
+            except (TypeError, ValueError) as error:  # dict() of a value that is not an object
                 key, remedy = f"{path}, line {number}", "Write one JSON object a line"
                 raise ConfigError(key, f"not a JSON object ({error})", remedy) from error
     return examples

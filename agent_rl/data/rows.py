@@ -13,10 +13,10 @@
 | `extra_info.need_tools_kwargs` | bool, optional | verl, which warns when `tools_kwargs` is then empty |
 | `extra_info.tool_selection` | list of str, optional | the loop: the only tools of this row |
 
-Parquet gives one struct type to a column, and fills the keys that a row lacks with null. That is harmless for most
-keys, but verl's tool loop fails on a null in `tools_kwargs`: so its keys must be the same in all rows of a file, and
-in all files of a run, which verl joins (the checks see one file at a time). A struct without keys cannot be written at
-all: `make_row` leaves empty mappings in `tools_kwargs` out.
+A parquet column has one struct type, and keys that a row lacks are read as null. That is harmless for most keys, but
+verl's tool loop fails on a null in `tools_kwargs`: its keys must be the same in all rows of a file, and in all files of
+a run, which verl joins (the checks see one file at a time). Parquet cannot hold a struct without keys: `make_row`
+removes empty mappings from `tools_kwargs`.
 
 The checks look at the form only. They do not know which agent loops, tools or data sources exist.
 """
@@ -39,7 +39,7 @@ ROLES: tuple[str, ...] = get_args(Role)
 REQUIRED_COLUMNS = ("data_source", "agent_name", "prompt", "reward_model", "extra_info")
 RESERVED_KEYS = {
     **{key: key for key in ("split", "index", "question", "tools_kwargs", "tool_selection")},
-    "need_tools_kwargs": "tools_kwargs",  # it follows from that
+    "need_tools_kwargs": "tools_kwargs",  # make_row derives it
 }
 
 
@@ -62,7 +62,7 @@ def make_row(
     Args:
         prompt: the messages of the prompt, the last one from the user; None: one user message with `question`.
         question: the question alone, kept in `extra_info.question`; None: the text of the prompt's last message.
-        data_source: name of the dataset; rewards and metrics go by it.
+        data_source: name of the dataset; it selects the scorer, and groups the metrics.
         ground_truth: the right answer; numbers are stored as text.
         split: `train`, `test`, ...
         index: number or name of the row within its split.
@@ -103,8 +103,8 @@ def check_rows(rows: Iterable[Mapping[str, Any]], *, source: str = "rows") -> No
     """Check rows against the contract; rows are counted from 0.
 
     Args:
-        rows: what `make_row` gave, or rows of any other origin.
-        source: what the error calls the rows, usually the path of their file.
+        rows: from `make_row` or from anywhere else.
+        source: name of the rows for errors, usually the path of their file.
 
     Raises:
         ConfigError: for the first row that breaks the contract, naming source, row, column, value and remedy.
@@ -118,7 +118,7 @@ def check_rows(rows: Iterable[Mapping[str, Any]], *, source: str = "rows") -> No
         else:
             _check_like_first(row, first, place)
     if first is None:
-        raise ConfigError(source, "there are no rows", "Check what the rows were made from")
+        raise ConfigError(source, "there are no rows", "Check the source of the rows")
 
 
 def check_parquet(path: str | os.PathLike[str]) -> None:
@@ -131,7 +131,7 @@ def check_parquet(path: str | os.PathLike[str]) -> None:
 
 
 def write_parquet(rows: Sequence[Mapping[str, Any]], path: str | os.PathLike[str]) -> None:
-    """Check the rows and write them; parent folders are made, and the file appears whole or not at all.
+    """Check the rows and write them in one atomic step; parent folders are created.
 
     Raises:
         ConfigError: for a row that breaks the contract, and for values that parquet cannot hold.
@@ -174,7 +174,7 @@ def read_parquet(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
 
 
 def _message(message: Mapping[str, Any] | Message, place: str, number: int) -> dict[str, Any]:
-    """Role and content; the checks see to their values."""
+    """Role and content; `_check_row` checks their values."""
     column = f"{place}, column prompt[{number}]"
     if isinstance(message, Message):
         message = {name: getattr(message, name) for name in Message.__slots__}
@@ -189,12 +189,12 @@ def _message(message: Mapping[str, Any] | Message, place: str, number: int) -> d
 
 
 def _as_text(value: Any) -> Any:
-    """Numbers as text; anything else as it is, for the checks to see."""
+    """Numbers as text; anything else unchanged, for the checks."""
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
 def _further_info(extra_info: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """The caller's keys in one order, so that all files get one schema."""
+    """The caller's keys, sorted, so that all files have one schema."""
     for key, argument in RESERVED_KEYS.items():
         if key in extra_info:
             raise ConfigError(f"{place}, column extra_info.{key}", "the key is reserved", f"Use make_row's {argument}")
@@ -212,7 +212,7 @@ def _tool_info(tools_kwargs: Any, tool_selection: Any) -> dict[str, Any]:
 
 
 def _without_empty(value: Any) -> Any:
-    """The value without empty mappings at any depth; None when nothing is left of a mapping."""
+    """The value without empty mappings at any depth; None for a mapping that is empty then."""
     if not isinstance(value, Mapping):
         return value
     kept = {}
@@ -289,7 +289,7 @@ def _check_extra_info(info: Any, key: str) -> None:
 
 
 def _check_tools_kwargs(value: Any, key: str, depth: int = 0) -> None:
-    """A mapping of mappings at least; no mapping below may be empty, as parquet cannot hold it."""
+    """Check that it is a mapping of mappings, and that no mapping in it is empty: parquet cannot hold that."""
     if value is None and depth == 0:
         return
     if depth < 2:
@@ -303,7 +303,7 @@ def _check_tools_kwargs(value: Any, key: str, depth: int = 0) -> None:
 
 
 def _check_like_first(row: Mapping[str, Any], first: Mapping[str, Any], place: str) -> None:
-    """What must be the same in all rows of a file."""
+    """Check what must be the same in all rows of a file."""
     for name in [*first, *row]:
         if name not in row or name not in first:
             raise ConfigError(
@@ -326,7 +326,7 @@ def _check_like_first(row: Mapping[str, Any], first: Mapping[str, Any], place: s
 
 
 def _shape(value: Any) -> Any:
-    """The keys at every depth; None for what is not a mapping."""
+    """The keys at every depth; None for a value that is not a mapping."""
     return {key: _shape(value[key]) for key in sorted(value)} if isinstance(value, Mapping) else None
 
 
@@ -334,7 +334,7 @@ def _column(values: list[Any], name: str, path: str | os.PathLike[str]) -> Any:
     """The values as an arrow array.
 
     Raises:
-        ConfigError: naming the first row whose value does not go with those before it.
+        ConfigError: naming the first row with a value of another type than the rows before it.
     """
     import pyarrow as pa
 
@@ -348,5 +348,5 @@ def _column(values: list[Any], name: str, path: str | os.PathLike[str]) -> Any:
     if not problem(len(values)):
         return pa.array(values)
     count = bisect.bisect_left(range(len(values)), True, key=lambda count: bool(problem(count)))
-    found = f"{reprlib.repr(values[count - 1])} does not go with the rows before it ({problem(count)})"
+    found = f"{reprlib.repr(values[count - 1])} has another type than the rows before it ({problem(count)})"
     raise ConfigError(f"{path}, row {count - 1}, column {name}", found, "Give each key one type in all rows")

@@ -1,10 +1,10 @@
-"""Generated customers of a small shop: each wants something done with an order, and the shop's rules may forbid it.
+"""Generated customers of a small shop: each wants to cancel, redirect or return an order, if the shop's rules allow it.
 
-A row has what the agent's tool needs (the orders, with their state), what the customer says, and what it must not tell
-the agent: which change is right. Half of the wishes cannot be granted, because the order has gone out or has not yet
-arrived; then the right change is none, and the customer must be told the order's state.
+A row has the orders with their states for the agent's tool, the customer's messages, and the right change of the order,
+which the agent does not see. Half of the requests must be refused, because the order has left or has not arrived yet:
+then nothing may be changed, and the agent must tell the customer the order's state.
 
-The customers say the same whatever they hear. What a dialogue is worth is judged by the user that plays them
+The customers' messages are fixed, whatever the agent replies. The simulated user scores the dialogue
 (recipes/multi_rm/shop.py).
 """
 
@@ -23,7 +23,7 @@ TOOL = "orders"
 
 STATES = ("open", "shipped", "delivered")
 ACTIONS = {"cancel": ("open",), "redirect": ("open",), "refund": ("delivered",)}
-"""What can be done with an order, and in which states."""
+"""The changes of an order, and the states that allow each."""
 
 NAMES = ("Ada", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gina", "Hugo")
 ITEMS = ("book", "chair", "clock", "kettle", "lamp", "mirror", "radio", "vase")

@@ -1,6 +1,6 @@
 """Every outgoing call: HTTP with retries and limits, and one client for OpenAI-compatible endpoints.
 
-It must not know what is asked, or what the answer is used for.
+It must not know the content of a request, or the purpose of its reply.
 """
 
 from agent_rl.remote.chat_client import ChatClient, Completion, EndpointConfig

@@ -69,7 +69,7 @@ class CircuitBreaker:
         except UnscoredError as error:
             self._ended(probe, str(error))
             raise
-        except BaseException:  # cancelled, or not the service's fault
+        except BaseException:  # cancelled, or an error of the caller: no failure of the service
             with self._lock:
                 self._probing = self._probing and not probe
             raise

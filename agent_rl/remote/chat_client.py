@@ -3,10 +3,10 @@
     async with ChatClient(EndpointConfig(url="http://localhost:8000", model="Qwen/Qwen3-8B"), "judge.config") as client:
         completion = await client.chat({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 64})
 
-Judges, simulated users, reward models, embeddings and evaluation use it. `Remote` below it retries and limits requests.
-Here requests are counted, stopped by a spent budget or an open circuit, and their answers are checked. An endpoint that
-refuses the key or the model before it has ever answered is a `ConfigError`; every other failure is a `RemoteError`,
-which leaves the trajectory unscored. The package `openai` limits neither rate nor size, and would retry a second time.
+Judges, simulated users, reward models, embeddings and evaluation use it. It counts requests, stops them when the budget
+is spent or the circuit is open, and checks their answers; `Remote` retries and limits them. An endpoint that refuses
+the key or the model before it has ever answered is a `ConfigError`; every other failure is a `RemoteError`, which
+leaves the trajectory unscored. The package `openai` limits neither rate nor size, and would retry a second time.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class EndpointBudget(BaseModel):
 
 
 class EndpointConfig(RemoteLimits):
-    """Where a model is and how it may be asked, with the keys of `agent_rl.remote.http.RemoteLimits`."""
+    """Address and limits of a model's endpoint, with the keys of `agent_rl.remote.http.RemoteLimits`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -85,7 +85,7 @@ class EndpointConfig(RemoteLimits):
 
 
 class UnusableReplyError(RemoteError):
-    """The endpoint answered, but the answer lacks what was asked for; another seed may help."""
+    """The endpoint answered, but the answer has no usable content; another seed may help."""
 
 
 class TooLongError(RemoteError):
@@ -128,7 +128,7 @@ class Completion:
 
 
 class ChatClient:
-    """To be shared by all users of the endpoint in a process; as an async context manager it keeps connections.
+    """The client that all users of an endpoint in a process share; as an async context manager it keeps connections.
 
     Args:
         config: the endpoint.
@@ -202,7 +202,7 @@ class ChatClient:
 
         Args:
             body: fields of the request, to which the model's name is added; those that are None are left out.
-            schema: JSON schema of the reply, as far as the server can be told to keep to one.
+            schema: JSON schema of the reply, enforced as far as the server supports it.
 
         Raises:
             TooLongError: the conversation does not fit the model's context.
@@ -230,14 +230,14 @@ class ChatClient:
                     return completion
 
     async def post(self, path: str, body: Mapping[str, Any], read: Callable[[Any], T], missing: str) -> T:
-        """Send another request than a chat's.
+        """Send a request that is not a chat.
 
         Args:
             path: below the endpoint's address, or a whole URL.
             body: sent as JSON.
-            read: takes what is wanted from the answer; a KeyError and the like says that it is not there, the text of a
-                ValueError what is wrong with it.
-            missing: what is wanted, for the error.
+            read: returns the wanted part of the answer; it raises a LookupError, TypeError or AttributeError if that is
+                missing, and a ValueError with the problem if it is unusable.
+            missing: name of the wanted part, for errors.
 
         Raises:
             RemoteError: as `chat`.
@@ -258,7 +258,7 @@ class ChatClient:
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
-        """One of the requests at one time; its failure is counted."""
+        """Hold one of the slots for concurrent requests, and count a failure."""
         async with self._slots.get():
             try:
                 yield

@@ -1,7 +1,7 @@
 """`DiskCache`: results kept in a SQLite file by key, shared by the processes of one machine.
 
-The file is in WAL mode, so it must not be on a network file system. Nothing expires: delete the file when what made the
-results has changed.
+The file is in WAL mode, so it must not be on a network file system. Nothing expires: delete the file when the code
+or service that computes the results has changed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class DiskCache:
         kind: of the results, for messages, for example `tool results`.
 
     Raises:
-        ConfigError: the file cannot be opened, or holds something else.
+        ConfigError: the file cannot be opened, or is not a cache.
     """
 
     def __init__(self, path: str, *, key: str, kind: str) -> None:
@@ -65,7 +65,7 @@ class DiskCache:
         self._connection.close()
 
     def _create_when_free(self) -> None:
-        """Switching a file to WAL does not wait for SQLite's own timeout when another process does the same."""
+        """Retry while another process creates the file: SQLite's timeout does not cover the switch to WAL."""
         deadline = time.monotonic() + _OPEN_S
         while True:
             try:

@@ -3,12 +3,12 @@
     remote = Remote("http://localhost:8080", limits=RemoteLimits(timeout_s=10, max_concurrent=64))
     answer = await remote.post_json("/run_code", {"code": "print(1)"})
 
-What is retried: a connection that fails or breaks, a timeout, and the statuses 408, 425, 429 and 5xx, after an
-exponential delay with jitter or the server's Retry-After. What is left when the attempts or the seconds are spent is a
-`RemoteError`, which leaves the trajectory unscored. Every other status is an answer, and the caller's to judge.
+It retries a connection that fails or breaks, a timeout, and the statuses 408, 425, 429 and 5xx, after an exponential
+back-off with jitter or the server's Retry-After. When the attempts or the seconds are spent it raises a `RemoteError`,
+which leaves the trajectory unscored. Every other status is returned as a `Response`.
 
-No cookie is kept, so trajectories that share a `Remote` learn nothing of one another. Errors and logs name the host,
-and never a header, a query string or a password. What this does not promise: that a host has a public address.
+No cookie is kept, so trajectories that share a `Remote` cannot see each other's data. Errors and logs name the host,
+and never a header, a query string or a password. It does not check that a host has a public address.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ _KEPT_ACROSS_HOSTS = {"accept", "accept-encoding", "content-length", "content-ty
 
 
 class RemoteLimits(BaseModel):
-    """Bounds of a `Remote`; a tool's config model may inherit them."""
+    """Limits of a `Remote`; a tool's config model may inherit them."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     timeout_s: float = Field(default=30.0, gt=0)
     """Seconds of one attempt, from connecting to the last byte."""
     total_s: float = Field(default=120.0, gt=0)
-    """Seconds of all attempts and the delays between them; waiting for one's turn does not count."""
+    """Seconds of all attempts and the delays between them; the wait for a free slot does not count."""
     attempts: int = Field(default=6, ge=1)
     max_concurrent: int = Field(default=32, ge=1)
-    """Requests at one time, per process; a request that waits for its next attempt counts."""
+    """Concurrent requests per process, including those that wait for their next attempt."""
     rate_per_s: float | None = Field(default=None, gt=0)
     """Attempts a second, evenly spaced, per process; null: no limit."""
     max_bytes: int = Field(default=4 * 1024 * 1024, ge=1)
@@ -93,7 +93,7 @@ class _Failure(Exception):
 
 @dataclass(slots=True)
 class _Lane:
-    """What belongs to one event loop."""
+    """State of one event loop."""
 
     slots: asyncio.Semaphore
     limiter: AsyncLimiter | None
@@ -108,18 +108,17 @@ class _Lane:
 
 
 class Remote:
-    """One service, or several under the same limits; to be shared by all that use it in a process.
+    """Client of one service, or of several with the same limits; all its users in a process share it.
 
-    Connections are kept for as long as somebody is inside `async with remote`, which may be nested and shared; a
-    request outside it opens and closes its own. Any number of event loops may use it, one after another or at the same
-    time; the limits hold for each.
+    Connections are kept while a caller is inside `async with remote`, which may be nested and shared; a request outside
+    of it opens and closes its own. Several event loops may use it, also at the same time; the limits hold for each.
 
     Args:
         base_url: what relative URLs are appended to.
         headers: sent with every request, for example `{"Authorization": f"Bearer {secret('JUDGE_API_KEY')}"}`.
         limits: see `RemoteLimits`.
-        allow_hosts: the only host names that may be asked, with shell wildcards (`*.wikipedia.org`). Redirects are
-            followed among them, except from https to http. None: any host, and a redirect is returned as it is.
+        allow_hosts: the only host names that requests may go to, with shell wildcards (`*.wikipedia.org`). Redirects
+            are followed among them, except from https to http. None: any host, and no redirect is followed.
         trust_env: use the proxies and certificates that the environment names.
     """
 
@@ -165,7 +164,7 @@ class Remote:
         return response.json()
 
     def problem(self, response: Response) -> str:
-        """What a refusal says, for an error: without the values of our headers, and shortened."""
+        """The status and the begin of the body, for an error; values of our headers are hidden."""
         return f"status {response.status}: {self._secrets.hide(response.text)[:_MAX_EXCERPT]}"
 
     async def request(
@@ -188,8 +187,8 @@ class Remote:
             json: the body, sent as JSON.
             content: the body as it is.
             headers: beside those of the `Remote`.
-            idempotent: whether it does no harm to send it twice. If not, it is repeated only when it cannot have been
-                received, and when the server asks for it by a 429 or 503 with Retry-After.
+            idempotent: whether sending it twice has the same effect as sending it once. If not, it is retried only when
+                the server cannot have received it, or answers 429 or 503 with Retry-After.
 
         Raises:
             RemoteError: no answer within the limits.
@@ -204,7 +203,7 @@ class Remote:
                 await lane.turn()
                 return await self._until_answered(lane, client, request, idempotent)
             except httpx.InvalidURL as error:
-                raise ValueError(f"not a URL that can be asked: {error}") from None
+                raise ValueError(f"not a usable URL: {error}") from None
             finally:
                 lane.idle.append(client)
 
@@ -268,7 +267,7 @@ class Remote:
         return Response(status, dict(response.headers.items()), content, truncated, str(response.url))
 
     async def _follow(self, client: httpx.AsyncClient, request: httpx.Request) -> httpx.Response:
-        """The first answer that does not redirect to where we may follow; its body is still to be read."""
+        """The answer after all allowed redirects; its body has not been read yet."""
         for _ in range(MAX_REDIRECTS):
             response = await client.send(request, stream=True)
             target = response.next_request
@@ -296,7 +295,7 @@ class Remote:
 
     def _check(self, url: httpx.URL) -> None:
         if url.scheme not in ("http", "https") or not url.host:
-            raise ValueError("not a URL that can be asked: it must begin with http:// or https:// and a host")
+            raise ValueError("not a usable URL: it must begin with http:// or https:// and a host")
         if not self._allowed(url):
             raise ValueError(f"the host {url.host!r} is not allowed")
 
@@ -316,7 +315,7 @@ def _may_repeat(failure: _Failure, idempotent: bool) -> bool:
 
 
 def _redirected(request: httpx.Request, target: httpx.Request) -> httpx.Request:
-    """`target`, without the caller's own headers when it leads to another host: they may hold keys."""
+    """`target`, without the caller's own headers if it goes to another host: they may hold keys."""
     if (request.url.host, request.url.port) != (target.url.host, target.url.port):
         for name in [name for name in target.headers if name not in _KEPT_ACROSS_HOSTS]:
             del target.headers[name]
@@ -330,7 +329,7 @@ def _certificates(trust_env: bool) -> SSLContext:
 
 
 def _hide_query(record: logging.LogRecord) -> bool:
-    """Httpx logs the URL of every request: what may hold a secret in it is removed."""
+    """Remove the parts of a URL that may hold a secret: httpx logs the URL of every request."""
     if isinstance(record.args, tuple):
         record.args = tuple(
             arg.copy_with(query=None, fragment=None, userinfo=b"") if isinstance(arg, httpx.URL) else arg
@@ -340,7 +339,7 @@ def _hide_query(record: logging.LogRecord) -> bool:
 
 
 def _is_not_ours(record: logging.LogRecord) -> bool:
-    """Stamina's own line for a retry says neither what failed nor where: ours does."""
+    """Drop stamina's log line for our retries: ours names the host and the failure."""
     return not str(record.__dict__.get("stamina.caused_by", "")).startswith(f"{_Failure.__name__}(")
 
 

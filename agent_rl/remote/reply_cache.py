@@ -1,7 +1,7 @@
 """`ReplyCache`: replies by key, in memory and optionally in a SQLite file, so that equal requests are sent once.
 
-Of equal requests at the same time one is sent and the others wait for its reply; its failure is theirs too. Processes
-may share a file: two of them may send the same request at the same time, but none reads an incomplete entry.
+Of equal concurrent requests one is sent and the others wait for its reply or failure. Processes may share a file: two
+of them may send the same request at the same time, but none reads an incomplete entry.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class TextStore:
     Args:
         file: holds the texts for other processes and runs; None: memory only.
         max_entries: in memory.
-        max_bytes: in memory, a character counting as one; a longer text is not stored at all.
+        max_bytes: in memory, one per character; a longer text is not stored.
     """
 
     def __init__(self, file: DiskCache | None, max_entries: int, max_bytes: int) -> None:
@@ -82,7 +82,7 @@ class TextStore:
 
 
 class ReplyCache:
-    """See the module; the arguments are those of `TextStore`."""
+    """Sends equal requests once; the arguments are those of `TextStore`."""
 
     def __init__(
         self, file: DiskCache | None = None, max_entries: int = MAX_ENTRIES, max_bytes: int = MAX_BYTES
@@ -115,7 +115,7 @@ class ReplyCache:
             raise
         finally:
             del flights[key]
-            flight.cancel()  # without a failure: who waits looks again
+            flight.cancel()  # after a success: the waiting calls read the cache again
 
     def close(self) -> None:
         """Close the file."""

@@ -1,4 +1,4 @@
-"""What comes back over HTTP: a `Response` whose body was read up to a limit, or a `RemoteError`.
+"""The outcome of an HTTP request: a `Response` with a body of limited size, or a `RemoteError`.
 
 `agent_rl.remote.http` sends the requests.
 """
@@ -21,13 +21,13 @@ __all__ = ["NotSentError", "RemoteError", "Response", "host_of", "read_body", "w
 
 
 class RemoteError(UnscoredError):
-    """A remote service did not answer, or not usefully.
+    """A remote service gave no usable answer.
 
     Args:
         host: its name and port.
         problem: what happened last.
         status: the last HTTP status; None when there was none.
-        attempts: how often it was tried.
+        attempts: number of attempts.
     """
 
     def __init__(self, host: str, problem: str, status: int | None = None, attempts: int = 1) -> None:
@@ -47,7 +47,7 @@ class NotSentError(RemoteError):
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer whose body was read."""
+    """An HTTP answer with its body."""
 
     status: int
     headers: Mapping[str, str] = field(repr=False)
@@ -58,7 +58,7 @@ class Response:
     url: str = field(repr=False)
     """Where the answer came from, after redirects; it may hold secrets."""
     attempts: int = 1
-    """How often the request was sent until it was answered."""
+    """Number of times the request was sent."""
 
     @property
     def ok(self) -> bool:
@@ -72,7 +72,7 @@ class Response:
 
     @property
     def text(self) -> str:
-        """The body, decoded as its content type says (else as UTF-8); what cannot be decoded is replaced."""
+        """The body, decoded by its content type (default UTF-8); undecodable bytes are replaced."""
         charset = httpx.Response(200, headers={"content-type": self.headers.get("content-type", "")}).charset_encoding
         try:
             return self.content.decode(charset or "utf-8", "replace")
@@ -94,7 +94,7 @@ class Response:
 
 
 async def read_body(response: httpx.Response, limit: int) -> tuple[bytes, bool]:
-    """At most `limit` bytes of the body, never holding more, and whether there were more of them."""
+    """At most `limit` bytes of the body, and whether it is longer; no more than that is held in memory."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     decoder = zlib.decompressobj(zlib.MAX_WBITS | 32) if encoding in ("gzip", "x-gzip", "deflate") else None
     body = bytearray()
@@ -106,7 +106,7 @@ async def read_body(response: httpx.Response, limit: int) -> tuple[bytes, bool]:
 
 
 def wait_wanted_s(value: str | None) -> float | None:
-    """Seconds from now that a Retry-After header asks for, which it gives in seconds or as an HTTP date."""
+    """The delay in seconds that a Retry-After header gives, as a number or an HTTP date; None if it gives none."""
     if not value:
         return None
     try:
@@ -117,5 +117,5 @@ def wait_wanted_s(value: str | None) -> float | None:
 
 
 def host_of(url: httpx.URL) -> str:
-    """Name and port, without what may be a secret."""
+    """Host name and port of a URL."""
     return f"{url.host}:{url.port}" if url.port else url.host

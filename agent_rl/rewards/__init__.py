@@ -1,6 +1,7 @@
 """Rewards of a `Trajectory`: named components, their composition, scorers of answers, the lab and the service.
 
-Knows neither verl nor torch, and not which agent wrote a trajectory; `agent_rl.verl_adapter.manager` is verl's side.
+They must not know verl or torch, or which agent made a trajectory; `agent_rl.verl_adapter.manager` connects them to
+verl.
 """
 
 from agent_rl.rewards.component import Component, GroupComponent, Value

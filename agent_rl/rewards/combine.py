@@ -1,4 +1,4 @@
-"""From values and weights to one total: what `agent_rl.reward.combine` names."""
+"""The functions that combine a reward's component values into one total: `agent_rl.reward.combine`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agent_rl.trajectory import Trajectory
 __all__ = ["COMBINERS", "Combiner", "combiner"]
 
 Combiner = Callable[[Mapping[str, float], Mapping[str, float], Trajectory], float]
-"""Of the values that were measured, their weights under the same names, and the trajectory."""
+"""Takes the measured values, their weights under the same names, and the trajectory."""
 
 
 def combiner(settings: RewardSettings, key: str) -> Combiner:
@@ -26,8 +26,8 @@ def combiner(settings: RewardSettings, key: str) -> Combiner:
         key: of the settings, for messages.
 
     Raises:
-        ConfigError: it is neither one of ours nor a function that can be had; or lexicographic names a component that
-            there is not, or one without bounds.
+        ConfigError: it is neither a built-in nor a function that can be imported, or lexicographic names a component
+            that does not exist or has no bounds.
     """
     if settings.combine == "lexicographic":
         return _lexicographic(settings, key)
@@ -35,7 +35,7 @@ def combiner(settings: RewardSettings, key: str) -> Combiner:
         return COMBINERS[settings.combine]
     found = find_object(settings.combine, Place(f"{key}.combine"), known=[*COMBINERS, "lexicographic"])
     if not callable(found):
-        raise ConfigError(f"{key}.combine", f"{settings.combine!r} is no function", "Name one")
+        raise ConfigError(f"{key}.combine", f"{settings.combine!r} is not a function", "Name a function")
     return found  # type: ignore[no-any-return]
 
 
@@ -58,7 +58,7 @@ COMBINERS: dict[str, Combiner] = {
 
 
 def _lexicographic(settings: RewardSettings, key: str) -> Combiner:
-    """Each value becomes a digit, of as many levels as are told apart; the total in [0, 1) is what they write."""
+    """Round each value to a level; the total in [0, 1) has these levels as its digits, the most important first."""
     order, levels = settings.lexicographic.order, settings.lexicographic.levels
     bounds = [_bounds(settings, name, f"{key}.lexicographic.order") for name in order]
 

@@ -1,14 +1,14 @@
-"""What a component of the reward is: something that gives a trajectory, or each of a group, one number.
+"""Base classes of reward components: a component gives a trajectory, or each of a group, one number.
 
-A component is made once in a process, from the `config` below its name in `agent_rl.reward.components`, and measures
-many trajectories at the same time. It does not weigh, clip or gate its value: the composition does.
+A component is created once per process, from the `config` below its name in `agent_rl.reward.components`, and measures
+many trajectories concurrently. It does not weight, clip or gate its value: `compose` does.
 
     class Politeness(Component, kind="politeness"):
         async def measure(self, trajectory):
             return Value(float("please" in (trajectory.answer or "")))
 
-In a file of `agent_rl/rewards/components/`, that is all: a configuration finds it as `kind: politeness`. In a file of
-one's own it needs no `kind`, and is found as `kind: my_file.py:Politeness`.
+In a file of `agent_rl/rewards/components/`, that is all: a configuration names it as `kind: politeness`. In your own
+file it needs no `kind`; a configuration names it as `kind: my_file.py:Politeness`.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ class ComponentConfig(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What was measured."""
+    """The result of measuring one trajectory."""
 
     value: float
     logged: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
-    """More numbers for the metrics, as `<component>_<key>`: `Component.logs` lists the keys."""
+    """Further numbers for the metrics, named `<component>_<key>`; `Component.logs` lists the keys."""
     notes: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     """JSON data for the trace, for example a judge's words; kept in `Trajectory.info["reward"][<component>]`."""
 
 
 class _Measuring(ABC):  # noqa: B024 - each kind has its own abstract method
-    """What both kinds of components have.
+    """Base of both kinds of components.
 
     Args:
         name: its key below `agent_rl.reward.components`, for messages.
@@ -65,11 +65,11 @@ class _Measuring(ABC):  # noqa: B024 - each kind has its own abstract method
         self.config = config
 
     async def close(self) -> None:  # noqa: B027 - most hold nothing
-        """Release what is held; nothing is measured after that."""
+        """Release resources; called once, after the last measurement."""
 
 
 DECLARED: dict[str, type[Any]] = {}
-"""Classes by the kind that they declare; complete once `agent_rl.rewards.kinds.kinds` has been called."""
+"""Classes by their declared kind; complete once `agent_rl.rewards.kinds.kinds` has been called."""
 
 
 class Component(_Measuring):
@@ -80,8 +80,8 @@ class Component(_Measuring):
         """The trajectory's value.
 
         Raises:
-            UnscoredError: nothing can be said about this trajectory: it is never a zero.
-            ConfigError: nothing can be said about any.
+            UnscoredError: this trajectory cannot be measured; it is then unscored, never 0.
+            ConfigError: no trajectory can be measured.
         """
 
 
@@ -90,9 +90,9 @@ class GroupComponent(_Measuring):
 
     @abstractmethod
     async def measure_group(self, group: Sequence[Trajectory]) -> list[Value | Exception]:
-        """One value for each, in order; an exception instead of a value where nothing can be said about that one.
+        """One value for each, in order; an exception in place of a value for one that cannot be measured.
 
         Raises:
-            UnscoredError: nothing can be said about any of the group.
+            UnscoredError: the whole group cannot be measured.
             ConfigError: as `Component.measure`.
         """

@@ -1,10 +1,10 @@
-"""From components to a total, and to the flat numbers that verl logs.
+"""`Reward`: computes a trajectory's total from its components, and the flat numbers that verl logs.
 
-A component's value goes through `normalize`, then `clip`; `combine` names the function that makes the total of
-the values and their weights. A component whose gate is closed is neither measured nor part of the total. The same
-`Reward` scores in training, in an evaluation, and a stored file.
+A component's value goes through `normalize`, then `clip`; the function that `combine` names computes the total from
+the values and their weights. A component with a closed gate is neither measured nor part of the total. The same
+`Reward` scores in training, in evaluation, and stored files.
 
-A trajectory of which one component cannot be measured is unscored as a whole: no part of it becomes a lesson.
+If one component cannot be measured, the whole trajectory is unscored and does not enter training.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ _FOR_ALL = ("per_data_source", "max_unscored_share", "models")
 
 
 class Reward:
-    """The reward that a section `agent_rl.reward` describes; made once, used by many trajectories at a time.
+    """The reward that a section `agent_rl.reward` describes; one object scores many trajectories concurrently.
 
     Args:
         settings: the section.
-        max_response_tokens: the limit that the episodes have; only the overlong penalty asks for it.
+        max_response_tokens: the episodes' limit on response tokens; only the overlong penalty needs it.
         judged: whether each trajectory comes with a verdict.
-        fusion: where the scorer `code` measurements programs; None: in the sandbox of this machine.
+        fusion: the server on which the scorers `code` and `code_all` run programs; None: the sandbox of this machine.
 
     Attributes:
         needs_groups: whether the samples of one prompt have to be scored together, by `score_group`.
 
     Raises:
-        ConfigError: naming what cannot be used: a component's kind or config, a name in a gate, a scorer, a limit.
+        ConfigError: a component's kind or config, a name in a gate, a scorer or a limit cannot be used.
     """
 
     def __init__(
@@ -82,8 +82,8 @@ class Reward:
         """Score one trajectory by itself.
 
         Args:
-            trajectory: the finished episode. Its `info["reward"]` gets what components want logged and noted.
-            verdict: the value of `correctness` when something else has judged the answer.
+            trajectory: the finished episode. Its `info["reward"]` gets the components' logged numbers and notes.
+            verdict: the value of `correctness` if it is known already.
             row: the row's column `extra_info`, for scorers that read it.
 
         Raises:
@@ -102,7 +102,7 @@ class Reward:
         verdicts: Sequence[float | None] | None = None,
         rows: Sequence[Mapping[str, Any] | None] | None = None,
     ) -> list[Score | Exception]:
-        """Score the samples of one prompt together: for each its score, or why it has none.
+        """Score the samples of one prompt together: for each its score, or the exception that left it unscored.
 
         Raises:
             ConfigError: as `score`.
@@ -117,7 +117,7 @@ class Reward:
         return [self._result(source, measured) for measured in measurements]
 
     def require_scorers(self, data_sources: Iterable[str]) -> None:
-        """Refuse rows that nobody could judge, before the first is measured.
+        """Check that there is a scorer for each data source, before the first row is scored.
 
         Raises:
             ConfigError: no scorer is known for one of the data sources.
@@ -127,13 +127,13 @@ class Reward:
                 answers.require(data_source)
 
     async def reweigh(self, trajectory: Trajectory) -> Score:
-        """The score that a scored trajectory would have by these settings, without asking anyone again.
+        """The score that a scored trajectory would have with these settings, without measuring again.
 
-        Efficiency, format and overlong are computed again; other values are the stored ones, already normalised,
-        and clipped if they were not.
+        Efficiency, format and overlong are computed again; other values are the stored ones, which are already
+        normalized, clipped by these settings.
 
         Raises:
-            UnscoredError: there is no stored score, or a value counts now that was not measured then.
+            UnscoredError: there is no stored score, or it lacks a value that these settings need.
         """
         if trajectory.score is None:
             raise UnscoredError("it has no stored score")
@@ -153,7 +153,7 @@ class Reward:
         return self._total(source, measured)
 
     async def close(self) -> None:
-        """Give back what the components hold."""
+        """Release the components' resources."""
         for component in self._made:
             await component.close()
 
@@ -184,10 +184,10 @@ class Reward:
 
 
 def extra_info(trajectory: Trajectory, score: Score) -> dict[str, float]:
-    """The flat numbers that verl logs for one trajectory: the same keys for every one that the same `Reward` scored.
+    """The flat numbers that verl logs for one trajectory; one `Reward` gives the same keys for every trajectory.
 
-    Times are seconds, rates are shares of the turns, `answered` and `stop_*` are 0 or 1. verl takes `acc` as the core
-    validation variable; without a scorer there is none.
+    Times are seconds, rates are shares of the turns, `answered` and `stop_*` are 0 or 1. verl uses `acc` as the core
+    validation variable; it is missing without a scorer.
     """
     turns = len(trajectory.turns)
     return {
@@ -208,7 +208,7 @@ def extra_info(trajectory: Trajectory, score: Score) -> dict[str, float]:
 
 
 def _overridden(settings: RewardSettings, pattern: str, key: str) -> RewardSettings:
-    """The settings with what differs for a data source; null below `components` removes one."""
+    """The settings with the overrides of a data source; null below `components` removes a component."""
     override = settings.per_data_source[pattern]
     for name in _FOR_ALL:
         if name in override:

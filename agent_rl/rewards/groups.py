@@ -1,7 +1,7 @@
-"""The samples of one prompt, brought together so that they can be scored against one another.
+"""`Group`: collects the samples of one prompt during training, so that they are scored together.
 
-verl runs the samples of a prompt as tasks of one process and has each scored as it ends. Where a component needs the
-whole group, each waits here until its siblings have ended or failed; the last one to come scores them all.
+verl runs the samples of a prompt as tasks of one process and scores each when it ends. If a component needs the whole
+group, each task waits here until the other tasks have ended or failed; then all are scored at once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Group:
     async def score(
         self, reward: Reward, trajectory: Trajectory, verdict: float | None, row: Mapping[str, Any] | None
     ) -> Score:
-        """The score among the group; each of its tasks asks once.
+        """The score of the current task's trajectory; each task of the group calls it once.
 
         Raises:
             UnscoredError: as `Reward.score`.
@@ -63,7 +63,7 @@ class Group:
                 verdicts=[waiting.verdict for waiting in group],
                 rows=[waiting.row for waiting in group],
             )
-        except Exception as error:  # noqa: BLE001 - it belongs to all that wait
+        except Exception as error:  # noqa: BLE001 - raised in every task that waits
             results = [error] * len(group)
         for waiting, result in zip(group, results, strict=True):
             if waiting.result.done():  # its task was cancelled
@@ -78,13 +78,13 @@ _groups: WeakKeyDictionary[asyncio.Task[Any], Group] = WeakKeyDictionary()
 
 
 def expect(tasks: Sequence[asyncio.Task[Any]]) -> None:
-    """Make a group of tasks that have not begun yet."""
+    """Register a group of tasks that have not started yet."""
     group = Group(tasks)
     for task in tasks:
         _groups[task] = group
 
 
 def current() -> Group | None:
-    """The group of the task that asks; None when it is in none."""
+    """The group of the current task; None if it has none."""
     task = asyncio.current_task()
     return None if task is None else _groups.get(task)

@@ -1,4 +1,4 @@
-"""The kinds of component: what `agent_rl.reward.components.<name>.kind` may name."""
+"""The registry of component kinds: the values of `agent_rl.reward.components.<name>.kind`."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ FOLDERS = ("components", "judge", "models")
 
 @cache
 def kinds() -> dict[str, type[Component | GroupComponent]]:
-    """Our kinds by name: what the classes in `FOLDERS` declare."""
+    """The built-in kinds by name, from the classes in `FOLDERS`."""
     for folder in FOLDERS:
         import_all(f"agent_rl.rewards.{folder}")
     return dict(sorted(DECLARED.items()))
 
 
 def make_component(name: str, kind: str, config: Mapping[str, Any], key: str) -> Component | GroupComponent:
-    """A component of a kind.
+    """Create a component of a kind.
 
     Args:
         name: the user's name for it.
         kind: one of `kinds()`, or a class, `package.module.Class` or `file.py:Class`.
-        config: what the class takes.
-        key: below which `kind` and `config` stand, for messages.
+        config: the keys of the class's `Config`.
+        key: the configuration key above `kind` and `config`, for errors.
 
     Raises:
         ConfigError: there is no such kind, or the config does not fit it.

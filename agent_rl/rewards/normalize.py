@@ -1,4 +1,4 @@
-"""Values of a component on a common scale, before they are clipped and weighed."""
+"""`Normalizer`: puts a component's values on a common scale, before they are clipped and weighted."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from agent_rl.settings.terms import Normalization
 __all__ = ["Normalizer"]
 
 _LEAST_SPREAD = 1e-6
-"""A standard deviation below this says nothing: the z-score is then 0."""
+"""With a smaller standard deviation the z-score is 0."""
 
 
 class Normalizer:
-    """What a component's `normalize` says, with what it has to remember.
+    """Applies a component's `normalize`, and keeps the running mean and variance.
 
-    `running` counts what this process has measured: with several processes, each has its own mean.
+    `running` uses the values that this process has measured: several processes have a mean each.
     """
 
     def __init__(self, kind: Normalization | None) -> None:
@@ -25,7 +25,7 @@ class Normalizer:
         self._count, self._mean, self._squares = 0, 0.0, 0.0
 
     def __call__(self, values: Sequence[float]) -> list[float]:
-        """The values that the samples of one prompt got, normalized."""
+        """Normalize the values of one prompt's samples."""
         kind = self.kind
         if isinstance(kind, list):
             low, high = kind

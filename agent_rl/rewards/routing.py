@@ -1,12 +1,12 @@
-"""Which scorer judges a row: by its `data_source`, or by the name that a configuration gives.
+"""Chooses the scorer of a row, by its `data_source` or by the name in the configuration.
 
-`compute_score` has the signature and the results of verl's default reward function, so that it serves as one:
+`compute_score` has the signature and the results of verl's default reward function, so that verl can call it:
 
     reward.custom_reward_function.path=pkg://agent_rl.rewards.routing reward.custom_reward_function.name=compute_score
 
-All scores are in [0, 1], also where verl's are not (math_dapo gives -1 and 1).
+All scores are in [0, 1], also those that are -1 or 1 in verl (math_dapo).
 
-A data source of one's own gets its scorer in one file, which becomes known by being imported:
+To add a scorer for your own data source, write one file, which registers it when imported:
 
     @scorer("my_company/tickets*")
     def score_ticket(solution_str, ground_truth, extra_info):
@@ -36,9 +36,9 @@ _routes: dict[str, Scorer] = {pattern: scorer for scorer in SCORERS.values() for
 
 
 def scorer(*patterns: str) -> Callable[[_SCORER], _SCORER]:
-    """Register the decorated function for the data sources that fit one of the patterns (shell wildcards).
+    """Register the decorated function for the data sources that match one of the patterns (shell wildcards).
 
-    The pattern with the most characters that are no wildcards decides; a pattern that is registered again is replaced.
+    Of several matching patterns, the one with the most literal characters is used; a repeated pattern is replaced.
 
     Args:
         patterns: for example `my_company/tickets*`.
@@ -63,7 +63,7 @@ def route(data_source: str) -> Scorer:
     """The scorer of a data source.
 
     Raises:
-        ConfigError: none is known for it; the error lists those that are.
+        ConfigError: there is none; the error lists the known data sources.
     """
     found = [pattern for pattern in _routes if pattern == data_source or fnmatchcase(data_source, pattern)]
     if not found:
@@ -112,23 +112,23 @@ def compute_score(
     memory_limit_mb: int | None = None,
     **more: Any,
 ) -> Result:
-    """The score of one answer, as verl asks for it; the calling thread waits.
+    """The score of one answer, with verl's signature; it blocks the calling thread.
 
     Args:
-        data_source: decides on the scorer.
+        data_source: selects the scorer.
         solution_str: the response.
         ground_truth: of the row; its form depends on the scorer.
         extra_info: of the row.
-        sandbox_fusion_url: where programs are run; None: in the sandbox of this machine.
+        sandbox_fusion_url: server that runs programs; None: the sandbox of this machine.
         concurrent_semaphore: held while such a program runs.
         memory_limit_mb: MiB for such a program.
-        more: what else verl hands to every reward function.
+        more: further arguments that verl passes to every reward function; ignored.
 
     Returns:
         A number, or a dict with a number under `score`.
 
     Raises:
-        UnscoredError: the ground truth cannot be used, or what the scorer needs failed.
+        UnscoredError: the ground truth cannot be used, or the scorer's sandbox or process failed.
         ConfigError: no scorer is known for this data source.
     """
     found = route(data_source)
@@ -140,7 +140,7 @@ def compute_score(
 
 
 def on_fusion(local: Scorer, server: FusionServer) -> Scorer:
-    """The scorer as one that runs programs on a Sandbox Fusion server; itself, if it runs none."""
+    """The scorer with its programs run on a Sandbox Fusion server; unchanged if it runs no programs."""
 
     async def score(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
         share = await score_code_remotely(solution, ground_truth, server)

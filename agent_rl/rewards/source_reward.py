@@ -1,7 +1,7 @@
-"""`SourceReward`: the reward of one kind of data source, its components in the order in which they are measured.
+"""`SourceReward`: the reward for one pattern of data sources, with its components in the order of measurement.
 
-`Term` is a component with its weight, gate, normalisation and bounds; a `Measurement` collects what the terms say of
-one trajectory, and `compose` makes the total of it.
+`Term` is a component with its weight, gate, normalization and bounds; a `Measurement` collects the values of the terms
+for one trajectory, from which `compose` computes the total.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ __all__ = ["Measurement", "SourceReward", "Term"]
 
 
 class SourceReward:
-    """The reward of one kind of data source.
+    """The reward for one pattern of data sources.
 
     Args:
-        settings: the section `agent_rl.reward`, with what differs for these data sources.
+        settings: the section `agent_rl.reward`, with the overrides of these data sources.
         key: of the settings, for messages.
         max_response_tokens: see `Reward`.
         judged: see `Reward`.
-        made: the components that other data sources have made; those that are configured alike are shared.
+        made: the components that exist already; those with the same configuration are shared.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class SourceReward:
 
 @dataclass(slots=True)
 class Measurement:
-    """One trajectory, and what its components have come to so far."""
+    """One trajectory, and the values of its components so far."""
 
     trajectory: Trajectory
     verdict: float | None = None
@@ -89,16 +89,16 @@ class Measurement:
 
 
 Source = Callable[[Sequence[Measurement]], Awaitable[Sequence[Value | BaseException]]]
-"""Gives each a value, or an exception in its place."""
+"""Returns a value or an exception for each."""
 
 
 class Term:
-    """A component with its weight, gate, normalisation and bounds.
+    """A component with its weight, gate, normalization and bounds.
 
     Args:
         name: of the component.
-        settings: its weight and the rest.
-        source: gives the values.
+        settings: its weight, gate, normalization and bounds.
+        source: measures the values.
         logs: see `Component.logs`.
         group: whether the source compares the samples of a prompt.
     """
@@ -113,7 +113,7 @@ class Term:
         self.logs = [f"{name}_{key}" for key in keys]
 
     async def measure(self, measurements: Sequence[Measurement]) -> None:
-        """Give those a value whose gate is open."""
+        """Measure the trajectories for which the gate is open."""
         waiting = [one for one in measurements if one.error is None and self.open(one)]
         if not waiting:
             return
@@ -131,7 +131,7 @@ class Term:
             one.notes |= {self.name: dict(value.notes)} if value.notes else {}
 
     def open(self, measurement: Measurement) -> bool:
-        """Whether the component counts, by what was measured before it."""
+        """Whether the gate is open, by the values that were measured before."""
         values = measurement.values
         return all(each.name in values and each.holds(values[each.name]) for each in self.gate)
 
@@ -152,7 +152,7 @@ class Term:
 
 
 def _counted(settings: RewardSettings, max_response_tokens: int | None) -> list[Term]:
-    """The components that every reward has, but for `correctness`: functions of the trajectory alone."""
+    """The built-in components that are functions of the trajectory alone."""
     limit = terms.overlong_limit(settings.overlong, max_response_tokens)
     functions: dict[str, Callable[[Trajectory], float]] = {
         "efficiency": lambda trajectory: terms.efficiency(trajectory, settings.efficiency),
@@ -166,10 +166,10 @@ def _counted(settings: RewardSettings, max_response_tokens: int | None) -> list[
 
 
 def _waves(terms: Sequence[Term], key: str) -> list[list[Term]]:
-    """The terms in an order in which each comes after what its gate asks for; the costly ones last.
+    """The terms in waves: each comes after the components in its gate, and expensive ones come last.
 
     Raises:
-        ConfigError: a gate asks for a component that there is not, or that waits for this one.
+        ConfigError: a gate names a component that does not exist or is not measured before.
     """
     names = {term.name for term in terms}
     cheap = [term for term in terms if term.name in TERMS]
@@ -184,7 +184,11 @@ def _waves(terms: Sequence[Term], key: str) -> list[list[Term]]:
                 where = f"{key}.{'' if term.name in TERMS else 'components.'}{term.name}.gate"
                 if missing not in names:
                     raise ConfigError(where, f"there is no component {missing!r}", did_you_mean(missing, names))
-                raise ConfigError(where, f"{missing!r} is not measured before {term.name!r}", "Ask for another")
+                raise ConfigError(
+                    where,
+                    f"{missing!r} is not measured before {term.name!r}",
+                    "Name a component that is measured before",
+                )
             waves.append(wave)
             done.update(term.name for term in wave)
             rest = [term for term in rest if term not in wave]

@@ -177,7 +177,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
     path = tmp_path / "rows.parquet"
     write_parquet([row(0)], path)
     with pytest.raises(
-        ConfigError, match=r"rows.parquet, row 2, column extra_info: .*does not go with the rows before"
+        ConfigError, match=r"rows.parquet, row 2, column extra_info: .*has another type than the rows before"
     ):
         write_parquet([row(i, extra_info={"level": level}) for i, level in enumerate((1, 2, "hard", 4))], path)
     with pytest.raises(ConfigError, match="Leave empty mappings out"):

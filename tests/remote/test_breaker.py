@@ -50,7 +50,7 @@ def test_a_breaker_without_limits_never_opens() -> None:
     assert run(breaker(failures=None, share=None), "x" * 100) == "x" * 100
 
 
-def test_the_reason_is_told() -> None:
+def test_the_error_gives_the_reason() -> None:
     each = breaker(failures=1)
     run(each, "x")
     with pytest.raises(NotSentError, match="it: the circuit is open after failures, the last: down"), each.watch():

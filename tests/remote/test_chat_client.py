@@ -94,7 +94,7 @@ def test_a_way_to_ask_for_json_that_is_refused_is_remembered(refused: int) -> No
     assert (judge.usage.calls, judge.usage.attempts, judge.usage.failures) == (refused + 2, refused + 2, 0)
 
 
-def test_those_that_wait_do_not_try_what_was_refused() -> None:
+def test_waiting_requests_skip_a_refused_json_mode() -> None:
     def refuses_schemas(handler: Any) -> None:
         refused = b"json_schema" in handler.body
         (answer(400, {}) if refused else says("{}")[0])(handler)

@@ -135,14 +135,14 @@ def test_a_refused_connection_is_an_error_after_all_attempts():
 
 
 @pytest.mark.parametrize("fault", [drop, cut_short, hang, answer(500), answer(503), answer(429)])
-def test_what_must_not_happen_twice_is_sent_once(fault):
+def test_a_request_that_is_not_idempotent_is_sent_once(fault):
     with FaultyServer(fault) as server:
         failure(server, idempotent=False, timeout_s=0.5)
     assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("status", [429, 503])
-def test_what_must_not_happen_twice_is_repeated_when_the_server_asks_for_it(status):
+def test_a_request_that_is_not_idempotent_is_retried_after_a_retry_after(status):
     with FaultyServer(answer(status, retry_after=0)) as server:
         assert ask(server, idempotent=False).ok
 
@@ -155,7 +155,7 @@ def test_a_body_without_an_end():
         response.json()
 
 
-def test_a_compressed_body_is_bounded_by_what_it_becomes():
+def test_a_compressed_body_is_limited_by_its_decompressed_size():
     bomb = gzip.compress(b"0" * 50_000_000)
     with FaultyServer(default=answer(200, bomb, Content_Encoding="gzip")) as server:
         response = ask(server, max_bytes=1000)
@@ -209,7 +209,7 @@ def test_redirects_end():
     assert (response.status, len(server.requests)) == (302, module.MAX_REDIRECTS + 1)
 
 
-def test_a_host_that_is_not_allowed_is_not_asked():
+def test_no_request_goes_to_a_host_that_is_not_allowed():
     with FaultyServer() as server:
         remote = Remote(allow_hosts=["*.example.org"])
         with pytest.raises(ValueError, match=r"'127.0.0.1' is not allowed"):
@@ -218,7 +218,7 @@ def test_a_host_that_is_not_allowed_is_not_asked():
 
 
 @pytest.mark.parametrize("url", ["", "/path", "ftp://host/", "http://", "http://a:b/", "file:///x"])
-def test_urls_that_cannot_be_asked(url):
+def test_unusable_urls_are_refused(url):
     with pytest.raises(ValueError, match="not a URL"):
         asyncio.run(Remote().request("GET", url))
 

@@ -45,7 +45,7 @@ def test_lexicographic_is_the_order_of_pairs(one, other):
     [
         ({"combine": "summ.e"}, r"agent_rl\.reward\.combine: there is no module 'summ'"),
         ({"combine": "avg"}, r"agent_rl\.reward\.combine: there is no combine 'avg'. Known: .*product, sum"),
-        ({"combine": "math.pi"}, "'math.pi' is no function"),
+        ({"combine": "math.pi"}, "'math.pi' is not a function"),
         ({"combine": "lexicographic", "lexicographic": {"order": ["tone"]}}, "there is no component 'tone'"),
         (
             {

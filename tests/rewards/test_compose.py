@@ -207,7 +207,7 @@ def test_a_closed_gate_saves_the_question_and_the_value(probes):
     assert infos[0].keys() == infos[1].keys()
 
 
-def test_what_is_closed_is_no_factor_and_no_least(probes):
+def test_a_closed_component_is_left_out_of_product_and_minimum(probes):
     settings = {name: {"weight": 0} for name in ("efficiency", "format", "overlong")}
     closed = {"kind": probes("Fixed"), "gate": "correctness > 1", "config": {"value": -5}}
     for rule in ("product", "min"):
@@ -357,6 +357,6 @@ def test_a_reward_service_gives_correctness(api, monkeypatch):
         ({"reward_api": {"url": API, "log": []}}, r"agent_rl\.reward\.reward_api\.config\.log: unknown .*'logs'"),
     ],
 )
-def test_a_reward_service_that_cannot_be_asked_is_refused(settings, message):
+def test_an_unusable_reward_service_is_a_configuration_error(settings, message):
     with pytest.raises(ConfigError, match=message):
         Reward(RewardSettings.model_validate(settings))

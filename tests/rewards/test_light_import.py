@@ -4,6 +4,6 @@ import subprocess
 import sys
 
 
-def test_the_rewards_are_imported_without_what_is_heavy() -> None:
+def test_the_rewards_are_imported_without_heavy_libraries() -> None:
     code = "import sys, agent_rl.rewards; print({'torch', 'verl', 'sympy', 'ray', 'math_verify'} & sys.modules.keys())"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "set()\n"

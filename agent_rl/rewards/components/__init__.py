@@ -1,4 +1,4 @@
-"""Components of a reward that need no judge and no model; each class declares its `kind`, and is found by being here.
+"""Reward components that need no judge and no model; every class with a `kind` in this folder is registered.
 
-They know one trajectory, or one group; not their weight, and not each other.
+They see one trajectory or one group, and must not know their weight or each other.
 """

@@ -5,8 +5,7 @@
         kind: consistency
         config: {scorer: math}      # any scorer's name; `auto`: that of the data source
 
-No ground truth is needed: one sample's answer is judged as if another's were it. What this does not promise: that the
-majority is right.
+No ground truth is needed: the answer of one sample is the ground truth for another. The majority may be wrong.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class ConsistencyConfig(ComponentConfig):
 
 
 class Consistency(GroupComponent, kind="consistency"):
-    """How many of the group say the same, itself included, as a share of the group; 0 for no answer."""
+    """The share of the group that gives an equivalent answer, itself included; 0 without an answer."""
 
     Config = ConsistencyConfig
     logs = ("answers",)
@@ -68,7 +67,7 @@ class Consistency(GroupComponent, kind="consistency"):
         scorer: Scorer = self._scorer or route(answer.data_source)
         try:
             result = await score_answer(scorer, answer.answer, truth.answer, answer.info)
-        except GroundTruthError:  # nothing that another can be judged by: "I do not know" in place of a number
+        except GroundTruthError:  # not usable as a ground truth: "I do not know" in place of a number
             return False
         score = result["score"] if isinstance(result, dict) else result
         return float(score) >= 1.0

@@ -16,24 +16,24 @@ from agent_rl.trajectory import Trajectory
 __all__ = ["Correctness"]
 
 WITHOUT_SOURCE = "gsm8k"
-"""The scorer of a trajectory that names no data source, as those that are read from verl's dumps: numbers."""
+"""The scorer of a trajectory without a data source, as in verl's dumps."""
 
 
 class Correctness:
-    """Judges answers.
+    """Scores answers.
 
-    What was judged elsewhere comes first (a custom reward function, a reward service, and with `scorer: auto` a
-    simulated user's verdict); then the scorer, by name or by the row's data source. No answer is 0.
+    A verdict from elsewhere comes first (a custom reward function, a reward service, and with `scorer: auto` a
+    simulated user); then the scorer, by name or by the row's data source. A missing answer is 0.
 
     Args:
         settings: of the reward.
         key: of the settings, for messages.
-        api: the component that `reward_api` stands for.
+        api: the component for `reward_api`.
 
     Attributes:
-        nothing: whether answers are not judged at all.
+        nothing: whether no answer is scored.
         logs: as `Component.logs`.
-        fusion: where the scorers `code` and `code_all` run programs; None: in the sandbox of this machine.
+        fusion: server on which the scorers `code` and `code_all` run programs; None: the sandbox of this machine.
 
     Raises:
         ConfigError: there is no such scorer, or it and `reward_api` are both given.
@@ -53,7 +53,7 @@ class Correctness:
         self.logs = () if api is None else api.logs
 
     def require(self, data_source: str) -> None:
-        """Refuse a data source that nobody can judge.
+        """Check that there is a scorer for a data source.
 
         Raises:
             ConfigError: no scorer is known for it.

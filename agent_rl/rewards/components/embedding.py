@@ -1,4 +1,4 @@
-"""`embedding`: how near the answer is to the ground truth in meaning, by the embeddings of an endpoint.
+"""`embedding`: the similarity of the answer and the ground truth, by the embeddings of an endpoint.
 
     components:
       meaning:
@@ -6,8 +6,8 @@
         config: {url: "http://localhost:30000", model: BAAI/bge-m3, api_key_env: EMBEDDING_KEY}
 
 The value is the cosine of both texts' embeddings from `POST <url>/v1/embeddings` (OpenAI's protocol; SGLang, vLLM and
-text-embeddings-inference serve it), in [-1, 1]; of several ground truths, the nearest counts. No answer is 0. What this
-does not promise: that near in meaning is right ("Paris" and "Rome" are near). Gate it by a component that can tell.
+text-embeddings-inference serve it), in [-1, 1]; of several ground truths, the most similar counts. A missing answer is
+0. A similar answer may be wrong ("Paris" and "Rome" are similar): gate the component by one that checks the answer.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _KEPT = 1024  # embeddings of ground truths
 
 
 class EmbeddingConfig(EndpointConfig):
-    """The endpoint, and what is sent to it."""
+    """The endpoint, and the form of its input."""
 
     prefix: str = ""
-    """What the model expects before every text, for example `query: `."""
+    """Prefix of every text that the model expects, for example `query: `."""
     max_chars: int = Field(default=8_000, ge=1)
     """Characters of a text that are sent, from its beginning."""
     max_bytes: int = Field(default=64 * 1024 * 1024, ge=1)

@@ -1,4 +1,4 @@
-"""`reward_api`: a component whose value comes from a service: `agent-rl reward serve`, or one with the same answers.
+"""`reward_api`: a component that gets its value from a service: `agent-rl reward serve`, or one with the same protocol.
 
     components:
       helpful:
@@ -6,8 +6,8 @@
         config: {url: "http://host:8080/get_reward2", token_env: REWARD_TOKEN, logs: [correctness, helpful]}
 
 The service is sent `{"trajectory": ...}` and answers `{"score": 0.5, "components": {...}, "logged": {...}}`, or
-`{"unscored": true, "error": "why"}`. A service that does not answer is waited for, so it may be restarted during a run.
-A trajectory has one value however often it was sent; the service may have measured it more than once.
+`{"unscored": true, "error": "why"}`. Requests are retried while the service is down, so it may be restarted during a
+run. A retry may make the service measure a trajectory twice; one value is used.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ class RewardApiConfig(ComponentConfig):
     timeout_s: float = Field(default=120.0, gt=0)
     """Seconds that one answer may take."""
     patience_s: float = Field(default=60.0, ge=0)
-    """Seconds beyond that in which a request is retried while the service is away; then the trajectory is unscored.
+    """Further seconds in which a request is retried while the service is down; then the trajectory is unscored.
     After three such requests in a row, others are unscored without a request until the service answers a probe."""
     max_concurrent: int = Field(default=64, ge=1)
-    """Trajectories that this process has sent at one time."""
+    """Concurrent requests of this process."""
     rate_per_s: float | None = Field(default=None, gt=0)
     """Requests a second of this process; null: no limit."""
 
@@ -74,10 +74,9 @@ class RewardApiConfig(ComponentConfig):
 
 
 class RewardApi(Component, kind="reward_api"):
-    """Asks the service for each trajectory.
+    """Sends each trajectory to the service.
 
-    Until the service has answered once, a refusal that waiting cannot change (no such path, a wrong token) is a mistake
-    in the configuration and stops the run.
+    Until the service has answered once, a wrong path or token is a configuration error and stops the run.
     """
 
     Config = RewardApiConfig
@@ -101,11 +100,11 @@ class RewardApi(Component, kind="reward_api"):
         self._answered = False
 
     async def measure(self, trajectory: Trajectory) -> Value:
-        """What the service says.
+        """The value that the service returns.
 
         Raises:
-            UnscoredError: it could not be asked, could not score, or answered what is no score.
-            ConfigError: it does not know us or the path.
+            UnscoredError: it did not answer, could not score, or its answer has no score.
+            ConfigError: it refuses the token or the path.
         """
         try:
             body = f'{{"trajectory": {trajectory.to_json()}}}'
@@ -121,7 +120,7 @@ class RewardApi(Component, kind="reward_api"):
             raise RemoteError(response.host, str(error), response.status) from None
 
     async def _ask(self, body: str) -> Response:
-        """After three requests in a row that waited in vain, one at a time probes the service; others are not sent."""
+        """Send a request; the circuit breaker opens after three failures in a row."""
         async with self._slots.get():
             with self._breaker.watch():
                 return await self._remote.request("POST", self.config.url, content=body)
@@ -134,7 +133,7 @@ class RewardApi(Component, kind="reward_api"):
         raise UnscoredError(problem)
 
     def _value(self, answer: Any) -> Value:
-        """What an answer says.
+        """The value in an answer.
 
         Raises:
             UnscoredError: the service could not score.
@@ -160,7 +159,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _number(value: Any) -> float | None:
-    """A finite number; None for anything else that a server may have written."""
+    """A finite number; None for any other value."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     try:
@@ -170,7 +169,7 @@ def _number(value: Any) -> float | None:
 
 
 def _error(response: Response) -> str:
-    """What a refusal says of itself, shortened."""
+    """The error text of a refusal, shortened."""
     try:
         return str(json.loads(response.content)["error"])[:_MAX_EXCERPT]
     except (ValueError, KeyError, TypeError):

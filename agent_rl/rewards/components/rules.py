@@ -1,4 +1,4 @@
-"""`rules` and `tags`: components about how an answer is worded.
+"""`rules` and `tags`: components that check the wording and format of a text.
 
     components:
       policy:
@@ -8,7 +8,7 @@
         kind: tags
         config: {tags: [think, answer], where: last_turn}
 
-Both give a share in [0, 1]: of the rules that are kept, of the tags that stand as they should.
+Both give a share in [0, 1]: of the rules that the text keeps, and of the tags that are well-formed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Where = Literal["answer", "last_turn", "response"]
 
 
 class RulesConfig(TextRules, ComponentConfig):
-    """The rules, and which text keeps them."""
+    """The rules, and the text that they apply to."""
 
     where: Where = "answer"
 
@@ -47,7 +47,7 @@ class TagsConfig(ComponentConfig):
 
 
 class Rules(Component, kind="rules"):
-    """The share of the rules that the text keeps; without a text, none."""
+    """The share of the rules that the text keeps; 0 without a text."""
 
     Config = RulesConfig
 
@@ -62,7 +62,7 @@ class Rules(Component, kind="rules"):
 
 
 class Tags(Component, kind="tags"):
-    """The share of the tags that stand once, closed and in order."""
+    """The share of the tags that occur once, closed and in order."""
 
     Config = TagsConfig
 

@@ -1,7 +1,7 @@
-"""Components that shape: step rewards of tools, and differences of a potential.
+"""Reward shaping: step rewards of tools, and differences of a potential.
 
-Both see what happened on the way and give one number for the trajectory, as every component does. Neither says which
-turn earned it; the notes keep the parts.
+Both use the intermediate steps and give one number for the trajectory, as every component does. They do not assign it
+to turns; the notes list the values of the steps.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ _REDUCTIONS: dict[str, Callable[[Sequence[float]], float]] = {
 
 
 class ToolRewardsConfig(ComponentConfig):
-    """What of the step rewards counts."""
+    """Which step rewards count, and how they are combined."""
 
     reduce: Literal["sum", "mean", "last", "max"] = "sum"
     tools: tuple[str, ...] | None = None
-    """Names of tools, with wildcards; null: every tool, and `Turn.notes["reward"]`, which a loop or a hook has left."""
+    """Names of tools, with wildcards; null: every tool, and `Turn.notes["reward"]`, which a loop or a hook sets."""
     repeats: bool = False
-    """Whether a call that is equal to an earlier one is rewarded again; what it costs always counts."""
+    """Whether a repeated call is rewarded again; a negative reward always counts."""
     default: float = 0.0
     """The value of a trajectory without step rewards."""
 
 
 class ToolRewards(Component, kind="tool_rewards"):
-    """`ToolResult.reward` and `Turn.notes["reward"]` in the order in which they came, as one number."""
+    """`ToolResult.reward` and `Turn.notes["reward"]` combined into one number."""
 
     Config: ClassVar = ToolRewardsConfig
     config: ToolRewardsConfig
 
     async def measure(self, trajectory: Trajectory) -> Value:
-        """What the step rewards come to.
+        """The combined step rewards.
 
         Raises:
-            UnscoredError: one of them is no finite number.
+            UnscoredError: one of them is not a finite number.
         """
         values = []
         for where, reward in self._rewards(trajectory):
@@ -66,7 +66,7 @@ class ToolRewards(Component, kind="tool_rewards"):
         return Value(_REDUCTIONS[self.config.reduce](values) + 0.0, notes={"rewards": values})
 
     def _rewards(self, trajectory: Trajectory) -> list[tuple[str, object]]:
-        """Each step reward, and where it stands."""
+        """Each step reward with its place in the trajectory, for errors."""
         config, seen, found = self.config, set[str](), list[tuple[str, object]]()
         for number, turn in enumerate(trajectory.turns, start=1):
             for call, result in zip(turn.calls, turn.results, strict=False):
@@ -82,7 +82,7 @@ class ToolRewards(Component, kind="tool_rewards"):
 
 
 class PotentialConfig(ComponentConfig):
-    """Which potential, and how much later progress counts."""
+    """The potential function and the discount."""
 
     function: str
     """`path/to/file.py:phi` or `package.module.phi`: `phi(trajectory, turns_done) -> float`."""
@@ -92,10 +92,10 @@ class PotentialConfig(ComponentConfig):
 class Potential(Component, kind="potential"):
     """Potential-based shaping (Ng, Harada and Russell 1999): the sum of `gamma^t * (gamma * phi(t+1) - phi(t))`.
 
-    `phi` says how far a trajectory is after `turns_done` of its turns, from 0 (only the prompt) to all; it must look at
-    nothing later. The sum telescopes to `gamma^T * phi(T) - phi(0)`: what counts is how far the episode got, and with
-    `gamma: 1` neither the way nor its length, so that no detour pays. A `phi` that is the same for all ends changes no
-    order within a group. The steps are kept in the notes.
+    `phi` measures the progress after `turns_done` turns, from 0 (only the prompt) to all; it must not read later turns.
+    The sum telescopes to `gamma^T * phi(T) - phi(0)`: only the final progress counts, and with `gamma: 1` not the
+    number of turns, so that no detour pays. A `phi` with the same final value for all changes no order within a group.
+    The notes list the potentials.
     """
 
     Config: ClassVar = PotentialConfig

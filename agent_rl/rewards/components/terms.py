@@ -1,4 +1,4 @@
-"""The components of the trajectory reward: pure functions of what happened, unweighted."""
+"""The built-in components `efficiency`, `format` and `overlong`: pure functions of a trajectory, unweighted."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ SCORED_STOP_REASONS = tuple(reason for reason in StopReason if reason not in _UN
 
 
 def require_scorable(trajectory: Trajectory) -> None:
-    """Refuse a trajectory that says nothing about the policy.
+    """Refuse a trajectory that ended by an error of the engine or the loop.
 
     Raises:
-        UnscoredError: when the engine or the loop failed.
+        UnscoredError: the engine or the loop failed.
     """
     if trajectory.stop_reason in _UNSCORED_STOP_REASONS:
         raise UnscoredError(f"trajectory {trajectory.id!r} ended by {trajectory.stop_reason.value}: {trajectory.error}")
 
 
 def efficiency(trajectory: Trajectory, settings: EfficiencySettings) -> float:
-    """Minus what the trajectory has used (see `EfficiencySettings`), in [floor, 0]."""
+    """Minus the cost of the trajectory's calls, tokens and seconds (see `EfficiencySettings`), in [floor, 0]."""
     used = (
         settings.penalty * max(0, trajectory.tool_calls - settings.free_calls)
         + settings.per_error * trajectory.tool_errors
@@ -46,10 +46,10 @@ def efficiency(trajectory: Trajectory, settings: EfficiencySettings) -> float:
 
 
 def redundant_calls(trajectory: Trajectory) -> int:
-    """Number of calls that ended well with the very text that the same tool had given before.
+    """Number of successful calls that returned a text which the same tool had returned before in this trajectory.
 
-    What a cache answered counts like any other result: a text from a cache that trajectories share is new to this one.
-    Results with images are never redundant. Two calculations with one result are.
+    Cached results count like any other. Results with images are never redundant. Two different calls with the same
+    result are.
     """
     told = [
         (result.name, result.text)
@@ -79,7 +79,7 @@ def overlong_limit(settings: OverlongSettings, max_response_tokens: int | None) 
     """The limit on response tokens (`data.max_response_length`) that the overlong penalty counts from.
 
     Raises:
-        ConfigError: when the penalty is on and there is no limit, or its buffer is longer than that.
+        ConfigError: the penalty is on and there is no limit, or its buffer is longer than the limit.
     """
     if not settings.penalty:
         return max_response_tokens or 1

@@ -1,4 +1,4 @@
-"""`Judge`: a model scores each trajectory, by itself, against the ground truth, or by a rubric.
+"""`Judge`: an LLM scores each trajectory, by itself, against the ground truth, or by a rubric.
 
     components:
       helpful:
@@ -11,8 +11,8 @@
           rubric: rubrics/helpful.yaml
           votes: 3
 
-The value is the score's place on its scale, from 0 (worst) to 1 (best). A trajectory without enough verdicts is
-unscored. What this does not promise: that a judge cannot be persuaded. Read its reasons in the trace.
+The value is the score mapped to 0 (worst) to 1 (best). A trajectory without enough verdicts is unscored. A judge can be
+persuaded: read its reasons in the trace.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ class JudgeConfig(PanelConfig):
     mode: Literal["pointwise", "reference", "rubric"] = "pointwise"
     """`reference`: the ground truth is shown. `rubric`: a score for each criterion."""
     scale: tuple[float, float] = (0.0, 10.0)
-    """Worst and best score; whole numbers are asked for on a scale wider than 1."""
+    """Worst and best score; on a scale wider than 1 the judge must give whole numbers."""
     rubric: str | list[Any] | None = None
     """Criteria, or a YAML file that lists them; null: each trajectory has its own, `info["rubric"]`."""
     aggregate: Literal["mean", "median", "majority"] = "mean"
-    """How several votes are combined; majority: the most frequent one, and of several such their mean."""
+    """How several votes are combined; majority: the most frequent one, or the mean of several such."""
     no_answer: float | None = Field(default=None, ge=0, le=1)
-    """The value of a trajectory without a final answer, which the judge is then not shown; null: it is shown."""
+    """The value of a trajectory without a final answer, without asking the judge; null: the judge decides."""
 
     @model_validator(mode="after")
     def _goes_together(self) -> JudgeConfig:
@@ -76,7 +76,7 @@ class JudgeConfig(PanelConfig):
 
 
 class Judge(Component, kind="judge"):
-    """Asks about one trajectory at a time.
+    """Scores one trajectory at a time.
 
     Raises:
         ConfigError: the API key, the template, the rubric or the cache's file cannot be used.
@@ -99,7 +99,7 @@ class Judge(Component, kind="judge"):
         """The value of the votes, from 0 to 1.
 
         Raises:
-            UnscoredError: too few verdicts, or a row that lacks what the mode needs.
+            UnscoredError: too few verdicts, or the row has no ground truth or rubric where the mode needs one.
             ConfigError: no request will be answered.
         """
         config = self.config
@@ -136,14 +136,14 @@ class Judge(Component, kind="judge"):
             raise UnscoredError(f"row {trajectory.info.get('index')!r} has no rubric to judge by: {error}") from None
 
     def _scores(self, verdict: Any, criteria: Sequence[Criterion]) -> list[float]:
-        """Of each criterion, or the only one, from 0 to 1."""
+        """The score of each criterion, or the only score, from 0 to 1."""
         low, high = self.config.scale
         given = [verdict.scores[each.name] for each in criteria] or [verdict.score]
         return [(score - low) / (high - low) for score in given]
 
 
 def aggregated(values: Sequence[float], how: str) -> float:
-    """One value of several."""
+    """Combine several votes into one value."""
     if how == "majority":
         return mean(multimode(values))
     return median(values) if how == "median" else mean(values)
@@ -163,7 +163,7 @@ def load_rubric(path: str, key: str) -> list[Criterion]:
 
 
 def read_rubric(data: Any) -> list[Criterion]:
-    """Criteria from data.
+    """Read a rubric from data.
 
     Raises:
         ValueError: it is not a rubric, or a name occurs twice.
@@ -180,7 +180,7 @@ def read_rubric(data: Any) -> list[Criterion]:
 
 
 def _own_rubric(rubric: str | list[Any] | None, key: str) -> list[Criterion]:
-    """The criteria of the configuration; none where each trajectory has its own."""
+    """The criteria of the configuration; an empty list if each trajectory has its own."""
     if isinstance(rubric, str):
         return load_rubric(rubric, key)
     try:

@@ -1,4 +1,4 @@
-"""`PairwiseJudge`: the trajectories of one prompt are compared with one another, two at a time.
+"""`PairwiseJudge`: an LLM compares the trajectories of one prompt, two at a time.
 
     components:
       better:
@@ -9,7 +9,7 @@
           pairs: swiss                 # all | round_robin | swiss | elimination
           score: bradley_terry         # or win_rate
 
-The judge sees every pair in both orders; where its verdict depends on the order, the pair is a tie. Equal answers tie
+The judge sees every pair in both orders; if its verdict depends on the order, the pair is a tie. Equal answers tie
 without a request. A pair without a verdict is skipped; a trajectory without any pair left is unscored. Values are from
 0 to 1 and rank the trajectories within a group: they cannot be compared between prompts.
 """
@@ -45,7 +45,7 @@ class PairwiseJudgeConfig(PanelConfig):
     """`config` of a component of kind `pairwise_judge`."""
 
     pairs: Scheme = "all"
-    """Who meets whom; of n trajectories, `all` makes n (n - 1) / 2 pairs, `elimination` n - 1."""
+    """Which pairs are compared; of n trajectories, `all` makes n (n - 1) / 2 pairs, `elimination` n - 1."""
     opponents: int = Field(default=4, ge=1)
     """Of each in a `round_robin`; an odd number is rounded up."""
     rounds: int | None = Field(default=None, ge=1)
@@ -54,7 +54,7 @@ class PairwiseJudgeConfig(PanelConfig):
     """Whether a pair is judged in both orders; false: half the calls, and the judge's preference for one order."""
     score: Literal["bradley_terry", "win_rate"] = "bradley_terry"
     alone: float = Field(default=0.5, ge=0, le=1)
-    """The value of a trajectory that has no other to be compared with."""
+    """The value of the only trajectory of a group."""
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ class _Comparisons:
 
 
 class PairwiseJudge(GroupComponent, kind="pairwise_judge"):
-    """Asks about two trajectories at a time.
+    """Compares two trajectories at a time.
 
     Raises:
         ConfigError: the API key, the template or the cache's file cannot be used.
@@ -125,9 +125,9 @@ class PairwiseJudge(GroupComponent, kind="pairwise_judge"):
         if self._seen(one) == self._seen(other):
             return Game(*pair, 0.5)
         orders = [(one, other), (other, one)] if self.config.swap else [(one, other)]
-        asked = (self._ask(*order, ballot) for order in orders)
+        requests = (self._ask(*order, ballot) for order in orders)
         points = []
-        for result in await asyncio.gather(*asked, return_exceptions=True):  # both have ended, and both are counted
+        for result in await asyncio.gather(*requests, return_exceptions=True):  # the cost of both is counted
             if isinstance(result, BaseException):
                 raise result
             points.append(result)
@@ -154,7 +154,7 @@ def _value(found: _Comparisons, at: int, value: float | None) -> Value | Excepti
         return UnscoredError(f"no comparison is left: {found.problems.get(at, 'none was made')}")
     games = [game for game in found.games if at in game.points]
     ballots = [ballot for pair, ballot in found.ballots.items() if at in pair]
-    # Each of the two bears half of what a pair costs, so that the sum over a batch is what was spent.
+    # Each of the two has half of the cost of a pair, so that the sum over a batch is the total cost.
     logged = {name: sum(getattr(ballot, name, 0) for ballot in ballots) / 2 for name in LOGS}
     contradicted = sum(at in pair for pair in found.contradicted)
     logged |= {"pairs": float(len(games)), "disagreement": contradicted / len(games)}

@@ -1,7 +1,7 @@
-"""`Panel`: several votes of one model on one question, each a verdict that could be read, and a quorum.
+"""`Panel`: several votes of one LLM judge on one question, with a quorum.
 
-A reply without a usable verdict is requested again with another seed, a few times; then the vote is missing. A question
-with fewer votes than the quorum is unscored. A vote that is in the cache is not requested again.
+A reply without a usable verdict is requested again with another seed, up to `verdict_attempts` times; then the vote is
+missing. A question with fewer votes than the quorum is unscored. A cached vote is not requested again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Ballot", "Panel", "PanelConfig", "Question"]
 
 
 class PanelConfig(EndpointConfig):
-    """The endpoint of a judge, and how often it is asked."""
+    """The endpoint of a judge, and the number of votes and attempts."""
 
     temperature: float | None = Field(default=0.6, ge=0)
     """null: the server's. At 0 another seed gives the same reply, and so the same verdict."""
@@ -36,8 +36,8 @@ class PanelConfig(EndpointConfig):
     seed: int = Field(default=0, ge=0)
     """Of the first vote."""
     json_mode: Literal["auto"] | JsonMode = "auto"
-    """How the server is told to write JSON. auto: by the schema, else as any object, else not at all; a mode that the
-    server refuses is not tried again."""
+    """How JSON is requested. auto: by the schema, else as any object, else by the prompt alone; a mode that the server
+    refuses is not tried again."""
     body: dict[str, Any] = Field(default_factory=dict)
     """Further fields of the request; null removes one that would be sent."""
     timeout_s: float = Field(default=60.0, gt=0)
@@ -46,21 +46,21 @@ class PanelConfig(EndpointConfig):
     """Seconds of all attempts of a request and the delays between them."""
     breaker: BreakerConfig = BreakerConfig()
     votes: int = Field(default=1, ge=1, le=99)
-    """Verdicts on each question, with a seed each."""
+    """Verdicts on each question, each with its own seed."""
     quorum: int | None = Field(default=None, ge=1)
-    """Fewest votes that count; null: more than half."""
+    """Least number of votes; null: more than half."""
     verdict_attempts: int = Field(default=3, ge=1)
-    """Replies, with other seeds, that are requested until one has a verdict."""
+    """Most replies per vote, each with another seed, until one has a verdict."""
     cache: bool = True
-    """Whether a question that was asked before is answered from memory."""
+    """Whether a repeated question gets its verdicts from memory."""
     cache_path: str | None = None
     """SQLite file on a local disk that keeps verdicts for other processes and runs; null: memory only."""
     max_reason: int = Field(default=MAX_REASON, ge=0, le=MAX_REASON)
-    """Characters of a verdict's reason, where the server keeps to a schema."""
+    """Characters of a verdict's reason, if the server enforces the schema."""
     template: str | None = None
     """File of the prompt; null: the built-in one of the mode."""
     max_chars: int = Field(default=8_000, ge=200)
-    """Of each of question, answer, reference and transcript that the judge is shown; the middle is left out."""
+    """Characters of each of question, answer, reference and transcript; the middle of a longer one is left out."""
 
     @model_validator(mode="after")
     def _can_vote(self) -> PanelConfig:
@@ -73,7 +73,7 @@ class PanelConfig(EndpointConfig):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What each vote is about."""
+    """The question of each vote: template, form of the verdict, and trajectories."""
 
     template: JudgeTemplate
     form: VerdictForm
@@ -91,7 +91,7 @@ class Question:
         return {name: self._value(name, fence) for name in self.template.names}
 
     def messages(self, fence: Fence) -> list[dict[str, str]]:
-        """The conversation."""
+        """The messages of the request."""
         system, user = self.template.fill(self.values(fence))
         system = "\n\n".join(part for part in (system, fence.guard) if part)
         return [
@@ -119,7 +119,7 @@ class Ballot:
 
 
 class Panel:
-    """Asks one model.
+    """Requests the votes of one model.
 
     Args:
         config: see `PanelConfig`.
@@ -141,7 +141,7 @@ class Panel:
         """The verdicts on a question.
 
         Args:
-            question: what is asked.
+            question: see `Question`.
             ballot: the votes and their cost are added to it.
 
         Raises:
@@ -178,7 +178,7 @@ class Panel:
         return question.form.model.model_validate_json(verdict)
 
     async def _requested(self, question: Question, number: int, ballot: Ballot) -> str:
-        """A verdict as JSON, after as many replies as it takes."""
+        """A verdict as JSON; replies without one are requested again."""
         config = self.config
         problem: Exception | None = None
         sampling = {"temperature": config.temperature, "max_tokens": config.max_tokens}

@@ -1,8 +1,8 @@
-"""Prompts of judges: files with placeholders, and what fills them in from a trajectory.
+"""Prompt templates of judges: files with placeholders, which are filled in from a trajectory.
 
-A file is one message, or two: a line `[system]` begins the first, `[user]` the second. `{name}` is filled in, and
-`{{name}}` is the text `{name}`. The instruction that protects the judge from the judged text, and the form of the
-verdict, are added to every template.
+A file is one message, or two: a line `[system]` begins the first, `[user]` the second. `{name}` is a placeholder, and
+`{{name}}` is the text `{name}`. The instruction against prompt injection and the form of the verdict are added to every
+template.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NO_ANSWER = "(no final answer was given)"
 _PLACEHOLDER = re.compile(r"\{(\{\w+\})\}|\{(\w+)\}")
 _HEADING = re.compile(r"^\[(system|user)\]\s*$", re.MULTILINE)
 _LARGEST_PART = 4
-"""No part of a transcript takes more than one in so many parts of the limit."""
+"""No part of a transcript takes more than 1 / `_LARGEST_PART` of the limit."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,10 @@ def load_template(
         default: the name of the built-in one, without its ending.
         key: the configuration key of the path, for errors.
         known: placeholders that can be filled in.
-        needed: one of each must be in it.
+        needed: groups of placeholders; one of each group must be in the file.
 
     Raises:
-        ConfigError: the file cannot be read, or its placeholders are not those that can be filled in.
+        ConfigError: the file cannot be read, has an unknown placeholder, or lacks a needed one.
     """
     file = FOLDER / f"{default}.md" if path is None else Path(path).expanduser()
     try:
@@ -73,7 +73,7 @@ def load_template(
     for choice in needed:
         if names.isdisjoint(choice):
             listing = " or ".join(f"{{{name}}}" for name in choice)
-            raise ConfigError(key, f"{file} has no {listing}", "Put it where the judge shall see it")
+            raise ConfigError(key, f"{file} has no {listing}", "Add the placeholder to the template")
     before, *headed = _HEADING.split(text)
     parts = dict(zip(headed[::2], headed[1::2], strict=True))
     user = "\n\n".join(part.strip() for part in (before, parts.get("user", "")) if part.strip())
@@ -81,7 +81,7 @@ def load_template(
 
 
 def shown(name: str, trajectory: Trajectory, fence: Fence, limit: int) -> str:
-    """What fills in a placeholder, inside the fence.
+    """The fenced text for a placeholder.
 
     Args:
         name: `question`, `reference`, `answer` or `transcript`; `_a` and `_b` at its end name one of two trajectories.
@@ -122,7 +122,7 @@ def _reference(trajectory: Trajectory) -> str:
 
 
 def _parts(trajectory: Trajectory, suffix: str) -> list[tuple[str, str]]:
-    """Names and texts of the turns, their calls, and the results of these."""
+    """Names and texts of the turns, their calls, and the calls' results."""
     parts: list[tuple[str, str]] = []
     for number, turn in enumerate(trajectory.turns, 1):
         place = f"turn {number}{suffix}"
@@ -137,7 +137,7 @@ def _parts(trajectory: Trajectory, suffix: str) -> list[tuple[str, str]]:
 
 
 def _within(parts: Sequence[tuple[str, str]], fence: Fence, limit: int) -> str:
-    """A fenced block for each part; when they are too long together, the middle ones are left out."""
+    """A fenced block for each part; the middle ones are left out if all together are longer than the limit."""
     parts = [(name, _cut(text, max(1, limit // _LARGEST_PART))) for name, text in parts]
     first, last, left = 0, len(parts), limit
     while first < last:

@@ -1,4 +1,4 @@
-"""Tournaments: which trajectories of a group are compared, and what each one's games are worth."""
+"""Tournaments: which trajectories of a group are compared, and how they are ranked by the results."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def rounds_of(
     """The rounds of a scheme, each a list of pairs.
 
     Args:
-        scheme: `all` pairs; `round_robin`: each player meets about `opponents` others; `swiss`: in each of `rounds`,
-            players with equal points meet who have not met yet; `elimination`: who loses is out.
+        scheme: `all` pairs; `round_robin`: each player meets about `opponents` others; `swiss`: each of `rounds`
+            pairs players with similar points that have not met yet; `elimination`: the loser of a pair is out.
         players: how many.
         games: the caller appends each round's games here before it takes the next round; a pair without a game has no
             result.
@@ -59,7 +59,9 @@ def _swiss(players: int, games: Sequence[Game], rounds: int) -> Iterator[list[Pa
     met = set[Pair]()
     for _ in range(rounds):
         points, _ = _tallied(games, players)
-        seen = Counter(player for pair in met for player in pair)  # who had no opponent is first in the next round
+        seen = Counter(
+            player for pair in met for player in pair
+        )  # a player without an opponent comes first in the next round
         waiting = sorted(range(players), key=lambda player: (-points[player], seen[player], player))
         pairs: list[Pair] = []
         while waiting:
@@ -94,8 +96,8 @@ def win_rates(games: Sequence[Game], players: int) -> list[float | None]:
 def bradley_terry(games: Sequence[Game], players: int) -> list[float | None]:
     """The probability of each player to beat one of average strength; None for a player without a game.
 
-    Strengths by maximum likelihood (Hunter 2004, https://doi.org/10.1214/aos/1079120141, section 3). Each player has
-    also tied once with a player of strength 1, so that no strength is infinite and all are on one scale.
+    Strengths by maximum likelihood (Hunter 2004, https://doi.org/10.1214/aos/1079120141, section 3). A tie
+    with a player of strength 1 is added for each player, so that no strength is infinite and all are on one scale.
     """
     won, played = _tallied(games, players)
     strengths = [1.0] * players

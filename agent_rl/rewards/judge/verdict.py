@@ -1,9 +1,9 @@
-"""Verdicts: what a judge must reply, and how a verdict is found in what it did reply.
+"""Verdicts of judges: their form, and how a verdict is found in a reply.
 
-A reply is JSON where the server can enforce it. Elsewhere the last JSON object that is a verdict counts: after the
-thoughts, in a code block or between other words. An object that stands in the judged material too is a quotation, and
-counts only if there is no other. Nothing is guessed or clamped: a score out of range, a word in place of a number or a
-missing criterion is a `VerdictError`. That is why the library json-repair is not used: it completes what is broken.
+A reply is JSON if the server can enforce it. Otherwise the last JSON object that is a verdict counts: after the
+reasoning, in a code block or between other words. An object that is also in the judged text is a quotation, and counts
+only if there is no other. Nothing is guessed or clamped: a score out of range, a word in place of a number or a missing
+criterion is a `VerdictError`. The library json-repair is not used, because it completes broken JSON.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ MAX_REASON = 600
 _SCANNED = 16_384
 """Characters at the end of a reply in which an object is looked for."""
 _MOST_OBJECTS = 1_000
-"""Braces that are tried."""
+"""Most braces at which an object is looked for."""
 _DEEP = 500
-"""Length of a nest that is too deep for the parser, at least."""
+"""Least nesting depth that is too deep for the parser."""
 _SPACE = re.compile(r"[\s|]+")  # a fence puts a bar before each line
 _THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 
@@ -44,7 +44,7 @@ def _number(value: Any) -> Any:
 
 
 def _winner(value: Any) -> Any:
-    """Upper and lower case are the same."""
+    """Ignore case."""
     said = value.strip().lower() if isinstance(value, str) else value
     return {"a": "A", "b": "B"}.get(said, said) if isinstance(said, str) else said
 
@@ -55,7 +55,7 @@ def _reason(value: Any) -> Any:
 
 
 class JudgeVerdict(BaseModel):
-    """What every verdict has; each form adds a field."""
+    """Base of all verdicts; each form adds a field."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
 
@@ -89,8 +89,8 @@ class VerdictForm:
         """The verdict in a reply, an instance of `model`.
 
         Args:
-            reply: all that the judge said.
-            judged: the material that it was shown, fenced or not.
+            reply: the whole reply of the judge.
+            judged: the judged text, fenced or not.
 
         Raises:
             VerdictError: there is none, or it breaks the form.
@@ -108,7 +108,7 @@ class VerdictForm:
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"]))
-            raise VerdictError(f"{place}: {first['msg']} (it says {first['input']!r:.80})") from None
+            raise VerdictError(f"{place}: {first['msg']} (got {first['input']!r:.80})") from None
 
 
 def score_form(low: float, high: float) -> VerdictForm:
@@ -132,7 +132,7 @@ def pair_form() -> VerdictForm:
 
 
 def _scale(low: float, high: float) -> tuple[Any, dict[str, Any], str]:
-    """Type, schema and example; whole numbers are asked for on a scale wider than 1, and others are no mistake."""
+    """Type, schema and example; on a scale wider than 1 the judge must give whole numbers, but others are accepted."""
     whole = high - low > 1 and low == int(low) and high == int(high)
     bounds = (int(low), int(high)) if whole else (low, high)
     schema = {"type": "integer" if whole else "number", "minimum": bounds[0], "maximum": bounds[1]}
@@ -155,7 +155,7 @@ def _object(text: str) -> tuple[dict[str, Any], str] | None:
 
 
 def _objects(text: str) -> Iterator[tuple[dict[str, Any], str]]:
-    """The JSON objects in a text, in order, with the text of each; those inside others are not looked for."""
+    """The JSON objects in a text, in order, with the text of each; nested objects are not listed."""
     decoder, at = json.JSONDecoder(strict=False), text.find("{")
     for _ in range(_MOST_OBJECTS):
         if at < 0:
@@ -166,6 +166,6 @@ def _objects(text: str) -> Iterator[tuple[dict[str, Any], str]]:
             yield value, text[at:end]
         except ValueError:
             pass
-        except RecursionError:  # what follows is part of the same nest, and as deep
+        except RecursionError:  # the next braces belong to the same nested value
             end = at + _DEEP
         at = text.find("{", end)

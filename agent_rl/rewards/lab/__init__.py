@@ -1,10 +1,10 @@
-"""The reward lab: what pays that should not, and what other weights would have taught.
+"""The reward lab: finds reward hacks in stored trajectories, and shows how other weights change the advantages.
 
 - `attack` mutates stored trajectories by the attacks in `mutations` and reports every one that raises the reward.
-- `what_if` reweighs stored groups and reports how their advantages change.
+- `what_if` recomputes the rewards of stored groups and reports how their advantages change.
 - `groups` reads a file of trajectories, groups them by prompt and scores them.
 
-Nothing here needs verl: the commands `agent-rl reward score`, `attack` and `what-if` are thin around it.
+It must not know verl; the commands `agent-rl reward score`, `attack` and `what-if` print its results.
 """
 
 from agent_rl.rewards.lab.attack import AttackReport, run_attacks

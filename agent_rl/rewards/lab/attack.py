@@ -1,9 +1,9 @@
 """Attacks on a reward: which mutations of stored trajectories raise it, how often and by how much.
 
-What is compared: the reward of the mutated trajectory with that of the same trajectory as it was, both measured now. An
-attack with several guesses is compared with the policy that gives one of the same guesses as its answer, in the form
-that pays best: being lucky is no attack, being paid for guesses that one did not commit oneself to is. A trajectory
-that becomes unscored by the mutation has escaped its reward, which counts as well.
+The reward of the mutated trajectory is compared with that of the original, both measured now. An attack with several
+guesses is compared with a policy that answers with one of these guesses, in the form with the highest reward: a lucky
+guess is no attack, a reward for several guesses at once is. A trajectory that the mutation leaves unscored has escaped
+its reward, which is reported as well.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ __all__ = ["AttackReport", "Exploit", "attack_table", "run_attacks"]
 GUESSES = 3
 SOLVED = 1.0
 FORMS = ("{}", "\\boxed{{{}}}", "#### {}", "<answer>{}</answer>")
-"""How an honest answer is written."""
+"""The forms of an answer with one guess."""
 FILLERS = ("7", "42", "none of these", "Paris", "XYZ")
-"""Guesses where the data has too few."""
+"""Guesses that are used if the data has too few."""
 MAX_GUESS = 200
-"""Characters of an answer that can be guessed."""
+"""Most characters of a guess."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exploit:
-    """One trajectory whose reward an attack has raised, or that has escaped it."""
+    """A trajectory with a reward that an attack has raised, or that has escaped its reward."""
 
     trajectory: str
     data_source: str
@@ -47,21 +47,21 @@ class Exploit:
     after: float | None
     """With it; the mean over the rotations of the guesses; None when it has escaped."""
     components: dict[str, tuple[float, float]]
-    """Those that have risen, before and after."""
+    """The components that have risen, before and after."""
     answer: str
-    """As the attack writes it, or the last turn's text where the answer is the same."""
+    """The attack's answer, or the last turn's text if the answer is unchanged."""
     error: str | None = None
     """Why it is unscored."""
 
     @property
     def gain(self) -> float:
-        """How much the reward has risen; 0 for one that has escaped."""
+        """How much the reward has risen; 0 if it has escaped."""
         return 0.0 if self.after is None else self.after - self.before
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What one attack achieved."""
+    """The results of one attack."""
 
     applied: int = 0
     """Trajectories that it applies to."""
@@ -71,7 +71,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class AttackReport:
-    """What all of them achieved."""
+    """The outcomes of all attacks."""
 
     trajectories: int
     unscored: int
@@ -82,7 +82,7 @@ class AttackReport:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing pays."""
+        """Whether no attack raises or escapes a reward."""
         return not any(outcome.raised or outcome.escaped for outcome in self.outcomes.values())
 
     def to_dict(self) -> dict[str, Any]:
@@ -122,10 +122,10 @@ async def run_attacks(
 
     Args:
         trajectories: with their ground truths.
-        scorer: gets each mutation with the rest of its group, so that what compares a group is attacked as well.
+        scorer: gets each mutation with the rest of its group, so that group components are attacked as well.
         attacks: by name.
-        tolerance: what the reward may rise without being reported, for judges that are not exact.
-        concurrency: trajectories that are attacked at one time.
+        tolerance: a smaller rise of the reward is not reported, for judges that are not exact.
+        concurrency: trajectories that are attacked at the same time.
 
     Raises:
         ConfigError: from the scorer.
@@ -192,7 +192,7 @@ class _Target:
         return [variant for variant in made if variant is not None]
 
     async def _honest(self, own: Score) -> Score:
-        """What the policy would have that gives one of the guesses, on average, in the form that pays best."""
+        """The average score of a policy that answers with one of the guesses, in the form with the highest reward."""
         best = own
         if not answered(self.trajectory):
             return best
@@ -243,9 +243,9 @@ class _Target:
 
 
 def attack_table(report: AttackReport, title: str) -> Table:
-    """A row for each attack, those that pay most first.
+    """A table with a row for each attack, the highest gain first.
 
-    How many trajectories were tried and raised, how many of the latter were wrong, what they gained, and how many
+    The columns: trajectories that were tried and raised, how many of the latter were wrong, their gain, and how many
     became unscored.
     """
     shown = Table(title=Text(title), title_justify="left")
@@ -263,7 +263,7 @@ def attack_table(report: AttackReport, title: str) -> Table:
 
 
 def example(outcome: Outcome) -> Exploit | None:
-    """The worst of what an attack achieved: a wrong answer that gained most, before one that escaped."""
+    """The worst exploit of an attack: the wrong answer that gained most, before one that escaped."""
     found: Iterable[Exploit] = [*outcome.raised, *outcome.escaped]
     return max(found, key=lambda finding: (finding.wrong, finding.gain), default=None)
 
@@ -289,7 +289,7 @@ def _truths(trajectories: Iterable[Trajectory]) -> dict[str, list[str]]:
 
 
 def _guesses(trajectory: Trajectory, truths: Sequence[str]) -> list[str]:
-    """The right answer, the trajectory's own, and those of other rows; none where the right one is no short text."""
+    """The right answer, the trajectory's own, and those of other rows; none if the right one is not a short text."""
     truth, own = _truth(trajectory.ground_truth), (trajectory.answer or "").strip()
     if truth is None:
         return []
@@ -298,13 +298,13 @@ def _guesses(trajectory: Trajectory, truths: Sequence[str]) -> list[str]:
     others += [*truths[start : start + 2 * GUESSES], *truths[:GUESSES], *FILLERS]
     found = [truth]
     for other in others:
-        if not any(other in guess or guess in other for guess in found):  # a guess must not hold another
+        if not any(other in guess or guess in other for guess in found):  # a guess must not contain another
             found.append(other)
     return found[:GUESSES] if len(found) >= GUESSES else []
 
 
 def _truth(ground_truth: Any) -> str | None:
-    """The ground truth as an answer's text: of several the first."""
+    """The first ground truth, as the text of an answer."""
     while isinstance(ground_truth, Mapping | list | tuple):
         several = ground_truth
         if isinstance(several, Mapping):

@@ -1,6 +1,6 @@
-"""Changing a trajectory as a whole: text, answer, calls and counts stay consistent, and the original is left alone.
+"""Edited copies of a trajectory: text, answer, calls and counts stay consistent.
 
-Tokens are not counted again: what is added has as many for each character as the trajectory's own turns.
+Tokens are estimated: added text has as many per character as the trajectory's own turns.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ _TOKENS_PER_CHARACTER = 0.25
 
 
 def answered(trajectory: Trajectory) -> bool:
-    """Whether there is an answer that could be another."""
+    """Whether there is an answer that can be replaced."""
     return bool(trajectory.turns) and trajectory.answer is not None
 
 
 def with_answer(trajectory: Trajectory, answer: str) -> Trajectory:
-    """A copy with another answer: in the last turn's text, in the call that handed it in, and as `answer`.
+    """A copy with another answer: in the last turn's text, in the call that submitted it, and as `answer`.
 
     Args:
         trajectory: one that is `answered`.
-        answer: what takes the place of its answer.
+        answer: replaces its answer.
     """
     old, last = trajectory.answer or "", trajectory.turns[-1]
     head, found, tail = last.text.rpartition(old) if old else (last.text, "", "")
@@ -38,13 +38,13 @@ def with_answer(trajectory: Trajectory, answer: str) -> Trajectory:
 
 
 def with_thought(trajectory: Trajectory, thought: str) -> Trajectory:
-    """A copy whose last turn begins with `thought`; answer and calls are the same."""
+    """A copy with `thought` at the begin of the last turn; answer and calls are the same."""
     last = trajectory.turns[-1]
     return _with_last(trajectory, replace(last, text=f"{thought}\n{last.text}"))
 
 
 def with_turns(trajectory: Trajectory, turns: list[Turn]) -> Trajectory:
-    """A copy with other turns, among them all of the old ones."""
+    """A copy with other turns, which include all of the old ones."""
     more = sum(turn.tokens + _tokens(trajectory, turn.observation or "") for turn in turns)
     fewer = sum(turn.tokens + _tokens(trajectory, turn.observation or "") for turn in trajectory.turns)
     return replace(
@@ -75,7 +75,7 @@ def _tokens(trajectory: Trajectory, text: str) -> int:
 
 
 def _rate(trajectory: Trajectory) -> float:
-    """Tokens of a character, in what was sampled."""
+    """Sampled tokens per character."""
     characters = sum(len(turn.text) for turn in trajectory.turns)
     tokens = sum(turn.tokens for turn in trajectory.turns)
     return tokens / characters if characters and tokens else _TOKENS_PER_CHARACTER

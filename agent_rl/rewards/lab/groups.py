@@ -1,4 +1,4 @@
-"""A file of trajectories, brought into groups of one prompt each, and their scores."""
+"""Reads stored trajectories, groups them by prompt and scores the groups."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["GroupScorer", "group_key", "grouped", "read_trajectories", "score_gr
 
 
 class GroupScorer(Protocol):
-    """What scores the trajectories of one prompt: `agent_rl.rewards.compose.Reward` is one."""
+    """Scores the trajectories of one prompt, as `agent_rl.rewards.compose.Reward` does."""
 
     @property
     def needs_groups(self) -> bool:
-        """Whether what a trajectory gets depends on the others."""
+        """Whether a trajectory's score depends on the others."""
 
     async def score_group(self, group: Sequence[Trajectory]) -> list[Score | Exception]:
         """A score for each, in order; an exception for one that is unscored.
@@ -32,7 +32,7 @@ class GroupScorer(Protocol):
 
 
 def read_trajectories(path: str | os.PathLike[str], limit: int | None = None) -> list[Trajectory]:
-    """The trajectories of a file, as `agent_rl.trace.path` and `agent-rl eval` write it; a torn last line is left out.
+    """The trajectories of a file, as `agent_rl.trace.path` and `agent-rl eval` write it, but no torn last line.
 
     Raises:
         ConfigError: the file cannot be read, or holds none.
@@ -47,10 +47,10 @@ def read_trajectories(path: str | os.PathLike[str], limit: int | None = None) ->
 
 
 def group_key(trajectory: Trajectory) -> tuple[str, str, str]:
-    """The same for the trajectories of one prompt in one step, whose rewards are compared with one another.
+    """Key of the group: the same for all trajectories of one prompt in one step.
 
-    Training and evaluation number a prompt's trajectories behind the last underscore of their id. Elsewhere the row's
-    index tells, and without one a trajectory is alone.
+    Training and evaluation number a prompt's trajectories after the last underscore of their id. Otherwise the row's
+    index is used; a trajectory without one is a group of its own.
     """
     info = trajectory.info
     prompt, _, number = trajectory.id.rpartition("_")
@@ -76,7 +76,7 @@ async def score_groups(
     Args:
         groups: they are not changed.
         scorer: the reward.
-        concurrency: groups at one time.
+        concurrency: groups that are scored at the same time.
 
     Returns:
         Copies: with `score`, or without one and with `error` saying why.
@@ -99,5 +99,5 @@ def _with(trajectory: Trajectory, result: Score | Exception) -> Trajectory:
     if isinstance(result, Score):
         return replace(trajectory, score=result, error=None)
     if trajectory.error is not None and trajectory.stop_reason in (StopReason.ERROR, StopReason.ENGINE_ERROR):
-        return trajectory  # what failed is known better than that it cannot be scored
+        return trajectory  # its own error says more than that it cannot be scored
     return replace(trajectory, error=f"{type(result).__name__}: {result}")

@@ -1,4 +1,4 @@
-"""What scored trajectories come to: means, and who has no score."""
+"""Summaries of scored trajectories: means, standard deviations, and errors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Spread:
 
 
 def spread(scores: Sequence[Score | None], name: str | None = None) -> Spread | None:
-    """Of the totals, or of the component `name`; None where no score has it."""
+    """Mean and standard deviation of the totals, or of the component `name`; None if no score has it."""
     known = [score for score in scores if score is not None]
     totals = [score.total for score in known]
     values = totals if name is None else [score.components[name] for score in known if name in score.components]
@@ -36,7 +36,7 @@ def spread(scores: Sequence[Score | None], name: str | None = None) -> Spread | 
 
 
 def summary(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
-    """As JSON data: `all` and each data source with counts, means and standard deviations; the commonest errors."""
+    """JSON data: counts, means and standard deviations for `all` and each data source, and the most frequent errors."""
     sources: dict[str, list[Trajectory]] = {}
     for trajectory in trajectories:
         sources.setdefault(trajectory.data_source, []).append(trajectory)
@@ -49,7 +49,7 @@ def summary(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
 
 
 def summary_table(summary: dict[str, Any], title: str) -> Table:
-    """A column for all, and one for each data source where there are several."""
+    """A table with a column for all trajectories, and one for each data source if there are several."""
     columns = {"all": summary["all"], **summary["data_sources"]}
     shown = Table(title=Text(title), title_justify="left")
     shown.add_column("")

@@ -1,7 +1,7 @@
-"""What other settings would have taught: the advantages of stored groups by their stored rewards and by new ones.
+"""How other reward settings change the advantages of stored groups.
 
 The advantage is GRPO's: the reward minus the group's mean, over the group's standard deviation. A group without
-variance teaches nothing under it, and `algorithm.filter_groups` replaces it. Unscored trajectories enter nothing.
+variance has no gradient, and `algorithm.filter_groups` drops it. Unscored trajectories are left out.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ EPSILON = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """A trajectory that would have been pushed the other way."""
+    """A trajectory with an advantage that changes its sign."""
 
     trajectory: str
     data_source: str
     reward: tuple[float, float]
-    """Stored and new, as all pairs here."""
+    """Stored and new, as in all pairs of this module."""
     advantage: tuple[float, float]
 
 
 @dataclass(slots=True)
 class GroupCounts:
-    """Of one of the two rewards."""
+    """Counts of groups for one of the two rewards."""
 
     without_variance: int = 0
-    """Groups of two or more whose rewards are all the same."""
+    """Groups of two or more with equal rewards."""
     filtered: int = 0
-    """Groups that `algorithm.filter_groups` drops: of two or more, whose metric is the same for all."""
+    """Groups of two or more that `algorithm.filter_groups` drops: their metric is the same for all."""
 
 
 @dataclass(slots=True)
@@ -52,13 +52,13 @@ class WhatIf:
     trajectories: int
     unscored: tuple[int, int]
     groups: int
-    """Of two or more trajectories that have both rewards."""
+    """Groups with two or more trajectories that have both rewards."""
     compared: int
     """The trajectories in them."""
     before: GroupCounts = field(default_factory=GroupCounts)
     after: GroupCounts = field(default_factory=GroupCounts)
     flips: list[Flip] = field(default_factory=list)
-    """Advantages whose sign turns, those first that turn most."""
+    """Trajectories with a change of sign, the largest change first."""
     gained: int = 0
     """Trajectories that had no advantage and get one."""
     lost: int = 0
@@ -82,7 +82,7 @@ def what_if(
         metric: `algorithm.filter_groups.metric`: `reward`, `acc` (correctness), or a component.
 
     Raises:
-        ConfigError: there is no such metric.
+        ConfigError: no score has the metric.
     """
     old, new = ([trajectory.score for group in groups for trajectory in group] for groups in (before, after))
     names = _names([*old, *new])
@@ -131,7 +131,7 @@ async def reweighed(
 
 
 def advantages(rewards: Sequence[float]) -> list[float]:
-    """GRPO's, of one group of two or more; exactly 0 for rewards that are all the same."""
+    """GRPO's advantages of one group of two or more; exactly 0 if all rewards are equal."""
     if _same(rewards):
         return [0.0] * len(rewards)
     mean, std = statistics.fmean(rewards), statistics.stdev(rewards)
@@ -139,7 +139,7 @@ def advantages(rewards: Sequence[float]) -> list[float]:
 
 
 def what_if_table(report: WhatIf, title: str) -> Table:
-    """Stored and new side by side."""
+    """A table of the stored and the new rewards and counts."""
     shown = Table(title=Text(title), title_justify="left")
     for name in ("", "stored", "new"):
         shown.add_column(name, justify="right" if name else "left")

@@ -1,6 +1,6 @@
 """Reward models: the component `reward_model` combines the scores of models that were trained to judge.
 
-They must not know who serves a model: each has an address, which the trainer fills in for those that the run serves
+It must not know what serves a model: each has an address, which the trainer sets for the models that the run serves
 itself (`agent_rl.reward.models`).
 """
 

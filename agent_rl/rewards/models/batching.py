@@ -1,6 +1,6 @@
-"""`MicroBatches`: requests that wait at the same time are sent as one batch.
+"""`MicroBatches`: sends concurrent requests in batches.
 
-A batch starts as soon as one may run, with the requests that wait at that moment; none waits for a batch to fill.
+A batch starts as soon as fewer than `at_once` run, with all requests that wait at that moment; it never waits to fill.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ Result = TypeVar("Result")
 
 @dataclass(slots=True)
 class _Lane(Generic[Item, Result]):
-    """What belongs to one event loop."""
+    """State of one event loop."""
 
     waiting: deque[tuple[Item, asyncio.Future[Result]]] = field(default_factory=deque)
     running: set[asyncio.Task[None]] = field(default_factory=set)
 
 
 class MicroBatches(Generic[Item, Result]):
-    """Calls one function for many askers; any number of event loops may ask.
+    """Calls one function for many requests; several event loops may use it.
 
     Args:
-        run: gives one result for each item, in order, or an exception in its place; what it raises is for all.
+        run: returns a result or an exception for each item, in order; an exception that it raises goes to all items.
         most: items of a batch.
         at_once: batches that run at the same time.
     """
@@ -48,7 +48,7 @@ class MicroBatches(Generic[Item, Result]):
         """The item's result.
 
         Raises:
-            BaseException: what stood in the result's place.
+            BaseException: the exception for this item.
         """
         lane = self._lanes.get()
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
@@ -60,10 +60,10 @@ class MicroBatches(Generic[Item, Result]):
         return await future
 
     async def _drain(self, lane: _Lane[Item, Result]) -> None:
-        """Run batches until no call waits; calls of the same turn of the event loop are in the first."""
+        """Run batches until no call waits; the first has all calls of the current iteration of the event loop."""
         while lane.waiting:
             batch = [lane.waiting.popleft() for _ in range(min(self._most, len(lane.waiting)))]
-            batch = [(item, future) for item, future in batch if not future.done()]  # without those who gave up
+            batch = [(item, future) for item, future in batch if not future.done()]  # without cancelled calls
             if batch:
                 await self._answer(batch)
 
@@ -71,7 +71,7 @@ class MicroBatches(Generic[Item, Result]):
         results: Sequence[Result | BaseException]
         try:
             results = await self._run([item for item, _ in batch])
-        except Exception as error:  # noqa: BLE001 - goes to everybody who waits for this batch
+        except Exception as error:  # noqa: BLE001 - raised in every call that waits for this batch
             results = [error] * len(batch)
         except BaseException:
             for _, future in batch:

@@ -12,7 +12,7 @@
                 helpful: {url: "http://localhost:8000", kind: generative, model: Qwen/Qwen3-8B}
                 preferred: {weight: 2.0}     # served by this run: agent_rl.reward.models.preferred
 
-Every model's score is logged as `<component>_<model>`. When one of them has none, the trajectory is unscored.
+Every model's score is logged as `<component>_<model>`. If one of them gives none, the trajectory is unscored.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class RewardModelConfig(ComponentConfig):
     """`config` of the component."""
 
     models: dict[str, ModelConfig] = Field(min_length=1)
-    """Their names are the user's; without a url it is a model of that name below `agent_rl.reward.models`."""
+    """By any names; one without a url is the model of that name in `agent_rl.reward.models`."""
     combine: Combine = "add"
-    """Of the scores, each times its weight; `mean` is divided by the sum of the weights."""
+    """How the weighted scores are combined; `mean` divides by the sum of the weights."""
 
     @model_validator(mode="after")
     def _has_a_mean(self) -> RewardModelConfig:
@@ -51,7 +51,7 @@ class RewardModelConfig(ComponentConfig):
 
 
 class RewardModel(Component, kind="reward_model"):
-    """The component.
+    """Measures a trajectory by one or several reward models.
 
     Raises:
         ConfigError: see `Model`.
@@ -70,7 +70,7 @@ class RewardModel(Component, kind="reward_model"):
 
         Raises:
             UnscoredError: one of the models gave no number.
-            ConfigError: one of the models cannot be asked.
+            ConfigError: one of the models has no usable configuration.
         """
         results = await together([model.score(trajectory) for model in self._models])
         scores = dict(zip(self.logs, results, strict=True))
@@ -79,7 +79,7 @@ class RewardModel(Component, kind="reward_model"):
 
 
 def combined(how: Combine, scores: Mapping[str, float], weights: Mapping[str, float]) -> float:
-    """One number of several; a score with the weight 0 does not count, and without any that counts it is 0."""
+    """Combine weighted scores; those with weight 0 are left out, and without any score the value is 0."""
     counting = [name for name in scores if weights[name] != 0]
     weighted = [scores[name] * weights[name] for name in counting]
     if not counting:

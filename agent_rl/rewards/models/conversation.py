@@ -1,8 +1,7 @@
-"""What a reward model is shown of a trajectory: chat messages, or two texts.
+"""The input of a reward model: a trajectory as chat messages, or as two texts.
 
-The loop's instructions and the tools' descriptions are shown as far as the trajectory's prompt has them. What the
-environment said (tool results, a user's words) is shown in the role `user`: hardly any reward model's chat template
-knows another.
+The loop's instructions and the tools' descriptions are included if the trajectory's prompt has them. Observations (tool
+results, a user's messages) have the role `user`: few chat templates of reward models know another.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ Shown = Literal["conversation", "answer"]
 
 
 def messages(trajectory: Trajectory, shown: Shown) -> tuple[list[ChatMessage], list[ChatMessage]]:
-    """The prompt, and what came after it: all turns, or the final answer as one message (empty when there is none)."""
+    """The prompt and the response: all turns, or the final answer as one message (empty without an answer)."""
     prompt = [{"role": message.role, "content": encodable(message.content)} for message in trajectory.prompt]
     if shown == "answer":
         return prompt, [{"role": "assistant", "content": encodable(trajectory.answer or "")}]
@@ -32,7 +31,7 @@ def messages(trajectory: Trajectory, shown: Shown) -> tuple[list[ChatMessage], l
 
 
 def texts(trajectory: Trajectory, shown: Shown) -> tuple[str, str]:
-    """The same as two texts; where there are several messages, each begins with its role."""
+    """Prompt and response as texts; of several messages, each begins with its role."""
     prompt, response = messages(trajectory, shown)
     return _text(prompt), _text(response)
 

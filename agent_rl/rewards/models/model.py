@@ -1,8 +1,8 @@
-r"""One reward model behind one address: what it is sent, and how its answer becomes a number.
+r"""`Model`: one reward model at one address, its requests, and how a reply becomes a number.
 
-A *discriminative* model (Bradley-Terry) reads a conversation and gives a number; it is asked as verl asks it:
-`/v1/embeddings` of SGLang, `/classify` of vLLM. A *generative* model reads a question in a chat and writes an answer
-with a number in it. Both steps can be a user's own, in a file that `hooks` names:
+A *discriminative* model (Bradley-Terry) reads a conversation and gives a number, by the endpoints that verl uses:
+`/v1/embeddings` of SGLang, `/classify` of vLLM. A *generative* model gets a question in a chat and writes a reply with
+a number in it. The file that `hooks` names can replace both steps:
 
     def rm_preprocess(text_prompts, text_responses, tgt_tokenizer):   # lists of texts, the model's tokenizer or None
         return [f"{prompt}\n{response}" for prompt, response in zip(text_prompts, text_responses)]
@@ -10,7 +10,7 @@ with a number in it. Both steps can be a user's own, in a file that `hooks` name
     def rm_postprocess(results):   # discriminative: a list of numbers for each; generative: a text for each
         return [float(numbers[0]) for numbers in results]
 
-Either may be a coroutine. A trajectory without a readable score is unscored.
+Either may be a coroutine. A trajectory without a usable score is unscored.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ __all__ = ["Model", "ModelConfig"]
 PREPROCESS, POSTPROCESS = "rm_preprocess", "rm_postprocess"
 _MISSING = "scores: is the model a classifier?"
 DISCRIMINATIVE_BATCHES = 4
-"""At the same time: the engine gathers what is in flight by itself."""
+"""Concurrent requests: the engine batches requests itself."""
 
 
 class ModelConfig(EndpointConfig):
-    """One entry of `models`: the model, and the bounds of asking it."""
+    """One entry of `models`: the model, its address and its limits."""
 
     url: str | None = Field(default=None, pattern="^https?://.")  # type: ignore[assignment]
     """The server's address, with or without `/v1`; null: the model of this name below `agent_rl.reward.models`."""
@@ -61,16 +61,16 @@ class ModelConfig(EndpointConfig):
     weight: float = 1.0
     """0: its score is logged and does not count."""
     shown: Shown = "conversation"
-    """What the model sees after the prompt: all turns with what was answered, or the final answer alone."""
+    """What the model sees after the prompt: all turns with their observations, or the final answer alone."""
     hooks: str | None = None
     """`path/to/file.py` or `package.module` with `rm_preprocess`, `rm_postprocess`, or both."""
     max_batch: int = Field(default=32, ge=1)
-    """Trajectories that are asked about together, when they wait at the same time."""
+    """Most trajectories in one batch."""
     template: str | None = None
-    """Text file with `{prompt}`, `{response}` and, around them, `{mark}`: a generative model's question; null: ours."""
+    """File with a generative model's question: `{prompt}`, `{response}` and, around them, `{mark}`; null: built in."""
     range: tuple[float, float] | None = None
-    """What a score may be, mapped to 0 and 1; outside it is unscored. null: 0 to 10 for a generative model without a
-    `rm_postprocess`, else any number as it is."""
+    """Bounds of a score, which are mapped to 0 and 1; a score outside is unscored. null: 0 to 10 for a generative model
+    without `rm_postprocess`, else any number unchanged."""
     temperature: float = Field(default=0.0, ge=0)
     max_tokens: int = Field(default=512, ge=1)
     """Of a generative model's reply."""
@@ -85,7 +85,7 @@ class ModelConfig(EndpointConfig):
 
 
 class Model:
-    """Asks one model; many trajectories at the same time, from any number of event loops.
+    """Scores trajectories by one reward model; concurrently, from any number of event loops.
 
     Args:
         name: its key below `models`.
@@ -104,7 +104,7 @@ class Model:
         self._preprocess = getattr(hooks, PREPROCESS, None)
         self._postprocess = getattr(hooks, POSTPROCESS, None)
         self._template = load_template(config.template, key)
-        self._one_at_a_time = threading.Lock()  # a tokenizer is not made for several threads
+        self._one_at_a_time = threading.Lock()  # a tokenizer is not safe for several threads
         generative = config.kind == "generative"
         self._range = config.range or ((0.0, 10.0) if generative and self._postprocess is None else None)
         self._ask = self._generate if generative else self._classify
@@ -117,12 +117,12 @@ class Model:
 
         Raises:
             UnscoredError: the model gave no number.
-            ConfigError: the model has no address, or a hook does not give one item for each.
+            ConfigError: the model has no address, or a hook does not return one item for each.
         """
         return await self._batches.ask(trajectory)
 
     async def _scores(self, batch: list[Trajectory]) -> list[float | BaseException]:
-        """One score or exception for each; a batch that fails because of one of its items is repeated one by one."""
+        """One score or exception for each; if one item may have made a batch fail, its items are sent one by one."""
         if self._client is None:
             problem = f"the model has no address: no run serves {self.name!r} here"
             raise ConfigError(f"{self._key}.url", problem, f"Give it, or agent_rl.reward.models.{self.name}")
@@ -143,7 +143,7 @@ class Model:
         return [(await self._scores([trajectory]))[0] for trajectory in batch]
 
     async def _sent(self, batch: list[Trajectory]) -> list[Any]:
-        """What is sent for each: a text, or chat messages."""
+        """The input for each: a text, or chat messages."""
         if self._preprocess is not None:
             prompts, responses = zip(*(texts(trajectory, self.config.shown) for trajectory in batch), strict=True)
             tokenizer = None if self.config.tokenizer is None else self._tokenizer
@@ -162,7 +162,7 @@ class Model:
         return [read_score(reply) for reply in replies]
 
     def _checked(self, number: Any) -> float | BaseException:
-        """The number, mapped, or why it is none."""
+        """The number, mapped to the range, or the error."""
         if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
             return self._unscored(f"no score but {str(number)[:80]!r}")
         if self._range is None:
@@ -186,7 +186,7 @@ class Model:
         return await client.post(path, body, lambda answer: _entries(answer, name, len(inputs)), _MISSING)
 
     async def _generate(self, client: ChatClient, questions: list[Any]) -> list[str | BaseException]:
-        """What a generative model writes to each question, asked at the same time."""
+        """The replies of a generative model, requested concurrently."""
         replies = await asyncio.gather(*(self._reply(client, each) for each in questions), return_exceptions=True)
         for reply in replies:
             if isinstance(reply, FatalError):
@@ -229,7 +229,7 @@ class Model:
         return list(items)
 
     async def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """A hook's result, whatever kind of function it is."""
+        """The result of a hook, which may be a coroutine function."""
         if inspect.iscoroutinefunction(function):
             return await function(*arguments)
         return await self._in_thread(lambda: function(*arguments))
@@ -243,7 +243,7 @@ class Model:
 
 
 def _concerns_one(error: Exception) -> bool:
-    """Whether the failure of a batch may be one trajectory's alone: a text that is refused, or that a hook dislikes."""
+    """Whether one trajectory may have made a batch fail: the server refuses a text, or a hook raises."""
     if isinstance(error, RemoteError):
         return error.status is not None and 400 <= error.status < 500 and error.status not in (401, 403, 404, 429)
     return not isinstance(error, UnscoredError)

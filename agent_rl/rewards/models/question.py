@@ -1,4 +1,4 @@
-"""The question that a generative reward model is asked, and the number in its reply."""
+"""The question to a generative reward model, and the number in its reply."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _READ = 2_000
 
 
 def load_template(path: str | None, key: str) -> str:
-    """The template in a text file; None: ours.
+    """The template in a text file; None: the built-in one.
 
     Raises:
-        ConfigError: under `key`, when it cannot be read or does not say where the response goes.
+        ConfigError: the file cannot be read, or has no placeholder for the response.
     """
     if path is None:
         return DEFAULT_TEMPLATE
@@ -52,9 +52,9 @@ def load_template(path: str | None, key: str) -> str:
 
 
 def fill_in(template: str, prompt: str, response: str) -> str:
-    """The template filled in at once, so that braces in the texts mean nothing.
+    """The template filled in; braces in the texts are not placeholders.
 
-    The mark is a digest of the texts: what is judged cannot contain it, and so cannot end its own fence.
+    The mark is a digest of the texts: the judged text cannot contain it, and so cannot end its own fence.
     """
     mark = hashlib.sha256(f"{prompt}\0{response}".encode()).hexdigest()[:12]
     values = {"prompt": prompt, "response": response, "mark": f"[{mark}]"}
@@ -62,7 +62,7 @@ def fill_in(template: str, prompt: str, response: str) -> str:
 
 
 def read_score(reply: str) -> float | str:
-    """The number after the last `Score:`, or the one that the reply consists of; else what was read, for a message."""
+    """The number after the last `Score:`, or the reply itself if it is a number; else the reply's end, for an error."""
     text = _THOUGHT.sub("", reply)[-_READ:]
     found = _SCORE.findall(text)
     if not found and re.fullmatch(_NUMBER, text.strip()):

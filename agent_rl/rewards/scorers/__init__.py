@@ -1,7 +1,7 @@
-"""Scorers: whether an answer is right by the row's ground truth; a file a family, found by being here.
+"""Scorers: functions that compare an answer with the row's ground truth; every file in this folder is imported.
 
-They know no trajectory, component or configuration. A function becomes a scorer by `@built_in(name, *data_sources)`,
-and all are in `SCORERS`; `agent_rl.rewards.routing` says which data source is judged by which.
+They must not know trajectories, components or the configuration. `@built_in(name, *data_sources)` registers a function
+in `SCORERS`; `agent_rl.rewards.routing` chooses the scorer of a data source.
 """
 
 from agent_rl.rewards.scorers.scorer import (

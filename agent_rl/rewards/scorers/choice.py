@@ -1,9 +1,8 @@
 r"""Multiple choice: 1.0 when the answer names the right letter, else 0.0.
 
-The letter is looked for in `<answer>`, in `\boxed{}`, after "the answer is" and at the begin of a short text: `B`,
-`(B)`, `B. Paris`, `**B**`, `option B`. An answer that names two different letters names none. The ground truth is a
-letter, or the number of the choice, counted from 0. With `extra_info["choices"]`, a list, the text of a choice stands
-for its letter.
+The letter is read from `<answer>`, from `\boxed{}`, after "the answer is" and at the begin of a short text: `B`, `(B)`,
+`B. Paris`, `**B**`, `option B`. An answer with two different letters has none. The ground truth is a letter, or the
+index of the choice, counted from 0. With a list `extra_info["choices"]`, the text of a choice is read as its letter.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ _OTHER = re.compile(r"(?:\bor\b|\band\b|,|/|&)\s*(?:option\s+)?[\s*(]*(?P<letter
 
 @built_in("choice", "gpqa*", "*/gpqa*", "mmlu*", "cais/mmlu", "TIGER-Lab/MMLU-Pro", "allenai/ai2_arc", inline=True)
 def score_choice(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
-    """Whether the right choice was named.
+    """Whether the answer names the right choice.
 
     Raises:
-        UnscoredError: the ground truth is no choice.
+        UnscoredError: the ground truth is not a choice.
     """
     choices = extra_info.get("choices")
     texts = [str(text) for text in choices] if isinstance(choices, Sequence) and not isinstance(choices, str) else []
@@ -38,7 +37,7 @@ def score_choice(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]
 
 
 def extract_choice(solution: str, choices: Sequence[str] = ()) -> str | None:
-    """The letter, in upper case, that a response names; None when it names none, or two."""
+    """The letter in a response, in upper case; None for none or two."""
     text = solution[-_MAX_TEXT:]
     tagged = last_tag(text)
     text = text if tagged is None else tagged
@@ -73,7 +72,7 @@ def _truth(ground_truth: Any, choices: Sequence[str]) -> str:
 
 
 def _letter_of(text: str, choices: Sequence[str]) -> str | None:
-    """The letter of the choice that a text repeats."""
+    """The letter of the choice with this text."""
     key = _key(text)
     return next((chr(ord("A") + index) for index, choice in enumerate(choices) if _key(choice) == key), None)
 

@@ -1,11 +1,10 @@
-"""Programs by their tests, in the sandbox of this machine: `agent_rl.sandbox.grade`.
+"""Scores programs by their tests, in the sandbox of this machine: `agent_rl.sandbox.grade`.
 
 The program is the last ```python block of the response, else the last block of any kind, else the whole text. The
-ground truth has any form of `agent_rl.sandbox.read_cases`, so those of APPS, TACO, CodeContests and LiveCodeBench as
-verl's rows have them; also `{"assert_case": [...]}`, and asserts as lines of text.
+ground truth has any form of `agent_rl.sandbox.read_cases`, such as those of APPS, TACO, CodeContests and LiveCodeBench
+in verl's rows; also `{"assert_case": [...]}`, and asserts as lines of text.
 
-Numbers in an output may be off by 10^-6. What this does not promise: that a program is run at all where the machine
-offers no isolation: that is unscored.
+Numbers in an output may be off by 10^-6. On a machine without isolation no program is run, and the answer is unscored.
 """
 
 from __future__ import annotations
@@ -66,9 +65,9 @@ async def score_code_remotely(solution: str, ground_truth: Any, server: FusionSe
 
 
 def extract_code(solution: str) -> str:
-    """The program in a response; "" when there is none of a size that is run."""
+    """The program in a response; "" if there is none, or it is too long."""
     text = solution[-MAX_CODE_CHARS:]
-    last: dict[bool, tuple[int, int]] = {}  # where the last block stands, by whether it is said to be Python
+    last: dict[bool, tuple[int, int]] = {}  # start and end of the last block, by whether its language is Python
     opened: re.Match[str] | None = None
     for fence in _FENCE.finditer(text):
         if opened is not None and not fence[1]:

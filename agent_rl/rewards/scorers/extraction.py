@@ -1,4 +1,4 @@
-r"""Where in a response the answer stands: in `\boxed{}`, in a tag, after a marker. Pure functions in linear time."""
+r"""Finds the answer in a response: in `\boxed{}`, in a tag, after a marker. Pure functions in linear time."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _JOINT = re.compile(r"[\s,;$.]*(?:and|or|和|或)?[\s,;$]*")
 
 
 def last_boxed(text: str, *, joined: bool = False) -> str | None:
-    r"""What stands in the last complete `\boxed{}` (or `\fbox{}`, or `\boxed 5`); None without one.
+    r"""The content of the last complete `\boxed{}` (or `\fbox{}`, or `\boxed 5`); None without one.
 
     Args:
         text: the response.
-        joined: boxes that only commas, "and" or "or" part from the last one are given with it, as a list.
+        joined: include the boxes before it that only commas, "and" or "or" separate, as a list.
     """
     text = text[-_MAX_TEXT:]
     found = deque(_BOX.finditer(text), _MAX_BOXES)
@@ -49,7 +49,7 @@ def last_boxed(text: str, *, joined: bool = False) -> str | None:
 
 
 def last_tag(text: str, tag: str = "answer") -> str | None:
-    """What stands between the last closing tag and the opening tag before it, stripped; None without such a pair."""
+    """The stripped text between the last closing tag and the opening tag before it; None without such a pair."""
     close = text.rfind(f"</{tag}>")
     if close < 0:
         return None
@@ -58,7 +58,7 @@ def last_tag(text: str, tag: str = "answer") -> str | None:
 
 
 def last_block(text: str, fence: re.Pattern[str]) -> str:
-    """What stands in the last block of a fence, else all of it; within the last `<answer>` tag, if there is one."""
+    """The content of the last fenced block, else the whole text; within the last `<answer>` tag, if there is one."""
     tagged = last_tag(text)
     text = text if tagged is None else tagged
     blocks = fence.findall(text)
@@ -82,13 +82,13 @@ def marked_answer(text: str) -> str | None:
 
 
 def last_match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
-    """The last of the places where a pattern matches."""
+    """The last match of a pattern."""
     found = deque(pattern.finditer(text), 1)
     return found[0] if found else None
 
 
 def box_content(text: str, start: int) -> tuple[int, str] | None:
-    """End and content of a box whose brace (or bare content) begins at `start`."""
+    """End and content of a box; its brace (or bare content) begins at `start`."""
     if text[start] != "{":
         bare = re.match(r"[^\s$]{1,100}", text[start : start + 100])
         return None if bare is None else (start + bare.end(), bare[0].rstrip(".,"))

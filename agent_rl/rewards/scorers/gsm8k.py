@@ -1,7 +1,7 @@
-"""GSM8K and other tasks whose answer is one number: 1.0 when it is the ground truth's, else 0.0.
+"""GSM8K and other tasks with one number as the answer: 1.0 if it equals the ground truth, else 0.0.
 
-`score_gsm8k` finds the number wherever `numeric.extract_number` does; `score_gsm8k_strict` only after `#### `, as the
-data set's own answers have it. Both compare as `numeric.numeric_match` does.
+`score_gsm8k` reads the number as `numeric.extract_number` does; `score_gsm8k_strict` only after `#### `, as in the data
+set's own answers. Both compare as `numeric.numeric_match` does.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TAIL = 5_000  # characters at the end that are searched
 
 @built_in("gsm8k", "openai/gsm8k", "gsm8k*", "agent_rl/arithmetic", inline=True)
 def score_gsm8k(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
-    """Whether the response's number is the ground truth.
+    """Whether the response's number equals the ground truth.
 
     Raises:
         UnscoredError: the ground truth is no number.
@@ -34,7 +34,7 @@ def score_gsm8k(solution: str, ground_truth: Any, extra_info: Mapping[str, Any])
 
 @built_in("gsm8k_strict", inline=True)
 def score_gsm8k_strict(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
-    """The same, where the number stands after the last `#### `; without that mark 0.0.
+    """The same for the number after the last `#### `; 0.0 without that mark.
 
     Raises:
         UnscoredError: the ground truth is no number.

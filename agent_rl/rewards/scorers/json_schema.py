@@ -1,7 +1,7 @@
 """Whether an answer is JSON that a schema accepts: 1.0 or 0.0.
 
 The JSON is in the last ```json block or `<answer>` tag, else the whole text. The ground truth is the schema, as data or
-JSON text; without one there, it is `extra_info["schema"]`. Patterns of the schema are searched within a bound on time.
+JSON text; without one there, it is `extra_info["schema"]`. Searching for a pattern of the schema has a time limit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Regular expressions that come from a configuration, within a bound on their time, whatever they meet."""
+"""Regular expressions from a configuration, with a limit on the time of each search."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ def compiled(pattern: str, *, ignore_case: bool = False, key: str = "patterns") 
     """The compiled form of a pattern, in the syntax of Python's `re` (and what `regex` adds).
 
     Raises:
-        ConfigError: it is no regular expression.
+        ConfigError: it is not a regular expression.
     """
     try:
         return regex.compile(pattern, regex.IGNORECASE if ignore_case else 0)
     except regex.error as error:
-        raise ConfigError(key, f"{pattern!r} is no regular expression: {error}", "Correct the pattern") from error
+        raise ConfigError(key, f"{pattern!r} is not a regular expression: {error}", "Correct the pattern") from error
 
 
 def found(pattern: Any, text: str) -> bool | None:
-    """Whether a compiled pattern occurs in a text; None when that is not known within `LIMIT_S`."""
+    """Whether a compiled pattern occurs in a text; None after a timeout of `LIMIT_S`."""
     try:
         return pattern.search(text, timeout=LIMIT_S, concurrent=True) is not None
     except TimeoutError:

@@ -1,9 +1,9 @@
 r"""Questions with short answers: exact match, F1 and substring, after the normalisation of SQuAD and Search-R1.
 
-Lower case, without punctuation, articles and repeated white space. The answer is what stands in the last
-`<answer>...</answer>`; without such a tag, in the last `\boxed{}`; else the whole text, when it is short enough to
-be an answer. The ground truth is a text, a list of texts, or `{"target": text or list}`; the best
-of them counts. Answers of more than 2,000 characters match nothing.
+Normalized texts are in lower case, without punctuation, articles and repeated white space. The answer is the content of
+the last `<answer>...</answer>`; without such a tag, of the last `\boxed{}`; else the whole text, if it is short. The
+ground truth is a text, a list of texts, or `{"target": text or list}`; the best of them counts. Answers of more than
+2,000 characters match nothing.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def score_qa_f1(solution: str, ground_truth: Any, extra_info: Mapping[str, Any])
 
 @built_in("qa_substring", inline=True)
 def score_qa_substring(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
-    """1.0 when the words of a target stand side by side in the answer, else 0.0.
+    """1.0 if the answer contains the words of a target in sequence, else 0.0.
 
     Raises:
         UnscoredError: there is no target.
@@ -64,7 +64,7 @@ def score_qa_substring(solution: str, ground_truth: Any, extra_info: Mapping[str
 
 
 def extract_answer(solution: str) -> str:
-    """The part of a response that is its answer; "" when there is none."""
+    """The answer in a response; "" if there is none."""
     text = solution[-MAX_TEXT_CHARS:]
     answer = last_tag(text)
     if answer is None and "<answer>" not in text:
@@ -80,7 +80,7 @@ def normalize_answer(text: str) -> str:
 
 
 def read_targets(ground_truth: Any) -> list[str]:
-    """The accepted answers as they are written.
+    """The accepted answers, not normalized.
 
     Raises:
         UnscoredError: there are none.
@@ -97,7 +97,7 @@ def read_targets(ground_truth: Any) -> list[str]:
 
 
 def _both(solution: str, ground_truth: Any) -> tuple[str, list[str]]:
-    """The answer and the targets, normalised; no target is empty, and no answer is ""."""
+    """The answer and the targets, normalized; no target is empty, and "" means no answer."""
     targets = [text for target in read_targets(ground_truth) if (text := _normal(target))]
     if not targets:
         raise unusable(ground_truth, "a text with words in it")

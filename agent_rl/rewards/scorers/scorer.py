@@ -1,7 +1,7 @@
-"""`Scorer`: what judges one answer by the row's ground truth, under a name; and how it is called from code that waits.
+"""`Scorer`: a named function that scores one answer by the row's ground truth, for sync and async callers.
 
-A scorer's function takes `(solution_str, ground_truth, extra_info)` and gives a number, or a dict with a number under
-`score`. One that needs a process or a server gives an awaitable instead, when what it can tell at once is not enough.
+The function takes `(solution_str, ground_truth, extra_info)` and returns a number, or a dict with a number under
+`score`. One that needs a process or a server may return an awaitable instead.
 """
 
 from __future__ import annotations
@@ -38,30 +38,30 @@ FunctionT = TypeVar("FunctionT", bound=ScorerFunction)
 
 
 class GroundTruthError(UnscoredError):
-    """The row's ground truth is nothing that an answer can be judged by."""
+    """The row's ground truth is not usable for the scorer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
-    """A function that judges answers.
+    """A function that scores answers.
 
-    `inline` says that a call never takes more than 50 ms, whatever the answer is, so that it may run in an event loop;
-    any other function runs in a thread, unless it is an `async def`.
+    `inline` means that a call takes at most 50 ms for any answer, so that it may run in the event loop; any other
+    function runs in a thread, unless it is an `async def`.
     """
 
     name: str
     function: ScorerFunction
     inline: bool = False
     sources: tuple[str, ...] = ()
-    """Data sources that it judges unless a configuration names another scorer; with shell wildcards."""
+    """Data sources that it scores by default, with shell wildcards."""
 
 
 SCORERS: dict[str, Scorer] = {}
-"""What `agent_rl.reward.correctness.scorer` can name; complete once `agent_rl.rewards.scorers` is imported."""
+"""The names for `agent_rl.reward.correctness.scorer`; complete once `agent_rl.rewards.scorers` is imported."""
 
 
 def built_in(name: str, *sources: str, inline: bool = False) -> Callable[[FunctionT], FunctionT]:
-    """Declare the decorated function as a scorer of this package; see `Scorer` for what is declared."""
+    """Register the decorated function as a scorer of this package; the arguments are fields of `Scorer`."""
 
     def declare(function: FunctionT) -> FunctionT:
         SCORERS[name] = Scorer(name, function, inline, sources)
@@ -71,11 +71,11 @@ def built_in(name: str, *sources: str, inline: bool = False) -> Callable[[Functi
 
 
 def unusable(ground_truth: Any, expected: str) -> GroundTruthError:
-    """The error for a row whose ground truth no answer can be judged by.
+    """The error for a row with an unusable ground truth.
 
     Args:
-        ground_truth: what the row has.
-        expected: what it should be.
+        ground_truth: of the row.
+        expected: description of a usable ground truth.
     """
     problem = f"its ground truth is not {expected}: {reprlib.repr(ground_truth)}"
     return GroundTruthError(f"the row cannot be judged: {problem}")
@@ -89,17 +89,17 @@ def as_data(ground_truth: Any) -> Any:
 async def score_answer(
     scorer: Scorer, solution_str: str | None, ground_truth: Any, extra_info: Mapping[str, Any] | None = None
 ) -> Result:
-    """Judge one answer without holding up the event loop.
+    """Score one answer without blocking the event loop.
 
     Args:
         scorer: from `find_scorer` or `route`.
-        solution_str: the answer, or the whole response that holds it; None, for an answer that was not given, is "".
+        solution_str: the answer, or the whole response that holds it; None, for a missing answer, is passed on as "".
         ground_truth: of the row.
         extra_info: of the row.
 
     Raises:
-        UnscoredError: the ground truth cannot be used, or what the scorer needs failed.
-        ConfigError: the scorer gave what is no score.
+        UnscoredError: the ground truth cannot be used, or the scorer's sandbox or process failed.
+        ConfigError: the scorer did not return a score.
     """
     text, info = solution_str or "", extra_info or {}
     try:
@@ -117,7 +117,7 @@ async def score_answer(
 def score_now(
     scorer: Scorer, solution_str: str | None, ground_truth: Any, extra_info: Mapping[str, Any] | None = None
 ) -> Result:
-    """The same for code that has no event loop: the calling thread waits."""
+    """`score_answer` for code without an event loop; it blocks the calling thread."""
     try:
         result = scorer.function(solution_str or "", ground_truth, extra_info or {})
         if inspect.isawaitable(result):
@@ -140,7 +140,7 @@ def _checked(scorer: Scorer, result: Any) -> Result:
 
 
 class _Background:
-    """An event loop in a thread of its own, for callers that have none; a forked child gets another one."""
+    """An event loop in a background thread, for callers without one; a forked child starts its own."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -155,7 +155,7 @@ class _Background:
             return self._loop
 
     def close(self) -> None:
-        """Cancel what runs there, and wait until what it holds has been given back."""
+        """Cancel the running tasks and wait until they have ended."""
         with self._lock:
             loop, self._loop = self._loop, None
         if loop is None:

@@ -1,12 +1,12 @@
-"""Whether a query gives the rows that the right query gives, on the row's own tables in SQLite.
+"""Whether a query returns the same rows as the right query, on the row's own tables in SQLite.
 
-The query is in the last ```sql block or `<answer>` tag, else the whole text. The ground truth is the right query, or
-`{"sql": ..., "tables": {...}}`; the tables may also stand in `extra_info["tables"]`. A table is a list of
-`{column: value}`, or `{"columns": [...], "rows": [[...], ...]}`; `tables` may also be an SQL script that makes them. In
-place of tables, `database` in either of both is the path of an SQLite file, which is opened for reading.
+The query is the last ```sql block or `<answer>` tag, else the whole text. The ground truth is the right query, or
+`{"sql": ..., "tables": {...}}`; the tables may also be in `extra_info["tables"]`. A table is a list of
+`{column: value}`, or `{"columns": [...], "rows": [[...], ...]}`; `tables` may also be an SQL script that creates them.
+Instead of `tables`, `database` may give the path of an SQLite file, which is opened read-only.
 
-Rows are compared as a bag, in their order only where the right query sorts; columns by position; floats to 10^-6. The
-query can only read, for two seconds; a database in memory is created for every comparison.
+Rows are compared as a multiset, or in order if the right query sorts; columns by position; floats to 10^-6. The query
+can only read, for at most two seconds; a database in memory is created for every comparison.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MAX_QUERY = 10_000
 _MAX_ROWS = 10_000
 _MAX_LENGTH = 1_000_000  # bytes of one value
 _LIMIT_LENGTH = 0  # sqlite3.SQLITE_LIMIT_LENGTH, which Python 3.10 does not have
-_STEPS = 1_000  # of SQLite's machine between two looks at the clock
+_STEPS = 1_000  # of SQLite's virtual machine between two checks of the deadline
 _ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE}
 _FENCED = re.compile(r"```(?:sql|sqlite)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
 _SORTED = re.compile(r"\border\s+by\b(?![^()]*\))", re.IGNORECASE)
@@ -42,10 +42,10 @@ _SORTED = re.compile(r"\border\s+by\b(?![^()]*\))", re.IGNORECASE)
 
 @built_in("sql_match")
 def score_sql_match(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
-    """1.0 when both queries give the same rows, else 0.0.
+    """1.0 if both queries return the same rows, else 0.0.
 
     Raises:
-        UnscoredError: the tables cannot be made, or the right query fails.
+        UnscoredError: the tables cannot be created, or the right query fails.
     """
     truth, tables = _truth(ground_truth, extra_info)
     try:
@@ -141,7 +141,7 @@ def _rows(database: sqlite3.Connection, query: str) -> list[tuple[Any, ...]]:
 
 
 def _key(row: Sequence[Any]) -> tuple[Any, ...]:
-    """A row as it is compared: 1 and 1.0 are the same, floats have six decimals."""
+    """A row for comparing: 1 and 1.0 are the same, floats are rounded to six decimals."""
     return tuple(_plain(value) for value in row)
 
 

@@ -1,4 +1,4 @@
-"""Tags of a format such as `<think>...</think><answer>...</answer>`: which of them stand as they should."""
+"""Checks the tags of a format such as `<think>...</think><answer>...</answer>`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 __all__ = ["tag_share"]
 
 MAX_TEXT = 1_000_000
-"""Characters; a longer text keeps no format."""
+"""Characters; a longer text gets 0."""
 
 
 def tag_share(text: str, tags: Sequence[str], *, alone: bool = False) -> float:
-    """The share of the tags that stand exactly once, closed, and after the ones before them, 0 to 1.
+    """The share of the tags that occur exactly once, closed and in order, 0 to 1.
 
     Args:
         text: the response.

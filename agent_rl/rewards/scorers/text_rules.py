@@ -1,9 +1,9 @@
-r"""Rules about words: the share of them that a text keeps, 0 to 1.
+r"""Rules about keywords, patterns and length: the share of them that a text keeps, 0 to 1.
 
     rules = TextRules(all_of=["refund"], none_of=["guarantee"], patterns=[r"\border #\d+"])
 
-Each keyword and each pattern is one rule. Keywords are whole words, unless they begin or end with another sign. A
-pattern that is not decided within its time counts as not kept.
+Each keyword and each pattern is one rule. Keywords are whole words, unless they begin or end with a symbol. A pattern
+that exceeds its time limit counts as not kept.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ MAX_TEXT = 1_000_000
 
 
 class TextRules(BaseModel):
-    """What a text must and must not hold."""
+    """Rules about the content of a text."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     all_of: tuple[str, ...] = ()
     """Keywords that must occur."""
     any_of: tuple[str, ...] = ()
-    """Keywords of which one must occur: one rule."""
+    """At least one of these keywords must occur: one rule."""
     none_of: tuple[str, ...] = ()
     """Keywords that must not occur."""
     patterns: tuple[str, ...] = ()

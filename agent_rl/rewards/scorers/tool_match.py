@@ -1,4 +1,4 @@
-"""Whether the calls that a response makes are those that the row expects: names and arguments.
+"""Compares the tool calls in a response with the expected ones: names and arguments.
 
 Calls are read from `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`, or from a text that is JSON (also in a
 fence): one call or a list of them. The ground truth is a list of the same, as data or JSON text. In place of a value it
@@ -6,7 +6,7 @@ may have `{"one_of": [...]}`; a key in `"optional"` beside name and arguments ma
 
 The ground truth of the Berkeley Function-Calling Leaderboard, `[{"f": {"x": [1, 2], "y": ["", 3]}}]`, is read as well.
 
-Arguments are equal as JSON is, but 1 equals 1.0, and white space at the ends of texts does not count.
+Arguments are compared as JSON values, but 1 equals 1.0, and white space at the ends of texts is ignored.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*?)```", re.DOTALL)
 
 @built_in("tool_match")
 def score_tool_match(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
-    """Calls that are expected and were made, as a share of the more numerous of both sides; the order does not count.
+    """The number of expected calls that were made, divided by the larger number of calls of both sides; in any order.
 
     Raises:
-        UnscoredError: the ground truth is no list of calls.
+        UnscoredError: the ground truth is not a list of calls.
     """
     wanted = _calls(_spelled_out(ground_truth))
     if wanted is None or not all(isinstance(call.get("arguments"), Mapping) for call in wanted):
@@ -49,7 +49,7 @@ def score_tool_match(solution: str, ground_truth: Any, extra_info: Mapping[str, 
 
 @built_in("tool_match_all")
 def score_tool_match_all(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
-    """1.0 when exactly the expected calls were made, in any order; else 0.0.
+    """1.0 if exactly the expected calls were made, in any order; else 0.0.
 
     Raises:
         UnscoredError: as `score_tool_match`.
@@ -58,7 +58,7 @@ def score_tool_match_all(solution: str, ground_truth: Any, extra_info: Mapping[s
 
 
 def extract_calls(solution: str) -> list[dict[str, Any]]:
-    """The calls in a response; what cannot be read is a call of nothing, which fits none."""
+    """The calls in a response; an unreadable call is an empty dict, which matches no expected call."""
     text = solution[-_MAX_TEXT:]
     if "<tool_call>" in text:
         parted = [piece.partition("</tool_call>") for piece in text.split("<tool_call>")[1:]]
@@ -70,7 +70,7 @@ def extract_calls(solution: str) -> list[dict[str, Any]]:
 
 
 def _calls(value: Any) -> list[dict[str, Any]] | None:
-    """Calls as `{name, arguments}`; None for what is none."""
+    """Calls as `{name, arguments}`; None for anything else."""
     value = as_data(value)
     value = _from_json(value) if isinstance(value, str) else value
     values = [value] if isinstance(value, Mapping) else value
@@ -81,7 +81,7 @@ def _calls(value: Any) -> list[dict[str, Any]] | None:
 
 
 def _spelled_out(ground_truth: Any) -> Any:
-    """Calls written as `{name: {argument: [values that are accepted]}}`; "" among them says that it may be missing."""
+    """Calls written as `{name: {argument: [values that are accepted]}}`; "" among them means that it may be missing."""
     if not isinstance(ground_truth, list) or not all(_is_short(item) for item in ground_truth):
         return ground_truth
     calls = []
@@ -112,7 +112,7 @@ def _call(item: Any) -> dict[str, Any] | None:
 
 
 def _from_json(text: str) -> Any:
-    """The value; None for what is no JSON."""
+    """The value; None for invalid JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -1,5 +1,5 @@
 """The reward as a service: `agent-rl reward serve --config service.yaml`.
 
-`settings` is its configuration, `wire` what it is asked and answers, `scoring` what computes, `gate` who may come
-in and how much, `app` the routes, `server` the process. FastAPI, uvicorn and prometheus-client are the extra `service`.
+It owns the HTTP side of scoring, and must not know verl or how a component measures. FastAPI, uvicorn and
+prometheus-client are the extra `service`.
 """

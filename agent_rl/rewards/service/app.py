@@ -35,7 +35,7 @@ def create_app(settings: ServiceSettings) -> Gate:
     """The service as an ASGI application.
 
     Raises:
-        ConfigError: naming what cannot be used.
+        ConfigError: a setting cannot be used.
     """
     token, metrics, scorers = settings.token(), Metrics(), _scorers(settings)
 
@@ -58,7 +58,7 @@ def create_app(settings: ServiceSettings) -> Gate:
 
     @app.get("/health")
     async def health() -> dict[str, Any]:
-        """Whether requests are taken, and by which endpoints."""
+        """Whether the service accepts requests, and its endpoints."""
         return {"status": "ok", "endpoints": sorted(scorers)}
 
     @app.get("/metrics", response_class=PlainTextResponse)

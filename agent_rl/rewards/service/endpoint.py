@@ -1,7 +1,7 @@
-"""`RewardEndpoint`: one endpoint's reward, with limits on time and on what is measured at one time.
+"""`RewardEndpoint`: one endpoint's reward, with limits on time and concurrency.
 
-Whatever fails is an `Unscored` with the reason. What this does not promise: that a function of the user's that never
-returns is stopped; its trajectory is answered, and the thread stays busy until the service ends.
+Any failure becomes an `Unscored` with the reason. A user's function that never returns is not stopped: its trajectory
+is answered as unscored, and the thread stays busy until the service ends.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ logger = logging.getLogger(__name__)
 
 
 class RewardEndpoint:
-    """Answers items by a reward section.
+    """Scores items by a reward section.
 
     Args:
         section: the name of the section, for messages.
         settings: the section.
-        rules_file: a file whose `compute_score` gives the correctness; None: as the section says.
+        rules_file: a file with a `compute_score` that gives the correctness; None: as in the section.
         max_response_tokens: see `Reward`.
-        max_concurrent: trajectories that are measured at one time.
-        timeout_s: seconds that one may take.
+        max_concurrent: trajectories that are measured at the same time.
+        timeout_s: seconds for one trajectory.
 
     Raises:
-        ConfigError: naming what cannot be used.
+        ConfigError: a setting cannot be used.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class RewardEndpoint:
         return list(await asyncio.gather(*map(self._answer, items)))
 
     async def close(self) -> None:
-        """Give back what the reward holds."""
+        """Release the reward's resources."""
         await self._reward.close()
 
     async def _answer(self, item: Arguments | Whole) -> Answer:
@@ -73,16 +73,18 @@ class RewardEndpoint:
                     return await self._measure(trajectory, item.extra_info)
             except UnscoredError as error:
                 problem = str(error)
-            except AgentRLError as error:  # the service's configuration: for whoever runs it, and the client must know
+            except (
+                AgentRLError
+            ) as error:  # of the service's configuration: logged for its operator, and reported to the client
                 logger.error("%s", error)
                 problem = f"{type(error).__name__}: {error}"
-            except Exception as error:  # of a user's function: to its author by the log, and the client must know
+            except Exception as error:  # of a user's function: logged for its author, and reported to the client
                 logger.exception("scoring a trajectory of %r failed", trajectory.data_source)
                 problem = f"{type(error).__name__}: {error}"
         return Unscored(error=problem)
 
     async def _measure(self, trajectory: Trajectory, extra_info: dict[str, Any]) -> Scored:
-        trajectory.info.pop("reward", None)  # of an earlier scoring
+        trajectory.info.pop("reward", None)  # from an earlier scoring
         verdict, logged = None, dict[str, float]()
         if self._function is not None:
             verdict, logged = await self._function.judge(trajectory, extra_info)
@@ -101,6 +103,6 @@ def _reward(section: str, settings: RewardSettings, max_response_tokens: int | N
     except ConfigError as error:
         raise ConfigError(error.key.replace("agent_rl.reward", section, 1), error.problem, error.remedy) from error
     if reward.needs_groups:
-        problem = "a component compares the samples of a prompt, which a service is not sent together"
-        raise ConfigError(section, problem, "Have it in the trainer's agent_rl.reward")
+        problem = "a component compares the samples of a prompt, which a service does not get together"
+        raise ConfigError(section, problem, "Move it to the trainer's agent_rl.reward")
     return reward

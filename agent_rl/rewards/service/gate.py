@@ -1,6 +1,6 @@
-"""`Gate`: who may ask, how large a request may be, and how many are open; an ASGI application around another.
+"""`Gate`: ASGI middleware that checks the token, the size and the number of open requests.
 
-It answers before the body is read where it can, and hands over only bodies that were read whole.
+It refuses a request before the body is read if it can, and passes on only complete bodies.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 ENDPOINTS = ("/get_reward", "/get_reward2")
 PROTECTED = (*ENDPOINTS, "/metrics")
-"""Paths that ask for the token; `/health` and the documentation do not."""
+"""Paths that require the token; `/health` and the documentation do not."""
 RETRY_AFTER_S = 1
 READ_S = 60.0
-"""Seconds in which a body must have arrived."""
+"""Seconds until a body must have arrived."""
 
 
 class Refused(Exception):
-    """A request that goes no further."""
+    """A request that the gate answers itself, with an error."""
 
     def __init__(self, status: int, error: str, **headers: str) -> None:
         super().__init__(error)
@@ -40,12 +40,12 @@ class Refused(Exception):
 
 
 class Gate:
-    """Lets through what may come in.
+    """Passes on the requests that are allowed.
 
     Args:
-        app: the application behind it.
+        app: the wrapped application.
         metrics: counts every request to the endpoints.
-        token: what `Authorization: Bearer` must carry; None: nothing.
+        token: required in `Authorization: Bearer`; None: not checked.
         max_requests: open requests of the endpoints.
         max_bytes: of a body.
     """
@@ -58,10 +58,10 @@ class Gate:
         self._max_bytes = max_bytes
         self._open = 0
         self.closing = False
-        """Whether the service is being stopped, and takes nothing more."""
+        """Whether the service is shutting down and refuses new requests."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """As ASGI has it."""
+        """Handle one ASGI connection."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

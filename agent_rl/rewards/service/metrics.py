@@ -1,4 +1,4 @@
-"""What the service counts, for Prometheus."""
+"""`Metrics`: the service's counts and latencies, for Prometheus."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Seen:
     """A request; `status` is set when it is answered."""
 
     status = 499
-    """The client left before."""
+    """The client disconnected before the answer."""
 
 
 class Metrics:

@@ -4,7 +4,7 @@
         return {"score": 1.0, "characters": len(solution_str)}
 
 The arguments are those of verl's `reward.custom_reward_function`; of a trajectory, `solution_str` is the final answer.
-It returns the correctness, or a dict with it at `score`, whose other numbers are logged, and may be a coroutine.
+It returns the correctness, or a dict with it at `score` and further numbers to log, and may be a coroutine.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class ScoreFunction:
 
     Args:
         path: the file.
-        threads: in which a function that is no coroutine runs, so that one that waits holds up no other.
+        threads: for a function that is not a coroutine, so that one slow call does not delay others.
 
     Raises:
-        ConfigError: it is not there, cannot be imported, or has no `compute_score`.
+        ConfigError: the file does not exist, cannot be imported, or has no `compute_score`.
     """
 
     def __init__(self, path: str, threads: int = 32) -> None:
@@ -47,8 +47,8 @@ class ScoreFunction:
             extra_info: the row's column of that name.
 
         Raises:
-            UnscoredError: the function says so.
-            TypeError: the function returns no number; whatever else it raises goes on.
+            UnscoredError: raised by the function.
+            TypeError: the function returns no number; its own exceptions are passed on.
         """
         arguments = {
             "data_source": trajectory.data_source,

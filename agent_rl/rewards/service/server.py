@@ -1,4 +1,4 @@
-"""The service's process: it listens, serves, and ends what runs when it is told to stop."""
+"""`serve`: listens for requests until the process is stopped, then finishes the open ones."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ __all__ = ["serve"]
 
 BACKLOG = 2048
 KEEPALIVE_S = 30
-"""Longer than a client keeps an idle connection, so that none is closed under a request."""
+"""Longer than our client keeps an idle connection, so that the server closes none during a request."""
 
 
 class _Server(uvicorn.Server):
-    """Tells the gate as soon as it is asked to stop."""
+    """Closes the gate on the first signal to stop."""
 
     def __init__(self, config: uvicorn.Config, gate: Gate) -> None:
         super().__init__(config)
@@ -34,14 +34,14 @@ class _Server(uvicorn.Server):
 
 
 def serve(settings: ServiceSettings, ready: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or SIGINT; then what runs gets `shutdown_s` to end.
+    """Serve until SIGTERM or SIGINT; then open requests get `shutdown_s` seconds to end.
 
     Args:
         settings: the configuration.
-        ready: called with the address as soon as connections are taken.
+        ready: called with the address as soon as the socket listens.
 
     Raises:
-        ConfigError: the configuration cannot be used, or the address cannot be listened on.
+        ConfigError: the configuration cannot be used, or the address is not available.
     """
     gate = create_app(settings)
     config = uvicorn.Config(

@@ -1,4 +1,4 @@
-"""The service's configuration: a YAML file, and KEY=VALUE words in its place or beside it."""
+"""The service's configuration: a YAML file, with overrides such as `port=9000`."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ class ServiceSettings(BaseModel):
     host: str = "127.0.0.1"
     """Address that it listens on; one that other machines reach needs `token_env`."""
     port: int = Field(default=8080, ge=0, le=65535)
-    """0: one that is free, which is printed."""
+    """0: a free port, which is printed."""
     token_env: str | None = None
     """Environment variable that holds the token which every request must carry (`Authorization: Bearer ...`)."""
     insecure: bool = False
-    """Whether other machines may ask without a token."""
+    """Whether other machines may send requests without a token."""
     max_requests: int = Field(default=1024, ge=1)
-    """Requests that are open at one time; a further one is answered by 503 with Retry-After."""
+    """Most open requests; a further one is answered by 503 with Retry-After."""
     max_concurrent: int = Field(default=256, ge=1)
-    """Trajectories that each endpoint measures at one time; the others wait."""
+    """Trajectories that each endpoint measures at the same time; further ones wait."""
     max_bytes: int = Field(default=8 * 1024 * 1024, ge=1)
     """Bytes of a request's body."""
     timeout_s: float = Field(default=300.0, gt=0)
-    """Seconds that one trajectory may take; what takes longer is unscored."""
+    """Seconds for one trajectory; after that it is unscored."""
     shutdown_s: int = Field(default=30, ge=1)
     """Seconds that running requests get to end when the service is stopped."""
     max_response_tokens: int | None = Field(default=None, ge=1)
-    """The limit that the trajectories had; only the overlong penalty asks for it."""
+    """The trajectories' limit on response tokens; only the overlong penalty needs it."""
     rules: RewardSettings | None = None
-    """What `POST /get_reward` answers with: a section as `agent_rl.reward`."""
+    """The reward of `POST /get_reward`: a section like `agent_rl.reward`."""
     rules_file: str | None = None
     """Python file with `compute_score(data_source, solution_str, ground_truth, extra_info=None)`: the correctness of
     `rules`. A relative path starts at the configuration's folder."""
     judge: RewardSettings | None = None
-    """What `POST /get_reward2` answers with: a section as `agent_rl.reward`."""
+    """The reward of `POST /get_reward2`: a section like `agent_rl.reward`."""
 
     def token(self) -> str | None:
         """The token that requests must carry; None: none.
@@ -69,7 +69,7 @@ def read_settings(path: Path, overrides: Sequence[str] = ()) -> ServiceSettings:
 
     Args:
         path: the YAML file.
-        overrides: words such as `port=9000` or `judge.format.weight=0`, which win over the file.
+        overrides: for example `port=9000` or `judge.format.weight=0`; they take precedence over the file.
 
     Raises:
         ConfigError: naming the key, the value and the remedy.

@@ -1,7 +1,7 @@
-"""What the service is asked and what it answers, as JSON.
+"""Requests and answers of the reward service, as JSON.
 
-A request is one item or `{"items": [...]}`; an item is verl's arguments of a reward function, or a whole trajectory as
-`Trajectory.to_dict` gives it. Each item is answered by a `Scored`, or by an `Unscored`, which is never a zero.
+A request is one item or `{"items": [...]}`; an item has verl's arguments of a reward function, or a whole trajectory as
+`Trajectory.to_dict` gives it. Each item is answered by a `Scored`, or by an `Unscored`, which has no score.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Arguments(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     solution_str: str
-    """The response's text, which is taken for the answer."""
+    """The response's text, which is used as the answer."""
     data_source: str = ""
     ground_truth: Any = None
     extra_info: dict[str, Any] = Field(default_factory=dict)
@@ -32,7 +32,7 @@ class Arguments(BaseModel):
     """The question, or the conversation before the response; a judge reads it."""
 
     def to_trajectory(self) -> Trajectory:
-        """The least that can be said about an episode."""
+        """A trajectory of one turn with these values."""
         question = [Message("user", self.prompt)] if isinstance(self.prompt, str) and self.prompt else []
         return Trajectory(
             prompt=question if isinstance(self.prompt, str) else self.prompt,
@@ -66,13 +66,13 @@ class Whole(BaseModel):
 
 
 def _form(value: Any) -> str:
-    """Which of `FORMS` a body means; pydantic names the fields that it then lacks."""
+    """Which of `FORMS` a body has; pydantic then names the fields that are missing."""
     keys = value if isinstance(value, Mapping) else ()
     return "a batch" if "items" in keys else "a trajectory" if "trajectory" in keys else "arguments"
 
 
 FORMS = ("arguments", "a trajectory", "a batch")
-"""What pydantic puts into the place of an error, beside the fields."""
+"""Tags that pydantic adds to the place of an error, beside the fields."""
 
 Item = Annotated[
     Annotated[Arguments, Tag("arguments")] | Annotated[Whole, Tag("a trajectory")],
@@ -103,11 +103,11 @@ class Scored(BaseModel):
     logged: dict[str, float] = Field(default_factory=dict)
     """Further numbers."""
     notes: dict[str, Any] = Field(default_factory=dict)
-    """What components had to say, for example a judge's words."""
+    """The components' notes, for example a judge's reasons."""
 
 
 class Unscored(BaseModel):
-    """An item of which nothing can be said: not a zero."""
+    """An item that could not be scored; this is not a score of 0."""
 
     unscored: Literal[True] = True
     error: str

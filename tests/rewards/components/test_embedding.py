@@ -84,6 +84,6 @@ def test_a_fault_that_passes_is_not_noticed() -> None:
 
 
 @pytest.mark.parametrize("truth", [None, "", [" "]])
-def test_without_a_ground_truth_nothing_can_be_said(truth: Any) -> None:
+def test_without_a_ground_truth_it_is_unscored(truth: Any) -> None:
     with pytest.raises(UnscoredError, match="ground truth"):
         value(component("http://localhost:1"), "Paris", truth)

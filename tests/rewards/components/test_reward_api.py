@@ -75,7 +75,7 @@ def test_without_a_name_the_token_is_that_of_the_usual_variable(monkeypatch: pyt
     [answer(500), answer(503, retry_after=0), answer(429, retry_after=0), answer(502), drop, cut_short],
     ids=["500", "503", "429", "502", "drop", "cut short"],
 )
-def test_what_may_pass_is_waited_for(first: Any) -> None:
+def test_a_temporary_failure_is_retried(first: Any) -> None:
     with FaultyServer(first, first, default=GOOD) as server:
         assert measure(api(server.url)).value == 0.5
     assert len(server.requests) == 3
@@ -99,7 +99,7 @@ def test_what_may_pass_is_waited_for(first: Any) -> None:
         (b'{"score": 0.5, "components": {"helpful": NaN}}', "no number helpful"),
     ],
 )
-def test_what_is_no_score_is_unscored_and_never_zero(body: Any, problem: str) -> None:
+def test_an_answer_without_a_score_is_unscored_and_never_zero(body: Any, problem: str) -> None:
     with FaultyServer(default=answer(200, body)) as server, pytest.raises(UnscoredError, match=problem):
         measure(api(server.url, logs=["helpful"]))
     assert len(server.requests) == 1
@@ -160,7 +160,7 @@ def test_a_service_that_hangs_costs_its_time_and_no_more() -> None:
 
 
 @pytest.mark.parametrize("url", ["host:8080/get_reward", "ftp://host/get_reward", "http://", "http://host:port", ""])
-def test_an_address_that_is_none_is_refused(url: str) -> None:
+def test_an_invalid_address_is_refused(url: str) -> None:
     with pytest.raises(ValidationError, match="url"):
         RewardApiConfig(url=url)
 
@@ -178,7 +178,7 @@ def test_text_that_json_cannot_hold_is_unscored_and_numbers_that_it_cannot_are_s
             asyncio.run(component.measure(trajectory("\ud800")))
 
 
-def test_a_service_that_is_killed_and_started_again_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
+def test_restarting_the_service_neither_loses_nor_repeats_a_value(tmp_path: Path) -> None:
     """Under load, twice: each of the trajectories has its own value, whenever it was asked for."""
     (tmp_path / "service.yaml").write_text("rules_file: rules.py\n")
     (tmp_path / "rules.py").write_text(

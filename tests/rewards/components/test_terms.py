@@ -65,7 +65,7 @@ def test_efficiency_follows_its_settings():
     assert efficiency(_calls(40), EfficiencySettings(floor=0.0)) == 0.0
 
 
-def test_efficiency_counts_what_its_settings_ask_for():
+def test_efficiency_counts_what_its_settings_name():
     call, ok = ToolCall("python", {"code": "1"}), ToolResult("", "python", "1")
     failed = ToolResult("", "python", "boom", ToolStatus.ERROR)
     used = _trajectory(
@@ -88,7 +88,7 @@ def test_efficiency_counts_what_its_settings_ask_for():
     assert efficiency(used, both) == -0.5  # the floor bounds the sum
 
 
-def test_a_redundant_call_told_nothing_new():
+def test_a_call_with_a_known_result_is_redundant():
     def found(*results):
         return redundant_calls(_trajectory([Turn("", results=list(results))]))
 

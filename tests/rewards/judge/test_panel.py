@@ -66,7 +66,7 @@ def test_votes_have_seeds_of_their_own() -> None:
     assert (ballot.calls, ballot.tokens, ballot.failures, ballot.cache_hits) == (3, 30, 0, 0)
 
 
-def test_a_reply_without_a_verdict_is_asked_for_again_with_another_seed() -> None:
+def test_a_reply_without_a_verdict_is_requested_again_with_another_seed() -> None:
     with FaultyServer(*says("seven", '{"score": 11}', '{"score": 7}')) as server:
         (ballot,) = ask(panel(server))
     assert [body["seed"] for body in bodies(server)] == [0, 1, 2]
@@ -100,7 +100,7 @@ def test_fewer_votes_than_the_quorum_are_unscored(votes: int, quorum: int | None
                 ask(each)
 
 
-def test_what_failed_is_counted_too() -> None:
+def test_failed_replies_are_counted() -> None:
     total = Ballot()
     with FaultyServer(default=says("none")[0]) as server:
         with pytest.raises(UnscoredError):
@@ -124,7 +124,7 @@ def test_sampling_of_the_config_is_sent() -> None:
     assert second == {"model": "m", "max_tokens": 1024, "seed": 0}
 
 
-def test_a_question_is_asked_once(tmp_path: Path) -> None:
+def test_a_repeated_question_is_sent_once(tmp_path: Path) -> None:
     path = str(tmp_path / "verdicts.sqlite")
     with FaultyServer(default=judging(lambda body: f'{{"score": {body["seed"]}}}')) as server:
         each = panel(server, votes=2, cache_path=path)

@@ -59,7 +59,7 @@ def test_nothing_is_made_up(reply: str) -> None:
 
 
 def test_an_error_says_what_is_wrong() -> None:
-    with pytest.raises(VerdictError, match=r"score: Input should be less than or equal to 10 \(it says 11\)"):
+    with pytest.raises(VerdictError, match=r"score: Input should be less than or equal to 10 \(got 11\)"):
         FORM.read('{"score": 11}')
 
 

@@ -88,7 +88,7 @@ def test_an_escape_from_the_reward_is_found():
     assert {name for name, outcome in report.outcomes.items() if outcome.escaped} == {"not-a-number"}
 
 
-def test_what_has_no_reward_is_not_attacked():
+def test_an_unscored_trajectory_is_not_attacked():
     unscored = replace(WRONG[0], answer="NaN")
     report = attacked(By(scorers.fragile), [unscored])
     assert (report.unscored, report.wrong, report.ok) == (1, 0, True)

@@ -120,7 +120,7 @@ def test_the_report_is_json_and_a_table():
         assert "sign flips" in capture.get()
 
 
-def test_a_setting_of_what_is_counted_counts_anew():
+def test_counted_components_are_computed_again_by_the_new_settings():
     groups = [group("a", (1.0, -0.4), (0.75, 0.0))]
     reward = Reward(RewardSettings.model_validate({"efficiency": {"penalty": 0.01}}))
     (after,) = asyncio.run(reweighed(groups, reward.reweigh))
@@ -128,7 +128,7 @@ def test_a_setting_of_what_is_counted_counts_anew():
     assert [each.score.components["correctness"] for each in after] == [1.0, 0.75]
 
 
-def test_what_was_not_measured_is_not_invented():
+def test_a_component_that_was_not_measured_leaves_it_unscored():
     judge = {"judge": {"kind": "tool_rewards", "gate": "correctness >= 1"}}
     stored = group("a", (1.0, 0.0), (0.0, 0.0))
     first, second = weighed([stored], 1, components=judge)[0]

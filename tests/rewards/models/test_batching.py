@@ -18,7 +18,7 @@ class Doubler:
         return [ValueError(f"odd {item}") if item % 2 else 2 * item for item in items]
 
 
-def test_what_waits_is_asked_together_and_a_failure_is_one_askers() -> None:
+def test_waiting_items_are_batched_and_a_failure_reaches_only_its_item() -> None:
     async def go() -> None:
         doubler = Doubler()
         batches = MicroBatches(doubler.run, most=3, at_once=1)
@@ -51,7 +51,7 @@ def test_several_batches_run_at_once() -> None:
     asyncio.run(go())
 
 
-def test_who_gives_up_is_not_asked_for() -> None:
+def test_a_cancelled_item_is_not_sent() -> None:
     async def go() -> None:
         doubler = Doubler()
         batches = MicroBatches(doubler.run, most=8, at_once=1)

@@ -24,7 +24,7 @@ def test_scores_are_combined_by_their_weights(how: Any, value: float) -> None:
     assert combined(how, {"logged": 1.0}, {"logged": 0.0}) == 0.0
 
 
-def test_several_models_are_asked_and_each_score_is_logged() -> None:
+def test_several_models_score_and_each_score_is_logged() -> None:
     with FaultyServer(default=says(8)) as kind, FaultyServer(default=says(4)) as helpful:
         config = {
             "combine": "mean",

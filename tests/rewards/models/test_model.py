@@ -75,7 +75,7 @@ def test_a_discriminative_model_reads_the_conversation_in_its_own_template(token
     assert found == [len(text) for text in body["input"]]
 
 
-def test_vllm_is_asked_through_its_own_endpoint(tokenizer: Path) -> None:
+def test_a_vllm_model_gets_requests_at_its_own_endpoint(tokenizer: Path) -> None:
     with FaultyServer(default=classify) as server:
         found = scores(server, "a", tokenizer=str(tokenizer), engine="vllm", range=(0, 100))
     (body,) = bodies(server)
@@ -92,7 +92,7 @@ def test_a_text_that_is_refused_takes_no_other_with_it(tokenizer: Path) -> None:
     assert found[0] == found[2] > 0
 
 
-def test_a_generative_model_is_asked_for_a_number() -> None:
+def test_a_generative_model_scores_by_the_number_in_its_reply() -> None:
     with FaultyServer(default=judge) as server:
         found = scores(
             server, "say 7", "say 11", "say nothing", kind="generative", request={"top_p": 0.5}, max_tokens=9

@@ -15,5 +15,5 @@ def test_a_search_ends() -> None:
 
 
 def test_what_is_no_pattern_names_its_key() -> None:
-    with pytest.raises(ConfigError, match=r"^config.patterns: '\(' is no regular expression"):
+    with pytest.raises(ConfigError, match=r"^config.patterns: '\(' is not a regular expression"):
         compiled("(", key="config.patterns")

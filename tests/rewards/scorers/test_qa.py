@@ -54,7 +54,7 @@ def test_numbers_are_targets_too() -> None:
 
 
 @pytest.mark.parametrize("truth", [None, [], {"target": []}, {"goal": "x"}, [["x"]], "", "  "])
-def test_without_a_target_nothing_can_be_said(truth: Any) -> None:
+def test_without_a_target_it_is_unscored(truth: Any) -> None:
     with pytest.raises(UnscoredError, match="ground truth is not"):
         score_qa_em("", truth, {})
 

@@ -99,6 +99,6 @@ def test_a_truth_must_run(truth: Any) -> None:
         score_sql_match("SELECT 1", truth, INFO)
 
 
-def test_without_tables_nothing_can_be_said() -> None:
+def test_without_tables_it_is_unscored() -> None:
     with pytest.raises(UnscoredError, match="a query with its tables"):
         score_sql_match("SELECT 1", "SELECT 1", {})

@@ -67,7 +67,7 @@ def test_what_the_loop_itself_could_not_do_is_unscored(service: Service) -> None
         ([1, 2], ""),
     ],
 )
-def test_a_bad_request_is_told_its_field(service: Service, body: Any, field: str) -> None:
+def test_a_bad_request_is_answered_with_its_field(service: Service, body: Any, field: str) -> None:
     response = post(service, body)
     assert response.status_code == 422
     assert response.json()["field"] == field

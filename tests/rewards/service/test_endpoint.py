@@ -46,7 +46,7 @@ def test_no_more_than_the_limit_are_measured_at_a_time_and_order_is_kept(tmp_pat
     assert max(verdict.logged["most"] for verdict in verdicts) == 40  # more than asyncio has threads for
 
 
-def test_what_takes_too_long_is_unscored_and_the_others_are_not(tmp_path: Path) -> None:
+def test_a_timeout_leaves_only_its_item_unscored(tmp_path: Path) -> None:
     items = [Arguments(solution_str=seconds, extra_info={"points": 1}) for seconds in ("0.7", "0")]
     slow, fast = asyncio.run(scorer(tmp_path, timeout_s=0.3).answer(items))
     assert isinstance(slow, Unscored)

@@ -43,7 +43,7 @@ def post(app: Gate, **arguments: Any) -> httpx.Response:
 
 
 @pytest.mark.parametrize("header", ["", "Bearer wrong", "s3cret", "Basic s3cret", "Bearer s3cret2", "Bearer \u00e9"])
-def test_without_the_token_nothing_is_told(header: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_token_a_request_is_refused(header: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_TOKEN", "s3cret")
     app = make(token_env="MY_TOKEN")
     headers = {"authorization": header.encode()}
@@ -114,7 +114,7 @@ def test_more_requests_than_may_be_open_are_sent_away_for_a_while() -> None:
     assert [each.json()["score"] for each in others] == [1, 1, 1]
 
 
-def test_when_the_service_is_stopped_it_takes_nothing_more() -> None:
+def test_a_stopping_service_refuses_requests() -> None:
     app = make()
     app.closing = True
     response = post(app, json=RIGHT)

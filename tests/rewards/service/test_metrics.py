@@ -27,7 +27,7 @@ def test_a_request_is_counted_by_its_status_while_it_is_open_and_after() -> None
     assert counts['request_seconds_count{endpoint="/get_reward"}'] == 2
 
 
-def test_items_are_counted_by_what_became_of_them() -> None:
+def test_items_are_counted_as_scored_or_unscored() -> None:
     metrics = Metrics()
     metrics.answered("/get_reward2", [Scored(score=1, components={}), Unscored(error="why"), Unscored(error="why")])
     counts = lines(metrics)

@@ -48,7 +48,7 @@ def test_500_requests_at_one_time_are_all_answered_rightly(service: Service) -> 
     assert asyncio.run(ask_all()) == [1.0, 0.0] * (REQUESTS // 2)
 
 
-def test_what_runs_is_answered_before_it_ends(service_yaml: Path) -> None:
+def test_open_requests_are_answered_before_the_service_ends(service_yaml: Path) -> None:
     with Service(service_yaml) as service:
         answers: list[httpx.Response] = []
 

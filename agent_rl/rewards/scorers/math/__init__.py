@@ -1,7 +1,7 @@
-"""Mathematical answers, read in many notations and compared by value; knows no trajectory and no data source.
+"""Mathematical answers, read in many notations and compared by value; they must not know trajectories.
 
-`latex` unifies spellings and knows units, `expression` parses one expression, `value` evaluates it, `forms` says what
-kind of thing an answer is, `same` compares two forms, `worker` asks math-verify. `numeric` reads plain numbers.
+`latex` normalizes spellings and units, `expression` parses one expression, `value` evaluates it, `forms` finds the kind
+of an answer, `same` compares two forms, `worker` calls math-verify. `numeric` reads plain numbers.
 """
 
 from agent_rl.rewards.scorers.math.math_answer import score_math

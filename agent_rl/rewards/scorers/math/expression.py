@@ -47,7 +47,7 @@ FUNCTIONS: dict[str, Callable[[complex], complex]] = {
     "floor": lambda z: complex(math.floor(z.real + 1e-12)),
     "ceil": lambda z: complex(math.ceil(z.real - 1e-12)),
 }
-"""The functions that are understood, and their values."""
+"""The supported functions, and how they are evaluated."""
 TRIGONOMETRIC = frozenset(("sin", "cos", "tan", "cot", "sec", "csc"))
 _LETTERS = """
 alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau phi
@@ -70,14 +70,14 @@ _CONSTANTS = {"π": "pi", "∞": "inf"}
 
 
 class Unreadable(Exception):
-    """Not an expression that is understood here."""
+    """The text is not a supported expression."""
 
 
 def parse(text: str) -> Node:
     """The tree of an expression.
 
     Raises:
-        Unreadable: it is none, or too long or too deep.
+        Unreadable: it is not a supported expression, or too long or too deep.
     """
     parser = _Parser(text)
     node = parser.sum(0)
@@ -100,7 +100,7 @@ def _repeated(whole: str, digits: str, period: str) -> Fraction:
 
 
 class _Parser:
-    """Recursive descent; spaces mean nothing."""
+    """Recursive descent parser; spaces are ignored."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -179,7 +179,7 @@ class _Parser:
         return node
 
     def argument(self, depth: int, *, digit: bool = False) -> Node:
-        """What follows `^`, or a command: a group, or one symbol; `digit`: of a number, only its first digit."""
+        """The operand of `^` or of a command: a group or one symbol; with `digit`, only the first digit of a number."""
         if depth > _MAX_DEPTH:
             raise Unreadable("too deep")
         mark = self.peek()
@@ -298,7 +298,7 @@ class _Parser:
         return node if power is None else self.made("pow", node, power)
 
     def applied(self, depth: int) -> Node:
-        """A function's argument: a group, or the factors that follow, up to a sign or the next function."""
+        """A function's argument: a group, or the following factors up to a sign or the next function."""
         if self.peek() in ("(", "{", "["):
             return self.power(depth + 1) if self.peek() == "{" else self.postfix(self.atom(depth + 1))
         node = self.power(depth + 1)

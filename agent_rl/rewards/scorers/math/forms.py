@@ -1,6 +1,6 @@
-"""What kind of thing a mathematical answer is: a value, tuple, interval, set, list, relation, matrix, or words.
+"""`Form`: a mathematical answer as a value, tuple, interval, set, list, relation, matrix, or words.
 
-`read` never fails: what is not understood is of the kind `raw`.
+`read` never fails: a text that it does not understand has the kind `raw`.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ _BRACKET = re.compile(r"\\[{}]|[\[\](){}⟨⟩]")
 
 @dataclass(frozen=True)
 class Form:
-    """An answer that was read.
+    """A parsed answer.
 
-    `kind` is value, tuple, set, list, union, interval, relation, matrix, words, base or raw. What the other fields mean
-    depends on it.
+    `kind` is value, tuple, set, list, union, interval, relation, matrix, words, base or raw. The meaning of the other
+    fields depends on it.
     """
 
     kind: str
@@ -118,7 +118,7 @@ def _sequence(kind: str, text: str, pieces: Sequence[str], depth: int, brackets:
 
 
 def _bracketed(text: str, depth: int) -> Form | None:
-    """A tuple, interval, set or union of one; None when the brackets are those of an expression."""
+    """A tuple, interval or set; None if the brackets belong to an expression."""
     if text.startswith("\\{") and text.endswith("\\}"):
         inner = text[2:-2]
         if not inner.strip():
@@ -183,7 +183,7 @@ def _as_interval(sides: Sequence[Form], signs: Sequence[str]) -> Form | None:
 
 
 def _as_words(text: str) -> Form | None:
-    """Plain words, such as "even" or "no solution"; None for what may be mathematics."""
+    """Plain words, such as "even" or "no solution"; None for a text that may be mathematics."""
     if _WORDS.search(text):
         only_words = not _WORDS.sub("", text).strip(" .,:;()")
         return Form("words", _word_key(text.replace(QUOTE, " "))) if only_words else None
@@ -223,7 +223,7 @@ def _single(text: str) -> Form:
 
 
 def _quoted_unit(text: str, quoted: re.Match[str]) -> tuple[str, str | None] | None:
-    r"""The value and the unit of `5\text{ cm}^2`; None where the words are neither unit nor prefix."""
+    r"""The value and the unit of `5\text{ cm}^2`; None if the words are neither unit nor prefix."""
     before, after = text[: quoted.start()].strip(), _WORDS.sub("", text[quoted.end() :]).strip()
     if before and not re.search(r"[A-Za-z0-9]", _POWER.sub("", after)):
         return before, unit_of(quoted[1] + after.replace("{", "").replace("}", ""))
@@ -262,7 +262,7 @@ def _closes(text: str) -> bool:
 
 
 def _split(text: str, separator: str) -> list[str]:
-    """`text` at the separators that stand in no bracket."""
+    """Split `text` at the separators outside of brackets."""
     pieces, depth, start = [], 0, 0
     for index, character in enumerate(text):
         if character in _OPENING:

@@ -1,4 +1,4 @@
-r"""One spelling for what LaTeX, Unicode and keyboards write in several ways, and the units that follow a number."""
+r"""Normalizes the spelling of LaTeX, Unicode and plain text, and reads the units that follow a number."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import unicodedata
 __all__ = ["QUOTE", "clean", "is_unit_text", "unit_factor", "unit_of"]
 
 QUOTE = "\x01"
-"""Stands on both sides of words that are text, not a product of variables."""
+"""Marks both ends of words that are text, not a product of variables."""
 
 _SPACING = """
 left right big Big bigg Bigg bigl bigr Bigl Bigr displaystyle textstyle limits angle triangle phantom hline quad
@@ -115,7 +115,7 @@ euro euros rupees yuan percent kmh km/h m/s km/hr ft/s mph newtons joules watts 
 sides edges games boys girls children tickets miles/hour mi/h degree degrees pm am
 """
 _FREE_UNITS = frozenset(_WORDS.split())
-"""Words that may stand after a number and say nothing that is compared."""
+"""Words after a number that are ignored."""
 
 
 def clean(text: str) -> str:
@@ -151,7 +151,7 @@ def clean(text: str) -> str:
 
 
 def unit_of(text: str) -> str | None:
-    """The unit that words after a number name ("square cm" is "cm^2"); None when they name none that is known."""
+    """The unit in the words after a number ("square cm" is "cm^2"); None for an unknown unit."""
     words = text.lower().replace(QUOTE, " ").replace("²", "^2").strip(" .*")
     words = re.sub(r"\b(?:sq|square)\.?\s+(\w+)", r"\1^2", words)
     words = re.sub(r"\bcubic\s+(\w+)", r"\1^3", words).replace("{", "").replace("}", "").replace(" ^", "^")
@@ -168,7 +168,7 @@ def unit_factor(unit: str) -> tuple[str, float]:
 
 
 def is_unit_text(text: str) -> bool:
-    """Whether plain letters after a number are a unit and no variables."""
+    """Whether plain letters after a number are a unit, not variables."""
     word = text.lower().strip(" .")
     return unit_of(word) is not None or all(part in _FREE_UNITS or part in _UNITS for part in word.split())
 
@@ -200,7 +200,7 @@ def _command(match: re.Match[str]) -> str:
 
 
 def _grouped(text: str) -> str:
-    """Commas between groups of three digits are dropped, unless they may part the elements of a tuple."""
+    """Drop commas between groups of three digits, unless they may separate the elements of a tuple."""
     inside = text[:1] in "([⟨" or text.startswith("\\{")
     if inside and not re.search(r",\s", text):
         return text

@@ -2,14 +2,14 @@ r"""MATH, AIME and the like: whether an answer is mathematically the ground trut
 
     score_math("so \boxed{\frac{2}{4}}", "0.5", {})  # 1.0
 
-The answer is what stands in the last `<answer>` tag, else in the last `\boxed{}` (boxes that only "and" parts are a
-list), else after "the answer is" or `####`; a short text is an answer itself; of a longer one, the last formula or
+The answer is read from the last `<answer>` tag, else from the last `\boxed{}` (boxes separated only by "and" are a
+list), else after "the answer is" or `####`; a short text is the answer itself; of a longer one, the last formula or
 number.
 
-Understood are numbers, fractions, mixed numbers, percent, units, degrees, bases, expressions with variables, equations,
+It reads numbers, fractions, mixed numbers, percent, units, degrees, bases, expressions with variables, equations,
 inequalities and intervals, unions, tuples, sets and lists (in any order), ±, matrices, and words. Most comparisons are
-decided here, exactly or by values at fixed points, in microseconds; what is not understood goes to math-verify in a
-process of its own, and the result is then an awaitable.
+decided here, exactly or by values at fixed points, in microseconds; other answers go to math-verify in a separate
+process, and the result is then an awaitable.
 
 Conventions: `50\%` is 50 and also 0.5; units count only where both sides have one; `x=5` is 5; a truth with two
 decimals and more stands for every exact value that rounds to it, while an answer has to be exact or right to six.
@@ -53,7 +53,7 @@ _LOOKS_LIKE_MATH = re.compile(r"[0-9\\^_=+<>]")
 @built_in("math", *SOURCES, inline=True)
 @built_in("geo3k", "hiyouga/geometry3k", inline=True)
 def score_math(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float | Awaitable[float]:
-    """Whether the response's answer is the ground truth, a text or number, or one of several in a list.
+    """Whether the response's answer equals the ground truth: a text, a number, or one of a list.
 
     Raises:
         UnscoredError: the ground truth is empty or too long for an answer.
@@ -70,7 +70,7 @@ def score_math(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) 
 
 
 def extract_math(solution: str) -> str | None:
-    """The part of a response that is its answer; None when there is none."""
+    """The answer in a response; None if there is none."""
     text = solution[-_MAX_TEXT:]
     tagged = last_tag(text)
     if tagged is not None:
@@ -94,7 +94,7 @@ def extract_math(solution: str) -> str | None:
 
 
 def _shortened(marked: str) -> str:
-    """The answer in the rest of a line: its formula, or what stands before a reason."""
+    """The answer in the rest of a line: its formula, or the text before a reason."""
     formula = _FORMULA.search(marked)
     if formula and (not _LOOKS_LIKE_MATH.search(marked[: formula.start()])):
         rest = marked[formula.end() :]
@@ -115,7 +115,7 @@ def _last_formula(text: str) -> str | None:
 
 @lru_cache(maxsize=16_384)
 def _decide(answer: str, truth: str) -> bool | None:
-    """Whether they are the same; None when that is not known."""
+    """Whether answer and truth are the same; None if undecided."""
     if answer == truth:
         return True
     if len(answer) > MAX_CHARS:
@@ -129,7 +129,7 @@ def _decide(answer: str, truth: str) -> bool | None:
         if len(answer) > _MAX_COMPARED or not _LOOKS_LIKE_MATH.search(answer) or _PROSE.search(answer):
             return False
         return None
-    except (ArithmeticError, ValueError, RecursionError):  # of numbers that no answer has
+    except (ArithmeticError, ValueError, RecursionError):  # a number is too large to compare
         return False
 
 

@@ -13,7 +13,7 @@ Two numbers are compared as exact rationals, so that `18.00` is 18. A difference
 visibly a rounded form of the other: see `numeric_match`.
 
 Time and memory are bounded for any input: only the last 5,000 characters of a text are read, a number has at most 100
-digits, and a power of ten at most 100 as its exponent; what is longer is not a number.
+digits, and the exponent of a power of ten is at most 100; anything larger is not a number.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class _Number:
 
 
 def parse_number(text: str) -> Fraction | None:
-    """The number that the whole text is, with an optional currency before it and a unit after it; otherwise None."""
+    """The number in a text that has only a number, with an optional currency and unit; otherwise None."""
     number = _parse(text)
     return None if number is None else number.value
 
@@ -108,7 +108,7 @@ def parse_number(text: str) -> Fraction | None:
 def extract_number(text: str) -> Fraction | None:
     r"""The number that a text answers with: after the last `####`, else in the last `\boxed{}`, else its last number.
 
-    A `####` that no number follows (a heading) is passed over; a box without a number answers nothing.
+    A `####` without a number (a heading) is skipped; a box without a number gives None.
     """
     number = _extract(text)
     return None if number is None else number.value
@@ -130,7 +130,7 @@ def numeric_match(answer: str | None, ground_truth: Any) -> bool:
         ground_truth: str, int, float, Fraction or Decimal.
 
     Raises:
-        ValueError: when the ground truth is not a number, whatever the answer is.
+        ValueError: the ground truth is not a number.
     """
     truth = _truth(ground_truth)
     if truth is None:
@@ -201,7 +201,7 @@ def _last(text: str) -> _Number | None:
 
 
 def _clean(text: str) -> str:
-    """One spelling for what has several: dashes, spaces, wide digits, vulgar fractions and LaTeX."""
+    """Normalize the spelling of dashes, spaces, wide digits, vulgar fractions and LaTeX."""
     text = _DIGIT_GROUPS.sub("", text).translate(_CHARACTERS)
     if "\\" in text or "{,}" in text:
         for written, meant in _LATEX_NOISE:

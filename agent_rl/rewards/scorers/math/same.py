@@ -1,4 +1,4 @@
-"""Whether two forms of an answer are the same: see `agent_rl.rewards.scorers.math.forms`."""
+"""Compares two parsed mathematical answers: see `agent_rl.rewards.scorers.math.forms`."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _NAME = re.compile(r"[A-Za-z]\w{0,5}(?:[_^]\{?-?\w+\}?)?'?(?:\([A-Za-z0-9,]{1,12
 
 
 class Undecided(Exception):
-    """A side is not understood."""
+    """One of the two answers could not be parsed."""
 
 
 def same(answer: Form, truth: Form) -> bool:
-    """Whether an answer says what the truth says.
+    """Whether an answer is equivalent to the ground truth.
 
     Raises:
-        Undecided: one of them is not understood, and they are not written alike.
+        Undecided: one of them could not be parsed, and their texts differ.
     """
     if answer.text and answer.text == truth.text:
         return True
@@ -35,7 +35,7 @@ def same(answer: Form, truth: Form) -> bool:
 
 
 def _across(answer: Form, truth: Form) -> bool:
-    """Forms of two kinds."""
+    """Compare forms of two kinds."""
     kinds = {answer.kind, truth.kind}
     if kinds in ({"list", "set"}, {"list", "union"}):
         return _any_order(answer.parts, truth.parts)
@@ -43,7 +43,7 @@ def _across(answer: Form, truth: Form) -> bool:
 
 
 def _reduced(one: Form, other: Form, equal: Callable[[Form, Form], bool]) -> bool:
-    """Whether a form of a richer kind says no more than another."""
+    """Whether a form of a richer kind is equivalent to a simpler one."""
     match one.kind, other.kind:
         case "relation", "value" | "base":
             return one.brackets == "=" and _is_name(*one.parts) and equal(one.parts[1], other)
@@ -87,7 +87,7 @@ def _same_value(answer: Form, truth: Form) -> bool:
 
 
 def _unit_ratio(answer: str | None, truth: str | None) -> float | None:
-    """What the answer's number is multiplied with to be in the truth's unit; None when the units do not go together."""
+    """The factor from the answer's unit to the truth's unit; None if they measure different things."""
     if answer is None or truth is None or answer == truth:
         return 1.0
     (dimension, factor), (other_dimension, other_factor) = unit_factor(answer), unit_factor(truth)
@@ -95,9 +95,9 @@ def _unit_ratio(answer: str | None, truth: str | None) -> float | None:
 
 
 def _rounded(answer: Form, truth: Form) -> bool:
-    """Whether one side is visibly the rounded form of the other.
+    """Whether one side is a rounded form of the other.
 
-    A truth with two decimals and more stands for every exact value that rounds to it; an answer needs six of them.
+    A truth with two or more decimals equals every exact value that rounds to it; an answer needs six decimals.
     """
     shown, exact = (truth, answer) if truth.decimals is not None and answer.decimals is None else (answer, truth)
     enough = 2 if shown is truth else 6
@@ -142,7 +142,7 @@ def _any_order(answer: Sequence[Form], truth: Sequence[Form]) -> bool:
 
 
 def _is_name(side: Form, value: Form) -> bool:
-    r"""Whether a side of an equation only names what the other is: `x`, `f(x)`, `P(A)`, `AB`, `\cos A`, `m + n`."""
+    r"""Whether one side of an equation is only a name for the other: `x`, `f(x)`, `P(A)`, `AB`, `\cos A`, `m + n`."""
     node = side.value.node if side.value else ()
     if node and (node[0] == "var" or (node[0] == "fn" and node[2][0] == "var")):
         return True
@@ -159,7 +159,7 @@ _SAME: dict[str, Callable[[Form, Form], bool]] = {
         len(answer.parts) == len(truth.parts) and all(map(_same_order, answer.parts, truth.parts))
     ),
     "base": lambda answer, truth: bool(answer.parts == truth.parts),
-    "words": lambda answer, truth: False,  # they are not written alike
+    "words": lambda answer, truth: False,  # equal texts were accepted before
     **dict.fromkeys(("set", "list", "union"), lambda answer, truth: _any_order(answer.parts, truth.parts)),
 }
 """How two forms of one kind are compared."""

@@ -1,8 +1,8 @@
-"""`ExpressionValue`: what an expression is worth, so that two of them can be told apart.
+"""`ExpressionValue`: evaluates an expression, so that two expressions can be compared.
 
-By exact rational arithmetic where there are only rational numbers (modulo a large prime where these would be too long),
-else by their values at fixed points, which two different expressions of an answer's size do not share by accident.
-Each of the three is a table of operations: a kind of node is understood where it stands in one.
+It uses exact rational arithmetic if there are only rational numbers (modulo a large prime if they would be too long),
+else the values at fixed points, which are different for different expressions of an answer's size. Each of the three
+evaluations is a table of operations by the kind of node.
 """
 
 from __future__ import annotations
@@ -27,41 +27,41 @@ _MAX_BITS = 2000
 _PRIME = 2**127 - 1
 _POINTS = 5
 _NEGATIVE = (3, 4)
-"""The points at which all variables are negative: there, only real values are compared, for answers mean x > 0."""
+"""The points at which all variables are negative; there only real values are compared, because answers assume x > 0."""
 _CLOSE = 1e-9
 _NO_VALUE = (ArithmeticError, ValueError, RecursionError, KeyError)
-"""What is raised where an operation is not defined for its operands, or unknown (KeyError), or its result too large."""
+"""Raised if an operation is undefined for its operands or unknown (KeyError), or its result is too large."""
 
 
 class _NotExact(ValueError):
-    """No rational number, or one too long."""
+    """Not a rational number, or one that is too long."""
 
 
 class ExpressionValue:
-    """What an expression is worth, for comparing."""
+    """The value of an expression, for comparing."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
 
     @cached_property
     def exact(self) -> Fraction | None:
-        """The rational number that it is, if it is one of at most 2,000 bits."""
+        """The value as a rational number of at most 2,000 bits; None if it is not one."""
         return _attempt(_exact, self.node)
 
     @cached_property
     def residue(self) -> int | None:
-        """A rational number modulo a prime, however long it is."""
+        """The value as a rational number modulo a prime; None if it is not rational."""
         return _attempt(_residue, self.node)
 
     @cached_property
     def points(self) -> tuple[complex | None, ...]:
-        """The values at the points; None where there is none."""
+        """The values at the points; None for a point where it is undefined."""
         values = [_attempt(_complex, self.node, point) for point in range(_POINTS)]
         return tuple(None if value is None or not cmath.isfinite(value) else value for value in values)
 
     @property
     def number(self) -> float | None:
-        """The real number that it is; None for another, and where there are variables."""
+        """The value as a real number; None if it is not real or has variables."""
         if self.exact is not None:
             return float(self.exact) if abs(self.exact) < 10**300 else None
         first = self.points[0]
@@ -70,7 +70,7 @@ class ExpressionValue:
         return first.real
 
     def equals(self, other: ExpressionValue) -> bool:
-        """Whether both are worth the same wherever they can be compared."""
+        """Whether both have the same value wherever it is defined."""
         if self.node == other.node:
             return True
         if self.exact is not None and other.exact is not None:
@@ -81,7 +81,7 @@ class ExpressionValue:
 
 
 def proportional(one: ExpressionValue, other: ExpressionValue) -> float:
-    """The constant that `one` is of `other`, if it is a real one and not 0; else 0."""
+    """The real constant factor between `one` and `other`; 0 if there is none."""
     pairs = [
         (first, second)
         for point, (first, second) in enumerate(zip(one.points, other.points, strict=True))
@@ -264,7 +264,7 @@ _COMPLEX: dict[str, Callable[..., complex]] = {
 
 
 def _place(name: str, point: int) -> float:
-    """Where the variable `name` stands at a point: between 0.6 and 2.6, or the negative of that."""
+    """The value of the variable `name` at a point: from 0.6 to 2.6, or the negative of that."""
     digest = zlib.crc32(f"{name} {point}".encode("utf-8", "replace"))
     size = 0.6 + 2 * (digest % 1_000_003) / 1_000_003
     return -size if point in _NEGATIVE else size

@@ -1,8 +1,8 @@
-"""`compare`: math-verify in processes of their own, so that a hang costs one answer and no event loop.
+"""`compare`: runs math-verify in worker processes, so that a hang affects only one answer.
 
-The processes are started when they are first needed and serve all event loops and threads of this process. One that
-does not answer within its limit is killed; the next comparison starts another one. Results are kept, so that equal
-answers of a group are compared once.
+The processes start on first use and serve all event loops and threads of this process. One that exceeds its time limit
+is killed; the next comparison starts another one. Results are cached, so that equal answers of a group are compared
+once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from agent_rl.errors import UnscoredError
 __all__ = ["ANSWER_S", "compare"]
 
 ANSWER_S = 5.0
-"""Wall-clock seconds of one comparison, after which the two count as different."""
+"""Wall-clock seconds of one comparison; after a timeout the two count as different."""
 START_S = 60.0
 _WORKERS = max(1, min(4, (os.cpu_count() or 2) // 2))
 _KEPT = 16_384
@@ -32,7 +32,7 @@ _PROGRAM = Path(__file__).with_name("worker_program.py")
 
 
 def compare(answer: str, truth: str) -> Future[bool]:
-    """Whether math-verify finds two answers equal; not known within `ANSWER_S`: they are not.
+    """Whether math-verify finds two answers equal; a timeout after `ANSWER_S` counts as not equal.
 
     The future raises `UnscoredError` when no process can be started.
     """
@@ -102,7 +102,7 @@ class _Pool:
         return child
 
     def _forget(self) -> None:
-        """Start empty, also in a forked child: the processes belong to its parent."""
+        """Reset to empty, also in a forked child: the processes belong to its parent."""
         self._lock, self._own = threading.Lock(), threading.local()
         self._threads = ThreadPoolExecutor(_WORKERS, "agent_rl-math")  # it starts threads when they are needed
         self._children = []
@@ -110,7 +110,7 @@ class _Pool:
 
 
 def _line(child: subprocess.Popen[bytes], timeout_s: float) -> bytes:
-    """The next line of a process that writes whole ones, without its end; empty when it does not come in time."""
+    """The next line of a process that writes whole ones, without its end; empty after a timeout."""
     assert child.stdout is not None
     with selectors.DefaultSelector() as selector:
         selector.register(child.stdout, selectors.EVENT_READ)
@@ -122,7 +122,7 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     child.wait()
     for stream in (child.stdin, child.stdout):
         if stream is not None:
-            with contextlib.suppress(OSError):  # what was still to be written
+            with contextlib.suppress(OSError):  # unwritten input
                 stream.close()
 
 

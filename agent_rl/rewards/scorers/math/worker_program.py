@@ -1,7 +1,7 @@
 """The program of a worker process: compares answers by math-verify and sympy, one JSON line in, one out.
 
-It is run as a file, so that it starts without importing the package; it ends with its standard input. Whoever runs it
-bounds the time of an answer; address space is bounded here.
+It is run as a file, so that it does not import the package, and exits at the end of its standard input. The caller
+limits the time of a comparison; the program limits its own address space.
 """
 
 import json
@@ -16,7 +16,7 @@ TIMEOUT_S = 2  # of parsing and of comparing, where a signal can interrupt them
 
 def main() -> None:
     """Answer each line `[answer, truth]` with true or false."""
-    del sys.path[0]  # this file's folder, whose names are not those of modules
+    del sys.path[0]  # this file's folder, which would shadow modules
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, resource.RLIM_INFINITY))
     logging.disable()
     from math_verify import parse, verify

@@ -91,7 +91,7 @@ def test_a_process_that_dies_is_replaced() -> None:
     assert _worker.compare(r"\sum_{k=1}^{6} k", "21").result(60)
 
 
-def test_without_a_process_nothing_can_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_worker_process_it_is_unscored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_worker, "_PROGRAM", Path("missing.py"))
     monkeypatch.setattr(_worker, "_pool", _worker._Pool())
     with pytest.raises(UnscoredError, match="does not start"):
