@@ -64,7 +64,7 @@ def test_the_new_path_exists(new):
         "from agent_rl.cli import app",
     ],
 )
-def test_every_form_of_import_is_told(statement):
+def test_every_form_of_an_old_import_names_the_new_path(statement):
     with pytest.raises(ImportError, match="is now agent_rl"):
         exec(statement, {})  # noqa: S102 - a statement from above
 

@@ -31,7 +31,7 @@ def test_a_secret_that_is_cut_off() -> None:
     assert Secrets(["abcdefgh"]).hide("x abcdef") == "x abcdef"
 
 
-def test_what_is_too_short_is_left_alone() -> None:
+def test_short_values_are_not_redacted() -> None:
     assert Secrets(["abc"]).hide("abc") == "abc"
     assert Secrets([]).hide("abc", cut=True) == "abc"
     assert Secrets(["a\\1b*"], "[\\g<0>]").hide("a\\1b*") == "[\\g<0>]"
@@ -83,7 +83,7 @@ def test_secrets_of_the_environment_are_found_in_any_text():
     ]
 
 
-def test_what_is_no_json_becomes_json():
+def test_values_that_are_not_json_are_converted():
     deep = value = []
     for _ in range(200):
         value.append([])

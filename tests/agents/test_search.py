@@ -130,7 +130,7 @@ def test_query_in_an_unclosed_thought_is_read(search):
     assert trajectory.results[0].text.startswith("Doc 1")
 
 
-def test_mistakes_are_told_and_counted(search):
+def test_mistakes_are_observations_and_counted(search):
     trajectory = run(["hm", "<search>???</search>", "<answer>x</answer>"], search)
     assert trajectory.turns[0].observation == f"<information>Error: {NO_ACTION}</information>"
     assert trajectory.turns[1].observation == "<information>Error: the query has no words to search for</information>"

@@ -55,7 +55,7 @@ def test_without_a_recipe_only_the_machine() -> None:
     assert {finding.group for finding in diagnose()} == {"installation", "machine", "Ray"}
 
 
-def test_wrong_overrides_are_all_told_and_the_rest_is_looked_at(parquet: Path, tiny_model: Path) -> None:
+def test_wrong_overrides_are_all_reported_and_the_rest_is_checked(parquet: Path, tiny_model: Path) -> None:
     good = [f"data.{kind}_files={parquet}" for kind in ("train", "val")]
     good.append(f"actor_rollout_ref.model.path={tiny_model}")
     found = diagnose(str(RECIPE), [*good, "trainer.nnode=2", "data.train_batch_size=13", "agent_rl.reward.x=1"])

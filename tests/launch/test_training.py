@@ -68,7 +68,7 @@ def test_a_cluster_that_runs_keeps_its_sizes(monkeypatch: pytest.MonkeyPatch) ->
     assert ray_init.runtime_env.env_vars.VERL_PLATFORM == "cpu"  # its nodes have not been told
 
 
-def test_what_a_ray_job_was_told_is_not_said_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_of_a_ray_job_are_not_passed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "host0:6379")
     monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", '{"runtime_env": {"env_vars": {"VERL_PLATFORM": "cpu"}}}')
     composed, _ = training.dry_run(RECIPE)

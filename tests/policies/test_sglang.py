@@ -31,7 +31,7 @@ def ask(server, params, **options):
     return asyncio.run(one())
 
 
-def test_ids_there_and_back():
+def test_token_ids_are_sent_and_received():
     params = {"temperature": 0.0, "max_new_tokens": 4, "seed": 9, "logprobs": True}
     with FaultyServer(default=answer(200, FINE)) as server:
         assert ask(server, params) == Sampled([5, 6], [-0.1, -0.2], "stop")

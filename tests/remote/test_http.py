@@ -39,7 +39,7 @@ def failure(server, method="POST", *, idempotent=True, **limits):
     return caught.value
 
 
-def test_json_there_and_back():
+def test_json_is_sent_and_received():
     async def both(remote):
         async with remote:
             assert await remote.post_json("/deep/path", {"a": ["ü"]}) == {"b": 1}

@@ -22,7 +22,7 @@ def test_values_are_combined_by_their_weights(rule, expected):
     assert total(VALUES, WEIGHTS, combine=rule) == pytest.approx(expected)
 
 
-def test_a_rule_of_ones_own(tmp_path: Path):
+def test_a_users_function_can_combine_the_values(tmp_path: Path):
     (tmp_path / "rule.py").write_text("def best(values, weights, trajectory):\n    return max(values.values())\n")
     assert total(VALUES, WEIGHTS, combine=f"{tmp_path}/rule.py:best") == 9.0
 
@@ -57,6 +57,6 @@ def test_lexicographic_is_the_order_of_pairs(one, other):
         ),
     ],
 )
-def test_what_cannot_be_combined_is_said(settings, message):
+def test_a_wrong_combination_is_refused(settings, message):
     with pytest.raises(ConfigError, match=message):
         total({}, {}, **settings)

@@ -34,7 +34,7 @@ def test_ours_are_what_the_files_declare() -> None:
     assert all(issubclass(found, Component | GroupComponent) for found in kinds().values())
 
 
-def test_a_component_of_ones_own(tmp_path: Path) -> None:
+def test_a_users_component_is_found_by_its_path(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(MINE)
     made = make_component("mine", f"{tmp_path}/mine.py:Fixed", {"value": 2}, KEY)
     assert (made.name, made.config.value) == ("mine", 2.0)
@@ -52,7 +52,7 @@ def test_a_component_of_ones_own(tmp_path: Path) -> None:
         ("mine.py:Fixed", {"value": "x"}, rf"{KEY}\.config\.value: expected a number, got 'x'"),
     ],
 )
-def test_what_cannot_be_made_is_named(
+def test_a_component_that_cannot_be_made_is_named(
     kind: str, config: dict[str, object], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "mine.py").write_text(MINE)

@@ -161,7 +161,7 @@ class Other:
 """
 
 
-def test_user_of_ones_own_is_named_by_path(tmp_path):
+def test_a_users_own_class_is_named_by_path(tmp_path):
     (tmp_path / "users.py").write_text(USERS)
     assert load_user("scripted", {}) is ScriptedUser
     assert load_user("agent_rl.agents.users.user.ScriptedUser", {}) is ScriptedUser

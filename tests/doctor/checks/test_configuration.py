@@ -119,7 +119,7 @@ def test_the_recipes_batches_pass(make_case: MakeCase) -> None:
         ({"actor_rollout_ref.rollout.val_kwargs.do_sample": True, "actor_rollout_ref.rollout.temperature": 0}, "temp"),
     ],
 )
-def test_what_verl_asserts_is_told_once(make_case: MakeCase, keys: dict[str, Any], text: str) -> None:
+def test_an_assertion_of_verl_is_reported_once(make_case: MakeCase, keys: dict[str, Any], text: str) -> None:
     finding = only(configuration.validation(make_case(keys)))
     assert finding.status is Status.PROBLEM
     assert text in finding.text

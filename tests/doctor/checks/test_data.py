@@ -68,7 +68,7 @@ def test_the_steps_of_a_run(make_case: MakeCase) -> None:
     assert data.total_steps(make_case({"data.train_files": "x.parquet", "trainer.total_training_steps": None})) == 0
 
 
-def test_an_agent_that_nobody_registered(make_case: MakeCase, rows: Rows, tmp_path: Path) -> None:
+def test_an_agent_that_is_not_registered_is_a_problem(make_case: MakeCase, rows: Rows, tmp_path: Path) -> None:
     path = write(tmp_path / "x.parquet", [{**row, "agent_name": "reakt_agent"} for row in rows])
     findings = [f for f in data.agents(make_case({"data.train_files": path})) if f.status is Status.PROBLEM]
     assert "'reakt_agent' (12 rows) is not registered" in only(findings).text
@@ -87,7 +87,7 @@ def test_rows_that_lack_their_user(make_case: MakeCase, rows: Rows, tmp_path: Pa
     assert [finding.status for finding in findings] == [Status.OK]
 
 
-def test_loops_of_ones_own_are_known(make_case: MakeCase, rows: Rows, tmp_path: Path) -> None:
+def test_agents_of_the_users_script_are_known(make_case: MakeCase, rows: Rows, tmp_path: Path) -> None:
     path = write(tmp_path / "x.parquet", [{**row, "agent_name": f"mine_{i % 2}"} for i, row in enumerate(rows)])
     (tmp_path / "loops.yaml").write_text("- name: mine_0\n  _target_: a.b\n")
     script = tmp_path / "train.py"

@@ -74,7 +74,7 @@ def test_an_engine_without_room_for_a_cache(make_case: MakeCase, three_b: str, t
     assert "gpu_memory_utilization" in found["memory, engine"].remedy
 
 
-def test_what_is_not_known_is_said(make_case: MakeCase, tmp_path: Path) -> None:
+def test_an_unknown_size_is_reported_as_unknown(make_case: MakeCase, tmp_path: Path) -> None:
     case = make_case({"actor_rollout_ref.model.path": "some/model"}, on_cpu=False, environ=with_gpus(tmp_path, 8))
     assert only(memory.gpu(case)).status is Status.SKIPPED
     assert not list(memory.gpu(make_case()))

@@ -55,13 +55,15 @@ def test_an_unknown_reward_manager_is_a_problem(make_case: MakeCase, tmp_path: P
         ("import no_such_module", "problem", "no_such_module"),
     ],
 )
-def test_a_function_of_ones_own(make_case: MakeCase, tmp_path: Path, source: str, status: str, text: str) -> None:
+def test_a_users_reward_function_passes(
+    make_case: MakeCase, tmp_path: Path, source: str, status: str, text: str
+) -> None:
     (tmp_path / "mine.py").write_text(f"{source}\n")
     finding = only(reward.function(make_case({PATH: str(tmp_path / "mine.py"), NAME: "score"})))
     assert (finding.status.value, text in finding.text) == (status, True), finding
 
 
-def test_no_function_of_ones_own(make_case: MakeCase) -> None:
+def test_a_missing_reward_function_is_a_problem(make_case: MakeCase) -> None:
     assert not list(reward.function(make_case()))
     assert only(reward.function(make_case({PATH: "/no/such.py", NAME: "score"}))).status is Status.PROBLEM
 

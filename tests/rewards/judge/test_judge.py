@@ -111,7 +111,7 @@ def test_a_missing_answer_gets_the_configured_value_without_a_request() -> None:
         assert len(server.requests) == 1
 
 
-def test_a_template_of_ones_own_shows_the_transcript(tmp_path: Path) -> None:
+def test_a_users_template_shows_the_transcript(tmp_path: Path) -> None:
     file = tmp_path / "own.md"
     file.write_text("What of this?\n{transcript}")
     with FaultyServer(*says('{"score": 2}')) as server:
@@ -182,7 +182,7 @@ def test_a_wrong_rubric_is_named() -> None:
         ([{"name": "a", "description": "d"}] * 2, "'a' occurs twice"),
     ],
 )
-def test_what_is_no_rubric(data: object, message: str) -> None:
+def test_an_invalid_rubric_is_refused(data: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         read_rubric(data)
 

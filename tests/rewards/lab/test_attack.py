@@ -54,7 +54,7 @@ def test_what_can_be_cheated_is_found_by_name(correctness, found):
         assert all(finding.wrong for finding in outcome.raised)
 
 
-def test_being_lucky_is_no_attack_and_what_is_gained_beyond_is():
+def test_only_a_gain_beyond_luck_is_an_exploit():
     report = attacked(By(scorers.contains), WRONG[:1])
     (finding,) = report.outcomes["stuffing"].raised
     assert finding.before == pytest.approx(1 / 3)  # one of three guesses

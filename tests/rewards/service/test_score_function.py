@@ -36,7 +36,7 @@ def test_it_may_return_a_number_of_any_kind(returned: str, score: float, tmp_pat
 
 
 @pytest.mark.parametrize("returned", ["None", "'1'", "{}", "{'score': '1'}", "{'points': 1}"])
-def test_what_is_no_number_is_said(returned: str, tmp_path: Path) -> None:
+def test_a_score_that_is_no_number_is_an_error(returned: str, tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="no number"):
         judge(tmp_path, f"return {returned}")
 

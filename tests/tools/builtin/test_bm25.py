@@ -53,7 +53,7 @@ def test_documents_come_back_whole(corpus):
         ("a", ["a", "3", "b"]),  # only stop words: then they count
     ],
 )
-def test_what_is_found(corpus, query, ids):
+def test_documents_are_found_by_their_words(corpus, query, ids):
     assert sorted(found(open_index(corpus), query)) == sorted(ids)
 
 

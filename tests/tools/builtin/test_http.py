@@ -261,7 +261,7 @@ def test_trouble_leaves_the_trajectory_unscored(tmp_path, step):
         ({"method": "POST", "idempotent": True}, IdempotentHttpTool, 2),
     ],
 )
-def test_what_is_sent_again(tmp_path, extra, cls, sent):
+def test_only_idempotent_requests_are_retried(tmp_path, extra, cls, sent):
     with FaultyServer(drop) as server:
         (spec,) = specs_of(tmp_path, {**CITY, **extra}, base_url=server.url)
         assert spec.cls is cls

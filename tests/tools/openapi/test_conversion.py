@@ -460,7 +460,7 @@ def test_references_that_would_grow_too_large_are_kept(tmp_path):
         (operation(security=[{"unknown": []}]), "unsupported kind None"),
     ],
 )
-def test_what_is_left_out_is_named(tmp_path, node, reason):
+def test_operations_that_are_left_out_are_named(tmp_path, node, reason):
     components = {
         "securitySchemes": {"cookie": {"type": "apiKey", "in": "cookie", "name": "c"}},
         "parameters": {"Circle": {"$ref": "#/components/parameters/Circle"}},

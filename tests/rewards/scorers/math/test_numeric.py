@@ -116,7 +116,7 @@ def test_numbers_are_parsed_in_every_notation(text, value):
         "9" * N,
     ],
 )
-def test_what_is_not_a_number(text):
+def test_text_without_a_number_gives_none(text):
     assert parse_number(text) is None
 
 
