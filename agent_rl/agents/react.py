@@ -205,7 +205,6 @@ def _arguments(name: str, raw: str, tools: Sequence[ToolSpec]) -> dict[str, Any]
 
 
 def _unfenced(raw: str) -> str:
-    """The text without Markdown's code fences around it."""
     if not (raw.startswith(_FENCE) and raw.endswith(_FENCE) and len(raw) >= 2 * len(_FENCE)):
         return raw
     inner = raw[len(_FENCE) : -len(_FENCE)]

@@ -181,5 +181,4 @@ def _columns(row: dict[str, Any], number: int, sample: int) -> dict[str, Any]:
 
 
 def _seed(base: int, row: int, sample: int) -> int:
-    """The seed of one episode, the same in every run."""
     return zlib.crc32(f"{base}/{row}/{sample}".encode()) & 0x7FFFFFFF

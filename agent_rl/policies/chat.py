@@ -163,7 +163,6 @@ def _with_stop(text: str, stop: Sequence[str], matched: Any) -> str:
 
 
 def _characters(messages: Sequence[ChatMessage]) -> int:
-    """Characters of the messages' text."""
     return sum(len(Message.from_chat(message).content) for message in messages)
 
 

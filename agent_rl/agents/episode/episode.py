@@ -286,7 +286,6 @@ class _Episode:
         return self.started + self.budget.max_seconds - reserve - time.monotonic()
 
     async def _timed(self, work: Coroutine[Any, Any, T], limit_s: float) -> tuple[T, float]:
-        """The result and the seconds that it took."""
         start = time.monotonic()
         if limit_s == float("inf"):
             return await work, time.monotonic() - start

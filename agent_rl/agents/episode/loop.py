@@ -197,7 +197,6 @@ def _label(row: Row) -> str:
 
 
 def _selected(tools: list[ToolSpec], selection: Sequence[str] | None) -> list[ToolSpec]:
-    """The row's subset of the tools."""
     if not selection:
         return tools
     known = {tool.name: tool for tool in tools}

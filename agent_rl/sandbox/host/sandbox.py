@@ -11,13 +11,16 @@ files and threads are counted about ten times a second, so a program can be over
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
+import re
+import sys
+import sysconfig
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from agent_rl.errors import UnscoredError
+from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.sandbox.host.execution import Execution, ExecutionStatus, IsolationReport
-from agent_rl.sandbox.host.packages import package_files, readable_paths
 from agent_rl.sandbox.host.pool import Pool, check_limits
 from agent_rl.sandbox.host.process import Child
 from agent_rl.sandbox.host.sessions import SandboxSession
@@ -27,6 +30,7 @@ from agent_rl.sandbox.jail.protocol import SHOW_LAST, ZygoteSettings
 __all__ = ["PythonSandbox"]
 
 _MIB = 1 << 20
+_SYSTEM = ("/etc/ld.so.cache", "/etc/localtime", "/usr/share/zoneinfo", "/dev/null", "/dev/zero", "/dev/urandom")
 
 
 class PythonSandbox:
@@ -65,12 +69,12 @@ class PythonSandbox:
             raise ValueError(f"max_concurrency must be at least 1, not {max_concurrency}")
         self._concurrency = max_concurrency or max(4, len(os.sched_getaffinity(0)))
         self._output_bytes = output_bytes
-        files = package_files(packages)
+        files = _package_files(packages)
         self._settings = ZygoteSettings(
             unsafe=unsafe,
             scratch_parent=os.path.realpath(scratch_dir or tempfile.gettempdir()),
             package_files=files,
-            readable=readable_paths(files.values()),
+            readable=_readable_paths(files.values()),
             file_bytes=file_bytes,
             open_files=64,
             disk_bytes=disk_bytes,
@@ -177,3 +181,64 @@ async def _run(pool: Pool, zygote: Zygote, order: tuple[int, int, float, int], r
         return Execution(ExecutionStatus.UNAVAILABLE, out, f"{err}sandbox: its process died\n")
     finally:
         child.close()
+
+
+def _package_files(packages: Iterable[str]) -> dict[str, str]:
+    """Top-level files and directories of `packages` and the installed part of their requirements: name -> path.
+
+    Raises:
+        ConfigError: a declared package is not installed.
+    """
+    found: dict[str, str] = {}
+    seen: set[str] = set()
+    waiting = [(name, True) for name in packages]
+    while waiting:
+        name, declared = waiting.pop()
+        if (key := re.sub(r"[-_.]+", "-", name).lower()) in seen:
+            continue
+        seen.add(key)
+        try:
+            distribution = importlib.metadata.distribution(name)
+        except importlib.metadata.PackageNotFoundError:
+            if declared:
+                raise ConfigError("packages", f"{name!r} is not installed", "Install it, or leave it out") from None
+            continue  # a requirement for another system
+        for file in distribution.files or ():
+            top = file.parts[0]
+            if top not in ("..", "__pycache__") and not top.endswith(".pth") and top not in found:
+                found[top] = os.path.realpath(str(distribution.locate_file(top)))
+        for requirement in distribution.requires or ():
+            name, _, marker = requirement.partition(";")
+            if not re.search(r"\bextra\b", marker) and (match := re.match(r"[\w.-]+", name)):
+                waiting.append((match.group(), False))
+    return found
+
+
+def _readable_paths(files: Iterable[str]) -> list[str]:
+    """The paths that Landlock or a namespace must leave readable, beside the scratch root's folders.
+
+    Args:
+        files: paths of the packages.
+    """
+    standard = {os.path.realpath(sysconfig.get_path(kind)) for kind in ("stdlib", "platstdlib")}
+    multiarch = sysconfig.get_config_var("MULTIARCH")
+    libraries = {f"/usr/lib/{multiarch}", f"/lib/{multiarch}", "/lib64", "/usr/lib64"}
+    entries = {os.path.realpath(entry) for entry in sys.path if entry} - standard
+    others = [path for path in entries if os.path.isdir(path) and not path.endswith("lib-dynload")]
+    found: dict[str, None] = {}
+    for path in (*sorted(standard), *sorted(libraries), *_SYSTEM):
+        if os.path.exists(path):
+            found |= dict.fromkeys(_without(os.path.realpath(path), others))
+    for path in files:
+        if not any(path.startswith(f"{seen}/") for seen in found):
+            found[path] = None
+    return list(found)
+
+
+def _without(path: str, excluded: list[str]) -> list[str]:
+    """`path`, or where it contains an excluded directory, its entries except that."""
+    if path in excluded:
+        return []
+    if not any(other.startswith(f"{path}/") for other in excluded):
+        return [path]
+    return [kept for name in sorted(os.listdir(path)) for kept in _without(f"{path}/{name}", excluded)]

@@ -31,10 +31,9 @@ from .layers import Confinement, Plan
 from .namespace import enter_namespace
 from .probe import probe
 from .protocol import FORK, ORDER, PACKET_BYTES, RECORD, SOFT_SIGNAL, Op, Reason, ZygoteSettings
-from .scratch import ScratchRoot, remove_tree, sweep
+from .scratch import ScratchRoot, excess, remove_tree, sweep
 from .syscalls import PR_SET_DUMPABLE, PR_SET_PDEATHSIG, call
 from .warm import preload, reset_signals
-from .watch import excess
 
 __all__ = ["main"]
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from agent_rl.sandbox import PythonSandbox
-from agent_rl.sandbox.jail.watch import unnamed_bytes
+from agent_rl.sandbox.jail.scratch import unnamed_bytes
 
 
 def children(pid):
