@@ -121,7 +121,7 @@ MOVED = {
     "sandbox.sandbox": "sandbox.host.sandbox",
     "sandbox.sessions": "sandbox.host.sessions",
     "sandbox.shared": "sandbox.host.shared",
-    "serving_settings": "settings.serving",
+    "serving_settings": "settings.reward",
     "tools._calculator": "tools.builtin._calculator",
     "tools._http": "tools.builtin._http",
     "tools._mcp": "tools.builtin._mcp",

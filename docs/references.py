@@ -33,7 +33,7 @@ from agent_rl.evaluation.settings import EvaluationSettings
 from agent_rl.rewards.kinds import kinds
 from agent_rl.rewards.scorers import SCORERS
 from agent_rl.settings import AgentRLSettings
-from agent_rl.settings.serving import ServedModelSettings
+from agent_rl.settings.reward import ServedModelSettings
 from agent_rl.settings.terms import ComponentSettings, Schedule
 from agent_rl.tools.builtin import built_in_class, built_in_names
 from agent_rl.tools.inspection import built_in

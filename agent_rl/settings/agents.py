@@ -59,7 +59,7 @@ class ReactSettings(_TextTurns):
     examples: tuple[str, ...] = ()
     """Whole episodes that follow the instructions, for a few-shot prompt; `default` means the built-in ones."""
     parsing: Literal["tolerant", "strict"] = "tolerant"
-    """`strict`: only what is written to the letter of the instructions is read; else it is malformed."""
+    """`strict`: a turn that deviates from the instructions in any way is malformed."""
 
 
 class SearchSettings(Section):
@@ -68,7 +68,7 @@ class SearchSettings(Section):
     instructions: str | None = None
     """System text; null: the default; empty: none."""
     observation_role: Literal["user", "tool"] = "user"
-    """Role of the message that carries what was found."""
+    """Role of the message with the search results."""
     tool: str | None = None
     """The tool that a query goes to; null: the only one, or `search`."""
 

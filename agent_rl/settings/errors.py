@@ -45,7 +45,7 @@ class InvalidValueError(ValueError):
 
 @dataclass(frozen=True)
 class Place:
-    """Where a value stands in what the user wrote; `place / "key"` and `place / 0` lead to what is in it."""
+    """The location of a value in the user's configuration; `place / "key"` and `place / 0` are locations in it."""
 
     key: str = ""
     """As it is shown, for example `agent_rl.budget.max_seconds` or `tools[0] (search).config`."""

@@ -1,6 +1,6 @@
 """Finding what a configuration names: a class or a function.
 
-Two forms: a dotted path (`my_package.tools.Search`) and a file of one's own (`my_tools.py:Search`). A file is loaded
+Two forms: a dotted path (`my_package.tools.Search`) and a file of the user (`my_tools.py:Search`). A file is loaded
 under a module name that is made from its path, so it is the same module however often it is named.
 """
 

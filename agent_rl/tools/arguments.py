@@ -246,7 +246,7 @@ def _cut(text: str) -> str:
 
 
 def _reference_problem(parameters: Mapping[str, Any]) -> tuple[str, str] | None:
-    """A `$ref` that leads nowhere would only be found by the first call that reaches it."""
+    """A `$ref` that leads nowhere would otherwise be found only by the first call that needs it."""
     resource = Resource.from_contents(parameters, default_specification=DRAFT202012)
     resolver = Registry().resolver_with_root(resource)
     for reference in _references(parameters):

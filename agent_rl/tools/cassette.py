@@ -228,7 +228,7 @@ class _Recorded:
         return records[(self._taken[place] - 1) % len(records)]
 
     def nearest(self, call: _Call) -> str:
-        """The recorded call that comes nearest, and what is different about it."""
+        """The most similar recorded call, and the difference."""
         calls = [records[0].call for (_, scope), records in self._records.items() if scope is None]
         if not calls:
             return "Nothing is recorded."

@@ -15,7 +15,7 @@ __all__ = ["ResultLimit", "Tokenizer", "TruncateSide", "encodable", "truncate", 
 
 TruncateSide = Literal["left", "middle", "right"]
 _SIDES = ("left", "middle", "right")
-_CHARS_PER_TOKEN = 16  # of what is tokenized to find a cut; a text whose tokens are longer is cut shorter than it could
+_CHARS_PER_TOKEN = 16  # of what is tokenized to find a cut; a text with longer tokens is cut shorter than it could be
 
 
 class Tokenizer(Protocol):
@@ -58,7 +58,7 @@ def truncate(text: str, limit: int | None, side: TruncateSide) -> str:
     """At most `limit` characters of `text`, and a note of how many were cut.
 
     Args:
-        text: what the tool gave.
+        text: the tool's result.
         limit: characters to keep; None: all.
         side: what is cut: `left` keeps the end, `right` keeps the beginning, `middle` keeps both, as in verl.
     """

@@ -18,7 +18,7 @@ from agent_rl.cpu import switch as cpu
 from agent_rl.errors import ConfigError
 from agent_rl.rewards.compose import Reward
 from agent_rl.settings import SECTION, AgentRLSettings
-from agent_rl.settings.serving import ServedModelSettings
+from agent_rl.settings.reward import ServedModelSettings
 from agent_rl.tools import load_tools
 from agent_rl.verl_adapter import resume
 from agent_rl.verl_adapter.algorithms import remax

@@ -21,7 +21,7 @@ from omegaconf import OmegaConf, open_dict
 from agent_rl.errors import FatalError, UnscoredError
 from agent_rl.rewards import groups
 from agent_rl.settings import SECTION
-from agent_rl.settings.serving import ServedModelSettings
+from agent_rl.settings.reward import ServedModelSettings
 from agent_rl.verl_adapter.failures import ERRORS_PARTITION
 from agent_rl.verl_adapter.served_models import KIND, Served, named, write_addresses
 

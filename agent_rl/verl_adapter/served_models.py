@@ -25,7 +25,7 @@ from omegaconf import OmegaConf, open_dict
 
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.settings import SECTION, AgentRLSettings
-from agent_rl.settings.serving import ServedModelSettings
+from agent_rl.settings.reward import ServedModelSettings
 
 __all__ = [
     "KIND",

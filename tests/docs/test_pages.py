@@ -11,8 +11,7 @@ from pydantic import BaseModel
 
 from agent_rl.cli.main import app
 from agent_rl.settings import AgentRLSettings
-from agent_rl.settings.reward import ComponentSettings
-from agent_rl.settings.serving import ServedModelSettings
+from agent_rl.settings.reward import ComponentSettings, ServedModelSettings
 from tests.docs.pages import PAGES, ROOT, anchors, blocks, commands, exists, read
 
 MADE_BY_THE_READER = {"my_tools.yaml", "my_train.py"}

@@ -7,7 +7,7 @@ from omegaconf import OmegaConf
 
 from agent_rl.errors import ConfigError
 from agent_rl.rewards.models import RewardModelConfig
-from agent_rl.settings.serving import ServedModelSettings
+from agent_rl.settings.reward import ServedModelSettings
 from agent_rl.verl_adapter.served_models import Served, fill_in, require_known, rollout_config, write_addresses
 from tests.forks import python
 

@@ -4,7 +4,7 @@
       - name: http
         config:
           base_url: https://api.example.com/v1
-          allow_hosts: [api.example.com]    # default: the base_url's host; redirects lead nowhere else either
+          allow_hosts: [api.example.com]    # default: the base_url's host; also for redirects
           auth: {type: bearer, env: EXAMPLE_API_KEY}  # or header, query (with `name`), basic (env: user:password)
           headers: {Accept: application/json}
           timeout_s: 10                     # of one attempt; total_s, attempts: of all of them

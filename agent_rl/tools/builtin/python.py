@@ -136,7 +136,7 @@ class _Errors:
 
     Attributes:
         lost: a sentence about variables that were lost before this call, or "".
-        remark: the sandbox's word on how it ended the program, or "".
+        remark: the sandbox's sentence on how it ended the program, or "".
         text: what the program wrote, without tracebacks' frames that are not the policy's own code.
     """
 
@@ -163,7 +163,7 @@ class _Errors:
 
 
 def unfenced(code: str) -> str:
-    """The code without the Markdown fences that models like to put around it."""
+    """The code without the Markdown fences that models often put around it."""
     if not code.lstrip().startswith("```"):
         return code
     return "\n".join(_FENCED.findall(code)) or code

@@ -7,8 +7,8 @@
         timeout_s: 10                      # of a query; below the entry's or the run's own limit
 
 The query is the whole interface. `.schema`, `.schema NAME`, `.tables`, `SHOW TABLES`, `DESCRIBE NAME` and an empty
-query give tables, columns, keys and row counts, on both engines alike. Other statements than SELECT and its kin (WITH,
-VALUES, EXPLAIN) are refused.
+query give tables, columns, keys and row counts, on both engines alike. Only SELECT, WITH, VALUES
+and EXPLAIN are executed; other statements are refused.
 
 Engines run in processes of their own, in which the kernel limits time and memory (`_sql.worker`); each call opens the
 file again. The file must not change during a run: SQLite files are read as immutable, without a lock.
@@ -46,7 +46,7 @@ class SqlConfig(BaseModel):
 
     database: str | None = Field(default=None, min_length=1)
     root: str | None = Field(default=None, min_length=1)
-    """The folder that databases lie below; null: any."""
+    """The folder that contains the databases; null: any."""
     engine: Literal["sqlite", "duckdb"] | None = None
     """null: by the file's header."""
     max_rows: int = Field(default=50, ge=1)

@@ -237,7 +237,7 @@ async def _handshake(session: ClientSession) -> None:
         if error.code != UNSUPPORTED_PROTOCOL_VERSION:
             raise
         await session.discover()
-        await _pages(session)  # from which the SDK learns what it must repeat in headers
+        await _pages(session)  # the SDK takes from it what it must repeat in headers
 
 
 async def _pages(session: ClientSession) -> list[Tool]:

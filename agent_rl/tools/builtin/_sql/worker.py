@@ -44,7 +44,7 @@ def main(engine_name: str, memory_mb: int) -> None:
     """
     requests = sys.stdin.buffer
     replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # an engine that prints must not garble a reply
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # output of an engine must not mix with a reply
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
     _end_in(IDLE_S)
@@ -73,7 +73,7 @@ def _engine(name: str) -> Engine:
 
 
 def _end_in(seconds: float) -> None:
-    """Have the kernel end this process in `seconds`, wherever it then is."""
+    """Have the kernel end this process in `seconds`, whatever it is doing."""
     signal.setitimer(signal.ITIMER_REAL, seconds)
 
 

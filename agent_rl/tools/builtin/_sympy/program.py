@@ -333,7 +333,7 @@ def main() -> None:
         answer = {"text": OPERATIONS[data["operation"]](SympyRequest(data))}
     except Refusal as error:
         answer = {"error": str(error)}
-    except Exception as error:  # noqa: BLE001 - SymPy's own, told to the policy in one line
+    except Exception as error:  # noqa: BLE001 - SymPy's own, shown to the policy in one line
         lines = str(error).splitlines() or [""]
         too_long = "integer string conversion" in lines[0]
         answer = {
