@@ -30,7 +30,7 @@ from agent_rl.agents.registry import agent_names
 from agent_rl.agents.syntaxes import SYNTAXES
 from agent_rl.cli.main import app
 from agent_rl.evaluation.settings import EvaluationSettings
-from agent_rl.rewards.kinds import kinds
+from agent_rl.rewards.component import kinds
 from agent_rl.rewards.scorers import SCORERS
 from agent_rl.settings import AgentRLSettings
 from agent_rl.settings.reward import ServedModelSettings

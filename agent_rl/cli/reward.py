@@ -76,8 +76,7 @@ def score(
     """
     from rich.console import Console
 
-    from agent_rl.rewards.lab.groups import grouped, read_trajectories, score_groups
-    from agent_rl.rewards.lab.scoring import summary, summary_table
+    from agent_rl.rewards.lab.groups import grouped, read_trajectories, score_groups, summary, summary_table
 
     if _is_dump(trajectories):
         settings = _settings(_given(config, overrides or []))

@@ -16,14 +16,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from types import MappingProxyType
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
+from agent_rl.settings.errors import Place, validated
+from agent_rl.settings.importing import find_class, import_all
 from agent_rl.trajectory import Trajectory
 
-__all__ = ["Component", "ComponentConfig", "GroupComponent", "Value"]
+__all__ = ["Component", "ComponentConfig", "GroupComponent", "Value", "kinds", "make_component"]
 
 
 class ComponentConfig(BaseModel):
@@ -69,7 +72,7 @@ class _Measuring(ABC):  # noqa: B024 - each kind has its own abstract method
 
 
 DECLARED: dict[str, type[Any]] = {}
-"""Classes by their declared kind; complete once `agent_rl.rewards.kinds.kinds` has been called."""
+"""Classes by their declared kind; complete once `agent_rl.rewards.component.kinds` has been called."""
 
 
 class Component(_Measuring):
@@ -96,3 +99,33 @@ class GroupComponent(_Measuring):
             UnscoredError: the whole group cannot be measured.
             ConfigError: as `Component.measure`.
         """
+
+
+FOLDERS = ("components", "judge", "models")
+"""Folders whose modules define kinds."""
+
+
+@cache
+def kinds() -> dict[str, type[Component | GroupComponent]]:
+    """The built-in kinds by name, from the classes in `FOLDERS`."""
+    for folder in FOLDERS:
+        import_all(f"agent_rl.rewards.{folder}")
+    return dict(sorted(DECLARED.items()))
+
+
+def make_component(name: str, kind: str, config: Mapping[str, Any], key: str) -> Component | GroupComponent:
+    """Create a component of a kind.
+
+    Args:
+        name: the user's name for it.
+        kind: one of `kinds()`, or a class, `package.module.Class` or `file.py:Class`.
+        config: the keys of the class's `Config`.
+        key: the configuration key above `kind` and `config`, for errors.
+
+    Raises:
+        ConfigError: there is no such kind, or the config does not fit it.
+    """
+    place = Place(key)
+    found = kinds().get(kind) or find_class(kind, (Component, GroupComponent), place / "kind", known=kinds())
+    made: Component | GroupComponent = found(name, validated(found.Config, dict(config), place / "config"))
+    return made

@@ -13,12 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent_rl.errors import AgentRLError, ConfigError, FatalError, UnscoredError, did_you_mean
-from agent_rl.rewards.combine import combiner
-from agent_rl.rewards.component import Component, GroupComponent, Value
+from agent_rl.rewards.combine import Normalizer, combiner
+from agent_rl.rewards.component import Component, GroupComponent, Value, make_component
 from agent_rl.rewards.components import terms
 from agent_rl.rewards.components.correctness import Correctness
-from agent_rl.rewards.kinds import make_component
-from agent_rl.rewards.normalize import Normalizer
 from agent_rl.settings import TERMS, RewardSettings
 from agent_rl.settings.terms import TermSettings, parse_gate
 from agent_rl.trajectory import Trajectory

@@ -6,7 +6,7 @@ from agent_rl.agents.episode.budget import DEFAULT_MAX_TURNS
 from agent_rl.agents.registry import agent_names
 from agent_rl.agents.syntaxes import SYNTAXES
 from agent_rl.rewards import SCORERS
-from agent_rl.rewards.kinds import kinds
+from agent_rl.rewards.component import kinds
 from agent_rl.tools.builtin import built_in_names
 from tests.docs.pages import ROOT, read
 from tests.test_layers import FLOORS, WITHOUT_FLOOR

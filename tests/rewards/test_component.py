@@ -1,9 +1,11 @@
 import asyncio
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
-from agent_rl.rewards.component import Component, ComponentConfig, Value
+from agent_rl.errors import ConfigError
+from agent_rl.rewards.component import Component, ComponentConfig, GroupComponent, Value, kinds, make_component
 from agent_rl.trajectory import StopReason, Trajectory
 
 
@@ -27,3 +29,58 @@ def test_a_component_measures_with_its_config() -> None:
 def test_a_config_knows_its_keys() -> None:
     with pytest.raises(ValidationError, match="extra"):
         Turns.Config.model_validate({"time": 2.0})
+
+
+KEY = "agent_rl.reward.components.mine"
+MINE = """
+from agent_rl.rewards import Component, Value
+from agent_rl.rewards.component import ComponentConfig
+
+class Fixed(Component):
+    class Config(ComponentConfig):
+        value: float
+
+    async def measure(self, trajectory):
+        return Value(self.config.value)
+
+class Unwritten(Component):
+    pass
+
+class Stranger:
+    pass
+"""
+
+
+def test_ours_are_what_the_files_declare() -> None:
+    assert set(kinds()) == {
+        *("consistency", "embedding", "judge", "pairwise_judge", "potential", "reward_api", "reward_model", "rules"),
+        *("tags", "tool_rewards"),
+    }
+    assert all(issubclass(found, Component | GroupComponent) for found in kinds().values())
+
+
+def test_a_users_component_is_found_by_its_path(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(MINE)
+    made = make_component("mine", f"{tmp_path}/mine.py:Fixed", {"value": 2}, KEY)
+    assert (made.name, made.config.value) == ("mine", 2.0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "message"),
+    [
+        ("jugde", {}, rf"{KEY}\.kind: there is no kind 'jugde'"),
+        ("mine.py:Fixd", {}, rf"{KEY}\.kind: .*Did you mean 'Fixed'"),
+        ("mine.py:Stranger", {}, rf"{KEY}\.kind: .*is not a subclass of agent_rl.rewards.component.Component"),
+        ("mine.py:Unwritten", {}, rf"{KEY}\.kind: .*does not define measure"),
+        ("mine.py:Fixed", {}, rf"{KEY}\.config\.value: missing"),
+        ("mine.py:Fixed", {"valeu": 1}, rf"{KEY}\.config\.(valeu|value)"),
+        ("mine.py:Fixed", {"value": "x"}, rf"{KEY}\.config\.value: expected a number, got 'x'"),
+    ],
+)
+def test_a_component_that_cannot_be_made_is_named(
+    kind: str, config: dict[str, object], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.py").write_text(MINE)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=message):
+        make_component("mine", kind, config, KEY)

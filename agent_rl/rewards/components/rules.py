@@ -19,8 +19,7 @@ from typing import Literal
 from pydantic import Field
 
 from agent_rl.rewards.component import Component, ComponentConfig, Value
-from agent_rl.rewards.scorers.tags import tag_share
-from agent_rl.rewards.scorers.text_rules import TextRules, kept
+from agent_rl.rewards.scorers.text_rules import TextRules, kept, tag_share
 from agent_rl.trajectory import Trajectory
 
 __all__ = ["Rules", "RulesConfig", "Tags", "TagsConfig"]

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agent_rl.errors import ConfigError, UnscoredError, did_you_mean
-from agent_rl.rewards.lab.scoring import Spread, spread
+from agent_rl.rewards.lab.groups import Spread, spread
 from agent_rl.trajectory import Score, Trajectory
 
 __all__ = ["Flip", "GroupCounts", "WhatIf", "advantages", "reweighed", "what_if", "what_if_table"]

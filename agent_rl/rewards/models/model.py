@@ -30,8 +30,7 @@ from pydantic import Field, model_validator
 from agent_rl.errors import ConfigError, FatalError, UnscoredError
 from agent_rl.remote import ChatClient, EndpointConfig, RemoteError
 from agent_rl.rewards.models.batching import MicroBatches
-from agent_rl.rewards.models.conversation import Shown, messages, texts
-from agent_rl.rewards.models.question import fill_in, load_template, read_score
+from agent_rl.rewards.models.conversation import Shown, fill_in, load_template, messages, read_score, texts
 from agent_rl.settings.errors import Place
 from agent_rl.settings.importing import find_object
 from agent_rl.trajectory import Trajectory

@@ -17,8 +17,8 @@ from jsonschema.validators import extend, validator_for
 
 from agent_rl.errors import ConfigError
 from agent_rl.rewards.scorers.extraction import last_block
-from agent_rl.rewards.scorers.patterns import compiled, found
 from agent_rl.rewards.scorers.scorer import built_in, unusable
+from agent_rl.rewards.scorers.text_rules import compiled, found
 
 __all__ = ["extract_json", "score_json_schema"]
 

@@ -9,20 +9,68 @@ that exceeds its time limit counts as not kept.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+import regex
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from agent_rl.errors import ConfigError
-from agent_rl.rewards.scorers.patterns import compiled, found
 from agent_rl.rewards.scorers.scorer import built_in, unusable
 
-__all__ = ["TextRules", "kept", "score_text_rules"]
+__all__ = ["TextRules", "compiled", "found", "kept", "score_text_rules", "tag_share"]
 
 MAX_TEXT = 1_000_000
-"""Characters at the end of a text that are searched."""
+"""Characters at the end of a text that are searched; a longer text has no well-formed tags."""
+LIMIT_S = 0.1
+"""Wall-clock seconds of one search; other threads run meanwhile."""
+
+
+@lru_cache(maxsize=1024)
+def compiled(pattern: str, *, ignore_case: bool = False, key: str = "patterns") -> Any:
+    """The compiled form of a pattern, in the syntax of Python's `re` (and what `regex` adds).
+
+    Raises:
+        ConfigError: it is not a regular expression.
+    """
+    try:
+        return regex.compile(pattern, regex.IGNORECASE if ignore_case else 0)
+    except regex.error as error:
+        raise ConfigError(key, f"{pattern!r} is not a regular expression: {error}", "Correct the pattern") from error
+
+
+def found(pattern: Any, text: str) -> bool | None:
+    """Whether a compiled pattern occurs in a text; None after a timeout of `LIMIT_S`."""
+    try:
+        return pattern.search(text, timeout=LIMIT_S, concurrent=True) is not None
+    except TimeoutError:
+        return None
+
+
+def tag_share(text: str, tags: Sequence[str], *, alone: bool = False) -> float:
+    """The share of the tags that occur exactly once, closed and in order, 0 to 1.
+
+    Args:
+        text: the response.
+        tags: names in their order.
+        alone: whether text outside of the tags makes the share 0.
+    """
+    if len(text) > MAX_TEXT:
+        return 0.0
+    good, at, outside = 0, 0, ""
+    for tag in tags:
+        opening, closing = f"<{tag}>", f"</{tag}>"
+        start = text.find(opening, at)
+        end = -1 if start < 0 else text.find(closing, start)
+        if end < 0 or text.count(opening) != 1 or text.count(closing) != 1:
+            continue
+        good += 1
+        outside += text[at:start]
+        at = end + len(closing)
+    if alone and (outside + text[at:]).strip():
+        return 0.0
+    return good / len(tags)
 
 
 class TextRules(BaseModel):

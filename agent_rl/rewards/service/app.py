@@ -14,8 +14,7 @@ from starlette.exceptions import HTTPException
 import agent_rl
 from agent_rl.rewards.service import wire
 from agent_rl.rewards.service.endpoint import RewardEndpoint
-from agent_rl.rewards.service.gate import ENDPOINTS, Gate
-from agent_rl.rewards.service.metrics import Metrics
+from agent_rl.rewards.service.gate import ENDPOINTS, Gate, Metrics
 from agent_rl.rewards.service.settings import ServiceSettings
 from agent_rl.settings import RewardSettings
 

@@ -4,8 +4,7 @@ from typing import Any
 import pytest
 
 from agent_rl.errors import ConfigError, UnscoredError
-from agent_rl.rewards.component import GroupComponent
-from agent_rl.rewards.kinds import make_component
+from agent_rl.rewards.component import GroupComponent, make_component
 from agent_rl.trajectory import StopReason, Trajectory
 
 

@@ -6,8 +6,7 @@ import pytest
 
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.remote import http as remote
-from agent_rl.rewards.component import Component
-from agent_rl.rewards.kinds import make_component
+from agent_rl.rewards.component import Component, make_component
 from agent_rl.trajectory import StopReason, Trajectory
 from tests.http_faults import FaultyServer, answer
 

@@ -4,8 +4,7 @@ from typing import Any
 import pytest
 
 from agent_rl.errors import ConfigError
-from agent_rl.rewards.component import Component
-from agent_rl.rewards.kinds import make_component
+from agent_rl.rewards.component import Component, make_component
 from agent_rl.trajectory import StopReason, Trajectory, Turn
 
 

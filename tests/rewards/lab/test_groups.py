@@ -1,11 +1,13 @@
 import asyncio
+import json
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 
 from agent_rl import trace
 from agent_rl.errors import ConfigError, UnscoredError
-from agent_rl.rewards.lab.groups import group_key, grouped, read_trajectories, score_groups
+from agent_rl.rewards.lab.groups import group_key, grouped, read_trajectories, score_groups, summary, summary_table
 from agent_rl.trajectory import Score, StopReason, Trajectory
 from tests.rewards.lab import scorers
 
@@ -71,3 +73,34 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
         with pytest.raises(ConfigError, match=problem) as caught:
             read_trajectories(tmp_path / name)
         assert caught.value.key == str(tmp_path / name)
+
+
+def with_total(source, total, error=None):
+    score = None if total is None else Score(total, {"correctness": total})
+    return Trajectory([], StopReason.ANSWERED, data_source=source, score=score, error=error)
+
+
+def test_the_summary_has_means_by_data_source_and_errors():
+    found = summary(
+        [with_total("a", 1.0), with_total("a", 0.0), with_total("b", 0.5), with_total("b", None, "the judge is down")]
+    )
+    assert found["all"]["scored"] == 3
+    assert found["all"]["unscored"] == 1
+    assert found["all"]["reward"]["mean"] == 0.5
+    assert found["data_sources"]["a"]["components"] == {"correctness": {"mean": 0.5, "std": 0.5}}
+    assert found["data_sources"]["b"]["reward"] == {"mean": 0.5, "std": 0.0}
+    assert found["errors"] == {"the judge is down": 1}
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_nothing_scored_is_no_zero():
+    found = summary([with_total("a", None, "x")])
+    assert found["all"]["reward"] is None
+    assert found["data_sources"] == {}
+    console = Console(width=80)
+    with console.capture() as capture:
+        console.print(summary_table(found, "title"))
+        console.print(summary_table(summary([with_total("a", 1.0), with_total("b", 0.0)]), "title"))
+    shown = capture.get()
+    assert "│ reward   │   - │" in shown
+    assert "+0.500 ± 0.500" in shown

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from agent_rl.errors import ConfigError
 from agent_rl.rewards.compose import Reward
-from agent_rl.rewards.lab.scoring import Spread
+from agent_rl.rewards.lab.groups import Spread
 from agent_rl.rewards.lab.what_if import advantages, reweighed, what_if, what_if_table
 from agent_rl.settings import RewardSettings
 from agent_rl.trajectory import Score, StopReason, ToolCall, Trajectory, Turn

@@ -3,8 +3,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from agent_rl.errors import UnscoredError
-from agent_rl.rewards.scorers.text_rules import TextRules, kept, score_text_rules
+from agent_rl.errors import ConfigError, UnscoredError
+from agent_rl.rewards.scorers.text_rules import TextRules, compiled, found, kept, score_text_rules, tag_share
 
 
 def test_each_rule_is_judged() -> None:
@@ -49,3 +49,36 @@ def test_rules_must_be_usable(rules: Any) -> None:
         TextRules.model_validate(rules)
     with pytest.raises(UnscoredError, match="a mapping of rules"):
         score_text_rules("a", rules, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "share", "alone"),
+    [
+        ("<think>a</think>\n<answer>b</answer>", 1.0, 1.0),
+        ("so <think>a</think><answer>b</answer>", 1.0, 0.0),
+        ("<think>a</think><answer>b", 0.5, 0.0),
+        ("<answer>b</answer><think>a</think>", 0.5, 0.0),
+        ("<think>a</think><think>a</think><answer>b</answer>", 0.5, 0.0),
+        ("<think>a</answer>", 0.0, 0.0),
+        ("", 0.0, 0.0),
+        ("<think>a</think><answer>b</answer>" + " " * 10**6, 0.0, 0.0),
+    ],
+)
+def test_tags_stand_once_closed_and_in_order(text: str, share: float, alone: float) -> None:
+    assert tag_share(text, ["think", "answer"]) == share
+    assert tag_share(text, ["think", "answer"], alone=True) == alone
+
+
+def test_patterns_are_searched() -> None:
+    assert found(compiled("b+"), "abba") is True
+    assert found(compiled("c"), "abba") is False
+    assert found(compiled("B", ignore_case=True), "abba") is True
+
+
+def test_a_search_ends() -> None:
+    assert found(compiled("^(a|aa)+$"), "a" * 5_000 + "!") is None
+
+
+def test_what_is_no_pattern_names_its_key() -> None:
+    with pytest.raises(ConfigError, match=r"^config.patterns: '\(' is not a regular expression"):
+        compiled("(", key="config.patterns")
