@@ -54,17 +54,17 @@ async def open_source(settings: EvaluationSettings, folder: Path) -> AsyncIterat
         ConfigError: the model cannot be reached.
     """
     async with AsyncExitStack() as stack:
-        url, tokenizer = settings.endpoint, settings.tokenizer or settings.model
+        url, weights = settings.endpoint, settings.model
         if url is None and settings.policy == "vllm":
             raise ConfigError("endpoint", "no server of vLLM is started here", "Name one: --endpoint http://host:8000")
         if url is None:
             model = await asyncio.to_thread(model_folder, settings.model, folder / "model")
-            tokenizer = settings.tokenizer or str(model)
+            weights = str(model)
             if settings.policy != "local":
                 url = await stack.enter_async_context(serve(model, settings.model, folder / "server.log"))
         elif settings.policy == "local":
             raise ConfigError("endpoint", "policy=local uses no endpoint", "Leave one of the two out")
-        source = _source(settings, url or "", tokenizer)
+        source = _source(settings, url or "", weights)
         if isinstance(source, TokenSource):
             source.logprobs = settings.agent_rl.trace.tokens
             source.drop_thoughts = settings.agent_rl.thinking.history == "template"
@@ -73,17 +73,17 @@ async def open_source(settings: EvaluationSettings, folder: Path) -> AsyncIterat
         yield source
 
 
-def _source(settings: EvaluationSettings, url: str, tokenizer: str) -> PolicySource:
+def _source(settings: EvaluationSettings, url: str, weights: str) -> PolicySource:
     sampling = settings.sampling
     limits: Any = settings.model_dump(include={"api_key_env", "concurrency", "timeout_s"})
     if settings.policy == "chat":
         return ChatEndpoint(url, settings.model, sampling, **limits)
-    chat = load_chat_tokenizer(tokenizer)
+    chat = load_chat_tokenizer(settings.tokenizer or weights)
     if settings.policy == "sglang":
         return SGLangTokens(url, chat, sampling, **limits)
     if settings.policy == "vllm":
         return VLLMTokens(url, settings.model, chat, sampling, **limits)
-    return LocalModel(tokenizer, chat, sampling)
+    return LocalModel(weights, chat, sampling)
 
 
 @asynccontextmanager

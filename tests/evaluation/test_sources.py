@@ -1,4 +1,5 @@
 import asyncio
+import shutil
 
 import pytest
 
@@ -39,6 +40,12 @@ def test_a_server_needs_a_device_or_the_switch(tmp_path, model_dir, monkeypatch)
 
 def test_a_model_in_this_process(tmp_path, model_dir):
     assert opened(tmp_path, "policy=local", model=model_dir) == "LocalModel"
+
+
+def test_a_model_takes_its_tokenizer_from_another_folder(tmp_path, model_dir):
+    only_tokenizer = tmp_path / "tokenizer"
+    shutil.copytree(model_dir, only_tokenizer, ignore=shutil.ignore_patterns("*.safetensors"))
+    assert opened(tmp_path, "policy=local", f"tokenizer={only_tokenizer}", model=model_dir) == "LocalModel"
 
 
 def test_a_source_is_open_and_checked(tmp_path):
