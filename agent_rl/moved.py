@@ -36,6 +36,7 @@ MOVED = {
     "backend.tiny_model": "cpu.tiny_model",
     "cli.app": "cli.main.app",
     "doctor.command": "cli.doctor",
+    "doctor.finding": "doctor.check",
     "evaluation.audit_command": "cli.audit",
     "evaluation.checkpoint": "evaluation.sources",
     "evaluation.command": "cli.eval",

@@ -82,7 +82,7 @@ print("works")
 
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.check import Needs, check
-from agent_rl.doctor.finding import Finding, problem
+from agent_rl.doctor.check import Finding, problem
 
 
 @check("machine", "weather", Needs.MACHINE)

@@ -15,8 +15,7 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 from agent_rl.doctor.case import Case
-from agent_rl.doctor.check import GROUPS, Check, Needs, all_checks
-from agent_rl.doctor.finding import Finding, ok, problem, reason, skipped, warning
+from agent_rl.doctor.check import GROUPS, Check, Finding, Needs, all_checks, ok, problem, reason, skipped, warning
 from agent_rl.errors import ConfigError
 from agent_rl.launch.composition import compose
 

@@ -28,7 +28,7 @@ import agent_rl
 from agent_rl.cpu import switch as cpu
 from agent_rl.errors import ConfigError
 from agent_rl.evaluation.settings import EvaluationSettings
-from agent_rl.launch.environment import has_accelerator
+from agent_rl.launch.command import has_accelerator
 from agent_rl.launch.process import STOP_S, die_with_parent
 from agent_rl.policies import PolicySource
 from agent_rl.policies.chat import ChatEndpoint

@@ -28,7 +28,7 @@ import psutil
 
 from agent_rl.cpu import switch as cpu
 from agent_rl.errors import AgentRLError, ConfigError
-from agent_rl.launch.environment import joins_ray
+from agent_rl.launch.command import joins_ray
 from agent_rl.launch.process import die_with_parent, end_all, stop
 
 __all__ = ["ClusterError", "Nodes", "node_options", "run_head", "run_worker"]
@@ -205,7 +205,6 @@ def _ray_node(arguments: Sequence[str]) -> Iterator[_RayNode]:
 
 
 def _wait_for_nodes(nodes: Nodes, node: _RayNode, wait_s: float) -> None:
-    """Block until all nodes are in the cluster."""
     deadline = time.monotonic() + wait_s
     while not _answers(nodes):
         node.check("the head of the Ray cluster did not start")

@@ -1,18 +1,42 @@
-"""The command line that trains a recipe, on a GPU node and on a CPU."""
+"""Builds the command line that trains a recipe, for the accelerator and the Ray cluster that this machine has."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from agent_rl.cpu import switch as cpu
 from agent_rl.errors import ConfigError
-from agent_rl.launch.environment import JOINING, has_accelerator, joins_ray
 
-__all__ = ["command_line", "hydra_arguments", "recipe_folder", "trainer_command"]
+__all__ = [
+    "JOINING",
+    "SIZES",
+    "command_line",
+    "has_accelerator",
+    "hydra_arguments",
+    "joins_ray",
+    "recipe_folder",
+    "trainer_command",
+]
+
+SIZES = ("num_cpus", "num_gpus", "object_store_memory", "resources")
+"""Keys of `ray_kwargs.ray_init` that Ray refuses when it joins a cluster."""
+
+JOINING = tuple(f"++ray_kwargs.ray_init.{key}=null" for key in SIZES)
+"""Overrides for a trainer that joins a Ray cluster: its nodes know their sizes, and Ray refuses them when it joins."""
+
+
+def joins_ray(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether the trainer joins a Ray cluster that runs already, instead of starting one."""
+    return environ.get("RAY_ADDRESS", "local") not in ("", "local")
+
+
+def has_accelerator() -> bool:
+    """Whether there is a device file of an NVIDIA or AMD GPU or an Ascend NPU; without one verl would hang."""
+    return any(any(Path("/dev").glob(pattern)) for pattern in ("nvidia[0-9]*", "kfd", "davinci[0-9]*", "dxg"))
 
 
 def trainer_command(

@@ -14,9 +14,8 @@ from omegaconf import DictConfig, OmegaConf
 from agent_rl.cpu import switch as cpu
 from agent_rl.launch import resolution
 from agent_rl.launch.cluster import Nodes, node_options, run_head, run_worker
-from agent_rl.launch.command import command_line, trainer_command
+from agent_rl.launch.command import JOINING, command_line, trainer_command
 from agent_rl.launch.composition import compose
-from agent_rl.launch.environment import JOINING
 
 __all__ = ["dry_run", "train"]
 

@@ -7,8 +7,7 @@ verl's own worker class runs, with the same reward manager and the same custom f
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 __all__ = ["score_here"]
@@ -27,18 +26,7 @@ def score_here(module: ModuleType) -> None:
         if self.reward_loop_worker_handles is not None and not self.reward_loop_worker_handles:
             from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
 
-            self.reward_loop_worker_handles = [_Here(RewardLoopWorker(self.config))]
+            method = SimpleNamespace(remote=RewardLoopWorker(self.config).compute_score)  # as of a Ray actor's handle
+            self.reward_loop_worker_handles = [SimpleNamespace(compute_score=method)]
 
     module.AgentLoopWorker.__init__ = init
-
-
-class _Here:
-    """An object with the one method that verl calls on a reward worker's handle."""
-
-    def __init__(self, worker: Any) -> None:
-        self.compute_score = _Method(worker.compute_score)
-
-
-class _Method:
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.remote = function

@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from agent_rl.data import make_row, write_parquet
 from agent_rl.doctor.case import Case
-from agent_rl.doctor.finding import Finding, Status
+from agent_rl.doctor.check import Finding, Status
 from agent_rl.launch.composition import compose
 
 ROOT = Path(__file__).parents[2]

@@ -1,11 +1,23 @@
+import json
 from collections.abc import Iterator
 
 import pytest
 
 from agent_rl.doctor import check as check_module
 from agent_rl.doctor.case import Case
-from agent_rl.doctor.check import GROUPS, Check, all_checks, check
-from agent_rl.doctor.finding import Finding, Status, ok, problem
+from agent_rl.doctor.check import (
+    GROUPS,
+    Check,
+    Finding,
+    Status,
+    all_checks,
+    check,
+    ok,
+    problem,
+    reason,
+    skipped,
+    warning,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -51,3 +63,16 @@ def test_a_check_of_a_new_group_stands_at_the_end() -> None:
         """No group of ours."""
 
     assert all_checks()[-1].name == "rain"
+
+
+def test_a_finding_survives_json() -> None:
+    for finding in (ok("a"), warning("a", "b", "c"), problem("a", "b"), skipped("a", subject="b")):
+        again = Finding.from_dict(json.loads(json.dumps(finding.to_dict())))
+        assert again == finding
+        assert isinstance(again.status, Status)
+
+
+def test_the_reason_is_the_first_cause_in_one_line() -> None:
+    error = RuntimeError("wrapped")
+    error.__cause__ = ValueError("a\n b")
+    assert reason(error) == "ValueError: a b"

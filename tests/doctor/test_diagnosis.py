@@ -7,9 +7,8 @@ import pytest
 
 from agent_rl.doctor import diagnosis
 from agent_rl.doctor.case import Case
-from agent_rl.doctor.check import Check, Needs
+from agent_rl.doctor.check import Check, Finding, Needs, Status, ok
 from agent_rl.doctor.diagnosis import diagnose, run_check
-from agent_rl.doctor.finding import Finding, Status, ok
 from agent_rl.errors import ConfigError
 
 from .conftest import RECIPE, ROOT, only

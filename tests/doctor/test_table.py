@@ -4,7 +4,7 @@ import json
 import pytest
 from rich.console import Console
 
-from agent_rl.doctor.finding import Finding, Status, ok, problem, skipped, warning
+from agent_rl.doctor.check import Finding, Status, ok, problem, skipped, warning
 from agent_rl.doctor.table import as_json, has_problem, show
 
 LONG = "actor_rollout_ref.rollout.multi_turn.max_tool_response_length=1024"

@@ -4,7 +4,7 @@ import pytest
 
 from agent_rl.errors import ConfigError
 from agent_rl.launch import command as module
-from agent_rl.launch.command import trainer_command
+from agent_rl.launch.command import JOINING, joins_ray, trainer_command
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 
@@ -41,3 +41,21 @@ def test_an_override_without_value_is_refused(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("VERL_PLATFORM", "cpu")
     with pytest.raises(ConfigError, match=r"trainer\.total_epochs: not a hydra override"):
         trainer_command(RECIPES / "quickstart", ["trainer.total_epochs"])
+
+
+@pytest.mark.parametrize(
+    ("environ", "joins"),
+    [
+        ({}, False),
+        ({"RAY_ADDRESS": ""}, False),
+        ({"RAY_ADDRESS": "local"}, False),
+        ({"RAY_ADDRESS": "auto"}, True),
+        ({"RAY_ADDRESS": "head:6379"}, True),
+    ],
+)
+def test_only_a_named_cluster_is_joined(environ: dict[str, str], joins: bool) -> None:
+    assert joins_ray(environ) is joins
+
+
+def test_sizes_that_ray_refuses_when_it_joins_are_taken_back() -> None:
+    assert "++ray_kwargs.ray_init.num_cpus=null" in JOINING

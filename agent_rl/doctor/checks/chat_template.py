@@ -18,8 +18,7 @@ from agent_rl.agents.episode.loop import EpisodeSetup
 from agent_rl.agents.registry import agent_names, make_loop
 from agent_rl.agents.tool_call import ToolCallFormat
 from agent_rl.doctor.case import Case
-from agent_rl.doctor.check import Needs, check
-from agent_rl.doctor.finding import Finding, ok, problem, reason, skipped, warning
+from agent_rl.doctor.check import Finding, Needs, check, ok, problem, reason, skipped, warning
 from agent_rl.verl_adapter import inspection
 
 Message = dict[str, Any]

@@ -12,9 +12,8 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from agent_rl.doctor.case import Case
-from agent_rl.doctor.check import Needs, check
+from agent_rl.doctor.check import Finding, Needs, check, ok, problem, reason, skipped, warning
 from agent_rl.doctor.checks.data import total_steps
-from agent_rl.doctor.finding import Finding, ok, problem, reason, skipped, warning
 from agent_rl.doctor.model_files import incomplete_files, names_a_folder
 from agent_rl.errors import ConfigError
 from agent_rl.launch import resolution

@@ -1,26 +1,31 @@
-"""Checks of the rows: the row contract, their number, and whether the agents that they name exist."""
+"""Checks of the rows: the row contract, their number, the agents that they name, and the lengths of their prompts."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from omegaconf import OmegaConf
 
+from agent_rl.agents.episode.budget import EpisodeLimits
 from agent_rl.agents.episode.loop import EpisodeSetup
 from agent_rl.agents.registry import agent_names, make_loop
 from agent_rl.data.rows import check_rows
-from agent_rl.doctor.case import Case
-from agent_rl.doctor.check import check
-from agent_rl.doctor.finding import Finding, ok, problem, skipped, warning
-from agent_rl.doctor.rows import RowsFile
+from agent_rl.doctor.case import Case, RowsFile
+from agent_rl.doctor.check import Finding, Needs, check, ok, problem, skipped, warning
+from agent_rl.doctor.checks.chat_template import load_template
+from agent_rl.doctor.checks.tools import tool_specs
 from agent_rl.errors import ConfigError, did_you_mean
+from agent_rl.tools import ToolSpec
 
 VERLS = ("single_turn_agent", "tool_agent")
 """The loops that verl 0.9.1 itself registers."""
+SAMPLE = 200
+"""Rows with tokenized prompts: those with the most characters."""
+PROMPT_TOKENS = "data.max_prompt_length"
 
 
 @check("data")
@@ -81,6 +86,27 @@ def agents(case: Case) -> Iterator[Finding]:
         yield warning(text, "Set actor_rollout_ref.rollout.agent.default_agent_loop=react_agent")
 
 
+@check("data", "prompt lengths", Needs.VERL)
+def lengths(case: Case) -> Finding:
+    """The longest prompts fit into `data.max_prompt_length`: a trajectory with a longer prompt is unscored."""
+    rows, specs = [row for row in case.rows if isinstance(row.get("prompt"), list)], tool_specs(case)
+    if case.model.folder is None or not rows:
+        return skipped("they need rows, and the model's tokenizer on this machine")
+    if specs is None:
+        return skipped("they need the tool file, which cannot be read")
+    tokenizer, most = load_template(case).tokenizer, case.number(PROMPT_TOKENS, 0)
+    sample = sorted(rows, key=lambda row: -len(str(row["prompt"])))[:SAMPLE]
+    counts = [len(tokenizer.encode(_rendered(case, tokenizer, row, specs), add_special_tokens=False)) for row in sample]
+    over, longest = sum(count > most for count in counts), max(counts)
+    if not over:
+        return ok(f"at most {longest} of {most} tokens, instructions and tools included")
+    every = "all" if over == len(counts) else f"{over} of the {len(counts)} longest"
+    return (problem if over == len(counts) else warning)(
+        f"{every} are longer than {PROMPT_TOKENS}={most}, up to {longest} tokens, and would not be trained on",
+        f"Set {PROMPT_TOKENS}={longest}, or shorten the rows or the agent's instructions",
+    )
+
+
 def train_rows(case: Case) -> int:
     """Number of rows to train on, before long prompts are filtered out."""
     rows, most = sum(file.count for file in case.train), case.number("data.train_max_samples", -1)
@@ -134,3 +160,22 @@ def _of_script(case: Case) -> set[str]:
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args]
     found = [call.args[0] for call in calls if re.search(r"(register_agent_loop|\bAgent)$", ast.unparse(call.func))]
     return {name.value for name in found if isinstance(name, ast.Constant) and isinstance(name.value, str)}
+
+
+def _rendered(case: Case, tokenizer: Any, row: Mapping[str, Any], specs: Sequence[ToolSpec]) -> str:
+    """The prompt as the row's loop would render it."""
+    chosen = (row.get("extra_info") or {}).get("tool_selection")
+    specs = [spec for spec in specs if not chosen or spec.name in chosen]
+    agent = row.get("agent_name") or case.default_agent
+    messages, tools = list(row["prompt"]), None
+    if agent in agent_names():
+        syntax = case.get("actor_rollout_ref.rollout.multi_turn.format", "hermes")
+        setup = EpisodeSetup(case.settings, EpisodeLimits(format=syntax), specs)
+        format = make_loop(agent, setup).format()
+        messages, tools = format.prompt(messages, specs), format.template_tools(specs) or None
+    elif agent != "single_turn_agent":
+        tools = [spec.schema() for spec in specs] or None
+    options = case.get("data.apply_chat_template_kwargs", {})
+    return str(
+        tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, tools=tools, **options)
+    )

@@ -6,9 +6,8 @@ import os
 from collections.abc import Iterator
 
 from agent_rl.doctor.case import Case
-from agent_rl.doctor.check import Needs, check
-from agent_rl.doctor.finding import Finding, ok, problem, skipped, warning
-from agent_rl.launch.environment import has_accelerator
+from agent_rl.doctor.check import Finding, Needs, check, ok, problem, skipped, warning
+from agent_rl.launch.command import has_accelerator
 
 BUSY = 0.05
 """Share of a GPU's memory in use above which the GPU counts as busy."""

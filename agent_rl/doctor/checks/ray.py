@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agent_rl.doctor.case import Case
-from agent_rl.doctor.check import Needs, check
-from agent_rl.doctor.finding import Finding, ok, problem, skipped, warning
+from agent_rl.doctor.check import Finding, Needs, check, ok, problem, skipped, warning
 from agent_rl.launch.cluster import Nodes
-from agent_rl.launch.environment import SIZES
+from agent_rl.launch.command import SIZES
 
 TIMEOUT_S = 2.0
 CPUS_PER_GPU = 3

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_rl.doctor.case import Case
-from agent_rl.doctor.check import check
-from agent_rl.doctor.finding import Finding, ok, problem, skipped, warning
+from agent_rl.doctor.check import Finding, check, ok, problem, skipped, warning
 from agent_rl.errors import AgentRLError, ConfigError, did_you_mean
 from agent_rl.sandbox import PythonSandbox
 from agent_rl.tools import ToolSpec, load_tools

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from agent_rl.doctor.check import Status
 from agent_rl.doctor.checks import configuration
-from agent_rl.doctor.finding import Status
 from tests.doctor.conftest import MakeCase, only
 
 MODEL = "actor_rollout_ref.model.path"

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from agent_rl.doctor.case import Case
+from agent_rl.doctor.check import Status
 from agent_rl.doctor.checks import installation
-from agent_rl.doctor.finding import Status
 from tests.doctor.conftest import MakeCase, only, statuses, with_gpus
 
 CPU = {"VERL_PLATFORM": "cpu"}

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
+from agent_rl.doctor.check import Status
 from agent_rl.doctor.checks import machine
-from agent_rl.doctor.finding import Status
 from tests.doctor.conftest import MakeCase, only, with_gpus
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from agent_rl.doctor.check import Status
 from agent_rl.doctor.checks import memory
-from agent_rl.doctor.finding import Status
 from tests.doctor.conftest import ROOT, MakeCase, only, statuses, with_gpus
 
 GIB = 1 << 30

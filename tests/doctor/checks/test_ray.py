@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from agent_rl.doctor.check import Status
 from agent_rl.doctor.checks import ray
-from agent_rl.doctor.finding import Status
 from agent_rl.errors import ConfigError
 from tests.doctor.conftest import MakeCase, only, with_gpus
 

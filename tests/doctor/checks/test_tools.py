@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from agent_rl.data import write_parquet
+from agent_rl.doctor.check import Status
 from agent_rl.doctor.checks import tools
-from agent_rl.doctor.finding import Status
 from agent_rl.sandbox.host.execution import IsolationReport
 from tests.doctor.conftest import ROOT, MakeCase, only
 
