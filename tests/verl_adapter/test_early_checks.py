@@ -73,7 +73,7 @@ def test_valid_served_models_are_accepted(model: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"manager": "naive"}, r"agent_rl\.reward\.models: the reward manager 'naive' asks none"),
+        ({"manager": "naive"}, r"agent_rl\.reward\.models: the reward manager 'naive' uses none"),
         ({"reward": {"models": {"a": SHARED | {"tensor_parallel_size": 3}}}}, "3 does not divide 4 GPUs"),
         ({"reward": {"models": {"a": {"path": "rm", "tensor_parallel_size": 2}}}}, "2 does not divide 1 GPUs"),
         ({"reward": {"models": {"reward_model": SHARED}}, "enable": True}, "verl's own reward model has this name"),
