@@ -142,7 +142,7 @@ def test_early_checks_name_the_key_before_ray_starts() -> None:
             "+agent_rl.reward.overlong={penalty: 1, buffer_tokens: 1000}",
             "1000 is more than data.max_response_length=512",
         ),
-        ("+agent_rl.user_sim={user: llm, config: {url: x}}", "agent_rl.user_sim.config: "),
+        ("+agent_rl.user_sim={user: llm, config: {url: x}}", "agent_rl.user_sim.config.url: "),
     ],
 )
 def test_early_checks_know_what_goes_together(override: str, message: str) -> None:

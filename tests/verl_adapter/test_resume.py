@@ -49,7 +49,7 @@ def test_a_first_run_and_a_whole_checkpoint_pass(tmp_path: Path) -> None:
 def test_a_missing_file_is_named(tmp_path: Path, missing: str) -> None:
     save(tmp_path, 2)
     (tmp_path / "global_step_2" / missing).unlink()
-    with pytest.raises(ConfigError, match=rf"not whole: it has no {missing}.*trainer\.resume_mode=disable"):
+    with pytest.raises(ConfigError, match=rf"incomplete: it has no {missing}.*trainer\.resume_mode=disable"):
         resume.check(config(tmp_path), use_critic=False)
 
 
