@@ -18,7 +18,6 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic.errors import PydanticInvalidForJsonSchema
-from pydantic_core import ErrorDetails
 
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.settings.forms import SchemaPart, written
@@ -109,7 +108,7 @@ def validated(model: type[Model], data: Any, place: Place | None = None) -> Mode
 class _Problem:
     """One of pydantic's errors, found in the model's form by its location."""
 
-    def __init__(self, details: ErrorDetails, form: SchemaPart, data: Any, place: Place) -> None:
+    def __init__(self, details: Mapping[str, Any], form: SchemaPart, data: Any, place: Place) -> None:
         self.kind, self.details = details["type"], details
         self.value = details["input"]
         self.place, self.form, self.parent = place, form, form

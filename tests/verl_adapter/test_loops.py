@@ -157,6 +157,8 @@ def _payload_of_an_absent_module():
 BESIDE = '''
 """A module beside the script."""
 
+from agent_rl import ReactAgentLoop
+
 SECRET = "from beside"
 
 
@@ -173,7 +175,8 @@ import sys
 
 import beside
 import ray
-from agent_rl.agents.registry import register_agent_loop
+from agent_rl import Agent, ReactAgentLoop, register_agent_loop
+from agent_rl.agents.react import ReactFormat
 
 GREETING = "from main"
 
