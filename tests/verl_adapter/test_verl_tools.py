@@ -146,7 +146,7 @@ def test_schema_keeps_what_verls_own_classes_would_drop(tmp_path):
 
 def test_mistake_in_the_file_is_a_config_error_that_names_it(tmp_path):
     path = yaml_of(tmp_path, [{"name": "calculater"}])
-    with pytest.raises(ConfigError, match=r"tools\.yaml: tools\[0\].*calculater.*Did you mean 'calculator'"):
+    with pytest.raises(ConfigError, match=r"tools\.yaml:1: tools\[0\].*calculater.*Did you mean 'calculator'"):
         load_all_tools(path, None)
 
 
