@@ -11,7 +11,7 @@ PYTEST = mkdir -p outputs && $(PY) -m pytest --basetemp outputs/pytest
 # The same with the CPU-seconds of all its processes: engines on one of two processes, all else on both.
 COSTS = mkdir -p outputs && $(PY) tests/cost.py
 TWO = --basetemp outputs/pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder
-UNIT = not (trainer or engine or recipes or benchmark)
+UNIT = not (trainer or engine or slow or recipes or benchmark)
 PIP = $(PY) -m pip install --disable-pip-version-check
 
 .PHONY: quickstart test test-unit test-shuffled test-costs test-recipes check bench docs clean install install-dev
@@ -32,7 +32,7 @@ test: check ## all checks
 	$(COSTS) --check $(TWO)
 endif
 
-test-unit: $(VENV)/.dev ## what needs neither verl nor torch nor Ray
+test-unit: $(VENV)/.dev ## what is quick and needs neither verl nor torch nor Ray
 	$(PYTEST) $(TWO) --light -m "$(UNIT)" $(ARGS)
 
 test-shuffled: $(VENV)/.dev ## the unit tests in random order; SEED= repeats one

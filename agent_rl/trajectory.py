@@ -14,9 +14,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import date, time
+from decimal import Decimal
 from enum import Enum
 from functools import cache
 from typing import Annotated, Any, Literal
+from uuid import UUID
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -33,6 +36,7 @@ __all__ = [
     "Trajectory",
     "Turn",
     "call_key",
+    "row_data",
 ]
 
 SCHEMA_VERSION = 1
@@ -195,8 +199,16 @@ class Trajectory:
     response_tokens: int = 0
     """Sampled tokens and observation tokens together."""
     seconds: float = 0.0
+    row: dict[str, Any] = field(default_factory=dict)
+    """The row's columns as `row_data` gives them: data_source, ability, reward_model, extra_info and every other one;
+    empty in traces that an older version wrote."""
     info: dict[str, Any] = field(default_factory=dict)
     version: int = SCHEMA_VERSION
+
+    @property
+    def extra_info(self) -> dict[str, Any]:
+        """The row's column `extra_info`; empty without one."""
+        return self.row.get("extra_info") or {}
 
     @property
     def results(self) -> list[ToolResult]:
@@ -287,6 +299,38 @@ class Trajectory:
 def call_key(call: ToolCall) -> str:
     """The same for equal calls, whatever the order of their arguments."""
     return f"{call.name} {json.dumps(call.arguments, sort_keys=True, separators=(',', ':'), default=repr)}"
+
+
+_NOT_THE_ROWS = (
+    *("prompt", "raw_prompt", "images", "videos", "audios"),  # large, or in the trajectory
+    *("uid", "session_id", "global_steps", "index", "tools_kwargs", "interaction_kwargs"),  # verl adds them
+)
+
+
+def row_data(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of a row as JSON data, without the prompt, media, and what verl adds.
+
+    Arrays become lists, dates become text; values that cannot be written as JSON are left out.
+    """
+    found = _as_json({name: value for name, value in columns.items() if name not in _NOT_THE_ROWS})
+    return {name: value for name, value in found.items() if value is not _DROPPED}
+
+
+_DROPPED = object()
+
+
+def _as_json(value: Any) -> Any:
+    """JSON data, or `_DROPPED`."""
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if type(value).__module__ == "numpy":
+        return _as_json(value.tolist())
+    if isinstance(value, Mapping):
+        items = ((str(key), _as_json(item)) for key, item in value.items())
+        return {key: item for key, item in items if item is not _DROPPED}
+    if isinstance(value, list | tuple | set):
+        return [item for item in map(_as_json, value) if item is not _DROPPED]
+    return str(value) if isinstance(value, date | time | Decimal | UUID) else _DROPPED
 
 
 @cache

@@ -10,7 +10,7 @@ from agent_rl.errors import ConfigError
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--local_save_dir", default="~/data/arithmetic", help="default: %(default)s")
+    parser.add_argument("--local_save_dir", "--local_dir", default="~/data/arithmetic", help="default: %(default)s")
     parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
     parser.add_argument("--train_size", type=int, default=5000, help="problems, default: %(default)s")
     parser.add_argument("--test_size", type=int, default=500, help="problems, default: %(default)s")
@@ -24,7 +24,8 @@ def main() -> None:
             write_parquet(rows, path)
             print(f"{split}: {len(rows)} rows in {path}")
     except ConfigError as error:
-        sys.exit(f"error: {error}")
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
 
 
 if __name__ == "__main__":

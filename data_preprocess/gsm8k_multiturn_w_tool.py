@@ -15,7 +15,9 @@ def main() -> None:
         help="folder with train and test as .jsonl or .parquet, or one such file (a name with 'test': the test split); "
         "default: openai/gsm8k from the Hugging Face hub",
     )
-    parser.add_argument("--local_save_dir", default="~/data/gsm8k_multiturn_w_tool", help="default: %(default)s")
+    parser.add_argument(
+        "--local_save_dir", "--local_dir", default="~/data/gsm8k_multiturn_w_tool", help="default: %(default)s"
+    )
     parser.add_argument("--agent_name", default="react_agent", help="agent loop of the rows, default: %(default)s")
     args = parser.parse_args()
     try:
@@ -25,7 +27,8 @@ def main() -> None:
             write_parquet(rows, path)
             print(f"{split}: {len(rows)} rows in {path}")
     except ConfigError as error:
-        sys.exit(f"error: {error}")
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
 
 
 if __name__ == "__main__":

@@ -54,6 +54,7 @@ CONTENTS = {
             "doctor",
             "data",
             "algorithms",
+            "migration",
             "nodes",
         )
     ],

@@ -63,7 +63,7 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="write total and slowest tests to tests/README.md")
     parser.add_argument("--out", type=Path, default=ROOT / "outputs/costs.json")
     options, arguments = parser.parse_known_args()
-    folder = options.out.parent / "costs"
+    folder = options.out.with_suffix("")
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.jsonl"):
         old.unlink()

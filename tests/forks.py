@@ -82,6 +82,11 @@ def python(code: str, *, plugins: str = "auto") -> str:
     return done.stdout.strip().splitlines()[-1]
 
 
+def agent_rl(*words: object, mode: Mode = EXTENDED, timeout_s: float = 240) -> Done:
+    """The command `agent-rl`, which finds verl imported."""
+    return FORKS.run("from agent_rl.cli.main import main; main()", *map(str, words), mode=mode, timeout_s=timeout_s)
+
+
 def serve(requests: IO[str], answers: IO[str]) -> None:
     """Answer until the input ends: with a fork of this process, or of one of the modes that were forked from it."""
     modes: dict[str, tuple[IO[str], IO[str]]] = {}
@@ -164,7 +169,9 @@ def execute(code: str, arguments: list[str]) -> None:
     try:
         exec(code, {"__name__": "__main__"})  # noqa: S102 - statements of the tests
     except SystemExit as error:
-        status = error.code if isinstance(error.code, int) else 1
+        status = error.code if isinstance(error.code, int) else int(error.code is not None)
+        if isinstance(error.code, str):
+            print(error.code, file=sys.stderr)
     except BaseException:
         traceback.print_exc()
         status = 1

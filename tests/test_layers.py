@@ -9,12 +9,15 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "agent_rl"
 
 FLOORS = (
     "concurrency",
     "errors",
+    "user_code",
     "trajectory",
     "secrets",
     "trace",

@@ -1,6 +1,8 @@
 import json
 import pickle
+from datetime import date
 
+import numpy as np
 import pytest
 
 from agent_rl.trajectory import (
@@ -14,6 +16,7 @@ from agent_rl.trajectory import (
     ToolStatus,
     Trajectory,
     Turn,
+    row_data,
 )
 
 
@@ -41,6 +44,7 @@ def _full():
         response_tokens=9,
         seconds=2.0,
         info={"index": 3, "split": "train"},
+        row={"data_source": "gsm8k", "extra_info": {"level": 2}, "difficulty": [0.5]},
     )
 
 
@@ -80,6 +84,36 @@ def test_results_of_an_older_version_are_read():
     for result in data["turns"][0]["results"]:
         del result["queue_seconds"], result["answer"]
     assert Trajectory.from_dict(data) == _full()
+
+
+def test_a_trajectory_of_an_older_version_has_an_empty_row():
+    data = _full().to_dict()
+    del data["row"]
+    old = Trajectory.from_dict(data)
+    assert (old.row, old.extra_info) == ({}, {})
+
+
+def test_a_row_is_kept_as_json_data_without_prompt_and_media():
+    columns = {
+        "prompt": [{"role": "user", "content": "?"}],
+        "raw_prompt": [{"role": "user", "content": "?"}],
+        "images": [b"png"],
+        "uid": "u",
+        "data_source": np.str_("sums"),
+        "reward_model": {"ground_truth": np.array(["1", "2"]), "test_cases": [{"in": 1}]},
+        "extra_info": {"index": np.int64(3), "level": None, "picture": b"png", "seen": date(2025, 1, 2)},
+        "difficulty": np.float64(0.5),
+        "dummy_tensor": object(),
+    }
+    row = row_data(columns)
+    assert row == {
+        "data_source": "sums",
+        "reward_model": {"ground_truth": ["1", "2"], "test_cases": [{"in": 1}]},
+        "extra_info": {"index": 3, "level": None, "seen": "2025-01-02"},
+        "difficulty": 0.5,
+    }
+    trajectory = Trajectory(prompt=[], stop_reason=StopReason.ANSWERED, row=row)
+    assert Trajectory.from_json(trajectory.to_json()).extra_info == row["extra_info"]
 
 
 def test_counts_of_an_empty_trajectory():

@@ -21,7 +21,7 @@ from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.settings.errors import Place
 from agent_rl.settings.importing import find_object
 
-__all__ = ["agent_names", "find_agent", "load_script", "make_loop", "register_agent_loop"]
+__all__ = ["StartsTrainingError", "agent_names", "find_agent", "load_script", "make_loop", "register_agent_loop"]
 
 _SUFFIX = "_agent"
 
@@ -61,11 +61,16 @@ def find_agent(name: str, *, key: str = "loop", known: Iterable[str] = ()) -> Ag
     return agent
 
 
+class StartsTrainingError(ConfigError):
+    """A script trains as soon as it is imported, so it cannot be asked for its agents."""
+
+
 def load_script(path: str) -> None:
     """Run a user's training script up to its main block, for the agents that it registers.
 
     Raises:
-        ConfigError: the script cannot be run, or would start the training.
+        StartsTrainingError: the script has no main block around its call of the trainer.
+        ConfigError: the script cannot be run.
     """
     remedy = "Call the trainer below `if __name__ == '__main__':`"
     try:
@@ -74,7 +79,7 @@ def load_script(path: str) -> None:
         raise ConfigError("--script", f"{path} cannot be read ({error})", "Name a Python file") from error
     calls = [node.value for node in tree.body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)]
     if starts := [call for call in calls if ast.unparse(call.func).split(".")[-1] == "main"]:
-        raise ConfigError("--script", f"{path}, line {starts[0].lineno}, starts the training", remedy)
+        raise StartsTrainingError("--script", f"{path}, line {starts[0].lineno}, starts the training", remedy)
     sys.path.insert(0, str(Path(path).resolve().parent))  # as for a script that Python runs
     find_object(f"{path}:__name__", Place("--script"))
 
@@ -105,7 +110,7 @@ def register_agent_loop(name: str | Agent, cls: type | None = None) -> Any:
 
     Call it in the script that starts the trainer, before the trainer starts. Record and class may be defined in that
     script or in a module beside it: they are sent to the workers by value, on any node, together with what they refer
-    to in that module. `agent-rl eval` and `agent-rl reward score` run the script to find them.
+    to in that module. `agent-rl eval`, `reward score` and `doctor` run the script to find them.
 
     Args:
         name: what `agent_name` in a row or `rollout.agent.default_agent_loop` says; or the record, which has a name.

@@ -19,11 +19,14 @@ app = typer.Typer(add_completion=False)
 @app.command(context_settings={"ignore_unknown_options": True})
 def doctor(
     recipe: Annotated[
-        str | None, typer.Argument(help="Folder with config.yaml; without it only machine and installation are checked")
+        str | None,
+        typer.Argument(
+            help="Folder with config.yaml, or a recipe's name; without it only machine and installation are checked"
+        ),
     ] = None,
     overrides: Annotated[list[str] | None, typer.Argument(help="Hydra overrides, key=value, as for train")] = None,
     script: Annotated[
-        Path | None, typer.Option(help="Your own entry point, as for train: the loops that it registers count as known")
+        Path | None, typer.Option(help="Your own entry point, as for train: the agents that it registers are tried")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON for machines instead of the table")] = False,
 ) -> None:
@@ -32,11 +35,13 @@ def doctor(
 
     from agent_rl.doctor import table
     from agent_rl.doctor.diagnosis import diagnose
+    from agent_rl.doctor.progress import Progress
 
     if recipe and "=" in recipe:
         raise ConfigError(recipe, "an override without a recipe", "Name the recipe's folder first")
     with contextlib.redirect_stdout(sys.stderr):  # what a tool or a package prints is no part of the answer
-        findings = diagnose(recipe, overrides or [], script)
+        with Progress(lambda text: print(f"doctor: {text}", file=sys.stderr, flush=True)) as progress:
+            findings = diagnose(recipe, overrides or [], script, progress.say)
     if as_json:
         print(table.as_json(findings))
     else:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from agent_rl.errors import ConfigError
+
 if TYPE_CHECKING:
     from agent_rl.evaluation.ledger import Ledger, Record
     from agent_rl.evaluation.runner import Evaluation
@@ -20,17 +22,21 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def evaluate(
-    data: Annotated[str, typer.Option(help="Parquet file of rows, as for training")],
     model: Annotated[
         str, typer.Option(help="Its name at the endpoint; without one a model's folder, or a checkpoint of training")
     ],
+    recipe: Annotated[
+        str | None,
+        typer.Option(help="Agent, tools, limits, reward and validation data of this recipe: a folder, or a name"),
+    ] = None,
+    data: Annotated[str | None, typer.Option(help="Parquet file of rows, as for training")] = None,
     endpoint: Annotated[
         str | None, typer.Option(help="Address of the server, for example http://127.0.0.1:8000")
     ] = None,
     loop: Annotated[str | None, typer.Option(help="The agent; default: the column agent_name")] = None,
     script: Annotated[str | None, typer.Option(help="Your training script: the agents that it registers count")] = None,
     tools: Annotated[str | None, typer.Option(help="YAML file of tools")] = None,
-    n: Annotated[int, typer.Option("-n", help="Episodes for each row")] = 1,
+    n: Annotated[int | None, typer.Option("-n", help="Episodes for each row; default: the recipe's, or 1")] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of this evaluation; default: outputs/eval/<model>_<data>")
     ] = None,
@@ -42,6 +48,7 @@ def evaluate(
     r"""Evaluate a policy with the loop, the tools and the reward of training.
 
     \b
+      agent-rl eval --recipe gsm8k_calculator --model outputs/gsm8k_calculator/checkpoints
       agent-rl eval --data test.parquet --tools tool_configs/calculator.yaml \
         --endpoint http://127.0.0.1:8000 --model Qwen2.5-3B-Instruct -n 4 sampling.temperature=0.7
       agent-rl eval --data test.parquet --tools tool_configs/calculator.yaml \
@@ -62,14 +69,18 @@ def evaluate(
       tokenizer                 of the policies over tokens
     """
     from agent_rl.evaluation.ledger import Ledger
+    from agent_rl.evaluation.recipe import recipe_values
     from agent_rl.evaluation.runner import Evaluation
     from agent_rl.evaluation.settings import read_settings
 
     flags: dict[str, object] = {"data": data, "model": model, "endpoint": endpoint, "loop": loop, "script": script}
     flags |= {"tools": tools, "n": n}
-    settings = read_settings({key: value for key, value in flags.items() if value is not None}, overrides or [])
+    given = {key: value for key, value in flags.items() if value is not None}
+    if recipe is None and data is None and not any(word.startswith("data=") for word in overrides or []):
+        raise ConfigError("--data", "no rows are named", "Give --data FILE, or --recipe NAME for its validation data")
+    settings = read_settings(given, overrides or [], None if recipe is None else recipe_values(recipe))
     evaluation = Evaluation.load(settings)
-    folder = out or Path("outputs/eval") / f"{Path(model).name}_{Path(data).stem}"
+    folder = out or Path("outputs/eval") / f"{Path(model).name}_{Path(settings.data).stem}"
     with Ledger(folder, settings) as ledger:
         try:
             asyncio.run(run_missing(evaluation, ledger))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from agent_rl.rewards.compose import Reward
     from agent_rl.rewards.lab import Attack
     from agent_rl.settings import AgentRLSettings
-    from agent_rl.trajectory import Score, Trajectory
+    from agent_rl.trajectory import Trajectory
 
 __all__ = ["app"]
 
@@ -33,8 +32,10 @@ Overrides = Annotated[
     list[str] | None,
     typer.Argument(metavar="KEY=VALUE", help="agent_rl.reward.... as in training, and data.max_response_length"),
 ]
-Config = Annotated[Path | None, typer.Option(help="A recipe's folder, or a YAML file with a section agent_rl")]
-Data = Annotated[Path | None, typer.Option(help="Parquet file of the rows, for scorers that read a row's extra_info")]
+Config = Annotated[Path | None, typer.Option(help="A recipe's folder or name, or a YAML file with a section agent_rl")]
+Data = Annotated[
+    Path | None, typer.Option(help="Parquet file of the rows, for trajectories that were stored without theirs")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON")]
 Limit = Annotated[int | None, typer.Option(help="Only so many of the first trajectories", min=1)]
 Concurrency = Annotated[int, typer.Option(help="Trajectories that are scored at one time", min=1)]
@@ -76,14 +77,14 @@ def score(
     """
     from rich.console import Console
 
-    from agent_rl.rewards.lab.groups import grouped, read_trajectories, score_groups, summary, summary_table
+    from agent_rl.rewards.lab.groups import grouped, score_groups, summary, summary_table
 
     if _is_dump(trajectories):
         settings = _settings(_given(config, overrides or []))
         shown, result = _dump_scores(trajectories, settings, loop, script, tools)
         written = json.dumps(result, indent=2) + "\n"
     else:
-        found, reward = read_trajectories(trajectories, limit), _reward(config, overrides or [], data)
+        found, reward = _read(trajectories, limit, data), _reward(config, overrides or [])
         groups = grouped(found)
         scored = asyncio.run(_closed(reward, score_groups(groups, reward, concurrency)))
         after = dict(zip(map(id, chain(*groups)), chain(*scored), strict=True))
@@ -131,9 +132,8 @@ def attack(
     from rich.console import Console
 
     from agent_rl.rewards.lab.attack import attack_table, example, run_attacks
-    from agent_rl.rewards.lab.groups import read_trajectories
 
-    found, reward = read_trajectories(trajectories, limit), _reward(config, overrides or [], data)
+    found, reward = _read(trajectories, limit, data), _reward(config, overrides or [])
     chosen = _attacks(own or [], only or [])
     report = asyncio.run(
         _closed(reward, run_attacks(found, reward, chosen, tolerance=tolerance, concurrency=concurrency))
@@ -179,11 +179,11 @@ def what_if(
     """
     from rich.console import Console
 
-    from agent_rl.rewards.lab.groups import grouped, read_trajectories, score_groups
+    from agent_rl.rewards.lab.groups import grouped, score_groups
     from agent_rl.rewards.lab.what_if import reweighed, what_if, what_if_table
 
-    groups, reward = grouped(read_trajectories(trajectories, limit)), _reward(config, overrides or [], data)
-    work = score_groups(groups, reward, concurrency) if remeasure else reweighed(groups, reward.reward.reweigh)
+    groups, reward = grouped(_read(trajectories, limit, data)), _reward(config, overrides or [])
+    work = score_groups(groups, reward, concurrency) if remeasure else reweighed(groups, reward.reweigh)
     after = asyncio.run(_closed(reward, work))
     report = what_if(groups, after, metric)
     if as_json:
@@ -223,44 +223,40 @@ def serve(
     server.serve(settings, lambda url: print(f"serving rewards at {url}", flush=True))
 
 
-@dataclass(frozen=True)
-class _WithRows:
-    """A reward that passes each trajectory's row to the scorers."""
-
-    reward: Reward
-    rows: Mapping[tuple[str, Any], Mapping[str, Any]]
-    """`extra_info` by data source and index."""
-
-    @property
-    def needs_groups(self) -> bool:
-        return self.reward.needs_groups
-
-    async def score_group(self, group: Sequence[Trajectory]) -> list[Score | Exception]:
-        rows = [self.rows.get((trajectory.data_source, trajectory.info.get("index"))) for trajectory in group]
-        return await self.reward.score_group(group, rows=rows)
-
-
-def _reward(config: Path | None, overrides: Sequence[str], data: Path | None) -> _WithRows:
+def _reward(config: Path | None, overrides: Sequence[str]) -> Reward:
     """The reward of a configuration with overrides.
 
     Raises:
         ConfigError: naming the key, the value and the remedy.
     """
-    from agent_rl.data import read_parquet
+    from omegaconf import OmegaConf
+
     from agent_rl.rewards.compose import Reward
+    from agent_rl.rewards.custom import CustomReward
+    from agent_rl.rewards.user_function import CUSTOM_FUNCTION
 
     given = _given(config, overrides)
-    limit = (given.get("data") or {}).get("max_response_length")
-    reward = Reward(_settings(given).reward, max_response_tokens=None if limit is None else int(limit))
-    rows = (
-        {}
-        if data is None
-        else {
-            (str(row["data_source"]), row["extra_info"].get("index")): row["extra_info"]
-            for row in read_parquet(str(data))
-        }
-    )
-    return _WithRows(reward, rows)
+    limit: Any = OmegaConf.select(given, "data.max_response_length")
+    limit = None if limit is None else int(limit)
+    custom = OmegaConf.select(given, CUSTOM_FUNCTION)
+    if custom and custom.get("path"):
+        return CustomReward(_settings(given).reward, OmegaConf.to_container(custom), max_response_tokens=limit)  # type: ignore[arg-type]
+    return Reward(_settings(given).reward, max_response_tokens=limit)
+
+
+def _read(path: Path, limit: int | None, data: Path | None) -> list[Trajectory]:
+    """The trajectories of a file; those without a row get the one of `data` with their data source and index."""
+    from agent_rl.data import read_parquet
+    from agent_rl.rewards.lab.groups import read_trajectories
+    from agent_rl.trajectory import row_data
+
+    found = read_trajectories(path, limit)
+    rows = [] if data is None else read_parquet(str(data))
+    by_index = {(str(row["data_source"]), (row.get("extra_info") or {}).get("index")): row for row in rows}
+    for trajectory in found:
+        if row := by_index.get((trajectory.data_source, trajectory.info.get("index"))):
+            trajectory.row = row_data(row)
+    return found
 
 
 def _settings(given: Any) -> AgentRLSettings:
@@ -295,34 +291,39 @@ def _dump_scores(
     return step_table(steps, str(dump))
 
 
-async def _closed(reward: _WithRows, work: Awaitable[T]) -> T:
+async def _closed(reward: Reward, work: Awaitable[T]) -> T:
     """The result of the work; the reward is closed afterwards."""
     try:
         return await work
     finally:
-        await reward.reward.close()
+        await reward.close()
 
 
 def _given(config: Path | None, overrides: Sequence[str]) -> Any:
     """The configuration: a recipe is composed as in training, another file is only loaded."""
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
-    from yaml import YAMLError
+
+    from agent_rl.settings.yaml_files import yaml_errors
 
     for word in overrides:
         if "=" not in word or not word.startswith(("agent_rl.", "data.max_response_length=")):
             raise ConfigError(word, "not a setting of the reward", "Write agent_rl.reward.<key>=<value>")
+    is_recipe = config is not None and (config.is_dir() or not config.suffix)  # a folder, or a recipe's name
     try:
-        written: Any = OmegaConf.create({}) if config is None or config.is_dir() else OmegaConf.load(config)
+        written: Any = OmegaConf.create({})
+        if config is not None and not is_recipe:
+            with yaml_errors(config):
+                written = OmegaConf.load(config)
         if not OmegaConf.is_dict(written):
             raise ConfigError("--config", f"{config} has no sections", "Name a YAML file or a recipe's folder")
-        if config is not None and (config.is_dir() or "defaults" in written):
+        if config is not None and (is_recipe or "defaults" in written):
             from agent_rl.launch.composition import compose
 
-            return compose(config if config.is_dir() else config.parent, overrides)
+            return compose(config if is_recipe else config.parent, overrides)
         words = [f"{word}''" if word.endswith("=") else word for word in overrides]
         merged: Any = OmegaConf.merge(written, OmegaConf.from_dotlist(words))
-    except (OmegaConfBaseException, OSError, YAMLError) as error:
+    except OmegaConfBaseException as error:
         raise ConfigError("--config", str(error).splitlines()[0], "Name a YAML file or a recipe's folder") from error
     return merged
 

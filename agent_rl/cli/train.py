@@ -14,7 +14,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command(context_settings={"ignore_unknown_options": True})
 def train(
-    recipe: Annotated[str, typer.Argument(help="Folder with config.yaml, for example recipes/gsm8k_calculator")],
+    recipe: Annotated[str, typer.Argument(help="Folder with config.yaml, or a name that `agent-rl recipes` lists")],
     overrides: Annotated[
         list[str] | None,
         typer.Argument(metavar="KEY=VALUE", help="Hydra overrides: keys of verl or agent_rl, and groups"),
@@ -25,15 +25,21 @@ def train(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the composed configuration, and start nothing")
     ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Print everything that goes to the run's log")
+    ] = False,
     nodes_timeout_s: Annotated[float, typer.Option(help="Seconds within which all nodes must have joined")] = 600,
 ) -> None:
     r"""Train a recipe with verl.
 
     \b
-      agent-rl train recipes/gsm8k_calculator
+      agent-rl train gsm8k_calculator
       agent-rl train RECIPE size=3b actor_rollout_ref.rollout.n=16
       agent-rl train RECIPE --script my_train.py
       agent-rl train RECIPE --dry-run > composed.yaml
+
+    A run writes to outputs/<trainer.experiment_name>: run.json, train.log, metrics.jsonl, tensorboard, trace.jsonl,
+    rollouts and checkpoints. The same command resumes there from the newest checkpoint.
 
     A key is written as in the composed configuration; a group (size=) chooses one of its files. An unknown key is an
     error that names the nearest known one.
@@ -50,10 +56,16 @@ def train(
     running cluster; trainer.nnodes is then the number of its nodes to use.
     """
     from agent_rl.launch import training
+    from agent_rl.launch.output import Screen
+    from agent_rl.launch.process import TrainerError
 
     if dry_run:
         composed, notes = training.dry_run(recipe, overrides or [], script)
         print(composed, end="")
         print(*notes, sep="\n", file=sys.stderr)
-        raise typer.Exit(len(notes) > 1)
-    raise typer.Exit(training.train(recipe, overrides or [], script, nodes_timeout_s=nodes_timeout_s))
+        raise typer.Exit(2 if len(notes) > 1 else 0)
+    try:
+        training.train(recipe, overrides or [], script, nodes_timeout_s=nodes_timeout_s, screen=Screen(verbose=verbose))
+    except TrainerError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise typer.Exit(error.status) from error

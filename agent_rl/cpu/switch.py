@@ -71,16 +71,17 @@ def check(config: Any) -> None:
         config: verl's whole configuration.
 
     Raises:
-        ConfigError: for an engine other than SGLang, for a LoRA adapter that is not merged, and for a checkpoint engine
-            that needs a device.
+        ConfigError: for a reward model's engine other than SGLang, for a LoRA adapter that is not merged, and for a
+            checkpoint engine that needs a device.
     """
     rollout, model = config.actor_rollout_ref.rollout, config.actor_rollout_ref.model
-    for key, name in (
-        ("actor_rollout_ref.rollout.name", rollout.name),
-        ("reward.reward_model.rollout.name", _reward_engine(config)),
-    ):
-        if name != "sglang":
-            raise ConfigError(key, f"{name!r} needs a GPU", "Set it to sglang, or run without VERL_PLATFORM=cpu")
+    served = config.reward.reward_model
+    if served.enable and served.rollout.name != "sglang":
+        raise ConfigError(
+            "reward.reward_model.rollout.name",
+            f"{served.rollout.name!r} needs a GPU",
+            "Set it to sglang, or run without VERL_PLATFORM=cpu",
+        )
     if max(model.lora_rank, model.lora.rank) > 0 and not model.lora.merge:
         raise ConfigError(
             "actor_rollout_ref.model.lora.merge",
@@ -92,8 +93,3 @@ def check(config: Any) -> None:
         raise ConfigError(
             "actor_rollout_ref.rollout.checkpoint_engine.backend", f"{backend!r} needs a GPU", "Set it to nccl"
         )
-
-
-def _reward_engine(config: Any) -> str:
-    model = config.reward.reward_model
-    return str(model.rollout.name) if model.enable else "sglang"

@@ -28,6 +28,7 @@ from transformers import (
     Qwen2ForCausalLM,
     Qwen2Tokenizer,
 )
+from transformers.utils import logging
 
 __all__ = ["CHAT_TEMPLATE", "END_OF_TEXT", "IM_END", "IM_START", "make_classifier", "make_model", "make_tokenizer"]
 
@@ -226,6 +227,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--max-positions", type=int, default=MAX_POSITIONS)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args(argv)
+    logging.disable_progress_bar()
     tokenizer = make_tokenizer(CORPUS, args.out, args.vocab_size)
     model = make[args.kind](
         args.out,

@@ -134,8 +134,8 @@ def write_parquet(rows: Sequence[Mapping[str, Any]], path: str | os.PathLike[str
     """Check the rows and write them in one atomic step; parent folders are created.
 
     Raises:
-        ConfigError: for a row that breaks the contract, and for values that parquet cannot hold.
-        OSError: when the file cannot be written.
+        ConfigError: for a row that breaks the contract, for values that parquet cannot hold, and for a file that cannot
+            be written.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -144,15 +144,19 @@ def write_parquet(rows: Sequence[Mapping[str, Any]], path: str | os.PathLike[str
     check_rows(rows, source=str(path))
     table = pa.table({name: _column([row[name] for row in rows], name, path) for name in rows[0]})
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        pq.write_table(table, temporary)
-        os.replace(temporary, target)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            pq.write_table(table, temporary)
+            os.replace(temporary, target)
+        finally:
+            temporary.unlink(missing_ok=True)
     except pa.ArrowException as error:
         raise ConfigError(str(path), f"parquet cannot hold the rows ({error})", "Leave empty mappings out") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    except OSError as error:
+        problem = f"it cannot be written: {error.strerror}"
+        raise ConfigError(str(path), problem, "Name a place that you may write to") from error
 
 
 def read_parquet(path: str | os.PathLike[str]) -> list[dict[str, Any]]:

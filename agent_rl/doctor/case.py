@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -12,14 +12,19 @@ from typing import Any
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from agent_rl.data.files import RowsFile, read_rows
 from agent_rl.doctor.devices import Gpu, read_gpus
 from agent_rl.doctor.model_files import ModelFiles, find_model
 from agent_rl.errors import ConfigError
 from agent_rl.launch.cluster import Nodes
 from agent_rl.launch.command import joins_ray
 from agent_rl.settings import SECTION, AgentRLSettings
+from agent_rl.verl_adapter.checkpoints import policy_shards, settings_folder
 
-__all__ = ["MOST_ROWS", "Case", "RowsFile", "read_rows"]
+__all__ = ["MOST_ROWS", "Case"]
+
+MOST_ROWS = 20_000
+"""Rows of one file that are checked: its first."""
 
 
 @dataclass(frozen=True)
@@ -106,8 +111,15 @@ class Case:
 
     @cached_property
     def model(self) -> ModelFiles:
-        """The model that is trained."""
-        return find_model(self.path(self.get("actor_rollout_ref.model.path", "")))
+        """The model that is trained; of a checkpoint, which is merged at the start, what its configuration says."""
+        path = self.path(self.get("actor_rollout_ref.model.path", ""))
+        return find_model(path if self.checkpoint is None else str(settings_folder(self.checkpoint)))
+
+    @cached_property
+    def checkpoint(self) -> Path | None:
+        """The shards of the policy, if the model that is trained is a checkpoint of training."""
+        folder = Path(self.path(self.get("actor_rollout_ref.model.path", "")))
+        return None if (folder / "config.json").is_file() else policy_shards(folder)
 
     @cached_property
     def train(self) -> list[RowsFile]:
@@ -158,7 +170,11 @@ class Case:
 
     def number(self, key: str, default: int) -> int:
         """A whole number; see `get`."""
-        return int(self.get(key, default))
+        value = self.get(key, default)
+        try:
+            return int(value)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(key, f"expected a number, got {value!r}", f"Write for example {key}={default}") from error
 
     def path(self, value: str) -> str:
         """A path as the run would see it; a name that is no existing path stays as it is."""
@@ -176,52 +192,7 @@ class Case:
         return absolute
 
     def _tables(self, key: str) -> list[RowsFile]:
-        """The local parquet files that a key names; verl also reads JSON and remote files, which are not checked."""
+        """The files of this machine that a key names; remote ones are not checked."""
         named = self.get(key, [])
         paths = [str(path) for path in ([named] if isinstance(named, str) else named)]
-        return [read_rows(self.path(path)) for path in paths if path.endswith(".parquet") and "://" not in path]
-
-
-MOST_ROWS = 20_000
-"""Rows of one file that are checked: its first."""
-
-
-@dataclass(frozen=True)
-class RowsFile:
-    """A parquet file of rows.
-
-    Attributes:
-        path: of the file.
-        count: rows in the whole file.
-        columns: their names and types, as text.
-        rows: the first `MOST_ROWS`.
-        error: why it could not be read.
-    """
-
-    path: str
-    count: int = 0
-    columns: dict[str, str] = field(default_factory=dict)
-    rows: Sequence[dict[str, Any]] = ()
-    error: ConfigError | None = None
-
-
-def read_rows(path: str) -> RowsFile:
-    """Read a parquet file; one that cannot be read has an `error`."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    if not os.path.isfile(path):
-        remedy = "Make it with the recipe's data_preprocess script, or correct the path"
-        return RowsFile(path, error=ConfigError(path, "there is no such file", remedy))
-    try:
-        with pq.ParquetFile(path) as file:
-            rows: list[dict[str, Any]] = []
-            for batch in file.iter_batches(min(MOST_ROWS, 4096)):
-                rows += batch.to_pylist()
-                if len(rows) >= MOST_ROWS:
-                    break
-            columns = {each.name: str(each.type) for each in file.schema_arrow}
-            return RowsFile(path, file.metadata.num_rows, columns, rows[:MOST_ROWS])
-    except (OSError, pa.ArrowException) as error:
-        text = str(error).splitlines()[0]
-        return RowsFile(path, error=ConfigError(path, f"cannot be read as parquet: {text}", "Write it again"))
+        return [read_rows(self.path(path), MOST_ROWS) for path in paths if "://" not in path]

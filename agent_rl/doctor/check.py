@@ -29,7 +29,7 @@ __all__ = [
     "warning",
 ]
 
-GROUPS = ("installation", "machine", "Ray", "configuration", "data", "tools", "reward", "chat template")
+GROUPS = ("installation", "machine", "Ray", "configuration", "data", "tools", "your code", "reward", "chat template")
 """The groups of the table in their order; a group of another name comes after them."""
 
 

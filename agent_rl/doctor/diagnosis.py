@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.check import GROUPS, Check, Finding, Needs, all_checks, ok, problem, reason, skipped, warning
-from agent_rl.errors import ConfigError
+from agent_rl.errors import ConfigError, FatalError
 from agent_rl.launch.composition import compose
 
 __all__ = ["diagnose", "run_check", "run_checks"]
@@ -27,19 +27,29 @@ CHILD_LIMIT_S = 120.0
 """Seconds of the child process, which imports verl."""
 
 
-def diagnose(recipe: str | None = None, overrides: Sequence[str] = (), script: Path | None = None) -> list[Finding]:
+Tell = Callable[[str], None]
+
+
+def diagnose(
+    recipe: str | None = None,
+    overrides: Sequence[str] = (),
+    script: Path | None = None,
+    tell: Tell = lambda text: None,
+) -> list[Finding]:
     """Check this machine and, with a recipe, the run that it would start here.
 
     Args:
         recipe: a folder with `config.yaml`; None: the machine and the installation only.
         overrides: hydra overrides, as for training.
         script: the user's own entry point; the loops that it registers count as registered.
+        tell: is called with what is done next.
 
     Returns:
         The findings, in the order of the table; a problem is a finding, never an exception.
     """
     if recipe is None:
-        return run_checks(Case(script=script), Needs.MACHINE)
+        return run_checks(Case(script=script), Needs.MACHINE, tell=tell)
+    tell(f"composing the configuration of {recipe}")
     nodes = Case().nodes
     config, composed = _composed(recipe, [*([f"trainer.nnodes={nodes.count}"] if nodes else []), *overrides])
     case = Case(config=config, script=script)
@@ -47,9 +57,10 @@ def diagnose(recipe: str | None = None, overrides: Sequence[str] = (), script: P
         groups = dict.fromkeys(check.group for check in all_checks() if check.needs is not Needs.MACHINE)
         text = f"{', '.join(groups)}: they need the composed configuration"
         rest = replace(skipped(text, subject="the rest"), group="configuration")
-        return [*run_checks(case, Needs.MACHINE), *composed, rest]
+        return [*run_checks(case, Needs.MACHINE, tell=tell), *composed, rest]
     child = _Child(case)
-    own = run_checks(case, Needs.MACHINE, Needs.CONFIG)
+    own = run_checks(case, Needs.MACHINE, Needs.CONFIG, tell=tell)
+    tell("waiting for the checks with verl, which another process imports")
     order = list(dict.fromkeys([*GROUPS, *(check.group for check in all_checks())]))
     found = sorted([*composed, *own, *child.findings()], key=lambda finding: order.index(finding.group))
     # verl's validation repeats some findings of other checks
@@ -57,9 +68,14 @@ def diagnose(recipe: str | None = None, overrides: Sequence[str] = (), script: P
     return [each for each in found if each.subject != "validation" or not any(t.endswith(each.text) for t in texts)]
 
 
-def run_checks(case: Case, *needs: Needs) -> list[Finding]:
+def run_checks(case: Case, *needs: Needs, tell: Tell = lambda text: None) -> list[Finding]:
     """The findings of all checks with these needs."""
-    return [finding for check in all_checks() if check.needs in needs for finding in run_check(check, case)]
+    found = []
+    for check in all_checks():
+        if check.needs in needs:
+            tell(f"checking: {check.group}")
+            found += run_check(check, case)
+    return found
 
 
 def run_check(check: Check, case: Case, limit_s: float = LIMIT_S) -> list[Finding]:
@@ -71,6 +87,8 @@ def run_check(check: Check, case: Case, limit_s: float = LIMIT_S) -> list[Findin
             found.extend(check.run(case))
         except ConfigError as error:
             found.append(problem(f"{error.key}: {error.problem}", error.remedy, check.name))
+        except FatalError as error:
+            found.append(problem(str(error), "", check.name))
         except Exception as error:  # noqa: BLE001 - goes into the table: one broken check must not hide the others
             text = f"the check itself failed: {reason(error)}"
             found.append(warning(text, "Report it, with the recipe", check.name))

@@ -4,15 +4,19 @@ A dump has the text of prompt and response without their special tokens. Turns a
 line of their own, as in ChatML and in Llama 3's template; where none is found the response is one turn. A dump
 does not have numbers of tokens, seconds, or whether a tool failed. A turn with such a line in its own text is cut
 in two.
+
+The text does not say whether the last turn was cut off at the length limit, when it is neither an answer nor malformed.
+The numbers that our reward manager reports say it; a dump without them is read as if every turn had ended.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +51,8 @@ class DumpedSample:
     ground_truth: Any
     score: float
     """The score that verl computed."""
+    reported: Mapping[str, Any] = field(default_factory=dict)
+    """What else the line has: `extra_info` of `agent_rl.rewards.compose`, if our reward manager wrote it."""
 
 
 def read_dump(path: str | os.PathLike[str]) -> list[DumpedSample]:
@@ -97,7 +103,22 @@ def to_trajectory(sample: DumpedSample, format: Format, specs: Sequence[ToolSpec
         turn.calls = step.calls
         if not step.calls:
             trajectory.answer, trajectory.stop_reason = step.answer, StopReason.ANSWERED
+    _as_reported(trajectory, sample.reported)
     return trajectory
+
+
+def _as_reported(trajectory: Trajectory, reported: Mapping[str, Any]) -> None:
+    """Correct the end: the loop does not read a turn that is cut off, nor does it take an answer from it."""
+    reason = next((reason for reason in StopReason if reported.get(f"stop_{reason.value}")), None)
+    if reason is None or not trajectory.turns:
+        return
+    last, trajectory.stop_reason = trajectory.turns[-1], reason
+    if not reported.get("answered"):
+        trajectory.answer = None
+    if trajectory.malformed_turns > reported.get("malformed_turns", math.inf):
+        last.malformed = None
+    if trajectory.tool_calls > reported.get("tool_calls", math.inf):
+        last.calls = []
 
 
 def segments(text: str, first: str = "user") -> list[tuple[str, str]]:
@@ -171,8 +192,15 @@ def _sample(line: str, place: str, number: int) -> tuple[DumpedSample, str]:
         uid = str(data.get("uid", f"{number}_0_0"))
         row, _, _ = uid.rpartition("_")
         row, _, _ = row.rpartition("_")
+        more = {key: value for key, value in data.items() if key not in _KEYS}
         sample = DumpedSample(
-            int(data["step"]), row or uid, str(data["input"]), str(data["output"]), data["gts"], float(data["score"])
+            int(data["step"]),
+            row or uid,
+            str(data["input"]),
+            str(data["output"]),
+            data["gts"],
+            float(data["score"]),
+            more,
         )
         return sample, uid.rpartition("_")[0] or uid
     except (ValueError, TypeError) as error:

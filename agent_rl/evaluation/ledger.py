@@ -57,7 +57,10 @@ class Ledger:
     def __init__(self, folder: str | os.PathLike[str], settings: EvaluationSettings) -> None:
         self.folder = Path(folder)
         self.path = self.folder / "trajectories.jsonl"
-        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError("--out", f"{self.folder}: {error.strerror}", "Name a folder that can be made") from error
         self._lock = FileLock(self.folder / "lock")
         try:
             self._lock.acquire(timeout=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -21,11 +22,15 @@ from agent_rl.policies import PolicySource
 from agent_rl.policies.source import PolicyUsage
 from agent_rl.policies.token_policy import TokenPolicy
 from agent_rl.rewards import Reward
+from agent_rl.rewards.repeating import repeatable
 from agent_rl.tools import ToolSpec
 from agent_rl.trajectory import StopReason, Trajectory
+from agent_rl.user_code import RepeatedBugs, UserCodeError
 from agent_rl.verl_adapter.tool_files import load_specs
 
 __all__ = ["Evaluation", "run"]
+
+logger = logging.getLogger(__name__)
 
 MIN_FAILURES = 16
 """Episodes in a row in which the engine failed, after which an evaluation ends; more where more run at once."""
@@ -50,6 +55,8 @@ class Evaluation:
         if settings.script:
             load_script(settings.script)
         rows = read_parquet(settings.data)[: settings.limit]
+        if settings.default_loop is not None:
+            rows = [{**row, "agent_name": row.get("agent_name") or settings.default_loop} for row in rows]
         check_rows(rows, source=settings.data)
         reward = Reward(settings.agent_rl.reward, max_response_tokens=settings.sampling.max_response_tokens)
         if reward.needs_groups:
@@ -98,7 +105,8 @@ async def run(
 
     Raises:
         EngineError: the engine failed in too many episodes in a row.
-        FatalError: from a tool or the endpoint: every episode would fail.
+        FatalError: from a tool or the endpoint: every episode would fail; a scorer or component raised; or a bug of
+            the user's code, eight times.
     """
     settings = evaluation.settings
     if settings.agent_rl.tools.max_result_tokens is not None and not hasattr(source, "tokenizer"):
@@ -129,11 +137,14 @@ class _Runner:
     on_record: Callable[[Record], None]
     failures: int = field(default=0, init=False)
     """Episodes in a row in which the engine failed."""
+    bugs: RepeatedBugs = field(default_factory=RepeatedBugs, init=False)
 
     async def work(self, todo: Iterator[tuple[int, int]]) -> None:
         for row, sample in todo:
             trajectory = await self.episode(row, sample)
             self.on_record(self.ledger.append(trajectory))
+            if bug := trajectory.info.get("bug"):
+                self.bugs.add(bug, str(trajectory.error))
             failed = trajectory.stop_reason is StopReason.ENGINE_ERROR
             self.failures = self.failures + 1 if failed else 0
             if self.failures >= max(MIN_FAILURES, self.evaluation.settings.concurrency):
@@ -152,18 +163,23 @@ class _Runner:
         trajectory.info = {
             "row": number,
             "sample": sample,
-            **{key: trajectory.info[key] for key in ("split", "index")},
+            **{key: trajectory.info[key] for key in ("split", "index", "bug") if key in trajectory.info},
             "requests": usage.requests,
             "input_tokens": usage.input_tokens,
         }
-        if row["extra_info"].get("rubric") is not None:
-            trajectory.info["rubric"] = row["extra_info"]["rubric"]
         if settings.agent_rl.trace.tokens and isinstance(policy, TokenPolicy) and trajectory.error is None:
             trajectory.info["tokens"] = policy.record()
         try:
-            trajectory.score = await evaluation.reward.score(trajectory, row=row["extra_info"])
+            trajectory.score = await evaluation.reward.score(trajectory)
         except UnscoredError as error:
             trajectory.error = trajectory.error or str(error)
+        except UserCodeError as error:
+            logger.error("%s\n%s", error, error.trace)
+            config = {
+                "agent_rl": settings.agent_rl.model_dump(mode="json"),
+                "data": {"max_response_length": settings.sampling.max_response_tokens},
+            }
+            raise repeatable(error, trajectory, self.ledger.folder / "failed_rewards", config) from error
         return trajectory
 
 

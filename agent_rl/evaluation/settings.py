@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from omegaconf import OmegaConf
@@ -13,6 +13,7 @@ from agent_rl.errors import ConfigError
 from agent_rl.policies import Sampling
 from agent_rl.settings import SECTION, AgentRLSettings
 from agent_rl.settings.errors import validated
+from agent_rl.settings.old_keys import change_arguments, tell
 from agent_rl.tools.truncation import TruncateSide
 
 __all__ = ["EvaluationSettings", "MultiTurnSettings", "PolicyKind", "read_section", "read_settings"]
@@ -46,6 +47,8 @@ class EvaluationSettings(_Section):
     """Parquet file of rows."""
     loop: str | None = None
     """Name of the agent; null: each row's `agent_name`."""
+    default_loop: str | None = None
+    """The agent of rows without `agent_name`; null: such rows are refused."""
     script: str | None = None
     """Training script that registers agents with `register_agent_loop`."""
     tools: str | None = None
@@ -82,8 +85,15 @@ FREE_TO_CHANGE = ("endpoint", "api_key_env", "concurrency", "timeout_s", "data",
 """Settings that may differ when an evaluation resumes; files are compared by their content."""
 
 
-def read_settings(flags: dict[str, Any], overrides: Sequence[str]) -> EvaluationSettings:
+def read_settings(
+    flags: dict[str, Any], overrides: Sequence[str], recipe: Mapping[str, Any] | None = None
+) -> EvaluationSettings:
     """The settings that flags and `key=value` words give.
+
+    Args:
+        flags: of the command line.
+        overrides: the words.
+        recipe: values for what neither gives, see `recipe_values`.
 
     Raises:
         ConfigError: naming the key, the value and the remedy.
@@ -91,8 +101,10 @@ def read_settings(flags: dict[str, Any], overrides: Sequence[str]) -> Evaluation
     given = _words(overrides)
     for key in given.keys() & flags.keys():
         raise ConfigError(str(key), "it is given twice", f"Leave --{key} or {key}= out")
+    if recipe is not None:
+        given = _plain(OmegaConf.merge(OmegaConf.create(dict(recipe)), OmegaConf.create(given)))
     section = AgentRLSettings.from_config({SECTION: given.pop(SECTION, None)})
-    return validated(EvaluationSettings, {**flags, **given, SECTION: section})
+    return validated(EvaluationSettings, {**given, **flags, SECTION: section})
 
 
 def read_section(overrides: Sequence[str]) -> AgentRLSettings:
@@ -108,12 +120,19 @@ def read_section(overrides: Sequence[str]) -> AgentRLSettings:
 
 
 def _words(overrides: Sequence[str]) -> dict[str, Any]:
+    overrides, notes = change_arguments([word.lstrip("+") for word in overrides], "eval")
+    tell(notes)
+    overrides = [word.lstrip("+") for word in overrides]
     for word in overrides:
         if "=" not in word:
             raise ConfigError(word, "not a setting", "Write KEY=VALUE, for example sampling.temperature=0")
     words = [f"{word}''" if word.endswith("=") else word for word in overrides]
     try:
-        given: Any = OmegaConf.to_container(OmegaConf.from_dotlist(words), resolve=True)
+        return _plain(OmegaConf.from_dotlist(words))
     except OmegaConfBaseException as error:
         raise ConfigError(error.full_key or "KEY=VALUE", str(error).splitlines()[0], "Correct the value") from error
-    return dict(given)
+
+
+def _plain(config: Any) -> dict[str, Any]:
+    found: Any = OmegaConf.to_container(config, resolve=True)
+    return dict(found)

@@ -1,7 +1,6 @@
 """The model of an evaluation: opens the policy source that the settings name, and starts a server if they name none.
 
-A server gets a model's folder. A checkpoint of training is first merged into one by verl, which always writes bfloat16:
-a policy that was trained in float32 is evaluated with rounded weights.
+A server gets a model's folder, into which a checkpoint of training is merged first (`verl_adapter.checkpoints`).
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ import asyncio
 import contextlib
 import os
 import random
-import shutil
 import signal
 import socket
 import subprocess
@@ -35,8 +33,9 @@ from agent_rl.policies.chat import ChatEndpoint
 from agent_rl.policies.local import LocalModel
 from agent_rl.policies.tokens import SGLangTokens, TokenSource, VLLMTokens
 from agent_rl.verl_adapter.chat_tokenizer import load_chat_tokenizer
+from agent_rl.verl_adapter.checkpoints import model_folder
 
-__all__ = ["cpu_flags", "model_folder", "open_source", "serve"]
+__all__ = ["cpu_flags", "open_source", "serve"]
 
 START_S = 1200.0
 """Seconds that a server gets to load its model."""
@@ -58,7 +57,7 @@ async def open_source(settings: EvaluationSettings, folder: Path) -> AsyncIterat
         if url is None and settings.policy == "vllm":
             raise ConfigError("endpoint", "no server of vLLM is started here", "Name one: --endpoint http://host:8000")
         if url is None:
-            model = await asyncio.to_thread(model_folder, settings.model, folder / "model")
+            model = await asyncio.to_thread(model_folder, settings.model, "model")
             weights = str(model)
             if settings.policy != "local":
                 url = await stack.enter_async_context(serve(model, settings.model, folder / "server.log"))
@@ -171,65 +170,5 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def model_folder(model: str, merged: Path) -> Path:
-    """A model's folder, or a checkpoint merged into one.
-
-    Args:
-        model: a model's folder; the folder of a checkpoint (`global_step_N`, or its `actor`); or the folder of a
-            run's checkpoints, where the newest is taken.
-        merged: where a merged model is put; what is there already is used.
-
-    Raises:
-        ConfigError: for anything else, or a checkpoint that cannot be merged.
-    """
-    folder = Path(model)
-    if (folder / "config.json").is_file():
-        return folder
-    shards = _shards(folder)
-    if shards is None:
-        problem = f"{model} is neither a model (no config.json) nor a checkpoint of training (no actor folder)"
-        raise ConfigError("model", problem, "Correct the path, or name the model's server with --endpoint")
-    if not merged.is_dir():
-        _merge(shards, merged)
-    return merged
-
-
 def _last_line(log: Path) -> str:
     return (log.read_text(errors="replace").strip() or "no output").splitlines()[-1]
-
-
-def _shards(folder: Path) -> Path | None:
-    """Where the policy's weights are."""
-    newest = folder / "latest_checkpointed_iteration.txt"
-    if newest.is_file():
-        folder = folder / f"global_step_{newest.read_text().strip()}"
-    for place in (folder / "actor", folder):
-        if (place / "huggingface").is_dir() or (place / "model/huggingface").is_dir():
-            return place
-    return None
-
-
-def _merge(shards: Path, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary, log = target.with_suffix(".tmp"), target.with_suffix(".log")
-    shutil.rmtree(temporary, ignore_errors=True)
-    backend = "fsdp" if (shards / "fsdp_config.json").is_file() else "megatron"
-    command = [sys.executable, "-m", "verl.model_merger", "merge", "--backend", backend]
-    command += ["--local_dir", str(shards), "--target_dir", str(temporary)]
-    with open(log, "wb") as output:
-        done = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, preexec_fn=die_with_parent, check=False)
-    if done.returncode:
-        raise ConfigError("model", f"verl cannot merge {shards}: {_last_line(log)}", f"See {log}")
-    if (temporary / "lora_adapter").is_dir():
-        _apply_adapter(temporary)
-    os.replace(temporary, target)
-
-
-def _apply_adapter(folder: Path) -> None:
-    """Add the LoRA adapter, which the merger puts beside the base model, to the weights."""
-    from peft import PeftModel
-    from transformers import AutoModelForCausalLM
-
-    base = AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
-    PeftModel.from_pretrained(base, folder / "lora_adapter").merge_and_unload().save_pretrained(folder)
-    shutil.rmtree(folder / "lora_adapter")

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +28,7 @@ import psutil
 from agent_rl.cpu import switch as cpu
 from agent_rl.errors import AgentRLError, ConfigError
 from agent_rl.launch.command import joins_ray
-from agent_rl.launch.process import die_with_parent, end_all, stop
+from agent_rl.launch.process import die_with_parent, end_all, exit_on_sigterm, sigterm_exits, stop
 
 __all__ = ["ClusterError", "Nodes", "node_options", "run_head", "run_worker"]
 
@@ -105,17 +104,17 @@ def node_options(config: Any, *, head: bool) -> list[str]:
     return options
 
 
-def run_head(nodes: Nodes, command: Sequence[str], options: Sequence[str], wait_s: float) -> int:
+def run_head(
+    nodes: Nodes, train: Callable[[dict[str, str], Callable[[], None]], None], options: Sequence[str], wait_s: float
+) -> None:
     """Rank 0: start the head, wait for the other nodes, run the trainer, and end the head.
 
     Args:
         nodes: the nodes.
-        command: the trainer's, from `trainer_command`.
+        train: runs the trainer to its end; gets the trainer's environment, and a function to call again and again,
+            which raises when the head has ended.
         options: of `ray start`.
         wait_s: seconds within which all nodes must have joined.
-
-    Returns:
-        The trainer's exit status; 128 plus the signal's number for one that a signal ended.
 
     Raises:
         ClusterError: when the port is taken, nodes are missing, or the head ends before the trainer.
@@ -123,17 +122,12 @@ def run_head(nodes: Nodes, command: Sequence[str], options: Sequence[str], wait_
     if _answers(nodes):
         raise ClusterError(f"something listens at {nodes.address} already. Choose another MASTER_PORT, on every node")
     head = ["--head", f"--port={nodes.port}", *_own_address(nodes.head), *options]
-    with _sigterm_exits(), _ray_node(head) as node:
+    with sigterm_exits(), _ray_node(head) as node:
         _wait_for_nodes(nodes, node, wait_s)
-        env = {**_environment(), "RAY_ADDRESS": nodes.address}
-        trainer = subprocess.Popen(command, env=env, preexec_fn=die_with_parent)
-        try:
-            while trainer.poll() is None:
-                node.check("the head of the Ray cluster ended before the trainer")
-                time.sleep(POLL_S)
-        finally:
-            stop(trainer)
-    return trainer.returncode if trainer.returncode >= 0 else 128 - trainer.returncode
+        train(
+            {**_environment(), "RAY_ADDRESS": nodes.address},
+            lambda: node.check("the head of the Ray cluster ended before the trainer"),
+        )
 
 
 def run_worker(nodes: Nodes, options: Sequence[str], wait_s: float) -> int:
@@ -156,7 +150,7 @@ def run_worker(nodes: Nodes, options: Sequence[str], wait_s: float) -> int:
             raise ClusterError(f"rank {nodes.rank}: no head answered at {nodes.address} within {wait_s:.0f} s")
         time.sleep(POLL_S)
     _say(f"rank {nodes.rank} of {nodes.count} joins {nodes.address}")
-    with _sigterm_exits(), _ray_node([f"--address={nodes.address}", *options]) as node:
+    with sigterm_exits(), _ray_node([f"--address={nodes.address}", *options]) as node:
         heard = time.monotonic()
         while True:
             answer = _answers(nodes)
@@ -231,7 +225,7 @@ def _wait_for_nodes(nodes: Nodes, node: _RayNode, wait_s: float) -> None:
             time.sleep(POLL_S)
     finally:
         ray.shutdown()
-        _exit_on_sigterm()  # Ray has put its own handler there
+        exit_on_sigterm()  # Ray has put its own handler there
 
 
 def _environment() -> dict[str, str]:
@@ -302,24 +296,6 @@ def _slurm_head(environ: Mapping[str, str]) -> str | None:
             'Before srun: export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
         ) from error
     return done.stdout.split()[0]
-
-
-@contextmanager
-def _sigterm_exits() -> Iterator[None]:
-    """Turn SIGTERM into SystemExit, so that the launcher stops what it started."""
-    before = signal.getsignal(signal.SIGTERM)
-    _exit_on_sigterm()
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _exit_on_sigterm() -> None:
-    def handler(signum: int, frame: Any) -> None:
-        sys.exit(128 + signum)
-
-    signal.signal(signal.SIGTERM, handler)
 
 
 def _say(text: str) -> None:

@@ -10,6 +10,9 @@ from pathlib import Path
 
 from agent_rl.cpu import switch as cpu
 from agent_rl.errors import ConfigError
+from agent_rl.launch.recipes import found_files, recipe_folder
+from agent_rl.settings.free_sections import is_free
+from agent_rl.settings.old_keys import argument_keys, change_arguments, rows, tell
 
 __all__ = [
     "JOINING",
@@ -18,7 +21,8 @@ __all__ = [
     "has_accelerator",
     "hydra_arguments",
     "joins_ray",
-    "recipe_folder",
+    "quoted",
+    "require_device",
     "trainer_command",
 ]
 
@@ -45,21 +49,36 @@ def trainer_command(
     """The command that trains a recipe, to be run or exec'ed from the folder that relative paths refer to.
 
     Args:
-        recipe: a folder with `config.yaml`.
+        recipe: a folder with `config.yaml`, or the name of a recipe.
         overrides: hydra overrides, `key=value`.
         script: the user's own entry point instead of verl's, which registers loops and then calls
             `verl.trainer.main_ppo.main()`.
 
     Raises:
-        ConfigError: when the folder is not a recipe, an override is not of the form `key=value`, or there is no
+        ConfigError: when there is no such recipe, an override is not of the form `key=value`, or there is no
             accelerator and the CPU was not chosen.
     """
     command = command_line(recipe, overrides, script)
+    require_device()
+    return command
+
+
+def require_device() -> None:
+    """Refuse to start a trainer that would wait for ever.
+
+    Raises:
+        ConfigError: when there is no accelerator and the CPU was not chosen.
+    """
     if not (cpu.is_selected() or has_accelerator() or joins_ray()):
         raise ConfigError(
             "VERL_PLATFORM", "there is no accelerator on this machine", "Set VERL_PLATFORM=cpu to use the CPU"
         )
-    return command
+
+
+def quoted(value: object) -> str:
+    """A value for a hydra override, so that no character of it is hydra's syntax."""
+    text = str(value).replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{text}'"
 
 
 def command_line(
@@ -78,26 +97,14 @@ def command_line(
     ]
 
 
-def recipe_folder(recipe: str | os.PathLike[str]) -> Path:
-    """The recipe's folder, absolute.
-
-    Raises:
-        ConfigError: when it has no `config.yaml`.
-    """
-    folder = Path(recipe).resolve()
-    if not (folder / "config.yaml").is_file():
-        raise ConfigError(
-            str(recipe), "there is no config.yaml", "Give a recipe's folder, for example recipes/quickstart"
-        )
-    return folder
-
-
 def hydra_arguments(folder: Path, overrides: Sequence[str] = ()) -> list[str]:
-    """All overrides of a run: the groups of the platform, the user's, and those for joining a Ray cluster.
+    """All overrides of a run: the platform's groups, places of the recipe's files, the user's, and for joining Ray.
 
     Raises:
-        ConfigError: when an override is not of the form `key=value`.
+        ConfigError: when an override is not of the form `key=value`, or has an old key that is refused.
     """
+    overrides, notes = change_arguments([*_environment(overrides), *overrides], "train")
+    tell(notes)
     for override in overrides:
         if "=" not in override and not override.startswith("~"):
             raise ConfigError(override, "not a hydra override", "Write key=value, or ~key to remove one")
@@ -106,10 +113,17 @@ def hydra_arguments(folder: Path, overrides: Sequence[str] = ()) -> list[str]:
         groups.append("+platform=cpu")
         if (folder / "size" / "cpu.yaml").is_file():
             groups.append("size=cpu")
-    # Our section has no schema in hydra, which would refuse a key that the recipe does not spell out; wrong keys are
-    # caught when the settings are read.
-    ours = [f"++{override}" if override.startswith("agent_rl.") else override for override in overrides]
-    return [*groups, *ours, *(_joining() if joins_ray() else ())]
+    overrides = [*(f"{key}={quoted(path)}" for key, path in found_files(folder).items()), *overrides]
+    # hydra would refuse a key there that the recipe does not spell out
+    given = [f"++{override}" if is_free(override.partition("=")[0]) else override for override in overrides]
+    return [*groups, *given, *(_joining() if joins_ray() else ())]
+
+
+def _environment(overrides: Sequence[str]) -> list[str]:
+    """The environment's variables in the table of old keys, unless an override says the same."""
+    given = argument_keys(overrides)
+    names = [(row.old.removeprefix("$"), row.new) for row in rows() if row.old.startswith("$")]
+    return [f"${name}={os.environ[name]}" for name, new in names if os.environ.get(name) and new not in given]
 
 
 def _joining() -> list[str]:

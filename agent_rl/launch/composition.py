@@ -20,22 +20,16 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from agent_rl.errors import ConfigError, did_you_mean
-from agent_rl.launch.command import hydra_arguments, recipe_folder
-from agent_rl.settings import SECTION, AgentRLSettings
+from agent_rl.launch.command import hydra_arguments
+from agent_rl.launch.recipes import recipe_folder
+from agent_rl.settings import AgentRLSettings
+from agent_rl.settings.errors import Place
+from agent_rl.settings.free_sections import is_free
+from agent_rl.settings.old_keys import argument_keys, change_config, is_old, tell
+from agent_rl.settings.yaml_files import parts_of, yaml_errors
+from agent_rl.verl_adapter import values
 
 __all__ = ["compose", "nearest_key", "unknown_keys", "verl_defaults"]
-
-FREE = (
-    "ray_kwargs.ray_init",
-    "actor_rollout_ref.model.override_config",
-    "actor_rollout_ref.rollout.engine_kwargs",
-    "critic.model.override_config",
-    "reward.reward_model.rollout.engine_kwargs",
-    "actor_rollout_ref.actor.fsdp_config.mixed_precision",
-    "actor_rollout_ref.ref.fsdp_config.mixed_precision",
-    "critic.fsdp.mixed_precision",
-)
-"""Sections that take any key: verl passes them to Ray, transformers, the engine and torch."""
 
 NOT_IN_YAML = (
     "actor_rollout_ref.rollout.agent.agent_loop_manager_class",
@@ -48,25 +42,28 @@ def compose(recipe: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Di
     """The recipe's configuration as the trainer will compose it, interpolations not yet resolved.
 
     Args:
-        recipe: a folder with `config.yaml`.
+        recipe: a folder with `config.yaml`, or the name of a recipe.
         overrides: hydra overrides, `key=value`; `+key=value` adds one that verl does not know.
 
     Raises:
-        ConfigError: for a key that verl does not know, with the nearest one, and for any other error of hydra.
+        ConfigError: for a key that verl does not know, with the nearest one, for a value that cannot be used, and for
+            any other error of hydra.
     """
     folder = recipe_folder(recipe)
     arguments = hydra_arguments(folder, overrides)
-    searchpath = f"hydra.searchpath=[{','.join(_searchpath(folder))}]"
-    with initialize_config_dir(str(folder), version_base=None):
+    with yaml_errors(folder / "config.yaml"), initialize_config_dir(str(folder), version_base=None):
+        searchpath = f"hydra.searchpath=[{','.join(_searchpath(folder))}]"
         _check_keys(folder, searchpath, arguments)
         config = _composed(searchpath, arguments)
-    added = [parsed.key_or_group for parsed in _parse(arguments) if parsed.is_add() or parsed.is_force_add()]
+    tell(change_config(config, argument_keys(arguments), folder / "config.yaml"))
+    added = {key for each in overrides if each.startswith("+") for key in argument_keys([each])}
     for key in unknown_keys(config):
         if not any(key == each or each.startswith(f"{key}.") for each in added):
             raise ConfigError(
                 key, f"verl has no such key ({folder / 'config.yaml'})", nearest_key(key, verl_defaults())
             )
     _check_section(config, folder / "config.yaml")
+    _check_values(config, folder / "config.yaml")
     return config
 
 
@@ -87,7 +84,7 @@ def nearest_key(key: str, known: DictConfig) -> str:
     """A remedy for an unknown key: the known ones of the same last part, else the one of the most similar spelling."""
     import difflib
 
-    keys = list(_flatten(known))
+    keys = [each for each in _flatten(known) if not is_old(each)]
     tail = [each for each in keys if each.endswith(f".{key}") or each.split(".")[-1] == key.split(".")[-1]]
     near = sorted(tail, key=lambda each: -difflib.SequenceMatcher(None, key, each).ratio())
     near = near or difflib.get_close_matches(key, keys, n=1, cutoff=0.6)
@@ -137,13 +134,29 @@ def _check_section(config: DictConfig, file: Path) -> None:
     try:
         AgentRLSettings.from_config(config)
     except ConfigError as error:
-        wrong, written = (
-            OmegaConf.select(each, error.key, throw_on_resolution_failure=False)
-            for each in (config, OmegaConf.load(file))
-        )
-        if wrong == written:  # neither an override nor a group gave it
+        if _is_written_in(file, error.key, config):
             AgentRLSettings.from_config(config, file)
         raise
+
+
+def _check_values(config: DictConfig, file: Path) -> None:
+    """Check the values of verl's keys; an error names the recipe's file and line as for our section."""
+    try:
+        values.check_types(config, verl_defaults())
+        values.check_values(config)
+    except ConfigError as error:
+        if _is_written_in(file, error.key, config):
+            path = tuple(parts_of(error.key))
+            raise Place(error.key, file, path).error(error.problem, error.remedy) from None
+        raise
+
+
+def _is_written_in(file: Path, key: str, config: DictConfig) -> bool:
+    """Whether the value is the one in the recipe's file: neither an override nor a group gave it."""
+    wrong, written = (
+        OmegaConf.select(each, key, throw_on_resolution_failure=False) for each in (config, OmegaConf.load(file))
+    )
+    return bool(wrong == written and written is not None)
 
 
 def _nearest_group(key: str, folder: Path) -> str | None:
@@ -196,7 +209,7 @@ def _verl_config_dir() -> Path:
 def _unknown(ours: Any, verls: Any, path: str = "") -> Iterator[str]:
     for key in ours:
         here = f"{path}.{key}".lstrip(".")
-        if here == SECTION or here in NOT_IN_YAML or here.startswith(FREE):
+        if here in NOT_IN_YAML or is_free(here):
             continue
         if key not in set(verls.keys()):  # `in` denies a mandatory value, ???
             yield here

@@ -10,79 +10,149 @@ import secrets
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from agent_rl.errors import AgentRLError
+from agent_rl.launch.output import failure
 
-__all__ = ["TrainerError", "die_with_parent", "end_all", "remove_unused", "run_trainer", "shared_files", "stop"]
+__all__ = [
+    "TrainerError",
+    "die_with_parent",
+    "end_all",
+    "exit_on_sigterm",
+    "logger_environment",
+    "remove_unused",
+    "run_trainer",
+    "shared_files",
+    "sigterm_exits",
+    "stop",
+]
 
 SHARED_MEMORY = Path("/dev/shm")
+NEW_METRICS = "metrics.new.jsonl"
+"""File that verl writes to, and empties at each start."""
+TRAINED = "training/global_step"
+"""A metric of every step that is not only a validation."""
 LEFT_BEHIND = ("sem.mp-*", "sglang_loads_*")
 """Files in shared memory of killed processes: those of Python's multiprocessing, and of SGLang 0.5.13."""
 POLL_S = 0.5
 STOP_S = 20.0
 """Seconds between SIGTERM and SIGKILL."""
+MARK = "AGENT_RL_RUN"
+"""Environment variable that all processes of a run inherit."""
 
 
 class TrainerError(AgentRLError):
-    """The trainer ended with an error; the message is its cause."""
+    """The trainer ended with an error; the message is its cause.
+
+    Args:
+        text: the message.
+        status: the trainer's exit status, negative for a signal.
+    """
+
+    def __init__(self, text: str, status: int) -> None:
+        super().__init__(text)
+        self.status = status if status > 0 else 128 - status
+        """What this process exits with."""
 
 
 def run_trainer(
     command: Sequence[str],
-    out_dir: str | os.PathLike[str],
+    folder: str | os.PathLike[str],
     *,
     on_metrics: Callable[[int, dict[str, Any]], None] | None = None,
+    on_output: Callable[[str], None] | None = None,
     timeout_s: float | None = None,
+    environ: Mapping[str, str] | None = None,
+    watch: Callable[[], None] | None = None,
 ) -> None:
-    """Run the trainer as a child that cannot outlive this process, and that writes below one folder only.
+    """Run the trainer as a child that cannot outlive this process.
 
     Args:
         command: from `trainer_command`; with `trainer.logger` containing `file`, metrics are followed.
-        out_dir: gets `train.log` (all output), `metrics.jsonl` (a line for each step) and `cache/`.
+        folder: gets `train.log` (all output), `metrics.jsonl` (a line for each step) and `tensorboard/`; what an
+            earlier start has written to the first two stays, but for the metrics of steps that are trained again.
         on_metrics: called with step and metrics as soon as a step is logged.
+        on_output: called with each line of output.
         timeout_s: seconds after which the trainer is stopped.
+        environ: of the trainer; None: ours, with temporary files and the cache of models kept out of the user's
+            folders.
+        watch: called again and again; an exception that it raises ends the trainer.
 
     Raises:
         TrainerError: with the cause, when the trainer fails or runs out of time; the log keeps everything.
     """
-    out = Path(out_dir).resolve()
+    out = Path(folder).resolve()
     out.mkdir(parents=True, exist_ok=True)
-    log, metrics = out / "train.log", out / "metrics.jsonl"
+    log, metrics = out / "train.log", out / NEW_METRICS
     metrics.unlink(missing_ok=True)
-    # Ray's sockets need a short path; temporary files are of no use after the run.
-    temporary = tempfile.mkdtemp(prefix="agent_rl_")
-    before = shared_files()
-    env = {
-        **os.environ,
-        "HF_HOME": str(out / "cache"),
-        "VERL_FILE_LOGGER_PATH": str(metrics),
-        "TMPDIR": temporary,
-        "RAY_TMPDIR": temporary,
-        "RAY_AUTH_TOKEN": secrets.token_hex(32),  # otherwise Ray keeps one in the home directory
-        "RAY_USAGE_STATS_ENABLED": "0",
-    }
+    before, mark = shared_files(), secrets.token_hex(16)
+    with ExitStack() as stack:
+        env = dict(environ) if environ is not None else stack.enter_context(_private_environment(out))
+        env |= {**logger_environment(out, env), MARK: mark}
+        output = stack.enter_context(open(log, "ab"))
+        start = output.tell()
+        child = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=env, preexec_fn=die_with_parent)
+        try:
+            _follow(child, _Tail(log, start, on_output), _Metrics(metrics, on_metrics), timeout_s, watch)
+        finally:
+            stop(child)
+            end_all(MARK, mark)
+            metrics.unlink(missing_ok=True)
+            remove_unused(shared_files() - before)
+    if child.returncode:
+        raise TrainerError(failure(log, start, child.returncode), child.returncode)
+
+
+def logger_environment(folder: Path, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The variables that tell verl's loggers where to write."""
+    tensorboard = environ.get("TENSORBOARD_DIR") or str(folder / "tensorboard")
+    return {"VERL_FILE_LOGGER_PATH": str(folder / NEW_METRICS), "TENSORBOARD_DIR": tensorboard}
+
+
+@contextmanager
+def _private_environment(out: Path) -> Iterator[dict[str, str]]:
+    """Our environment, but nothing is written outside the folder, except for temporary files until the end."""
+    temporary = tempfile.mkdtemp(prefix="agent_rl_")  # Ray's sockets need a short path
     try:
-        with open(log, "wb") as output:
-            child = subprocess.Popen(
-                command, stdout=output, stderr=subprocess.STDOUT, env=env, preexec_fn=die_with_parent
-            )
-            try:
-                _follow(child, metrics, on_metrics, timeout_s)
-            finally:
-                stop(child)
-                end_all("RAY_TMPDIR", temporary)
-        if child.returncode:
-            raise TrainerError(f"the trainer failed: {_cause(log)} (whole output: {log})")
+        yield {
+            **os.environ,
+            "HF_HOME": str(out / "cache"),
+            "TMPDIR": temporary,
+            "RAY_TMPDIR": temporary,
+            "RAY_AUTH_TOKEN": secrets.token_hex(32),  # otherwise Ray keeps one in the home directory
+            "RAY_USAGE_STATS_ENABLED": "0",
+        }
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-        remove_unused(shared_files() - before)
+
+
+@contextmanager
+def sigterm_exits() -> Iterator[None]:
+    """Turn SIGTERM into SystemExit, so that the launcher stops what it started."""
+    before = signal.getsignal(signal.SIGTERM)
+    exit_on_sigterm()
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def exit_on_sigterm() -> None:
+    """From now on SIGTERM raises SystemExit."""
+
+    def handler(signum: int, frame: Any) -> None:
+        sys.exit(128 + signum)
+
+    signal.signal(signal.SIGTERM, handler)
 
 
 def stop(child: subprocess.Popen[bytes]) -> None:
@@ -129,30 +199,70 @@ def remove_unused(candidates: set[Path]) -> None:
             path.unlink(missing_ok=True)
 
 
+class _Tail:
+    """What a file gains, line by line."""
+
+    def __init__(self, path: Path, offset: int, on_line: Callable[[str], None] | None) -> None:
+        self._path, self._offset, self._on_line = path, offset, on_line
+
+    def read(self) -> None:
+        """Hand on the lines that are complete by now."""
+        if self._on_line is None or not self._path.exists():
+            return
+        with open(self._path, "rb") as file:
+            file.seek(self._offset)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return
+                self._offset += len(line)
+                self._on_line(line.decode(errors="replace").rstrip("\n"))
+
+
+class _Metrics(_Tail):
+    """Keeps the lines that verl writes to `NEW_METRICS` in `metrics.jsonl`."""
+
+    def __init__(self, path: Path, on_metrics: Callable[[int, dict[str, Any]], None] | None) -> None:
+        super().__init__(path, 0, self._keep)
+        self._kept, self._on_metrics, self._first = path.with_name("metrics.jsonl"), on_metrics, True
+
+    def _keep(self, line: str) -> None:
+        record = json.loads(line)
+        if self._first and self._kept.exists():
+            kept = [each for each in self._kept.read_text().splitlines() if _stays(json.loads(each), record)]
+            self._kept.write_text("".join(f"{each}\n" for each in kept))
+        self._first = False
+        with open(self._kept, "a") as file:
+            file.write(f"{line}\n")
+        if self._on_metrics:
+            self._on_metrics(record["step"], record["data"])
+
+
+def _stays(earlier: Mapping[str, Any], first: Mapping[str, Any]) -> bool:
+    """Whether an earlier start's step is not trained again; a start begins with a validation of the step before it."""
+    if earlier["step"] != first["step"]:
+        return bool(earlier["step"] < first["step"])
+    return TRAINED in earlier["data"] and TRAINED not in first["data"]
+
+
 def _follow(
     child: subprocess.Popen[bytes],
-    metrics: Path,
-    on_metrics: Callable[[int, dict[str, Any]], None] | None,
+    log: _Tail,
+    metrics: _Metrics,
     timeout_s: float | None,
+    watch: Callable[[], None] | None,
 ) -> None:
-    """Wait for the child and report each logged step once."""
-    started, offset = time.monotonic(), 0
+    """Wait for the child, and hand on what it writes."""
+    started = time.monotonic()
     while True:
         ended = child.poll() is not None
-        if metrics.exists():
-            with open(metrics, "rb") as file:
-                file.seek(offset)
-                for line in file:
-                    if not line.endswith(b"\n"):
-                        break
-                    offset += len(line)
-                    record = json.loads(line)
-                    if on_metrics:
-                        on_metrics(record["step"], record["data"])
+        log.read()
+        metrics.read()
         if ended:
             return
+        if watch:
+            watch()
         if timeout_s is not None and time.monotonic() - started > timeout_s:
-            raise TrainerError(f"the trainer was stopped after {timeout_s:.0f} seconds")
+            raise TrainerError(f"the trainer was stopped after {timeout_s:.0f} seconds", 1)
         time.sleep(POLL_S)
 
 
@@ -166,16 +276,3 @@ def _processes_with(variable: str, value: str) -> list[psutil.Process]:
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
     return found
-
-
-_EXCEPTION = re.compile(r"^(?:\x1b\[[0-9;]*m|\([^)]*\)|\s)*([A-Za-z_][\w.]*(?:Error|Exception)): (.+)$")
-
-
-def _cause(log: Path) -> str:
-    """The last exception in the log (not Ray's wrapper, which repeats the remote traceback), else its last lines."""
-    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    for line in reversed(lines):
-        found = _EXCEPTION.match(line)
-        if found and not found[1].startswith("ray.exceptions.RayTaskError"):
-            return f"{found[1].rsplit('.', 1)[-1]}: {found[2]}"
-    return " / ".join(line for line in lines[-4:] if "HYDRA_FULL_ERROR" not in line)

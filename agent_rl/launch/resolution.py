@@ -14,7 +14,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from agent_rl.errors import ConfigError
 
-__all__ = ["problems", "to_yaml"]
+__all__ = ["problems", "resolved", "to_yaml"]
 
 _CAUSES = {
     r"Environment variable '(.+?)' not found": "the environment variable {} is not set",
@@ -25,7 +25,7 @@ _CAUSES = {
 
 def to_yaml(config: DictConfig) -> str:
     """The configuration with every interpolation that can be resolved replaced by its value."""
-    return OmegaConf.to_yaml(OmegaConf.create(_resolved(config)))
+    return OmegaConf.to_yaml(OmegaConf.create(resolved(config)))
 
 
 def problems(config: DictConfig) -> list[ConfigError]:
@@ -64,7 +64,8 @@ def _problem(key: str, written: str, error: OmegaConfBaseException) -> ConfigErr
     return ConfigError(key, " ".join(str(error).split("full_key:")[0].split()), remedy)
 
 
-def _resolved(node: Any) -> Any:
+def resolved(node: Any) -> Any:
+    """Plain containers, with every interpolation that can be resolved replaced by its value."""
     if OmegaConf.is_dict(node):
         return {key: _value(node, key) for key in node}
     return [_value(node, index) for index in range(len(node))]
@@ -75,7 +76,7 @@ def _value(node: Any, key: Any) -> Any:
         value = node[key]
     except OmegaConfBaseException:
         return _raw(node, key)
-    return _resolved(value) if OmegaConf.is_config(value) else value
+    return resolved(value) if OmegaConf.is_config(value) else value
 
 
 def _raw(node: Any, key: Any) -> Any:

@@ -6,19 +6,27 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
 from agent_rl.cpu import switch as cpu
+from agent_rl.errors import ConfigError
 from agent_rl.launch import resolution
 from agent_rl.launch.cluster import Nodes, node_options, run_head, run_worker
-from agent_rl.launch.command import JOINING, command_line, trainer_command
+from agent_rl.launch.command import JOINING, command_line, joins_ray, quoted, require_device
 from agent_rl.launch.composition import compose
+from agent_rl.launch.output import Screen
+from agent_rl.launch.process import logger_environment, run_trainer, sigterm_exits
+from agent_rl.launch.recipes import data_scripts, recipe_folder
+from agent_rl.launch.run_folder import RunFolder
+from agent_rl.verl_adapter.checkpoints import model_folder, policy_shards
 
 __all__ = ["dry_run", "train"]
 
+MODEL = "actor_rollout_ref.model.path"
 TINY_MODEL = "outputs/tiny_model"
 """The policy in the recipes' sizes for a CPU; no hub has it."""
 TINY_CLASSIFIER = "outputs/tiny_classifier"
@@ -26,35 +34,61 @@ TINY_CLASSIFIER = "outputs/tiny_classifier"
 
 
 def train(
-    recipe: str, overrides: Sequence[str] = (), script: str | None = None, *, nodes_timeout_s: float = 600
-) -> int:
-    """Train a recipe; on a single node this process becomes the trainer.
+    recipe: str,
+    overrides: Sequence[str] = (),
+    script: str | None = None,
+    *,
+    nodes_timeout_s: float = 600,
+    screen: Screen | None = None,
+    environ: Mapping[str, str] | None = os.environ,
+) -> None:
+    """Train a recipe to its end, in the run's folder (see `run_folder`).
 
     Args:
-        recipe: a folder with `config.yaml`.
+        recipe: a folder with `config.yaml`, or the name of a recipe.
         overrides: hydra overrides, `key=value`.
         script: the user's own entry point instead of verl's.
         nodes_timeout_s: seconds within which all of several nodes must have joined.
-
-    Returns:
-        The exit status of this node.
+        screen: shows the steps; None: one that prints them.
+        environ: of a trainer on one node; None: see `run_trainer`.
 
     Raises:
         ConfigError: for a configuration that cannot be trained, before anything is started.
         ClusterError: when nodes do not join in time.
+        TrainerError: when the trainer fails.
     """
     nodes = Nodes.from_environment()
     config, command = _composed(recipe, overrides, script, nodes)
     if problems := resolution.problems(config):
         raise problems[0]
     if nodes is not None and nodes.rank > 0:
-        return run_worker(nodes, node_options(config, head=False), nodes_timeout_s)
+        run_worker(nodes, node_options(config, head=False), nodes_timeout_s)
+        return
     if nodes is None:
-        command = trainer_command(recipe, overrides, script)
+        require_device()
+    _require_data(config, recipe)
     _make_tiny_models(config)
-    if nodes is not None:
-        return run_head(nodes, command, node_options(config, head=True), nodes_timeout_s)
-    os.execv(command[0], command)
+    shown = screen or Screen()
+    command += _merged_checkpoint(config, shown)
+    if "VERL_FILE_LOGGER_PATH" in os.environ:
+        shown.note("VERL_FILE_LOGGER_PATH has no effect here: metrics are in the run's metrics.jsonl")
+    with RunFolder(config, _user_command(), script) as run:
+        shown.begin(run.path, run.notes)
+        command += _run_overrides(config, run.path, overrides)
+        if nodes is not None or joins_ray():  # whose processes do not inherit our environment
+            variables = logger_environment(run.path).items()
+            command += [f"++ray_kwargs.ray_init.runtime_env.env_vars.{name}={quoted(at)}" for name, at in variables]
+
+        def start(env: Mapping[str, str] | None, watch: Callable[[], None] | None = None) -> None:
+            callbacks: Any = {"on_metrics": shown.step, "on_output": shown.line}
+            run_trainer(command, run.path, **callbacks, environ=env, watch=watch)
+
+        if nodes is not None:
+            run_head(nodes, start, node_options(config, head=True), nodes_timeout_s)
+        else:
+            with sigterm_exits():
+                start(environ)
+        shown.end(run.path)
 
 
 def dry_run(recipe: str, overrides: Sequence[str] = (), script: str | None = None) -> tuple[str, list[str]]:
@@ -79,6 +113,50 @@ def _composed(
         return compose(recipe, overrides), command_line(recipe, overrides, script)
     overrides = [f"trainer.nnodes={nodes.count}", *overrides]
     return compose(recipe, overrides), command_line(recipe, [*overrides, *JOINING], script)
+
+
+def _user_command() -> list[str]:
+    """The command line that started this process; the interpreter of an installed command is left out."""
+    words = sys.orig_argv
+    return words[1:] if len(words) > 1 and Path(words[1]).name == "agent-rl" else words
+
+
+def _require_data(config: DictConfig, recipe: str) -> None:
+    """Refuse files of rows that are not there, which a worker would miss after a minute."""
+    for key in ("data.train_files", "data.val_files"):
+        named = OmegaConf.select(config, key) or []
+        for path in [named] if isinstance(named, str) else named:
+            if "://" not in path and not Path(path).expanduser().exists():
+                scripts = " ".join(
+                    f"python {os.path.relpath(script)}" for script in data_scripts(recipe_folder(recipe))
+                )
+                remedy = f"Make it with: {scripts}; or correct the path" if scripts else "Correct the path"
+                raise ConfigError(key, f"there is no {path}", remedy)
+
+
+def _merged_checkpoint(config: DictConfig, screen: Screen) -> list[str]:
+    """An override that names the merged model where `model.path` is a checkpoint of training."""
+    path = str(config.actor_rollout_ref.model.path)
+    if policy_shards(Path(path).expanduser()) is None or (Path(path).expanduser() / "config.json").is_file():
+        return []
+    screen.note(f"model: merging the checkpoint {path}, once")
+    return [f"{MODEL}={quoted(model_folder(path, MODEL).absolute())}"]
+
+
+def _run_overrides(config: DictConfig, folder: Path, given: Sequence[str]) -> list[str]:
+    """What puts everything that the run writes into its folder; relative paths mean nothing to other nodes."""
+    overrides = [f"++agent_rl.run.folder={quoted(folder)}"]
+    if not any(override.startswith("hydra.run.dir=") for override in given):
+        overrides.append(f"hydra.run.dir={quoted(folder / 'hydra')}")
+    loggers = (
+        OmegaConf.to_container(config.trainer.logger)
+        if OmegaConf.is_config(config.trainer.logger)
+        else config.trainer.logger
+    )
+    loggers = [loggers] if isinstance(loggers, str) else list(loggers or [])
+    if "file" not in loggers:  # from which the steps are shown
+        overrides.append(f"trainer.logger=[{','.join([*loggers, 'file'])}]")
+    return overrides
 
 
 def _make_tiny_models(config: DictConfig) -> None:

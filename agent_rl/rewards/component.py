@@ -13,20 +13,23 @@ file it needs no `kind`; a configuration names it as `kind: my_file.py:Politenes
 
 from __future__ import annotations
 
+import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, SupportsFloat
 
 from pydantic import BaseModel, ConfigDict
 
+from agent_rl.errors import AgentRLError
 from agent_rl.settings.errors import Place, validated
 from agent_rl.settings.importing import find_class, import_all
 from agent_rl.trajectory import Trajectory
+from agent_rl.user_code import UserCodeError
 
-__all__ = ["Component", "ComponentConfig", "GroupComponent", "Value", "kinds", "make_component"]
+__all__ = ["Component", "ComponentConfig", "GroupComponent", "Value", "as_value", "kinds", "make_component"]
 
 
 class ComponentConfig(BaseModel):
@@ -44,6 +47,21 @@ class Value:
     """Further numbers for the metrics, named `<component>_<key>`; `Component.logs` lists the keys."""
     notes: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     """JSON data for the trace, for example a judge's words; kept in `Trajectory.info["reward"][<component>]`."""
+
+
+def as_value(found: Any) -> Value:
+    """What a component returned as a `Value`; a number counts as one.
+
+    Raises:
+        TypeError: it is no number.
+        BaseException: it is this exception, as a group's component may return it.
+    """
+    if isinstance(found, BaseException):
+        raise found
+    value = found if isinstance(found, Value) else Value(found)
+    if not isinstance(value.value, SupportsFloat):
+        raise TypeError(f"it returned {reprlib.repr(found)}, which is neither a Value nor a number")
+    return value
 
 
 class _Measuring(ABC):  # noqa: B024 - each kind has its own abstract method
@@ -124,8 +142,15 @@ def make_component(name: str, kind: str, config: Mapping[str, Any], key: str) ->
 
     Raises:
         ConfigError: there is no such kind, or the config does not fit it.
+        UserCodeError: its `__init__` raises.
     """
     place = Place(key)
     found = kinds().get(kind) or find_class(kind, (Component, GroupComponent), place / "kind", known=kinds())
-    made: Component | GroupComponent = found(name, validated(found.Config, dict(config), place / "config"))
+    settings = validated(found.Config, dict(config), place / "config")
+    try:
+        made: Component | GroupComponent = found(name, settings)
+    except AgentRLError:
+        raise
+    except Exception as error:  # a bug in the user's class
+        raise UserCodeError.of(f"{place}: __init__", error, code=found) from error
     return made

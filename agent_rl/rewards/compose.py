@@ -4,18 +4,19 @@ A component's value goes through `normalize`, then `clip`; the function that `co
 the values and their weights. A component with a closed gate is neither measured nor part of the total. The same
 `Reward` scores in training, in evaluation, and stored files.
 
-If one component cannot be measured, the whole trajectory is unscored and does not enter training.
+If one component cannot be measured, the whole trajectory is unscored and does not enter training. A component or scorer
+that raises anything else than `UnscoredError`, a timeout or a failed connection has a bug (`agent_rl.user_code`).
 """
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import chain
 from typing import Any
 
+from agent_rl.concurrency import together
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards.component import Component, GroupComponent
 from agent_rl.rewards.components.terms import SCORED_STOP_REASONS
@@ -24,6 +25,7 @@ from agent_rl.sandbox.host.fusion import FusionServer
 from agent_rl.settings import RewardSettings
 from agent_rl.settings.errors import Place, validated
 from agent_rl.trajectory import Score, Trajectory
+from agent_rl.user_code import sort_out
 
 __all__ = ["Reward", "extra_info"]
 
@@ -32,7 +34,7 @@ SECTION = "agent_rl.reward"
 _COUNTED = ("efficiency", "format", "overlong")
 """Components that are functions of the trajectory alone."""
 
-_FOR_ALL = ("per_data_source", "max_unscored_share", "models")
+_FOR_ALL = ("per_data_source", "max_unscored_share", "on_error", "models")
 """Keys that cannot differ between data sources."""
 
 
@@ -46,6 +48,8 @@ class Reward:
         fusion: the server on which the scorers `code` and `code_all` run programs; None: the sandbox of this machine.
 
     Attributes:
+        components: those of all data sources, without the built-in terms.
+        scorers: those that the settings name.
         needs_groups: whether the samples of one prompt have to be scored together, by `score_group`.
 
     Raises:
@@ -67,40 +71,36 @@ class Reward:
             key = f"{SECTION}.per_data_source.{pattern}"
             overridden = _overridden(settings, pattern, key)
             self._by_pattern[pattern] = SourceReward(overridden, key, max_response_tokens, judged, made)
-        self._made = list(made.values())
+        self.components = list(made.values())
         sources = [self._default, *self._by_pattern.values()]
-        for answers in [source.answers for source in sources if source.answers is not None]:
-            answers.fusion = fusion
+        answers = [source.answers for source in sources if source.answers is not None]
+        self.scorers = list(dict.fromkeys(each.scorer for each in answers if each.scorer is not None))
+        for each in answers:
+            each.fusion = fusion
         terms = [term for source in sources for term in source.terms]
         self.needs_groups = any(term.needs_groups for term in terms)
         self._names = list(dict.fromkeys(term.name for term in terms))
         self._logs = list(dict.fromkeys(key for term in terms for key in term.logs))
 
-    async def score(
-        self, trajectory: Trajectory, *, verdict: float | None = None, row: Mapping[str, Any] | None = None
-    ) -> Score:
+    async def score(self, trajectory: Trajectory, *, verdict: float | None = None) -> Score:
         """Score one trajectory by itself.
 
         Args:
             trajectory: the finished episode. Its `info["reward"]` gets the components' logged numbers and notes.
             verdict: the value of `correctness` if it is known already.
-            row: the row's column `extra_info`, for scorers that read it.
 
         Raises:
             UnscoredError: the engine or the loop failed, or a component could not be measured.
             ConfigError: no trajectory can be scored.
+            UserCodeError: a scorer, a component or `combine` raised, and `on_error` is `stop`.
         """
-        (result,) = await self.score_group([trajectory], verdicts=[verdict], rows=[row])
+        (result,) = await self.score_group([trajectory], verdicts=[verdict])
         if isinstance(result, Exception):
             raise result
         return result
 
     async def score_group(
-        self,
-        group: Sequence[Trajectory],
-        *,
-        verdicts: Sequence[float | None] | None = None,
-        rows: Sequence[Mapping[str, Any] | None] | None = None,
+        self, group: Sequence[Trajectory], *, verdicts: Sequence[float | None] | None = None
     ) -> list[Score | Exception]:
         """Score the samples of one prompt together: for each its score, or the exception that left it unscored.
 
@@ -109,11 +109,10 @@ class Reward:
         """
         if not group:
             return []
-        nothing: list[None] = [None] * len(group)
-        measurements = [Measurement(*each) for each in zip(group, verdicts or nothing, rows or nothing, strict=True)]
+        measurements = [Measurement(*each) for each in zip(group, verdicts or [None] * len(group), strict=True)]
         source = self._source(group[0].data_source)
         for wave in source.waves:
-            await asyncio.gather(*(term.measure(measurements) for term in wave))
+            await together([term.measure(measurements) for term in wave])
         return [self._result(source, measured) for measured in measurements]
 
     def require_scorers(self, data_sources: Iterable[str]) -> None:
@@ -154,7 +153,7 @@ class Reward:
 
     async def close(self) -> None:
         """Release the components' resources."""
-        for component in self._made:
+        for component in self.components:
             await component.close()
 
     def _source(self, data_source: str) -> SourceReward:
@@ -177,7 +176,11 @@ class Reward:
     def _total(self, source: SourceReward, measured: Measurement) -> Score:
         step = _step(measured.trajectory)
         weights = {term.name: term.settings.weight_at(step) for term in source.terms if term.name in measured.values}
-        total = float(source.combine(measured.values, weights, measured.trajectory))
+        try:
+            total = float(source.combine(measured.values, weights, measured.trajectory))
+        except Exception as error:  # of a user's function, sorted there
+            remedy = f"The trajectory is {measured.trajectory.id!r}"
+            raise sort_out("combine", error, stops=source.stops, remedy=remedy) from error
         if not math.isfinite(total):
             raise UnscoredError(f"the total is {total}, of {measured.values}")
         return Score(total=total + 0.0, components={name: measured.values.get(name, 0.0) for name in self._names})

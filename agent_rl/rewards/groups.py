@@ -7,7 +7,7 @@ group, each task waits here until the other tasks have ended or failed; then all
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -22,7 +22,6 @@ __all__ = ["Group", "current", "expect"]
 class _Waiting:
     trajectory: Trajectory
     verdict: float | None
-    row: Mapping[str, Any] | None
     result: asyncio.Future[Score]
 
 
@@ -34,9 +33,7 @@ class Group:
     _waiting: dict[asyncio.Task[Any], _Waiting] = field(default_factory=dict)
     _scoring: asyncio.Task[None] | None = None
 
-    async def score(
-        self, reward: Reward, trajectory: Trajectory, verdict: float | None, row: Mapping[str, Any] | None
-    ) -> Score:
+    async def score(self, reward: Reward, trajectory: Trajectory, verdict: float | None) -> Score:
         """The score of the current task's trajectory; each task of the group calls it once.
 
         Raises:
@@ -45,7 +42,7 @@ class Group:
         """
         task = asyncio.current_task()
         assert task is not None
-        waiting = self._waiting[task] = _Waiting(trajectory, verdict, row, asyncio.get_running_loop().create_future())
+        waiting = self._waiting[task] = _Waiting(trajectory, verdict, asyncio.get_running_loop().create_future())
         for each in self.tasks:
             each.add_done_callback(lambda _: self._go_on(reward))
         self._go_on(reward)
@@ -58,11 +55,8 @@ class Group:
     async def _score_all(self, reward: Reward) -> None:
         group = [waiting for waiting in self._waiting.values() if not waiting.result.done()]
         try:
-            results = await reward.score_group(
-                [waiting.trajectory for waiting in group],
-                verdicts=[waiting.verdict for waiting in group],
-                rows=[waiting.row for waiting in group],
-            )
+            trajectories = [waiting.trajectory for waiting in group]
+            results = await reward.score_group(trajectories, verdicts=[waiting.verdict for waiting in group])
         except Exception as error:  # noqa: BLE001 - raised in every task that waits
             results = [error] * len(group)
         for waiting, result in zip(group, results, strict=True):

@@ -15,7 +15,6 @@ To add a scorer for your own data source, write one file, which registers it whe
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -23,8 +22,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from agent_rl.errors import ConfigError, did_you_mean
-from agent_rl.rewards.scorers import SCORERS, Result, Scorer, ScorerFunction, score_now
+from agent_rl.rewards.scorers import SCORERS, Result, Scorer, score_now
 from agent_rl.rewards.scorers.code import score_code_remotely
+from agent_rl.rewards.user_function import UserFunction
 from agent_rl.sandbox.host.fusion import FusionServer
 from agent_rl.settings.errors import Place
 from agent_rl.settings.importing import find_object
@@ -44,14 +44,15 @@ def scorer(*patterns: str) -> Callable[[_SCORER], _SCORER]:
         patterns: for example `my_company/tickets*`.
 
     Raises:
-        ConfigError: without a pattern.
+        ConfigError: without a pattern, or for a function that cannot be called.
     """
     if not patterns or not all(isinstance(pattern, str) and pattern for pattern in patterns):
         raise ConfigError("agent_rl.rewards.scorer", "no data source is named", 'Write @scorer("my/source*")')
 
     def register(function: _SCORER) -> _SCORER:
-        for pattern in patterns:
-            _routes[pattern] = Scorer(function.__name__, function)
+        name = getattr(function, "__name__", type(function).__name__)
+        found = UserFunction(function, Place(f"@scorer {name}")).scorer(name)
+        _routes.update(dict.fromkeys(patterns, found))
         route.cache_clear()
         return function
 
@@ -89,17 +90,12 @@ def find_scorer(name: str, folder: Path | None = None, *, key: str = "agent_rl.r
         key: the configuration key, for the error.
 
     Raises:
-        ConfigError: there is none of that name.
+        ConfigError: there is none of that name, or the function cannot be called.
     """
     if name in SCORERS:
         return SCORERS[name]
-    function: ScorerFunction = find_object(name, Place(key), folder, known=SCORERS)
-    if isinstance(function, Scorer):
-        return function
-    if not inspect.isroutine(function):
-        problem = f"{name!r} is a {type(function).__name__}, not a function"
-        raise ConfigError(key, problem, "Name a function (solution_str, ground_truth, extra_info) -> float")
-    return Scorer(name, function)
+    function = find_object(name, Place(key), folder, known=SCORERS)
+    return function if isinstance(function, Scorer) else UserFunction(function, Place(key)).scorer(name)
 
 
 def compute_score(
@@ -136,7 +132,7 @@ def compute_score(
         found = on_fusion(
             found, FusionServer(sandbox_fusion_url, memory_limit_mb or 1024, semaphore=concurrent_semaphore)
         )
-    return score_now(found, solution_str, ground_truth, extra_info)
+    return score_now(found, solution_str, ground_truth, {"data_source": data_source, **(extra_info or {})})
 
 
 def on_fusion(local: Scorer, server: FusionServer) -> Scorer:

@@ -12,14 +12,15 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_rl.errors import AgentRLError, ConfigError, FatalError, UnscoredError, did_you_mean
+from agent_rl.errors import ConfigError, UnscoredError, did_you_mean
 from agent_rl.rewards.combine import Normalizer, combiner
-from agent_rl.rewards.component import Component, GroupComponent, Value, make_component
+from agent_rl.rewards.component import Component, GroupComponent, Value, as_value, make_component
 from agent_rl.rewards.components import terms
 from agent_rl.rewards.components.correctness import Correctness
 from agent_rl.settings import TERMS, RewardSettings
 from agent_rl.settings.terms import TermSettings, parse_gate
 from agent_rl.trajectory import Trajectory
+from agent_rl.user_code import sort_out
 
 __all__ = ["Measurement", "SourceReward", "Term"]
 
@@ -33,6 +34,9 @@ class SourceReward:
         max_response_tokens: see `Reward`.
         judged: see `Reward`.
         made: the components that exist already; those with the same configuration are shared.
+
+    Attributes:
+        stops: whether code of the user that raises stops the run.
     """
 
     def __init__(
@@ -49,6 +53,7 @@ class SourceReward:
                 made[same] = make_component(name, kind, config, where)
             return made[same]
 
+        self.stops = settings.on_error == "stop"
         self.terms = _counted(settings, max_response_tokens)
         api = None
         if settings.reward_api is not None:
@@ -57,13 +62,16 @@ class SourceReward:
         answers = Correctness(settings, key, api)
         self.answers = answers if judged or not answers.nothing else None
         if self.answers is not None:
-            source = _each(lambda one: answers.measure(one.trajectory, one.verdict, one.row))
-            self.terms.insert(0, Term("correctness", settings.correctness, source, answers.logs, group=False))
+            source = _each(lambda one: answers.measure(one.trajectory, one.verdict))
+            self.terms.insert(
+                0, Term("correctness", settings.correctness, source, answers.logs, group=False, stops=self.stops)
+            )
         self.combine = combiner(settings, key)
         for name, its in settings.components.items():
             found = component(name, its.kind, its.config, f"{key}.components.{name}")
             group = isinstance(found, GroupComponent)
-            self.terms.append(Term(name, its, _source(found), found.logs, group=group))
+            code = found.measure if isinstance(found, Component) else found.measure_group
+            self.terms.append(Term(name, its, _source(found), found.logs, group=group, stops=self.stops, code=code))
         self.waves = _waves(self.terms, key)
 
 
@@ -73,7 +81,6 @@ class Measurement:
 
     trajectory: Trajectory
     verdict: float | None = None
-    row: Mapping[str, Any] | None = None
     values: dict[str, float] = field(default_factory=dict)
     logged: dict[str, float] = field(default_factory=dict)
     notes: dict[str, Any] = field(default_factory=dict)
@@ -99,10 +106,22 @@ class Term:
         source: measures the values.
         logs: see `Component.logs`.
         group: whether the source compares the samples of a prompt.
+        stops: whether a component that raises stops the run.
+        code: the method of the component.
     """
 
-    def __init__(self, name: str, settings: TermSettings, source: Source, logs: Iterable[str], *, group: bool) -> None:
-        self.name, self.settings, self.source = name, settings, source
+    def __init__(
+        self,
+        name: str,
+        settings: TermSettings,
+        source: Source,
+        logs: Iterable[str],
+        *,
+        group: bool = False,
+        stops: bool = True,
+        code: Any = None,
+    ) -> None:
+        self.name, self.settings, self.source, self.stops, self.code = name, settings, source, stops, code
         self.gate = parse_gate(settings.gate)
         self.normalizer = Normalizer(settings.normalize)
         self.needs_groups = group or settings.normalize == "group"
@@ -116,16 +135,17 @@ class Term:
         if not waiting:
             return
         valued = []
-        for one, value in zip(waiting, await self.source(waiting), strict=True):
-            if isinstance(value, Value) and math.isfinite(value.value):
-                valued.append((one, value))
-            else:
-                one.error = self._unscored(value)
+        for one, found in zip(waiting, await self.source(waiting), strict=True):
+            try:
+                valued.append((one, self._checked(found)))
+            except Exception as error:  # noqa: BLE001 - whatever a user's component raises, sorted there
+                remedy = f"The trajectory is {one.trajectory.id!r}"
+                one.error = sort_out(self.name, error, stops=self.stops, remedy=remedy, code=self.code)
         numbers = self.normalizer([value.value for _, value in valued])
         for (one, value), number in zip(valued, numbers, strict=True):
             one.values[self.name] = self.clipped(number)
-            found = {**value.logged, "raw": value.value, "open": 1.0}
-            one.logged |= {f"{self.name}_{key}": float(number) for key, number in found.items()}
+            logged = {**value.logged, "raw": value.value, "open": 1.0}
+            one.logged |= {f"{self.name}_{key}": float(number) for key, number in logged.items()}
             one.notes |= {self.name: dict(value.notes)} if value.notes else {}
 
     def open(self, measurement: Measurement) -> bool:
@@ -138,15 +158,17 @@ class Term:
         low, high = self.settings.clip or (-math.inf, math.inf)
         return min(max(value, low), high) + 0.0
 
-    def _unscored(self, found: Value | BaseException) -> UnscoredError:
-        if isinstance(found, FatalError) or not isinstance(found, Value | Exception):
-            raise found  # a wrong configuration, or a task that was cancelled
-        if isinstance(found, Value):
-            return UnscoredError(f"{self.name}: its value is {found.value}")
-        said = str(found) if isinstance(found, AgentRLError) else f"{type(found).__name__}: {found}"
-        error = UnscoredError(f"{self.name}: {said}")
-        error.__cause__ = found
-        return error
+    def _checked(self, found: Any) -> Value:
+        """The value that a component returned.
+
+        Raises:
+            UnscoredError: it is not finite.
+            BaseException: see `as_value`.
+        """
+        value = as_value(found)
+        if not math.isfinite(value.value):
+            raise UnscoredError(f"its value is {value.value}")
+        return value
 
 
 def _counted(settings: RewardSettings, max_response_tokens: int | None) -> list[Term]:
@@ -157,10 +179,7 @@ def _counted(settings: RewardSettings, max_response_tokens: int | None) -> list[
         "format": lambda trajectory: terms.format_term(trajectory, settings.format),
         "overlong": lambda trajectory: terms.overlong(trajectory, settings.overlong, limit),
     }
-    return [
-        Term(name, getattr(settings, name), _computed(function), (), group=False)
-        for name, function in functions.items()
-    ]
+    return [Term(name, getattr(settings, name), _computed(function), ()) for name, function in functions.items()]
 
 
 def _waves(terms: Sequence[Term], key: str) -> list[list[Term]]:
@@ -213,10 +232,11 @@ def _source(component: Component | GroupComponent) -> Source:
 
     async def source(measurements: Sequence[Measurement]) -> Sequence[Value | BaseException]:
         try:
-            return await component.measure_group([one.trajectory for one in measurements])
-        except FatalError:
-            raise
+            found = await component.measure_group([one.trajectory for one in measurements])
+            if len(found) != len(measurements):
+                raise TypeError(f"it returned {len(found)} values for a group of {len(measurements)}")
         except Exception as error:  # noqa: BLE001 - whatever a user's component raises: the group has no value
             return [error] * len(measurements)
+        return found
 
     return source

@@ -77,6 +77,9 @@ class ToolsSettings(Section):
     """Tokens of a result that the policy is shown, instead of verl's limit in characters; null: verl's."""
     cache_path: str | None = None
     """SQLite file on a local disk that keeps the results of tools with `cache: shared`; null: memory only."""
+    on_error: Literal["unscored", "observe"] = "unscored"
+    """What an exception of a tool leads to that is neither a `ToolError` nor an outage. `unscored`: the trajectory is
+    not scored, and the same traceback eight times in a run stops it. `observe`: the policy is shown the exception."""
     reuse_results: bool = True
     """Whether a repeated call is answered by the earlier result, where the tool is idempotent."""
     cassette: CassetteSettings = CassetteSettings()
@@ -89,3 +92,10 @@ class TraceSettings(Section):
     """JSONL file to which every trajectory is appended; null: none."""
     tokens: bool = False
     """Whether a trajectory keeps its token ids, mask and log-probs as well, for `agent-rl audit tokens`."""
+
+
+class RunSettings(Section):
+    """Where a training run keeps what it writes."""
+
+    folder: str | None = None
+    """Folder with run.json, log, metrics, rollouts and checkpoints; null: `outputs/<trainer.experiment_name>`."""

@@ -19,9 +19,10 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic.errors import PydanticInvalidForJsonSchema
 
-from agent_rl.errors import ConfigError, did_you_mean
+from agent_rl.errors import AgentRLError, ConfigError, did_you_mean
 from agent_rl.settings.forms import SchemaPart, written
 from agent_rl.settings.yaml_files import line_of, parts_of
+from agent_rl.user_code import UserCodeError
 
 __all__ = ["InvalidValueError", "Place", "validated"]
 
@@ -80,6 +81,7 @@ class Place:
 
         Raises:
             ConfigError: for a ConfigError, with its key put below this one, and for a ValueError.
+            UserCodeError: for any other exception, which no check raises on purpose.
         """
         try:
             yield
@@ -89,6 +91,10 @@ class Place:
             raise inner.error(error.problem, error.remedy) from error
         except ValueError as error:
             raise self.error(str(error).rstrip("."), getattr(error, "remedy", remedy)) from error
+        except AgentRLError:
+            raise
+        except Exception as error:
+            raise UserCodeError.of(str(self), error) from error
 
 
 def validated(model: type[Model], data: Any, place: Place | None = None) -> Model:

@@ -11,10 +11,7 @@ import importlib
 import importlib.util
 import pkgutil
 import re
-import site
 import sys
-import sysconfig
-import traceback
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
@@ -22,10 +19,10 @@ from typing import Any
 
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.settings.errors import Place
+from agent_rl.settings.methods import method_problem
+from agent_rl.user_code import defined_at, place_of
 
 __all__ = ["find_class", "find_object", "import_all"]
-
-_NOT_THE_USERS = tuple({*sysconfig.get_paths().values(), *site.getsitepackages(), str(Path(__file__).parent)})
 
 
 def find_object(name: str, place: Place, folder: Path | None = None, *, known: Iterable[str] = ()) -> Any:
@@ -62,7 +59,8 @@ def find_class(name: str, bases: type | tuple[type, ...], place: Place, *, known
     """A class of one of these bases, found as by `find_object`.
 
     Raises:
-        ConfigError: also when it is no such class, or leaves a method undefined.
+        ConfigError: also when it is no such class, leaves a method undefined, or has one that cannot be called or that
+            nothing calls.
     """
     found = find_object(name, place, known=known)
     bases = bases if isinstance(bases, tuple) else (bases,)
@@ -73,7 +71,10 @@ def find_class(name: str, bases: type | tuple[type, ...], place: Place, *, known
         raise place.error(f"{name!r} is {kind}not a subclass of {wanted}", remedy)
     if missing := sorted(getattr(found, "__abstractmethods__", ())):
         remedy = "Define it, or name a subclass that does"
-        raise place.error(f"{name!r} does not define {', '.join(missing)}", remedy)
+        raise place.error(f"{name!r} ({defined_at(found)}) does not define {', '.join(missing)}", remedy)
+    for base in bases:
+        if issubclass(found, base) and (problem := method_problem(found, base)):
+            raise place.error(*problem)
     return found
 
 
@@ -124,10 +125,5 @@ def _load_file(location: str, folder: Path, place: Place) -> ModuleType:
 
 def _failed(name: str, error: Exception, place: Place) -> ConfigError:
     """The error of an import that raised, with the last line of the user's own code that ran."""
-    frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
-    if isinstance(error, SyntaxError) and error.filename:
-        frames.append((error.filename, error.lineno))
-    own = [frame for frame in frames if not frame[0].startswith(("<", *_NOT_THE_USERS))]
-    where = f" at {own[-1][0]}:{own[-1][1]}" if own else ""
-    problem = f"importing {name!r} failed{where}: {type(error).__name__}: {error}"
+    problem = f"importing {name!r} failed at {place_of(error)}: {type(error).__name__}: {error}"
     return place.error(problem, "Fix the module, or install what it needs")

@@ -139,6 +139,9 @@ class RewardSettings(Section):
     """By data source (with shell wildcards, the first that fits counts), keys of this section that differ there."""
     max_unscored_share: float = Field(default=0.5, ge=0, le=1)
     """Share of a step's trajectories that may go unscored; beyond it the run stops. 1: never."""
+    on_error: Literal["stop", "unscored"] = "stop"
+    """When a scorer, a component or `combine` raises: `stop` the run with the line of your file, or leave the
+    trajectory `unscored`. `UnscoredError`, timeouts and failed connections leave it unscored in any case."""
     models: dict[ServedModelName, ServedModelSettings] = Field(default_factory=dict)
     """Reward models that the run serves itself."""
 

@@ -20,7 +20,14 @@ from agent_rl.settings.agents import (
     SearchSettings,
     UserSimSettings,
 )
-from agent_rl.settings.episode import BudgetSettings, FinalTurnSettings, ThinkingSettings, ToolsSettings, TraceSettings
+from agent_rl.settings.episode import (
+    BudgetSettings,
+    FinalTurnSettings,
+    RunSettings,
+    ThinkingSettings,
+    ToolsSettings,
+    TraceSettings,
+)
 from agent_rl.settings.errors import Place, validated
 from agent_rl.settings.reward import RewardSettings
 from agent_rl.settings.section import Section
@@ -42,6 +49,7 @@ class AgentRLSettings(Section):
     plan_act: PlanActSettings = PlanActSettings()
     react: ReactSettings = ReactSettings()
     reward: RewardSettings = RewardSettings()
+    run: RunSettings = RunSettings()
     search: SearchSettings = SearchSettings()
     thinking: ThinkingSettings = ThinkingSettings()
     tools: ToolsSettings = ToolsSettings()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import yaml
 
 from agent_rl.errors import ConfigError, did_you_mean
 
-__all__ = ["line_of", "parts_of", "read_yaml"]
+__all__ = ["line_of", "parts_of", "read_yaml", "yaml_errors"]
 
 
 def read_yaml(path: Path, overrides: Sequence[str] = ()) -> Any:
@@ -28,23 +29,39 @@ def read_yaml(path: Path, overrides: Sequence[str] = ()) -> Any:
     from omegaconf.errors import OmegaConfBaseException
 
     try:
-        config = OmegaConf.load(path)
+        with yaml_errors(path):
+            config = OmegaConf.load(path)
         if overrides:
             config = OmegaConf.merge(config, OmegaConf.from_dotlist(list(overrides)))
         return OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
-    except FileNotFoundError:
-        nearest = did_you_mean(path.name, (near.name for near in path.parent.glob("*.y*ml")))
-        raise ConfigError(str(path), "no such file", nearest) from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f"{path}:{mark.line + 1}" if mark else str(path)
-        raise ConfigError(place, f"not YAML: {getattr(error, 'problem', error)}", "Fix the syntax") from error
     except OmegaConfBaseException as error:
         key = error.full_key or ""
         line = line_of(path, parts_of(key))
         place = ": ".join(filter(None, [f"{path}:{line}" if line else str(path), key]))
         problem = str(error).splitlines()[0]
         raise ConfigError(place, problem, "Set the variable or write the value itself") from error
+
+
+@contextmanager
+def yaml_errors(path: Path) -> Iterator[None]:
+    """Errors of reading a YAML file become a `ConfigError` with file, line and column.
+
+    Args:
+        path: the file, unless the error itself names another that it includes.
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        nearest = did_you_mean(path.name, (near.name for near in path.parent.glob("*.y*ml")))
+        raise ConfigError(str(path), "no such file", nearest) from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        file = path if mark is None or mark.name.startswith("<") else mark.name
+        place = str(file) if mark is None else f"{file}:{mark.line + 1}:{mark.column + 1}"
+        problem = ", ".join(filter(None, [error.problem, error.context]))
+        raise ConfigError(place, f"not YAML: {problem}", "Fix the syntax there or in the line above") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(str(path), f"not YAML: {error}", "Write it as text in UTF-8") from error
     except (OSError, TypeError) as error:  # unreadable, or (says omegaconf) neither a mapping nor a list at the top
         raise ConfigError(str(path), f"cannot be read: {error}", "Name a readable YAML file") from error
 

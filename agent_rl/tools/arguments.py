@@ -25,7 +25,7 @@ from referencing.jsonschema import DRAFT202012
 
 from agent_rl.errors import InvalidArgumentsError, did_you_mean
 
-__all__ = ["check_arguments", "coerce", "make_validator", "schema_problem"]
+__all__ = ["check_arguments", "coerce", "full_schema", "make_validator", "schema_problem"]
 
 _MAX_ERRORS = 3
 _MAX_SHOWN = 120  # characters of a value that are repeated to the policy
@@ -41,6 +41,15 @@ _JSON_TYPES: dict[str, type | tuple[type, ...]] = {
     "object": dict,
 }
 
+_SHORT_TYPES = {
+    "str": "string",
+    "int": "integer",
+    "float": "number",
+    "bool": "boolean",
+    "list": "array",
+    "dict": "object",
+}
+"""Names of Python's types in the short form of a schema."""
 _PLAIN_OBJECT = {"type", "properties", "required", "additionalProperties", "title", "description"}
 _PLAIN_VALUE = {"type", "title", "description", "default"}
 _PLAIN_TYPES: dict[str, type] = {"string": str, "integer": int, "number": float, "boolean": bool}
@@ -66,6 +75,26 @@ def schema_problem(parameters: Any) -> tuple[str, str] | None:
         if name not in properties:
             return f"required names {name!r}, which is not in properties", did_you_mean(name, properties)
     return _reference_problem(parameters)
+
+
+def full_schema(parameters: Any) -> Any:
+    """A JSON schema for a mapping of each argument to its type, `{query: string, top_k: {type: integer}}`.
+
+    Every argument is required, unless it has a default or says `required: false`. A schema stays as it is, and so does
+    what is neither.
+    """
+    if not isinstance(parameters, Mapping) or not parameters or "properties" in parameters:
+        return parameters
+    if parameters.get("type") in _JSON_TYPES or not all(isinstance(each, str | dict) for each in parameters.values()):
+        return parameters
+    given = {name: {"type": each} if isinstance(each, str) else dict(each) for name, each in parameters.items()}
+    required = []
+    for name, each in given.items():
+        wanted = each.pop("required") if isinstance(each.get("required"), bool) else "default" not in each
+        required += [name] if wanted else []
+        if isinstance(kind := each.get("type"), str):
+            each["type"] = _SHORT_TYPES.get(kind, kind)
+    return {"type": "object", "properties": given, "required": required}
 
 
 def make_validator(parameters: Mapping[str, Any]) -> Validator:

@@ -118,7 +118,9 @@ class Tool(ABC):
             UnscoredError: when the infrastructure failed and the trajectory must not be scored.
             FatalError: when the run must stop.
 
-        Any other exception is shown to the policy in one line and logged with its traceback.
+        A timeout or a failed connection leaves the trajectory unscored too. Any other exception is a bug of the tool:
+        it is logged with its traceback, the trajectory is unscored, and the eighth of its kind stops the run
+        (`agent_rl.tools.on_error=observe`: the policy is shown the exception in one line instead).
         """
 
     async def close(self) -> None:

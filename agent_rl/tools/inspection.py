@@ -10,6 +10,7 @@ from typing import Any
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.settings import BudgetSettings
 from agent_rl.tools.builtin import built_in_class, built_in_names
+from agent_rl.tools.functions import FunctionTool
 from agent_rl.tools.loading import dump_tools
 from agent_rl.tools.runtime import ToolSession
 from agent_rl.tools.spec import Toolset, ToolSpec
@@ -75,9 +76,10 @@ def _entry(spec: ToolSpec) -> dict[str, Any]:
         "retries": spec.retries if getattr(spec.cls, "idempotent", False) else None,
         "cache": None if spec.cache == "off" else spec.cache,
     }
-    entry: dict[str, Any] = {"class_name": _class_name(spec.cls)}
+    is_function = issubclass(spec.cls, FunctionTool)
+    entry: dict[str, Any] = dict(spec.config) if is_function else {"class_name": _class_name(spec.cls)}
     entry |= {"tool_schema": {"type": "function", "function": function}} if spec.is_verl else function
-    entry |= {"config": dict(spec.config)} if spec.config else {}
+    entry |= {"config": dict(spec.config)} if spec.config and not is_function else {}
     return entry | {key: value for key, value in limits.items() if value is not None}
 
 

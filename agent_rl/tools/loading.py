@@ -2,6 +2,7 @@
 
     tools:
       - name: calculator                        # a built-in tool, or a built-in toolset such as mcp
+      - function: my_tools.py:weather           # a function (agent_rl.tools.functions)
       - class_name: my_package.tools.Search     # or my_tools.py:Search, beside this file
         config: {top_k: 3}
         timeout_s: 5                            # of one call
@@ -9,13 +10,13 @@
         retries: 2                              # for a tool that declares itself idempotent ...
         cache: trajectory                       # ... as is this: off, trajectory, or shared by a worker process
 
-`name`, `description` and `parameters` override what the class says. verl's form (`class_name`, `config` with
-`type: native`, `tool_schema`) is read as well, and so are verl's own `BaseTool` classes.
+`name`, `description` and `parameters` (a JSON schema, or a mapping of each argument to its type) override what the
+class or the function says. verl's form (`class_name`, `config` with `type: native`, `tool_schema`) is read as well, and
+so are verl's own `BaseTool` classes.
 """
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -28,16 +29,17 @@ from agent_rl.errors import did_you_mean
 from agent_rl.settings.errors import Place, validated
 from agent_rl.settings.importing import find_object
 from agent_rl.settings.yaml_files import read_yaml
-from agent_rl.tools.arguments import schema_problem
+from agent_rl.tools.arguments import full_schema, schema_problem
 from agent_rl.tools.base import Tool
 from agent_rl.tools.builtin import built_in_class, built_in_names
+from agent_rl.tools.class_check import class_problem
+from agent_rl.tools.functions import describe, file_of, tool_class
 from agent_rl.tools.spec import CacheScope, Toolset, ToolSpec
 
 __all__ = ["dump_tools", "load_tools"]
 
 _FUNCTION = ("name", "description", "parameters")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_VERL_METHODS = ("create", "execute", "release", "get_openai_tool_schema")
 
 
 def load_tools(path: str | Path) -> list[ToolSpec]:
@@ -121,6 +123,7 @@ class _Limits(_Strict):
 
 class _Fields(_Limits, _Function):
     class_name: str | None = None
+    function: str | None = None
     config: dict[Any, Any] | None = None
     tool_schema: _OpenAITool | None = None
 
@@ -141,7 +144,7 @@ class _Entry:
         if not isinstance(content, dict):
             name = content if isinstance(content, str) else "..."
             raise place.error(f"expected a mapping, got {content!r}", f"Write `- name: {name}`")
-        label = content.get("name") or content.get("class_name")
+        label = content.get("name") or content.get("class_name") or content.get("function")
         if isinstance(label, str):
             self.place = place.labelled(label)
         _check_keys({key: value for key, value in content.items() if key != "config"}, self.place)
@@ -154,13 +157,17 @@ class _Entry:
             ConfigError: for the first field that cannot be used.
         """
         declared = self._declared()
+        if self.fields.function is not None:
+            return [self._limited(self._named(self._function(self.fields.function, declared)))]
         cls = self._class()
         specs = self._toolset(cls) if issubclass(cls, Toolset) else [self._tool(cls, declared)]
-        for spec in specs:
-            if not _NAME.fullmatch(spec.name):
-                problem = f"{spec.name!r} cannot be a tool's name"
-                self._fail("name", problem, "Use 1 to 64 of the characters A-Z a-z 0-9 _ -", in_function=True)
-        return [self._limited(spec) for spec in specs]
+        return [self._limited(self._named(spec)) for spec in specs]
+
+    def _named(self, spec: ToolSpec) -> ToolSpec:
+        if not _NAME.fullmatch(spec.name):
+            problem = f"{spec.name!r} cannot be a tool's name"
+            self._fail("name", problem, "Use 1 to 64 of the characters A-Z a-z 0-9 _ -", in_function=True)
+        return spec
 
     def _fail(self, field: str, problem: str, remedy: str, *, in_function: bool = False) -> NoReturn:
         place = self.place
@@ -172,9 +179,11 @@ class _Entry:
         """Name, description and parameters as the entry itself gives them."""
         fields, function = self.fields, self.fields.tool_schema
         if function is None:
-            if fields.name is None and fields.class_name is None:
-                remedy = f"Write `name:` with a built-in tool ({', '.join(built_in_names())}) or `class_name:`"
-                raise self.place.error("neither name nor class_name", remedy)
+            if fields.name is None and fields.class_name is None and fields.function is None:
+                remedy = (
+                    f"Write `name:` with a built-in tool ({', '.join(built_in_names())}), `class_name:` or `function:`"
+                )
+                raise self.place.error("neither name nor class_name nor function", remedy)
             return _given(fields)
         if fields.class_name is None:
             self._fail("class_name", "missing beside tool_schema", "Name the class that answers the calls")
@@ -186,16 +195,32 @@ class _Entry:
         fields = self.fields
         if fields.class_name is None:
             if fields.name not in built_in_names():
-                remedy = f"{did_you_mean(str(fields.name), built_in_names())} Or give the entry a class_name"
+                remedy = (
+                    f"{did_you_mean(str(fields.name), built_in_names())} Or give the entry a class_name or a function"
+                )
                 self._fail("name", f"{fields.name!r} is not a built-in tool", remedy)
             cls = built_in_class(fields.name)
         else:
             folder = None if self.place.file is None else self.place.file.parent
             cls = find_object(fields.class_name, self.place / "class_name", folder)
-        if problem := _class_problem(cls):
+        if problem := class_problem(cls):
             self._fail("class_name", *problem)
         found: type = cls
         return found
+
+    def _function(self, name: str, declared: dict[str, Any]) -> ToolSpec:
+        """The function's schema, overridden by what the entry says."""
+        for key in ("class_name", "config", "tool_schema"):
+            if getattr(self.fields, key) is not None:
+                self._fail(key, "given beside function", "Remove one of them")
+        place, folder = self.place / "function", None if self.place.file is None else self.place.file.parent
+        function = find_object(name, place, folder)
+        cls = tool_class(function, place)
+        found = {**describe(function, place, parameters="parameters" not in declared), **declared}
+        if not found["description"]:
+            self._fail("description", f"{name} has no docstring", "Write one, or `description:` here")
+        parameters = self._parameters(found["parameters"], cls)
+        return ToolSpec(found["name"], found["description"], parameters, cls, {"function": file_of(name, folder)})
 
     def _tool(self, cls: type, declared: dict[str, Any]) -> ToolSpec:
         """What the class says, overridden by what the entry says."""
@@ -214,6 +239,7 @@ class _Entry:
                 remedy = "Write `parameters:` here, or set it on the class"
                 self._fail("parameters", f"{cls.__qualname__} has no schema", remedy)
             parameters = {"type": "object"}  # as in verl: a tool without parameters
+        parameters = full_schema(parameters)
         if problem := schema_problem(parameters):
             self._fail("parameters", *problem, in_function=True)
         return {**parameters, "properties": parameters.get("properties", {})}  # chat templates iterate over it
@@ -267,23 +293,6 @@ def _check_keys(node: Any, place: Place) -> None:
     elif isinstance(node, list):
         for number, value in enumerate(node):
             _check_keys(value, place / number)
-
-
-def _class_problem(cls: Any) -> tuple[str, str] | None:
-    """(problem, remedy) of what cannot be used as a tool's class, or None."""
-    if not isinstance(cls, type):
-        return f"it is a {type(cls).__name__}, not a class", "Name a subclass of agent_rl.tools.Tool"
-    name = cls.__qualname__
-    if missing := sorted(getattr(cls, "__abstractmethods__", ())):
-        return f"{name} is abstract: {', '.join(missing)} not written", "Write it, or name a subclass that does"
-    if issubclass(cls, Toolset) or all(callable(getattr(cls, method, None)) for method in _VERL_METHODS):
-        return None
-    if not issubclass(cls, Tool):
-        return f"{name} is not a tool", "Derive it from agent_rl.tools.Tool and write `call`"
-    for method in ("start", "close"):
-        if not inspect.iscoroutinefunction(getattr(cls, method)):
-            return f"{name}.{method} is not `async def`", "Make it so; only `call` may be a plain function"
-    return None
 
 
 def _verl_function(cls: Any) -> dict[str, Any]:

@@ -1,8 +1,7 @@
 """`ToolSession`: the tools of one trajectory, from the first call to the release of their state.
 
-Every call is answered, whatever happens to it: the policy's own mistakes and a tool's failures become results with a
-text that the policy can use. Only `UnscoredError` and `FatalError` leave `run`, and then the turn's other calls are
-cancelled.
+Every call is answered with a text that the policy can use, its own mistakes included. What leaves `run` is
+`UnscoredError`, for an outage or a bug in the tool, and `FatalError`; then the turn's other calls are cancelled.
 
 The steps of a call: its arguments are checked; the result of an equal call is taken from the cache, if the tool has
 one; it queues, if the tool has a limit on concurrency; then it runs, with retries if the tool has them, and its time
@@ -32,6 +31,7 @@ from agent_rl.errors import (
     UnscoredError,
     did_you_mean,
 )
+from agent_rl.settings.episode import ToolsSettings
 from agent_rl.tools.arguments import check_arguments
 from agent_rl.tools.base import ToolOutput, TrajectoryScope
 from agent_rl.tools.cache import ResultCache, shared_cache
@@ -40,6 +40,7 @@ from agent_rl.tools.slot import MAX_SHOWN, Slot, one_line
 from agent_rl.tools.spec import ToolSpec
 from agent_rl.tools.truncation import ResultLimit, encodable
 from agent_rl.trajectory import ToolCall, ToolResult, ToolStatus
+from agent_rl.user_code import BrokenCallError, is_outage
 
 __all__ = ["ToolSession"]
 
@@ -67,9 +68,8 @@ class ToolSession:
         max_parallel_calls: calls of one turn that are run; the others are answered as skipped. None: all.
         result_limit: how much of a result the policy is shown. None: all.
         cassette: records the calls, or answers them from a recording. None: neither.
-        cache_path: SQLite file behind the cache of the tools whose `cache` is `shared`. None: memory only.
-        reuse_results: answer a call that is equal to an earlier one of this trajectory by the earlier result, where the
-            tool is idempotent.
+        settings: the section `agent_rl.tools`, of which `cache_path`, `on_error` and `reuse_results` are read. None:
+            its defaults, but no result is reused.
 
     Raises:
         ConfigError: for retries or a cache on a class that is not idempotent, or a file that cannot be used.
@@ -84,9 +84,9 @@ class ToolSession:
         max_parallel_calls: int | None = None,
         result_limit: ResultLimit | None = None,
         cassette: Cassette | None = None,
-        cache_path: str | None = None,
-        reuse_results: bool = False,
+        settings: ToolsSettings | None = None,
     ) -> None:
+        settings = settings or ToolsSettings(reuse_results=False)
         self._scope = TrajectoryScope()
         self._default_timeout_s = default_timeout_s
         self._slots = {spec.name: Slot(spec, spec.timeout_s or default_timeout_s, self._scope) for spec in specs}
@@ -94,12 +94,13 @@ class ToolSession:
             raise FatalError(f"two tools have one name: {', '.join(spec.name for spec in specs)}")
         for slot in self._slots.values():
             if slot.spec.cache != "off":
-                slot.cache = shared_cache(cache_path) if slot.spec.cache == "shared" else ResultCache()
-            elif reuse_results and getattr(slot.spec.cls, "idempotent", False):
+                slot.cache = shared_cache(settings.cache_path) if slot.spec.cache == "shared" else ResultCache()
+            elif settings.reuse_results and getattr(slot.spec.cls, "idempotent", False):
                 slot.cache = ResultCache()
         self._tools_kwargs = tools_kwargs or {}
         self._max_parallel_calls = max_parallel_calls
         self._result_limit = result_limit
+        self._on_error = settings.on_error
         self._tape = cassette.tape(specs, self._tools_kwargs) if cassette is not None else None
         self._open = False
 
@@ -139,7 +140,8 @@ class ToolSession:
             One result for each call, in the order of the calls.
 
         Raises:
-            UnscoredError: raised by a tool: the infrastructure failed.
+            UnscoredError: a tool's infrastructure failed.
+            BrokenCallError: a tool has a bug.
             FatalError: raised by a tool, or for a row with `tools_kwargs` that cannot be used.
         """
         if not self._open:
@@ -169,7 +171,9 @@ class ToolSession:
             output = ToolOutput(f"Error: {error}")
         except (UnscoredError, FatalError):
             raise
-        except Exception as error:  # a bug in the tool: the policy sees one line, the tool's author the traceback
+        except Exception as error:  # to the tool's author the traceback, to the policy at most one line
+            if self._on_error == "unscored":
+                raise self._unscored(call, error) from error
             logger.exception("tool %r raised", call.name)
             result.status = ToolStatus.ERROR
             output = ToolOutput(f"Error: {call.name} failed: {one_line(error)}")
@@ -183,13 +187,26 @@ class ToolSession:
         result.answer = None if output.answer is None else encodable(output.answer)
         return result
 
+    def _unscored(self, call: ToolCall, error: Exception) -> UnscoredError:
+        """The error for an exception that is neither for the policy nor raised on purpose; a bug is logged."""
+        if is_outage(error):
+            return UnscoredError(f"tool {call.name!r}: {one_line(error)}")
+        slot = self._slots[call.name]
+        what = f"tool {call.name!r}" if slot.started else f"tool {call.name!r}: start"
+        bug = BrokenCallError.of(what, error, getattr(slot.spec.cls, "call", None) if slot.started else slot.spec.cls)
+        logger.error("%s. The call was %s", bug, call.arguments, exc_info=error)
+        return bug
+
     async def _execute(self, call: ToolCall, result: ToolResult) -> ToolOutput:
         """Run the tool; attempts, cache hits and waiting time are noted in `result`."""
         slot = self._slots.get(call.name)
         if slot is None:
             name = call.name[:MAX_SHOWN]
             raise UnknownToolError(f"there is no tool {name!r}. {did_you_mean(name, self._slots)}")
-        arguments = check_arguments(call.name, slot.spec.validator, call.arguments)
+        try:
+            arguments = check_arguments(call.name, slot.spec.validator, call.arguments)
+        except (ValueError, RecursionError) as error:  # a number with thousands of digits, for example
+            raise InvalidArgumentsError(f"the arguments of {call.name} cannot be read: {one_line(error)}") from error
         if not slot.called:
             slot.create_kwargs = self._create_kwargs(call.name)
             slot.called = True

@@ -56,7 +56,7 @@ class Slot:
         self._cache_prefix: str | None = None
         self._gate_key: tuple[str, type, str] | None = None
         self._starting: asyncio.Lock | None = None
-        self._started = False
+        self.started = False
         self._failure: str | None = None
         self._is_async = False
 
@@ -103,7 +103,7 @@ class Slot:
 
     async def _call(self, arguments: dict[str, Any]) -> ToolOutput:
         try:
-            tool = self.tool if self.tool is not None and self._started else await self._start()
+            tool = self.tool if self.tool is not None and self.started else await self._start()
             if self._is_async:
                 output = await tool.call(arguments)  # type: ignore[misc]
             else:
@@ -111,7 +111,7 @@ class Slot:
                 if inspect.isawaitable(output):
                     output = await output
         except SystemExit as error:  # it would end the worker process instead of the call
-            raise RuntimeError(f"the tool tried to exit ({error})") from error
+            raise RuntimeError(f"the tool tried to exit ({error})").with_traceback(error.__traceback__) from error
         if isinstance(output, str):
             return ToolOutput(output)
         if not isinstance(output, ToolOutput) or not isinstance(output.text, str):
@@ -145,7 +145,7 @@ class Slot:
                     raise
                 self._failure = None
                 self._is_async = inspect.iscoroutinefunction(self.tool.call)
-                self._started = True
+                self.started = True
             assert self.tool is not None
             return self.tool
 

@@ -8,26 +8,46 @@ whole trajectory (`late_scoring`), but a score that comes after sampling is too 
 from __future__ import annotations
 
 import functools
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
+from agent_rl.agents.episode.loop import EpisodeSetup
+from agent_rl.agents.episode.trial import own_code_problems
 from agent_rl.agents.users.user import load_user
 from agent_rl.cpu import switch as cpu
-from agent_rl.errors import ConfigError
+from agent_rl.data.files import read_rows
+from agent_rl.errors import ConfigError, FatalError, did_you_mean
 from agent_rl.rewards.compose import Reward
+from agent_rl.rewards.user_function import UserFunction
 from agent_rl.settings import SECTION, AgentRLSettings
+from agent_rl.settings.errors import Place
+from agent_rl.settings.importing import find_object
 from agent_rl.settings.reward import ServedModelSettings
-from agent_rl.tools import load_tools
-from agent_rl.verl_adapter import resume
+from agent_rl.verl_adapter import checkpoints, custom_function, resume, values
 from agent_rl.verl_adapter.algorithms import remax
 from agent_rl.verl_adapter.late_scoring import MANAGER, ROUTER_MODEL
 from agent_rl.verl_adapter.served_models import require_known
+from agent_rl.verl_adapter.tool_files import load_specs
 
-__all__ = ["check_reward_models", "check_reward_workers", "early_checks", "scores_late"]
+__all__ = [
+    "check_manager",
+    "check_own_code",
+    "check_reward_models",
+    "check_reward_workers",
+    "early_checks",
+    "scores_late",
+]
 
 MODELS = "agent_rl.reward.models"
+TRIED_ROWS = 64
+"""Rows of each file among which one for each agent is found."""
 
 
 def early_checks(module: ModuleType) -> None:
@@ -39,7 +59,13 @@ def early_checks(module: ModuleType) -> None:
 
     @functools.wraps(original)
     def validate(config: Any, use_reference_policy: bool, use_critic: bool) -> None:
+        with _as_one_line():
+            check(config, use_reference_policy, use_critic)
+
+    def check(config: Any, use_reference_policy: bool, use_critic: bool) -> None:
         settings = AgentRLSettings.from_config(config)
+        values.check_values(config)
+        _check_estimator_is_known(config)
         if cpu.is_selected():
             cpu.check(config)
         reward = Reward(
@@ -49,15 +75,89 @@ def early_checks(module: ModuleType) -> None:
         )
         remax.check(config)
         load_user(settings.user_sim.user, settings.user_sim.config)
-        if path := config.actor_rollout_ref.rollout.multi_turn.tool_config_path:
-            load_tools(_resolved(path))
+        check_own_code(config, settings, reward, custom_function.check(config))
+        check_manager(config.reward.reward_manager)
         check_reward_models(config, settings)
         late = scores_late(config, settings)
         check_reward_workers(config.reward, needs_groups=reward.needs_groups and not late)
         original(config, use_reference_policy, use_critic)
+        checkpoints.require_model(config.actor_rollout_ref.model.path, "actor_rollout_ref.model.path")
         resume.check(config, use_critic)
 
     module.validate_config = validate  # type: ignore[attr-defined]
+
+
+@contextmanager
+def _as_one_line() -> Iterator[None]:
+    """In a trainer's command, print our errors in place of hydra's traceback, and exit with status 2."""
+    try:
+        yield
+    except FatalError as error:
+        if not HydraConfig.initialized() or os.environ.get("HYDRA_FULL_ERROR") == "1":
+            raise
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+def check_own_code(config: Any, settings: AgentRLSettings, reward: Reward, function: UserFunction | None) -> None:
+    """Read the tool file and the data files, and try the user's own code once on their first rows.
+
+    Raises:
+        FatalError: for the first thing that is wrong; it names the key, or file and line of the code.
+    """
+    import ray
+
+    path = config.actor_rollout_ref.rollout.multi_turn.tool_config_path
+    setup = EpisodeSetup(settings, tools=load_specs(_resolved(path)) if path else [])
+    agent = config.actor_rollout_ref.rollout.agent.default_agent_loop
+    was_started = ray.is_initialized()
+    problems = own_code_problems(setup, _first_rows(config), agent, reward, function)
+    if ray.is_initialized() and not was_started:  # by code that asks it for something, without the run's environment
+        ray.shutdown()
+    if problems:
+        raise problems[0]
+
+
+def _first_rows(config: Any) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for key in ("train_files", "val_files"):
+        named = config.data.get(key) or []
+        for each in [named] if isinstance(named, str) else named:
+            file_path = os.path.expanduser(str(each))
+            if "://" in file_path or config.data.custom_cls.path or not os.path.exists(file_path):
+                continue
+            file = read_rows(file_path, TRIED_ROWS)
+            if file.error is not None:
+                raise ConfigError(f"data.{key}", f"{file.error.key}: {file.error.problem}", file.error.remedy)
+            rows += file.rows
+    return rows
+
+
+def check_manager(manager: Any) -> None:
+    """Refuse a reward manager of the user that verl could not use: `reward.reward_manager.source=importlib`.
+
+    Args:
+        manager: the section `reward.reward_manager`.
+
+    Raises:
+        ConfigError: when there is no such class, or it is not one of verl 0.9, which score one trajectory at a time.
+    """
+    from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
+
+    if manager.source != "importlib":
+        return
+    place = Place("reward.reward_manager")
+    if not manager.module.path:
+        raise (place / "module" / "path").error("source=importlib needs it", "Name the file of the manager's class")
+    path = str(manager.module.path).removeprefix("file://")
+    package = path.removeprefix("pkg://").replace("/", ".") if path.startswith("pkg://") else None
+    found = find_object(f"{package}.{manager.name}" if package else f"{path}:{manager.name}", place / "name")
+    if not (isinstance(found, type) and issubclass(found, RewardManagerBase)):
+        problem = (
+            f"{manager.name!r} is not a subclass of verl.experimental.reward_loop.reward_manager.RewardManagerBase"
+        )
+        remedy = "Derive it from that; `async def run_single(self, data)` scores one trajectory, and no batch is passed"
+        raise (place / "name").error(problem, remedy)
 
 
 def check_reward_models(config: Any, settings: AgentRLSettings) -> None:
@@ -131,6 +231,15 @@ def check_reward_workers(reward: Any, *, needs_groups: bool) -> None:
             f"{reward.num_workers} leaves no worker to call the reward model",
             "Set it to 1 or more, or reward.reward_model.enable=false",
         )
+
+
+def _check_estimator_is_known(config: Any) -> None:
+    """Refuse an estimator that is registered neither by verl nor by the user's modules."""
+    from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY
+
+    if (name := config.algorithm.adv_estimator) not in ADV_ESTIMATOR_REGISTRY:
+        remedy = did_you_mean(str(name), ADV_ESTIMATOR_REGISTRY)
+        raise ConfigError(values.ESTIMATOR, f"there is no estimator {name!r}", remedy)
 
 
 def _check_ranks(name: str, model: ServedModelSettings, trainer: Any) -> None:

@@ -1,5 +1,7 @@
 """Patches that count failed trajectories with their reasons, and stop a run that cannot continue, with the reason.
 
+The reason may be a bug in the user's code that has happened too often: the trainer counts what all workers report.
+
 verl only logs the error in the worker and drops the trajectory or its group.
 """
 
@@ -19,8 +21,9 @@ from hydra.errors import InstantiationException
 from agent_rl.errors import FatalError, UnscoredError, did_you_mean
 from agent_rl.rewards import groups
 from agent_rl.settings import AgentRLSettings
+from agent_rl.user_code import RepeatedBugs
 
-__all__ = ["ERRORS_PARTITION", "error_stops", "filter_limit", "require_scored", "session_errors"]
+__all__ = ["ERRORS_PARTITION", "error_stops", "filter_limit", "require_scored", "require_working", "session_errors"]
 
 ERRORS_PARTITION = "agent_rl_errors"
 """TransferQueue partition with a tag for each failed trajectory, from the workers for the trainer."""
@@ -41,7 +44,7 @@ def session_errors(module: ModuleType) -> None:
         errors: list[BaseException] = await original(tasks)
         for error in errors:
             reason = f"{type(error).__name__}: {_reason(error)}"
-            tag = {"error": reason, "fatal": _is_fatal(error), "validate": validate}
+            tag = {"error": reason, "fatal": _is_fatal(error), "validate": validate, "bug": getattr(error, "bug", "")}
             await module.tq.async_kv_put(key=uuid4().hex, partition_id=ERRORS_PARTITION, tag=tag)
         return errors
 
@@ -60,9 +63,7 @@ def error_stops(module: ModuleType) -> None:
     @functools.wraps(original_sync)
     def sync(self: Any) -> None:
         original_sync(self)
-        for tag in self.partitions.get(ERRORS_PARTITION, {}).values():
-            if tag.get("fatal"):
-                raise FatalError(tag["error"])
+        require_working(self.partitions.get(ERRORS_PARTITION, {}))
 
     @functools.wraps(original_wait)
     def wait(self: Any, global_steps: int, partition_id: str, target_count: int) -> Any:
@@ -101,6 +102,29 @@ def filter_limit(module: ModuleType) -> None:
         return buffer
 
     module.PPOTrainer._build_replay_buffer = build
+
+
+def require_working(failed: Mapping[str, Mapping[str, Any]]) -> None:
+    """Stop at a fatal error of a worker, and at a bug of the user's code that has happened eight times in the run.
+
+    Args:
+        failed: the tags of `ERRORS_PARTITION` by key, new ones and those that were there before.
+
+    Raises:
+        FatalError: with the reason.
+    """
+    for key, tag in failed.items():
+        if tag.get("fatal"):
+            raise FatalError(tag["error"])
+        if tag.get("bug") and key not in _counted:
+            _counted.add(key)
+            _bugs.add(tag["bug"], tag["error"])
+
+
+_counted: set[str] = set()
+"""Keys of the tags that are in `_bugs`."""
+_bugs = RepeatedBugs()
+"""Of the run: it has one trainer."""
 
 
 def require_scored(config: Any, scored: int, errors: Sequence[str]) -> None:
@@ -143,10 +167,14 @@ def _limited(evict: Callable[..., Any], limit: int) -> Callable[..., Any]:
 
 
 def _explained(original: Callable[..., Any]) -> Callable[..., Any]:
-    """A replay buffer's `sample` with an error that gives the reason for an empty batch."""
+    """A replay buffer's `sample` with an error that gives the reason for an empty batch.
+
+    `sampling` says whether a sample is being waited for, also after an error has ended the wait.
+    """
 
     @functools.wraps(original)
     def sample(self: Any, *args: Any, **kwargs: Any) -> Any:
+        self.sampling = True
         try:
             batch, metrics = original(self, *args, **kwargs)
         except RuntimeError as error:  # verl's for training; in validation it continues with an empty batch
@@ -155,6 +183,7 @@ def _explained(original: Callable[..., Any]) -> Callable[..., Any]:
             raise UnscoredError(_nothing_usable(self, error)) from error
         if not batch.keys:
             raise UnscoredError(_nothing_usable(self, "every trajectory failed"))
+        self.sampling = False
         return batch, metrics
 
     return sample

@@ -6,7 +6,17 @@ from collections.abc import Callable
 from types import ModuleType
 
 from agent_rl.cpu import switch
-from agent_rl.verl_adapter import early_checks, failures, late_scoring, local_reward, patches, served_models
+from agent_rl.verl_adapter import (
+    early_checks,
+    failures,
+    last_step,
+    late_scoring,
+    local_reward,
+    old_loops,
+    patches,
+    served_models,
+    spelling,
+)
 from agent_rl.verl_adapter.algorithms import remax
 
 __all__ = ["Hook", "hooks"]
@@ -19,16 +29,24 @@ def hooks() -> list[Hook]:
     found: list[Hook] = [
         ("verl.experimental.agent_loop.agent_loop", _install_loops),
         ("verl.experimental.agent_loop.agent_loop", local_reward.score_here),
+        ("verl.experimental.agent_loop.agent_loop", old_loops.give_messages),
+        ("verl.experimental.agent_loop.agent_loop", old_loops.name_what_moved),
+        ("verl.experimental.agent_loop", old_loops.name_what_moved),
         ("verl.trainer.constants_ppo", _export_loops),
+        ("verl.trainer.constants_ppo", last_step.keep_command),
         ("verl.experimental.reward_loop.reward_manager", _register_reward_manager),
         ("verl.trainer.ppo.core_algos", remax.register_estimator),
+        ("verl.trainer.main_ppo", spelling.change_main),
+        ("verl.utils.device", spelling.change_composed),
         ("verl.utils.config", early_checks.early_checks),
         ("verl.tools.tool_registry", patches.tool_loading),
         ("verl.trainer.ppo.v1.agent_loop_tq", failures.session_errors),
         ("verl.trainer.ppo.v1.replay_buffer", failures.error_stops),
         ("verl.trainer.ppo.v1.trainer_base", patches.reference_pass),
         ("verl.trainer.ppo.v1.trainer_base", patches.step_metrics),
+        ("verl.trainer.ppo.v1.trainer_base", patches.rollouts),
         ("verl.trainer.ppo.v1.trainer_base", failures.filter_limit),
+        ("verl.trainer.ppo.v1.trainer_base", last_step.save_at_stop),
         ("verl.experimental.reward_loop.reward_loop", late_scoring.ask_our_manager),
         ("verl.experimental.reward_loop.reward_loop", late_scoring.awake_in_its_own_pool),
         ("verl.experimental.reward_loop.reward_loop", late_scoring.late_handles),

@@ -17,7 +17,6 @@ from omegaconf import DictConfig, OmegaConf
 
 __all__ = [
     "is_registered",
-    "load_function",
     "load_reward_manager",
     "load_tokenizer",
     "reward_managers",
@@ -95,14 +94,6 @@ def load_reward_manager(config: DictConfig) -> None:
     from verl.trainer.ppo.reward import resolve_reward_manager_cls
 
     resolve_reward_manager_cls(config)
-
-
-def load_function(path: str, name: str) -> Callable[..., Any]:
-    """A function of the user's file; the file may raise anything."""
-    from verl.utils.import_utils import load_extern_object
-
-    loaded: Callable[..., Any] = load_extern_object(module_path=path, object_name=name)
-    return loaded
 
 
 def scores(data_source: str) -> bool:

@@ -71,9 +71,12 @@ def _class(name: str, attribute: str) -> type[Any]:
     from agent_rl.verl_adapter.verl_loop import EpisodeAgentLoop
 
     agent = registry.find_agent(name)
-    if not isinstance(agent, Agent):
+    if isinstance(agent, Agent):
+        cls = loop_class(agent, EpisodeAgentLoop)
+    elif getattr(agent, "agent", name) == name:
         return agent
-    cls = loop_class(agent, EpisodeAgentLoop)
+    else:  # one class under two names, or one that the worker has imported and not received
+        cls = type(agent.__name__, (agent,), {"agent": name})
     cls.__module__, cls.__qualname__ = __name__, attribute  # where pickle finds it
     return cls
 

@@ -11,10 +11,10 @@ the component `reward_model`, or part of the component that uses the model (agen
 from __future__ import annotations
 
 import asyncio
-import inspect
+import logging
 import math
 import reprlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +29,25 @@ from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards import groups
 from agent_rl.rewards.components.terms import require_scorable
 from agent_rl.rewards.compose import Reward, extra_info
+from agent_rl.rewards.repeating import repeatable
+from agent_rl.rewards.scorers.scorer import as_entries
+from agent_rl.rewards.user_function import scorer_info
 from agent_rl.sandbox.host.fusion import FusionServer
-from agent_rl.settings import AgentRLSettings
-from agent_rl.trajectory import Message, Score, StopReason, Trajectory, Turn
+from agent_rl.settings import SECTION, AgentRLSettings
+from agent_rl.trajectory import Message, Score, StopReason, Trajectory, Turn, row_data
+from agent_rl.user_code import UserCodeError, sort_out
+from agent_rl.verl_adapter import custom_function
 
 __all__ = ["TrajectoryRewardManager"]
 
-_CUSTOM_KEY = "reward.custom_reward_function.path"
+logger = logging.getLogger(__name__)
+
+CUSTOM = "custom_reward_function"
+FAILED = "failed_rewards"
+"""Folder in `trainer.default_local_dir` for trajectories in which the user's code has raised."""
+_CUSTOM_KEY = f"reward.{CUSTOM}.path"
+_OF_THE_ROLLOUT = ("tool_extra_fields", "prompt_len", "response_len", "reward_scores", "__num_turns__")
+"""What verl puts beside the row's columns."""
 _NUMERIC = (bool, int, float, np.bool_, np.integer, np.floating)
 
 
@@ -47,7 +59,7 @@ class TrajectoryRewardManager(RewardManagerBase):
     no tool calls.
 
     With `reward.custom_reward_function.path` set, that function's result is the component `correctness`. It is called
-    with verl's arguments (`data_source`, `solution_str`, `ground_truth`, `extra_info`), finds the trajectory's dict at
+    with verl's arguments, in any of the forms of `agent_rl.rewards.user_function`, finds the trajectory's dict at
     `extra_info["trajectory"]`, and returns a number, or a dict with `score` whose other numeric entries are logged.
 
     Raises:
@@ -73,20 +85,22 @@ class TrajectoryRewardManager(RewardManagerBase):
         self._trace_path = self.settings.trace.path
         if self._trace_path is not None:
             _require_writable(self._trace_path)
-        # verl passes its own default where the user configured nothing: only the user's function is wanted here.
-        self._custom = compute_score if OmegaConf.select(config, _CUSTOM_KEY) else None
         self._router_kwargs = {}
         if reward_router_address is not None:
             self._router_kwargs = {
                 "reward_router_address": reward_router_address,
                 "reward_model_tokenizer": reward_model_tokenizer,
             }
+        # verl passes its own default where the user configured nothing: only the user's function is wanted here.
+        is_custom = bool(OmegaConf.select(config, _CUSTOM_KEY))
+        self._custom = custom_function.user_function(compute_score, self._router_kwargs) if is_custom else None
 
     async def run_single(self, data: DataProto) -> dict[str, Any]:
         """Score the last item of `data`: `{"reward_score": float, "reward_extra_info": dict[str, float]}`.
 
         Raises:
             UnscoredError: for a trajectory without a verdict; it is traced first, with `error` set.
+            UserCodeError: the user's code raised; the message has the command that repeats the call.
             ConfigError: when the custom reward function returns no number, or a name that is logged already.
         """
         item = data[-1:]  # the last sequence carries the trajectory
@@ -97,21 +111,24 @@ class TrajectoryRewardManager(RewardManagerBase):
         _fill_in(trajectory, row)
         try:
             verdict, logged = await self._judge(trajectory, text, row)
-            result = await self._score(trajectory, verdict, row.get("extra_info"))
+            result = await self._score(trajectory, verdict)
             info = _merged(extra_info(trajectory, result), logged)
+        except UserCodeError as error:
+            repeated = self._with_command(error, trajectory, text)
+            await self._keep(trajectory, repeated)
+            raise repeated from error.__cause__
         except Exception as error:  # is raised to verl, which fails the session; the trace keeps what happened
-            trajectory.error = trajectory.error or f"{type(error).__name__}: {error}"
-            await self._keep(trajectory)
+            await self._keep(trajectory, error)
             raise
         trajectory.score = result
         await self._keep(trajectory)
         return {"reward_score": result.total, "reward_extra_info": info}
 
-    async def _score(self, trajectory: Trajectory, verdict: float | None, row: Mapping[str, Any] | None) -> Score:
+    async def _score(self, trajectory: Trajectory, verdict: float | None) -> Score:
         group = groups.current() if self.reward.needs_groups else None
         if group is None:
-            return await self.reward.score(trajectory, verdict=verdict, row=row)
-        return await group.score(self.reward, trajectory, verdict, row)
+            return await self.reward.score(trajectory, verdict=verdict)
+        return await group.score(self.reward, trajectory, verdict)
 
     async def _judge(
         self, trajectory: Trajectory, text: str, row: dict[str, Any]
@@ -120,24 +137,33 @@ class TrajectoryRewardManager(RewardManagerBase):
         require_scorable(trajectory)
         if self._custom is None:
             return None, {}
-        arguments = {
-            "data_source": trajectory.data_source,
-            "solution_str": text,
-            "ground_truth": trajectory.ground_truth,
-            "extra_info": {
-                **(row.get("extra_info") or {}),
-                **(row.get("tool_extra_fields") or {}),
-                "trajectory": trajectory.to_dict(),
-                "num_turns": row.get("__num_turns__"),
-                "rollout_reward_scores": row.get("reward_scores", {}),
-            },
-            **self._router_kwargs,
+        info = {
+            **scorer_info(trajectory),
+            **(row.get("tool_extra_fields") or {}),
+            "trajectory": trajectory.to_dict(),
+            "rollout_reward_scores": row.get("reward_scores", {}),
         }
-        if inspect.iscoroutinefunction(self._custom):
-            result = await self._custom(**arguments)
-        else:
-            result = await asyncio.to_thread(self._custom, **arguments)
+        if (turns := row.get("__num_turns__")) is not None:  # a loop of verl's has no other
+            info["num_turns"] = int(turns)
+        arguments = trajectory.data_source, text, trajectory.ground_truth, info
+        try:
+            result = await self._custom.answer(*arguments, **self._router_kwargs)
+        except Exception as error:  # whatever the user's function raises, sorted there
+            stops, remedy = self.settings.reward.on_error == "stop", f"The trajectory is {trajectory.id!r}"
+            raise sort_out(_CUSTOM_KEY.removesuffix(".path"), error, stops=stops, remedy=remedy) from error
         return _custom_result(result)
+
+    def _with_command(self, error: UserCodeError, trajectory: Trajectory, text: str) -> UserCodeError:
+        """The error, logged, with the command that repeats the call."""
+        logger.error("%s\n%s", error, error.trace)
+        config = {
+            SECTION: OmegaConf.to_container(self.config.get(SECTION) or OmegaConf.create(), resolve=True),
+            "data": {"max_response_length": self.config.data.max_response_length},
+            "reward": {CUSTOM: OmegaConf.to_container(self.config.reward[CUSTOM], resolve=True)},
+        }
+        if self._custom is not None:
+            trajectory.info["solution_str"] = text
+        return repeatable(error, trajectory, Path(self.config.trainer.default_local_dir).resolve() / FAILED, config)
 
     def _response(self, item: DataProto, row: dict[str, Any]) -> str:
         responses = item.batch["responses"][0]
@@ -146,7 +172,9 @@ class TrajectoryRewardManager(RewardManagerBase):
             length = item.batch["attention_mask"][0][-len(responses) :].sum()
         return str(self.tokenizer.decode(responses[: int(length)], skip_special_tokens=True))
 
-    async def _keep(self, trajectory: Trajectory) -> None:
+    async def _keep(self, trajectory: Trajectory, error: Exception | None = None) -> None:
+        if error is not None:
+            trajectory.error = trajectory.error or f"{type(error).__name__}: {error}"
         if self._trace_path is not None:
             await asyncio.to_thread(trace.append, self._trace_path, trajectory)
 
@@ -169,8 +197,7 @@ def _require_writable(path: str) -> None:
 
 def _custom_result(result: Any) -> tuple[float, dict[str, float]]:
     """Split what a custom reward function returned into the verdict and the numbers to log."""
-    entries = result if isinstance(result, dict) else {"score": result}
-    numbers = {key: float(value) for key, value in entries.items() if isinstance(value, _NUMERIC)}
+    numbers = {key: float(value) for key, value in as_entries(result).items() if isinstance(value, _NUMERIC)}
     if "score" not in numbers:
         problem = f"the function returned {reprlib.repr(result)}"
         raise ConfigError(_CUSTOM_KEY, problem, "Return a number, or a dict with a number under 'score'")
@@ -192,15 +219,13 @@ def _merged(own: dict[str, float], logged: dict[str, float]) -> dict[str, float]
 
 def _fill_in(trajectory: Trajectory, row: dict[str, Any]) -> None:
     """Fill in from the row what the loop left empty, so that a verdict and an error can name the row."""
+    trajectory.row = trajectory.row or row_data({name: row[name] for name in row if name not in _OF_THE_ROLLOUT})
     trajectory.data_source = trajectory.data_source or str(row.get("data_source") or "")
     trajectory.agent = trajectory.agent or str(row.get("agent_name") or "")
     if trajectory.ground_truth is None:
-        trajectory.ground_truth = _plain((row.get("reward_model") or {}).get("ground_truth"))
-    extra_info = row.get("extra_info") or {}
+        trajectory.ground_truth = (trajectory.row.get("reward_model") or {}).get("ground_truth")
     if "index" not in trajectory.info:
-        trajectory.info["index"] = _plain(extra_info.get("index", row.get("index")))
-    if extra_info.get("rubric") is not None:  # for a judge
-        trajectory.info["rubric"] = _plain(extra_info["rubric"])
+        trajectory.info["index"] = trajectory.extra_info.get("index", _plain(row.get("index")))
 
 
 def _from_response(text: str, row: dict[str, Any]) -> Trajectory:

@@ -11,14 +11,17 @@ from types import ModuleType
 from typing import Any
 
 from agent_rl.errors import ConfigError
+from agent_rl.rewards.watch import ComponentWatch
+from agent_rl.settings import AgentRLSettings
 from agent_rl.verl_adapter.algorithms import remax
-from agent_rl.verl_adapter.failures import ERRORS_PARTITION, require_scored
+from agent_rl.verl_adapter.failures import ERRORS_PARTITION, require_scored, require_working
 from agent_rl.verl_adapter.late_scoring import finals
 
 __all__ = [
     "VERL_VERSION",
     "check_version",
     "reference_pass",
+    "rollouts",
     "separate_logging",
     "step_metrics",
     "tool_loading",
@@ -83,8 +86,9 @@ def step_metrics(module: ModuleType) -> None:
     """`verl.trainer.ppo.v1.trainer_base`: log the reward's components with each training step.
 
     verl logs what a reward manager reports in validation only. Adds `agent/<key>` (mean over the step's trajectories)
-    and `agent/unscored` (number of trajectories that failed since the last step). With ReMax, its baselines. A run in
-    which too large a share fails is stopped.
+    and `agent/unscored` (number of trajectories that failed since the last step). With ReMax, its baselines. A
+    component with the same value for all trajectories of many steps is reported. A run in which too large a share
+    fails is stopped.
     """
     original = module.PPOTrainer._compute_metrics
 
@@ -96,6 +100,8 @@ def step_metrics(module: ModuleType) -> None:
             keys=finals(keys), partition_id=batch.partition_id, select_fields=["extra_fields"]
         )
         infos = [fields.get("reward_extra_info", {}) for fields in data.pop("extra_fields").tolist()]
+        sessions = [key.rpartition("_")[0] for key in finals(keys)]
+        self._agent_rl_reported = dict(zip(sessions, infos, strict=True))  # for `rollouts`
         for key in infos[0]:
             values = [info[key] for info in infos if isinstance(info.get(key), int | float)]
             if values:
@@ -103,9 +109,46 @@ def step_metrics(module: ModuleType) -> None:
         failed = (module.tq.kv_list(ERRORS_PARTITION) or {}).get(ERRORS_PARTITION, {})
         metrics["agent/unscored"] = len(failed)
         if failed:
+            require_working(failed)
             module.tq.kv_clear(keys=list(failed), partition_id=ERRORS_PARTITION)
-        require_scored(self.config, len(infos), [tag["error"] for tag in failed.values() if not tag["validate"]])
+        unscored = [tag["error"] for tag in failed.values() if not tag["validate"]]
+        for sentence in _watch(self).step(infos, unscored):
+            print(f"agent_rl: {sentence}", flush=True)
+        require_scored(self.config, len(infos), unscored)
         if self.config.algorithm.adv_estimator == remax.ESTIMATOR:
             metrics.update(remax.take_metrics(key.split("_")[0] for key in keys))
 
     module.PPOTrainer._compute_metrics = compute_metrics
+
+
+def rollouts(module: ModuleType) -> None:
+    """`verl.trainer.ppo.v1.trainer_base`: write what the reward manager reports into the training's rollouts.
+
+    verl writes it into those of a validation only. Without it nothing says whether the last turn was cut off.
+    """
+    original = module.PPOTrainer._dump_generations
+
+    @functools.wraps(original)
+    def dump(self: Any, *args: Any, **kwargs: Any) -> None:
+        columns = kwargs.get("reward_extra_infos_dict", {})
+        reported = getattr(self, "_agent_rl_reported", {})
+        own = [reported.get(key.rpartition("_")[0], {}) for key in columns.get("uid", ())]
+        for name in next(filter(None, own), {}):
+            if name not in _OF_A_ROLLOUT:
+                columns.setdefault(name, [each.get(name) for each in own])
+        original(self, *args, **kwargs)
+
+    module.PPOTrainer._dump_generations = dump
+
+
+_OF_A_ROLLOUT = ("input", "output", "gts", "score", "step")
+"""What verl writes of each sample itself."""
+
+
+def _watch(trainer: Any) -> ComponentWatch:
+    """The trainer's watch on the components of its reward."""
+    if not hasattr(trainer, "_agent_rl_watch"):
+        components = AgentRLSettings.from_config(trainer.config).reward.components
+        trainer._agent_rl_watch = ComponentWatch(["correctness", *components])
+    watch: ComponentWatch = trainer._agent_rl_watch
+    return watch

@@ -21,9 +21,10 @@ def register() -> None:
     import verl
 
     from agent_rl.cpu import switch
-    from agent_rl.verl_adapter import hooks, patches
+    from agent_rl.verl_adapter import hooks, patches, spelling
 
     patches.check_version(verl.__version__)
+    spelling.change_command_line()
     if switch.is_selected():
         switch.activate()
         from agent_rl.cpu import platform  # noqa: F401 - the platform registers itself

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import cache
 from typing import Any
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput, ToolListWrap
@@ -17,6 +18,7 @@ from agent_rl.policies.media import Media, has_media
 from agent_rl.policies.token_policy import TokenPolicy, TrainingSequence
 from agent_rl.settings import AgentRLSettings
 from agent_rl.trajectory import Trajectory
+from agent_rl.user_code import BrokenCallError
 from agent_rl.verl_adapter.garbage import collected_in_pauses
 from agent_rl.verl_adapter.rendering import remembering
 from agent_rl.verl_adapter.verl_tools import to_specs
@@ -50,6 +52,7 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
         AgentLoopBase.__init__(self, *args, **kwargs)
         settings, limits, self._engine_stops = _of_worker(self.config)
         remembering(self.continuous_token_builder)
+        self.agent = registered_name(type(self)) or self.agent
         EpisodeLoop.__init__(
             self, EpisodeSetup(settings, limits, to_specs(tools.tools if tools else []), self.tokenizer)
         )
@@ -71,7 +74,8 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
             async with collected_in_pauses():
                 trajectory = await self.run_row(row, policy, format)
             if trajectory.error is not None:
-                raise UnscoredError(trajectory.error)
+                bug = trajectory.info.get("bug")
+                raise BrokenCallError(trajectory.error, bug) if bug else UnscoredError(trajectory.error)
             return self._outputs(policy, trajectory)
         except Exception as error:  # raised to verl, which fails this session; the trace keeps the trajectory
             if trajectory is None:
@@ -151,6 +155,18 @@ class _Output(AgentLoopOutput):
             self.extra_fields.pop("trajectory", None)
         fields: dict[str, Any] = super().as_dict()
         return fields
+
+
+@cache
+def registered_name(cls: type) -> str | None:
+    """The only name under which verl's registry, or its `agent_loop_config_path`, has a class; None: another number."""
+    import verl.experimental.agent_loop.agent_loop as agent_loop
+    from hydra.utils import get_class
+
+    entries = agent_loop._agent_loop_registry.items()
+    near = [(name, str(entry.get("_target_"))) for name, entry in entries]
+    names = [name for name, target in near if target.endswith(f".{cls.__name__}") and get_class(target) is cls]
+    return names[0] if len(names) == 1 else None
 
 
 _known: dict[int, tuple[Any, AgentRLSettings, EpisodeLimits, bool]] = {}

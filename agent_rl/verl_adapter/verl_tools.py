@@ -23,6 +23,7 @@ from verl.tools.schemas import (
 )
 
 from agent_rl.settings import BudgetSettings
+from agent_rl.settings.episode import ToolsSettings
 from agent_rl.tools import Tool, ToolOutput, ToolSession, ToolSpec, load_tools
 from agent_rl.trajectory import ToolCall
 
@@ -56,6 +57,7 @@ class VerlTool:
             [self.spec],
             tools_kwargs={self.name: {"create_kwargs": dict(create_kwargs or {})}},
             default_timeout_s=BudgetSettings().tool_timeout_s,
+            settings=ToolsSettings(on_error="observe", reuse_results=False),  # verl's loop shows any exception
         )
         self._sessions[instance_id] = await session.__aenter__()
         return instance_id, ToolResponse()

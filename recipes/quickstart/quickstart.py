@@ -27,19 +27,17 @@ from typing import Any
 
 from rich.console import Console
 from rich.panel import Panel
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
 from agent_rl import trace
 from agent_rl.data import arithmetic, write_parquet
-from agent_rl.errors import AgentRLError
-from agent_rl.launch.command import trainer_command
-from agent_rl.launch.process import run_trainer
+from agent_rl.errors import AgentRLError, ConfigError
+from agent_rl.launch.output import read_metrics
+from agent_rl.launch.training import train
 from agent_rl.trajectory import Trajectory
 
 HERE = Path(__file__).parent
-ROOT = HERE.parent.parent
 PROMPTS_PER_STEP = 16
 TEST_PROBLEMS = 256
 MODEL = HERE / "model"
@@ -53,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("--out", type=Path, default=Path("outputs/quickstart"), help="default: %(default)s")
     parser.add_argument("--seed", type=int, default=0, help="of data, model and training, default: %(default)s")
-    parser.add_argument("--steps", type=int, default=30, help="GRPO steps, default: %(default)s")
+    parser.add_argument("--steps", type=int, default=20, help="GRPO steps, default: %(default)s")
     parser.add_argument("--test-problems", type=int, default=TEST_PROBLEMS, help="default: %(default)s")
     start = parser.add_mutually_exclusive_group()
     start.add_argument("--model", type=Path, default=MODEL, help="model folder to start from, default: %(default)s")
@@ -66,7 +64,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         run(args)
     except AgentRLError as error:
         console.print(f"[bold red]error:[/] {error}", highlight=False, markup=True)
-        sys.exit(1)
+        sys.exit(2 if isinstance(error, ConfigError) else 1)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        console.print(f"[bold red]error:[/] {error.filename}: {error.strerror}", highlight=False, markup=True)
+        sys.exit(2)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -81,13 +84,14 @@ def run(args: argparse.Namespace) -> None:
         model, warm_start_seconds = _warm_start(out / "model", args.seed, args.warm_start_steps)
     else:
         console.print(f"1/3 model: {model}")
-    train, test = arithmetic.train_test(args.seed, steps * PROMPTS_PER_STEP, args.test_problems, exclude=_seen(model))
-    for split, problems in (("train", train), ("test", test)):
+    count = steps * PROMPTS_PER_STEP
+    given = arithmetic.train_test(args.seed, count, args.test_problems, exclude=_seen(model))
+    for split, problems in zip(("train", "test"), given, strict=True):
         write_parquet([arithmetic.to_row(p, split, i) for i, p in enumerate(problems)], out / f"{split}.parquet")
-    console.print(f"2/3 data: {len(train)} problems to train on, {len(test)} to evaluate on")
+    console.print(f"2/3 data: {count} problems to train on, {args.test_problems} to evaluate on")
 
     train_started = time.monotonic()
-    console.print(f"3/3 GRPO, {steps} steps on SGLang and verl; their output goes to {out / 'train.log'}")
+    console.print(f"3/3 GRPO, {steps} steps on SGLang and verl")
     metrics = _train(out, model.resolve(), steps, [f"data.seed={args.seed}", *args.overrides])
     summary = _summarize(out, metrics, steps, args.seed)
     summary["warm_start_seconds"] = round(warm_start_seconds, 1)
@@ -126,45 +130,19 @@ def _seen(model: Path) -> frozenset[str]:
 
 def _train(out: Path, model: Path, steps: int, overrides: Sequence[str]) -> list[dict[str, Any]]:
     """Train and return the metrics of each step, step 0 being the evaluation before training."""
-    columns = (TextColumn("    {task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    logged: list[dict[str, Any]] = []
-    with Progress(*columns, console=console) as progress:
-        task = progress.add_task("starting Ray, SGLang and the trainer", total=steps)
-
-        def on_metrics(step: int, data: dict[str, Any]) -> None:
-            logged.append({"step": step, **data})
-            reward = data.get("critic/score/mean", data.get(_val_key("reward")))
-            progress.update(task, completed=step, description=f"reward {reward:+.2f}")
-            if not sys.stdout.isatty() and (step % 10 == 0 or step == steps):
-                console.print(f"    step {step}: reward {reward:+.2f}", highlight=False)
-
-        run_trainer(
-            trainer_command(
-                HERE,
-                [
-                    f"data.train_files={out}/train.parquet",
-                    f"data.val_files={out}/test.parquet",
-                    f"data.train_batch_size={PROMPTS_PER_STEP}",
-                    f"actor_rollout_ref.actor.ppo_mini_batch_size={PROMPTS_PER_STEP}",
-                    f"actor_rollout_ref.model.path={model}",
-                    f"actor_rollout_ref.rollout.multi_turn.tool_config_path={ROOT}/tool_configs/calculator.yaml",
-                    f"trainer.total_training_steps={steps}",
-                    f"trainer.test_freq={steps}",
-                    f"trainer.default_local_dir={out}/checkpoints",
-                    "trainer.logger=[console,file]",
-                    f"agent_rl.trace.path={out}/trace.jsonl",
-                    f"hydra.run.dir={out}/hydra",
-                    *overrides,
-                ],
-            ),
-            out,
-            on_metrics=on_metrics,
-        )
-    return logged
-
-
-def _val_key(name: str) -> str:
-    return f"val-aux/{arithmetic.DATA_SOURCE}/{name}/mean@1"
+    given = [
+        f"data.train_files={out}/train.parquet",
+        f"data.val_files={out}/test.parquet",
+        f"data.train_batch_size={PROMPTS_PER_STEP}",
+        f"actor_rollout_ref.actor.ppo_mini_batch_size={PROMPTS_PER_STEP}",
+        f"actor_rollout_ref.model.path={model}",
+        f"trainer.total_training_steps={steps}",
+        f"trainer.test_freq={steps}",
+        "trainer.resume_mode=disable",
+        f"agent_rl.run.folder={out}",
+    ]
+    train(str(HERE), [*given, *overrides], environ=None)
+    return read_metrics(out)
 
 
 def _summarize(out: Path, metrics: list[dict[str, Any]], steps: int, seed: int) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from agent_rl.agents.episode.episode import EpisodeBudget, run_episode
 from agent_rl.agents.episode.policy import Policy, ScriptedPolicy
 from agent_rl.agents.react import ReactFormat
 from agent_rl.errors import FatalError, ToolError, UnscoredError
+from agent_rl.settings.episode import ToolsSettings
 from agent_rl.tools import Tool, ToolOutput, ToolSession, ToolSpec
 from agent_rl.tools.builtin.calculator import Calculator
 
@@ -79,7 +80,9 @@ def probe():
 
 async def episode(policy, *specs, form=None, prompt=PROMPT, timeout_s=30.0, hooks=None, reuse=False, **budget):
     specs = specs or (ToolSpec.from_class(Calculator),)
-    async with ToolSession(specs, default_timeout_s=timeout_s, max_parallel_calls=1, reuse_results=reuse) as session:
+    async with ToolSession(
+        specs, default_timeout_s=timeout_s, max_parallel_calls=1, settings=ToolsSettings(reuse_results=reuse)
+    ) as session:
         return await run_episode(policy, form or ReactFormat(), session, prompt, EpisodeBudget(**budget), hooks)
 
 

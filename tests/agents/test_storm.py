@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import random
 import signal
 from collections import Counter
@@ -15,9 +14,10 @@ from agent_rl.agents.episode.policy import ScriptedPolicy
 from agent_rl.agents.react import ReactFormat
 from agent_rl.tools import ToolSession, load_tools
 from agent_rl.trajectory import StopReason, ToolStatus
+from tests.descriptors import descriptors, left_open
 from tests.profiles import bounded, times
 
-pytestmark = bounded
+pytestmark = [bounded, pytest.mark.slow]
 
 TRAJECTORIES, AT_ONCE, CALLS = times(600, full=2_000), 256, 3
 LIMIT_S, GRACE_S = 1.0, 2.0
@@ -75,7 +75,7 @@ def storm(tmp_path_factory):
     (folder / "tools.yaml").write_text(TOOLS)
     specs = load_tools(folder / "tools.yaml")
     before = {process.pid for process in psutil.Process().children(recursive=True)}
-    descriptors = len(os.listdir("/proc/self/fd"))
+    opened = descriptors()
 
     async def main():
         gate, done = asyncio.Semaphore(AT_ONCE), []
@@ -85,7 +85,7 @@ def storm(tmp_path_factory):
 
     trajectories, killed = asyncio.run(main())
     left = {process.pid for process in psutil.Process().children(recursive=True)} - before
-    return trajectories, killed, left, len(os.listdir("/proc/self/fd")) - descriptors
+    return trajectories, killed, left, left_open(opened)
 
 
 def test_every_trajectory_ends_with_a_reason(storm):
@@ -135,6 +135,6 @@ def test_the_counters_add_up(storm):
 
 
 def test_nothing_is_left_behind(storm):
-    _, _, processes, descriptors = storm
+    _, _, processes, left = storm
     assert processes == set()
-    assert descriptors <= 0
+    assert not left

@@ -91,6 +91,7 @@ def step_command(out: Path, model: Path, prompts: int, steps: int) -> list[str]:
             f"trainer.total_training_steps={steps}",
             "trainer.val_before_train=false",
             "trainer.logger=[console,file]",
+            f"agent_rl.run.folder={out}",
             f"hydra.run.dir={out}/hydra",
         ],
     )

@@ -41,7 +41,7 @@ def test_the_recipe_on_a_cpu_is_healthy(tmp_path: Path, tiny_model: Path) -> Non
     findings = json.loads(done.stdout)["findings"]
     groups = dict.fromkeys(finding["group"] for finding in findings)
     assert list(groups) == [
-        "installation", "machine", "Ray", "configuration", "data", "tools", "reward", "chat template"
+        "installation", "machine", "Ray", "configuration", "data", "tools", "your code", "reward", "chat template"
     ]  # fmt: skip
     crowded = ("host memory", "disk", "/dev/shm")  # what other programs of the machine may have taken
     assert not [finding for finding in findings if finding["status"] != "ok" and finding["subject"] not in crowded]
@@ -79,7 +79,7 @@ def test_without_a_recipe(tmp_path: Path) -> None:
 
 def test_an_override_without_a_recipe_is_one_line(tmp_path: Path) -> None:
     done = doctor(tmp_path, "trainer.nnodes=2")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stderr.startswith("error: trainer.nnodes=2: an override without a recipe")
 
 

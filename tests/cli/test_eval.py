@@ -19,6 +19,8 @@ from tests.evaluation.conftest import ROOT
 from tests.openai_server import MODEL
 from tests.profiles import bounded, times
 
+pytestmark = pytest.mark.slow
+
 KILLS = times(4, full=10)
 
 
@@ -140,7 +142,7 @@ def test_other_settings_are_one_line(tmp_path: Path, data: str, tools: str, serv
     out = tmp_path / "out"
     assert run(*command(data, tools, server, out, "limit=2")).returncode == 0
     done = run(*command(data, tools, server, out, "limit=2", "sampling.temperature=0.5"))
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stderr.startswith(f"error: sampling.temperature: 0.5, but {out} was begun with 1.0.")
     assert "Traceback" not in done.stderr
 
@@ -155,7 +157,7 @@ def test_mistakes_are_one_line(tmp_path: Path, data: str, tools: str, server: st
         arguments = command(data, tools, server, tmp_path / "out")
         arguments[arguments.index(change[0]) + 1] = change[1]
         done = run(*arguments)
-        assert done.returncode == 1
+        assert done.returncode == 2
         assert done.stderr.startswith("error: ")
         assert said in done.stderr
         assert "Traceback" not in done.stderr

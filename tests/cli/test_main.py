@@ -9,6 +9,8 @@ from omegaconf import OmegaConf
 
 import agent_rl
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -22,14 +24,15 @@ def cli(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
 def test_help_lists_the_commands() -> None:
     done = cli("--help")
     assert done.returncode == 0
-    for name in ("audit", "doctor", "eval", "reward", "tools", "train", "version"):
+    for name in ("audit", "doctor", "eval", "reward", "recipes", "tools", "train", "--version"):
         assert f" {name} " in done.stdout
+    assert "--install-completion" in done.stdout
     assert "completion" not in cli("tools", "--help").stdout
 
 
 def test_a_command_that_was_renamed_names_the_new_one() -> None:
     done = cli("score", "rollouts")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stderr.strip() == "error: agent-rl score: it has another name. Use agent-rl reward score"
 
 
@@ -48,17 +51,32 @@ def test_help_is_light() -> None:
 
 
 def test_version_prints_the_packages_version() -> None:
-    assert cli("version").stdout.strip() == agent_rl.__version__
+    assert cli("--version").stdout.strip() == agent_rl.__version__
 
 
 def test_a_folder_that_is_no_recipe_is_one_line() -> None:
     done = cli("train", "recipes/nothing", VERL_PLATFORM="cpu")
-    assert done.returncode == 1
-    assert done.stderr.strip().startswith("error: recipes/nothing: there is no config.yaml")
+    assert done.returncode == 2
+    assert done.stderr.strip().startswith("error: recipes/nothing: there is no such folder, and no recipe of this name")
     assert "Traceback" not in done.stderr
 
 
 GSM8K = str(ROOT / "recipes" / "gsm8k_calculator")
+
+
+@pytest.mark.parametrize("words", [["train"], ["eval"], ["reward", "score"]])
+def test_help_has_no_mark_of_its_source(words: list[str]) -> None:
+    text = cli(*words, "--help").stdout
+    assert "agent-rl" in text
+    assert "\\b" not in text
+    assert "\b" not in text
+
+
+def test_the_shell_completes_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = {"_AGENT_RL_COMPLETE": "complete_bash", "COMP_WORDS": "agent-rl tr", "COMP_CWORD": "1"}
+    code = "import sys\nfrom agent_rl.cli.main import main\nsys.argv = ['agent-rl']\nmain()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **asked})
+    assert done.stdout.split() == ["train"]
 
 
 def test_help_of_train_explains() -> None:
@@ -78,7 +96,7 @@ def test_a_dry_run_prints_yaml_for_a_pipe_and_the_command_line_beside_it() -> No
 
 def test_a_dry_run_names_what_is_missing_and_fails() -> None:
     done = cli("train", GSM8K, "--dry-run", "trainer.project_name=${oc.env:AGENT_RL_UNSET}")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stderr.startswith("error: trainer.project_name: the environment variable AGENT_RL_UNSET is not set")
     assert OmegaConf.create(done.stdout).trainer.experiment_name == "gsm8k_calculator"
 
@@ -91,8 +109,8 @@ def test_a_wrong_key_is_refused_before_anything_heavy_is_imported() -> None:
         "except SystemExit as end:\n    print(end.code, {'torch', 'verl', 'ray', 'transformers'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "trainer.nnode: unknown key. Did you mean 'trainer.nnodes'" in done.stdout
-    assert done.stdout.strip().endswith("set()")
+    assert "trainer.nnode: unknown key. Did you mean 'trainer.nnodes'" in done.stderr
+    assert done.stdout == "2 set()\n"
 
 
 CALCULATOR = str(ROOT / "tool_configs" / "calculator.yaml")
@@ -112,7 +130,7 @@ def test_tools_check_shows_what_a_file_gives() -> None:
 def test_tools_check_says_what_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "tools.yaml").write_text("tools: [{name: calculater}]")
     done = cli("tools", "check", CALCULATOR, str(tmp_path / "tools.yaml"))
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "tools[0] (calculater).name: 'calculater' is not a built-in tool. Did you mean 'calculator'?" in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -126,7 +144,7 @@ def test_tools_call_answers_as_the_policy_would_see_it() -> None:
     assert "expression" in done.stdout
     assert done.stderr.startswith("[invalid_arguments, ")
     done = cli("tools", "call", CALCULATOR, "calculator", "6*7")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stderr.startswith("error: ARGUMENTS: not JSON")
 
 
@@ -166,5 +184,48 @@ def test_tools_from_openapi_writes_a_tool_file(tmp_path: Path) -> None:
     (tmp_path / "tools.yaml").write_text(done.stdout)
     assert "  ping()" in cli("tools", "check", str(tmp_path / "tools.yaml")).stdout
     done = cli("tools", "from-openapi", str(tmp_path / "openapi.json"), "--include", "pong")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stderr.startswith("error: ")
+
+
+def test_recipe_that_is_no_yaml_is_one_paragraph_and_a_traceback_on_demand(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("defaults: [agent, _self_]\ndata:\n  train_files: [a\nb: 1\n")
+    done = cli("train", str(tmp_path), VERL_PLATFORM="cpu")
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: {tmp_path}/config.yaml:4:2: not YAML: ")
+    assert done.stderr.count("\n") == 1
+    debugged = cli("train", str(tmp_path), "--debug", VERL_PLATFORM="cpu")
+    assert debugged.returncode == 1
+    assert "Traceback (most recent call last)" in debugged.stderr
+
+
+def test_group_of_a_recipe_that_is_no_yaml_is_named(tmp_path: Path) -> None:
+    (tmp_path / "size").mkdir()
+    (tmp_path / "size/small.yaml").write_text("# @package _global_\ndata: {a: 1\n")
+    (tmp_path / "config.yaml").write_text(
+        "hydra: {searchpath: [pkg://agent_rl.config, pkg://verl.trainer.config]}\n"
+        "defaults: [agent, size: small, _self_]\n"
+    )
+    done = cli("train", str(tmp_path), VERL_PLATFORM="cpu")
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: {tmp_path}/size/small.yaml:3:1: not YAML: ")
+
+
+def test_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text("{}")
+    place = ["agent_rl.run.folder=/dev/null/run", "actor_rollout_ref.model.path=none"]
+    place += [f"data.{kind}_files={tmp_path}/rows.jsonl" for kind in ("train", "val")]
+    done = cli("train", GSM8K, *place, VERL_PLATFORM="cpu")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("error: /dev/null/run: Not a directory. Name a")
+    assert "Traceback" not in done.stderr
+
+
+def test_modules_of_the_working_directory_are_found(tmp_path: Path) -> None:
+    """As by the trainer, which starts as `python -m`."""
+    (tmp_path / "my_tools.py").write_text("from agent_rl.tools.builtin.calculator import Calculator as Mine\n")
+    (tmp_path / "tools.yaml").write_text("tools: [{name: mine, class_name: my_tools.Mine}]")
+    command = [Path(sys.executable).with_name("agent-rl"), "tools", "check", "tools.yaml"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "mine(expression: string)" in done.stdout

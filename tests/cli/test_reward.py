@@ -117,8 +117,30 @@ def test_a_recipe_and_a_file_say_the_same(stored: Path) -> None:
     file.write_text(f"agent_rl: {{reward: {reward}}}\ndata: {{max_response_length: 2048}}\n")
     by_file = data("score", stored, "--config", file)
     words = ["agent_rl.reward.efficiency.penalty=0.3", "agent_rl.reward.overlong.penalty=1"]
-    for recipe in ("recipes/gsm8k_calculator", "recipes/gsm8k_calculator/config.yaml"):
-        assert data("score", stored, *words, "--config", ROOT / recipe) == by_file
+    for recipe in (
+        "gsm8k_calculator",
+        ROOT / "recipes/gsm8k_calculator",
+        ROOT / "recipes/gsm8k_calculator/config.yaml",
+    ):
+        assert data("score", stored, *words, "--config", recipe) == by_file
+
+
+def test_score_asks_the_custom_function_of_the_configuration(stored: Path) -> None:
+    path = stored.parent / "custom.py"
+    path.write_text(
+        "def mine(ground_truth, solution_str, bonus, **_):\n    return bonus * (ground_truth in solution_str)\n"
+    )
+    function = f"{{path: {path}, name: mine, reward_kwargs: {{bonus: 0.5}}}}"
+    (stored.parent / "run.yaml").write_text(f"reward: {{custom_reward_function: {function}}}\n")
+    found = data("score", stored, "--config", stored.parent / "run.yaml")
+    assert found["all"]["scored"] == 32
+    assert 0 < found["all"]["components"]["correctness"]["mean"] <= 0.5
+    words = ["score", stored, "--config", stored.parent / "other.yaml"]
+    (stored.parent / "other.py").write_text("def mine(x, y, z, a, b):\n    return 1\n")
+    (stored.parent / "other.yaml").write_text(
+        f"reward: {{custom_reward_function: {{path: {stored.parent}/other.py, name: mine}}}}\n"
+    )
+    assert isinstance(run(*words).exception, ConfigError)
 
 
 def test_the_reward_of_the_recipe_survives_every_attack(stored: Path) -> None:
@@ -175,7 +197,8 @@ def test_what_if_weighs_stored_groups(stored: Path) -> None:
     [
         (["score", "{file}", "trainer.nnodes=2"], "not a setting of the reward"),
         (["score", "{file}", "agent_rl.reward.eficiency.penalty=1"], "Did you mean 'efficiency'"),
-        (["score", "{file}", "--config", "nowhere.yaml"], "No such file"),
+        (["score", "{file}", "--config", "nowhere.yaml"], "no such file"),
+        (["score", "{file}", "--config", "gsm8k_calc"], "Did you mean 'gsm8k_calculator'"),
         (["score", "nowhere.jsonl"], "No such file"),
         (["attack", "{file}", "--only", "stufing"], "Did you mean 'stuffing'"),
         (["attack", "{file}", "--attack", "nowhere.py:x"], "there is no file"),

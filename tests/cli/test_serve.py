@@ -21,7 +21,7 @@ def test_help_explains() -> None:
 def test_what_is_wrong_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "service.yaml").write_text("rules: {}\nhost: 0.0.0.0\n")
     done = reward("serve", "--config", str(tmp_path / "service.yaml"), "port=0")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stderr.startswith("error: host: '0.0.0.0' is reached by other machines")
     assert "Traceback" not in done.stderr
 
@@ -31,5 +31,5 @@ def test_without_fastapi_it_says_what_to_install(tmp_path: Path) -> None:
     hide = "import sys; sys.modules['fastapi'] = None; from agent_rl.cli.main import main; main()"
     command = [sys.executable, "-c", hide, "reward", "serve", "--config", str(tmp_path / "service.yaml")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "pip install 'agent-rl[service]'" in done.stderr

@@ -186,6 +186,8 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
         write_parquet([], path)
     assert read_parquet(path) == [row(0)]
     assert [entry.name for entry in tmp_path.iterdir()] == ["rows.parquet"]
+    with pytest.raises(ConfigError, match=r"rows\.parquet/x: it cannot be written: "):
+        write_parquet([row(0)], path / "x")
 
 
 def test_check_parquet_finds_what_another_writer_left(tmp_path):

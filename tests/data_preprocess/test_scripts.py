@@ -10,6 +10,8 @@ import pytest
 
 from agent_rl.data import check_parquet, read_parquet
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 GSM8K = ROOT.parent / "shared/data" / "gsm8k"
 CHATML = (
@@ -105,7 +107,7 @@ def test_service_dialogues_writes_both_splits(tmp_path):
 
 def test_arithmetic_says_what_is_wrong_with_an_empty_split(tmp_path):
     result = run_script("arithmetic.py", "--local_save_dir", tmp_path, "--train_size", 3, "--test_size", 0)
-    assert result.returncode == 1
+    assert result.returncode == 2
     assert result.stderr.startswith(f"error: {tmp_path / 'test.parquet'}: there are no rows")
 
 
@@ -142,7 +144,7 @@ def test_gsm8k_without_the_hub_names_the_way_out(tmp_path):
         HF_HUB_OFFLINE="1",
         HF_HOME=str(tmp_path / "hf"),
     )
-    assert result.returncode == 1
+    assert result.returncode == 2
     assert result.stderr.startswith("error: openai/gsm8k: the data set cannot be loaded from the Hugging Face hub")
     assert "Use --local_dataset_path" in result.stderr
     assert "Traceback" not in result.stderr
@@ -182,7 +184,7 @@ def test_verl_passes_tool_arguments_on_and_drops_long_prompts(tmp_path, monkeypa
 
 def test_datasets_joins_files_of_several_sources(tmp_path):
     datasets = pytest.importorskip("datasets")
-    run_script("arithmetic.py", "--local_save_dir", tmp_path / "sums", "--train_size", 4, "--test_size", 2)
+    run_script("arithmetic.py", "--local_dir", tmp_path / "sums", "--train_size", 4, "--test_size", 2)
     source = write_examples(tmp_path / "source")
     run_script("gsm8k_multiturn_w_tool.py", "--local_dataset_path", source, "--local_save_dir", tmp_path / "gsm8k")
     parts = [

@@ -17,6 +17,7 @@ from agent_rl.data import check_parquet
 from agent_rl.rewards import Reward, compute_score
 from agent_rl.settings import AgentRLSettings
 from agent_rl.tools import ToolSession, load_tools
+from agent_rl.tools.inspection import call, signature
 from agent_rl.trajectory import StopReason, ToolCall, Trajectory
 from tests.docs.pages import PAGES, block, blocks
 from tests.scoring import score
@@ -25,8 +26,9 @@ TESTED = {
     "README.md": ["my_tools.py", "my_reward.py"],
     "docs/guides/agents.md": ["my_hooks.py", "my_users.py", "my_agents.py", "my_train.py"],
     "docs/guides/data.md": ["make_row"],
-    "docs/guides/rewards.md": ["my_scorers.py"],
+    "docs/guides/rewards.md": ["my_rewards.py", "my_scorers.py"],
     "docs/guides/sandbox.md": ["PythonSandbox"],
+    "docs/guides/tools.md": ["my_functions.py"],
     "recipes/multi_rm/README.md": ["rm_preprocess"],
 }
 
@@ -49,6 +51,15 @@ def test_a_tool_of_your_own(tmp_path: Path) -> None:
     assert asyncio.run(use()) == ["2", "42", "5"]
 
 
+def test_a_function_as_a_tool(tmp_path: Path) -> None:
+    page = "docs/guides/tools.md"
+    (tmp_path / "my_functions.py").write_text(block(page, "python", "my_functions.py"))
+    (tmp_path / "my_functions.yaml").write_text(block(page, "yaml", "my_functions.yaml"))
+    specs = load_tools(tmp_path / "my_functions.yaml")
+    assert signature(specs[0]) == "convert(amount: number, unit?: string)"
+    assert call(specs, "convert", {"amount": 10}, {}).text == "6.2 miles"
+
+
 def test_a_reward_of_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my_reward.py").write_text(block("README.md", "python", "my_reward.py"))
@@ -63,6 +74,18 @@ def test_a_scorer_of_your_own(tmp_path: Path) -> None:
     right = Trajectory(prompt=[], stop_reason=StopReason.ANSWERED, answer="It is closed.", ground_truth="closed")
     assert score(right, settings).components["correctness"] == 1.0
     assert compute_score("my_company/tickets/7", "It is open.", "closed") == 0.0
+
+
+def test_a_component_that_reads_the_row(tmp_path: Path) -> None:
+    (tmp_path / "my_rewards.py").write_text(block("docs/guides/rewards.md", "python", "my_rewards.py"))
+    settings = {
+        "correctness": {"scorer": "none"},
+        "components": {"harder": {"kind": f"{tmp_path}/my_rewards.py:Harder"}},
+    }
+    for level, value in ((3, 1.0), (1, 0.5)):
+        row = {"reward_model": {"ground_truth": "7"}, "level": level}
+        done = Trajectory(prompt=[], stop_reason=StopReason.ANSWERED, answer="7", row=row)
+        assert score(done, settings).components["harder"] == value
 
 
 def test_the_reward_of_the_guide_can_be_made() -> None:

@@ -43,7 +43,7 @@ def test_commands_and_their_flags_exist(page: str) -> None:
 def _check_agent_rl(words: list[str]) -> None:
     command: Any = typer.main.get_command(app)
     rest = list(words)
-    while hasattr(command, "list_commands"):
+    while hasattr(command, "list_commands") and (rest or not command.invoke_without_command):
         command = command.get_command(None, rest.pop(0))
     known = {flag for parameter in command.params for flag in parameter.opts}
     assert {word for word in rest if re.match(r"--?[a-z]", word)} <= known, words

@@ -5,7 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.docs.pages import PAGES, ROOT
+
+pytestmark = pytest.mark.slow
 
 NOT_ON_THE_SITE = {"tests/README.md"}
 

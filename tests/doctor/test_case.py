@@ -4,7 +4,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from agent_rl.doctor import case as case_module
-from agent_rl.doctor.case import Case, read_rows
+from agent_rl.doctor.case import Case
 from agent_rl.errors import ConfigError
 
 
@@ -33,8 +33,8 @@ def test_paths_begin_in_the_folder_and_names_stay(tmp_path: Path) -> None:
     assert case.shown(Path.home() / "x") == "~/x"
 
 
-def test_only_parquet_files_of_this_machine_are_read(parquet: Path) -> None:
-    files = [str(parquet), "s3://bucket/x.parquet", "rows.jsonl"]
+def test_only_files_of_this_machine_are_read(parquet: Path) -> None:
+    files = [str(parquet), "s3://bucket/x.parquet"]
     case = Case(config=OmegaConf.create({"data": {"train_files": files, "val_files": str(parquet)}}))
     assert [table.path for table in case.train] == [str(parquet)]
     assert case.val[0].count == 12
@@ -44,22 +44,12 @@ def test_the_world_is_nodes_times_gpus() -> None:
     assert Case(config=OmegaConf.create({"trainer": {"nnodes": 2, "n_gpus_per_node": 8}})).world_size == 16
 
 
-def test_a_file_is_counted_and_its_rows_are_read(parquet: Path) -> None:
-    table = read_rows(str(parquet))
-    assert (table.count, len(table.rows), table.error) == (12, 12, None)
-    assert table.columns["agent_name"] == "string"
-    assert table.rows[3]["extra_info"]["index"] == 3
-
-
-def test_of_a_large_file_the_first_rows(parquet: Path, monkeypatch) -> None:
+def test_of_a_large_file_the_first_rows(parquet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(case_module, "MOST_ROWS", 5)
-    table = read_rows(str(parquet))
+    (table,) = Case(config=OmegaConf.create({"data": {"train_files": str(parquet)}})).train
     assert (table.count, len(table.rows)) == (12, 5)
 
 
-def test_what_cannot_be_read_has_a_reason(tmp_path: Path) -> None:
-    assert "no such file" in str(read_rows(str(tmp_path / "none.parquet")).error)
-    (tmp_path / "text.parquet").write_text("not parquet at all")
-    error = read_rows(str(tmp_path / "text.parquet")).error
-    assert error is not None
-    assert error.problem.startswith("cannot be read as parquet")
+def test_a_number_that_is_none_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"trainer\.nnodes: expected a number, got 'two'"):
+        Case(config=OmegaConf.create({"trainer": {"nnodes": "two"}})).number("trainer.nnodes", 1)

@@ -57,12 +57,15 @@ def test_without_a_recipe_only_the_machine() -> None:
 def test_wrong_overrides_are_all_reported_and_the_rest_is_checked(parquet: Path, tiny_model: Path) -> None:
     good = [f"data.{kind}_files={parquet}" for kind in ("train", "val")]
     good.append(f"actor_rollout_ref.model.path={tiny_model}")
-    found = diagnose(str(RECIPE), [*good, "trainer.nnode=2", "data.train_batch_size=13", "agent_rl.reward.x=1"])
+    wrong = ["trainer.nnode=2", "data.train_batch_size=13", "agent_rl.reward.x=1", "reward_model.micro_batch_size=3"]
+    found = diagnose(str(RECIPE), [*good, *wrong])
     recipe = [finding for finding in found if finding.subject == "recipe"]
-    assert [finding.status for finding in recipe] == [Status.PROBLEM, Status.PROBLEM, Status.OK]
-    assert "Did you mean 'trainer.nnodes'" in recipe[0].remedy
-    assert "agent_rl.reward.x: unknown key" in recipe[1].text
-    assert "without trainer.nnode=2 agent_rl.reward.x=1" in recipe[2].text
+    assert [finding.status for finding in recipe] == [Status.PROBLEM, Status.PROBLEM, Status.PROBLEM, Status.OK]
+    assert "reward_model.micro_batch_size: changed" in recipe[0].text
+    assert recipe[0].remedy == "Write reward.reward_model.rollout.max_num_seqs=3"
+    assert "Did you mean 'trainer.nnodes'" in recipe[1].remedy
+    assert "agent_rl.reward.x: unknown key" in recipe[2].text
+    assert "without trainer.nnode=2 agent_rl.reward.x=1 reward_model.micro_batch_size=3" in recipe[3].text
     groups = [finding.group for finding in found]
     assert groups == sorted(groups, key=list(dict.fromkeys(groups)).index)  # those of the child stand with the others
     texts = " ".join(finding.text for finding in found)

@@ -9,6 +9,7 @@ FIRST_TURN = {
     "tool_raises": "Thought: go\nAction: raises\nAction Input: {}",
     "tool_hangs": "Thought: go\nAction: hangs\nAction Input: {}",
     "engine_fails": "Thought: go\nAction: raises\nAction Input: {}",
+    "answers": "Thought: go\nFinal Answer: 4",
     "malformed_row": "Thought: go\nFinal Answer: 1",
 }
 

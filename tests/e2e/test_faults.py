@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import pytest
 from agent_rl import trace
 from agent_rl.data import make_row
 from agent_rl.launch.command import trainer_command
+from agent_rl.launch.output import read_metrics
 from agent_rl.launch.process import TrainerError, remove_unused, run_trainer, shared_files
 from agent_rl.trajectory import StopReason, ToolStatus, Trajectory
 from tests.e2e.conftest import gone, marked_run
@@ -44,8 +46,8 @@ def overrides(folder: Path, model: Path, **more: Any) -> list[str]:
         "trainer.val_before_train": False,
         "trainer.total_training_steps": 1,
         "trainer.logger": "[console,file]",
-        "trainer.default_local_dir": f"{folder}/checkpoints",
-        "agent_rl.trace.path": f"{folder}/trace.jsonl",
+        "agent_rl.run.folder": folder,
+        "agent_rl.tools.on_error": "observe",
         "hydra.run.dir": f"{folder}/hydra",
         **more,
     }
@@ -58,10 +60,10 @@ def rows(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def write_rows(folder: Path) -> None:
+def write_rows(folder: Path, faults: Sequence[str] = FAULTS) -> None:
     """One row for each fault, written past our own checks: a row that is malformed must not get that far otherwise."""
     table = []
-    for index, fault in enumerate(FAULTS):
+    for index, fault in enumerate(faults):
         row = make_row(
             question="What is 2+2?",
             data_source="gsm8k_faults",
@@ -162,6 +164,21 @@ def test_a_run_of_which_too_much_goes_unscored_stops_and_says_so(rows: Path, tin
 
 
 @pytest.mark.recipes
+def test_the_same_bug_of_a_tool_stops_the_run_at_the_eighth_time_whenever_that_is(rows: Path, tiny_model: Path) -> None:
+    """One of four prompts calls a tool with a bug, twice in each step: no step has too many without a score."""
+    write_rows(rows, ("tool_raises", "answers", "answers", "answers"))
+    keys = {"agent_rl.tools.on_error": "unscored", "trainer.total_training_steps": 50, "trainer.total_epochs": 50}
+    command = trainer_command(
+        ROOT / "recipes/quickstart", overrides(rows, tiny_model, **keys), script=ROOT / "tests/e2e/faults_train.py"
+    )
+    with pytest.raises(TrainerError, match=r"tool 'raises' failed at .*faulty_tools\.py:17: Zero") as caught:
+        run_trainer(command, rows / "out", timeout_s=400)
+    assert "This has happened 8 times" in str(caught.value)
+    steps = [each for each in read_metrics(rows / "out") if each["step"]]
+    assert [each["agent/unscored"] for each in steps] == [2.0, 2.0, 2.0]
+
+
+@pytest.mark.recipes
 def test_a_loop_that_does_not_exist_stops_the_run_and_says_so(rows: Path, tiny_model: Path) -> None:
     command = trainer_command(ROOT / "recipes/quickstart", overrides(rows, tiny_model))  # nobody registers "faulty"
     with pytest.raises(TrainerError, match="agent loop 'faulty' is not registered"):
@@ -175,4 +192,5 @@ def test_a_wrong_key_stops_the_run_before_ray_starts(rows: Path, tiny_model: Pat
     with pytest.raises(TrainerError, match=r"agent_rl\.reward\.eficiency: unknown key") as caught:
         run_trainer(command, rows / "out", timeout_s=100)
     assert "Did you mean 'efficiency'?" in str(caught.value)
+    assert caught.value.status == 2
     assert "Started a local Ray instance" not in (rows / "out/train.log").read_text()

@@ -84,7 +84,7 @@ def train(folder: Path, model: Path, judge: str, logged: dict[int, dict[str, Any
         "trainer.val_before_train": False,
         "trainer.test_freq": -1,
         "trainer.logger": "[console,file]",
-        "trainer.default_local_dir": f"{folder}/checkpoints",
+        "agent_rl.run.folder": folder,
         f"{judged}.gate": "'correctness < 1'",  # an untrained model is never right
         f"{judged}.config.url": judge,
         f"+{judged}.config.votes": 3,
@@ -95,7 +95,6 @@ def train(folder: Path, model: Path, judge: str, logged: dict[int, dict[str, Any
         f"{compared}.config.model": "judge",
         f"{compared}.config.template": folder / "pair.md",
         **{f"{compared}.config.{key}": value for key, value in short.items()},
-        "agent_rl.trace.path": f"{folder}/trace.jsonl",
         "hydra.run.dir": f"{folder}/hydra",
     }
     arguments = [f"{key}={value}" for key, value in overrides.items()]

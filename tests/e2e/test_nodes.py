@@ -26,15 +26,24 @@ PARTS = ROOT / "tests/e2e/nodes_parts.py"
 
 LAUNCHER = """
 import sys
-from agent_rl.launch import cluster
+from agent_rl.launch import cluster, process
 nodes = cluster.Nodes.from_environment()
 sizes = ["--num-cpus=4", "--num-gpus=1", "--object-store-memory=80000000"]
 if nodes.rank:
     sys.exit(cluster.run_worker(nodes, sizes, float(sys.argv[1])))
 command = [sys.executable, "-c", sys.argv[2]]
-sys.exit(cluster.run_head(nodes, command, [*sizes, "--include-dashboard=false"], float(sys.argv[1])))
+
+
+def train(env, watch):
+    try:
+        process.run_trainer(command, sys.argv[3], environ=env, watch=watch, on_output=print)
+    except process.TrainerError as error:
+        sys.exit(error.status)
+
+
+cluster.run_head(nodes, train, [*sizes, "--include-dashboard=false"], float(sys.argv[1]))
 """
-"""The launcher without a recipe: `python -c LAUNCHER seconds-to-wait driver`."""
+"""The launcher without a recipe: `python -c LAUNCHER seconds-to-wait driver folder`."""
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
 
@@ -77,7 +86,7 @@ def test_the_trainer_sees_both_nodes_and_its_exit_status_is_passed_on(
         "print(json.dumps([node['Resources'].get('GPU') for node in ray.nodes() if node['Alive']]))\n"
         "raise SystemExit(3)"
     )
-    with start(1, "-c", LAUNCHER, "60") as worker, start(0, "-c", LAUNCHER, "60", driver) as head:
+    with start(1, "-c", LAUNCHER, "60") as worker, start(0, "-c", LAUNCHER, "60", driver, str(tmp_path)) as head:
         assert head.wait(90) == 3, logs(tmp_path)
         assert worker.wait(30) == 0, logs(tmp_path)
     assert json.dumps([1.0, 1.0]) in (tmp_path / "rank0.log").read_text().splitlines()
@@ -90,7 +99,7 @@ def test_a_head_that_is_killed_takes_everything_with_it(
     how: signal.Signals, start: Start, tmp_path: Path, run_processes: Callable[[], list[psutil.Process]]
 ) -> None:
     driver = f"open({str(tmp_path / 'running')!r}, 'w'); import time; time.sleep(600)"
-    with start(1, "-c", LAUNCHER, "60") as worker, start(0, "-c", LAUNCHER, "60", driver) as head:
+    with start(1, "-c", LAUNCHER, "60") as worker, start(0, "-c", LAUNCHER, "60", driver, str(tmp_path)) as head:
         deadline = time.monotonic() + 60
         while not (tmp_path / "running").exists():
             assert head.poll() is None, logs(tmp_path)
@@ -105,7 +114,7 @@ def test_a_head_that_is_killed_takes_everything_with_it(
 def test_a_node_that_does_not_come_is_missed(
     start: Start, tmp_path: Path, run_processes: Callable[[], list[psutil.Process]]
 ) -> None:
-    with start(0, "-c", LAUNCHER, "8", "") as head:
+    with start(0, "-c", LAUNCHER, "8", "", str(tmp_path)) as head:
         assert head.wait(60) == 1
     log = (tmp_path / "rank0.log").read_text()
     assert "1 of 2 nodes did not join 127.0.0.1:" in log
@@ -145,15 +154,12 @@ def test_two_steps_of_the_gsm8k_recipe_on_two_nodes(
         "ray_kwargs.ray_init.object_store_memory": 200_000_000,
         "trainer.val_before_train": False,
         "trainer.test_freq": -1,
-        "trainer.logger": "[console,file]",
-        "trainer.default_local_dir": f"{tmp_path}/checkpoints",
-        "hydra.run.dir": f"{tmp_path}/hydra",
+        "agent_rl.run.folder": tmp_path,
     }
     command = [
         *("-m", "agent_rl.cli.main", "train", "recipes/gsm8k_calculator", "--script", "tests/e2e/nodes_train.py"),
         *(f"{key}={value}" for key, value in settings.items()),
     ]
-    monkeypatch.setenv("VERL_FILE_LOGGER_PATH", f"{tmp_path}/metrics.jsonl")
     with start(1, *command) as worker, start(0, *command) as head:
         assert head.wait(400) == 0, logs(tmp_path)
         assert worker.wait(60) == 0, logs(tmp_path)

@@ -93,11 +93,10 @@ def train(folder: Path, model: Path, service: str, logged: dict[int, dict[str, A
         "trainer.val_before_train": False,
         "trainer.test_freq": -1,
         "trainer.logger": "[console,file]",
-        "trainer.default_local_dir": f"{folder}/checkpoints",
+        "agent_rl.run.folder": folder,
         "agent_rl.reward.reward_api": f"{service}/get_reward",
         "agent_rl.reward.components.judged.config.url": f"{service}/get_reward2",
         "agent_rl.reward.components.judged.gate": "'correctness < 1'",  # an untrained model is never right
-        "agent_rl.trace.path": f"{folder}/trace.jsonl",
         "hydra.run.dir": f"{folder}/hydra",
     }
     arguments = [f"{key}={value}" for key, value in overrides.items()]

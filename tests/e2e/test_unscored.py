@@ -40,7 +40,7 @@ def run(
     row = make_row(
         question="How many?",
         data_source="judged",
-        ground_truth="nobody asks",
+        ground_truth="0",
         split="train",
         index=0,
         agent_name="told",

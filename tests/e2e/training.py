@@ -51,8 +51,7 @@ def train(
         "trainer.val_before_train": False,
         "trainer.total_training_steps": 2,
         "trainer.logger": "[console,file]",
-        "trainer.default_local_dir": f"{folder}/checkpoints",
-        "trainer.rollout_data_dir": f"{folder}/rollouts",
+        "agent_rl.run.folder": folder,
         "hydra.run.dir": f"{folder}/hydra",
         **{name.replace("__", "."): value for name, value in settings.items()},
     }
@@ -87,7 +86,7 @@ def train_recipe(
         "trainer.val_before_train=False",
         "trainer.logger=[console,file]",
         "trainer.resume_mode=disable",
-        f"agent_rl.trace.path={folder}/trace.jsonl",
+        f"agent_rl.run.folder={folder}",
         f"hydra.run.dir={folder}/hydra",
         *overrides,
     ]

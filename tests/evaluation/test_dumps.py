@@ -12,6 +12,7 @@ from agent_rl.agents.react import ReactFormat
 from agent_rl.agents.registry import make_loop
 from agent_rl.errors import ConfigError
 from agent_rl.evaluation.dumps import DumpedSample, read_dump, score_dump, step_table, to_trajectory
+from agent_rl.rewards import extra_info
 from agent_rl.settings import AgentRLSettings, RewardSettings
 from agent_rl.tools import ToolSession, load_tools
 from agent_rl.trajectory import StopReason
@@ -79,6 +80,43 @@ def test_a_dumped_episode_is_read_as_it_was_and_scored_alike(name, specs, tokeni
     assert found.answer == trajectory.answer
     assert (found.stop_reason is StopReason.ANSWERED) == (trajectory.stop_reason is StopReason.ANSWERED)
     assert score(found, RewardSettings()) == score(trajectory, RewardSettings())
+
+
+CUT = {
+    "an answer": ("Thought: it is clear.\nFinal Answer: 42 and more", 6),
+    "a malformed turn": ("I do not know what to do here", 4),
+    "a call": ('Action: calculator\nAction Input: {"expression": "1"} and then', 5),
+    "a second turn": (f"{CALL}|Final Answer: 42 of course", 13),
+}
+
+
+@pytest.mark.parametrize("name", CUT)
+def test_an_episode_that_was_cut_off_is_scored_as_in_training(name, specs, tokenizer):
+    script, tokens = CUT[name]
+
+    async def run():
+        policy = ScriptedPolicy(script.split("|"), max_tokens=tokens)
+        async with ToolSession(specs, default_timeout_s=5) as session:
+            prompt = [{"role": "user", "content": "What is 12+30?"}]
+            return await run_episode(policy, ReactFormat(), session, prompt, EpisodeBudget()), policy.messages
+
+    trajectory, messages = asyncio.run(run())
+    trajectory.ground_truth = "42"
+    assert trajectory.stop_reason is StopReason.MAX_TOKENS
+    trained = score(trajectory, RewardSettings())
+    text_in, text_out = dumped(tokenizer, messages, len(trajectory.prompt))
+    sample = DumpedSample(1, "r", text_in, text_out, "42", trained.total, extra_info(trajectory, trained))
+    found = to_trajectory(sample, ReactFormat(), specs)
+    assert found.stop_reason is StopReason.MAX_TOKENS
+    assert score(found, RewardSettings()) == trained
+
+
+def test_the_line_of_a_dump_has_what_the_reward_manager_reports(tmp_path):
+    data = {**json.loads(line(1, "a_0_0")), "stop_max_tokens": 1.0, "answered": 0.0, "malformed_turns": 0.0}
+    (tmp_path / "1.jsonl").write_text(json.dumps(data) + "\n")
+    (sample,) = read_dump(tmp_path)
+    found = to_trajectory(sample, ReactFormat(), [])
+    assert (found.stop_reason, found.answer) == (StopReason.MAX_TOKENS, None)
 
 
 def test_a_turn_that_was_cut_off_is_one(specs):

@@ -126,3 +126,9 @@ def test_no_key_is_kept(tmp_path, data, monkeypatch):
     kept = json.loads((tmp_path / "out/settings.json").read_text())
     assert "api_key_env" not in kept
     assert "sk-very-secret" not in str(kept)
+
+
+def test_folder_that_cannot_be_made_is_named_with_its_option(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match=r"--out: .*file/eval: Not a directory"):
+        Ledger(tmp_path / "file" / "eval", read_settings({"data": "rows.parquet", "model": "m"}, []))

@@ -1,12 +1,11 @@
 """A user's own agents are evaluated, audited and scored again as the package's are, by a real script."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
 from agent_rl import trace
+from tests.forks import agent_rl
 
 pytestmark = [pytest.mark.trainer]
 pytest.importorskip("verl")
@@ -66,12 +65,6 @@ def script(tmp_path):
     return str(path)
 
 
-def agent_rl(*words):
-    return subprocess.run(
-        [sys.executable, "-m", "agent_rl.cli.main", *map(str, words)], capture_output=True, text=True, timeout=240
-    )
-
-
 def evaluated(data, tools, script, model_dir, out, loop):
     return agent_rl(
         *("eval", "--data", data, "--tools", tools, "--script", script, "--loop", loop),
@@ -120,5 +113,5 @@ def test_a_dump_of_an_agent_of_a_script_is_scored_again(script, tmp_path):
 )
 def test_what_cannot_be_evaluated_is_refused(data, tools, script, model_dir, tmp_path, loop, said):
     done = evaluated(data, tools, script, model_dir, tmp_path / "out", loop)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert said in done.stderr

@@ -1,10 +1,13 @@
 """Evaluations over real HTTP, in this process."""
 
 import asyncio
+import shlex
 
 import pytest
+from typer.testing import CliRunner
 
 from agent_rl import trace
+from agent_rl.cli.main import app
 from agent_rl.errors import ConfigError, EngineError, FatalError
 from agent_rl.evaluation import runner
 from agent_rl.evaluation.ledger import Ledger
@@ -12,6 +15,7 @@ from agent_rl.evaluation.runner import Evaluation, load_specs, run
 from agent_rl.evaluation.settings import read_settings
 from agent_rl.evaluation.summary import summarize
 from agent_rl.policies.chat import ChatEndpoint
+from agent_rl.user_code import UserCodeError
 from tests.openai_server import MODEL, Server
 
 
@@ -52,6 +56,36 @@ def test_every_row_is_run_so_many_times_and_scored(tmp_path, data, tools):
     assert summary["all"]["pass"]["1"]["mean"] == pytest.approx(right / 36, abs=1e-6)
     assert set(summary["data_sources"]) == {"gsm8k_even", "gsm8k_odd"}
     assert summary["all"]["tokens"]["requests"] == sum(len(trajectory.turns) for trajectory in trajectories)
+
+
+ABILITY = """
+from agent_rl import Component
+from agent_rl.rewards import Value
+
+class Ability(Component):
+    async def measure(self, trajectory):
+        return Value(len(trajectory.row["ability"]) + trajectory.extra_info["index"])
+"""
+
+
+def test_a_component_sees_the_rows_columns(tmp_path, data, tools):
+    (tmp_path / "mine.py").write_text(ABILITY)
+    given = settings(data, tools, f"agent_rl.reward.components.ability.kind={tmp_path}/mine.py:Ability", limit=3)
+    evaluate(tmp_path / "out", given)
+    kept = {each.info["row"]: each for each in trace.read(tmp_path / "out/trajectories.jsonl")}
+    assert [kept[row].score.components["ability"] for row in range(3)] == [4, 5, 6]
+
+
+def test_a_component_that_raises_ends_the_evaluation_and_keeps_what_is_finished(tmp_path, data, tools):
+    (tmp_path / "mine.py").write_text(ABILITY.replace("Value(", "Value(1 / (2 - trajectory.extra_info['index']) + "))
+    words = f"agent_rl.reward.components.ability.kind={tmp_path}/mine.py:Ability", "concurrency=1"
+    with pytest.raises(UserCodeError, match=f"ability failed at {tmp_path}/mine.py:7: ZeroDivisionError") as caught:
+        evaluate(tmp_path / "out", settings(data, tools, *words))
+    assert [each.info["row"] for each in trace.read(tmp_path / "out/trajectories.jsonl")] == [0, 1]
+    command = shlex.split(str(caught.value).partition("Repeat the call with: ")[2])
+    again = CliRunner().invoke(app, command[1:])
+    assert isinstance(again.exception, UserCodeError)
+    assert again.exception.place == caught.value.place
 
 
 def test_finished_episodes_are_not_run_again(tmp_path, data, tools):
@@ -174,6 +208,22 @@ def test_fatal_error_ends_the_evaluation(tmp_path, data):
     (tmp_path / "tools.yaml").write_text("tools: [{class_name: 'broken.py:Broken'}]")
     with pytest.raises(FatalError, match="the code is wrong"):
         evaluate(tmp_path / "out", settings(data, str(tmp_path / "tools.yaml")))
+
+
+def test_the_same_bug_of_a_tool_ends_the_evaluation_at_the_eighth_time(tmp_path, data):
+    (tmp_path / "buggy.py").write_text(
+        "from agent_rl.tools import Tool\nclass Buggy(Tool):\n    name, description = 'calculator', 'd'\n"
+        "    parameters = {'type': 'object', 'properties': {}}\n"
+        "    async def call(self, arguments):\n        return str(arguments['no such key'])\n"
+    )
+    (tmp_path / "tools.yaml").write_text("tools: [{class_name: 'buggy.py:Buggy'}]")
+    with pytest.raises(
+        FatalError, match=rf"{tmp_path}/buggy\.py:6: KeyError: 'no such key'\. This has happened 8 times"
+    ):
+        evaluate(tmp_path / "out", settings(data, str(tmp_path / "tools.yaml"), "concurrency=1"))
+    kept = list(trace.read(tmp_path / "out/trajectories.jsonl"))
+    assert sum("buggy.py:6" in str(trajectory.error) for trajectory in kept) == 8
+    assert not any(trajectory.score for trajectory in kept if trajectory.error)
 
 
 @pytest.mark.parametrize(

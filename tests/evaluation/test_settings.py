@@ -45,3 +45,18 @@ def test_the_bounds_of_an_episode_are_verls_unless_others_are_given():
 def test_a_wrong_word_is_named(words, said):
     with pytest.raises(ConfigError, match=said):
         read_settings(FLAGS, words)
+
+
+def test_an_evaluation_takes_a_trainers_keys_and_old_ones(capsys):
+    words = [
+        "actor_rollout_ref.rollout.multi_turn.max_assistant_turns=4", "sampling_params.temperature=0.5",
+        "agent_loop=tool_agent_loop", "tool_config.max_tool_calls=3", "data.max_response_length=99",
+        "+tool_config_path=tools.yaml",
+    ]  # fmt: skip
+    settings = read_settings(FLAGS, words)
+    assert (settings.multi_turn.max_assistant_turns, settings.sampling.temperature) == (4, 0.5)
+    assert (settings.loop, settings.tools, settings.agent_rl.budget.max_tool_calls) == ("tool_agent", "tools.yaml", 3)
+    assert settings.sampling.max_response_tokens == 99
+    assert "agent_loop=tool_agent_loop is loop=tool_agent: " in capsys.readouterr().err
+    with pytest.raises(ConfigError, match=r"custom_reward_function\.path: .*agent_rl\.reward\.correctness\.scorer"):
+        read_settings(FLAGS, ["custom_reward_function.path=a.py"])

@@ -116,6 +116,7 @@ def settings(folder: Path, model: Path) -> list[str]:
         f"trainer.total_training_steps={STEPS}",
         "trainer.test_freq=-1",
         "trainer.save_freq=-1",
+        f"agent_rl.run.folder={folder}",
         f"hydra.run.dir={folder}/hydra",
     ]
 

@@ -85,7 +85,7 @@ def test_a_port_that_is_taken_is_named_before_anything_starts() -> None:
         taken.listen()
         nodes = Nodes(2, 0, "127.0.0.1", taken.getsockname()[1])
         with pytest.raises(ClusterError, match=r"something listens at .* Choose another MASTER_PORT"):
-            run_head(nodes, [], [], 0)
+            run_head(nodes, lambda env, watch: None, [], 0)
     assert "AGENT_RL_NODE" not in os.environ  # nothing was started
 
 

@@ -5,6 +5,8 @@ import pytest
 from agent_rl.errors import ConfigError
 from agent_rl.launch.composition import compose, unknown_keys
 
+pytestmark = pytest.mark.slow
+
 GSM8K = Path(__file__).parents[2] / "recipes/gsm8k_calculator"
 
 
@@ -12,13 +14,14 @@ GSM8K = Path(__file__).parents[2] / "recipes/gsm8k_calculator"
     ("override", "message"),
     [
         ("trainer.nnode=2", "trainer.nnode: unknown key. Did you mean 'trainer.nnodes'"),
-        ("rollout.n=4", "Did you mean 'actor_rollout_ref.rollout.n'"),
+        ("rolout.n=4", "Did you mean 'actor_rollout_ref.rollout.n'"),
         ("size=8b", "size: there is no '8b'. Did you mean '"),
         ("siz=3b", "siz: unknown key. Did you mean the group 'size'? Known: "),
         ("plattform=cpu", "Did you mean the group 'platform'? Known: cpu."),
         ("agent_rl.reward.x=1", "agent_rl.reward.x: unknown key"),
         ("~data.bla", "data.bla: unknown key"),
         ("trainer.nnodes=[1", "not a hydra override"),
+        ("trainer.nnodes=two", "trainer.nnodes: expected a number, got 'two'"),
     ],
 )
 def test_a_wrong_override_names_the_remedy(override: str, message: str) -> None:
@@ -66,3 +69,13 @@ def test_a_wrong_value_of_the_section_names_the_line_of_the_recipe_unless_it_cam
     with pytest.raises(ConfigError) as caught:
         compose(tmp_path, ["agent_rl.react.examples=other"])
     assert str(caught.value).startswith("agent_rl.react.examples: expected a list of text, got 'other'")
+
+
+def test_a_value_that_verl_cannot_use_names_the_line_of_the_recipe(tmp_path: Path) -> None:
+    text = (GSM8K / "config.yaml").read_text().replace("  - size: 3b\n", "")
+    file = tmp_path / "config.yaml"
+    file.write_text(text.replace("trainer:\n", "trainer:\n  total_epochs: 0\n"))
+    line = file.read_text().split("total_epochs")[0].count("\n") + 1
+    with pytest.raises(ConfigError) as caught:
+        compose(tmp_path)
+    assert str(caught.value).startswith(f"{file}:{line}: trainer.total_epochs: expected a whole number of 1 or more")

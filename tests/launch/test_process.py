@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from agent_rl.launch.output import read_metrics
 from agent_rl.launch.process import SHARED_MEMORY, TrainerError, remove_unused, run_trainer, shared_files
 
 
@@ -45,6 +46,44 @@ def test_a_failure_names_its_cause_and_the_log(tmp_path: Path) -> None:
 def test_a_failure_without_exception_shows_the_last_lines(tmp_path: Path) -> None:
     with pytest.raises(TrainerError, match="Key 'trace' is not in struct"):
         run_trainer(script("print(\"Key 'trace' is not in struct\"); raise SystemExit(1)"), tmp_path)
+
+
+def test_metrics_of_a_run_that_goes_on_are_kept_without_the_steps_that_are_trained_again(tmp_path: Path) -> None:
+    code = (
+        "import os, json\n"
+        "with open(os.environ['VERL_FILE_LOGGER_PATH'], 'w') as file:\n"
+        "    for step in {steps}:\n"
+        "        trained = {{'training/global_step': step}} if step > {start} else {{}}\n"
+        "        file.write(json.dumps({{'step': step, 'data': {{'start': {start}, **trained}}}}) + '\\n')\n"
+        "print('output of start {start}')\n"
+    )
+    for start, steps in enumerate(["(0, 1, 2)", "(1, 2, 3)"]):
+        run_trainer(script(code.format(start=start, steps=steps)), tmp_path)
+    kept = [(each["step"], each["start"]) for each in read_metrics(tmp_path)]
+    assert kept == [(0, 0), (1, 0), (1, 1), (2, 1), (3, 1)]  # the second 1 is its validation
+    assert (tmp_path / "train.log").read_text() == "output of start 0\noutput of start 1\n"
+
+
+def test_output_is_handed_on_line_by_line(tmp_path: Path) -> None:
+    seen: list[str] = []
+    run_trainer(script("print('one'); print('two')"), tmp_path, on_output=seen.append)
+    assert seen == ["one", "two"]
+
+
+def test_what_is_watched_ends_the_trainer(tmp_path: Path) -> None:
+    def watch() -> None:
+        raise RuntimeError("the head has ended")
+
+    started = time.monotonic()
+    with pytest.raises(RuntimeError, match="the head has ended"):
+        run_trainer(script("import time; time.sleep(60)"), tmp_path, watch=watch)
+    assert time.monotonic() - started < 30
+
+
+def test_the_status_of_a_killed_trainer_is_that_of_a_shell(tmp_path: Path) -> None:
+    with pytest.raises(TrainerError, match="SIGKILL ended it") as caught:
+        run_trainer(script("import os; os.kill(os.getpid(), 9)"), tmp_path)
+    assert caught.value.status == 137
 
 
 def test_a_trainer_that_hangs_is_stopped(tmp_path: Path) -> None:

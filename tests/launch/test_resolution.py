@@ -6,6 +6,8 @@ from omegaconf import OmegaConf
 from agent_rl.launch.composition import compose
 from agent_rl.launch.resolution import problems, to_yaml
 
+pytestmark = pytest.mark.slow
+
 GSM8K = Path(__file__).parents[2] / "recipes/gsm8k_calculator"
 
 
@@ -14,7 +16,7 @@ def test_a_recipe_resolves() -> None:
     assert problems(config) == []
     text = to_yaml(config)
     assert "${" not in text
-    assert "default_local_dir: checkpoints/mine/gsm8k_calculator" in text
+    assert "default_local_dir: outputs/gsm8k_calculator/checkpoints" in text
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """`agent-rl train` up to the point where something is started; what is started is tested in tests/e2e."""
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +13,9 @@ from omegaconf import OmegaConf
 
 from agent_rl.errors import ConfigError
 from agent_rl.launch import training
+from agent_rl.launch.composition import compose
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 RECIPE = str(ROOT / "recipes/gsm8k_calculator")
@@ -23,25 +28,89 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """Command lines that this process would have become."""
+def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
+    """Command lines of trainers that would have been started."""
     seen: list[list[str]] = []
-    monkeypatch.setattr(os, "execv", lambda path, command: seen.append(command))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(training, "run_trainer", lambda command, folder, **_: seen.append([str(folder), *command]))
     monkeypatch.setattr(training, "_make_tiny_models", lambda config: None)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (data := tmp_path / "data/gsm8k_multiturn_w_tool").mkdir(parents=True)
+    for split in ("train", "test"):
+        (data / f"{split}.parquet").touch()
     return seen
 
 
-def test_on_one_node_this_process_becomes_the_trainer(started: list[list[str]]) -> None:
-    training.train(RECIPE, ["trainer.total_epochs=1"])
-    assert started[0][:3] == [sys.executable, "-m", "verl.trainer.main_ppo"]
-    assert started[0][-1] == "trainer.total_epochs=1"
+def test_rows_that_are_not_there_are_missed_at_once(started: list[list[str]], tmp_path: Path) -> None:
+    (tmp_path / "data/gsm8k_multiturn_w_tool/test.parquet").unlink()
+    with pytest.raises(
+        ConfigError, match=r"data\.val_files: there is no .*Make it with: python .*multiturn_w_tool\.py;"
+    ):
+        training.train(RECIPE)
+    assert started == []
+
+
+def test_everything_that_a_run_writes_is_in_its_folder(
+    started: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "orig_argv", ["/bin/python", "/bin/agent-rl", "train", "gsm8k_calculator"])
+    training.train(RECIPE, ["trainer.total_epochs=1", "trainer.logger=[console]"])
+    folder, *command = started[0]
+    assert folder == str(tmp_path / "outputs/gsm8k_calculator")
+    assert command[:3] == [sys.executable, "-m", "verl.trainer.main_ppo"]
+    given = f"++agent_rl.run.folder='{folder}' hydra.run.dir='{folder}/hydra' trainer.logger=[console,file]".split()
+    assert command[-3:] == given
+    composed = compose(RECIPE, command[command.index("size=cpu") + 1 :])
+    kept = composed.trainer.default_local_dir, composed.trainer.rollout_data_dir, composed.agent_rl.trace.path
+    assert kept == (f"{folder}/checkpoints", f"{folder}/rollouts", f"{folder}/trace.jsonl")
+    run = json.loads((tmp_path / "outputs/gsm8k_calculator/run.json").read_text())
+    assert run["command"] == ["/bin/agent-rl", "train", "gsm8k_calculator"]
+
+
+def test_a_cluster_that_runs_is_told_where_metrics_go(
+    started: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "host0:6379")
+    monkeypatch.delenv("TENSORBOARD_DIR", raising=False)
+    training.train(RECIPE)
+    composed = compose(RECIPE, started[0][started[0].index("size=cpu") + 1 :])
+    told: Any = composed.ray_kwargs.ray_init.runtime_env.env_vars
+    folder = tmp_path / "outputs/gsm8k_calculator"
+    assert str(folder / "metrics.new.jsonl") == told.VERL_FILE_LOGGER_PATH
+    assert str(folder / "tensorboard") == told.TENSORBOARD_DIR
+
+
+def test_a_folder_with_spaces_and_commas_is_one_value(started: list[list[str]], tmp_path: Path) -> None:
+    training.train(RECIPE, [f"agent_rl.run.folder='{tmp_path}/a, (b)'"])
+    composed = compose(RECIPE, started[0][started[0].index("size=cpu") + 1 :])
+    assert composed.trainer.default_local_dir == f"{tmp_path}/a, (b)/checkpoints"
+
+
+def test_a_checkpoint_is_merged_and_the_trainer_gets_the_model(
+    started: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "first/global_step_3/actor/huggingface").mkdir(parents=True)
+    (tmp_path / "first/latest_checkpointed_iteration.txt").write_text("3")
+    merged: list[str] = []
+    monkeypatch.setattr(training, "model_folder", lambda model, key: merged.append(model) or tmp_path / "merged")
+    training.train(RECIPE, ["actor_rollout_ref.model.path=first"])
+    assert merged == ["first"]
+    assert f"actor_rollout_ref.model.path='{tmp_path}/merged'" in started[0]
+
+
+def test_a_checkpoint_that_cannot_be_merged_starts_nothing(started: list[list[str]], tmp_path: Path) -> None:
+    (tmp_path / "first/actor/huggingface").mkdir(parents=True)
+    with pytest.raises(ConfigError, match=r"actor_rollout_ref\.model\.path: verl cannot merge first/actor"):
+        training.train(RECIPE, ["actor_rollout_ref.model.path=first"])
+    assert started == []
 
 
 @pytest.mark.parametrize("override", ["trainer.nnode=2", "trainer.project_name=${nothing}"])
-def test_a_wrong_configuration_starts_nothing(override: str, started: list[list[str]]) -> None:
+def test_a_wrong_configuration_starts_nothing(override: str, started: list[list[str]], tmp_path: Path) -> None:
     with pytest.raises(ConfigError):
         training.train(RECIPE, [override])
     assert started == []
+    assert not (tmp_path / "outputs").exists()
 
 
 def test_the_nodes_are_said_to_verl_unless_the_user_has(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,6 +173,37 @@ def test_run_sh_passes_everything_on() -> None:
     done = shell(["bash", f"{RECIPE}/run.sh", "--dry-run", "trainer.total_epochs=7"])
     assert OmegaConf.create(done.stdout).trainer.total_epochs == 7, done.stderr
     assert "Several nodes" in shell(["bash", f"{RECIPE}/run.sh", "--help"]).stdout
+
+
+@pytest.mark.parametrize(
+    ("python", "problem"),
+    [
+        (None, "error: no python is on PATH, and agent_rl needs Python 3.10"),
+        ("Python 3.9.2", "error: Python 3.9.2 is on PATH, and agent_rl needs Python 3.10"),
+        (sys.executable, "cannot import agent_rl and what it needs"),
+    ],
+)
+def test_run_sh_without_a_usable_environment_says_so(tmp_path: Path, python: str | None, problem: str) -> None:
+    """A copy of the folder without .venv, and a PATH with no python, an old one, or one without packages."""
+    shutil.copytree(ROOT / "recipes", tmp_path / "recipes", ignore=shutil.ignore_patterns("results"))
+    path = tmp_path / "bin"
+    path.mkdir()
+    for name in ("bash", "dirname"):
+        (path / name).symlink_to(str(shutil.which(name)))
+    if python is not None:
+        (path / "python").write_text(
+            f'#!{path}/bash\nexec {python} -S -E "$@"\n'
+            if os.path.exists(python)
+            else f"#!{path}/bash\n[ $1 = -V ] && echo {python} || exit 1\n"
+        )
+        (path / "python").chmod(0o755)
+    for recipe in ("gsm8k_calculator", "quickstart"):
+        run = ["bash", str(tmp_path / "recipes" / recipe / "run.sh")]
+        done = subprocess.run(run, env={"PATH": str(path)}, capture_output=True, text=True, cwd=tmp_path)
+        assert done.returncode == 2, done.stderr
+        assert problem in done.stderr
+        assert "make install" in done.stderr
+        assert done.stderr.count("\n") == 1
 
 
 def test_the_slurm_script_runs_the_same_command_on_every_node(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ pytest.importorskip("verl")
 from agent_rl.agents.react import ReactFormat
 from agent_rl.errors import ConfigError, FatalError
 from agent_rl.policies.media import Media, has_media
+from agent_rl.settings.episode import ToolsSettings
 from agent_rl.tools import ToolSession, load_tools
 from agent_rl.tools.cassette import Cassette
 from agent_rl.trajectory import ToolCall, ToolResult, Trajectory
@@ -178,7 +179,7 @@ def test_result_with_images_is_neither_cached_nor_recorded(run, tmp_path):
         async with ToolSession([spec], default_timeout_s=5, **options) as session:
             return [(await session.run([ToolCall("camera", {})]))[0] for _ in range(2)]
 
-    first, second = asyncio.run(twice(reuse_results=True))
+    first, second = asyncio.run(twice(settings=ToolsSettings()))
     assert len(first.images) == len(second.images) == 1
     assert "cached" not in second.metrics
     with pytest.raises(FatalError, match="camera cannot be recorded: it has images"):

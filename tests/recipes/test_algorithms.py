@@ -86,11 +86,10 @@ def settings(folder: Path, model: Path, tokens: int) -> list[str]:
         "trainer.val_before_train": False,
         "trainer.test_freq": -1,
         "trainer.logger": "[console,file]",
-        "trainer.default_local_dir": f"{folder}/checkpoints",
+        "agent_rl.run.folder": folder,
         "agent_rl.reward.overlong.penalty": 1.0,
         "agent_rl.reward.overlong.buffer_tokens": tokens,
         "agent_rl.budget.max_malformed": 1,
-        "agent_rl.trace.path": f"{folder}/trace.jsonl",
         "hydra.run.dir": f"{folder}/hydra",
     }
     return [f"{key}={value}" for key, value in values.items()]

@@ -19,6 +19,7 @@ from verl.utils.config import omega_conf_to_dataclass, validate_config
 
 from agent_rl.errors import ConfigError
 from agent_rl.launch.composition import NOT_IN_YAML, compose, verl_defaults
+from tests.profiles import FULL, bounded
 from tests.recipes.matrix import ALGORITHMS, ENTRIES, KL
 
 ROOT = Path(__file__).parents[2]
@@ -28,20 +29,31 @@ CHOICES = [list(choice) for choice in itertools.product(ALGORITHMS, KL)]
 CHOICES += [entry.overrides for entry in ENTRIES.values() if entry.overrides not in CHOICES]
 
 
-@pytest.fixture(params=["gpu", "cpu"])
+@pytest.fixture
 def platform(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("VERL_PLATFORM", "cpu" if request.param == "cpu" else "")
     monkeypatch.chdir(ROOT)
     return str(request.param)
 
 
+def compositions() -> list[Any]:
+    """Each recipe on each platform by itself and with each choice; by default each choice with one of the recipes."""
+    places = [(recipe, place) for recipe in RECIPES for place in ("gpu", "cpu")]
+    places.remove((ROOT / "recipes/quickstart", "gpu"))  # it is for CPUs
+    plain: list[tuple[Path, str, list[str]]] = [(*place, []) for place in places]
+    chosen = [
+        (*place, choice)
+        for number, choice in enumerate(CHOICES)
+        for place in (places if FULL else [places[number % len(places)]])
+    ]
+    return [pytest.param(*each, id=" ".join((each[0].name, each[1], *each[2]))) for each in plain + chosen]
+
+
+@bounded
 @pytest.mark.filterwarnings("ignore:Disabled critic")
-@pytest.mark.parametrize("choice", [[], *CHOICES], ids=" ".join)
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.name)
+@pytest.mark.parametrize(("recipe", "platform", "choice"), compositions(), indirect=["platform"])
 def test_every_choice_composes(recipe: Path, choice: list[str], platform: str, tiny_model: Path) -> None:
     """`compose` refuses keys that verl does not know; the rest is what verl checks before Ray starts, and names."""
-    if platform == "gpu" and recipe.name == "quickstart":
-        pytest.skip("the quickstart is for CPUs")
     config = compose(recipe, choice)
     config.actor_rollout_ref.model.path = str(tiny_model)  # the critic's configuration reads it
     validate_config(config, need_reference_policy(config), need_critic(config))
@@ -53,6 +65,7 @@ def test_every_choice_composes(recipe: Path, choice: list[str], platform: str, t
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.name)
 def test_a_recipe_repeats_nothing_of_the_base(recipe: Path) -> None:
     base, own = (OmegaConf.load(path) for path in (CONFIG / "agent.yaml", recipe / "config.yaml"))
+    OmegaConf.update(base, "trainer.experiment_name", "of the base", force_add=True)  # which its folders refer to
     same = [key for key in leaves(CONFIG / "agent.yaml") if OmegaConf.select(own, key) == OmegaConf.select(base, key)]
     assert same == []
     assert own.defaults[0] == "agent"
@@ -61,11 +74,11 @@ def test_a_recipe_repeats_nothing_of_the_base(recipe: Path) -> None:
 def test_a_key_that_verl_does_not_know_fails(tmp_path: Path) -> None:
     text = (ROOT / "recipes/gsm8k_calculator/config.yaml").read_text()
     (tmp_path / "config.yaml").write_text(
-        text.replace("actor_rollout_ref:\n", "actor_rollout_ref:\n  actor:\n    learning_rate: 1\n").replace(
+        text.replace("actor_rollout_ref:\n", "actor_rollout_ref:\n  actor:\n    learning_rhythm: 1\n").replace(
             "  - size: 3b\n", ""
         )
     )
-    with pytest.raises(ConfigError, match=r"actor_rollout_ref\.actor\.learning_rate: verl has no such key"):
+    with pytest.raises(ConfigError, match=r"actor_rollout_ref\.actor\.learning_rhythm: verl has no such key"):
         compose(tmp_path)
 
 

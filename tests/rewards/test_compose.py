@@ -1,5 +1,6 @@
 import asyncio
 import math
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from agent_rl.rewards.compose import Reward, extra_info
 from agent_rl.settings import RewardSettings
 from agent_rl.settings.importing import find_object
 from agent_rl.trajectory import Score, StopReason, ToolCall, ToolResult, ToolStatus, Trajectory, Turn
+from agent_rl.user_code import UserCodeError
 from tests.scoring import score
 
 KEYS = {
@@ -156,14 +158,36 @@ class Fixed(Component):
     async def measure(self, trajectory):
         asked.append(self.name)
         if self.config.error:
-            raise {"unscored": UnscoredError, "config": lambda text: ConfigError("k", text, "r"), "bug": KeyError}[
-                self.config.error
-            ]("said")
+            raise {
+                "unscored": UnscoredError,
+                "timeout": TimeoutError,
+                "connection": ConnectionResetError,
+                "config": lambda text: ConfigError("k", text, "r"),
+                "bug": KeyError,
+            }[self.config.error]("said")
         return Value(self.config.value, {"votes": 3}, {"reason": "because"})
 
 class Length(Component):
     async def measure(self, trajectory):
         return Value(float(len(trajectory.answer)))
+
+class Returns(Component):
+    class Config(ComponentConfig):
+        text: str
+
+    async def measure(self, trajectory):  # returns
+        return eval(self.config.text)
+
+class Fewer(GroupComponent):
+    async def measure_group(self, group):
+        return [Value(0.0)]
+
+class Breaks(GroupComponent):
+    async def measure_group(self, group):
+        return [Value(len(each.answer) / 0) for each in group]
+
+def no_sum(values, weights, trajectory):
+    return values["helpful"]
 
 class Share(GroupComponent):
     async def measure_group(self, group):
@@ -255,12 +279,73 @@ def test_a_weight_may_follow_the_step(probes):
     assert totals == pytest.approx([0, 0.5, 1])
 
 
-@pytest.mark.parametrize(("error", "text"), [("unscored", "tone: said"), ("bug", "tone: KeyError: 'said'")])
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        ("unscored", "tone: said"),
+        ("timeout", "tone: TimeoutError: said"),
+        ("connection", "tone: ConnectionResetError: said"),
+    ],
+)
 def test_a_component_that_fails_leaves_the_trajectory_unscored(error, text, probes):
     settings = {"components": {"tone": {"kind": probes("Fixed"), "weight": 0.01, "config": {"error": error}}}}
     with pytest.raises(UnscoredError) as caught:
         score(_trajectory(), settings)
     assert str(caught.value) == text
+
+
+def line(probes, text):
+    """`file:line` of the probes' line with this text."""
+    path = probes("x").removesuffix(":x")
+    return f"{path}:{next(n for n, each in enumerate(PROBES.splitlines(), 1) if text in each)}"
+
+
+def test_a_component_that_raises_stops_the_run_and_names_the_line_and_the_trajectory(probes):
+    settings = {"components": {"tone": {"kind": probes("Fixed"), "config": {"error": "bug"}}}}
+    with pytest.raises(UserCodeError) as caught:
+        score(_trajectory(id="u_3"), settings)
+    place = line(probes, "raise {")
+    assert str(caught.value) == f"tone failed at {place}: KeyError: 'said'. The trajectory is 'u_3'"
+
+
+def test_it_leaves_the_trajectory_unscored_if_the_configuration_says_so(probes):
+    components = {"tone": {"kind": probes("Fixed"), "config": {"error": "bug"}}}
+    with pytest.raises(UnscoredError, match=r"^tone failed at .*: KeyError: 'said'$"):
+        score(_trajectory(), {"components": components, "on_error": "unscored"})
+    with pytest.raises(UnscoredError, match=r"^combine failed at .*: KeyError: 'helpful'$"):
+        score(_trajectory(), {"combine": probes("no_sum"), "on_error": "unscored"})
+
+
+def test_a_combine_function_that_raises_stops_the_run(probes):
+    with pytest.raises(UserCodeError, match=f"combine failed at {re.escape(line(probes, 'return values['))}"):
+        score(_trajectory(), {"combine": probes("no_sum")})
+
+
+@pytest.mark.parametrize(
+    ("kind", "problem"),
+    [
+        ("Fewer", "TypeError: it returned 1 value.* for a group of 2"),
+        ("Breaks", "ZeroDivisionError: division by zero"),
+    ],
+)
+def test_a_group_component_that_raises_stops_the_run(kind, problem, probes):
+    reward = Reward(RewardSettings.model_validate({"components": {"share": {"kind": probes(kind)}}}))
+    with pytest.raises(UserCodeError, match=problem):
+        asyncio.run(reward.score_group(group_of("1", "123")))
+
+
+@pytest.mark.parametrize("text", ["0.5", "Value(0.5)", "__import__('numpy').float32(0.5)"])
+def test_a_component_may_return_a_number(text, probes):
+    settings = {"components": {"mine": {"kind": probes("Returns"), "config": {"text": text}}}}
+    assert score(_trajectory(), settings).components["mine"] == 0.5
+
+
+@pytest.mark.parametrize("text", ["None", "'0.5'", "Value(None)", "[0.5]"])
+def test_a_component_that_returns_no_number_stops_the_run(text, probes):
+    settings = {"components": {"mine": {"kind": probes("Returns"), "config": {"text": text}}}}
+    with pytest.raises(UserCodeError, match="which is neither a Value nor a number") as caught:
+        score(_trajectory(), settings)
+    assert caught.value.place == line(probes, "async def measure(self, trajectory):  # returns")
 
 
 def test_a_component_that_says_the_configuration_is_wrong_stops_the_run(probes):

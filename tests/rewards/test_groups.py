@@ -43,7 +43,7 @@ def run(reward: Reward, answers: list[str | Exception]) -> list[object]:
         trajectory = Trajectory(prompt=[], stop_reason=StopReason.ANSWERED, answer=answer, ground_truth="1")
         group = groups.current()
         assert group is not None
-        return (await group.score(reward, trajectory, None, None)).components["rank"]
+        return (await group.score(reward, trajectory, None)).components["rank"]
 
     async def sessions() -> list[object]:
         tasks = [asyncio.ensure_future(session(number, answer)) for number, answer in enumerate(answers)]

@@ -15,6 +15,8 @@ from agent_rl.sandbox import PythonSandbox
 from tests.sandbox.attacks import ATTACKS, Attack
 from tests.sandbox.world import World, run_unconfined
 
+pytestmark = pytest.mark.slow
+
 GRACE_S = 2.0
 
 

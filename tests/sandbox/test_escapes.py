@@ -14,8 +14,11 @@ import pytest
 
 from agent_rl.sandbox import IsolationReport, PythonSandbox
 from agent_rl.sandbox.host import supervisor
+from tests.descriptors import descriptors, left_open
 from tests.sandbox.attacks import attack
 from tests.sandbox.jail.confined import TIERS, missing, public_interpreter
+
+pytestmark = pytest.mark.slow
 
 GRACE_S = 2.0
 WRITE = "import os, time\nwrite = lambda name: open(name, 'wb').write(bytes(4_000_000))\n"
@@ -478,7 +481,7 @@ def cells():
     """For each bad cell: its execution and the next one, what its neighbour kept, what it cost the trainer."""
 
     async def one(sandbox, neighbour, code, limit_s):
-        opened = len(os.listdir("/proc/self/fd"))
+        before = descriptors()
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         async with sandbox.session(timeout_s=limit_s) as session:
             bad = await session.run(SAY + code)
@@ -488,7 +491,7 @@ def cells():
             after = await session.run("print(1)", timeout_s=0.3)
         kept = await neighbour.run("print(x)")
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory
-        return bad, after, kept, busy_s, grown, len(os.listdir("/proc/self/fd")) - opened
+        return bad, after, kept, busy_s, grown, left_open(before)
 
     async def main():
         async with PythonSandbox(packages=(), max_concurrency=2) as sandbox, sandbox.session() as neighbour:
@@ -501,11 +504,11 @@ def cells():
 @pytest.mark.parametrize("name", CELLS)
 def test_a_session_spoils_nothing_but_itself(cells, name):
     _, statuses, limit_s = CELLS[name]
-    bad, after, kept, busy_s, grown, descriptors = cells[name]
+    bad, after, kept, busy_s, grown, left = cells[name]
     assert bad.status.value in statuses, bad
     assert bad.wall_s < limit_s + GRACE_S
     assert after.status.value in ("ok", "timeout", "killed", "error"), after
     assert (kept.status, kept.stdout) == ("ok", "42\n")
     assert busy_s < 0.15  # the trainer waits and does not spin
     assert grown < 64 << 10  # KiB
-    assert descriptors == 0
+    assert not left

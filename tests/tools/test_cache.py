@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from agent_rl.errors import ConfigError, ToolError, UnscoredError
+from agent_rl.settings.episode import ToolsSettings
 from agent_rl.tools import Tool, ToolOutput, ToolSession, ToolSpec
 from agent_rl.tools.cache import ResultCache, canonical_json, shared_cache
 from agent_rl.trajectory import ToolCall, ToolResult, ToolStatus
+from agent_rl.user_code import BrokenCallError
 
 X = {"type": "object", "properties": {"x": {"type": "integer"}}}
 
@@ -37,6 +39,10 @@ def counting(cache="shared", **members):
     name = f"counting_{next(_made)}"
     cls = type(name, (Counting,), {"name": name, "calls": 0, **members})
     return dataclasses.replace(ToolSpec.from_class(cls), cache=cache)
+
+
+def stored(path):
+    return ToolsSettings(cache_path=str(path), reuse_results=False)
 
 
 async def run(spec, *turns, **options):
@@ -105,7 +111,7 @@ def test_equal_calls_at_once_are_executed_once():
 
 
 @pytest.mark.parametrize(
-    ("error", "status"), [(ToolError("no"), ToolStatus.ERROR), (KeyError("bug"), ToolStatus.ERROR), (None, None)]
+    ("error", "status"), [(ToolError("no"), ToolStatus.ERROR), (KeyError("bug"), None), (None, None)]
 )
 def test_when_the_executed_call_fails_a_waiting_one_is_executed(error, status, caplog):
     async def flaky(self, arguments):
@@ -131,6 +137,8 @@ def test_when_the_executed_call_fails_a_waiting_one_is_executed(error, status, c
     first, others = asyncio.run(main())
     if error is None:
         assert isinstance(first, asyncio.CancelledError)
+    elif status is None:
+        assert isinstance(first, BrokenCallError)
     else:
         assert first[0].status is status
     assert sorted(outcomes(others)) == [("call 2", False), ("call 2", True)]
@@ -262,7 +270,7 @@ class Shared(Counting):
 def _work(path, start, numbers, results):
     start.wait()
     spec = dataclasses.replace(ToolSpec.from_class(Shared), cache="shared")
-    found = asyncio.run(run(spec, *([call(spec, x=number)] for number in range(numbers)), cache_path=path))
+    found = asyncio.run(run(spec, *([call(spec, x=number)] for number in range(numbers)), settings=stored(path)))
     results.put([(result.status.value, result.metrics.get("cached", False)) for result in found])
 
 
@@ -281,7 +289,7 @@ def test_processes_share_a_file(tmp_path):
     assert all(status == "ok" for worker in found for status, _ in worker)
     spec = dataclasses.replace(ToolSpec.from_class(Shared), cache="shared")
     before = Shared.calls
-    again = asyncio.run(run(spec, *([call(spec, x=number)] for number in range(20)), cache_path=path))
+    again = asyncio.run(run(spec, *([call(spec, x=number)] for number in range(20)), settings=stored(path)))
     assert Shared.calls == before, "another process's results"
     assert [result.metrics["seen"]["x"] for result in again] == list(range(20))
     shared_cache(path)._store.close()
@@ -293,16 +301,16 @@ def test_broken_file_is_named(tmp_path, content):
     path.write_bytes(content)
     spec = counting()
     with pytest.raises(ConfigError, match=r"agent_rl\.tools\.cache_path: .*cache\.sqlite cannot be used.*Delete"):
-        ToolSession([spec], default_timeout_s=1, cache_path=str(path))
-    ToolSession([counting("trajectory")], default_timeout_s=1, cache_path=str(path))  # asks for no file
+        ToolSession([spec], default_timeout_s=1, settings=stored(path))
+    ToolSession([counting("trajectory")], default_timeout_s=1, settings=stored(path))  # asks for no file
 
 
 def test_file_that_fails_later_costs_results_only(tmp_path, caplog):
     path = str(tmp_path / "cache.sqlite")
     spec = counting()
-    asyncio.run(run(spec, [call(spec, x=1)], cache_path=path))
+    asyncio.run(run(spec, [call(spec, x=1)], settings=stored(path)))
     shared_cache(path)._store.close()
-    results = asyncio.run(run(spec, *([call(spec, x=number)] for number in (1, 2, 3)), cache_path=path))
+    results = asyncio.run(run(spec, *([call(spec, x=number)] for number in (1, 2, 3)), settings=stored(path)))
     assert outcomes(results) == [("call 1", True), ("call 2", False), ("call 3", False)]
     warnings = [record for record in caplog.records if record.levelname == "WARNING"]
     assert len(warnings) == 1

@@ -3,6 +3,7 @@
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -234,7 +235,7 @@ BROKEN = [  # YAML, and what the message must say
     (entry("{class_name: 'own.py:NotATool'}"), ["NotATool is not a tool", "agent_rl.tools.Tool"]),
     (entry("{class_name: 'own.py:function'}"), ["is a function, not a class"]),
     (entry("{class_name: 'own.py:Abstract'}"), ["Abstract is abstract: call not written"]),
-    (entry("{class_name: 'own.py:SyncStart'}"), ["SyncStart.start is not `async def`"]),
+    (entry("{class_name: 'own.py:SyncStart'}"), ["SyncStart.start (", "own.py:", ") is not `async def`"]),
     (entry("{class_name: 'own.py:Bare'}"), [".name: Bare has none"]),
     (entry("{name: bare, class_name: 'own.py:Bare'}"), [".description: Bare has none"]),
     (entry("{name: bare, class_name: 'own.py:Bare', description: d}"), [".parameters: Bare has no schema"]),
@@ -331,3 +332,35 @@ def test_an_unreadable_file_is_refused_with_the_reason(tmp_path):
     (tmp_path / "binary.yaml").write_bytes(b"tools: \xff\xfe")
     with pytest.raises(ConfigError, match="not YAML"):
         load_tools(tmp_path / "binary.yaml")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "properties", "required"),
+    [
+        ("{expression: string}", {"expression": {"type": "string"}}, ["expression"]),
+        (
+            "{expression: {type: str, description: what}, digits: {type: int, default: 3}}",
+            {"expression": {"type": "string", "description": "what"}, "digits": {"type": "integer", "default": 3}},
+            ["expression"],
+        ),
+        (
+            "{expression: {type: string, required: true}, exact: {type: boolean, required: false}}",
+            {"expression": {"type": "string"}, "exact": {"type": "boolean"}},
+            ["expression"],
+        ),
+    ],
+)
+def test_parameters_may_be_a_mapping_of_each_argument_to_its_type(
+    tmp_path: Path, parameters: str, properties: dict[str, Any], required: list[str]
+) -> None:
+    file = tmp_path / "tools.yaml"
+    file.write_text(f"tools:\n  - name: calculator\n    description: Compute.\n    parameters: {parameters}\n")
+    (spec,) = load_tools(file)
+    assert spec.parameters == {"type": "object", "properties": properties, "required": required}
+
+
+def test_a_type_that_json_schema_does_not_have_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "tools.yaml"
+    file.write_text("tools:\n  - {name: calculator, description: Compute., parameters: {expression: strng}}\n")
+    with pytest.raises(ConfigError, match=r"parameters: not a JSON schema: at properties\.expression\.type"):
+        load_tools(file)

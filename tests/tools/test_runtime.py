@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import copy
+import inspect
 import logging
 import pickle
 import subprocess
@@ -24,10 +25,12 @@ from agent_rl.errors import (
     ToolTimeoutError,
     UnscoredError,
 )
+from agent_rl.settings.episode import ToolsSettings
 from agent_rl.tools import Tool, ToolOutput, ToolSession, ToolSpec
 from agent_rl.tools.arguments import check_arguments, coerce, make_validator
 from agent_rl.tools.truncation import ResultLimit
 from agent_rl.trajectory import ToolCall, ToolStatus
+from agent_rl.user_code import BrokenCallError
 
 OPEN = {"type": "object", "properties": {}}
 
@@ -300,12 +303,74 @@ def test_an_unknown_tool_gets_the_nearest_name():
     assert len(result.text) < 300
 
 
-def test_a_tools_own_exception_is_one_line_for_the_policy_and_a_traceback_for_its_author(caplog):
+OBSERVE = ToolsSettings(on_error="observe", reuse_results=False)
+
+
+def test_a_tools_own_exception_leaves_the_session_with_file_and_line(caplog):
+    def crash(self, arguments):
+        raise ValueError("secret\nsecond line")
+
+    spec, events = spec_of(call=crash)
+    with pytest.raises(BrokenCallError) as caught:
+        run(spec, [call(x=1)])
+    line = inspect.getsourcelines(crash)[1] + 1
+    assert str(caught.value) == f"tool 'recorder' failed at {__file__}:{line}: ValueError: secret"
+    assert "second line" in caplog.text
+    assert "The call was {'x': 1}" in caplog.text
+    assert events == ["start", "close"]
+
+
+def test_the_same_bug_has_one_name_and_another_has_another():
+    def crash(self, arguments):
+        if "z" in arguments:
+            raise KeyError("z")
+        raise KeyError(arguments["x"])
+
+    names = []
+    for arguments in ({"x": 1}, {"x": 2}, {"z": 1}):
+        with pytest.raises(BrokenCallError) as caught:
+            run(spec_of(call=crash)[0], [call(**arguments)])
+        names.append(caught.value.bug)
+    assert names[0] == names[1] != names[2]
+
+
+@pytest.mark.parametrize("method", ["__init__", "start"])
+def test_a_tool_that_cannot_be_started_leaves_the_session_with_file_and_line(method):
+    def fails(self, *_):
+        raise OSError("no index")
+
+    async def start(self):
+        fails(self)
+
+    spec, _ = spec_of(**{method: fails if method == "__init__" else start})
+    with pytest.raises(BrokenCallError, match=rf"tool 'recorder': start failed at {__file__}:\d+: OSError: no index"):
+        run(spec, [call()])
+
+
+@pytest.mark.parametrize("error", [TimeoutError("socket"), ConnectionRefusedError("no server")])
+def test_an_outage_that_a_tool_does_not_handle_is_no_bug(error):
+    spec, _ = spec_of(call=raising(error))
+    with pytest.raises(UnscoredError, match=str(error)) as caught:
+        run(spec, [call()])
+    assert not isinstance(caught.value, BrokenCallError)
+
+
+def test_what_call_returns_instead_of_a_text_is_a_bug_at_its_definition():
+    def nothing(self, arguments):
+        return None
+
+    with pytest.raises(
+        BrokenCallError, match=rf"{__file__}:{inspect.getsourcelines(nothing)[1]}: TypeError: call must"
+    ):
+        run(spec_of(call=nothing)[0], [call()])
+
+
+def test_observed_exceptions_are_one_line_for_the_policy_and_a_traceback_for_the_author(caplog):
     def crash(self, arguments):
         raise ValueError("secret\nsecond line")
 
     spec, _ = spec_of(call=crash)
-    (result,) = run(spec, [call()])
+    (result,) = run(spec, [call()], settings=OBSERVE)
     assert (result.status, result.text) == (ToolStatus.ERROR, "Error: recorder failed: ValueError: secret")
     assert "Traceback" in caplog.text
     assert "second line" in caplog.text
@@ -338,7 +403,7 @@ def raising(error):
 def test_each_end_of_a_call_has_its_status(behaviour, status, text, caplog):
     caplog.set_level(logging.CRITICAL)
     spec, events = spec_of(call=behaviour)
-    (result,) = run(spec, [call()])
+    (result,) = run(spec, [call()], settings=OBSERVE)
     assert result.status is status
     assert text in result.text
     assert events == ["start", "close"]
@@ -477,9 +542,11 @@ def test_queue_goes_on_when_calls_are_cancelled_time_out_or_fail(busy):
         assert Busy.running == 1
         queued.cancel()
         first.cancel()
-        return [(await task)[0].status.value for task in (late, wrong, last)]
+        with pytest.raises(BrokenCallError):
+            await wrong
+        return [(await task)[0].status.value for task in (late, last)]
 
-    assert asyncio.run(main()) == ["timeout", "error", "ok"]
+    assert asyncio.run(main()) == ["timeout", "ok"]
     assert (Busy.running, Busy.most) == (0, 1)
 
 
@@ -519,7 +586,7 @@ def test_transient_failure_is_repeated(error):
 )
 def test_any_other_failure_is_not_repeated(error, caplog):
     spec, events = repeating(call=failing(error))
-    (result,) = run(spec, [call()])
+    (result,) = run(spec, [call()], settings=OBSERVE)
     assert result.status in (ToolStatus.ERROR, ToolStatus.TIMEOUT)
     assert result.metrics == {}
     assert events.count("call") == 1
@@ -534,7 +601,7 @@ def test_fatal_failure_is_not_repeated():
 
 def test_failure_stands_when_the_repeats_are_spent(caplog):
     spec, events = repeating(1, call=failing(OSError("first"), OSError("second"), OSError("third")))
-    (result,) = run(spec, [call()])
+    (result,) = run(spec, [call()], settings=OBSERVE)
     assert (result.status, result.text) == (ToolStatus.ERROR, "Error: recorder failed: OSError: second")
     assert result.metrics == {"attempts": 2}
     assert events.count("call") == 2
@@ -646,7 +713,7 @@ def test_scope_is_closed_when_no_tool_could_be_started(caplog):
     spec, _ = repeating(1, name="late", **sharing(events, fails=True))
 
     async def episode():
-        async with session_of(spec) as session:
+        async with session_of(spec, settings=OBSERVE) as session:
             (result,) = await session.run([call("late")])
         return result, list(events)
 
@@ -759,6 +826,13 @@ def test_what_is_plainly_valid_is_what_a_validator_finds_valid(schema, arguments
     else:
         with pytest.raises(InvalidArgumentsError):
             check_arguments("f", validator, arguments)
+
+
+def test_a_number_that_is_too_long_to_read_is_the_policys_mistake():
+    parameters = {"type": "object", "properties": {"text": {"type": "string"}}}
+    spec, events = spec_of(parameters=parameters)
+    (result,) = run(spec, [call(text=10**5000)])
+    assert (result.status, events) == (ToolStatus.INVALID_ARGUMENTS, [])
 
 
 def test_arguments_nested_too_deeply_are_refused():

@@ -1,3 +1,4 @@
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -6,7 +7,7 @@ from omegaconf import OmegaConf
 from agent_rl.errors import ConfigError
 from agent_rl.settings import AgentRLSettings
 from agent_rl.verl_adapter.algorithms import remax
-from agent_rl.verl_adapter.early_checks import check_reward_models, check_reward_workers
+from agent_rl.verl_adapter.early_checks import check_manager, check_reward_models, check_reward_workers
 from tests.forks import python
 
 SHARED = {"path": "rm", "placement": "shared"}
@@ -142,9 +143,40 @@ def test_early_checks_name_the_key_before_ray_starts() -> None:
             "+agent_rl.reward.overlong={penalty: 1, buffer_tokens: 1000}",
             "1000 is more than data.max_response_length=512",
         ),
+        ("trainer.nnodes=0", "trainer.nnodes: expected a whole number of 1 or more, got 0"),
+        ("algorithm.adv_estimator=grpoo", "there is no estimator 'grpoo'. Did you mean 'grpo'"),
         ("+agent_rl.user_sim={user: llm, config: {url: x}}", "agent_rl.user_sim.config.url: "),
     ],
 )
 def test_early_checks_know_what_goes_together(override: str, message: str) -> None:
-    overrides = f"{override}', 'actor_rollout_ref.rollout.name=sglang"
+    overrides = f"algorithm.adv_estimator=grpo', '{override}', 'actor_rollout_ref.rollout.name=sglang"
     assert message in python(CHECK.replace("+agent_rl.budget.max_second=3", overrides))
+
+
+MANAGERS = """
+from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
+
+class Today(RewardManagerBase):
+    async def run_single(self, data):
+        return {"reward_score": 0.0, "reward_extra_info": {}}
+
+class Batch:
+    def __call__(self, data, return_dict=False):
+        return []
+"""
+
+
+def test_a_reward_manager_of_the_user_is_one_of_todays(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(MANAGERS)
+
+    def manager(name: str, path: str | None = str(file)) -> Any:
+        return OmegaConf.create({"source": "importlib", "name": name, "module": {"path": path}})
+
+    check_manager(manager("Today"))
+    with pytest.raises(ConfigError, match=r"reward_manager\.name: 'Batch' is not a subclass of .*RewardManagerBase\. "):
+        check_manager(manager("Batch"))
+    with pytest.raises(ConfigError, match=r"has no 'Todai'\. Did you mean 'Today'"):
+        check_manager(manager("Todai"))
+    with pytest.raises(ConfigError, match=r"reward_manager\.module\.path: source=importlib needs it"):
+        check_manager(manager("Today", None))

@@ -5,7 +5,9 @@ from contextlib import nullcontext
 
 import pytest
 
-from agent_rl.errors import UnscoredError
+from agent_rl.errors import FatalError, UnscoredError
+from agent_rl.user_code import RepeatedBugs
+from agent_rl.verl_adapter import failures
 from agent_rl.verl_adapter.failures import _of_validation, require_scored
 from tests.forks import python
 
@@ -36,7 +38,9 @@ def test_filter_limit_is_needed() -> None:
 ASYNC = """
 import verl
 from verl.trainer.ppo.v1 import replay_buffer as module
-from agent_rl.errors import UnscoredError
+from agent_rl.errors import FatalError, UnscoredError
+from agent_rl.user_code import RepeatedBugs
+from agent_rl.verl_adapter import failures
 
 class Polled(module.ReplayBufferAsync):
     # Each poll finds two groups that failed, or in the poll `good` two that finished.
@@ -96,6 +100,19 @@ def test_too_large_a_share_without_a_score_stops_the_run(share: float, failed: i
     if stops:
         assert f"{failed} of {4 + failed} trajectories" in str(caught.value)
         assert f"{failed - 1} times: the judge is away" in str(caught.value) or failed == 1
+
+
+def test_what_workers_report_is_counted_once_over_all_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failures, "_bugs", RepeatedBugs())
+    monkeypatch.setattr(failures, "_counted", set())
+    tags = {f"key {n}": {"error": "tool x failed", "fatal": False, "bug": "KeyError at x.py:3 (ab)"} for n in range(8)}
+    first = dict(list(tags.items())[:4])
+    for failed in ({}, first, first, {**first, "other": {"error": "the judge is away", "fatal": False, "bug": ""}}):
+        failures.require_working(failed)
+    with pytest.raises(FatalError, match=r"tool x failed\. This has happened 8 times"):
+        failures.require_working(dict(list(tags.items())[4:]))
+    with pytest.raises(FatalError, match=r"^wrong key$"):
+        failures.require_working({"key": {"error": "wrong key", "fatal": True}})
 
 
 def test_sessions_of_a_validation_are_told_apart() -> None:

@@ -17,12 +17,12 @@ import verl.experimental.agent_loop.agent_loop as agent_loop
 import verl.trainer.constants_ppo as constants
 from hydra._internal.utils import _locate
 
-from agent_rl import ReactAgentLoop
+from agent_rl import ReactAgentLoop, register_agent_loop
 from agent_rl.agents import registry
 from agent_rl.agents.episode.agent import Agent
 from agent_rl.agents.react import ReactFormat
 from agent_rl.errors import ConfigError
-from agent_rl.verl_adapter import loops
+from agent_rl.verl_adapter import loops, verl_loop
 
 
 class Mine(ReactAgentLoop):
@@ -55,6 +55,23 @@ def test_every_agent_of_the_package_is_registered_with_verl():
         assert pickle.loads(pickle.dumps(cls)) is cls
 
 
+class Plain(ReactAgentLoop):
+    """A loop that says nothing about its name."""
+
+
+def test_a_loop_is_recorded_under_the_name_of_verls_registry():
+    agent_loop.register("plain")(Plain)
+    verl_loop.registered_name.cache_clear()
+    assert verl_loop.registered_name(registered("plain")) == "plain"
+    assert verl_loop.registered_name(ReactAgentLoop) == "react_agent"
+
+
+def test_one_class_under_two_names_is_recorded_under_both():
+    for name in ("first", "second"):
+        register_agent_loop(name, Plain)
+    assert [registered(name).agent for name in ("first", "second")] == ["first", "second"]
+
+
 def test_verls_own_loops_stay():
     assert {"single_turn_agent", "tool_agent"} <= set(agent_loop._agent_loop_registry)
 
@@ -84,15 +101,17 @@ def test_decorator_registers():
 @pytest.mark.parametrize("name", ["with-dash", "with.dot", "with space", "größe", "1st", "class", "a_b"])
 def test_any_name_can_be_found_by_hydra(name):
     registry.register_agent_loop(name, Mine)
-    assert registered(name) is Mine
+    assert issubclass(registered(name), Mine)
+    assert registered(name).agent == name
 
 
 def test_names_that_differ_in_punctuation_do_not_collide():
     other = type("Other", (Mine,), {})
     registry.register_agent_loop("a-b", Mine)
     registry.register_agent_loop("a.b", other)
-    assert registered("a-b") is Mine
-    assert registered("a.b") is other
+    assert issubclass(registered("a-b"), Mine)
+    assert not issubclass(registered("a-b"), other)
+    assert issubclass(registered("a.b"), other)
 
 
 def test_later_registration_of_a_name_replaces_the_earlier():

@@ -1,6 +1,9 @@
 import asyncio
 import json
 import pickle
+import shlex
+import subprocess
+import sys
 from functools import cache
 
 import numpy as np
@@ -21,6 +24,7 @@ from agent_rl.errors import ConfigError, UnscoredError  # noqa: E402
 from agent_rl.rewards.compose import extra_info  # noqa: E402
 from agent_rl.settings import RewardSettings  # noqa: E402
 from agent_rl.trajectory import Message, StopReason, ToolCall, Trajectory, Turn  # noqa: E402
+from agent_rl.user_code import UserCodeError  # noqa: E402
 from agent_rl.verl_adapter.manager import TrajectoryRewardManager  # noqa: E402
 from tests.http_faults import FaultyServer, answer  # noqa: E402
 from tests.scoring import score  # noqa: E402
@@ -182,14 +186,61 @@ def test_a_foreign_loop_is_judged_by_its_response(run, batch, tmp_path, text):
     assert (kept.prompt, kept.answer) == ([Message("user", "6*7?")], text)
     assert (kept.turns[0].text, kept.turns[0].tokens) == (text, len(text.encode()) + 1)
     assert (kept.data_source, kept.ground_truth, kept.info) == ("gsm8k", "42", {"index": 7})
+    assert kept.row == {
+        name: ROW[name] for name in ("data_source", "agent_name", "reward_model", "extra_info") if name in ROW
+    }
 
 
-def test_a_rubric_of_the_row_reaches_the_judge(run, batch, tmp_path):
-    rubric = [{"name": "brief", "weight": 1.0, "description": "Is it brief?"}]
-    row = {**ROW, "extra_info": {**ROW["extra_info"], "rubric": rubric}}
-    run(batch(_handed_over(_trajectory()), row=row), overrides=[f"+agent_rl.trace.path={tmp_path}/t.jsonl"])
-    (kept,) = trace.read(tmp_path / "t.jsonl")
-    assert kept.info["rubric"] == rubric
+LEVEL = """
+from agent_rl import Component
+from agent_rl.rewards import Value
+
+class Level(Component):
+    async def measure(self, trajectory):
+        return Value(trajectory.row["level"] + trajectory.extra_info["bonus"])
+"""
+
+
+def test_a_component_sees_the_rows_columns(run, batch, tmp_path):
+    (tmp_path / "mine.py").write_text(LEVEL)
+    row = {**ROW, "extra_info": {**ROW["extra_info"], "bonus": 0.5}, "level": 3}
+    overrides = (f"+agent_rl.reward.components.level.kind={tmp_path}/mine.py:Level",)
+    result = run(batch(("6*7?", "42", {}), row=row), overrides=overrides)
+    assert result["reward_extra_info"]["level"] == 3.5
+
+
+MISSPELT = LEVEL.replace('row["level"]', 'row["levle"]')
+
+
+def command(words, **kwargs):
+    """The process of a command that a message shows."""
+    program, *words = shlex.split(words)
+    assert program == "agent-rl"
+    command = [sys.executable, "-m", "agent_rl.cli.main", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, **kwargs)
+
+
+def test_a_component_that_raises_is_fatal_and_the_command_repeats_the_call(run, batch, tmp_path):
+    (tmp_path / "mine.py").write_text(MISSPELT)
+    row = {**ROW, "extra_info": {**ROW["extra_info"], "bonus": 0.5}, "level": 3}
+    overrides = (
+        f"+agent_rl.reward.components.level.kind={tmp_path}/mine.py:Level",
+        f"trainer.default_local_dir={tmp_path}/checkpoints",
+        f"+agent_rl.trace.path={tmp_path}/trace.jsonl",
+    )
+    with pytest.raises(UserCodeError) as caught:
+        run(batch(_handed_over(_trajectory(id="u_0")), row=row), overrides=overrides)
+    text, _, again = str(pickle.loads(pickle.dumps(caught.value))).partition("Repeat the call with: ")
+    assert text == f"level failed at {tmp_path}/mine.py:7: KeyError: 'levle'. The trajectory is 'u_0'. "
+    (kept,) = trace.read(tmp_path / "trace.jsonl")
+    assert str(caught.value) in kept.error
+    done = command(again)
+    assert done.returncode != 0
+    assert f"level failed at {tmp_path}/mine.py:7: KeyError: 'levle'" in done.stderr
+    assert 'trajectory.row["levle"]' in done.stderr
+    (tmp_path / "mine.py").write_text(LEVEL)
+    done = command(f"{again} --json")  # after the fix
+    assert json.loads(done.stdout)["all"]["components"]["level"]["mean"] == 3.5, done.stderr
 
 
 def test_a_foreign_row_may_be_multimodal_and_sparse(run, batch):
@@ -244,7 +295,7 @@ CUSTOM = """
 {keyword} compute_score(data_source, solution_str, ground_truth, extra_info):
     assert (data_source, ground_truth, extra_info["split"]) == ("gsm8k", "Paris", "train"), (data_source, ground_truth)
     assert solution_str == "call 42", solution_str
-    assert extra_info["num_turns"] == 2
+    assert (extra_info["num_turns"], type(extra_info["num_turns"])) == (2, int)
     assert extra_info["trajectory"]["answer"] == "42"
     return {result}
 """
@@ -292,17 +343,33 @@ def test_a_custom_function_may_ask_a_reward_model(run, batch, custom):
         ("return {'acc': 1}", ConfigError, "under 'score'"),
         ("return {'score': 1, 'turns': 2, 'reward': 1}", ConfigError, "returned reward, turns"),
         ("return float('nan')", UnscoredError, "score=nan"),
-        ("raise KeyError('judge')", KeyError, "judge"),
+        ("raise KeyError('judge')", UserCodeError, "custom_reward.py:2: KeyError: 'judge'"),
+        ("raise TimeoutError('judge')", UnscoredError, "TimeoutError: judge"),
     ],
 )
 def test_a_custom_function_that_fails_is_traced(run, batch, custom, tmp_path, body, error, message):
     path = tmp_path / "trace.jsonl"
     overrides = [*custom(f"def compute_score(**kwargs):\n    {body}\n"), f"+agent_rl.trace.path={path}"]
+    overrides.append(f"trainer.default_local_dir={tmp_path}")
     with pytest.raises(error, match=message):
         run(batch(_handed_over(_trajectory())), overrides=overrides)
     (kept,) = trace.read(path)
     assert message in kept.error
     assert kept.score is None
+
+
+def test_the_command_repeats_the_call_of_a_custom_function(run, batch, custom, tmp_path):
+    source = "def compute_score(solution_str, bonus, **kwargs):\n    return len(solution_str) / bonus\n"
+    overrides = [*custom(source), "+reward.custom_reward_function.reward_kwargs.bonus=0"]
+    overrides.append(f"trainer.default_local_dir={tmp_path}")
+    with pytest.raises(UserCodeError) as caught:
+        run(batch(_handed_over(_trajectory(id="u_0"))), overrides=overrides)
+    done = command(str(caught.value).partition("Repeat the call with: ")[2])
+    assert done.returncode != 0
+    assert f"failed at {tmp_path}/custom_reward.py:2: ZeroDivisionError" in done.stderr
+    custom(source.replace("/", "+"))
+    again = command(f"{str(caught.value).partition('Repeat the call with: ')[2]} --json")
+    assert json.loads(again.stdout)["all"]["components"]["correctness"]["mean"] == len("call 42"), again.stderr
 
 
 def test_a_custom_function_is_not_asked_about_a_failure_of_the_engine(run, batch, custom):

@@ -7,6 +7,7 @@ shown; a `Policy` gives the turns; a `ToolSession` runs the calls. What happened
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
@@ -18,13 +19,16 @@ from agent_rl.agents.episode.hooks import Hooks
 from agent_rl.agents.episode.policy import ChatMessage, Generation, Policy
 from agent_rl.agents.users.user import User, opened
 from agent_rl.concurrency import OutOfTime, uninterrupted, within
-from agent_rl.errors import EngineError, MalformedActionError, UnscoredError
+from agent_rl.errors import AgentRLError, EngineError, FatalError, MalformedActionError
 from agent_rl.tools import ToolSession
 from agent_rl.trajectory import Message, StopReason, ToolCall, ToolResult, ToolStatus, Trajectory, Turn
+from agent_rl.user_code import BrokenCallError, is_outage
 
 __all__ = ["EpisodeBudget", "FinalTurn", "Format", "Step", "run_episode"]
 
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 _NOT_RUN = {
     StopReason.MAX_TOOL_CALLS: "the number of tool calls is spent",
@@ -58,11 +62,11 @@ async def run_episode(
     Returns:
         The trajectory, with exactly one stop reason. When the infrastructure failed (the engine, a tool that says so, a
         prompt that does not fit), the reason is `ENGINE_ERROR` or `ERROR` and `error` says what happened: it is the
-        caller's business not to score it.
+        caller's business not to score it. The same holds for a bug in a tool, a hook or the simulated user, whose
+        traceback `info["bug"]` names.
 
     Raises:
-        FatalError: from a tool or the format.
-        Exception: any exception of a hook or the simulated user.
+        FatalError: from a tool, a hook, the simulated user or the format.
     """
     format = format.fresh()
     episode = _Episode(policy, format, tools, budget, hooks, user)
@@ -76,9 +80,11 @@ async def run_episode(
         trajectory.stop_reason = reason
         if user is not None:
             trajectory.verdict = await user.score(trajectory)
-    except UnscoredError as error:
+    except FatalError:
+        raise
+    except Exception as error:  # noqa: BLE001 - what a hook or the user raises goes to the caller, with what went before
         reason = StopReason.ENGINE_ERROR if isinstance(error, EngineError) else StopReason.ERROR
-        trajectory.error = str(error)
+        _explain(trajectory, error)
         trajectory.prompt = trajectory.prompt or [Message.from_chat(message) for message in messages]
     finally:
         if user is not None:
@@ -87,6 +93,16 @@ async def run_episode(
     trajectory.prompt_tokens, trajectory.response_tokens = policy.prompt_tokens, policy.response_tokens
     trajectory.seconds = time.monotonic() - episode.started
     return trajectory
+
+
+def _explain(trajectory: Trajectory, error: Exception) -> None:
+    """Note why the trajectory cannot be scored."""
+    if not is_outage(error):
+        error = BrokenCallError.of("the episode", bug := error)
+        logger.error("%s", error, exc_info=bug)
+    if isinstance(error, BrokenCallError):
+        trajectory.info["bug"] = error.bug
+    trajectory.error = str(error) if isinstance(error, AgentRLError) else f"{type(error).__name__}: {error}"
 
 
 class _Episode:

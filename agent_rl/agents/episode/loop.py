@@ -25,7 +25,7 @@ from agent_rl.settings import AgentRLSettings, CassetteSettings
 from agent_rl.tools import ToolSession, ToolSpec
 from agent_rl.tools.cassette import Cassette
 from agent_rl.tools.truncation import ResultLimit, Tokenizer
-from agent_rl.trajectory import Message, StopReason, Trajectory
+from agent_rl.trajectory import Message, StopReason, Trajectory, row_data
 
 __all__ = ["EpisodeLoop", "EpisodeSetup", "describe", "failed", "loop_class"]
 
@@ -92,8 +92,7 @@ class EpisodeLoop(ABC):
                 side=self.limits.tool_response_truncate_side,
             ),
             cassette=cassette and cassette.scoped(_label(row)),
-            cache_path=tools.cache_path,
-            reuse_results=tools.reuse_results,
+            settings=tools,
         )
 
     def user(self, row: Row) -> User | None:
@@ -116,8 +115,8 @@ class EpisodeLoop(ABC):
             The trajectory; one with an `error` must not be scored.
 
         Raises:
-            FatalError: from a tool or the format.
-            Exception: whatever a hook or the simulated user raises.
+            FatalError: from a tool, a hook, the simulated user or the format.
+            Exception: from making the hooks or the user.
         """
         try:
             async with self.session(row) as session:
@@ -168,12 +167,14 @@ def describe(trajectory: Trajectory, agent: str, row: Row) -> Trajectory:
     """The trajectory, with the agent's name and what the row's columns say about it."""
     trajectory.id = f"{row.get('uid', uuid4().hex)}_{row.get('session_id', 0)}"
     trajectory.agent = agent
+    trajectory.row = row_data(row)
     trajectory.data_source = str(row.get("data_source", ""))
     trajectory.ground_truth = (row.get("reward_model") or {}).get("ground_truth")
     about: dict[str, Any] = {
         "step": row.get("global_steps"),
         "split": (row.get("extra_info") or {}).get("split"),
         "index": row.get("index"),
+        **trajectory.info,
     }
     trajectory.info = {
         name: value.item() if hasattr(value, "item") else value  # numpy's numbers are not JSON

@@ -15,10 +15,12 @@ from agent_rl.doctor.case import Case
 from agent_rl.doctor.check import Finding, Needs, check, ok, problem, reason, skipped, warning
 from agent_rl.doctor.checks.data import total_steps
 from agent_rl.doctor.model_files import incomplete_files, names_a_folder
-from agent_rl.errors import ConfigError
+from agent_rl.errors import ConfigError, FatalError
 from agent_rl.launch import resolution
+from agent_rl.launch.run_folder import RunFolder
 from agent_rl.launch.training import TINY_MODEL
 from agent_rl.verl_adapter import inspection
+from agent_rl.verl_adapter.checkpoints import settings_folder
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
 OUTPUTS = (
@@ -45,6 +47,8 @@ def validation(case: Case) -> Iterator[Finding]:
     assert case.config is not None
     config: Any = case.config.copy()
     OmegaConf.resolve(config)
+    if case.checkpoint is not None:  # verl gets the merged model
+        config.actor_rollout_ref.model.path = str(settings_folder(case.checkpoint))
     verls, with_ours = inspection.whole_checks(config)
     reported = {"", _complaint(verls)}
     yield from (problem(each, CHANGE) for each in reported if each)
@@ -53,6 +57,9 @@ def validation(case: Case) -> Iterator[Finding]:
     except ConfigError as error:
         reported.add(error.problem)
         yield problem(f"{error.key}: {error.problem}", error.remedy)
+    except FatalError as error:
+        reported.add(str(error))
+        yield problem(str(error), "")
     except Exception as error:  # noqa: BLE001 - goes into the table, unless verl's own check has reported it
         if (found := reason(error)) not in reported:
             yield problem(found, CHANGE)
@@ -112,6 +119,8 @@ def _micro_batches(case: Case, section: str, name: str, dynamic: str, trajectori
 def model(case: Case) -> Finding:
     """The model is on this machine, with all its files complete."""
     found, again = case.model, "Copy or download the model again"
+    if case.checkpoint is not None:
+        return ok(f"{case.shown(case.checkpoint)}: a checkpoint of training, which is merged when the run starts")
     if found.folder is None:
         return _absent(case, found.name)
     missing = [] if found.config else ["config.json"]
@@ -148,7 +157,7 @@ def outputs(case: Case) -> Iterator[Finding]:
     if case.number("trainer.save_freq", -1) <= 0:
         wanted.pop("trainer.default_local_dir", None)
     refused = False
-    for key, value in {**wanted, "working directory (hydra writes outputs/ there)": "."}.items():
+    for key, value in {**wanted, "working directory (a run writes outputs/ there)": "."}.items():
         target = case.folder / Path(value).expanduser()
         there = next(path for path in (target, *target.parents) if path.exists())
         if not os.access(there, os.W_OK) or (there != target and not there.is_dir()):
@@ -172,6 +181,13 @@ def resume(case: Case) -> Finding | None:
     if steps and int(step) >= steps:
         return problem(f"{folder} is at step {step} of {steps}: nothing is left to train", remedy)
     return warning(f"the run continues from step {step} in {folder}", remedy)
+
+
+@check("configuration", "run folder")
+def earlier_run(case: Case) -> None:
+    """A run with another configuration is not in the run's folder."""
+    assert case.config is not None
+    RunFolder(case.config, script=None if case.script is None else str(case.script)).require_same()
 
 
 def _complaint(call: Callable[[], None]) -> str:

@@ -6,19 +6,20 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
-
-from omegaconf import OmegaConf
 
 from agent_rl.agents.episode.budget import EpisodeLimits
 from agent_rl.agents.episode.loop import EpisodeSetup
 from agent_rl.agents.registry import agent_names, make_loop
+from agent_rl.data.files import RowsFile, differences
 from agent_rl.data.rows import check_rows
-from agent_rl.doctor.case import Case, RowsFile
+from agent_rl.doctor.case import Case
 from agent_rl.doctor.check import Finding, Needs, check, ok, problem, skipped, warning
 from agent_rl.doctor.checks.chat_template import load_template
 from agent_rl.doctor.checks.tools import tool_specs
 from agent_rl.errors import ConfigError, did_you_mean
+from agent_rl.settings.yaml_files import read_yaml
 from agent_rl.tools import ToolSpec
 
 VERLS = ("single_turn_agent", "tool_agent")
@@ -36,11 +37,11 @@ def files(case: Case) -> Iterator[Finding]:
             yield _contract(case, key, file)
         whole = [file for file in named if file.error is None]
         for file in whole[1:]:
-            if differing := sorted(dict(file.columns.items() ^ whole[0].columns.items())):
-                text = f"{file.path} and {whole[0].path} differ in {', '.join(differing)}: verl cannot join them"
-                yield problem(text, "Give all files the same columns and types", key)
+            if differing := differences(whole[0], file):
+                text = f"{whole[0].path} and {file.path} differ in {', '.join(differing)}: verl cannot join them"
+                yield problem(text, "Give these columns the same type in all files", key)
         if not named:
-            yield skipped("no parquet file of this machine is named", subject=key)
+            yield skipped("no file of this machine is named", subject=key)
 
 
 @check("data", "training steps")
@@ -143,9 +144,9 @@ def _of_config(case: Case) -> set[str]:
     key = "actor_rollout_ref.rollout.agent.agent_loop_config_path"
     path = case.get(key)
     try:
-        entries: Any = OmegaConf.load(case.path(path)) if path else []
+        entries: Any = read_yaml(Path(case.path(path))) if path else []
         return {str(entry["name"]) for entry in entries}
-    except (OSError, KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError) as error:
         raise ConfigError(key, f"{path} cannot be read ({error})", "Write a list of {name, _target_}") from error
 
 

@@ -14,16 +14,14 @@ from packaging.version import InvalidVersion, Version
 
 import agent_rl
 from agent_rl.doctor.case import Case
-from agent_rl.doctor.check import Finding, Needs, check, ok, problem, skipped, warning
+from agent_rl.doctor.check import Finding, Needs, check, ok, problem, warning
 from agent_rl.verl_adapter import inspection
 from agent_rl.verl_adapter.patches import VERL_VERSION
 
 SHOWN = ("verl", "torch", "sglang", "transformers", "ray", "TransferQueue", "tensordict")
-ENGINES = ("sglang", "vllm")
 PLUGIN = "agent_rl.verl_adapter.plugin"
 CPU_HELP = "Run make install"
 GPU_HELP = "Run pip install 'agent-rl[sglang]'"
-VERL_HELP = f"Run pip install 'verl[{{}}]=={VERL_VERSION}'"
 
 
 @check("installation", "Python", Needs.MACHINE)
@@ -76,29 +74,21 @@ def plugin(case: Case) -> Finding:
 
 @check("installation", needs=Needs.MACHINE)
 def engine(case: Case) -> Finding:
-    """The inference engine that the recipe names can be imported."""
-    name = _engine(case)
-    if case.on_cpu and name != "sglang":
-        return problem(f"rollout.name={name} does not run on a CPU", "Set actor_rollout_ref.rollout.name=sglang")
-    if name not in ENGINES:
-        return skipped(f"{name} is not known to agent_rl")
-    if find_spec(name) is None:
-        remedy = CPU_HELP if case.on_cpu else GPU_HELP if name == "sglang" else VERL_HELP.format(name)
-        return problem(f"{name} is not installed", remedy)
-    return ok(f"{name} {_version(name) or 'of unknown version'}")
+    """The inference engine can be imported."""
+    if find_spec("sglang") is None:
+        return problem("sglang is not installed", CPU_HELP if case.on_cpu else GPU_HELP)
+    return ok(f"sglang {_version('sglang') or 'of unknown version'}")
 
 
 @check("installation", needs=Needs.MACHINE)
 def engine_set(case: Case) -> Finding | None:
-    """On GPUs, the engine's versions are those of our extra for SGLang, and of verl's extra for another engine."""
-    name = _engine(case)
-    if case.on_cpu or not case.gpus or name not in ENGINES:
+    """On GPUs, the engine's versions are those of our extra for SGLang."""
+    if case.on_cpu or not case.gpus:
         return None
-    by, command = ("agent-rl", GPU_HELP) if name == "sglang" else ("verl", VERL_HELP.format(name))
-    if unmet := _unmet(by, {name}):
+    if unmet := _unmet("agent-rl", {"sglang"}):
         found = [f"{each}{wanted} ({version or 'absent'})" for each, (version, wanted) in sorted(unmet.items())]
-        return warning(f"{by} wants {', '.join(found)}", f"{command} in a fresh environment", f"{name} set")
-    return ok(f"the versions that {by} wants", f"{name} set")
+        return warning(f"agent-rl wants {', '.join(found)}", f"{GPU_HELP} in a fresh environment", "sglang set")
+    return ok("the versions that agent-rl wants", "sglang set")
 
 
 @check("installation", "torch", Needs.MACHINE)
@@ -118,10 +108,6 @@ def registration(case: Case) -> Finding:
     if inspection.is_registered():
         return ok("verl has loaded agent_rl")
     return problem("verl imports, but agent_rl could not register with it", "python -c 'import verl' shows why")
-
-
-def _engine(case: Case) -> str:
-    return case.get("actor_rollout_ref.rollout.name") or "sglang"
 
 
 def _unmet(by: str, extras: set[str]) -> dict[str, tuple[str | None, str]]:

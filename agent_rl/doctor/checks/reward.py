@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections import Counter
 from collections.abc import Iterator
 
@@ -13,12 +12,12 @@ from agent_rl.doctor.model_files import find_model, incomplete_files, names_a_fo
 from agent_rl.errors import ConfigError, UnscoredError, did_you_mean
 from agent_rl.launch.training import TINY_CLASSIFIER, TINY_MODEL
 from agent_rl.rewards import Reward, find_scorer, route
-from agent_rl.rewards.scorers import score_now
+from agent_rl.rewards.scorers import SCORERS, score_now
+from agent_rl.rewards.user_function import CUSTOM_FUNCTION
 from agent_rl.settings import SECTION, TERMS
-from agent_rl.verl_adapter import inspection
+from agent_rl.verl_adapter import custom_function, inspection
 
 MANAGER = "reward.reward_manager.name"
-FUNCTION = "reward.custom_reward_function"
 OURS = "trajectory"
 MODELS = f"{SECTION}.reward.models"
 CLASSIFIERS = ("SequenceClassification", "Reward")
@@ -33,7 +32,9 @@ def weights(case: Case) -> Finding | None:
     if case.get(MANAGER) != OURS:
         return None
     Reward(
-        settings, max_response_tokens=case.get("data.max_response_length"), judged=bool(case.get(f"{FUNCTION}.path"))
+        settings,
+        max_response_tokens=case.get("data.max_response_length"),
+        judged=bool(case.get(f"{CUSTOM_FUNCTION}.path")),
     )
     terms = {name: getattr(settings, name) for name in TERMS} | settings.components
     parts = {name: term.weight_at(None) for name, term in terms.items() if getattr(term, "penalty", 1)}
@@ -45,11 +46,11 @@ def weights(case: Case) -> Finding | None:
 
 @check("reward", "ground truth")
 def ground_truths(case: Case) -> Finding | None:
-    """Each row has a scorer and a valid ground truth for it, or a simulated user that gives the verdict."""
-    settings, scorer = case.settings, case.settings.reward.correctness.scorer
-    if case.get(MANAGER) != OURS or case.get(f"{FUNCTION}.path") or scorer == "none" or settings.reward.reward_api:
+    """Each row has a scorer, and a ground truth that a scorer of this package can read; or a user gives the verdict."""
+    settings, name = case.settings, case.settings.reward.correctness.scorer
+    if case.get(MANAGER) != OURS or case.get(f"{CUSTOM_FUNCTION}.path") or name == "none" or settings.reward.reward_api:
         return None
-    named = None if scorer == "auto" else find_scorer(scorer)
+    named = None if name == "auto" else find_scorer(name)
     user = load_user(settings.user_sim.user, settings.user_sim.config)
     bad, checked = [], 0
     for file in (*case.train, *case.val):
@@ -61,11 +62,13 @@ def ground_truths(case: Case) -> Finding | None:
                 continue
             source, truth = str(row.get("data_source")), row["reward_model"].get("ground_truth")
             try:
-                score_now(named or route(source), "", truth)
+                scorer = named or route(source)
+                if SCORERS.get(scorer.name) is scorer:  # a function of the user is tried on one row, as in the trainer
+                    score_now(scorer, "", truth)
             except (UnscoredError, ConfigError) as error:
                 bad.append(f"{case.shown(file.path)}, row {number}, data_source {source!r}: {error}")
     if bad:
-        remedy = f"Correct the rows, or set {SECTION}.reward.correctness.scorer, or {FUNCTION}.path"
+        remedy = f"Correct the rows, or set {SECTION}.reward.correctness.scorer, or {CUSTOM_FUNCTION}.path"
         return problem(f"{len(bad)} of {checked} rows cannot be judged, the first: {bad[0]}", remedy)
     return ok(f"{checked} rows can be judged") if checked else None
 
@@ -86,30 +89,17 @@ def manager(case: Case) -> Finding:
 
 @check("reward", "reward function", Needs.VERL)
 def function(case: Case) -> Finding | None:
-    """The custom reward function can be imported, and called with verl's arguments."""
-    path, name = case.get(f"{FUNCTION}.path"), case.get(f"{FUNCTION}.name")
-    if not path:
-        return None
-    try:
-        loaded = inspection.load_function(path, name)
-    except Exception as error:  # noqa: BLE001 - the user's own module may raise anything: it goes into the table
-        text = f"{path}: {name} cannot be loaded: {reason(error)}"
-        return problem(text, f"Fix the file, or {FUNCTION}.path and .name")
-    arguments = dict.fromkeys(("data_source", "solution_str", "ground_truth", "extra_info"))
-    try:
-        inspect.signature(loaded).bind(**arguments, **case.get(f"{FUNCTION}.reward_kwargs", {}))
-    except TypeError as error:
-        remedy = "Take data_source, solution_str, ground_truth, extra_info and reward_kwargs, by these names"
-        return problem(f"{name} cannot be called: {error}", remedy)
-    except ValueError:  # a builtin without a known signature
-        pass
-    return ok(f"{name} in {path}")
+    """The custom reward function can be imported, and called by the reward manager."""
+    assert case.config is not None
+    custom_function.check(case.config)
+    path = case.get(f"{CUSTOM_FUNCTION}.path")
+    return ok(f"{case.get(f'{CUSTOM_FUNCTION}.name')} in {path}") if path else None
 
 
 @check("reward", "data_source", Needs.VERL)
 def sources(case: Case) -> Iterator[Finding]:
     """If verl's own scoring is used, it knows the rows' data sources."""
-    if case.get(MANAGER) == OURS or case.get(f"{FUNCTION}.path") or case.get("reward.reward_model.enable"):
+    if case.get(MANAGER) == OURS or case.get(f"{CUSTOM_FUNCTION}.path") or case.get("reward.reward_model.enable"):
         return
     if not _is_registered_by_name(case):
         return
@@ -117,7 +107,7 @@ def sources(case: Case) -> Iterator[Finding]:
     unknown = [name for name in named if not inspection.scores(name)]
     for name in unknown:
         yield problem(
-            f"verl has no scoring for {name!r} ({named[name]} rows)", f"Set {MANAGER}={OURS}, or {FUNCTION}.path"
+            f"verl has no scoring for {name!r} ({named[name]} rows)", f"Set {MANAGER}={OURS}, or {CUSTOM_FUNCTION}.path"
         )
     if named and not unknown:
         yield ok(f"verl scores {', '.join(named)}")

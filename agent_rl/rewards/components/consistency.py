@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from agent_rl.rewards.component import ComponentConfig, GroupComponent, Value
 from agent_rl.rewards.routing import find_scorer, route
 from agent_rl.rewards.scorers import GroundTruthError, Scorer, score_answer
+from agent_rl.rewards.user_function import scorer_info
 from agent_rl.trajectory import Trajectory
 
 __all__ = ["Consistency", "ConsistencyConfig"]
@@ -66,7 +67,7 @@ class Consistency(GroupComponent, kind="consistency"):
     async def _fits(self, answer: Trajectory, truth: Trajectory) -> bool:
         scorer: Scorer = self._scorer or route(answer.data_source)
         try:
-            result = await score_answer(scorer, answer.answer, truth.answer, answer.info)
+            result = await score_answer(scorer, answer.answer, truth.answer, scorer_info(answer))
         except GroundTruthError:  # not usable as a ground truth: "I do not know" in place of a number
             return False
         score = result["score"] if isinstance(result, dict) else result

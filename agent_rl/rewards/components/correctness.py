@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards.component import Component, GroupComponent, Value
 from agent_rl.rewards.routing import find_scorer, on_fusion, route
 from agent_rl.rewards.scorers import SCORERS, Scorer, score_answer
+from agent_rl.rewards.user_function import scorer_info
 from agent_rl.sandbox.host.fusion import FusionServer
 from agent_rl.settings import RewardSettings
 from agent_rl.trajectory import Trajectory
@@ -61,7 +59,7 @@ class Correctness:
         if self.scorer is None and self.api is None and data_source:
             route(data_source)
 
-    async def measure(self, trajectory: Trajectory, verdict: float | None, row: Mapping[str, Any] | None) -> Value:
+    async def measure(self, trajectory: Trajectory, verdict: float | None) -> Value:
         """The answer's value, usually 0 or 1.
 
         Raises:
@@ -76,7 +74,7 @@ class Correctness:
         scorer = self.scorer or (route(trajectory.data_source) if trajectory.data_source else SCORERS[WITHOUT_SOURCE])
         if self.fusion is not None:
             scorer = on_fusion(scorer, self.fusion)
-        info = {**trajectory.info, **(row or {})}
+        info = scorer_info(trajectory)
         try:
             result = await score_answer(scorer, trajectory.answer, trajectory.ground_truth, info)
         except UnscoredError as error:

@@ -60,7 +60,7 @@ class JudgeConfig(PanelConfig):
     scale: tuple[float, float] = (0.0, 10.0)
     """Worst and best score; on a scale wider than 1 the judge must give whole numbers."""
     rubric: str | list[Any] | None = None
-    """Criteria, or a YAML file that lists them; null: each trajectory has its own, `info["rubric"]`."""
+    """Criteria, or a YAML file that lists them; null: each row has its own, `extra_info.rubric`."""
     aggregate: Literal["mean", "median", "majority"] = "mean"
     """How several votes are combined; majority: the most frequent one, or the mean of several such."""
     no_answer: float | None = Field(default=None, ge=0, le=1)
@@ -131,7 +131,7 @@ class Judge(Component, kind="judge"):
         if self.config.mode != "rubric" or self._criteria:
             return self._criteria
         try:
-            return read_rubric(trajectory.info.get("rubric"))
+            return read_rubric(trajectory.extra_info.get("rubric", trajectory.info.get("rubric")))
         except ValueError as error:
             raise UnscoredError(f"row {trajectory.info.get('index')!r} has no rubric to judge by: {error}") from None
 

@@ -3,7 +3,7 @@
 The reward of the mutated trajectory is compared with that of the original, both measured now. An attack with several
 guesses is compared with a policy that answers with one of these guesses, in the form with the highest reward: a lucky
 guess is no attack, a reward for several guesses at once is. A trajectory that the mutation leaves unscored has escaped
-its reward, which is reported as well.
+its reward, which is reported as well, and so is one that makes a scorer or component raise.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from agent_rl.concurrency import together
 from agent_rl.rewards.lab.editing import answered, with_answer
 from agent_rl.rewards.lab.groups import GroupScorer, grouped
 from agent_rl.rewards.lab.mutations import Attack
 from agent_rl.trajectory import Score, Trajectory
+from agent_rl.user_code import UserCodeError
 
 __all__ = ["AttackReport", "Exploit", "attack_table", "run_attacks"]
 
@@ -140,7 +142,7 @@ async def run_attacks(
             return target
 
     groups = grouped(trajectories)
-    targets = await asyncio.gather(*[one(position, group) for group in groups for position in range(len(group))])
+    targets = await together([one(position, group) for group in groups for position in range(len(group))])
     outcomes = {name: Outcome() for name in attacks}
     for target in targets:
         for name, finding in target.found:
@@ -207,7 +209,12 @@ class _Target:
         position = self._position if self._scorer.needs_groups else 0
         group[position] = replace(variant, score=None)
         copies = [replace(each, info=dict(each.info)) for each in group]  # scoring may add to them
-        return (await self._scorer.score_group(copies))[position]
+        try:
+            return (await self._scorer.score_group(copies))[position]
+        except UserCodeError as error:  # the attack makes the user's code raise
+            if variant is self.trajectory:
+                raise
+            return error
 
     def _finding(
         self, before: Score, after: Sequence[Score | Exception], variants: Sequence[Trajectory], tolerance: float

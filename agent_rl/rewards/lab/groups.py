@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agent_rl import trace
+from agent_rl.concurrency import together
 from agent_rl.errors import ConfigError
 from agent_rl.trajectory import Score, StopReason, Trajectory
 
@@ -107,7 +108,7 @@ async def score_groups(
             found = await scorer.score_group(copies)
             return [_with(copy, result) for copy, result in zip(copies, found, strict=True)]
 
-    return list(await asyncio.gather(*[scored(group) for group in groups]))
+    return await together([scored(group) for group in groups])
 
 
 def _with(trajectory: Trajectory, result: Score | Exception) -> Trajectory:

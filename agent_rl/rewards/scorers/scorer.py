@@ -2,12 +2,16 @@
 
 The function takes `(solution_str, ground_truth, extra_info)` and returns a number, or a dict with a number under
 `score`. One that needs a process or a server may return an awaitable instead.
+
+What a function of the user raises is passed on. A scorer of this package gives 0 for an answer that makes it raise.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import inspect
+import logging
 import math
 import os
 import reprlib
@@ -16,7 +20,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, SupportsFloat, TypeVar
 
-from agent_rl.errors import ConfigError, UnscoredError
+from agent_rl.errors import AgentRLError, ConfigError, UnscoredError
+from agent_rl.user_code import is_outage
 
 __all__ = [
     "SCORERS",
@@ -25,11 +30,14 @@ __all__ = [
     "Scorer",
     "ScorerFunction",
     "as_data",
+    "as_entries",
     "built_in",
     "score_answer",
     "score_now",
     "unusable",
 ]
+
+logger = logging.getLogger(__name__)
 
 Result = float | dict[str, Any]
 """A number, or a dict with a number under `score`: verl logs the rest."""
@@ -100,6 +108,7 @@ async def score_answer(
     Raises:
         UnscoredError: the ground truth cannot be used, or the scorer's sandbox or process failed.
         ConfigError: the scorer did not return a score.
+        Exception: whatever a function of the user raises.
     """
     text, info = solution_str or "", extra_info or {}
     try:
@@ -109,8 +118,8 @@ async def score_answer(
             result = await asyncio.to_thread(scorer.function, text, ground_truth, info)
         if inspect.isawaitable(result):
             result = await result
-    except ValueError as error:
-        raise GroundTruthError(f"the scorer {scorer.name} cannot judge: {error}") from error
+    except Exception as error:  # noqa: BLE001 - of a scorer of this package; the user's goes on to the caller
+        return await _without_score(scorer, text, ground_truth, info, error)
     return _checked(scorer, result)
 
 
@@ -122,21 +131,46 @@ def score_now(
         result = scorer.function(solution_str or "", ground_truth, extra_info or {})
         if inspect.isawaitable(result):
             result = _wait_for(result)
-    except ValueError as error:
-        raise GroundTruthError(f"the scorer {scorer.name} cannot judge: {error}") from error
+    except Exception as error:  # noqa: BLE001 - as in score_answer
+        return _wait_for(_without_score(scorer, solution_str or "", ground_truth, extra_info or {}, error))
     return _checked(scorer, result)
 
 
+async def _without_score(
+    scorer: Scorer, text: str, ground_truth: Any, info: Mapping[str, Any], error: Exception
+) -> Result:
+    """The score of an answer that has made a scorer raise: 0 by a scorer of this package, unless the row is at fault.
+
+    Raises:
+        GroundTruthError: the scorer raises for an empty answer as well.
+        Exception: the error itself, of a function of the user, or one that says what is wrong.
+    """
+    if SCORERS.get(scorer.name) is not scorer or isinstance(error, AgentRLError) or is_outage(error):
+        raise error
+    if not text:
+        raise unusable(ground_truth, f"one that the scorer {scorer.name} can read ({error!r})") from error
+    await score_answer(scorer, "", ground_truth, info)
+    logger.warning("the scorer %s gives 0 to an answer that it cannot read", scorer.name, exc_info=error)
+    return 0.0
+
+
+def as_entries(result: Any) -> dict[str, Any]:
+    """A scorer's result as a dict with its score at `score`, for which `reward_score` is another name."""
+    if not isinstance(result, Mapping):
+        return {"score": result}
+    return {"score" if key == "reward_score" and "score" not in result else str(key): result[key] for key in result}
+
+
 def _checked(scorer: Scorer, result: Any) -> Result:
-    score = result.get("score") if isinstance(result, dict) else result
-    if not isinstance(score, SupportsFloat):
+    entries = as_entries(result)
+    if not isinstance(score := entries.get("score"), SupportsFloat):
         problem = f"it returned {reprlib.repr(result)}"
         remedy = "Return a number, or a dict with a number under 'score'"
         raise ConfigError(f"scorer {scorer.name}", problem, remedy)
     number = float(score)
     if not math.isfinite(number):
         raise UnscoredError(f"the scorer {scorer.name} gave {number}")
-    return result if isinstance(result, dict) else number
+    return entries if isinstance(result, Mapping) else number
 
 
 class _Background:
@@ -150,6 +184,7 @@ class _Background:
     def get(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None:
+                atexit.register(self.close)
                 self._loop = asyncio.new_event_loop()
                 threading.Thread(target=_run, args=[self._loop], name="agent_rl-scorers", daemon=True).start()
             return self._loop
@@ -167,6 +202,7 @@ class _Background:
                 task.cancel()
             await asyncio.gather(*rest, return_exceptions=True)
 
+        atexit.unregister(self.close)
         asyncio.run_coroutine_threadsafe(end(), loop).result()
         loop.call_soon_threadsafe(loop.stop)
 

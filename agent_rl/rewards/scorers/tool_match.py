@@ -107,7 +107,8 @@ def _call(item: Any) -> dict[str, Any] | None:
     name = item.get("name")
     arguments = item.get("arguments", item.get("parameters", item.get("args", {})))
     arguments = _from_json(arguments or "{}") if isinstance(arguments, str) else arguments
-    optional = tuple(item.get("optional") or ())
+    named = item.get("optional")
+    optional = [key for key in named if isinstance(key, str)] if isinstance(named, list | tuple) else []
     return {"name": name, "arguments": arguments, "optional": optional} if isinstance(name, str) else None
 
 

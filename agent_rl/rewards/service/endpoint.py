@@ -13,24 +13,25 @@ It returns the correctness, or a dict with it at `score` and further numbers to 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import math
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from typing import Any, SupportsFloat
+from typing import SupportsFloat
 
 import anyio
 
 from agent_rl.errors import AgentRLError, ConfigError, UnscoredError
 from agent_rl.rewards.compose import Reward
+from agent_rl.rewards.scorers.scorer import as_entries
 from agent_rl.rewards.service.wire import Answer, Arguments, Scored, Unscored, Whole
+from agent_rl.rewards.user_function import UserFunction, scorer_info
 from agent_rl.settings import RewardSettings
 from agent_rl.settings.errors import Place
 from agent_rl.settings.importing import find_object
 from agent_rl.trajectory import Trajectory
+from agent_rl.user_code import UserCodeError
 
 __all__ = ["RewardEndpoint", "ScoreFunction"]
 
@@ -43,37 +44,27 @@ class ScoreFunction:
         threads: for a function that is not a coroutine, so that one slow call does not delay others.
 
     Raises:
-        ConfigError: the file does not exist, cannot be imported, or has no `compute_score`.
+        ConfigError: the file does not exist, cannot be imported, or has no `compute_score` that can be called.
     """
 
     def __init__(self, path: str, threads: int = 32) -> None:
-        self._threads = ThreadPoolExecutor(threads, "rules")
-        self._function = find_object(f"{path}:compute_score", Place("rules_file"))
+        self._threads, place = ThreadPoolExecutor(threads, "rules"), Place("rules_file")
+        self._function = UserFunction(find_object(f"{path}:compute_score", place), place)
 
-    async def judge(self, trajectory: Trajectory, extra_info: Mapping[str, Any]) -> tuple[float, dict[str, float]]:
+    async def judge(self, trajectory: Trajectory) -> tuple[float, dict[str, float]]:
         """The correctness, and what is logged beside it.
 
         Args:
             trajectory: its answer is `solution_str`; its dict is at `extra_info["trajectory"]`.
-            extra_info: the row's column of that name.
 
         Raises:
             UnscoredError: raised by the function.
             TypeError: the function returns no number; its own exceptions are passed on.
         """
-        arguments = {
-            "data_source": trajectory.data_source,
-            "solution_str": trajectory.answer or "",
-            "ground_truth": trajectory.ground_truth,
-            "extra_info": {**extra_info, "trajectory": trajectory.to_dict()},
-        }
-        if inspect.iscoroutinefunction(self._function):
-            result = await self._function(**arguments)
-        else:
-            call = partial(self._function, **arguments)
-            result = await asyncio.get_running_loop().run_in_executor(self._threads, call)
-        entries = result if isinstance(result, Mapping) else {"score": result}
-        numbers = {str(name): float(value) for name, value in entries.items() if isinstance(value, SupportsFloat)}
+        info = {**scorer_info(trajectory), "trajectory": trajectory.to_dict()}
+        arguments = trajectory.data_source, trajectory.answer or "", trajectory.ground_truth, info
+        result = await self._function.answer(*arguments, threads=self._threads)
+        numbers = {key: float(value) for key, value in as_entries(result).items() if isinstance(value, SupportsFloat)}
         if "score" not in numbers:
             raise TypeError(f"compute_score returned {reprlib.repr(result)}: no number, and no dict with a 'score'")
         return numbers.pop("score"), numbers
@@ -126,8 +117,11 @@ class RewardEndpoint:
         async with self._slots:
             try:
                 with anyio.move_on_after(self._timeout_s):
-                    return await self._measure(trajectory, item.extra_info)
+                    return await self._measure(trajectory)
             except UnscoredError as error:
+                problem = str(error)
+            except UserCodeError as error:  # the same, with the line of the user's code
+                logger.error("%s\n%s", error, error.trace)
                 problem = str(error)
             except (
                 AgentRLError
@@ -139,12 +133,12 @@ class RewardEndpoint:
                 problem = f"{type(error).__name__}: {error}"
         return Unscored(error=problem)
 
-    async def _measure(self, trajectory: Trajectory, extra_info: dict[str, Any]) -> Scored:
+    async def _measure(self, trajectory: Trajectory) -> Scored:
         trajectory.info.pop("reward", None)  # from an earlier scoring
         verdict, logged = None, dict[str, float]()
         if self._function is not None:
-            verdict, logged = await self._function.judge(trajectory, extra_info)
-        score = await self._reward.score(trajectory, verdict=verdict, row=extra_info)
+            verdict, logged = await self._function.judge(trajectory)
+        score = await self._reward.score(trajectory, verdict=verdict)
         found = trajectory.info.get("reward") or {}
         logged |= found.get("logged", {})
         numbers = {"score": score.total, **score.components, **logged}

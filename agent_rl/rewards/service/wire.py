@@ -7,6 +7,7 @@ A request is one item or `{"items": [...]}`; an item has verl's arguments of a r
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator
@@ -41,6 +42,11 @@ class Arguments(BaseModel):
             answer=self.solution_str,
             data_source=self.data_source,
             ground_truth=self.ground_truth,
+            row={
+                "data_source": self.data_source,
+                "reward_model": {"ground_truth": self.ground_truth},
+                "extra_info": self.extra_info,
+            },
         )
 
 
@@ -51,7 +57,7 @@ class Whole(BaseModel):
 
     trajectory: Trajectory
     extra_info: dict[str, Any] = Field(default_factory=dict)
-    """The row's column of that name, for scorers that read it."""
+    """The row's column of that name; it comes before the trajectory's own."""
 
     @field_validator("trajectory")
     @classmethod
@@ -61,8 +67,11 @@ class Whole(BaseModel):
         return trajectory
 
     def to_trajectory(self) -> Trajectory:
-        """The trajectory."""
-        return self.trajectory
+        """The trajectory, with the row's column."""
+        if not self.extra_info:
+            return self.trajectory
+        row = {**self.trajectory.row, "extra_info": {**self.trajectory.extra_info, **self.extra_info}}
+        return replace(self.trajectory, row=row)
 
 
 def _form(value: Any) -> str:

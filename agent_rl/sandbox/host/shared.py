@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Sequence
 from functools import partial
@@ -18,6 +19,8 @@ TOOL_CONCURRENCY = max(4, len(os.sched_getaffinity(0)))
 """Programs at a time for one tool in one worker process: its limits are in wall-clock seconds."""
 UNBOUNDED = 1_000
 """`max_concurrency` for a caller that bounds the programs at a time itself."""
+
+logger = logging.getLogger(__name__)
 
 Key = tuple[tuple[str, ...], int | None, bool]
 
@@ -51,10 +54,11 @@ async def _keep(key: Key, ready: asyncio.Future[PythonSandbox]) -> None:
         async with await asyncio.to_thread(make) as sandbox:  # it reads what is installed
             ready.set_result(sandbox)
             await asyncio.Event().wait()
-    except Exception as error:  # for those who wait for the sandbox
+    except Exception as error:  # for those who wait for the sandbox; nobody waits for this task
         if ready.done():
-            raise
-        ready.set_exception(error)
+            logger.exception("the sandbox could not be closed")
+        else:
+            ready.set_exception(error)
     finally:
         del _sandboxes.get()[key]
 

@@ -16,6 +16,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import anyio
+
 from agent_rl.sandbox.host.execution import Execution, ExecutionStatus
 from agent_rl.sandbox.jail.protocol import FORK, ORDER, PACKET_BYTES, RECORD, Op, Reason, ZygoteSettings
 
@@ -23,6 +25,7 @@ __all__ = ["End", "Lost", "NotRun", "Zygote"]
 
 _START_S = 60.0
 _STOP_S = 5.0
+_POLL_S = 0.005
 _SEND_AGAIN_S = 0.01
 # What is imported with the zygote itself registers nothing to be done in each fork: it has no threads to repair, and a
 # child seeds its random numbers by a shorter way.
@@ -249,10 +252,10 @@ class Zygote:
         if self.alive:
             self._died()
         self._control.close()
-        try:
-            await asyncio.to_thread(self._process.wait, _STOP_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        with anyio.move_on_after(_STOP_S):
+            while self._process.poll() is None:  # noqa: ASYNC110 - no thread can start while the interpreter ends
+                await asyncio.sleep(_POLL_S)
+        self._process.kill()  # nothing where it has ended
+        self._process.wait()
         assert self._process.stderr is not None
         self._process.stderr.close()

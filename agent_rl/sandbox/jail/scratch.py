@@ -22,7 +22,9 @@ __all__ = ["ScratchRoot", "excess", "measure", "remove_tree", "sweep", "touched"
 
 _PREFIX = "agent_rl-sandbox-"
 _LOCK = "lock"
-_MAX_VANISHED = 20  # times that a directory is gone between being listed and being read: it is moved all the time
+_MAX_VANISHED = (
+    20  # counts in which something is gone between being listed and being looked at: it is moved all the time
+)
 _MAX_DEPTH = 64  # directories in directories: what is deeper takes too long to measure
 
 
@@ -75,32 +77,46 @@ def touched(path: str) -> bool:
 def measure(path: str, max_bytes: int, max_files: int) -> tuple[int, int]:
     """Bytes on disk and number of files below `path`; counting stops once either is beyond its limit.
 
-    Directories that are nested deeper than `_MAX_DEPTH` count as too many files.
+    What is gone between being listed and being looked at was removed, or moved to where it would be missed: counting
+    begins again, and the largest of `_MAX_VANISHED` counts holds. A directory that is gone every time counts as too
+    many files; so does one that is nested deeper than `_MAX_DEPTH` or cannot be read.
     """
-    size = count = vanished = 0
+    most = (0, 0)
+    for _ in range(_MAX_VANISHED):
+        size, count, gone = _count(path, max_bytes, max_files)
+        if gone is None or size > max_bytes or count > max_files:
+            return size, count
+        most = max(most, (size, count))
+    return (most[0], max_files + 1) if gone == "directory" else most
+
+
+def _count(path: str, max_bytes: int, max_files: int) -> tuple[int, int, str | None]:
+    """Bytes and number of files, and what was gone before it was looked at: a "file", a "directory" or nothing."""
+    size = count = 0
+    gone = None
     folders = [(path, 0)]
     while folders and size <= max_bytes and count <= max_files:
         folder, depth = folders.pop()
         if depth > _MAX_DEPTH:
-            return size, max_files + 1
+            return size, max_files + 1, None
         try:
             with os.scandir(folder) as entries:
                 for entry in entries:
-                    with contextlib.suppress(FileNotFoundError):
-                        status = entry.stat(follow_symlinks=False)
-                        size += status.st_blocks * 512
+                    is_folder = entry.is_dir(follow_symlinks=False)
+                    try:
+                        size += entry.stat(follow_symlinks=False).st_blocks * 512
                         count += 1
-                        if stat.S_ISDIR(status.st_mode):
+                        if is_folder:
                             folders.append((entry.path, depth + 1))
+                    except FileNotFoundError:
+                        gone = "directory" if is_folder else gone or "file"
                     if count > max_files:
                         break
-        except FileNotFoundError:  # removed, or moved to where it would be missed: once more from the beginning
-            size, count, vanished, folders = 0, 0, vanished + 1, [(path, 0)]
-            if vanished > _MAX_VANISHED:
-                return size, max_files + 1
+        except FileNotFoundError:
+            gone = "directory"
         except OSError:  # its path is too long, or it may not be read: made so that nobody counts what is in it
-            return size, max_files + 1
-    return size, count
+            return size, max_files + 1, None
+    return size, count, gone
 
 
 def remove_tree(path: str) -> None:

@@ -118,6 +118,10 @@ class McpTool(Tool):
 
     async def call(self, arguments: dict[str, Any]) -> str:
         """Call the tool on the server."""
+        try:  # the SDK would end the session over it
+            json.dumps(arguments, ensure_ascii=False).encode()
+        except ValueError:
+            raise ToolError("the arguments hold half a character (a lone surrogate); write them again") from None
         result = await (await self._connection()).call(self.settings.tool, arguments)
         text = truncate(self.settings.redact(render(result)), MAX_RESULT_CHARS, "middle")
         if result.is_error:

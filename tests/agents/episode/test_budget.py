@@ -7,7 +7,7 @@ import pytest
 
 from agent_rl.agents.episode.budget import FINAL_TURN, EpisodeLimits, FinalTurn, Repeats, make_budget
 from agent_rl.agents.episode.policy import ScriptedPolicy
-from agent_rl.errors import ConfigError
+from agent_rl.errors import ConfigError, ToolError
 from agent_rl.settings import AgentRLSettings
 from agent_rl.tools import Tool, ToolSpec
 from agent_rl.tools.builtin.calculator import Calculator
@@ -204,7 +204,7 @@ class Rolling(Tool):
     async def call(self, arguments):
         self.made.append(arguments["expression"])
         if arguments["expression"] == "bad":
-            raise ValueError("bad")
+            raise ToolError("bad")
         return str(len(self.made))
 
 

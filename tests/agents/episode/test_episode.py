@@ -16,6 +16,7 @@ from agent_rl.errors import EngineError, FatalError, UnscoredError
 from agent_rl.tools import ToolSpec
 from agent_rl.tools.builtin.calculator import Calculator
 from agent_rl.trajectory import StopReason, ToolStatus, Trajectory
+from tests.agents import episodes
 from tests.agents.episodes import ANSWER, PROMPT, Waiting, act, episode, probe, run
 
 # How an episode ends
@@ -284,10 +285,19 @@ def test_fatal_error_of_a_tool_leaves_the_episode_and_releases_state(max_seconds
     assert life == ["start", "close"]
 
 
-@pytest.mark.parametrize("mistake", ["refuse", "bug"])
-def test_other_failures_of_a_tool_are_observations(mistake):
+def test_bug_of_a_tool_ends_the_episode_unscored_and_is_named():
     spec, life = probe()
-    trajectory = run([act(mistake, "probe"), ANSWER], spec)
+    trajectory = run([act("x", "probe"), act("bug", "probe"), ANSWER], spec)
+    assert trajectory.stop_reason is StopReason.ERROR
+    assert f"failed at {episodes.__file__}:" in str(trajectory.error)
+    assert trajectory.info["bug"].startswith(f"KeyError at {episodes.__file__}:")
+    assert len(trajectory.turns) == 2  # what happened before is kept
+    assert life == ["start", "close"]
+
+
+def test_refusal_of_a_tool_is_an_observation():
+    spec, life = probe()
+    trajectory = run([act("refuse", "probe"), ANSWER], spec)
     assert trajectory.stop_reason is StopReason.ANSWERED
     assert trajectory.results[0].status is ToolStatus.ERROR
     assert life == ["start", "close"]

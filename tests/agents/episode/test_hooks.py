@@ -1,5 +1,7 @@
 """Hooks see every turn and call, answer calls, change results and end episodes; what they raise is not hidden."""
 
+import inspect
+
 import pytest
 
 from agent_rl.agents.episode.hooks import Hooks, load_hooks
@@ -70,14 +72,17 @@ def test_hook_may_end_the_episode():
     assert (trajectory.stop_reason, len(trajectory.turns)) == (StopReason.STOPPED, 2)
 
 
-def test_what_a_hook_raises_leaves_the_episode_and_releases_state():
+def test_what_a_hook_raises_ends_the_episode_unscored_and_releases_state():
     class Broken(Hooks):
         async def after_tool(self, trajectory, call, result):
             raise KeyError("mine")
 
     spec, life = probe()
-    with pytest.raises(KeyError, match="mine"):
-        run([act("x", "probe"), ANSWER], spec, hooks=Broken())
+    trajectory = run([act("x", "probe"), ANSWER], spec, hooks=Broken())
+    line = inspect.getsourcelines(Broken)[1] + 2
+    assert trajectory.error == f"the episode failed at {__file__}:{line}: KeyError: 'mine'"
+    assert "KeyError" in trajectory.info["bug"]
+    assert len(trajectory.turns) == 1
     assert life == ["start", "close"]
 
 

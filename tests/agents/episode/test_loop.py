@@ -99,6 +99,7 @@ def test_a_trajectory_is_described_by_its_row():
     done = ran(made(), "Final Answer: 42")
     assert (done.id, done.agent, done.data_source, done.ground_truth) == ("u_2", "plain_agent", "sums", "42")
     assert done.info == {"step": None, "split": "test", "index": 7}
+    assert done.row == {name: ROW[name] for name in ("data_source", "reward_model", "extra_info")}
     assert (done.answer, done.error) == ("42", None)
 
 

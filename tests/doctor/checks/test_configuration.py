@@ -7,6 +7,8 @@ import pytest
 
 from agent_rl.doctor.check import Status
 from agent_rl.doctor.checks import configuration
+from agent_rl.errors import ConfigError
+from agent_rl.launch.run_folder import RunFolder
 from tests.doctor.conftest import MakeCase, only
 
 MODEL = "actor_rollout_ref.model.path"
@@ -177,3 +179,30 @@ def test_the_batch_of_the_asynchronous_mode(make_case: MakeCase) -> None:
 def test_with_dynamic_batches_micro_batches_do_not_count(make_case: MakeCase) -> None:
     keys = {f"{ACTOR}.ppo_micro_batch_size_per_gpu": 3, f"{ACTOR}.use_dynamic_bsz": True}
     assert only(configuration.mini_batches(make_case(keys))).status is Status.OK
+
+
+def test_a_checkpoint_of_training_is_a_model(make_case: MakeCase, tmp_path: Path) -> None:
+    folder = tmp_path / "global_step_3/actor/huggingface"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text('{"max_position_embeddings": 64}')
+    (tmp_path / "latest_checkpointed_iteration.txt").write_text("3")
+    case = make_case({MODEL: str(tmp_path)})
+    finding = only(configuration.model(case))
+    assert finding.status is Status.OK
+    assert "merged when the run starts" in finding.text
+    assert case.model.config["max_position_embeddings"] == 64
+
+
+def test_a_folder_with_another_run_is_a_problem(
+    make_case: MakeCase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert not list(configuration.earlier_run(make_case()))
+    assert not (tmp_path / "outputs").exists()
+    config = make_case().config
+    assert config is not None
+    with RunFolder(config) as run:
+        (run.path / "metrics.jsonl").touch()
+    assert not list(configuration.earlier_run(make_case()))
+    with pytest.raises(ConfigError, match=r"data\.seed is 7, was"):
+        list(configuration.earlier_run(make_case({"data.seed": 7})))

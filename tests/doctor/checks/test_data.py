@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,27 @@ def test_rows_without_agent_name_take_the_default(make_case: MakeCase, rows: Row
 def test_files_that_verl_cannot_join(make_case: MakeCase, rows: Rows, parquet: Path, tmp_path: Path) -> None:
     other = write(tmp_path / "x.parquet", [{**row, "ability": 1.5} for row in rows])
     findings = list(data.files(make_case({"data.train_files": [str(parquet), other]})))
-    assert any("differ in ability" in finding.text for finding in findings)
+    assert any("differ in ability (string, double)" in finding.text for finding in findings)
+
+
+def test_files_that_verl_joins_although_one_lacks_a_column(
+    make_case: MakeCase, rows: Rows, parquet: Path, tmp_path: Path
+) -> None:
+    other = write(tmp_path / "x.parquet", [{key: row[key] for key in row if key != "ability"} for row in rows])
+    findings = list(data.files(make_case({"data.train_files": [str(parquet), other]})))
+    assert {finding.status for finding in findings} == {Status.OK}
+
+
+def test_csv_is_refused_and_json_lines_are_checked(make_case: MakeCase, rows: Rows, tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("question,answer\n1+1,2\n")
+    (tmp_path / "x.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    files = {"data.train_files": str(tmp_path / "x.csv"), "data.val_files": str(tmp_path / "x.jsonl")}
+    csv, lines = data.files(make_case(files))
+    assert csv.status is Status.PROBLEM
+    assert "verl reads .parquet, .json, .jsonl, not .csv" in csv.text
+    assert "write_parquet" in csv.remedy
+    assert lines.status is Status.OK
+    assert "12 rows" in lines.text
 
 
 def test_too_few_rows_for_a_step(make_case: MakeCase) -> None:

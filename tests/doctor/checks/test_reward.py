@@ -11,9 +11,10 @@ from agent_rl.doctor.check import Status
 from agent_rl.doctor.checks import machine, reward
 from agent_rl.errors import ConfigError
 from agent_rl.launch.training import TINY_CLASSIFIER
+from agent_rl.rewards.user_function import CUSTOM_FUNCTION
 from tests.doctor.conftest import MakeCase, only
 
-PATH, NAME = f"{reward.FUNCTION}.path", f"{reward.FUNCTION}.name"
+PATH, NAME = f"{CUSTOM_FUNCTION}.path", f"{CUSTOM_FUNCTION}.name"
 
 
 def test_weights_that_are_all_zero_are_a_problem(make_case: MakeCase) -> None:
@@ -37,6 +38,12 @@ def test_ground_truths_that_are_no_numbers(make_case: MakeCase, rows: list[dict[
     assert not list(reward.ground_truths(make_case({**keys, PATH: "mine.py"})))
 
 
+def test_a_scorer_of_the_user_is_not_called_for_every_row(make_case: MakeCase, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("def score(solution_str, extra_info): return extra_info['missing']\n")
+    keys = {"agent_rl.reward.correctness.scorer": f"{tmp_path / 'mine.py'}:score"}
+    assert only(reward.ground_truths(make_case(keys))).text == "24 rows can be judged"
+
+
 def test_an_unknown_reward_manager_is_a_problem(make_case: MakeCase, tmp_path: Path) -> None:
     assert only(reward.manager(make_case())).status is Status.OK
     finding = only(reward.manager(make_case({reward.MANAGER: "trajectry"})))
@@ -49,26 +56,41 @@ def test_an_unknown_reward_manager_is_a_problem(make_case: MakeCase, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("source", "status", "text"),
+    "source",
     [
-        ("def score(data_source, solution_str, ground_truth, extra_info): return 1", "ok", "score in"),
-        ("async def score(solution_str, ground_truth, **rest): return 1", "ok", "score in"),
-        ("def score(solution_str): return 1", "problem", "cannot be called"),
-        ("def other(): ...", "problem", "cannot be loaded"),
-        ("import no_such_module", "problem", "no_such_module"),
+        "def score(data_source, solution_str, ground_truth, extra_info): return 1",
+        "async def score(solution_str, ground_truth, **rest): return 1",
+        "def score(data_sources, solution_strs, ground_truths, extra_infos): return [1]",
     ],
 )
-def test_a_users_reward_function_passes(
-    make_case: MakeCase, tmp_path: Path, source: str, status: str, text: str
-) -> None:
+def test_a_users_reward_function_passes(make_case: MakeCase, tmp_path: Path, source: str) -> None:
     (tmp_path / "mine.py").write_text(f"{source}\n")
     finding = only(reward.function(make_case({PATH: str(tmp_path / "mine.py"), NAME: "score"})))
-    assert (finding.status.value, text in finding.text) == (status, True), finding
+    assert (finding.status, finding.text) == (Status.OK, f"score in {tmp_path / 'mine.py'}")
 
 
-def test_a_missing_reward_function_is_a_problem(make_case: MakeCase) -> None:
+@pytest.mark.parametrize(
+    ("source", "manager", "problem"),
+    [
+        ("def score(row): return 1", "trajectory", r"score\(row\) cannot be called: nothing is known for row"),
+        ("def other(): ...", "trajectory", "'score' cannot be loaded from .*mine.py: AttributeError"),
+        ("x = 1\nimport no_such_module", "trajectory", r"mine.py at .*mine.py:2: ModuleNotFoundError"),
+        ("def score(solution_strs): ...", "naive", "cannot be called by the manager 'naive'.*reward_manager.name=traj"),
+    ],
+)
+def test_a_users_reward_function_that_cannot_be_called_is_refused(
+    make_case: MakeCase, tmp_path: Path, source: str, manager: str, problem: str
+) -> None:
+    (tmp_path / "mine.py").write_text(f"{source}\n")
+    keys = {PATH: str(tmp_path / "mine.py"), NAME: "score", reward.MANAGER: manager}
+    with pytest.raises(ConfigError, match=problem):
+        list(reward.function(make_case(keys)))
+
+
+def test_a_missing_reward_function_is_refused(make_case: MakeCase) -> None:
     assert not list(reward.function(make_case()))
-    assert only(reward.function(make_case({PATH: "/no/such.py", NAME: "score"}))).status is Status.PROBLEM
+    with pytest.raises(ConfigError, match=r"/no/such\.py"):
+        list(reward.function(make_case({PATH: "/no/such.py", NAME: "score"})))
 
 
 def test_sources_that_verl_cannot_score(make_case: MakeCase, rows: list[dict[str, Any]], tmp_path: Path) -> None:

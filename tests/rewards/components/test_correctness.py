@@ -14,7 +14,7 @@ def _trajectory(**fields):
 
 def correctness(trajectory, **settings):
     judged = Correctness(RewardSettings.model_validate(settings), "agent_rl.reward")
-    return asyncio.run(judged.measure(trajectory, None, None)).value
+    return asyncio.run(judged.measure(trajectory, None)).value
 
 
 @pytest.mark.parametrize(

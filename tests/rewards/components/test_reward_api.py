@@ -19,6 +19,8 @@ from agent_rl.trajectory import Message, StopReason, Trajectory, Turn
 from tests.http_faults import FaultyServer, answer, cut_short, drop, hang
 from tests.rewards.service.process import Service
 
+pytestmark = pytest.mark.slow
+
 GOOD = answer(
     200,
     {

@@ -19,6 +19,8 @@ from tests.http_faults import FaultyServer, answer, cut_short, hang
 from tests.rewards.judge.injections import INJECTIONS
 from tests.rewards.judge.server import answers_in, completion, made, trajectory
 
+pytestmark = pytest.mark.slow
+
 TRAJECTORIES = 1000
 LIMIT_S = 300
 """Within which all must be done; nothing is measured by it."""

@@ -61,11 +61,11 @@ def test_a_rubric_comes_from_config_file_or_row(source: str, tmp_path: Path) -> 
     file = tmp_path / "rubric.yaml"
     file.write_text(json.dumps(RUBRIC))
     rubric = {"config": RUBRIC, "file": str(file), "row": None}[source]
-    info = {"rubric": RUBRIC} if source == "row" else {}
+    row = {"extra_info": {"rubric": RUBRIC}} if source == "row" else {}
     reply = '{"reason": "r", "scores": {"clear": 10, "short": 0}}'
     with FaultyServer(*says(reply)) as server:
         judge = made(Judge, server, mode="rubric", rubric=rubric)
-        (value,) = measure(judge, trajectory(info=info))
+        (value,) = measure(judge, trajectory(row=row))
     assert value.value == 0.75
     assert tuple(value.logged) == judge.logs
     if source != "row":

@@ -28,9 +28,7 @@ def test_built_in_templates_have_their_placeholders(name: str) -> None:
     assert (name in template.names) == (name != "pointwise")
 
 
-def test_every_file_is_packaged() -> None:
-    project = (FOLDER.parents[3] / "pyproject.toml").read_text()
-    assert '"agent_rl.rewards.judge" = ["templates/*.md"]' in project
+def test_every_template_is_markdown() -> None:
     assert {path.suffix for path in FOLDER.iterdir()} == {".md"}
 
 

@@ -8,8 +8,10 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from agent_rl.rewards import Reward
 from agent_rl.rewards.lab.attack import attack_table, example, run_attacks
 from agent_rl.rewards.lab.mutations import ATTACKS, from_function
+from agent_rl.settings import RewardSettings
 from agent_rl.trajectory import StopReason, Trajectory, Turn
 from tests.rewards.lab import scorers
 from tests.rewards.lab.episodes import FALLBACK, trajectories
@@ -77,6 +79,19 @@ def test_calls_that_pay_are_found():
 def test_length_that_pays_is_found():
     paid = By(scorers.equal, lambda value, trajectory: value + trajectory.response_tokens / 1000)
     assert {"padding", "long-answer", "duplicate-calls"} <= raised(attacked(paid, WRONG))
+
+
+def test_an_attack_that_makes_the_users_code_raise_is_found(tmp_path):
+    body = "return float(int(solution_str) == int(ground_truth))"
+    text = f"def fragile(solution_str, ground_truth, extra_info):\n    {body}\n"
+    (tmp_path / "mine.py").write_text(text)
+    reward = Reward(RewardSettings.model_validate({"correctness": {"scorer": f"{tmp_path}/mine.py:fragile"}}))
+    report = attacked(reward, [each for each in EPISODES if (each.answer or "").isdigit()])
+    escaped = [each for outcome in report.outcomes.values() for each in outcome.escaped]
+    assert escaped
+    assert all(
+        f"UserCodeError: correctness failed at {tmp_path}/mine.py:2: ValueError" in each.error for each in escaped
+    )
 
 
 def test_an_escape_from_the_reward_is_found():

@@ -8,6 +8,8 @@ import pytest
 
 from agent_rl.rewards.scorers import SCORERS, score_answer
 
+pytestmark = pytest.mark.slow
+
 N = 10**6
 TABLES = {"t": [{"a": 1}]}
 TRUTHS: dict[str, Any] = {

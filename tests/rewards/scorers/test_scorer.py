@@ -1,5 +1,7 @@
 import asyncio
 import multiprocessing
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -16,10 +18,6 @@ def where(solution: str, ground_truth: Any, extra_info: Any) -> float:
 async def waits(solution: str, ground_truth: Any, extra_info: Any) -> float:
     await asyncio.sleep(0.01)
     return 0.5
-
-
-def broken(solution: str, ground_truth: Any, extra_info: Any) -> float:
-    raise ValueError("no such truth")
 
 
 def test_only_what_is_bounded_runs_in_the_event_loop() -> None:
@@ -58,11 +56,36 @@ def test_what_is_no_number_is_unscored(result: Any) -> None:
         score_now(Scorer("mine", lambda *_: result), "", "")
 
 
-def test_a_value_error_is_unscored() -> None:
-    with pytest.raises(UnscoredError, match="cannot judge: no such truth"):
-        score_now(Scorer("broken", broken), "", "")
-    with pytest.raises(UnscoredError, match="cannot judge: no such truth"):
-        asyncio.run(score_answer(Scorer("broken", broken, inline=True), "", ""))
+@pytest.mark.parametrize("error", [ValueError, KeyError, TypeError])
+def test_what_a_users_scorer_raises_is_passed_on(error: type[Exception]) -> None:
+    def mine(solution_str: str, ground_truth: Any, extra_info: Any) -> float:
+        raise error("mine")
+
+    with pytest.raises(error, match="mine"):
+        asyncio.run(score_answer(Scorer("mine", mine), "42", "42"))
+    with pytest.raises(error, match="mine"):
+        score_now(Scorer("mine", mine), "42", "42")
+
+
+SCRIPT = """
+import asyncio, atexit, gc, json
+
+def report():  # after every other handler
+    tasks = [each for each in gc.get_objects() if isinstance(each, asyncio.Task) and not each.done()]
+    print(f"{len(tasks)} tasks are left")
+
+atexit.register(report)
+
+from agent_rl.rewards import compute_score
+program = "```python\\nprint(input())\\n```"
+print(compute_score("codecontests", program, json.dumps([{"input": "1", "output": "1"}])))
+"""
+
+
+def test_a_plain_script_leaves_no_task_behind() -> None:
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "1.0\n0 tasks are left\n"
+    assert done.stderr == ""
 
 
 def test_an_unusable_ground_truth_is_shown_in_short() -> None:

@@ -47,6 +47,48 @@ def test_no_more_than_the_limit_are_measured_at_a_time_and_order_is_kept(tmp_pat
     assert max(verdict.logged["most"] for verdict in verdicts) == 40  # more than asyncio has threads for
 
 
+LEVEL = """
+from agent_rl import Component
+from agent_rl.rewards import Value
+
+class Level(Component):
+    async def measure(self, trajectory):
+        row = trajectory.row
+        return Value(row.get("level", 0) + row["extra_info"]["bonus"] + len(row["data_source"]))
+"""
+
+
+def test_a_component_sees_the_rows_columns(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(LEVEL)
+    component = {"kind": f"{tmp_path}/mine.py:Level"}
+    settings = RewardSettings.model_validate({"components": {"level": component}, "correctness": {"scorer": "none"}})
+    row = {"data_source": "sums", "level": 3, "extra_info": {"bonus": 1}}
+    given = Trajectory(prompt=[Message("user", "?")], stop_reason=StopReason.ANSWERED, answer="", row=row)
+    items = [
+        Arguments(solution_str="", data_source="sums", extra_info={"bonus": 1}),
+        Whole(trajectory=given),
+        Whole(trajectory=given, extra_info={"bonus": 2}),
+    ]
+    answers = asyncio.run(RewardEndpoint("rules", settings).answer(items))
+    assert [answer.components["level"] for answer in answers if isinstance(answer, Scored)] == [5, 8, 9]
+
+
+def test_a_component_that_raises_leaves_its_item_unscored_and_names_the_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "mine.py").write_text(LEVEL)
+    settings = RewardSettings.model_validate({"components": {"level": {"kind": f"{tmp_path}/mine.py:Level"}}})
+    items = [
+        Arguments(solution_str="4", ground_truth="4", data_source="gsm8k", extra_info=info)
+        for info in ({}, {"bonus": 1})
+    ]
+    bad, good = asyncio.run(RewardEndpoint("rules", settings).answer(items))
+    assert isinstance(bad, Unscored)
+    assert bad.error.startswith(f"level failed at {tmp_path}/mine.py:8: KeyError: 'bonus'")
+    assert 'row["extra_info"]["bonus"]' in caplog.text
+    assert isinstance(good, Scored)
+
+
 def test_a_timeout_leaves_only_its_item_unscored(tmp_path: Path) -> None:
     items = [Arguments(solution_str=seconds, extra_info={"points": 1}) for seconds in ("0.7", "0")]
     slow, fast = asyncio.run(scorer(tmp_path, timeout_s=0.3).answer(items))
@@ -93,14 +135,19 @@ def test_a_file_without_the_function_is_named(tmp_path: Path) -> None:
 
 
 TRAJECTORY = Trajectory(
-    [Message("user", "2+2?")], StopReason.ANSWERED, answer="4", ground_truth="5", data_source="mine"
+    [Message("user", "2+2?")],
+    StopReason.ANSWERED,
+    answer="4",
+    ground_truth="5",
+    data_source="mine",
+    row={"extra_info": {"index": 7}},
 )
 
 
 def judge(folder: Path, body: str, prefix: str = "") -> Any:
     text = f"{prefix}def compute_score(data_source, solution_str, ground_truth, extra_info=None):\n    {body}\n"
     (folder / "rules.py").write_text(text)
-    return asyncio.run(ScoreFunction(str(folder / "rules.py")).judge(TRAJECTORY, {"index": 7}))
+    return asyncio.run(ScoreFunction(str(folder / "rules.py")).judge(TRAJECTORY))
 
 
 @pytest.mark.parametrize("prefix", ["", "async "])

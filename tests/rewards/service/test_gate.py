@@ -141,6 +141,7 @@ def test_a_request_is_counted_by_its_status_while_it_is_open_and_after() -> None
     assert counts['requests_total{endpoint="/get_reward",status="200"}'] == 1
     assert counts['requests_total{endpoint="/get_reward",status="499"}'] == 1
     assert counts['request_seconds_count{endpoint="/get_reward"}'] == 2
+    assert 0 < counts['request_seconds_sum{endpoint="/get_reward"}'] < 1
 
 
 def test_items_are_counted_as_scored_or_unscored() -> None:

@@ -18,6 +18,8 @@ from agent_rl.rewards.service.settings import ServiceSettings
 from agent_rl.settings import RewardSettings
 from tests.rewards.service.process import Service
 
+pytestmark = pytest.mark.slow
+
 REQUESTS = 500
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent_rl.sandbox import PythonSandbox
+from tests.descriptors import descriptors, left_open
 
 
 def stat(pid):
@@ -72,13 +73,13 @@ def test_a_cancelled_run_loses_the_state(box):
     async def main():
         async with box.sandbox.session() as session:
             await session.run("x = 1")
-            before = len(os.listdir("/proc/self/fd"))
+            before = descriptors()
             task = asyncio.create_task(session.run("import time; time.sleep(60)", timeout_s=60))
             await asyncio.sleep(0.2)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            assert len(os.listdir("/proc/self/fd")) < before
+            assert before - descriptors()
             return await session.run("print(1)")
 
     after = box.do(main())
@@ -137,10 +138,10 @@ def test_nothing_is_left_of_a_closed_session(tmp_path):
     async def main():
         async with PythonSandbox(scratch_dir=str(tmp_path)) as box:
             await box.run("")
-            before = len(os.listdir("/proc/self/fd"))
+            before = descriptors()
             async with box.session() as session:
                 where = (await session.run("import os; open('x', 'w'); print(os.getcwd())")).stdout.strip()
-            assert len(os.listdir("/proc/self/fd")) == before
+            assert not left_open(before)
             deadline = time.monotonic() + 5
             while os.path.basename(where) in os.listdir(os.path.dirname(where)):
                 assert time.monotonic() < deadline

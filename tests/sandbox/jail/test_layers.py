@@ -14,6 +14,8 @@ from tests.sandbox.jail import confined
 from tests.sandbox.jail.confined import NOBODY, TIERS, command, interpreter_version, output, place, readable_by_all, run
 from tests.sandbox.jail.programs import ALLOWED, CALLS, FILES, PROCESSES, RAW_CALLS
 
+pytestmark = pytest.mark.slow
+
 FILES_UNREACHABLE = {errno.EPERM, errno.EACCES, errno.ENOENT, errno.EROFS, errno.EXDEV, errno.ENOTSUP}
 EMPTY_IN_THE_NAMESPACE = ("root", "tmp", "processes")
 """Directories that exist there, with nothing in them but the way to what is readable."""

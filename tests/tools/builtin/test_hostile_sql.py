@@ -10,6 +10,8 @@ from agent_rl.errors import ToolError, ToolTimeoutError
 from agent_rl.tools.builtin.sql import Sql
 from tests.tools.builtin.test_sql import make_databases
 
+pytestmark = pytest.mark.slow
+
 TIMEOUT_S = 0.4
 SECRET = "root:x:0:marker"
 BOTH = [

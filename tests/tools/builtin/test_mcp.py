@@ -23,6 +23,8 @@ from agent_rl.tools.arguments import schema_problem
 from agent_rl.tools.builtin.mcp import IdempotentMcpTool, Mcp, McpTool
 from agent_rl.trajectory import ToolCall, ToolStatus
 
+pytestmark = pytest.mark.slow
+
 SERVER = Path(__file__).with_name("mcp_server.py")
 SHIPPED = Path(__file__).parents[3] / "tool_configs" / "mcp.yaml"
 TOKEN = "Bearer s3cr3t-t0ken"
@@ -175,6 +177,16 @@ def test_what_the_policy_reads(specs):
             large = await ask(tools, "repeat", times=9_000_000)
             assert (large.status, large.text) == (ToolStatus.ERROR, "Error: the result is larger than 8 MiB")
             assert await say(tools, "add", by=1) == "1"
+
+    asyncio.run(main())
+
+
+def test_text_that_is_not_unicode_is_the_policys_mistake_and_the_session_goes_on(specs):
+    async def main():
+        async with session(specs) as tools:
+            refused = await ask(tools, "read_env", name="\ud800")
+            assert (refused.status, "lone surrogate" in refused.text) == (ToolStatus.ERROR, True)
+            await say(tools, "add", by=1)
 
     asyncio.run(main())
 

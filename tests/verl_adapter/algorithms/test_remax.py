@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from verl.trainer.ppo.core_algos import compute_remax_outcome_advantage, get_adv
 
 from agent_rl.errors import ConfigError
 from agent_rl.verl_adapter.algorithms import remax
+from tests.forks import EXTENDED, FORKS
 
 REWARDS = torch.tensor([[0.0, -0.1, 1.0], [0.0, 0.5, 0.0], [0.0, 0.0, 0.25]])
 MASK = torch.tensor([[1, 0, 1], [1, 1, 0], [1, 1, 1]])
@@ -105,10 +104,7 @@ else:
 
 
 def test_the_worker_reaches_another_process_as_one_family(tmp_path: Path) -> None:
-    for mode in ("dump", "load"):
-        done = subprocess.run(
-            [sys.executable, "-c", PICKLED, mode, str(tmp_path / "worker.pickle")],
-            capture_output=True, text=True, timeout=200,
-        )  # fmt: skip
+    for task in ("dump", "load"):
+        done = FORKS.run(PICKLED, task, str(tmp_path / "worker.pickle"), mode=EXTENDED)
         assert done.returncode == 0, done.stderr
     assert "AgentLoopWorkerTQ" in done.stdout

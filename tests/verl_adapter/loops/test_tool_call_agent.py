@@ -211,7 +211,7 @@ def test_broken_call_beside_a_good_one_is_dropped_by_verl_and_corrected_by_ours(
     ],
 )
 def test_mistakes_are_told_in_our_words_where_the_tool_is_not_reached(both, tokenizer, text, verls_words, our_words):
-    verls, ours = both(text, ANSWER)
+    verls, ours = both(text, ANSWER, more=["+agent_rl.tools.on_error=observe"])
     assert verls_words in tokenizer.decode(verls.response_ids)
     assert our_words in tokenizer.decode(ours.response_ids)
 

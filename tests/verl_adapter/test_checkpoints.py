@@ -6,7 +6,10 @@ import shutil
 import pytest
 
 from agent_rl.errors import ConfigError
-from agent_rl.evaluation.sources import model_folder
+from agent_rl.verl_adapter.checkpoints import MERGED, model_folder, require_model
+from tests.policies.conftest import model_dir
+
+__all__ = ["model_dir"]
 
 
 @pytest.fixture
@@ -49,8 +52,7 @@ def loaded(folder):
 
 
 def test_a_model_is_used_as_it_is(model_dir, tmp_path):
-    assert str(model_folder(model_dir, tmp_path / "merged")) == model_dir
-    assert not (tmp_path / "merged").exists()
+    assert str(model_folder(model_dir, "model")) == model_dir
 
 
 def test_a_checkpoint_is_merged_once_however_it_is_named(checkpoint, model, tmp_path):
@@ -58,11 +60,11 @@ def test_a_checkpoint_is_merged_once_however_it_is_named(checkpoint, model, tmp_
 
     run = checkpoint(model.state_dict())
     names = [run, run / "global_step_3", run / "global_step_3/actor"]
-    merged = model_folder(str(names[0]), tmp_path / "merged")
+    merged = model_folder(str(names[0]), "model")
     assert torch.allclose(logits(loaded(merged)), logits(model), atol=0.05, rtol=0.02)  # the merger writes bfloat16
     written = (merged / "config.json").stat().st_mtime_ns
     for name in names:
-        assert model_folder(str(name), tmp_path / "merged") == merged
+        assert model_folder(str(name), "model") == merged == run / "global_step_3" / MERGED
     assert (merged / "config.json").stat().st_mtime_ns == written
     assert (merged / "tokenizer_config.json").exists()
 
@@ -80,7 +82,7 @@ def test_an_adapter_is_part_of_the_weights(checkpoint, model, tmp_path):
     run = checkpoint(adapted.state_dict(), {"r": 2, "lora_alpha": 8, "task_type": "CAUSAL_LM"})
     with adapted.disable_adapter():
         effect = (logits(adapted) - expected).abs().mean()
-    merged = model_folder(str(run), tmp_path / "merged")
+    merged = model_folder(str(run), "model")
     assert not (merged / "lora_adapter").exists()
     assert (logits(loaded(merged)) - expected).abs().mean() < 0.05 * effect
 
@@ -89,10 +91,18 @@ def test_a_checkpoint_that_is_not_whole(checkpoint, model, tmp_path):
     run = checkpoint(model.state_dict())
     (run / "global_step_3/actor/model_world_size_1_rank_0.pt").unlink()
     with pytest.raises(ConfigError, match=r"verl cannot merge .*global_step_3/actor: .*model_world_size_1_rank_0"):
-        model_folder(str(run), tmp_path / "merged")
-    assert not (tmp_path / "merged").exists()
+        model_folder(str(run), "model")
+    assert not (run / "global_step_3" / MERGED).exists()
 
 
 def test_a_folder_without_a_model_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="is neither a model"):
-        model_folder(str(tmp_path), tmp_path / "merged")
+        model_folder(str(tmp_path), "model")
+
+
+def test_verl_alone_is_not_given_a_checkpoint(checkpoint, model, model_dir):
+    run = checkpoint(model.state_dict())
+    require_model(model_dir, "model")
+    require_model("Qwen/Qwen2.5-3B-Instruct", "model")
+    with pytest.raises(ConfigError, match=r"is a checkpoint of training.*agent-rl train"):
+        require_model(str(run), "model")

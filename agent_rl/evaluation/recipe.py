@@ -1,0 +1,64 @@
+"""What a recipe says about an evaluation: its validation data, agent, tools, limits, sampling and reward."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agent_rl.errors import ConfigError
+from agent_rl.evaluation.settings import MultiTurnSettings
+from agent_rl.launch import resolution
+from agent_rl.launch.composition import compose
+from agent_rl.settings import SECTION
+
+__all__ = ["recipe_values"]
+
+
+def recipe_values(recipe: str) -> dict[str, Any]:
+    """The settings of `agent-rl eval` that a recipe gives; flags and `key=value` words win over them.
+
+    Args:
+        recipe: a folder with `config.yaml`, or the name of a recipe.
+
+    Raises:
+        ConfigError: for a recipe that does not compose, several files of validation data, or a reward that only the
+            trainer can compute.
+    """
+    config: Any = compose(recipe)
+    if problems := resolution.problems(config):
+        raise problems[0]
+    plain = resolution.resolved(config)
+    rollout, data, reward = plain["actor_rollout_ref"]["rollout"], plain["data"], plain["reward"]
+    _require_ours(reward)
+    chosen = rollout["val_kwargs"]
+    sampling = {"temperature": chosen["temperature"], "top_p": chosen["top_p"]}
+    if chosen["top_k"] > 0:
+        sampling["top_k"] = chosen["top_k"]
+    return {
+        "data": _one(data["val_files"]),
+        "tools": rollout["multi_turn"]["tool_config_path"],
+        "default_loop": rollout["agent"]["default_agent_loop"],
+        "n": chosen["n"],
+        "limit": data["val_max_samples"] if data["val_max_samples"] > 0 else None,
+        "sampling": {**sampling, "max_response_tokens": data["max_response_length"]},
+        "multi_turn": {key: rollout["multi_turn"][key] for key in MultiTurnSettings.model_fields},
+        SECTION: plain.get(SECTION) or {},
+    }
+
+
+def _one(files: Any) -> str:
+    found = [files] if isinstance(files, str) else list(files or [])
+    if len(found) != 1:
+        raise ConfigError("data.val_files", f"the recipe names {len(found)} files", "Name the one to use with --data")
+    return str(found[0])
+
+
+def _require_ours(reward: dict[str, Any]) -> None:
+    if reward["custom_reward_function"]["path"] is not None:
+        raise ConfigError(
+            "reward.custom_reward_function.path",
+            "an evaluation does not call the function of verl's trainer",
+            "Name it in the recipe as agent_rl.reward.correctness.scorer=file.py:function",
+        )
+    if (name := reward["reward_manager"]["name"]) != "trajectory":
+        problem = f"the recipe's reward is that of verl's manager {name!r}, which an evaluation does not have"
+        raise ConfigError("reward.reward_manager.name", problem, "Set it to trajectory in the recipe")

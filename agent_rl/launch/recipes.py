@@ -1,0 +1,132 @@
+"""The recipes that come with the package, by name, and the files that a recipe names.
+
+A clone has them in `recipes/` and `tool_configs/`; the wheel carries both below `agent_rl/_share`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+import agent_rl
+from agent_rl.errors import ConfigError, did_you_mean
+
+__all__ = ["copy_recipe", "data_scripts", "described", "found_files", "recipe_folder", "share_folder"]
+
+_FILE = re.compile(r"(?P<path>[\w.-][\w./-]*\.(?:yaml|yml|json|jsonl|parquet|md|txt|py))(?::\w+)?")
+_LEFT_OUT = ("run.sh", "results", "__pycache__")
+"""What a copy of a recipe does without: `agent-rl train` runs it."""
+
+
+def share_folder() -> Path:
+    """The folder with `recipes/`, `tool_configs/` and `data_preprocess/`."""
+    package = Path(agent_rl.__file__).parent
+    return inside if (inside := package / "_share").is_dir() else package.parent
+
+
+def described() -> dict[str, str]:
+    """The names of the recipes that come with the package, each with the first sentence of its page."""
+    found = {}
+    for file in sorted(share_folder().glob("recipes/*/config.yaml")):
+        page = (file.parent / "README.md").read_text(encoding="utf-8")
+        sentence = re.search(r"^(?![#\s])(.+?\.)(?:\s|$)", page, re.MULTILINE | re.DOTALL)
+        found[file.parent.name] = " ".join(sentence[1].split()) if sentence else ""
+    return found
+
+
+def recipe_folder(recipe: str | os.PathLike[str]) -> Path:
+    """The folder of a recipe, absolute.
+
+    Args:
+        recipe: a folder with `config.yaml`; else the name of a recipe that comes with the package, `NAME` or
+            `recipes/NAME`.
+
+    Raises:
+        ConfigError: when it is neither.
+    """
+    folder = Path(recipe).expanduser().resolve()
+    if (folder / "config.yaml").is_file():
+        return folder
+    name = str(recipe).removeprefix("recipes/").rstrip("/")
+    packaged = share_folder() / "recipes" / name
+    if name and "/" not in name and (packaged / "config.yaml").is_file():
+        return packaged
+    problem = "there is no config.yaml" if folder.is_dir() else "there is no such folder, and no recipe of this name"
+    remedy = f"Give a folder with config.yaml, or the name of a recipe. {did_you_mean(name, described())}"
+    raise ConfigError(str(recipe), problem, remedy)
+
+
+def found_files(folder: Path) -> dict[str, str]:
+    """The keys of a recipe's `config.yaml` with a relative path that is elsewhere, each with its absolute path.
+
+    A file that is not in the working directory is looked for in the recipe's folder and the two above it.
+    """
+    try:
+        written = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError):  # composing it reports where
+        return {}
+    found = {}
+    for key, value in _leaves(written):
+        match = _FILE.fullmatch(value)
+        if match is None or Path(match["path"]).exists():
+            continue
+        for place in (folder, *folder.parents[:2]):
+            if (place / match["path"]).is_file():
+                found[key] = str(place / value)
+                break
+    return found
+
+
+def data_scripts(folder: Path) -> list[Path]:
+    """The scripts that make a recipe's data, by its page: those of the package, or their copies beside the recipe."""
+    page = folder / "README.md"
+    names = re.findall(r"data_preprocess/(\w+\.py)", page.read_text(encoding="utf-8")) if page.is_file() else []
+    places = (folder, share_folder() / "data_preprocess")
+    found = [
+        next((place / name for place in places if (place / name).is_file()), None) for name in dict.fromkeys(names)
+    ]
+    return [path for path in found if path is not None]
+
+
+def copy_recipe(name: str, target: Path) -> list[Path]:
+    """Copy a recipe with the files that it names, so that all can be changed.
+
+    Args:
+        name: of a recipe that comes with the package.
+        target: the new folder; its name is the new `trainer.experiment_name`.
+
+    Returns:
+        The files.
+
+    Raises:
+        ConfigError: for an unknown name, and a folder that exists.
+    """
+    if name not in (known := described()):
+        raise ConfigError(name, "no recipe of this name", did_you_mean(name, known))
+    if target.exists():
+        raise ConfigError(str(target), "it exists", "Name another folder, which is made")
+    share = share_folder()
+    shutil.copytree(share / "recipes" / name, target, ignore=shutil.ignore_patterns(*_LEFT_OUT))
+    config = (target / "config.yaml").read_text(encoding="utf-8")
+    for file in [*data_scripts(target), *(share / name for name in re.findall(r"tool_configs/\w+\.yaml", config))]:
+        shutil.copy(file, target)
+    config = config.replace(f"recipes/{name}/", "").replace("tool_configs/", "")
+    config = re.sub(rf"^(  experiment_name:) {name}$", rf"\1 {target.name}", config, flags=re.MULTILINE)
+    (target / "config.yaml").write_text(config, encoding="utf-8")
+    return sorted(path for path in target.rglob("*") if path.is_file())
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """The keys whose values are text."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            if path or key not in ("hydra", "defaults"):
+                yield from _leaves(item, f"{path}.{key}".lstrip("."))
+    elif isinstance(value, str):
+        yield path, value

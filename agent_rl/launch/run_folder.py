@@ -1,0 +1,261 @@
+"""`RunFolder`: everything that a run writes, `outputs/<experiment>` unless `agent_rl.run.folder` names another.
+
+`run.json` says what was started; `train.log`, `metrics.jsonl`, `tensorboard/`, `trace.jsonl`, `rollouts/` and
+`checkpoints/` are the run's. The same configuration goes on there from the newest checkpoint; another one is refused. A
+run that starts from scratch moves what is there to `earlier/<time>/`.
+
+Not compared: code and tool files, which are often what was wrong (a change is reported), and what a run may change on
+its way (`FREE_TO_CHANGE`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+import platform
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+from omegaconf import DictConfig, OmegaConf
+
+import agent_rl
+from agent_rl.errors import ConfigError
+from agent_rl.launch import resolution
+from agent_rl.secrets import Redactor
+
+__all__ = ["FREE_TO_CHANGE", "RunFolder", "folder_of"]
+
+FREE_TO_CHANGE = (
+    "trainer.total_epochs",
+    "trainer.total_training_steps",
+    "trainer.save_freq",
+    "trainer.test_freq",
+    "trainer.val_before_train",
+    "trainer.logger",
+    "trainer.log_val_generations",
+    "trainer.max_actor_ckpt_to_keep",
+    "trainer.max_critic_ckpt_to_keep",
+    "trainer.resume_mode",
+    "trainer.resume_from_path",
+    "trainer.default_local_dir",
+    "trainer.rollout_data_dir",
+    "trainer.validation_data_dir",
+    "ray_kwargs",
+    "agent_rl.run",
+    "agent_rl.trace",
+)
+"""Keys, or sections, that may differ when a run goes on."""
+
+PARTS = ("run.json", "train.log", "metrics.jsonl", "tensorboard", "trace.jsonl", "rollouts", "checkpoints", "hydra")
+"""What a run writes into its folder."""
+VERSIONS = ("verl", "sglang", "torch", "transformers", "ray", "TransferQueue")
+MOST_SHOWN = 10
+_CODE = re.compile(r"[\w./-]+\.py\b")
+
+
+def folder_of(config: DictConfig) -> Path:
+    """The folder of a composed configuration's run, absolute."""
+    given = OmegaConf.select(config, "agent_rl.run.folder")
+    return Path(given or f"outputs/{config.trainer.experiment_name}").expanduser().absolute()
+
+
+class RunFolder:
+    """The folder of one run; a context in which only this process has it open.
+
+    Args:
+        config: the composed configuration.
+        command: the user's command line, for `run.json`.
+        script: the user's own entry point.
+    """
+
+    def __init__(self, config: DictConfig, command: Sequence[str] = (), script: str | None = None) -> None:
+        self.path = folder_of(config)
+        self.notes: list[str] = []
+        """What the user should know about an earlier run here."""
+        self._redact = Redactor(os.environ)
+        plain = resolution.resolved(config)
+        self._run: dict[str, Any] = {
+            "command": [self._word(word) for word in command],
+            "configuration": self._redact(plain),
+            "files": _files(plain, script),
+            "versions": _versions(),
+        }
+        self._checkpoints = Path(str(config.trainer.default_local_dir)).expanduser().absolute()
+        self._mode = str(config.trainer.resume_mode)
+        self._lock = FileLock(self.path / "lock")
+
+    def __enter__(self) -> RunFolder:
+        """Compare with the run that is here, move it away if it does not go on, and write `run.json`.
+
+        Raises:
+            ConfigError: another process uses the folder, or it has a run with another configuration.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        try:
+            self._lock.acquire(timeout=0)
+        except Timeout:
+            remedy = "Wait for it, or set another trainer.experiment_name"
+            raise ConfigError("trainer.experiment_name", f"another process trains into {self.path}", remedy) from None
+        try:
+            self._begin()
+        except BaseException:
+            self._lock.release()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def require_same(self) -> None:
+        """Refuse to go on in a folder that has a run with another configuration.
+
+        Raises:
+            ConfigError: with the keys that differ.
+        """
+        before = self._before()
+        begun = self._checkpoint() is not None or (self.path / "metrics.jsonl").exists()
+        if before is None or not begun or self._mode == "disable":
+            return
+        differ, self.notes = _compared(before, self._run)
+        if differ:
+            more = f" and {len(differ) - MOST_SHOWN} more" if len(differ) > MOST_SHOWN else ""
+            raise ConfigError(
+                "trainer.experiment_name",
+                f"{self.path} has a run with another configuration: {'; '.join(differ[:MOST_SHOWN])}{more}",
+                "Set another trainer.experiment_name, or start again here with trainer.resume_mode=disable, which "
+                "moves that run to a folder earlier/",
+            )
+
+    def _before(self) -> Any:
+        file = self.path / "run.json"
+        return json.loads(file.read_text()) if file.is_file() else None
+
+    def _begin(self) -> None:
+        self.require_same()
+        before, step = self._before(), self._checkpoint()
+        started = []
+        if step is not None:
+            self.notes.append(f"resumes from {step}")
+            started += (before or {}).get("started", [])
+        elif before is not None:
+            self._move_away()
+        started.append(time.strftime("%Y-%m-%dT%H:%M:%S%z"))
+        temporary = self.path / "run.tmp"
+        temporary.write_text(json.dumps({**self._run, "started": started}, indent=2) + "\n")
+        os.replace(temporary, self.path / "run.json")
+
+    def _checkpoint(self) -> str | None:
+        """What verl will go on from; None if it starts from scratch."""
+        tracker = self._checkpoints / "latest_checkpointed_iteration.txt"
+        if self._mode == "auto" and tracker.is_file():
+            return f"step {tracker.read_text().strip()}"
+        return "trainer.resume_from_path" if self._mode == "resume_path" else None
+
+    def _move_away(self) -> None:
+        """Keep an earlier run that does not go on."""
+        begun, now = (self.path / "metrics.jsonl").exists(), time.strftime("%Y-%m-%d_%H-%M-%S")
+        names = itertools.chain([now], (f"{now}_{number}" for number in itertools.count(2)))
+        target = next(path for name in names if not (path := self.path / "earlier" / name).exists())
+        target.mkdir(parents=True)
+        for part in (self.path / name for name in PARTS):
+            if part.exists():
+                os.rename(part, target / part.name)
+        if begun:
+            why = "" if self._mode == "disable" else ", it has no checkpoint"
+            self.notes.append(f"the earlier run is in {target}{why}")
+
+    def _word(self, word: str) -> str:
+        """A word of the command line without secrets."""
+        key, sign, value = word.partition("=")
+        hidden = self._redact({key.rpartition(".")[2].lstrip("-"): value})
+        return f"{self._redact(key)}{sign}{next(iter(hidden.values()))}"
+
+
+def _compared(before: Mapping[str, Any], run: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """What keeps a run from going on as another one, and what may have changed in between."""
+    old, new = (dict(_leaves(each["configuration"])) for each in (before, run))
+    differ: list[str] = []
+    changed: list[str] = []
+    for key in sorted({*old, *new, "--script"}):
+        known, now = _named(before, key), _named(run, key)
+        same = known and list(known.values()) == list(now.values())  # the same files, whatever their place
+        if not same and _differ(key, old, new):
+            differ.append(f"{key} is {new.get(key)!r}, was {old.get(key)!r}")
+        elif known and now and not same:
+            others = [path for path, digest in now.items() if known.get(path) != digest]
+            text = f"{key}: the content of {', '.join(others)} has changed"
+            (differ if key.startswith("data.") else changed).append(text)
+    return differ, changed
+
+
+def _differ(key: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    free = any(key == each or key.startswith(f"{each}.") for each in FREE_TO_CHANGE)
+    return not free and repr(old.get(key)) != repr(new.get(key))  # repr: NaN is the same
+
+
+def _named(run: Mapping[str, Any], key: str) -> dict[str, str]:
+    """The files that a key names, each with its hash."""
+    return {file["path"]: file["sha256"] for file in run["files"].get(key, [])}
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every key with its value; a list is a value."""
+    if isinstance(value, Mapping) and value:
+        for key, item in value.items():
+            yield from _leaves(item, f"{path}.{key}".lstrip("."))
+    else:
+        yield path, value
+
+
+def _files(config: Mapping[str, Any], script: str | None) -> dict[str, list[dict[str, str]]]:
+    """The local files that each key names, and the code that its YAML files name, with a hash of the content."""
+    found = {}
+    for key, value in [*_leaves(config), ("--script", script)]:
+        paths = [_path(text) for text in (value if isinstance(value, list) else [value]) if _short(text)]
+        files = [each for path in paths if path.is_file() for each in (path, *_code(path))]
+        if files:
+            found[key] = [{"path": str(path), "sha256": _digest(path)} for path in files]
+    return found
+
+
+def _code(file: Path) -> list[Path]:
+    """The Python files that a YAML file names, beside it."""
+    if file.suffix not in (".yaml", ".yml"):
+        return []
+    named = dict.fromkeys(file.parent / name for name in _CODE.findall(file.read_text(errors="replace")))
+    return [path for path in named if path.is_file()]
+
+
+def _path(text: str) -> Path:
+    """The file of `path/to/file.py:Name`, or of a path alone."""
+    return Path(f"{text.rpartition('.py:')[0]}.py" if ".py:" in text else text).expanduser()
+
+
+def _short(text: Any) -> bool:
+    """Whether a value may be a path."""
+    return isinstance(text, str) and 0 < len(text) < 1024 and "\n" not in text and "\0" not in text
+
+
+def _digest(path: Path) -> str:
+    with open(path, "rb") as file:
+        digest = hashlib.sha256()
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _versions() -> dict[str, str]:
+    found = {"agent_rl": agent_rl.__version__, "python": platform.python_version()}
+    for name in VERSIONS:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found

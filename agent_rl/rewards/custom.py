@@ -1,0 +1,72 @@
+"""`CustomReward`: a reward with `correctness` by the function of `reward.custom_reward_function`, outside training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from agent_rl.concurrency import together
+from agent_rl.errors import UnscoredError
+from agent_rl.rewards.compose import Reward
+from agent_rl.rewards.scorers.scorer import Scorer, score_answer
+from agent_rl.rewards.user_function import CUSTOM_FUNCTION, UserFunction, scorer_info
+from agent_rl.settings import RewardSettings
+from agent_rl.settings.errors import Place
+from agent_rl.settings.importing import find_object
+from agent_rl.trajectory import Score, Trajectory
+from agent_rl.user_code import sort_out
+
+__all__ = ["CustomReward"]
+
+
+class CustomReward(Reward):
+    """Scores as training does with such a function.
+
+    The function gets the text that it got in training where that was kept (`info["solution_str"]`), and otherwise the
+    turns with what the environment answered. Numbers that it returns beside its score are not reported.
+
+    Args:
+        settings: the section `agent_rl.reward`.
+        function: the keys of `reward.custom_reward_function`: path, name, reward_kwargs.
+        max_response_tokens: see `Reward`.
+
+    Raises:
+        ConfigError: as `Reward`, or the function cannot be loaded or called.
+    """
+
+    def __init__(
+        self, settings: RewardSettings, function: Mapping[str, Any], *, max_response_tokens: int | None = None
+    ) -> None:
+        super().__init__(settings, max_response_tokens=max_response_tokens, judged=True)
+        place, name = Place(f"{CUSTOM_FUNCTION}.path"), function.get("name") or "compute_score"
+        found = find_object(f"{function['path']}:{name}", place, Path.cwd())
+        self._function = UserFunction(found, place, options=function.get("reward_kwargs"))
+        self._stops = settings.on_error == "stop"
+
+    async def score_group(
+        self, group: Sequence[Trajectory], *, verdicts: Sequence[float | None] | None = None
+    ) -> list[Score | Exception]:
+        """As `Reward.score_group`; the function is asked where no verdict is given."""
+        given = verdicts or [None] * len(group)
+        found = await together([self._verdict(*each) for each in zip(group, given, strict=True)])
+        usable = [(each, one) for each, one in zip(group, found, strict=True) if not isinstance(one, Exception)]
+        scores = iter(await super().score_group([each for each, _ in usable], verdicts=[one for _, one in usable]))
+        return [one if isinstance(one, Exception) else next(scores) for one in found]
+
+    async def _verdict(self, trajectory: Trajectory, verdict: float | None) -> float | UnscoredError:
+        if verdict is not None:
+            return verdict
+        info = {**scorer_info(trajectory), "trajectory": trajectory.to_dict()}
+        text = trajectory.info.get("solution_str") or _text(trajectory)
+        try:
+            result = await self._function.answer(trajectory.data_source, text, trajectory.ground_truth, info)
+            scored = await score_answer(Scorer(CUSTOM_FUNCTION, lambda *_: result, inline=True), text, None)
+        except Exception as error:  # noqa: BLE001 - whatever the user's function raises, sorted there
+            return sort_out(CUSTOM_FUNCTION, error, stops=self._stops, remedy=f"The trajectory is {trajectory.id!r}")
+        return float(scored["score"] if isinstance(scored, dict) else scored)
+
+
+def _text(trajectory: Trajectory) -> str:
+    """The response as text: turns and observations."""
+    return "\n".join(part for turn in trajectory.turns for part in (turn.text, turn.observation) if part)

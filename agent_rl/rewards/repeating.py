@@ -1,0 +1,48 @@
+"""Keeps what is needed to repeat the scoring of a trajectory in which the user's code raised.
+
+A file with the trajectory and its row, a file with the configuration, and the command that reads both.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from agent_rl import trace
+from agent_rl.trajectory import Trajectory
+from agent_rl.user_code import UserCodeError
+
+__all__ = ["repeatable"]
+
+
+def repeatable(
+    error: UserCodeError, trajectory: Trajectory, folder: str | os.PathLike[str], config: Mapping[str, Any]
+) -> UserCodeError:
+    """The error with the command that repeats the call.
+
+    Args:
+        error: it was raised while the trajectory was scored.
+        trajectory: it gets a file; the trajectories of one prompt share it, so that they are scored together again.
+        folder: for both files; it is made.
+        config: what the command needs of the configuration: `agent_rl`, `data` and `reward`.
+    """
+    name = re.sub(r"[^\w.-]", "_", trajectory.id.rpartition("_")[0] or trajectory.id or "trajectory")
+    file, settings = Path(folder) / f"{name}.jsonl", Path(folder) / f"{name}.yaml"
+    try:
+        trace.append(file, trajectory)
+        settings.write_text(yaml.safe_dump(dict(config), sort_keys=False), encoding="utf-8")
+    except OSError as problem:
+        command = f"The trajectory could not be stored: {problem}"
+    else:
+        words = ["agent-rl", "reward", "score", str(file), "--config", str(settings)]
+        command = f"Repeat the call with: {shlex.join(words)}"
+    remedy = ". ".join(filter(None, [error.remedy, command]))
+    made = UserCodeError(error.what, error.place, error.problem, error.trace, remedy)
+    made.__cause__ = error.__cause__
+    return made

@@ -1,0 +1,182 @@
+"""Calls a user's reward function, whatever signature it has.
+
+    def score(solution_str, ground_truth, extra_info): ...                     # the form of this package's scorers
+    def score(data_source, solution_str, ground_truth, extra_info=None): ...   # verl's
+    def score(ground_truth, solution_str, **kwargs): ...                       # by name, in any order
+    def score(data_sources, solution_strs, ground_truths, extra_infos): ...    # a batch: lists of one, and one score
+    async def score(...): ...
+
+Parameters of these names get their values by name. A function with other names is called by position: two parameters
+are the answer and the ground truth, a third is `extra_info`, and four are verl's. Anything else is refused when the
+function is named, with its signature.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import reprlib
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from concurrent.futures import Executor
+from functools import partial
+from inspect import Parameter
+from typing import Any, NoReturn
+
+from agent_rl.rewards.scorers import Scorer
+from agent_rl.settings.errors import Place
+from agent_rl.trajectory import Trajectory
+
+__all__ = ["CUSTOM_FUNCTION", "UserFunction", "scorer_info"]
+
+CUSTOM_FUNCTION = "reward.custom_reward_function"
+"""The section of verl's configuration that names the user's reward function."""
+
+NAMES = ("data_source", "solution_str", "ground_truth", "extra_info")
+BATCH = {f"{name}s": name for name in NAMES}
+BY_POSITION = {2: NAMES[1:3], 3: NAMES[1:], 4: NAMES}
+"""The arguments of a function whose parameters have other names, by the number of those without a default."""
+REMEDY = "Take data_source, solution_str, ground_truth and extra_info by these names, in any order, or some of them"
+
+
+class UserFunction:
+    """A user's reward function, to be called with verl's four arguments.
+
+    Args:
+        function: of any of the forms above.
+        place: of its name in the configuration.
+        options: keyword arguments of every call: `reward_kwargs` in verl's configuration.
+        more: names of further keyword arguments that every call has, for a function that takes them.
+
+    Attributes:
+        is_async: whether a call gives an awaitable.
+
+    Raises:
+        ConfigError: it cannot be called with what there is; the message shows its signature.
+    """
+
+    def __init__(
+        self, function: Any, place: Place, *, options: Mapping[str, Any] | None = None, more: Collection[str] = ()
+    ) -> None:
+        if not callable(function) or isinstance(function, type):
+            problem = f"it is a {type(function).__name__}, not a function"
+            raise place.error(problem, "Name a function (solution_str, ground_truth, extra_info) -> float")
+        self._function: Callable[..., Any] = function
+        self._options, self._place = dict(options or {}), place
+        self.is_async = any(map(inspect.iscoroutinefunction, (function, type(function).__call__)))
+        try:
+            parameters = list(inspect.signature(function).parameters.values())
+        except ValueError:  # a builtin that does not say
+            parameters = [Parameter(name, Parameter.KEYWORD_ONLY) for name in NAMES]
+        self._open = any(each.kind is Parameter.VAR_KEYWORD for each in parameters)
+        self._known = {each.name for each in parameters if each.kind not in _VARIABLE}
+        self._is_batch = not self._known.isdisjoint(BATCH)
+        self._in_order = self._order(parameters, {*(BATCH if self._is_batch else NAMES), *self._options, *more})
+
+    def __call__(
+        self, data_source: str, solution_str: str, ground_truth: Any, extra_info: Mapping[str, Any], **more: Any
+    ) -> Any:
+        """The function's result for one answer, or an awaitable of it.
+
+        Args:
+            data_source: of the row.
+            solution_str: the answer, or the whole response.
+            ground_truth: of the row.
+            extra_info: a dict, by default `scorer_info`.
+            more: the further keyword arguments.
+        """
+        values: dict[str, Any] = dict(zip(NAMES, (data_source, solution_str, ground_truth, extra_info), strict=True))
+        if self._in_order:
+            return self._function(*(values[name] for name in self._in_order), **self._options)
+        if self._is_batch:
+            values = {batch: [values[name]] for batch, name in BATCH.items()}
+        values |= {**more, **self._options}
+        result = self._function(**{name: values[name] for name in values if self._open or name in self._known})
+        if not self._is_batch:
+            return result
+        return self._awaited(result) if inspect.isawaitable(result) else self._only(result)
+
+    async def answer(self, *arguments: Any, threads: Executor | None = None, **more: Any) -> Any:
+        """The result of a call, which blocks no event loop.
+
+        Args:
+            arguments: as of a call.
+            threads: for a function that is not a coroutine; None: asyncio's.
+            more: as of a call.
+        """
+        if self.is_async:
+            return await self(*arguments, **more)
+        result = await asyncio.get_running_loop().run_in_executor(threads, partial(self, *arguments, **more))
+        return await result if inspect.isawaitable(result) else result
+
+    def scorer(self, name: str) -> Scorer:
+        """The function as a scorer; the data source is `extra_info["data_source"]`."""
+        return Scorer(name, self._score_async if self.is_async else self._score)
+
+    def _score(self, solution_str: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> Any:
+        return self(str(extra_info.get("data_source") or ""), solution_str, ground_truth, extra_info)
+
+    async def _score_async(self, solution_str: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> Any:
+        return await self._score(solution_str, ground_truth, extra_info)
+
+    def _order(self, parameters: Sequence[Parameter], given: Collection[str]) -> tuple[str, ...]:
+        """The arguments of a call by position; none of them: a call gives all by name."""
+        if unknown := sorted(set(self._options) - self._known) if not self._open else ():
+            self._refuse(f"reward_kwargs has {', '.join(unknown)}, which it does not take", "Remove it from one side")
+        needed = [each for each in parameters if each.default is Parameter.empty and each.kind not in _VARIABLE]
+        unknown = [each.name for each in needed if each.name not in given or each.kind is Parameter.POSITIONAL_ONLY]
+        answers = {"solution_str", "solution_strs"}
+        if not unknown and (self._open or self._known & answers):
+            return ()
+        if not needed and any(each.kind is Parameter.VAR_POSITIONAL for each in parameters):
+            return BY_POSITION[3]
+        slots = [each for each in needed if each.name not in self._options]
+        order = BY_POSITION.get(len(slots), ())
+        misplaced = any(
+            each.kind is Parameter.KEYWORD_ONLY or (each.name in NAMES and each.name != name)
+            for each, name in zip(slots, order, strict=False)
+        )
+        if self._is_batch or not order or misplaced:
+            self._refuse(f"nothing is known for {', '.join(unknown)}" if unknown else "it takes no answer", REMEDY)
+        return order
+
+    def _refuse(self, problem: str, remedy: str) -> NoReturn:
+        name = getattr(self._function, "__name__", type(self._function).__name__)
+        raise self._place.error(f"{name}{inspect.signature(self._function)} cannot be called: {problem}", remedy)
+
+    async def _awaited(self, result: Awaitable[Any]) -> Any:
+        return self._only(await result)
+
+    def _only(self, results: Any) -> Any:
+        """The result for the one answer of a batch."""
+        results = results.tolist() if hasattr(results, "tolist") else results
+        if not isinstance(results, Sequence) or isinstance(results, str) or len(results) != 1:
+            problem = f"it returned {reprlib.repr(results)} for a batch of one answer"
+            raise self._place.error(problem, "Return a list with one score, or one dict, for each answer")
+        return results[0]
+
+
+_VARIABLE = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
+
+
+def scorer_info(trajectory: Trajectory) -> dict[str, Any]:
+    """What scorers get as `extra_info`: the row's own, the rest of its `reward_model`, and numbers of the episode.
+
+    The numbers win over entries of the row of the same names, unless no agent is known: then it is a request to a
+    reward service, whose own `extra_info` may have them. `num_turns` counts messages as verl does: the prompt, the
+    policy's turns, and what the environment answered.
+    """
+    asked = [message.content for message in trajectory.prompt if message.role == "user"]
+    given = {key: value for key, value in (trajectory.row.get("reward_model") or {}).items() if key != "ground_truth"}
+    row = {"original_prompt": asked[-1] if asked else "", **trajectory.info, **given, **trajectory.extra_info}
+    episode = {
+        "data_source": trajectory.data_source,
+        "num_turns": 1 + len(trajectory.turns) + sum(turn.observation is not None for turn in trajectory.turns),
+        "num_tool_calls": trajectory.tool_calls,
+        "tool_errors": trajectory.tool_errors,
+        "malformed_turns": trajectory.malformed_turns,
+        "stop_reason": trajectory.stop_reason.value,
+        "tool_rewards": [result.reward for result in trajectory.results if result.reward is not None],
+        "response_tokens": trajectory.response_tokens,
+        "seconds": trajectory.seconds,
+    }
+    return {**row, **episode} if trajectory.agent else {**episode, **row}

@@ -1,0 +1,102 @@
+"""A checkpoint of training as a model: merged once by verl into a folder beside it, for evaluation and for another run.
+
+verl's merger always writes bfloat16: a policy that was trained in float32 gets rounded weights.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from agent_rl.errors import ConfigError
+
+__all__ = ["MERGED", "model_folder", "policy_shards", "require_model", "settings_folder"]
+
+MERGED = "merged_model"
+"""The merged model's folder in that of the checkpoint, `global_step_N`."""
+
+
+def model_folder(model: str, key: str) -> Path:
+    """A model's folder, or a checkpoint merged into one.
+
+    Args:
+        model: a model's folder; the folder of a checkpoint (`global_step_N`, or its `actor`); or the folder of a run's
+            checkpoints, where the newest is taken.
+        key: of the configuration, that named it.
+
+    Raises:
+        ConfigError: for anything else, or a checkpoint that cannot be merged.
+    """
+    folder = Path(model).expanduser()
+    if (folder / "config.json").is_file():
+        return folder
+    shards = policy_shards(folder)
+    if shards is None:
+        problem = f"{model} is neither a model (no config.json) nor a checkpoint of training (no actor folder)"
+        raise ConfigError(key, problem, "Correct the path")
+    merged = shards.parent / MERGED
+    if not merged.is_dir():
+        _merge(shards, merged, key)
+    return merged
+
+
+def policy_shards(folder: Path) -> Path | None:
+    """The folder with the policy's shards in a checkpoint; None for a folder that is no checkpoint."""
+    newest = folder / "latest_checkpointed_iteration.txt"
+    if newest.is_file():
+        folder = folder / f"global_step_{newest.read_text().strip()}"
+    for place in (folder / "actor", folder):
+        if settings_folder(place).is_dir():
+            return place
+    return None
+
+
+def settings_folder(shards: Path) -> Path:
+    """The folder with the configuration and the tokenizer of a checkpoint's model."""
+    beside = shards / "huggingface"
+    return beside if beside.is_dir() else shards / "model/huggingface"
+
+
+def require_model(model: str, key: str) -> None:
+    """Refuse a checkpoint where verl would look for a model.
+
+    Raises:
+        ConfigError: naming what merges it.
+    """
+    folder = Path(model).expanduser()
+    if policy_shards(folder) is not None and not (folder / "config.json").is_file():
+        remedy = "Start the run with agent-rl train, which merges it into a model"
+        raise ConfigError(key, f"{model} is a checkpoint of training, which verl cannot load", remedy)
+
+
+def _merge(shards: Path, target: Path, key: str) -> None:
+    temporary, log = target.with_suffix(".tmp"), target.with_suffix(".log")
+    shutil.rmtree(temporary, ignore_errors=True)
+    backend = "fsdp" if (shards / "fsdp_config.json").is_file() else "megatron"
+    command = [sys.executable, "-m", "verl.model_merger", "merge", "--backend", backend]
+    command += ["--local_dir", str(shards), "--target_dir", str(temporary)]
+    try:
+        with open(log, "wb") as output:
+            done = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, check=False)
+    except OSError as error:
+        problem = f"the merged model of {shards} cannot be written: {error.strerror}"
+        raise ConfigError(key, problem, "Copy the checkpoint to a folder that you may write to") from error
+    if done.returncode:
+        last = (log.read_text(errors="replace").strip() or "no output").splitlines()[-1]
+        raise ConfigError(key, f"verl cannot merge {shards}: {last}", f"See {log}")
+    if (temporary / "lora_adapter").is_dir():
+        _apply_adapter(temporary)
+    os.replace(temporary, target)
+
+
+def _apply_adapter(folder: Path) -> None:
+    """Add the LoRA adapter, which the merger puts beside the base model, to the weights."""
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    base = AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
+    PeftModel.from_pretrained(base, folder / "lora_adapter").merge_and_unload().save_pretrained(folder)
+    shutil.rmtree(folder / "lora_adapter")

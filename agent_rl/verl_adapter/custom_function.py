@@ -1,0 +1,80 @@
+"""The function of `reward.custom_reward_function`: loaded as verl does, and callable whatever its signature."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Collection
+from typing import Any
+
+from agent_rl.errors import ConfigError
+from agent_rl.rewards.user_function import CUSTOM_FUNCTION, NAMES, UserFunction
+from agent_rl.settings.errors import Place
+from agent_rl.user_code import place_of
+
+__all__ = ["MANAGER", "check", "user_function"]
+
+MANAGER = "trajectory"
+OF_THE_MODEL = ("reward_router_address", "reward_model_tokenizer")
+"""Keyword arguments that verl adds when it serves a reward model."""
+
+
+def user_function(loaded: Any, more: Collection[str]) -> UserFunction:
+    """The function behind what verl has loaded, which is a partial that adds `reward_kwargs`.
+
+    Args:
+        loaded: by verl's `get_custom_reward_fn`.
+        more: names of further keyword arguments of every call.
+
+    Raises:
+        ConfigError: the function cannot be called.
+    """
+    raw, options = loaded.args if isinstance(loaded, functools.partial) and len(loaded.args) == 2 else (loaded, {})
+    return UserFunction(raw, Place(f"{CUSTOM_FUNCTION}.name"), options=options, more=more)
+
+
+def check(config: Any) -> UserFunction | None:
+    """Load the custom function, and refuse one that cannot be called.
+
+    Args:
+        config: the trainer's whole configuration.
+
+    Returns:
+        The function, if the manager `trajectory` calls it and no reward model has to answer it.
+
+    Raises:
+        ConfigError: it cannot be loaded, or not be called by the reward manager.
+    """
+    from verl.trainer.ppo.reward import get_custom_reward_fn
+
+    path, name = config.reward.custom_reward_function.path, config.reward.custom_reward_function.name
+    if not path:
+        return None
+    try:
+        loaded = get_custom_reward_fn(config)
+    except Exception as error:  # of verl, or of the user's file while it is imported
+        cause = error.__cause__ or error
+        where = f" at {place_of(cause)}" if str(path) in place_of(cause) else ""
+        problem = f"{name!r} cannot be loaded from {path}{where}: {type(cause).__name__}: {cause}"
+        raise ConfigError(CUSTOM_FUNCTION, problem, f"Fix the file, or {CUSTOM_FUNCTION}.path and .name") from error
+    more = OF_THE_MODEL if config.reward.reward_model.enable else ()
+    if (manager := config.reward.reward_manager.name) != MANAGER:
+        _check_verls_call(loaded, more, manager)
+        return None
+    function = user_function(loaded, more)
+    return None if more else function
+
+
+def _check_verls_call(loaded: Any, more: Collection[str], manager: str) -> None:
+    """Verl's own managers give all of their arguments by name."""
+    assert isinstance(loaded, functools.partial)
+    raw, options = loaded.args
+    try:
+        signature = inspect.signature(raw)
+        signature.bind(**{**dict.fromkeys((*NAMES, *more)), **options})
+    except TypeError as error:
+        problem = f"{raw.__name__}{signature} cannot be called by the manager {manager!r}: {error}"
+        remedy = f"Set reward.reward_manager.name={MANAGER}, or take {', '.join((*NAMES, *more))} by these names"
+        raise ConfigError(f"{CUSTOM_FUNCTION}.name", problem, remedy) from error
+    except ValueError:  # a builtin that does not say
+        return

@@ -1,0 +1,110 @@
+"""Data files are read as verl reads them, and joined where verl joins them."""
+
+import json
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from agent_rl.data import make_row, write_parquet
+from agent_rl.data.files import differences, read_rows
+
+ROWS = [
+    make_row(question=f"{number}+1?", data_source="gsm8k", ground_truth=number + 1, split="train", index=number)
+    for number in range(12)
+]
+
+
+def written(path: Path, text: str | None = None) -> str:
+    lines = "".join(f"{json.dumps(row)}\n" for row in ROWS)
+    path.write_text({".jsonl": lines, ".json": json.dumps(ROWS)}.get(path.suffix, "") if text is None else text)
+    return str(path)
+
+
+def test_a_parquet_file_is_counted_and_its_first_rows_are_read(tmp_path: Path) -> None:
+    write_parquet(ROWS, tmp_path / "rows.parquet")
+    file = read_rows(str(tmp_path / "rows.parquet"), 5)
+    assert (file.count, len(file.rows), file.error) == (12, 5, None)
+    assert file.rows[3]["extra_info"]["index"] == 3
+    assert file.schema.field("agent_name").type == pa.string()
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.json"])
+def test_json_is_read_as_lines_or_as_a_list(tmp_path: Path, name: str) -> None:
+    file = read_rows(written(tmp_path / name), 5)
+    assert (file.count, len(file.rows), file.error) == (12, 5, None)
+    assert file.rows[3]["prompt"][0]["content"] == "3+1?"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "problem", "remedy"),
+    [
+        ("rows.csv", "question,answer", "verl reads .parquet, .json, .jsonl, not .csv", "write_parquet"),
+        ("rows", "", "not a file without one of these endings", "write_parquet"),
+        ("rows.parquet", "not parquet at all", "cannot be read as parquet", "again"),
+        ("rows.jsonl", '{"a": 1}\n{"a": 2\n', "cannot be read as JSONL: line 2", "again"),
+        ("rows.json", "[1, 2]", "expected objects, got 1", "again"),
+    ],
+)
+def test_what_verl_cannot_read_says_why_and_what_to_do(
+    tmp_path: Path, name: str, text: str, problem: str, remedy: str
+) -> None:
+    error = read_rows(written(tmp_path / name, text), 5).error
+    assert error is not None
+    assert problem in error.problem
+    assert remedy in error.remedy
+
+
+def test_a_file_that_is_not_there_gets_the_nearest_name(tmp_path: Path) -> None:
+    written(tmp_path / "train.jsonl")
+    error = read_rows(str(tmp_path / "trian.jsonl"), 5).error
+    assert error is not None
+    assert error.problem == "there is no such file"
+    assert "'train.jsonl'" in error.remedy
+
+
+STRUCT = {"a": 1, "b": "x"}
+PAIRS: list[tuple[dict[str, Any], dict[str, Any], bool]] = [
+    ({"x": 1}, {"x": 1, "y": 2}, True),  # a column that only one has
+    ({"x": 1}, {"x": None}, True),
+    ({"x": 1}, {"x": 1.5}, False),
+    ({"x": 1}, {"x": "1"}, False),
+    ({"x": STRUCT}, {"x": {"b": "y", "a": 2}}, True),  # in another order
+    ({"x": STRUCT}, {"x": {"a": 1}}, True),
+    ({"x": STRUCT}, {"x": {"a": "1"}}, False),
+    ({"x": [STRUCT]}, {"x": [{"b": "y", "a": 2}]}, True),
+    ({"x": [STRUCT]}, {"x": [{"a": 2}]}, False),
+    ({"x": ["a"]}, {"x": []}, True),
+]
+
+
+def pair(folder: Path, one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    for name, row in (("one", one), ("other", other)):
+        pq.write_table(pa.Table.from_pylist([row]), folder / f"{name}.parquet")
+    return [str(folder / f"{name}.parquet") for name in ("one", "other")]
+
+
+@pytest.mark.parametrize(("one", "other", "joins"), PAIRS)
+def test_files_whose_common_columns_have_one_type_join(
+    tmp_path: Path, one: dict[str, Any], other: dict[str, Any], joins: bool
+) -> None:
+    files = [read_rows(path, 5) for path in pair(tmp_path, one, other)]
+    assert bool(differences(*files)) is not joins
+    assert joins or differences(*files)[0].startswith("x (")
+
+
+@pytest.mark.trainer
+@pytest.mark.parametrize(("one", "other", "joins"), PAIRS)
+def test_verl_joins_the_same_files(tmp_path: Path, one: dict[str, Any], other: dict[str, Any], joins: bool) -> None:
+    import datasets
+
+    cache = str(tmp_path / "cache")
+    read = [
+        datasets.load_dataset("parquet", data_files=path, cache_dir=cache)["train"]
+        for path in pair(tmp_path, one, other)
+    ]
+    with nullcontext() if joins else pytest.raises((ValueError, TypeError)):
+        datasets.concatenate_datasets(read)

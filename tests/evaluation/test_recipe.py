@@ -1,0 +1,64 @@
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from agent_rl.data import arithmetic
+from agent_rl.errors import ConfigError
+from agent_rl.evaluation.recipe import recipe_values
+from agent_rl.evaluation.runner import Evaluation
+from agent_rl.evaluation.settings import EvaluationSettings, read_settings
+from agent_rl.launch.recipes import copy_recipe
+
+
+@pytest.fixture
+def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of a recipe with its own data, whose rows name no agent."""
+    monkeypatch.delenv("VERL_PLATFORM", raising=False)
+    monkeypatch.chdir(tmp_path)
+    copy_recipe("gsm8k_calculator", folder := tmp_path / "mine")
+    rows = [arithmetic.to_row(problem, "test", i) for i, problem in enumerate(arithmetic.generate(0, 3))]
+    pq.write_table(pa.Table.from_pylist(rows).drop_columns(["agent_name"]), folder / "test.parquet")
+    (folder / "train.parquet").touch()
+    config = (folder / "config.yaml").read_text()
+    (folder / "config.yaml").write_text(config.replace("${oc.env:HOME}/data/gsm8k_multiturn_w_tool/", ""))
+    return folder
+
+
+def read(recipe: Path, *words: str, **flags: object) -> EvaluationSettings:
+    return read_settings({"model": "m", **flags}, words, recipe_values(str(recipe)))
+
+
+def test_a_recipe_gives_agent_tools_limits_reward_and_data(recipe: Path) -> None:
+    settings = read(recipe)
+    assert settings.data == str(recipe / "test.parquet")
+    assert settings.tools == str(recipe / "calculator.yaml")
+    assert (settings.loop, settings.default_loop, settings.n, settings.limit) == (None, "react_agent", 1, None)
+    assert (settings.sampling.temperature, settings.sampling.top_k) == (0, None)
+    assert (settings.sampling.max_response_tokens, settings.multi_turn.max_assistant_turns) == (2048, 8)
+    assert settings.agent_rl.reward.efficiency.free_calls == 3
+    evaluation = Evaluation.load(settings)
+    assert [evaluation.agent(row) for row in evaluation.rows] == ["react_agent"] * 3
+
+
+def test_flags_and_words_win_over_the_recipe(recipe: Path) -> None:
+    words = ["sampling.temperature=1", "agent_rl.reward.efficiency.free_calls=1", "limit=2"]
+    settings = read(recipe, *words, n=4, data="other.parquet")
+    assert (settings.data, settings.n, settings.limit, settings.sampling.temperature) == ("other.parquet", 4, 2, 1)
+    reward = settings.agent_rl.reward
+    assert (reward.efficiency.free_calls, reward.efficiency.penalty) == (1, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        ("custom_reward_function: {path: mine.py}", r"custom_reward_function\.path: .*correctness\.scorer"),
+        ("reward_manager: {name: dapo}", r"reward_manager\.name: .*'dapo'"),
+    ],
+)
+def test_a_reward_that_only_the_trainer_computes_is_refused(recipe: Path, section: str, said: str) -> None:
+    with open(recipe / "config.yaml", "a") as file:
+        file.write(f"\nreward: {{{section}}}\n")
+    with pytest.raises(ConfigError, match=said):
+        recipe_values(str(recipe))

@@ -1,0 +1,97 @@
+import json
+from pathlib import Path
+
+from agent_rl.launch.output import Screen, failure, read_metrics, step_line
+
+STEP = {
+    "critic/score/mean": 0.4156,
+    "agent/acc": 0.453,
+    "agent/tool_calls": 1.336,
+    "agent/malformed_rate": 0.082,
+    "agent/unscored": 0,
+    "response_length/mean": 104.5,
+    "timing_s/step": 4.125,
+    "actor/lr": 3e-4,
+}
+
+
+def log(tmp_path: Path, *lines: str) -> Path:
+    path = tmp_path / "train.log"
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+def test_a_step_is_one_line() -> None:
+    line = step_line(3, STEP, 290)
+    assert line == "step 3/290: reward +0.416, accuracy 45 %, 1.3 tool calls, 8 % malformed, 104 tokens, 4.1 s"
+
+
+def test_a_validation_is_in_the_line_of_its_step() -> None:
+    metrics = {"val-core/openai/gsm8k/acc/mean@1": 0.5, "val-aux/openai/gsm8k/reward/mean@1": 0.25, "val-aux/x": 1}
+    assert step_line(0, metrics) == "step 0: validation on openai/gsm8k: reward +0.250, accuracy 50 %"
+
+
+def test_only_messages_for_the_user_are_shown_and_each_once() -> None:
+    said: list[str] = []
+    screen = Screen(say=said.append)
+    for line in ("noise", "\x1b[36m(Worker pid=7)\x1b[0m agent_rl: a note", "(Worker pid=8) agent_rl: a note"):
+        screen.line(line)
+    screen.line("(TaskRunnerV1 pid=3) INFO:2026-11-22 13:39:00,182:Total training steps: 20")
+    screen.step(1, {"critic/score/mean": 1.0})
+    assert said == ["a note", "step 1/20: reward +1.000"]
+
+
+def test_verbose_shows_every_line() -> None:
+    said: list[str] = []
+    screen = Screen(verbose=True, say=said.append)
+    screen.line("noise")
+    screen.line("agent_rl: a note")
+    assert said == ["noise", "agent_rl: a note"]
+
+
+def test_a_failure_shows_the_traceback_without_the_wrapper_that_repeats_it(tmp_path: Path) -> None:
+    path = log(
+        tmp_path,
+        "ValueError: of an earlier start",
+        "(Worker pid=7) Traceback (most recent call last):",
+        '(Worker pid=7)   File "mine.py", line 3, in score',
+        '(Worker pid=7)     raise ValueError("no")',
+        "(Worker pid=7) ValueError: no",
+        "ray.exceptions.RayTaskError(ValueError): repeated",
+    )
+    text = failure(path, len("ValueError: of an earlier start\n"), 1)
+    assert text.splitlines() == [
+        "the trainer failed: ValueError: no",
+        '  |   File "mine.py", line 3, in score',
+        '  |     raise ValueError("no")',
+        f"The whole output: {path}",
+    ]
+
+
+def test_a_failure_of_a_killed_trainer_names_the_signal(tmp_path: Path) -> None:
+    text = failure(log(tmp_path, "step 1", "step 2"), 0, -9)
+    assert "SIGKILL ended it (is memory short?)" in text
+    assert "  | step 2" in text
+
+
+def test_metrics_are_read_with_their_step(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text(json.dumps({"step": 1, "data": {"x": 2}}) + "\n")
+    assert read_metrics(tmp_path) == [{"step": 1, "x": 2}]
+
+
+def test_a_failure_inside_hydra_has_the_cause_of_its_second_line_and_the_last_traceback(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text(
+        "Error executing job with overrides: []\n"
+        '  File "first.py", line 1, in <module>\n'
+        "OSError: gone\n"
+        "The above exception was the direct cause of the following exception:\n"
+        '  File "second.py", line 2, in <module>\n'
+        "hydra.errors.InstantiationException: Error in call to target 'Model':\n"
+        "OSError('gone')\n"
+        "Set the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace.\n"
+    )
+    said = failure(log, 0, 1)
+    assert "InstantiationException: Error in call to target 'Model': OSError('gone')" in said
+    assert "second.py" in said
+    assert "first.py" not in said

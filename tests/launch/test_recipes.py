@@ -1,0 +1,94 @@
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from agent_rl.errors import ConfigError
+from agent_rl.launch.composition import compose
+from agent_rl.launch.recipes import copy_recipe, described, found_files, recipe_folder
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_name_is_a_recipe_of_the_package_in_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("llm_judge", "recipes/llm_judge", str(ROOT / "recipes/llm_judge")):
+        assert recipe_folder(name) == ROOT / "recipes/llm_judge"
+
+
+def test_a_folder_is_found_before_a_recipe_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "llm_judge").mkdir()
+    assert recipe_folder("llm_judge") == ROOT / "recipes/llm_judge"  # no config.yaml is no recipe
+    (tmp_path / "llm_judge/config.yaml").touch()
+    assert recipe_folder("llm_judge") == tmp_path / "llm_judge"
+
+
+def test_an_unknown_recipe_names_the_nearest() -> None:
+    with pytest.raises(ConfigError, match=r"no such folder.*Did you mean 'gsm8k_calculator'"):
+        recipe_folder("gsm8k_calc")
+
+
+def test_every_recipe_is_described_in_a_sentence() -> None:
+    known = described()
+    assert set(known) == {path.parent.name for path in ROOT.glob("recipes/*/config.yaml")}
+    assert all(text.endswith(".") for text in known.values())
+
+
+@pytest.mark.parametrize("name", described())
+def test_the_files_of_a_recipe_are_found_from_any_folder(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    assert found_files(ROOT / "recipes" / name) == {}
+    monkeypatch.chdir(tmp_path)
+    found = found_files(ROOT / "recipes" / name)
+    assert "actor_rollout_ref.rollout.multi_turn.tool_config_path" in found
+    assert all(Path(value.partition(".py:")[0] + ".py" * (".py:" in value)).is_file() for value in found.values())
+
+
+def test_what_the_user_gives_wins_over_the_found_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    key = "actor_rollout_ref.rollout.multi_turn.tool_config_path"
+    assert compose("llm_judge").actor_rollout_ref.rollout.multi_turn.tool_config_path.startswith(str(ROOT))
+    assert (
+        compose("llm_judge", [f"{key}=mine.yaml"]).actor_rollout_ref.rollout.multi_turn.tool_config_path == "mine.yaml"
+    )
+
+
+def test_a_copy_has_all_that_can_be_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    files = {str(path) for path in copy_recipe("llm_judge", Path("mine/judged"))}
+    names = ("config.yaml", "README.md", "judge.md", "rubric.yaml", "calculator.yaml", "gsm8k_multiturn_w_tool.py")
+    assert {f"mine/judged/{name}" for name in names} <= files
+    composed = compose("mine/judged")
+    assert composed.trainer.experiment_name == "judged"
+    folder = tmp_path / "mine/judged"
+    assert composed.actor_rollout_ref.rollout.multi_turn.tool_config_path == str(folder / "calculator.yaml")
+    assert composed.agent_rl.reward.components.judge.config.rubric == str(folder / "rubric.yaml")
+    with pytest.raises(ConfigError, match="it exists"):
+        copy_recipe("llm_judge", Path("mine/judged"))
+
+
+@pytest.mark.parametrize("name", described())
+def test_a_copy_names_no_file_outside(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    original = found_files(ROOT / "recipes" / name)
+    copy_recipe(name, Path("copied"))
+    found = found_files(tmp_path / "copied")
+    assert found.keys() == original.keys()
+    assert all(value.startswith(f"{tmp_path}/copied/") for value in found.values())
+
+
+def test_the_wheel_has_recipes_tools_and_every_file_of_the_package(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=60)
+    (wheel,) = tmp_path.glob("*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    for folder in ("recipes", "tool_configs", "data_preprocess"):
+        tracked = subprocess.run(["git", "ls-files", folder], cwd=ROOT, capture_output=True, text=True).stdout.split()
+        assert {f"agent_rl/_share/{path}" for path in tracked} <= names
+    tracked = subprocess.run(["git", "ls-files", "agent_rl"], cwd=ROOT, capture_output=True, text=True).stdout.split()
+    assert set(tracked) <= names

@@ -1,0 +1,129 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import DictConfig, OmegaConf
+
+from agent_rl.errors import ConfigError
+from agent_rl.launch.run_folder import RunFolder, folder_of
+
+SECRET = "sk-0123456789abcdef"
+
+
+def config(folder: Path | None, **changes: Any) -> DictConfig:
+    made = OmegaConf.create(
+        {
+            "trainer": {
+                "experiment_name": "mine",
+                "default_local_dir": "${agent_rl.run.folder}/checkpoints",
+                "resume_mode": "auto",
+                "total_epochs": 1,
+            },
+            "data": {"train_files": None, "seed": 1},
+            "agent_rl": {"run": {"folder": str(folder) if folder else None}, "tool": None, "api_key": None},
+        }
+    )
+    for key, value in changes.items():
+        OmegaConf.update(made, key.replace("__", "."), value)
+    return made
+
+
+def begin(folder: Path, *, steps: bool = True, checkpoint: int | None = None, **changes: Any) -> RunFolder:
+    """A start of a run, and what it leaves behind."""
+    with RunFolder(config(folder, **changes), ["agent-rl", "train"]) as run:
+        if steps:
+            (folder / "metrics.jsonl").touch()
+        if checkpoint is not None:
+            (folder / "checkpoints").mkdir(exist_ok=True)
+            (folder / "checkpoints/latest_checkpointed_iteration.txt").write_text(str(checkpoint))
+    return run
+
+
+def test_the_folder_is_named_after_the_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert folder_of(config(None)) == tmp_path / "outputs/mine"
+    assert folder_of(config(tmp_path / "other")) == tmp_path / "other"
+
+
+def test_run_json_says_what_was_started_and_holds_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_API_KEY", SECRET)
+    (tmp_path / "tools.yaml").write_text("tools: [{class_name: 'mine.py:A'}]")
+    (tmp_path / "mine.py").write_text("class A: ...")
+    given = config(tmp_path, agent_rl__api_key="typed-in-full", agent_rl__tool=f"{tmp_path}/tools.yaml")
+    given.data.train_files = [f"{tmp_path}/mine.py:A"]
+    with RunFolder(given, ["agent-rl", "agent_rl.api_key=typed-in-full", f"x={SECRET}"], str(tmp_path / "mine.py")):
+        text = (tmp_path / "run.json").read_text()
+    run = json.loads(text)
+    assert SECRET not in text
+    assert "typed-in-full" not in text
+    assert run["configuration"]["data"]["seed"] == 1
+    assert {key: [Path(file["path"]).name for file in files] for key, files in run["files"].items()} == {
+        "agent_rl.tool": ["tools.yaml", "mine.py"],  # which it names
+        "data.train_files": ["mine.py"],
+        "--script": ["mine.py"],
+    }
+    assert len(run["started"]) == 1
+    assert {"agent_rl", "python"} <= set(run["versions"])
+
+
+def test_the_same_configuration_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    begin(tmp_path, checkpoint=7)
+    run = begin(tmp_path, trainer__total_epochs=9)
+    assert run.notes == ["resumes from step 7"]
+    assert len(json.loads((tmp_path / "run.json").read_text())["started"]) == 2
+
+
+def test_another_configuration_is_refused_with_the_keys_that_differ(tmp_path: Path) -> None:
+    begin(tmp_path, checkpoint=7)
+    with pytest.raises(ConfigError, match=r"data\.seed is 2, was 1\. Set another trainer\.experiment_name") as caught:
+        begin(tmp_path, data__seed=2)
+    assert "total_epochs" not in caught.value.problem
+    begin(tmp_path)  # the folder is free again
+
+
+def test_starting_from_scratch_keeps_the_earlier_run(tmp_path: Path) -> None:
+    begin(tmp_path, checkpoint=7)
+    run = begin(tmp_path, data__seed=2, trainer__resume_mode="disable")
+    (earlier,) = (tmp_path / "earlier").iterdir()
+    assert run.notes == [f"the earlier run is in {earlier}"]
+    assert {path.name for path in earlier.iterdir()} == {"run.json", "metrics.jsonl", "checkpoints"}
+    assert json.loads((tmp_path / "run.json").read_text())["configuration"]["data"]["seed"] == 2
+
+
+def test_a_run_without_a_step_is_no_obstacle(tmp_path: Path) -> None:
+    begin(tmp_path, steps=False)
+    assert begin(tmp_path, steps=False, data__seed=2).notes == []
+
+
+def test_a_run_without_a_checkpoint_starts_again_and_says_so(tmp_path: Path) -> None:
+    begin(tmp_path)
+    assert "it has no checkpoint" in begin(tmp_path).notes[0]
+
+
+def test_changed_data_is_refused_and_changed_code_is_reported(tmp_path: Path) -> None:
+    for name in ("rows.parquet", "mine.py"):
+        (tmp_path / name).write_text("1")
+    files = {"data__train_files": f"{tmp_path}/rows.parquet", "agent_rl__tool": f"{tmp_path}/mine.py:Tool"}
+    begin(tmp_path, checkpoint=1, **files)
+    (tmp_path / "mine.py").write_text("2")
+    assert begin(tmp_path, **files).notes[0] == f"agent_rl.tool: the content of {tmp_path}/mine.py has changed"
+    (tmp_path / "rows.parquet").write_text("2")
+    with pytest.raises(ConfigError, match=r"data\.train_files: the content of .*rows\.parquet has changed"):
+        begin(tmp_path, **files)
+
+
+def test_the_same_file_in_another_place_is_the_same(tmp_path: Path) -> None:
+    for name in ("a.parquet", "b.parquet"):
+        (tmp_path / name).write_text("1")
+    begin(tmp_path, checkpoint=1, data__train_files=[f"{tmp_path}/a.parquet"])
+    assert begin(tmp_path, data__train_files=[f"{tmp_path}/b.parquet"]).notes == ["resumes from step 1"]
+
+
+def test_two_processes_cannot_train_into_one_folder(tmp_path: Path) -> None:
+    with (
+        RunFolder(config(tmp_path), []),
+        pytest.raises(ConfigError, match="another process trains into"),
+        RunFolder(config(tmp_path), []),
+    ):
+        pass

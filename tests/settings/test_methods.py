@@ -1,0 +1,142 @@
+"""A user's class is checked against its base: a method that nothing calls or that cannot be called has its line."""
+
+import inspect
+from typing import Any
+
+import pytest
+
+from agent_rl import Component, Hooks, Tool, User
+from agent_rl.agents.users.llm_user import LLMUser
+from agent_rl.settings.methods import method_problem
+
+
+class Misspelt(Hooks):
+    async def before_trun(self, trajectory: Any) -> None: ...
+
+
+class Renamed(Hooks):
+    """Not a similar name, but the parameters of a hook."""
+
+    async def on_call(self, trajectory: Any, call: Any) -> None: ...
+
+
+class Inherits(Misspelt):
+    pass
+
+
+class NoUser(User):
+    async def respond(self, message: str, trajectory: Any) -> Any: ...
+
+    @classmethod
+    def check_confg(cls, config: Any) -> None: ...
+
+
+class NoMeasure(Component):
+    async def measure(self, trajectory: Any) -> Any: ...
+
+    async def cloze(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("cls", "base", "name", "meant"),
+    [
+        (Misspelt, Hooks, "Misspelt.before_trun", "before_turn"),
+        (Inherits, Hooks, "Misspelt.before_trun", "before_turn"),
+        (Renamed, Hooks, "Renamed.on_call", "before_tool"),
+        (NoUser, User, "NoUser.check_confg", "check_config"),
+        (NoMeasure, Component, "NoMeasure.cloze", "close"),
+    ],
+)
+def test_method_that_nothing_calls_is_refused_with_its_line_and_the_nearest_name(
+    cls: type, base: type, name: str, meant: str
+) -> None:
+    problem = method_problem(cls, base)
+    assert problem is not None
+    line = inspect.getsourcelines(getattr(cls, name.split(".")[1]))[1]
+    assert problem[0] == f"{name} ({__file__}:{line}) is a method that nothing calls"
+    assert f"'{meant}'" in problem[1]
+
+
+class Helpers(Hooks):
+    """What a user may well write."""
+
+    before = 3
+
+    @property
+    def after_turns(self) -> int:
+        return 1
+
+    async def before_turn(self, trajectory: Any) -> None:
+        self.after_tools(trajectory)
+        await getattr(self, "after_tool_")(trajectory, None, None)  # noqa: B009 - named as a text only
+
+    def after_tools(self, trajectory: Any) -> None: ...
+
+    async def after_tool_(self, trajectory: Any, call: Any, result: Any) -> None: ...
+
+    async def _before_trun(self, trajectory: Any) -> None: ...
+
+    def count(self, trajectory: Any) -> int:
+        """Nothing calls it, and it looks like no hook."""
+        return 0
+
+
+class Goal(LLMUser):
+    """Overrides what a class of the package adds to the base class."""
+
+    def scores(self) -> float:
+        return 0.0
+
+    async def score(self, trajectory: Any) -> float:
+        return self.scores()
+
+
+@pytest.mark.parametrize(("cls", "base"), [(Helpers, Hooks), (Goal, User), (LLMUser, User)])
+def test_helper_methods_are_the_users_own(cls: type, base: type) -> None:
+    assert method_problem(cls, base) is None
+
+
+class Blocking(Hooks):
+    def before_turn(self, trajectory: Any) -> None: ...  # type: ignore[override]
+
+
+class TooFew(Hooks):
+    async def after_turn(self, trajectory: Any) -> None: ...  # type: ignore[override]
+
+
+class OwnInit(User):
+    def __init__(self) -> None: ...
+
+    async def respond(self, message: str, trajectory: Any) -> Any: ...
+
+
+class Optional(Hooks):
+    async def before_turn(self, trajectory: Any, verbose: bool = False) -> None: ...
+
+
+class Search(Tool):
+    def call(self, arguments: dict[str, Any], top_k: int) -> str:  # type: ignore[override]
+        return ""
+
+
+@pytest.mark.parametrize(
+    ("cls", "base", "says", "write"),
+    [
+        (Blocking, Hooks, "is not `async def`", "async def before_turn(self, trajectory)"),
+        (TooFew, Hooks, "cannot be called with (trajectory, turn)", "async def after_turn(self, trajectory, turn)"),
+        (OwnInit, User, "cannot be called with (config, row)", "def __init__(self, config, row)"),
+        (Search, Tool, "missing a required argument: 'top_k'", "def call(self, arguments)"),
+    ],
+)
+def test_method_that_cannot_be_called_is_refused_with_what_to_write(
+    cls: type, base: type, says: str, write: str
+) -> None:
+    problem = method_problem(cls, base)
+    assert problem is not None
+    assert says in problem[0]
+    assert f"{__file__}:" in problem[0]
+    assert f"Write `{write}`" == problem[1]
+
+
+def test_further_parameters_with_defaults_are_allowed() -> None:
+    assert method_problem(Optional, Hooks) is None

@@ -1,0 +1,240 @@
+"""Functions as tools: their schema, their calls, and what is wrong with them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_rl.errors import ConfigError
+from agent_rl.tools import ToolSession, load_tools
+from agent_rl.tools.inspection import call, expand, signature
+from agent_rl.trajectory import ToolCall, ToolStatus
+
+TOOLS = '''
+from __future__ import annotations
+
+import asyncio
+from datetime import date
+from typing import Annotated, Any, Literal, Optional
+
+from pydantic import BaseModel, Field
+
+from agent_rl.tools import ToolOutput
+
+
+class Place(BaseModel):
+    city: str
+    country: str = "NL"
+
+
+def weather(
+    place: Place,
+    day: date,
+    days: Annotated[int, Field(ge=1)] = 1,
+    unit: Literal["C", "F"] = "C",
+    near: Optional[list[str]] = None,
+) -> str:
+    """The weather in a city.
+
+    It knows this year alone.
+
+    Args:
+        place (Place): where.
+        day: the first day,
+            as YYYY-MM-DD.
+        days: how many days.
+
+    Returns:
+        A sentence.
+    """
+    return f"{place.city} {place.country} {day:%d.%m.} {days} {unit} {near}"
+
+
+async def double(number: float):
+    """Twice a number.
+
+    :param number: any number
+    :returns: twice that
+    """
+    await asyncio.sleep(0)
+    return {"twice": 2 * number}
+
+
+def give(kind: str) -> Any:
+    """Returns a value of a kind."""
+    return {
+        "reward": ("text", 0.5, {"tries": 2}),
+        "only": ("text",),
+        "list": [1, "ä"],
+        "true": True,
+        "nothing": None,
+        "long": ("a", 1, {}, 2),
+        "output": ToolOutput("the end", answer="42"),
+    }[kind]
+
+
+def no_hint(city, days: int = 1):
+    """The weather."""
+    return "sunny"
+
+
+def hidden(*cities: str):
+    """The weather."""
+    return "sunny"
+
+
+def unknown(city: Nowhere):
+    """The weather."""
+    return "sunny"
+
+
+def no_schema(city: asyncio.Task):
+    """The weather."""
+    return "sunny"
+
+
+def silent(city: str):
+    """The weather."""
+    print(city)
+
+
+def no_docstring(city: str):
+    return city
+
+
+class Weather: ...
+
+
+number = 3
+'''
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Any:
+    (tmp_path / "my_tools.py").write_text(TOOLS)
+
+    def _load(*entries: str) -> Any:
+        file = tmp_path / "tools.yaml"
+        file.write_text("tools:\n" + "".join(f"  - {entry}\n" for entry in entries))
+        return load_tools(file)
+
+    return _load
+
+
+def test_the_schema_comes_from_hints_and_docstring(load: Any) -> None:
+    (spec,) = load("function: my_tools.py:weather")
+    assert (spec.name, spec.description) == ("weather", "The weather in a city.\n\nIt knows this year alone.")
+    place = spec.parameters.pop("$defs")["Place"]
+    assert place["properties"] == {"city": {"type": "string"}, "country": {"type": "string", "default": "NL"}}
+    assert spec.parameters == {
+        "type": "object",
+        "properties": {
+            "place": {"$ref": "#/$defs/Place", "description": "where."},
+            "day": {"type": "string", "format": "date", "description": "the first day, as YYYY-MM-DD."},
+            "days": {"type": "integer", "minimum": 1, "default": 1, "description": "how many days."},
+            "unit": {"type": "string", "enum": ["C", "F"], "default": "C"},
+            "near": {"type": "array", "items": {"type": "string"}},
+        },
+        "required": ["place", "day"],
+    }
+
+
+def test_arguments_arrive_as_their_hints_say(load: Any) -> None:
+    specs = load("function: my_tools.py:weather")
+    given = {"place": {"city": "Delft"}, "day": "2026-05-01"}
+    assert call(specs, "weather", given, {}).text == "Delft NL 01.05. 1 C None"
+    assert call(specs, "weather", {**given, "near": ["The Hague"]}, {}).text.endswith("['The Hague']")
+    for wrong in ({"day": "in May"}, {"days": 0}, {"unit": "K"}, {"month": 5}):
+        assert call(specs, "weather", {**given, **wrong}, {}).status is ToolStatus.INVALID_ARGUMENTS, wrong
+
+
+def test_a_coroutine_function_is_a_tool(load: Any) -> None:
+    (spec,) = load("function: my_tools.py:double")
+    assert spec.description == "Twice a number."
+    assert spec.parameters["properties"]["number"] == {"type": "number", "description": "any number"}
+    assert call([spec], "double", {"number": "1.5"}, {}).text == '{"twice": 3.0}'
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "reward", "metrics"),
+    [
+        ("reward", "text", 0.5, {"tries": 2}),
+        ("only", "text", None, {}),
+        ("list", '[1, "ä"]', None, {}),
+        ("true", "true", None, {}),
+    ],
+)
+def test_what_a_function_may_return(load: Any, kind: str, text: str, reward: float | None, metrics: Any) -> None:
+    result = call(load("function: my_tools.py:give"), "give", {"kind": kind}, {})
+    assert (result.text, result.reward, result.metrics) == (text, reward, metrics)
+
+
+def test_a_function_may_end_the_episode(load: Any) -> None:
+    assert call(load("function: my_tools.py:give"), "give", {"kind": "output"}, {}).answer == "42"
+
+
+def test_the_entry_overrides_and_limits_the_function(load: Any) -> None:
+    (spec,) = load(
+        "{function: my_tools.py:no_hint, name: look, description: Look., parameters: {city: str}, timeout_s: 2}"
+    )
+    assert (spec.name, spec.description, spec.timeout_s, signature(spec)) == ("look", "Look.", 2, "look(city: string)")
+
+
+def test_the_expanded_file_calls_the_same_function_from_elsewhere(load: Any, tmp_path: Path) -> None:
+    (other := tmp_path / "other").mkdir()
+    (other / "tools.yaml").write_text(expand(load("function: my_tools.py:double")))
+    specs = load_tools(other / "tools.yaml")
+    assert call(specs, "double", {"number": 2}, {}).text == '{"twice": 4.0}'
+
+
+def test_calls_of_one_turn_overlap(load: Any) -> None:
+    async def use() -> list[str]:
+        async with ToolSession(load("function: my_tools.py:double"), default_timeout_s=5) as session:
+            results = await session.run([ToolCall("double", {"number": number}) for number in range(3)])
+            return [json.loads(result.text)["twice"] for result in results]
+
+    assert asyncio.run(use()) == [0, 2, 4]
+
+
+@pytest.mark.parametrize(
+    ("function", "problem"),
+    [
+        ("no_hint", "no_hint ({file}:{line}): the parameter 'city' has no type hint. Write for example `city: str`"),
+        ("hidden", "hidden ({file}:{line}): *cities: 'str' has no name of its own"),
+        ("unknown", "unknown ({file}:{line}): a type hint cannot be read: name 'Nowhere' is not defined"),
+        ("no_schema", "no_schema ({file}:{line}): a type hint that has no JSON schema"),
+        ("silent", "silent ({file}:{line}) returns nothing. Return the text that the policy reads"),
+        ("Weather", "Weather is a class, not a function. Write class_name: instead"),
+        ("number", "it is a int, not a function"),
+        ("wether", "has no 'wether'. Did you mean 'weather'?"),
+    ],
+)
+def test_a_function_that_cannot_be_a_tool_is_named_with_its_line(
+    load: Any, tmp_path: Path, function: str, problem: str
+) -> None:
+    file = tmp_path / "my_tools.py"
+    line = next((n for n, text in enumerate(TOOLS.splitlines(), 1) if text.startswith(f"def {function}(")), 0)
+    with pytest.raises(ConfigError) as caught:
+        load(f"function: my_tools.py:{function}")
+    assert caught.value.key == f"{tmp_path / 'tools.yaml'}:2: tools[0] (my_tools.py:{function}).function"
+    assert problem.format(file=file, line=line) in str(caught.value)
+
+
+def test_a_tool_needs_a_description(load: Any) -> None:
+    with pytest.raises(ConfigError, match=r"description: my_tools\.py:no_docstring has no docstring\. Write one, or"):
+        load("function: my_tools.py:no_docstring")
+    (spec,) = load("{function: my_tools.py:no_docstring, description: The weather.}")
+    assert spec.description == "The weather."
+
+
+def test_a_function_has_no_config_and_no_state(load: Any) -> None:
+    with pytest.raises(ConfigError, match="config: given beside function"):
+        load("{function: my_tools.py:double, config: {a: 1}}")
+    with pytest.raises(ConfigError, match="not a class"):
+        load("{name: double, class_name: my_tools.py:double}")
+    with pytest.raises(ConfigError, match=r"a function has no state to create, and the row gives \['unit'\]"):
+        call(load("function: my_tools.py:double"), "double", {"number": 1}, {"unit": "m"})
