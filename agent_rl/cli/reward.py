@@ -231,17 +231,15 @@ def _reward(config: Path | None, overrides: Sequence[str]) -> Reward:
     """
     from omegaconf import OmegaConf
 
-    from agent_rl.rewards.compose import Reward
-    from agent_rl.rewards.custom import CustomReward
+    from agent_rl.rewards.custom import configured_reward
     from agent_rl.rewards.user_function import CUSTOM_FUNCTION
 
     given = _given(config, overrides)
     limit: Any = OmegaConf.select(given, "data.max_response_length")
     limit = None if limit is None else int(limit)
     custom = OmegaConf.select(given, CUSTOM_FUNCTION)
-    if custom and custom.get("path"):
-        return CustomReward(_settings(given).reward, OmegaConf.to_container(custom), max_response_tokens=limit)  # type: ignore[arg-type]
-    return Reward(_settings(given).reward, max_response_tokens=limit)
+    function: Any = None if custom is None else OmegaConf.to_container(custom)
+    return configured_reward(_settings(given).reward, function, max_response_tokens=limit)
 
 
 def _read(path: Path, limit: int | None, data: Path | None) -> list[Trajectory]:

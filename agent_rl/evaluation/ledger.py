@@ -135,6 +135,10 @@ def _fixed(settings: EvaluationSettings) -> dict[str, Any]:
     fixed["data"] = _digest(settings.data, "data")
     fixed["tools"] = settings.tools and _digest(settings.tools, "tools")
     fixed["script"] = settings.script and _digest(settings.script, "script")
+    function = fixed["reward"]["custom_reward_function"]
+    if function["path"] and not function["path"].startswith("pkg://"):
+        path = function["path"].removeprefix("file://")
+        function["path"] = _digest(path, "reward.custom_reward_function.path")
     return fixed
 
 

@@ -28,7 +28,9 @@ def recipe_values(recipe: str) -> dict[str, Any]:
         raise problems[0]
     plain = resolution.resolved(config)
     rollout, data, reward = plain["actor_rollout_ref"]["rollout"], plain["data"], plain["reward"]
-    _require_ours(reward)
+    if (name := reward["reward_manager"]["name"]) != "trajectory":
+        problem = f"the recipe's reward is that of verl's manager {name!r}, which an evaluation does not have"
+        raise ConfigError("reward.reward_manager.name", problem, "Set it to trajectory in the recipe")
     chosen = rollout["val_kwargs"]
     sampling = {"temperature": chosen["temperature"], "top_p": chosen["top_p"]}
     if chosen["top_k"] > 0:
@@ -41,6 +43,7 @@ def recipe_values(recipe: str) -> dict[str, Any]:
         "limit": data["val_max_samples"] if data["val_max_samples"] > 0 else None,
         "sampling": {**sampling, "max_response_tokens": data["max_response_length"]},
         "multi_turn": {key: rollout["multi_turn"][key] for key in MultiTurnSettings.model_fields},
+        "reward": {"custom_reward_function": reward["custom_reward_function"]},
         SECTION: plain.get(SECTION) or {},
     }
 
@@ -50,15 +53,3 @@ def _one(files: Any) -> str:
     if len(found) != 1:
         raise ConfigError("data.val_files", f"the recipe names {len(found)} files", "Name the one to use with --data")
     return str(found[0])
-
-
-def _require_ours(reward: dict[str, Any]) -> None:
-    if reward["custom_reward_function"]["path"] is not None:
-        raise ConfigError(
-            "reward.custom_reward_function.path",
-            "an evaluation does not call the function of verl's trainer",
-            "Name it in the recipe as agent_rl.reward.correctness.scorer=file.py:function",
-        )
-    if (name := reward["reward_manager"]["name"]) != "trajectory":
-        problem = f"the recipe's reward is that of verl's manager {name!r}, which an evaluation does not have"
-        raise ConfigError("reward.reward_manager.name", problem, "Set it to trajectory in the recipe")

@@ -22,6 +22,7 @@ from agent_rl.policies import PolicySource
 from agent_rl.policies.source import PolicyUsage
 from agent_rl.policies.token_policy import TokenPolicy
 from agent_rl.rewards import Reward
+from agent_rl.rewards.custom import configured_reward
 from agent_rl.rewards.repeating import repeatable
 from agent_rl.tools import ToolSpec
 from agent_rl.trajectory import StopReason, Trajectory
@@ -58,7 +59,8 @@ class Evaluation:
         if settings.default_loop is not None:
             rows = [{**row, "agent_name": row.get("agent_name") or settings.default_loop} for row in rows]
         check_rows(rows, source=settings.data)
-        reward = Reward(settings.agent_rl.reward, max_response_tokens=settings.sampling.max_response_tokens)
+        function, limit = settings.reward.custom_reward_function.model_dump(), settings.sampling.max_response_tokens
+        reward = configured_reward(settings.agent_rl.reward, function, max_response_tokens=limit)
         if reward.needs_groups:
             raise ConfigError(
                 "agent_rl.reward",
@@ -176,7 +178,7 @@ class _Runner:
         except UserCodeError as error:
             logger.error("%s\n%s", error, error.trace)
             config = {
-                "agent_rl": settings.agent_rl.model_dump(mode="json"),
+                **settings.model_dump(mode="json", include={"agent_rl", "reward"}),
                 "data": {"max_response_length": settings.sampling.max_response_tokens},
             }
             raise repeatable(error, trajectory, self.ledger.folder / "failed_rewards", config) from error

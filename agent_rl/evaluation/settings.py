@@ -40,6 +40,24 @@ class MultiTurnSettings(_Section):
     """Syntax of native tool calls, where the endpoint does not read them itself."""
 
 
+class RewardFunctionSettings(_Section):
+    """A reward function of the user in place of a scorer, under verl's name and keys."""
+
+    path: str | None = None
+    """Python file; null: the scorers of `agent_rl.reward` give `correctness`."""
+    name: str = "compute_score"
+    """The function in it, with any signature that training takes."""
+    reward_kwargs: dict[str, Any] = {}
+    """Further arguments of the function."""
+
+
+class VerlRewardSettings(_Section):
+    """What an evaluation reads of verl's section `reward`."""
+
+    custom_reward_function: RewardFunctionSettings = RewardFunctionSettings()
+    """A table of its own below."""
+
+
 class EvaluationSettings(_Section):
     """One evaluation."""
 
@@ -73,6 +91,8 @@ class EvaluationSettings(_Section):
     """Limits of an episode, as verl has them; a table of its own below."""
     agent_rl: AgentRLSettings = AgentRLSettings()
     """The section of training, with the reward's weights."""
+    reward: VerlRewardSettings = VerlRewardSettings()
+    """What counts of verl's section of this name."""
     api_key_env: str | None = None
     """Environment variable that holds the endpoint's API key."""
     concurrency: int = Field(default=64, ge=1)

@@ -17,7 +17,25 @@ from agent_rl.settings.importing import find_object
 from agent_rl.trajectory import Score, Trajectory
 from agent_rl.user_code import sort_out
 
-__all__ = ["CustomReward"]
+__all__ = ["CustomReward", "configured_reward"]
+
+
+def configured_reward(
+    settings: RewardSettings, function: Mapping[str, Any] | None, *, max_response_tokens: int | None = None
+) -> Reward:
+    """The reward of a configuration outside training.
+
+    Args:
+        settings: the section `agent_rl.reward`.
+        function: the keys of `reward.custom_reward_function`, which without a path mean nothing.
+        max_response_tokens: see `Reward`.
+
+    Raises:
+        ConfigError: as `CustomReward`.
+    """
+    if function and function.get("path"):
+        return CustomReward(settings, function, max_response_tokens=max_response_tokens)
+    return Reward(settings, max_response_tokens=max_response_tokens)
 
 
 class CustomReward(Reward):
@@ -40,7 +58,8 @@ class CustomReward(Reward):
     ) -> None:
         super().__init__(settings, max_response_tokens=max_response_tokens, judged=True)
         place, name = Place(f"{CUSTOM_FUNCTION}.path"), function.get("name") or "compute_score"
-        found = find_object(f"{function['path']}:{name}", place, Path.cwd())
+        path = str(function["path"]).removeprefix("pkg://").removeprefix("file://")  # as verl has them
+        found = find_object(f"{path}:{name}", place, Path.cwd())
         self._function = UserFunction(found, place, options=function.get("reward_kwargs"))
         self._stops = settings.on_error == "stop"
 

@@ -58,5 +58,5 @@ def test_an_evaluation_takes_a_trainers_keys_and_old_ones(capsys):
     assert (settings.loop, settings.tools, settings.agent_rl.budget.max_tool_calls) == ("tool_agent", "tools.yaml", 3)
     assert settings.sampling.max_response_tokens == 99
     assert "agent_loop=tool_agent_loop is loop=tool_agent: " in capsys.readouterr().err
-    with pytest.raises(ConfigError, match=r"custom_reward_function\.path: .*agent_rl\.reward\.correctness\.scorer"):
-        read_settings(FLAGS, ["custom_reward_function.path=a.py"])
+    function = read_settings(FLAGS, ["custom_reward_function.path=a.py"]).reward.custom_reward_function
+    assert (function.path, function.name) == ("a.py", "compute_score")
