@@ -136,10 +136,12 @@ def _low(argument: int) -> int:
 def _opened(argument: int) -> _Code:
     """No truncation through a descriptor that cannot write: early versions of Landlock miss it.
 
-    And no files without a name (O_TMPFILE): a directory would not show that they were made.
+    Access mode 3 gives a descriptor that can neither read nor write, so these versions check nothing at all: it is
+    refused. And no files without a name (O_TMPFILE): a directory would not show that they were made.
     """
-    test = [(_ANY_BIT, 2, 0, _UNNAMED), (_ANY_BIT, 0, 2, _TRUNCATE), (_ANY_BIT, 1, 0, _ACCESS_MODE)]
-    return [(_LOAD, 0, 0, _low(argument)), *test, *_NO, *_YES]
+    mode = [(_AND, 0, 0, _ACCESS_MODE), (_EQUAL, 3, 0, _ACCESS_MODE), (_EQUAL, 0, 3, 0)]
+    truncating = [(_LOAD, 0, 0, _low(argument)), (_ANY_BIT, 0, 1, _TRUNCATE)]
+    return [(_LOAD, 0, 0, _low(argument)), (_ANY_BIT, 5, 0, _UNNAMED), *mode, *truncating, *_NO, *_YES]
 
 
 def _one_of(argument: int, values: tuple[int, ...], otherwise: int = _EPERM) -> _Code:

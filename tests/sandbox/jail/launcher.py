@@ -1,7 +1,8 @@
 """A script: confine a forked child by the files of agent_rl/sandbox/jail and run a program in it.
 
 Reads its orders from argv[1] as JSON: folder, layers, extra (readable paths, also put on sys.path), program, scratch,
-outside, limits, and probe (candidates: report the probe of them instead). Prints one JSON object.
+outside, limits, abi (of Landlock, when older than the kernel's), and probe (candidates: report the probe of them
+instead). Prints one JSON object.
 """
 
 import contextlib
@@ -62,7 +63,12 @@ def child(orders, confinement, report_to, go):
 def main():
     orders = json.loads(sys.argv[1])
     sys.path[:0] = orders["extra"]
-    layers, namespace, probe = load(orders["folder"], "layers", "namespace", "probe")
+    layers, namespace, probe, landlock = load(orders["folder"], "layers", "namespace", "probe", "landlock")
+    if abi := orders.get("abi"):
+        newest = landlock.call
+        landlock.call = lambda name, *rest: (
+            abi if (name, rest) == ("landlock_create_ruleset", (0, 0, 1)) else newest(name, *rest)
+        )
     paths = readable(orders["extra"])
     if orders["probe"]:
         report = probe.probe(paths, [frozenset(layers) for layers in orders["probe"]])

@@ -8,6 +8,7 @@ import os, socket
 def write(path): os.close(os.open(path, os.O_WRONLY))
 def create(path): os.close(os.open(path, os.O_WRONLY | os.O_CREAT))
 def cut(path): os.close(os.open(path, os.O_RDONLY | os.O_TRUNC))
+def empty(path): os.close(os.open(path, 3 | os.O_TRUNC))
 secret, mine = outside + "/secret", scratch + "/mine"
 open(mine, "w").close()
 for name, act, *arguments in [
@@ -18,6 +19,7 @@ for name, act, *arguments in [
     ("move in", os.rename, secret, scratch + "/stolen"),
     ("make a directory outside", os.mkdir, outside + "/directory"),
     ("truncate by path", os.truncate, mine, 0), ("cut through a read-only descriptor", cut, mine),
+    ("empty with neither reading nor writing", empty, secret),
     ("hard link", os.link, mine, scratch + "/link"), ("hard link outside", os.link, secret, scratch + "/link"),
     ("symbolic link", os.symlink, "/", scratch + "/root"), ("fifo", os.mkfifo, scratch + "/fifo"),
     ("device", os.mknod, scratch + "/device", 0o020600, os.makedev(1, 1)),

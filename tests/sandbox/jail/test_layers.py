@@ -39,6 +39,14 @@ def test_files_outside_and_special_files_are_out_of_reach(tier: str) -> None:
     assert {name: text for name, text in report.items() if error_number(text) not in FILES_UNREACHABLE} == {}
 
 
+@pytest.mark.parametrize("abi", [1, 2])
+@pytest.mark.parametrize("tier", ["uid", "landlock"])
+def test_early_versions_of_landlock_let_no_file_be_emptied(tier: str, abi: int) -> None:
+    """They do not know truncation, and an open with access mode 3 needs neither the right to read nor to write."""
+    program = "import os\nreport['empty'] = tried(os.open, outside + '/secret', 3 | os.O_TRUNC)"
+    assert run(tier, program, abi=abi)["report"] == {"empty": "PermissionError 1"}
+
+
 @tiers
 def test_processes_and_the_network_are_out_of_reach(tier: str) -> None:
     report = run(tier, PROCESSES)["report"]

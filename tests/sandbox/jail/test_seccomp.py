@@ -85,6 +85,10 @@ CASES = [
     ("openat", (0, 0, 0o1000 | 2), ALLOW),
     ("openat", (0, 0, 0), ALLOW),
     ("openat", (0, 0, 0o1000), EPERM),
+    ("openat", (0, 0, 3), EPERM),
+    ("openat", (0, 0, 0o1000 | 3), EPERM),
+    ("openat", (0, 0, 0o1000 | 1), ALLOW),
+    ("openat", (0, 0, 0o20000000 | 2), EPERM),
     ("fcntl", (0, 3), ALLOW),
     ("fcntl", (0, 1030), ALLOW),
     ("fcntl", (0, 8), EPERM),
@@ -123,7 +127,12 @@ def test_arguments_are_checked(machine: str, name: str, arguments: tuple[int, ..
 
 def test_the_legacy_open_is_checked_like_openat() -> None:
     number = numbers_of("x86_64")["open"]
-    assert [verdict("x86_64", number, 0, flags) for flags in (0, 0o1000, 0o1001)] == [ALLOW, EPERM, ALLOW]
+    assert [verdict("x86_64", number, 0, flags) for flags in (0, 0o1000, 0o1001, 0o1003)] == [
+        ALLOW,
+        EPERM,
+        ALLOW,
+        EPERM,
+    ]
 
 
 @pytest.mark.parametrize(
