@@ -15,7 +15,6 @@ was trained on these tests from knowing their answers.
 from __future__ import annotations
 
 import asyncio
-import marshal
 import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -41,6 +40,7 @@ __all__ = [
     "read_cases",
 ]
 
+_ROOM = 2  # bytes that a program may write for one that is expected: white space is ignored
 _MAX_SHOWN = 200  # characters of what a program wrote that go into a reason
 
 
@@ -127,11 +127,13 @@ async def grade(
 
         async def run(case: Case) -> CaseResult:
             if isinstance(case, StdioCase):
-                execution = await box.run(code, case.stdin, timeout_s, memory_mb)
+                room = _ROOM * len(case.expected.encode("utf-8", "surrogatepass"))
+                execution = await box.run(code, case.stdin, timeout_s, memory_mb, output_bytes=room)
             else:
-                call: Any = (case.function, case.args, case.kwargs)
                 async with box.session(timeout_s, memory_mb) as session:
-                    execution = await session.call(code, marshal.dumps(call))
+                    execution = await session.call(
+                        code, (case.function, case.args, case.kwargs), value_bytes=longest_text(case.expected)
+                    )
             if execution.status in (ExecutionStatus.REFUSED, ExecutionStatus.UNAVAILABLE):
                 problem = execution.stderr.strip() or execution.status.value
                 raise UnscoredError(f"a program could not be graded: {problem}")

@@ -56,7 +56,7 @@ class Child:
             os.set_blocking(descriptor, False)
         self._loop = pool.loop
         self._zygote = zygote
-        self._room = pool.output_bytes
+        self._room = 0
         self._parts: dict[int, list[bytes]] = {out: [], err: []}
         self._open = [out, err]
         self._attached = False

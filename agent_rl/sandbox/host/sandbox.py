@@ -115,7 +115,14 @@ class PythonSandbox:
         return pool.report
 
     async def run(
-        self, code: str, stdin: str = "", timeout_s: float = 5.0, memory_mb: int = 512, *, show_last: bool = False
+        self,
+        code: str,
+        stdin: str = "",
+        timeout_s: float = 5.0,
+        memory_mb: int = 512,
+        *,
+        show_last: bool = False,
+        output_bytes: int = 0,
     ) -> Execution:
         """Run `code` as a program of its own and wait for its end.
 
@@ -125,6 +132,7 @@ class PythonSandbox:
             timeout_s: wall-clock seconds from its start.
             memory_mb: MiB of address space beyond that of an interpreter with its packages loaded.
             show_last: print the value of a final expression, as a notebook does.
+            output_bytes: what it may write, where that is more than the sandbox's own `output_bytes`.
 
         Returns:
             How it ended. Only wrong arguments and cancellation raise; a cancelled program is killed.
@@ -138,7 +146,8 @@ class PythonSandbox:
         async with pool.slots:
             for _ in range(2):
                 try:
-                    return await _run(pool, pool.ready(kind) or await pool.get(kind), order, request)
+                    zygote = pool.ready(kind) or await pool.get(kind)
+                    return await _run(pool, zygote, order, request, output_bytes)
                 except NotRun as error:
                     return error.execution
                 except Lost:  # before the program is known to have run
@@ -162,7 +171,9 @@ class PythonSandbox:
         return self._pool
 
 
-async def _run(pool: Pool, zygote: Zygote, order: tuple[int, int, float, int], request: bytes) -> Execution:
+async def _run(
+    pool: Pool, zygote: Zygote, order: tuple[int, int, float, int], request: bytes, output_bytes: int
+) -> Execution:
     """One program from fork to end.
 
     Raises:
@@ -170,6 +181,7 @@ async def _run(pool: Pool, zygote: Zygote, order: tuple[int, int, float, int], r
     """
     child = Child(pool, zygote, order, os.pipe)
     limit_s = order[2]
+    child.allow(max(pool.output_bytes, output_bytes))
     try:
         child.feed(request, limit_s, last=True)
         return child.execution(await child.ended, limit_s)

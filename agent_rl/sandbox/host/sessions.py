@@ -10,9 +10,12 @@ reported by the process itself. A program that forges it only ends its own run e
 from __future__ import annotations
 
 import asyncio
+import marshal
 import os
 import socket
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from agent_rl.sandbox.host.execution import Execution, ExecutionStatus
 from agent_rl.sandbox.host.pool import Pool, check_limits
@@ -37,6 +40,7 @@ class SandboxSession:
     def __init__(self, pool: Pool, timeout_s: float, memory_mb: int) -> None:
         self._pool = pool
         self._timeout_s = timeout_s
+        self._value_bytes = MAX_VALUE_BYTES
         self._memory_mb = memory_mb
         self._process: _Process | None = None
         self._lost: str | None = None
@@ -72,15 +76,24 @@ class SandboxSession:
         """
         return await self._run(code, stdin.encode("utf-8", "surrogatepass"), SHOW_LAST * show_last, timeout_s)
 
-    async def call(self, code: str, call: bytes, timeout_s: float | None = None) -> Execution:
+    async def call(
+        self,
+        code: str,
+        call: tuple[str, Sequence[Any], Mapping[str, Any]],
+        timeout_s: float | None = None,
+        *,
+        value_bytes: int = 0,
+    ) -> Execution:
         """Run `code`, then one of its functions; the execution has what it returned as `value`.
 
         Args:
             code: the program; its `__name__` is not `__main__`.
-            call: what to call, for `jail.call.value_of`.
+            call: the function's name, its arguments, and those by name; made of what `marshal` can write.
             timeout_s: wall-clock seconds for both; None: the session's.
+            value_bytes: what the value may have as JSON text, where that is more than 4 MiB.
         """
-        return await self._run(code, call, CALL, timeout_s)
+        self._value_bytes = max(MAX_VALUE_BYTES, value_bytes)
+        return await self._run(code, marshal.dumps((*call, self._value_bytes)), CALL, timeout_s)
 
     async def _run(self, code: str, data: bytes, flags: int, timeout_s: float | None) -> Execution:
         limit_s = self._timeout_s if timeout_s is None else timeout_s
@@ -109,7 +122,7 @@ class SandboxSession:
                     self._process = _Process(self._pool, zygote, limit_s, self._memory_mb * _MIB)
                 else:
                     self._process.order(Op.RESUME, limit_s)
-                execution = await self._process.run(nonce, cell, limit_s)
+                execution = await self._process.run(nonce, cell, limit_s, self._value_bytes)
             except NotRun as error:
                 return error.execution
             except Lost as lost:
@@ -140,17 +153,19 @@ class _Process(Child):
         super().__init__(pool, zygote, (SESSION, 0, limit_s, memory_bytes), _socket_pair)
         self._output_bytes = pool.output_bytes
         self._nonce, self._answer = b"", bytearray()
+        self._value_bytes = MAX_VALUE_BYTES
         self._channel_ended = False
         self._answered: asyncio.Future[None] = self._loop.create_future()
         self._loop.add_reader(self.channel, self._read_channel)
 
-    async def run(self, nonce: bytes, cell: bytes, limit_s: float) -> Execution:
+    async def run(self, nonce: bytes, cell: bytes, limit_s: float, value_bytes: int) -> Execution:
         """One cell; afterwards the process is paused, or `ended` is done.
 
         Raises:
             Lost: the zygote died.
         """
         started = self._loop.time()
+        self._value_bytes = value_bytes
         self._nonce, self._answer, self._answered = nonce, bytearray(), self._loop.create_future()
         self.allow(self._output_bytes)
         self.feed(cell, limit_s, last=False)
@@ -213,7 +228,7 @@ class _Process(Child):
         """Bytes of the answer that are still to come; below 0: there are more than it may have."""
         size = CELL_END.size
         if len(self._answer) >= size:
-            size += min(CELL_END.unpack_from(self._answer)[-1], MAX_VALUE_BYTES)
+            size += min(CELL_END.unpack_from(self._answer)[-1], self._value_bytes)
         return size - len(self._answer)
 
 

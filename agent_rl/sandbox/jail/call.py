@@ -12,6 +12,7 @@ from typing import Any
 __all__ = ["MAX_VALUE_BYTES", "begin", "value_of"]
 
 MAX_VALUE_BYTES = 4 << 20
+"""What a value may have where nothing larger is expected."""
 _MAX_DEPTH = 100
 _NAME = "solution"
 _LEAVES = (type(None), bool, int, float, str)
@@ -46,14 +47,15 @@ def value_of(namespace: dict[str, Any], call: bytes) -> bytes:
 
     Args:
         namespace: the program's.
-        call: `(function, args, kwargs)`, marshalled; a method of the class `Solution` goes before a function.
+        call: `(function, args, kwargs, most bytes of the value)`, marshalled; a method of the class `Solution` goes
+            before a function.
 
     Raises:
         NameError: there is no such function.
         TypeError: the value is not made of None, bool, int, float, str, list, tuple and dict alone.
         ValueError: the value is too large or nested too deep.
     """
-    name, args, kwargs = marshal.loads(call)  # written by the trusted side
+    name, args, kwargs, max_bytes = marshal.loads(call)  # written by the trusted side
     if hasattr(namespace.get("Solution"), name):
         function = getattr(namespace["Solution"](), name)
     elif name in namespace:
@@ -63,8 +65,8 @@ def value_of(namespace: dict[str, Any], call: bytes) -> bytes:
     value = function(*args, **kwargs)
     _check(value, name)
     text = _dumps(value).encode("ascii")
-    if len(text) > MAX_VALUE_BYTES:
-        raise ValueError(f"{name} returned more than {MAX_VALUE_BYTES >> 20} MiB")
+    if len(text) > max_bytes:
+        raise ValueError(f"{name} returned more than {max_bytes >> 20} MiB")
     return text
 
 

@@ -38,6 +38,7 @@ _MT19937_BYTES = 624 * 4
 _environment: dict[bytes, bytes] = os.environ._data  # type: ignore[attr-defined]
 _seed = _random.Random.seed  # what `random.seed` comes to, by way of forty pages
 _CPU_FACTOR = 4.0  # CPU seconds for a second of the limit: a backstop against many threads
+_LONG_BITS = 64
 _NO_CPU_LIMIT_S = 1e9  # a session's cells have a deadline each; their CPU times must not add up
 
 Seeds: TypeAlias = tuple[list[random.Random], int]
@@ -191,8 +192,8 @@ def _show(error: BaseException) -> None:
 def _exit_code(code: object) -> int:
     if code is None:
         return 0
-    if isinstance(code, int):
-        return code & 0xFF
+    if isinstance(code, int):  # as Python does it, which takes what does not fit into a C long for -1
+        return int.__and__(code, 0xFF) if int.bit_length(code) < _LONG_BITS else 0xFF
     with contextlib.suppress(Exception):
         print(code, file=sys.stderr)
     return 1

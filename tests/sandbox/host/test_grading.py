@@ -212,6 +212,21 @@ def test_hundreds_of_cases_are_graded(run):
     assert report.passed == 200
 
 
+def test_what_is_expected_may_be_larger_than_what_a_program_may_write(run):
+    """The limits are there for the host's memory, and the host has the expected value in its own."""
+    expected = "abcdefg\n" * 300_000
+    assert run("print('abcdefg \\n' * 300_000)", [StdioCase("", expected)]).fraction == 1
+    assert run("print('abcdefg \\n' * 900_000)", [StdioCase("", expected)]).cases[0].status == "output_limit"
+    value = "x" * (5 << 20)
+    assert run("def f(): return 'x' * (5 << 20)", [FunctionCase("f", (), value)]).fraction == 1
+    assert run("def f(): return 'x' * (5 << 20)", [FunctionCase("f", (), "x")]).fraction == 0
+
+
+def test_an_exit_code_that_fits_no_number_of_c_is_no_success(run):
+    """Its low bits are 0."""
+    assert run("import sys\nprint(3)\nsys.exit(2**63)", [StdioCase("", "3")]).fraction == 0
+
+
 def test_large_values_come_back(run):
     assert (
         run("def f(n):\n    return list(range(n))", [FunctionCase("f", [200_000], list(range(200_000)))]).fraction == 1
