@@ -5,6 +5,7 @@ import os
 import secrets
 import sys
 from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -63,10 +64,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> groups.Group
 def _no_scorers_process_is_left() -> Iterator[None]:
     """What scorers keep for the process they run in is not for other tests, which count processes."""
     yield
-    for name, kept in (("scorer", "_background"), ("math.worker", "_pool")):
-        module = sys.modules.get(f"agent_rl.rewards.scorers.{name}")
+    for name, close in (("rewards.scorers.scorer", "_background.close"), ("workers", "_close_all")):
+        module = sys.modules.get(f"agent_rl.{name}")
         if module is not None:
-            getattr(module, kept).close()
+            attrgetter(close)(module)()
 
 
 @pytest.fixture(scope="session")

@@ -21,6 +21,7 @@ FLOORS = (
     "trajectory",
     "secrets",
     "trace",
+    "workers",
     "settings",
     "remote",
     "sandbox",

@@ -5,8 +5,9 @@ The query is the last ```sql block or `<answer>` tag, else the whole text. The g
 `{column: value}`, or `{"columns": [...], "rows": [[...], ...]}`; `tables` may also be an SQL script that creates them.
 Instead of `tables`, `database` may give the path of an SQLite file, which is opened read-only.
 
-Rows are compared as a multiset, or in order if the right query sorts; columns by position; floats to 10^-6. The query
-can only read, for at most two seconds; a database in memory is created for every comparison.
+Rows are compared as a multiset, or in order if the right query sorts; columns by position; floats to 10^-6. A query
+runs in a process of its own, where the kernel limits its time and memory: it can only read, for at most two seconds,
+and give at most 10,000 rows and 16 million characters. Its tables are made again for every comparison.
 """
 
 from __future__ import annotations
@@ -14,28 +15,25 @@ from __future__ import annotations
 import json
 import math
 import re
-import sqlite3
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from agent_rl.errors import ToolError, ToolTimeoutError
 from agent_rl.rewards.scorers.extraction import last_block
 from agent_rl.rewards.scorers.scorer import built_in, unusable
+from agent_rl.tools.builtin._sql import pool
 
 __all__ = ["extract_query", "score_sql_match"]
 
 QUERY_S = 2.0
 """Seconds of one query."""
+MEMORY_MB = 512
+"""MiB that the tables and one query may take."""
 _MAX_TEXT = 100_000
 _MAX_QUERY = 10_000
 _MAX_ROWS = 10_000
-_MAX_LENGTH = 1_000_000  # bytes of one value
-_LIMIT_LENGTH = 0  # sqlite3.SQLITE_LIMIT_LENGTH, which Python 3.10 does not have
-_STEPS = 1_000  # of SQLite's virtual machine between two checks of the deadline
-_ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE}
 _FENCED = re.compile(r"```(?:sql|sqlite)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
 _SORTED = re.compile(r"\border\s+by\b(?![^()]*\))", re.IGNORECASE)
 
@@ -49,17 +47,15 @@ def score_sql_match(solution: str, ground_truth: Any, extra_info: Mapping[str, A
     """
     truth, tables = _truth(ground_truth, extra_info)
     try:
-        with closing(_database(tables)) as database:
-            wanted = _rows(database, truth)
-    except (sqlite3.Error, ValueError, TypeError, AttributeError) as error:
+        wanted = _rows(tables, truth)
+    except (ToolError, ToolTimeoutError, ValueError, TypeError) as error:
         raise unusable(ground_truth, f"a query that runs on the row's tables ({error})") from None
     query = extract_query(solution)
     if not query:
         return 0.0
     try:
-        with closing(_database(tables)) as database:
-            made = _rows(database, query)
-    except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError):  # the answer's own mistake
+        made = _rows(tables, query)
+    except (ToolError, ToolTimeoutError):  # the answer's own mistake
         return 0.0
     collect = list if _SORTED.search(truth) else Counter
     return float(collect(map(_key, made)) == collect(map(_key, wanted)))
@@ -87,57 +83,8 @@ def _truth(ground_truth: Any, extra_info: Mapping[str, Any]) -> tuple[str, Any]:
     return sql.strip().rstrip(";"), tables
 
 
-def _database(tables: Mapping[str, Any] | str | Path) -> sqlite3.Connection:
-    if isinstance(tables, Path):
-        database = sqlite3.connect(f"{tables.resolve().as_uri()}?mode=ro", uri=True, check_same_thread=False)
-    else:
-        database = sqlite3.connect(":memory:", check_same_thread=False)
-    try:
-        if isinstance(tables, str):
-            database.executescript(tables)
-        elif isinstance(tables, Mapping):
-            for name, table in tables.items():
-                _fill(database, name, table)
-        database.commit()
-    except BaseException:
-        database.close()
-        raise
-    if hasattr(database, "setlimit"):  # since Python 3.11
-        database.setlimit(_LIMIT_LENGTH, _MAX_LENGTH)
-    database.set_authorizer(_may)
-    return database
-
-
-def _fill(database: sqlite3.Connection, name: str, table: Any) -> None:
-    if isinstance(table, Mapping):
-        columns, rows = list(table["columns"]), [list(row) for row in table["rows"]]
-    else:
-        columns = list(dict.fromkeys(key for row in table for key in row))
-        rows = [[row.get(column) for column in columns] for row in table]
-    if not columns:
-        raise ValueError(f"the table {name!r} has no columns")
-    database.execute(f"CREATE TABLE {_name(name)} ({', '.join(map(_name, columns))})")
-    marks = ", ".join("?" for _ in columns)
-    database.executemany(f"INSERT INTO {_name(name)} VALUES ({marks})", rows)
-
-
-def _name(name: Any) -> str:
-    return '"' + str(name).replace('"', '""') + '"'
-
-
-def _may(action: int, first: str | None, second: str | None, *_: Any) -> int:
-    if action in _ALLOWED or (action == sqlite3.SQLITE_FUNCTION and second != "load_extension"):
-        return sqlite3.SQLITE_OK
-    return sqlite3.SQLITE_DENY
-
-
-def _rows(database: sqlite3.Connection, query: str) -> list[tuple[Any, ...]]:
-    deadline = time.monotonic() + QUERY_S
-    database.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS)
-    rows = database.execute(query).fetchmany(_MAX_ROWS + 1)
-    if len(rows) > _MAX_ROWS:
-        raise ValueError(f"more than {_MAX_ROWS} rows")
-    return rows
+def _rows(tables: Mapping[str, Any] | str | Path, query: str) -> list[list[Any]]:
+    return pool.rows(tables, query, timeout_s=QUERY_S, memory_mb=MEMORY_MB, max_rows=_MAX_ROWS)
 
 
 def _key(row: Sequence[Any]) -> tuple[Any, ...]:
@@ -146,6 +93,8 @@ def _key(row: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, dict):  # bytes
+        return value["bytes"], "bytes"
     if isinstance(value, float) and math.isfinite(value):
         rounded = round(value, 6)
         return int(rounded) if rounded == int(rounded) else rounded

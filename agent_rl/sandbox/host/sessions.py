@@ -93,7 +93,8 @@ class SandboxSession:
             value_bytes: what the value may have as JSON text, where that is more than 4 MiB.
         """
         self._value_bytes = max(MAX_VALUE_BYTES, value_bytes)
-        return await self._run(code, marshal.dumps((*call, self._value_bytes)), CALL, timeout_s)
+        order: Any = (*call, self._value_bytes)
+        return await self._run(code, marshal.dumps(order), CALL, timeout_s)
 
     async def _run(self, code: str, data: bytes, flags: int, timeout_s: float | None) -> Execution:
         limit_s = self._timeout_s if timeout_s is None else timeout_s

@@ -1,3 +1,4 @@
+import resource
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 from agent_rl.errors import UnscoredError
 from agent_rl.rewards.scorers import sql_match
 from agent_rl.rewards.scorers.sql_match import score_sql_match
+from agent_rl.tools.builtin._sql.pool import workers
 
 TABLES = {
     "people": [{"name": "Ada", "age": 36}, {"name": "Bob", "age": 20}, {"name": "Cy", "age": 36}],
@@ -102,3 +104,41 @@ def test_a_truth_must_run(truth: Any) -> None:
 def test_without_tables_it_is_unscored() -> None:
     with pytest.raises(UnscoredError, match="a query with its tables"):
         score_sql_match("SELECT 1", "SELECT 1", {})
+
+
+HOSTILE = {
+    "a search that no interruption reaches": "SELECT instr(hex(zeroblob(60000000)), hex(zeroblob(20000000)) || '1')",
+    "a large value": "SELECT length(hex(zeroblob(900000000)))",
+    "large rows": "SELECT hex(zeroblob(450000)) FROM people a, people b, people c, people d, people e, people f",
+    "many rows": "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT x FROM c",
+    "large sorts": "SELECT a.name FROM people a, people b, people c ORDER BY hex(zeroblob(100000000))",
+    "another file": "SELECT * FROM pragma_database_list('/etc/passwd')",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("query", HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_query_takes_neither_this_processs_time_nor_its_memory(query: str) -> None:
+    assert score_sql_match("SELECT 1", "SELECT 1", INFO) == 1.0  # what follows is the query's
+    workers_before, own_before = (resource.getrusage(who) for who in (resource.RUSAGE_CHILDREN, resource.RUSAGE_SELF))
+    assert score_sql_match(query, "SELECT 1", INFO) == 0.0
+    workers("sqlite", sql_match.MEMORY_MB).close()  # what ended is counted
+    workers_after, own_after = (resource.getrusage(who) for who in (resource.RUSAGE_CHILDREN, resource.RUSAGE_SELF))
+    assert used(own_after) - used(own_before) < 0.5
+    assert used(workers_after) - used(workers_before) < sql_match.QUERY_S + 0.5
+    assert own_after.ru_maxrss - own_before.ru_maxrss < 100 << 10
+    assert workers_after.ru_maxrss < sql_match.MEMORY_MB << 10
+
+
+def used(usage: resource.struct_rusage) -> float:
+    return usage.ru_utime + usage.ru_stime
+
+
+def test_values_of_every_kind_come_back() -> None:
+    tables = {"t": {"columns": ["a", "b"], "rows": [[b"\x00\xff", None], [2**62, "x\ud83d\ude00"], [1.5, True]]}}
+    info = {"tables": tables}
+    assert score_sql_match("SELECT a, b FROM t", "SELECT a, b FROM t ORDER BY rowid", info) == 1.0
+    assert score_sql_match("SELECT hex(a) FROM t LIMIT 1", "SELECT '00FF'", info) == 1.0
+    assert score_sql_match("SELECT a FROM t LIMIT 1", "SELECT x'00ff'", info) == 1.0
+    assert score_sql_match("SELECT a FROM t LIMIT 1", "SELECT '00ff'", info) == 0.0
+    assert score_sql_match("SELECT 9e999", "SELECT 1e999", info) == 1.0

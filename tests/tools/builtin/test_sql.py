@@ -295,8 +295,8 @@ def test_a_broken_file_is_not_the_policys_fault(files, tmp_path, engine):
 def test_only_a_crash_from_outside_is_not_the_policys_fault(files, sent, error, message):
     tool = tool_of({"database": str(files["sqlite"]), "memory_mb": 77, "timeout_s": 60})
     tool.call({"query": "SELECT 1"})
-    (worker,) = pool._idle["sqlite", 77]
-    timer = threading.Timer(0.3, os.kill, (worker._process.pid, sent))
+    ((_, worker),) = pool.workers("sqlite", 77).idle
+    timer = threading.Timer(0.3, os.kill, (worker.pid, sent))
     timer.start()
     with pytest.raises(error, match=message):
         tool.call({"query": FOREVER})
@@ -307,8 +307,8 @@ def test_only_a_crash_from_outside_is_not_the_policys_fault(files, sent, error, 
 def test_the_engine_does_not_see_the_environment(files, monkeypatch):
     monkeypatch.setenv("SOME_API_KEY", "hush")
     tool_of({"database": str(files["sqlite"]), "memory_mb": 78}).call({"query": "SELECT 1"})
-    (worker,) = pool._idle["sqlite", 78]
-    assert b"hush" not in Path(f"/proc/{worker._process.pid}/environ").read_bytes()
+    ((_, worker),) = pool.workers("sqlite", 78).idle
+    assert b"hush" not in Path(f"/proc/{worker.pid}/environ").read_bytes()
 
 
 ORPHANS = """
@@ -318,10 +318,10 @@ from agent_rl.tools.builtin.sql import Sql
 tool = Sql({"database": sys.argv[1], "timeout_s": 2}, {})
 asyncio.run(tool.start())
 tool.call({"query": "SELECT 1"})
-(worker,) = pool._idle["sqlite", 512]
+((_, worker),) = pool.workers("sqlite", 512).idle
 if sys.argv[2]:
     threading.Thread(target=tool.call, args=({"query": sys.argv[2]},), daemon=True).start()
-print(worker._process.pid, flush=True)
+print(worker.pid, flush=True)
 threading.Event().wait()
 """
 

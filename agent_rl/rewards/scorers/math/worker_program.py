@@ -24,7 +24,7 @@ def main() -> None:
     def read(text: str) -> Any:
         return parse(f"\\boxed{{{text}}}", parsing_timeout=TIMEOUT_S)
 
-    print("ready", flush=True)
+    print('"ready"', flush=True)
     for line in sys.stdin:
         answer, truth = json.loads(line)
         try:

@@ -1,121 +1,108 @@
-"""The side of the tool: worker processes, started when needed and kept for the next request.
+"""The side of the callers: worker processes, one kind for each engine and limit on memory.
 
-As many run as there are requests at once; `max_concurrency` of the tool's entry limits that. A worker ends when its
-time is over, when it crashes, when its pipe closes, and by itself after a while without work, so after a
-killed process its workers soon end too.
+A worker ends when its time is over, when it crashes, when its pipe closes, and by itself after a while without work, so
+after a killed process its workers soon end too.
 """
 
 from __future__ import annotations
 
-import atexit
-import contextlib
-import json
-import os
-import subprocess
 import sys
-import time
-from collections import deque
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from signal import SIGALRM, SIGKILL
 from typing import Any
 
 from agent_rl.errors import ToolError, ToolTimeoutError, UnscoredError
-from agent_rl.tools.builtin._sql.worker import IDLE_S, TOO_MUCH_MEMORY
+from agent_rl.tools.builtin._sql.worker import BYTES, IDLE_S, SETUP_S, TOO_MUCH_MEMORY
+from agent_rl.workers import WorkerDied, Workers, WorkerTimeout
 
-__all__ = ["ask"]
-
-MAX_IDLE = 8
-"""Workers of one kind that are kept without work."""
+__all__ = ["ask", "rows", "workers"]
 
 _START = "import sys; sys.path.append(sys.argv[1]); from _sql.worker import main; main(sys.argv[2], int(sys.argv[3]))"
-_PASSED_ON = ("LD_LIBRARY_PATH", "PATH")  # nothing else of the environment, where keys are
+_SLACK_S = 5.0  # until a worker is killed that has not ended itself
 
 
-def ask(engine: str, memory_mb: int, request: dict[str, Any]) -> str:
+@cache
+def workers(engine: str, memory_mb: int) -> Workers:
+    """The processes of `engine` in which a query may take `memory_mb` MiB."""
+    command = [sys.executable, "-I", "-c", _START, str(Path(__file__).parents[1]), engine, str(memory_mb)]
+    return Workers(f"runs {engine}", command, idle_s=IDLE_S / 2)
+
+
+def ask(engine: str, memory_mb: int, request: Mapping[str, Any]) -> str:
     """The text that answers a request; blocks for at most its `timeout_s` and a worker's start.
 
     Raises:
         ToolError: for a query that fails, needs too long or too much memory, or crashes the engine.
         UnscoredError: when no worker can be started, or the database cannot be opened.
     """
-    worker = _idle_worker(engine, memory_mb) or _Worker(engine, memory_mb)
-    try:
-        reply = worker.ask(request)
-    except BaseException:
-        worker.end()
-        raise
-    idle = _idle.setdefault((engine, memory_mb), deque())
-    if len(idle) < MAX_IDLE and reply.get("error") != TOO_MUCH_MEMORY:
-        idle.append(worker)
-    else:
-        worker.end()
+    reply = _reply(engine, memory_mb, request)
     if "unusable" in reply:
         raise UnscoredError(f"the database {request['database']} cannot be opened: {reply['unusable']}")
-    if "error" in reply:
-        raise ToolError(reply["error"])
     return str(reply["text"])
 
 
-class _Worker:
-    def __init__(self, engine: str, memory_mb: int) -> None:
-        command = [sys.executable, "-I", "-c", _START, str(Path(__file__).parents[1]), engine, str(memory_mb)]
-        environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-        pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
-        try:
-            self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nothing, env=environment)
-        except OSError as error:
-            raise UnscoredError(f"no process for {engine}: {error}") from error
-        self.idle_since = 0.0
+def rows(
+    tables: Mapping[str, Any] | str | Path, query: str, *, timeout_s: float, memory_mb: int, max_rows: int
+) -> list[list[Any]]:
+    """What a query gives, in SQLite.
 
-    def ask(self, request: dict[str, Any]) -> dict[str, str]:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        line = b""
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(json.dumps(request).encode() + b"\n")
-            self._process.stdin.flush()
-            line = self._process.stdout.readline()
-        self.idle_since = time.monotonic()
-        if line.endswith(b"\n"):
-            reply: dict[str, str] = json.loads(line)
-            return reply
-        raise self._died(request["timeout_s"])
+    Args:
+        tables: name -> rows, an SQL script that makes the tables, or the path of a database.
+        query: one SELECT statement.
+        timeout_s: of the query, beside the seconds that making the tables takes.
+        memory_mb: MiB that the tables and the query may take.
+        max_rows: more are an error.
 
-    def _died(self, timeout_s: float) -> Exception:
-        code = self._process.wait()
-        if code == -SIGALRM:
-            hint = "make the query simpler, or filter before joining and sorting"
-            return ToolTimeoutError(f"the query did not finish within {timeout_s:g} s; {hint}")
-        if code < 0 and code != -SIGKILL:  # a crash, usually for lack of memory
-            return ToolError(f"the query made the engine crash; {TOO_MUCH_MEMORY}, or is nested too deeply")
-        return UnscoredError(f"the process of the database engine ended with status {code}")
-
-    def end(self) -> None:
-        self._process.kill()
-        with contextlib.suppress(BrokenPipeError):
-            self._process.communicate()
+    Raises:
+        ToolError: as for `ask`; also for too many rows, or too large ones.
+        ValueError: the tables cannot be made, or the database cannot be opened.
+        UnscoredError: when no worker can be started.
+    """
+    made = {"database": str(tables.resolve())} if isinstance(tables, Path) else {"tables": _plain(tables)}
+    reply = _reply("sqlite", memory_mb, {**made, "query": query, "timeout_s": timeout_s, "max_rows": max_rows})
+    if "unusable" in reply:
+        raise ValueError(reply["unusable"])
+    found: list[list[Any]] = reply["rows"]
+    return found
 
 
-_idle: dict[tuple[str, int], deque[_Worker]] = {}  # a deque's append and pop need no lock
+def _plain(value: Any) -> Any:
+    """Tables as JSON data; a parquet file's lists are numpy arrays."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, bytes):
+        return {BYTES: value.hex()}
+    return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
-def _idle_worker(engine: str, memory_mb: int) -> _Worker | None:
-    idle = _idle.get((engine, memory_mb), deque())
-    while True:
-        try:
-            worker = idle.pop()
-        except IndexError:
-            return None
-        if time.monotonic() - worker.idle_since < IDLE_S / 2:
-            return worker
-        worker.end()
+def _reply(engine: str, memory_mb: int, request: Mapping[str, Any]) -> dict[str, Any]:
+    limit_s = request["timeout_s"] + (SETUP_S if "tables" in request else 0.0) + _SLACK_S
+    try:
+        reply: dict[str, Any] = workers(engine, memory_mb).ask(request, limit_s, _may_be_kept)
+    except WorkerTimeout:
+        raise _too_slow(request["timeout_s"]) from None
+    except WorkerDied as died:
+        if died.status == -SIGALRM:
+            raise _too_slow(request["timeout_s"]) from None
+        if died.status < 0 and died.status != -SIGKILL:  # a crash, usually for lack of memory
+            problem = f"the query made the engine crash; {TOO_MUCH_MEMORY}, or is nested too deeply"
+            raise ToolError(problem) from None
+        raise UnscoredError(f"the process of the database engine ended with status {died.status}") from None
+    if "error" in reply:
+        raise ToolError(reply["error"])
+    return reply
 
 
-@atexit.register
-def _end_all() -> None:
-    for workers in _idle.values():
-        while workers:
-            workers.pop().end()
+def _may_be_kept(reply: Any) -> bool:
+    return bool(reply.get("error") != TOO_MUCH_MEMORY)
 
 
-os.register_at_fork(after_in_child=_idle.clear)  # the pipes are the parent's
+def _too_slow(timeout_s: float) -> ToolTimeoutError:
+    hint = "make the query simpler, or filter before joining and sorting"
+    return ToolTimeoutError(f"the query did not finish within {timeout_s:g} s; {hint}")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from .text import READ_ONLY, QueryError, UnusableError, counted, nearest
+from .text import BYTES, READ_ONLY, QueryError, UnusableError, counted, nearest
 
 __all__ = ["Sqlite"]
 
@@ -28,7 +28,7 @@ class Sqlite:
     """One connection.
 
     Args:
-        path: of the database; no lock is taken and no file is made beside it.
+        path: of the database; no lock is taken and no file is made beside it. None: an empty one in memory.
         memory_mb: MiB that the engine may allocate; one value may take a quarter.
 
     Raises:
@@ -38,10 +38,11 @@ class Sqlite:
     BASE_MB = 16
     """MiB of writable memory that Python takes with the engine loaded."""
 
-    def __init__(self, path: str, memory_mb: int) -> None:
+    def __init__(self, path: str | None, memory_mb: int) -> None:
+        place = ":memory:" if path is None else f"{Path(path).as_uri()}?mode=ro&immutable=1"
         try:
-            self._connection = sqlite3.connect(f"{Path(path).as_uri()}?mode=ro&immutable=1", uri=True)
-            for setting in (*_SETTINGS, f"hard_heap_limit={memory_mb << 20}"):
+            self._connection = sqlite3.connect(place, uri=True)
+            for setting in (*_SETTINGS[path is None :], f"hard_heap_limit={memory_mb << 20}"):
                 self._connection.execute(f"PRAGMA {setting}")
             self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         except sqlite3.Error as error:
@@ -53,6 +54,35 @@ class Sqlite:
 
     def close(self) -> None:
         self._connection.close()
+
+    def fill(self, tables: dict[str, Any] | str) -> None:
+        """Make tables in a database in memory: name -> rows, or an SQL script.
+
+        Raises:
+            UnusableError: when that cannot be done.
+        """
+        try:
+            if isinstance(tables, str):
+                self._connection.executescript(tables)
+            else:
+                for name, table in tables.items():
+                    self._fill(name, table)
+            self._connection.commit()
+        except (sqlite3.Error, sqlite3.Warning, ValueError, TypeError, AttributeError, KeyError) as error:
+            raise UnusableError(error) from error
+
+    def _fill(self, name: str, table: Any) -> None:
+        if isinstance(table, dict):
+            columns, rows = list(table["columns"]), table["rows"]
+        else:
+            columns = list(dict.fromkeys(key for row in table for key in row))
+            rows = [[row.get(column) for column in columns] for row in table]
+        if not columns:
+            raise ValueError(f"the table {name!r} has no columns")
+        self._connection.execute(f"CREATE TABLE {_quoted(name)} ({', '.join(_quoted(str(each)) for each in columns)})")
+        marks = ", ".join("?" for _ in columns)
+        values = ([bytes.fromhex(each[BYTES]) if isinstance(each, dict) else each for each in row] for row in rows)
+        self._connection.executemany(f"INSERT INTO {_quoted(name)} VALUES ({marks})", values)
 
     def rows(self, query: str) -> tuple[list[str], Iterator[Sequence[Any]]]:
         """The columns' names, and the rows, read one by one; both may raise QueryError."""

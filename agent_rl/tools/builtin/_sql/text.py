@@ -6,10 +6,12 @@ import difflib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-__all__ = ["READ_ONLY", "QueryError", "UnusableError", "counted", "nearest", "one_line", "table"]
+__all__ = ["BYTES", "READ_ONLY", "QueryError", "UnusableError", "counted", "nearest", "one_line", "table"]
 
 READ_ONLY = "the database can only be read; write one SELECT statement"
 MAX_ERROR_CHARS = 400
+BYTES = "bytes"
+"""Bytes are `{BYTES: hexadecimal digits}` in JSON."""
 
 
 class QueryError(Exception):

@@ -18,9 +18,9 @@ import resource
 import signal
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from .text import QueryError, UnusableError, nearest, one_line, table
+from .text import BYTES, QueryError, UnusableError, nearest, one_line, table
 
 if TYPE_CHECKING:
     from .duckdb import DuckDB
@@ -28,10 +28,14 @@ if TYPE_CHECKING:
 
     Engine = type[Sqlite] | type[DuckDB]
 
-__all__ = ["IDLE_S", "TOO_MUCH_MEMORY", "main"]
+__all__ = ["BYTES", "IDLE_S", "SETUP_S", "TOO_MUCH_MEMORY", "main"]
 
 IDLE_S = 120.0
 """Seconds without a request after which the process ends by itself, should its parent have died unnoticed."""
+SETUP_S = 30.0
+"""Seconds in which the tables of a request must have been made."""
+MAX_ROWS_CHARS = 16 << 20
+"""Characters of all rows together, as JSON, where a request wants them as they are."""
 TOO_MUCH_MEMORY = "the query needs too much memory"
 
 
@@ -53,13 +57,17 @@ def main(engine_name: str, memory_mb: int) -> None:
     limits = ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_DATA, data))
     for what, value in limits:
         resource.setrlimit(what, (value, value))
+    _write(replies, json.dumps("ready"))
     for line in requests:
-        request = json.loads(line)
-        _end_in(request["timeout_s"])
-        reply = _answer(engine, memory_mb, request)
+        _end_in(SETUP_S)
+        reply = json.dumps(_answer(engine, memory_mb, json.loads(line)))
         _end_in(IDLE_S)
-        replies.write(json.dumps(reply).encode() + b"\n")
-        replies.flush()
+        _write(replies, reply)
+
+
+def _write(replies: BinaryIO, line: str) -> None:
+    replies.write(line.encode() + b"\n")
+    replies.flush()
 
 
 def _engine(name: str) -> Engine:
@@ -88,13 +96,20 @@ def _no_new_files() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def _answer(engine: Engine, memory_mb: int, request: dict[str, Any]) -> dict[str, str]:
-    """`text`, or `error` for the policy, or `unusable` when the policy did not cause the failure."""
+def _answer(engine: Engine, memory_mb: int, request: dict[str, Any]) -> dict[str, Any]:
+    """`text` or `rows`, or `error` for the policy, or `unusable` when the policy did not cause the failure."""
     try:
-        with contextlib.closing(engine(request["database"], memory_mb)) as database, _no_new_files():
+        opened: Any = engine(request.get("database"), memory_mb)  # type: ignore[arg-type]  # only SQLite has tables
+        with contextlib.closing(opened) as database, _no_new_files():
+            if "tables" in request:
+                database.fill(request["tables"])
+            _end_in(request["timeout_s"])
+            if "table" not in request:
+                return {"rows": _rows(database, request["query"], request["max_rows"])}
             if request["query"] is None:
                 return {"text": _listing(database, request["table"], request["max_chars"])}
-            return {"text": table(*database.rows(request["query"]), request)}
+            columns, rows = database.rows(request["query"])
+            return {"text": table(columns, rows, request)}
     except UnusableError as error:
         return {"unusable": one_line(error)}
     except QueryError as error:
@@ -103,6 +118,18 @@ def _answer(engine: Engine, memory_mb: int, request: dict[str, Any]) -> dict[str
         return {"error": TOO_MUCH_MEMORY}
     except Exception as error:  # noqa: BLE001 - the query caused it: the policy reads it, and is scored
         return {"error": one_line(f"{type(error).__name__}: {error}")}
+
+
+def _rows(database: Sqlite | DuckDB, query: str, max_rows: int) -> list[list[Any]]:
+    """The rows as they are, but for bytes."""
+    found: list[list[Any]] = []
+    room = MAX_ROWS_CHARS
+    for row in database.rows(query)[1]:
+        found.append([{BYTES: value.hex()} if isinstance(value, bytes) else value for value in row])
+        room -= sum(2 * len(value) if isinstance(value, str | bytes) else 16 for value in row)
+        if len(found) > max_rows or room < 0:
+            raise QueryError(f"the query gives more than {max_rows} rows, or too large ones")
+    return found
 
 
 def _listing(database: Sqlite | DuckDB, name: str | None, room: int) -> str:

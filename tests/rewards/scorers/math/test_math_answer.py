@@ -72,7 +72,7 @@ def test_what_is_not_understood_here_is_compared_by_math_verify() -> None:
 
 def test_a_hang_costs_one_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _worker.compare(r"\sum_{k=1}^{3} k", "6").result()
-    pids = {child.pid for child in _worker._pool._children}
+    pids = {child.pid for _, child in _worker._pool.workers.idle}
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     monkeypatch.setattr(_worker, "ANSWER_S", 0.2)
@@ -80,12 +80,12 @@ def test_a_hang_costs_one_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [future.result(30) for future in hung] == [False] * len(hung)
     monkeypatch.undo()
     assert _worker.compare(r"\sum_{k=1}^{5} k", "15").result(60)
-    assert not pids & {child.pid for child in _worker._pool._children if child.poll() is None}
+    assert not pids & {child.pid for _, child in _worker._pool.workers.idle}
 
 
 def test_a_process_that_dies_is_replaced() -> None:
     assert _worker.compare(r"\sum_{k=1}^{3} k", "6").result()
-    for child in list(_worker._pool._children):
+    for _, child in list(_worker._pool.workers.idle):
         child.kill()
         child.wait()
     assert _worker.compare(r"\sum_{k=1}^{6} k", "21").result(60)
@@ -96,6 +96,19 @@ def test_without_a_worker_process_it_is_unscored(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(_worker, "_pool", _worker._Pool())
     with pytest.raises(UnscoredError, match="does not start"):
         asyncio.run(score_answer(MATH, r"\boxed{\sum_{k=1}^{77} k}", "1"))
+
+
+def test_a_process_is_given_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JUDGE_API_KEY", "sk-not-for-others")
+    monkeypatch.setenv("A_NAME_THAT_SAYS_NOTHING", "hush-hush")
+    monkeypatch.setattr(_worker, "_pool", _worker._Pool())
+    assert _worker.compare(r"\sum_{k=1}^{3} k", "6").result(60)
+    ((_, child),) = _worker._pool.workers.idle
+    environment = Path(f"/proc/{child.pid}/environ").read_bytes()
+    assert b"PATH=" in environment
+    assert b"hush" not in environment
+    assert b"sk-not" not in environment
+    _worker._pool.workers.close()
 
 
 def test_equal_answers_are_compared_once() -> None:

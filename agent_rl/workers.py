@@ -1,0 +1,189 @@
+"""`Workers`: processes that answer requests, for work whose time this process cannot bound.
+
+A worker is a program that writes the line `"ready"`, and then one JSON line for each JSON line that it reads, until its
+input ends. It is started when it is needed and kept for the next request; one that exceeds a request's time is killed.
+As many run as there are requests at once. Of the environment it gets what a program needs to be found and to run, and
+no keys.
+
+What this does not promise: after this process was killed, a worker ends at its next line, and not before.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import selectors
+import subprocess
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from agent_rl.errors import UnscoredError
+
+__all__ = ["WorkerDied", "WorkerTimeout", "Workers", "bare_environment"]
+
+START_S = 60.0
+"""Seconds until a worker is ready."""
+_READ_BYTES = 1 << 16
+_PASSED_ON = (
+    *("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "HOME"),
+    *("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE"),
+)
+
+
+class WorkerTimeout(Exception):
+    """A worker did not answer in time, and was killed."""
+
+
+class WorkerDied(Exception):
+    """A worker ended before its answer.
+
+    Args:
+        status: as `subprocess` gives it: minus the number of a signal.
+    """
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"the process ended with status {status}")
+        self.status = status
+
+
+def bare_environment() -> dict[str, str]:
+    """The variables that tell where programs, libraries and modules are: nothing that may hold a key."""
+    return {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+
+
+class Workers:
+    """Processes of one command, for all threads of this process; a fork of it starts its own.
+
+    Args:
+        what: they do, for errors.
+        command: starts one.
+        kept: how many are kept without work.
+        idle_s: seconds without work after which one is not used again.
+    """
+
+    def __init__(self, what: str, command: Sequence[str], *, kept: int = 8, idle_s: float = 3600.0) -> None:
+        self._what, self._command = what, [*command]
+        self._kept, self._idle_s = kept, idle_s
+        self.idle: deque[tuple[float, subprocess.Popen[bytes]]] = deque()  # its append and pop need no lock
+        _all.add(self)
+
+    def ask(self, request: Any, timeout_s: float, may_be_kept: Callable[[Any], bool] | None = None) -> Any:
+        """The answer to `request`, both as JSON data; blocks for at most `timeout_s` and a worker's start.
+
+        Args:
+            request: what is asked.
+            timeout_s: until the whole answer is there.
+            may_be_kept: whether the worker can be used again after this answer; None: after any.
+
+        Raises:
+            WorkerTimeout: no answer in time.
+            WorkerDied: the worker ended instead.
+            UnscoredError: none can be started.
+            ValueError: the request cannot be written as JSON.
+        """
+        data = json.dumps(request).encode() + b"\n"
+        process = self._take() or self._start()
+        try:
+            answer = json.loads(_exchange(process, data, timeout_s))
+        except BaseException:
+            _end(process)
+            raise
+        if len(self.idle) < self._kept and (may_be_kept is None or may_be_kept(answer)):
+            self.idle.append((time.monotonic(), process))
+        else:
+            _end(process)
+        return answer
+
+    def close(self) -> None:
+        """End those without work."""
+        while process := self._take():
+            _end(process)
+
+    def _take(self) -> subprocess.Popen[bytes] | None:
+        while True:
+            try:
+                since, process = self.idle.pop()
+            except IndexError:
+                return None
+            if process.poll() is None and time.monotonic() - since < self._idle_s:
+                return process
+            _end(process)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+        environment = {**bare_environment(), "OMP_NUM_THREADS": "1"}
+        problem = f"the process that {self._what} does not start"
+        try:
+            process = subprocess.Popen(
+                self._command, stdin=pipe, stdout=pipe, stderr=nothing, env=environment, bufsize=0
+            )
+        except OSError as error:
+            raise UnscoredError(f"{problem}: {error}") from error
+        try:
+            os.set_blocking(process.stdin.fileno(), False)  # type: ignore[union-attr]
+            _exchange(process, b"", START_S)
+        except (WorkerDied, WorkerTimeout) as error:
+            _end(process)
+            raise UnscoredError(f"{problem}: {error}") from error
+        except BaseException:
+            _end(process)
+            raise
+        return process
+
+
+def _exchange(process: subprocess.Popen[bytes], data: bytes, timeout_s: float) -> bytes:
+    """Write `data` and read one line, whichever is possible first."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    deadline, parts, rest = time.monotonic() + timeout_s, [], memoryview(data)
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        if rest:
+            selector.register(process.stdin, selectors.EVENT_WRITE)
+        while (left := deadline - time.monotonic()) > 0:
+            for key, _ in selector.select(left):
+                if key.fileobj is process.stdin:
+                    with contextlib.suppress(BrokenPipeError):  # which its output's end shows as well
+                        rest = rest[os.write(key.fd, rest) :]
+                        if rest:
+                            continue
+                    selector.unregister(process.stdin)
+                    continue
+                part = os.read(key.fd, _READ_BYTES)
+                if not part:
+                    raise WorkerDied(process.wait())
+                parts.append(part)
+                if part.endswith(b"\n"):
+                    return b"".join(parts)
+    raise WorkerTimeout(f"no answer within {timeout_s:g} s")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            stream.close()
+
+
+_all: weakref.WeakSet[Workers] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for workers in list(_all):
+        workers.close()
+
+
+def _forget_all() -> None:
+    """In a forked child: the pipes are the parent's."""
+    for workers in list(_all):
+        workers.idle.clear()
+
+
+os.register_at_fork(after_in_child=_forget_all)
