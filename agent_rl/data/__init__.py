@@ -1,19 +1,30 @@
-"""Data: the row contract that verl and the agent loops read, its checks, and converters of data sets into rows.
+"""Data: the row contract that verl and the agent loops read, how rows are stored, and converters of data sets.
 
-`rows` holds the contract; each data set has a module. They must not know verl, or which tools and agents exist;
-importing them loads neither pyarrow nor datasets.
+`contract` holds the contract, `rows` makes one row, `shapes` reads the rows of other people, `storage` writes and reads
+files; each data set has a module. They must not know verl, or which tools and agents exist; importing them loads
+neither pyarrow nor datasets.
 """
 
 from agent_rl.data import arithmetic, gsm8k, service_dialogues
-from agent_rl.data.rows import check_parquet, check_rows, make_row, read_parquet, write_parquet
+from agent_rl.data.contract import Row, check_row, check_rows
+from agent_rl.data.files import check_file, iterate_rows
+from agent_rl.data.rows import make_row
+from agent_rl.data.shapes import as_row
+from agent_rl.data.storage import RowWriter, read_parquet, unpacked, write_parquet
 
 __all__ = [
+    "Row",
+    "RowWriter",
     "arithmetic",
-    "check_parquet",
+    "as_row",
+    "check_file",
+    "check_row",
     "check_rows",
     "gsm8k",
+    "iterate_rows",
     "make_row",
     "read_parquet",
     "service_dialogues",
+    "unpacked",
     "write_parquet",
 ]

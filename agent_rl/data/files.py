@@ -1,23 +1,41 @@
-"""Reads data files as verl does: parquet, JSON lines, or one JSON list; and says which of them verl can join."""
+"""Data files as verl reads them: parquet, JSON lines, or one JSON list; and which of them verl can join."""
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agent_rl.errors import ConfigError, did_you_mean
+from agent_rl.data.contract import check_rows
+from agent_rl.data.shapes import as_row
+from agent_rl.data.sources import count_raw, read_raw
+from agent_rl.errors import ConfigError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["SUFFIXES", "RowsFile", "differences", "read_rows"]
+__all__ = ["SUFFIXES", "NumberedRow", "RowsFile", "check_file", "differences", "iterate_rows", "read_rows"]
 
 SUFFIXES = (".parquet", ".json", ".jsonl")
 """Of the files that verl 0.9.1 reads."""
+
+
+class NumberedRow(NamedTuple):
+    """A row with its place.
+
+    Attributes:
+        place: file and row or line, for messages.
+        number: of the row in its file, from 0.
+        row: as it was made, without columns that are null.
+        changes: what `as_row` changed to make it a row of the contract.
+    """
+
+    place: str
+    number: int
+    row: dict[str, Any]
+    changes: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -30,6 +48,7 @@ class RowsFile:
         schema: pyarrow's, of its columns.
         rows: the first ones.
         error: why it could not be read.
+        changes: what was changed in one of the rows to make it a row of the contract.
     """
 
     path: str
@@ -37,28 +56,54 @@ class RowsFile:
     schema: pa.Schema | None = None
     rows: Sequence[dict[str, Any]] = field(default=(), repr=False)
     error: ConfigError | None = None
+    changes: Sequence[str] = ()
+
+
+def iterate_rows(path: str) -> Iterator[NumberedRow]:
+    """The rows of a file, one after the other, not checked yet.
+
+    Raises:
+        ConfigError: for a file that cannot be read, and for the first line or row that is broken.
+    """
+    suffix = Path(path).suffix
+    if suffix not in SUFFIXES:
+        problem = f"verl reads {', '.join(SUFFIXES)}, not {suffix or 'a file without one of these endings'}"
+        remedy = "Make rows of it: python data_preprocess/from_file.py, or agent_rl.data.make_row and write_parquet"
+        raise ConfigError(path, problem, remedy)
+    for number, raw in enumerate(read_raw(path)):
+        row, changes = as_row(raw.value, number=number, place=raw.place)
+        yield NumberedRow(raw.place, number, {key: each for key, each in row.items() if each is not None}, changes)
+
+
+def check_file(path: str) -> None:
+    """Check a file of rows against the contract.
+
+    Raises:
+        ConfigError: when the file cannot be read, or for the first row that breaks the contract.
+    """
+    check_rows((found.row for found in iterate_rows(path)), source=path)
 
 
 def read_rows(path: str, most: int) -> RowsFile:
     """Read the first rows of a file, at most `most`; a file that cannot be read has an `error`."""
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
-    suffix = Path(path).suffix
-    if suffix not in SUFFIXES:
-        problem = f"verl reads {', '.join(SUFFIXES)}, not {suffix or 'a file without one of these endings'}"
-        remedy = "Make rows of it with agent_rl.data.make_row and write them with agent_rl.data.write_parquet"
-        return RowsFile(path, error=ConfigError(path, problem, remedy))
-    if not os.path.isfile(path):
-        near = [each.name for end in SUFFIXES for each in Path(path).parent.glob(f"*{end}")]
-        remedy = "Make it with the recipe's data_preprocess script, or correct the path"
-        remedy = did_you_mean(Path(path).name, near) if near else remedy
-        return RowsFile(path, error=ConfigError(path, "there is no such file", remedy))
-    kind = suffix[1:].upper() if suffix != ".parquet" else "parquet"
     try:
-        return _parquet(path, most) if suffix == ".parquet" else _json(path, most)
-    except (OSError, ValueError, pa.ArrowException) as error:
-        text = str(error).splitlines()[0]
-        return RowsFile(path, error=ConfigError(path, f"cannot be read as {kind}: {text}", "Write it again"))
+        found = list(islice(iterate_rows(path), most))
+        if Path(path).suffix == ".parquet":
+            with pq.ParquetFile(path) as file:
+                count, schema = file.metadata.num_rows, file.schema_arrow
+        else:
+            count = count_raw(path)
+            schema = pa.Table.from_pylist([raw.value for raw in islice(read_raw(path), most)]).schema
+    except ConfigError as error:
+        return RowsFile(path, error=error)
+    except (pa.ArrowException, OverflowError) as error:
+        problem = f"verl cannot read it as a table: {str(error).splitlines()[0]}"
+        return RowsFile(path, error=ConfigError(path, problem, "Give each key one type in all rows"))
+    changes = tuple(dict.fromkeys(change for each in found for change in each.changes))
+    return RowsFile(path, count, schema, [each.row for each in found], changes=changes)
 
 
 def differences(one: RowsFile, other: RowsFile) -> list[str]:
@@ -101,43 +146,3 @@ def _plain(kind: pa.DataType) -> Any:
     if types.is_list(kind) or types.is_large_list(kind):
         return [types.is_large_list(kind), _plain(kind.value_type)]
     return str(kind)
-
-
-def _parquet(path: str, most: int) -> RowsFile:
-    import pyarrow.parquet as pq
-
-    with pq.ParquetFile(path) as file:
-        rows: list[dict[str, Any]] = []
-        for batch in file.iter_batches(min(most, 4096)):
-            rows += batch.to_pylist()
-            if len(rows) >= most:
-                break
-        return RowsFile(path, file.metadata.num_rows, file.schema_arrow, rows[:most])
-
-
-def _json(path: str, most: int) -> RowsFile:
-    import pyarrow as pa
-
-    rows, count = [], 0
-    with open(path, encoding="utf-8") as file:
-        if file.read(1) == "[":
-            file.seek(0)
-            rows = json.load(file)
-            rows, count = rows[:most], len(rows)
-        else:
-            file.seek(0)
-            for number, line in enumerate(file, 1):
-                if line.strip():
-                    count += 1
-                    rows += [_parsed(line, number)] if len(rows) < most else []
-    if wrong := next((row for row in rows if not isinstance(row, Mapping)), None):
-        raise ValueError(f"expected objects, got {wrong!r}")
-    table = pa.Table.from_pylist(rows)
-    return RowsFile(path, count, table.schema, table.to_pylist())
-
-
-def _parsed(line: str, number: int) -> Any:
-    try:
-        return json.loads(line)
-    except ValueError as error:
-        raise ValueError(f"line {number}: {error}") from None

@@ -124,7 +124,11 @@ def _first_rows(config: Any) -> list[dict[str, Any]]:
         named = config.data.get(key) or []
         for each in [named] if isinstance(named, str) else named:
             file_path = os.path.expanduser(str(each))
-            if "://" in file_path or config.data.custom_cls.path or not os.path.exists(file_path):
+            if (
+                "://" in file_path
+                or config.data.custom_cls.name not in (None, "RowDataSet")
+                or not os.path.exists(file_path)
+            ):
                 continue
             file = read_rows(file_path, TRIED_ROWS)
             if file.error is not None:

@@ -25,6 +25,7 @@ from verl.experimental.reward_loop.reward_manager import register
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
 from agent_rl import trace
+from agent_rl.data import unpacked
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards import groups
 from agent_rl.rewards.components.terms import require_scorable
@@ -104,7 +105,7 @@ class TrajectoryRewardManager(RewardManagerBase):
             ConfigError: when the custom reward function returns no number, or a name that is logged already.
         """
         item = data[-1:]  # the last sequence carries the trajectory
-        row = {key: values[0] for key, values in item.non_tensor_batch.items()}
+        row = unpacked({key: values[0] for key, values in item.non_tensor_batch.items()})
         handed_over = (row.get("tool_extra_fields") or {}).get("trajectory")
         text = self._response(item, row) if handed_over is None or self._custom else ""
         trajectory = _from_response(text, row) if handed_over is None else Trajectory.from_dict(handed_over)

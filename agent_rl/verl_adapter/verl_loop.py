@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -13,6 +14,7 @@ from agent_rl.agents.episode.budget import EpisodeLimits
 from agent_rl.agents.episode.format import Format
 from agent_rl.agents.episode.loop import EpisodeLoop, EpisodeSetup, describe, failed
 from agent_rl.agents.episode.policy import ChatMessage
+from agent_rl.data import unpacked
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.policies.media import Media, has_media
 from agent_rl.policies.token_policy import TokenPolicy, TrainingSequence
@@ -67,6 +69,7 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
             UnscoredError: when the infrastructure failed; verl drops this trajectory from its group. The trace
                 keeps it.
         """
+        row = _whole(row)
         format = self.format()
         policy = await self._policy(format, sampling_params, list(row["raw_prompt"]))
         trajectory: Trajectory | None = None
@@ -170,6 +173,13 @@ def registered_name(cls: type) -> str | None:
 
 
 _known: dict[int, tuple[Any, AgentRLSettings, EpisodeLimits, bool]] = {}
+
+
+def _whole(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row as it was made, also where verl's own data set gives it as it is stored."""
+    found = unpacked(row)
+    found["tools_kwargs"] = found.get("tools_kwargs") or (found.get("extra_info") or {}).get("tools_kwargs")
+    return found
 
 
 def _of_worker(config: Any) -> tuple[AgentRLSettings, EpisodeLimits, bool]:

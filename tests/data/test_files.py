@@ -45,8 +45,8 @@ def test_json_is_read_as_lines_or_as_a_list(tmp_path: Path, name: str) -> None:
         ("rows.csv", "question,answer", "verl reads .parquet, .json, .jsonl, not .csv", "write_parquet"),
         ("rows", "", "not a file without one of these endings", "write_parquet"),
         ("rows.parquet", "not parquet at all", "cannot be read as parquet", "again"),
-        ("rows.jsonl", '{"a": 1}\n{"a": 2\n', "cannot be read as JSONL: line 2", "again"),
-        ("rows.json", "[1, 2]", "expected objects, got 1", "again"),
+        ("rows.jsonl", '{"a": 1}\n{"a": 2\n', "not a JSON object (Expecting ',' delimiter at column 8)", "a line"),
+        ("rows.json", "[1, 2]", "not a JSON object (1)", "column"),
     ],
 )
 def test_what_verl_cannot_read_says_why_and_what_to_do(

@@ -13,7 +13,7 @@ from agent_rl.agents.episode.episode import EpisodeBudget, run_episode
 from agent_rl.agents.episode.policy import ScriptedPolicy
 from agent_rl.agents.user_sim import UserSimFormat
 from agent_rl.agents.users.user import load_user
-from agent_rl.data import check_parquet
+from agent_rl.data import check_file
 from agent_rl.rewards import Reward, compute_score
 from agent_rl.settings import AgentRLSettings
 from agent_rl.tools import ToolSession, load_tools
@@ -123,7 +123,7 @@ def test_hooks_of_your_own(tmp_path: Path) -> None:
 def test_rows_of_your_own(tmp_path: Path) -> None:
     program = block("docs/guides/data.md", "python", "make_row")
     subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True, timeout=60)
-    check_parquet(tmp_path / "train.parquet")
+    check_file(tmp_path / "train.parquet")
 
 
 def test_the_sandbox(tmp_path: Path) -> None:

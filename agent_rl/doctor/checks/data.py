@@ -12,8 +12,8 @@ from typing import Any
 from agent_rl.agents.episode.budget import EpisodeLimits
 from agent_rl.agents.episode.loop import EpisodeSetup
 from agent_rl.agents.registry import agent_names, make_loop
+from agent_rl.data.contract import check_rows
 from agent_rl.data.files import RowsFile, differences
-from agent_rl.data.rows import check_rows
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.check import Finding, Needs, check, ok, problem, skipped, warning
 from agent_rl.doctor.checks.chat_template import load_template

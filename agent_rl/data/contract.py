@@ -1,0 +1,196 @@
+"""The row contract: what a line of a data file holds for verl's data set, the agent loops and the rewards.
+
+    Row.model_validate({"data_source": "openai/gsm8k", "agent_name": "react_agent", ...})
+
+`make_row` builds a row, `check_row` checks one, `agent_rl.data.storage` says how it is stored. The checks look at the
+form only: they do not know which agent loops, tools or scorers exist.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from agent_rl.errors import ConfigError
+from agent_rl.settings.errors import InvalidValueError, validated
+from agent_rl.trajectory import Role
+
+__all__ = ["IMAGE", "VIDEO", "ExtraInfo", "PromptMessage", "RewardModel", "Row", "check_row", "check_rows"]
+
+IMAGE, VIDEO = "<image>", "<video>"
+"""In a message's text, where the next of the row's images or videos belongs."""
+
+
+def _truth(value: Any) -> Any:
+    if isinstance(value, str) and not value.strip():
+        raise InvalidValueError("the right answer is empty", "Give the right answer")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InvalidValueError("the right answer is not a number", "Give the right answer, or leave the row out")
+    return value
+
+
+def _filled(text: str) -> str:
+    if not text or text.isspace():
+        raise InvalidValueError("the text is empty", "Write some text")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidValueError(f"UTF-8 cannot encode it ({error.reason})", "Write whole characters") from error
+    return text
+
+
+def _mappings(value: Any) -> Any:
+    for tool, given in (value or {}).items():
+        if not isinstance(given, Mapping | None):
+            raise InvalidValueError(f"{tool} has no mapping", "Write {tool: {'create_kwargs': {...}}}")
+    return value
+
+
+Text = Annotated[str, AfterValidator(_filled)]
+
+
+class PromptMessage(BaseModel):
+    """A turn that has been spoken when the episode begins."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    role: Role
+    content: Text
+    """Text; `<image>` and `<video>` mark the places of the row's media."""
+
+    @model_validator(mode="after")
+    def _nothing_else(self) -> PromptMessage:
+        further = sorted(key for key, value in (self.model_extra or {}).items() if value)
+        if further:
+            problem = f"a row cannot hold a message's {', '.join(further)}"
+            raise InvalidValueError(problem, "Write such turns as text in content")
+        return self
+
+
+class RewardModel(BaseModel):
+    """What the reward knows about the row; the scorer is chosen by `data_source`, not here."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    style: Text = "rule"
+    """`rule`: a scorer compares with the ground truth. `model`: a reward model judges, and there may be none."""
+    ground_truth: Annotated[Any, AfterValidator(_truth)] = None
+    """Text, or the list or mapping that the scorer documents; numbers are stored as text."""
+    test_cases: Any = None
+    """Further tests of a program, for scorers of your own."""
+
+    @model_validator(mode="after")
+    def _has_truth(self) -> RewardModel:
+        if self.ground_truth is None and self.style != "model":
+            remedy = "Give the right answer as ground_truth, or write style: model where a reward model judges"
+            raise InvalidValueError("there is no ground_truth", remedy)
+        return self
+
+
+class ExtraInfo(BaseModel):
+    """The rest of the row; further keys are free, and reach scorers as `extra_info`."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    index: int | Text
+    """Number or name of the row within its split; verl's column `index`."""
+    split: Text | None = None
+    """`train`, `test`, ...: of traces and reports."""
+    question: Text | None = None
+    """The question alone, without instructions."""
+    tools_kwargs: Annotated[dict[str, Any] | None, AfterValidator(_mappings)] = None
+    """`{tool: {"create_kwargs": {...}}}`: what this row gives its tools; verl's column `tools_kwargs`."""
+    need_tools_kwargs: bool | None = None
+    """verl warns when `tools_kwargs` is then empty; `make_row` sets it."""
+    tool_selection: Annotated[list[Text] | None, Field(min_length=1)] = None
+    """The only tools of this row; None: all of the run."""
+    interaction_kwargs: dict[str, Any] | None = None
+    """verl's column of that name, for agents of your own."""
+    user: dict[str, Any] | None = None
+    """What the simulated user of this row knows and says."""
+    difficulty: float | None = None
+    """Share of failed attempts, 0 to 1, or any scale of yours."""
+    original_prompt: Any = None
+    """The prompt that a harder or shorter variant was made from."""
+    test_cases: Any = None
+    """Further tests of a program, for scorers of your own."""
+
+
+class Row(BaseModel):
+    """One row; further columns of other people's files are passed on by verl, and `write_parquet` refuses them."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    data_source: Text
+    """Name of the data set: it chooses the scorer and groups metrics."""
+    agent_name: Text
+    """The agent loop of this row; without the column, the run's default."""
+    prompt: Annotated[list[PromptMessage], Field(min_length=1)]
+    """The turns already spoken, the last by the user; the loop adds tool descriptions and instructions."""
+    ability: Text | None = None
+    """A label of the kind of task, for statistics."""
+    reward_model: RewardModel
+    extra_info: ExtraInfo
+    images: list[Any] | None = None
+    """`{"bytes": ...}` or `{"path": ...}`, one for each `<image>` of the prompt."""
+    videos: list[str] | None = None
+    """Paths, one for each `<video>` of the prompt."""
+    rm_prompt: list[PromptMessage] | None = None
+    """The prompt as a reward model should see it, for rewards of your own."""
+
+    @model_validator(mode="after")
+    def _turns_and_media(self) -> Row:
+        if self.prompt[-1].role != "user":
+            problem = f"the last message of the prompt is from {self.prompt[-1].role!r}"
+            raise InvalidValueError(problem, "End the prompt with a user message")
+        if not self.images and not self.videos:
+            return self  # then verl leaves the marks as they are
+        for mark, media in ((IMAGE, self.images), (VIDEO, self.videos)):
+            marks = sum(message.content.count(mark) for message in self.prompt)
+            if marks != len(media or ()):
+                problem = f"the prompt has {marks} {mark} for {len(media or ())} {mark.strip('<>')}s"
+                raise InvalidValueError(problem, f"Write one {mark} in the prompt where each belongs")
+        return self
+
+
+def check_row(row: Any, place: str) -> None:
+    """Check one row against the contract.
+
+    Args:
+        row: its columns.
+        place: of the row, for the error: file and number.
+
+    Raises:
+        ConfigError: naming place, column, value and remedy.
+    """
+    if not isinstance(row, Mapping):
+        raise ConfigError(place, f"{row!r:.80} is not a mapping", "Build rows with make_row")
+    for name, field in Row.model_fields.items():
+        if field.is_required() and row.get(name) is None:
+            problem = "the value is null" if name in row else "the column is missing"
+            raise ConfigError(f"{place}, column {name}", problem, "Build rows with agent_rl.data.make_row")
+    try:
+        validated(Row, row)
+    except ConfigError as error:
+        where = f"{place}, column {error.key}" if error.key else place
+        raise ConfigError(where, error.problem, error.remedy) from error
+
+
+def check_rows(rows: Iterable[Any], *, source: str = "rows") -> None:
+    """Check rows against the contract; rows are counted from 0.
+
+    Args:
+        rows: from `make_row` or from anywhere else.
+        source: name of the rows for errors, usually the path of their file.
+
+    Raises:
+        ConfigError: for the first row that breaks the contract, and when there are none.
+    """
+    number = -1
+    for number, row in enumerate(rows):
+        check_row(row, f"{source}, row {number}")
+    if number < 0:
+        raise ConfigError(source, "there are no rows", "Check the source of the rows")

@@ -1,0 +1,260 @@
+"""Converts raw data sets into files of rows: what all scripts in `data_preprocess/` have in common.
+
+    GSM8K = RawSet("gsm8k", to_row, hub={"train": Hub("openai/gsm8k", "main", "train")})
+    run(GSM8K, __doc__)  # the command line of a script
+
+`to_row` is a pure function of one raw example. Examples are streamed and rows written in batches, so that memory does
+not grow with the data; the same input, options and seed give the same files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from agent_rl.data.sources import SPLITS, Raw, from_hub, read_raw, split_files, split_of
+from agent_rl.data.storage import RowWriter
+from agent_rl.errors import ConfigError
+
+__all__ = ["Hub", "RawSet", "ToRow", "convert", "run", "text_of", "value_of"]
+
+
+ToRow = Callable[..., dict[str, Any]]
+"""`(example, split, index, **options) -> row`; raises ConfigError with the column as key."""
+
+
+class Hub(NamedTuple):
+    """A split of a data set on the Hugging Face hub."""
+
+    name: str
+    config: str | None = None
+    split: str = "train"
+
+
+@dataclass(frozen=True)
+class RawSet:
+    """A data set as its owners publish it, and how its rows are made.
+
+    Attributes:
+        name: of the folder that is written, below `~/data`.
+        to_row: makes one row; it gets `agent_name` and the options of `arguments`.
+        hub: where each split is on the hub.
+        agent_name: agent loop of the rows, if the command names none.
+        arguments: adds options to the command line; their values are passed to `to_row`, except `prepare`'s.
+        read: reads the examples of one file; the default reads CSV, JSON, JSON lines and parquet.
+        prepare: called once with all options before anything is read; what it returns is passed to `to_row` instead.
+        test_share: share of the rows for the split `test`, where the input has none.
+    """
+
+    name: str
+    to_row: ToRow
+    hub: Mapping[str, Hub] = field(default_factory=dict)
+    agent_name: str = "react_agent"
+    arguments: Callable[[argparse.ArgumentParser], None] | None = None
+    read: Callable[[Path], Iterable[Raw]] = read_raw
+    prepare: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    test_share: float = 0.0
+
+
+def run(data_set: RawSet, description: str | None, arguments: Sequence[str] | None = None) -> None:
+    """The command line of a script; ends the process with status 2 and one message for anything that is wrong.
+
+    Args:
+        data_set: to convert.
+        description: of the script, for `--help`.
+        arguments: of the command line; None: the process's own.
+    """
+    options = vars(_parser(data_set, description).parse_args(arguments))
+    common = {name: options.pop(name) for name in _COMMON}
+    try:
+        if data_set.prepare is not None:
+            options = data_set.prepare(options)
+        options |= {"agent_name": common["agent_name"]}
+        if common["tools"]:
+            options |= {"tool_selection": common["tools"]}
+        written = convert(
+            data_set,
+            _inputs(data_set, common),
+            Path(common["local_save_dir"]).expanduser(),
+            options=options,
+            limit=common["limit"],
+            share=_Share(common["seed"], common["split_by"], common["test_share"]),
+        )
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    for path, count in written.items():
+        print(f"{path.stem}: {count} rows in {path}")
+
+
+@dataclass(frozen=True)
+class _Share:
+    """Which rows of the split `train` go to `test`."""
+
+    seed: int = 0
+    column: str | None = None
+    test: float = 0.0
+
+    def split(self, raw: Raw, split: str, number: int) -> str:
+        key: Any = number
+        if self.column is not None:
+            key = value_of(raw.value, self.column)
+            if str(key).lower() in SPLITS:
+                return SPLITS[str(key).lower()]
+        if split != "train" or not self.test:
+            return split
+        digest = hashlib.blake2b(f"{self.seed} {key}".encode(), digest_size=8).digest()
+        is_test = int.from_bytes(digest, "big") < self.test * 2**64
+        return "test" if is_test or (number == 0 and self.column is None) else split  # so that few rows have one
+
+
+def convert(
+    data_set: RawSet,
+    inputs: Mapping[str, Iterable[Raw]],
+    folder: Path,
+    *,
+    options: Mapping[str, Any],
+    limit: int | None = None,
+    share: _Share = _Share(),
+) -> dict[Path, int]:
+    """Write `<split>.parquet` of each split.
+
+    Args:
+        data_set: whose `to_row` is used.
+        inputs: the examples of each split.
+        folder: where to write; it is created.
+        options: for `to_row`.
+        limit: the most rows of a split.
+        share: which rows go to `test`.
+
+    Returns:
+        The files with their numbers of rows. All are complete, or none is written.
+
+    Raises:
+        ConfigError: for the first example that cannot be read or made into a row, with file and line.
+    """
+    writers: dict[str, RowWriter] = {}
+    with ExitStack() as stack:
+        for given, examples in inputs.items():
+            for number, raw in enumerate(_shown(islice(examples, limit), given)):
+                try:
+                    split = share.split(raw, given, number)
+                    if split not in writers:
+                        writers[split] = stack.enter_context(RowWriter(folder / f"{split}.parquet"))
+                    writers[split].write(data_set.to_row(raw.value, split, writers[split].count, **options))
+                except ConfigError as error:
+                    raise ConfigError(f"{raw.place}, {error.key}", error.problem, error.remedy) from error
+    return {writer.path: writer.count for writer in writers.values()}
+
+
+def value_of(example: Mapping[str, Any], *names: str) -> Any:
+    """The value of the first of these columns that the example has.
+
+    Raises:
+        ConfigError: it has none, or the value is null or not a number.
+    """
+    name = next((name for name in names if name in example), None)
+    if name is None:
+        has = f"It has {', '.join(map(str, example)) or 'no column'}"
+        raise ConfigError(f"column {names[0]}", f"there is no column {' or '.join(names)}", has)
+    value = example[name]
+    if value is None or value != value:
+        raise ConfigError(f"column {name}", f"the value is {value}", "Fill it in, or leave the row out")
+    return value
+
+
+def text_of(example: Mapping[str, Any], *names: str) -> str:
+    """The same for a column of text.
+
+    Raises:
+        ConfigError: also for a value that is no text, or empty.
+    """
+    value = value_of(example, *names)
+    if not isinstance(value, str) or not value.strip():
+        name = next(name for name in names if name in example)
+        raise ConfigError(f"column {name}", f"expected text, got {value!r:.80}", "Fill it in, or leave the row out")
+    return value
+
+
+_COMMON = (
+    *("input", "local_dataset_path", "hub", "local_save_dir", "agent_name", "tools"),
+    *("limit", "seed", "split_by", "test_share"),
+)
+
+
+def _parser(data_set: RawSet, description: str | None) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=description)
+    add = parser.add_argument
+    add("--input", nargs="+", metavar="FILE", help="files; the word test, validation, ... in a name says its split")
+    add("--local_dataset_path", metavar="PATH", help="a folder with train and test as files, or one file")
+    named = next(iter(data_set.hub.values()), None)
+    add("--hub", metavar="NAME", help=f"data set on the hub, default: {named.name if named else 'none'}")
+    add("--local_save_dir", "--local_dir", default=f"~/data/{data_set.name}", help="default: %(default)s")
+    add("--agent_name", default=data_set.agent_name, help="agent loop of the rows, default: %(default)s")
+    add("--tools", nargs="+", metavar="NAME", help="the only tools of the rows; default: all of the run")
+    add("--limit", type=_positive, metavar="N", help="the first N rows of each split")
+    add("--seed", type=int, default=0, help="of what is drawn, default: %(default)s")
+    add("--split_by", metavar="COLUMN", help="its value names the split, or keeps rows with the same value together")
+    add("--test_share", type=_part, default=data_set.test_share, help="of train's rows, default: %(default)s")
+    if data_set.arguments is not None:
+        data_set.arguments(parser)
+    return parser
+
+
+def _positive(text: str) -> int:
+    if (number := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"expected a number from 1, got {text}")
+    return number
+
+
+def _part(text: str) -> float:
+    if not 0 <= (share := float(text)) < 1:
+        raise argparse.ArgumentTypeError(f"expected a share from 0 to below 1, got {text}")
+    return share
+
+
+def _inputs(data_set: RawSet, common: Mapping[str, Any]) -> dict[str, Iterable[Raw]]:
+    if common["input"] or common["local_dataset_path"]:
+        files: dict[str, list[Path]] = {}
+        for each in (*(common["input"] or ()), common["local_dataset_path"]):
+            path = Path(each).expanduser() if each else None
+            if path is not None and each == common["local_dataset_path"] and path.is_dir():
+                files |= split_files(path)
+            elif path is not None:
+                files.setdefault(split_of(path), []).append(path)
+        return {split: _chained(data_set.read, paths) for split, paths in files.items()}
+    hub = data_set.hub
+    if common["hub"]:
+        found = {split: part._replace(name=common["hub"]) for split, part in hub.items()}
+        hub = found or {"train": Hub(common["hub"])}
+    if not hub:
+        raise ConfigError("--input", "there is no input", "Name files with --input, or a data set with --hub")
+    return {split: from_hub(*part) for split, part in hub.items()}
+
+
+def _chained(read: Callable[[Path], Iterable[Raw]], paths: Sequence[Path]) -> Iterator[Raw]:
+    for path in paths:
+        yield from read(path)
+
+
+def _shown(examples: Iterable[Raw], split: str) -> Iterator[Raw]:
+    """The examples, with a line of progress on a terminal."""
+    if not sys.stderr.isatty():
+        yield from examples
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description} {task.completed:.0f} rows"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(split)
+        for raw in examples:
+            yield raw
+            progress.advance(task)

@@ -1,0 +1,243 @@
+"""Reads rows in the shapes that guides of this field show, and says what it changed.
+
+    row, changes = as_row({"prompts": "6 * 7?", "ground_truth": "42", "data_source": "gsm8k"}, number=0)
+
+A row of the contract comes back unchanged. Also read are:
+
+- the column `prompts`, `messages` or `conversations` (ShareGPT: `from`, `value`) in place of `prompt`
+- a prompt that is one text, or a list of content parts without roles; a message whose content is a list of parts;
+  images and videos among the parts move to the columns `images` and `videos`
+- an answer of the assistant at the end of the prompt, which is not part of the question
+- `ground_truth`, `style` or `test_cases` at the top level; a null `ground_truth` beside `test_cases`
+- `available_tools`, `tool_config` and `tool_format`
+- no `extra_info`, or `index` and `split` at the top level
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from agent_rl.data.contract import IMAGE, VIDEO
+from agent_rl.data.storage import unpacked
+from agent_rl.errors import ConfigError
+
+__all__ = ["SHAPE_COLUMNS", "as_image", "as_messages", "as_row"]
+
+PROMPTS = ("prompts", "messages", "conversations")
+SHAPE_COLUMNS = frozenset(
+    {*PROMPTS, "ground_truth", "style", "test_cases", "available_tools", "tool_config", "tool_format", "index", "split"}
+)
+"""Columns that are not part of the contract, and that `as_row` moves."""
+SPEAKERS = {"human": "user", "gpt": "assistant", "observation": "tool", "function_call": "assistant"}
+_MARKS = {"image": IMAGE, "image_url": IMAGE, "video": VIDEO, "video_url": VIDEO}
+
+
+def as_row(raw: Mapping[str, Any], *, number: int = 0, place: str = "") -> tuple[dict[str, Any], list[str]]:
+    """A row of the contract, as far as one can be made of what is there, and what was changed for that.
+
+    Args:
+        raw: the columns, as stored or in one of the shapes above.
+        number: of the row in its file, its `extra_info.index` if it has none.
+        place: of the row, for errors.
+
+    Raises:
+        ConfigError: for a prompt or tools of no known shape.
+    """
+    row, changes = unpacked(raw), _Changes()
+    _move_prompt(row, changes, place)
+    _move_truth(row, changes)
+    _move_info(row, changes, number)
+    _move_tools(row, changes, place)
+    return row, changes.texts
+
+
+def as_messages(prompt: Any, place: str) -> tuple[list[dict[str, Any]], list[Any], list[Any]]:
+    """Messages of text, and the images and videos that were among their parts.
+
+    Args:
+        prompt: text, content parts, or messages whose content is text or parts.
+        place: of the prompt, for errors.
+
+    Raises:
+        ConfigError: for anything else.
+    """
+    images: list[Any] = []
+    videos: list[Any] = []
+    if isinstance(prompt, str) or _is_parts(prompt):
+        prompt = [{"role": "user", "content": prompt}]
+    if not isinstance(prompt, list | tuple) or not all(isinstance(message, Mapping) for message in prompt):
+        raise ConfigError(place, f"{prompt!r:.80} is no prompt", "Write [{'role': 'user', 'content': ...}]")
+    messages = []
+    for message in prompt:
+        role, content = message.get("role"), message.get("content")
+        if role is None and "from" in message:
+            role, content = SPEAKERS.get(message["from"], message["from"]), message.get("value")
+        further = {key: value for key, value in message.items() if key not in ("role", "content", "from", "value")}
+        text = _flat(content, images, videos, place) if _is_parts(content) else content
+        messages.append({"role": role, "content": text, **{key: value for key, value in further.items() if value}})
+    return messages, images, videos
+
+
+class _Changes:
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def __call__(self, text: str) -> None:
+        self.texts.append(text)
+
+
+def _move_prompt(row: dict[str, Any], changed: Callable[[str], None], place: str) -> None:
+    if row.get("prompt") is None:
+        name = next((name for name in PROMPTS if row.get(name) is not None), None)
+        if name is None:
+            return
+        row["prompt"] = row.pop(name)
+        changed(f"{name} is read as prompt")
+    prompt = row["prompt"]
+    if _is_plain(prompt):
+        return
+    messages, images, videos = as_messages(prompt, f"{place}, column prompt".lstrip(", "))
+    if isinstance(prompt, str):
+        changed("a text as prompt became a user message")
+    elif _is_parts(prompt):
+        changed("content parts as prompt became a user message")
+    elif any("from" in message for message in prompt):
+        changed("turns of ShareGPT's form (from, value) became messages")
+    elif any(_is_parts(message.get("content")) for message in prompt):
+        changed("content parts of messages became text")
+    for name, media in (("images", images), ("videos", videos)):
+        if media:
+            row[name] = [*(row.get(name) or ()), *media]
+            changed(f"{name} among the content parts moved to the column {name}")
+    if len(messages) > 1 and messages[-1]["role"] == "assistant":
+        _move_answer(row, messages.pop()["content"], changed)
+    row["prompt"] = messages
+
+
+def _move_answer(row: dict[str, Any], answer: Any, changed: Callable[[str], None]) -> None:
+    """The assistant's last turn is what the row teaches: the answer, if it has no other."""
+    row["extra_info"] = {**(row.get("extra_info") or {}), "answer": answer}
+    truth = (row.get("reward_model") or {}).get("ground_truth", row.get("ground_truth"))
+    if truth is None:
+        row["ground_truth"] = answer
+        changed("the assistant's last turn is read as ground_truth, not as part of the prompt")
+    else:
+        changed("the assistant's last turn moved to extra_info.answer")
+
+
+def _move_truth(row: dict[str, Any], changed: Callable[[str], None]) -> None:
+    model = dict(row.get("reward_model") or {})
+    for name in ("ground_truth", "style", "test_cases"):
+        if row.get(name) is not None and model.get(name) is None:
+            model[name] = row[name]
+            changed(f"{name} moved into reward_model")
+        row.pop(name, None)
+    if model.get("ground_truth") is None:
+        info = row.get("extra_info") or {}
+        tests = model.pop("test_cases", None)
+        tests = tests if tests is not None else info.get("test_cases")
+        if tests is not None:
+            model["ground_truth"] = tests
+            changed("test_cases are read as ground_truth, which is null")
+    truth = model.get("ground_truth")
+    if isinstance(truth, int | float) and not isinstance(truth, bool) and truth - truth == 0:
+        model["ground_truth"] = str(truth)
+        changed("numbers as ground_truth became text")
+    if model:
+        row["reward_model"] = model
+
+
+def _move_info(row: dict[str, Any], changed: Callable[[str], None], number: int) -> None:
+    info = row.get("extra_info")
+    if info is not None and not isinstance(info, Mapping):
+        return  # the check says so
+    info = dict(info or {})
+    for name in ("index", "split"):
+        if info.get(name) is None and row.get(name) is not None:
+            info[name] = row[name]
+            changed(f"{name} moved into extra_info")
+        row.pop(name, None)
+    if info.get("index") is None:
+        info["index"] = number
+        changed("rows without extra_info.index are numbered")
+    if isinstance(given := info.get("tools_kwargs"), Mapping):  # a typed table fills the gaps with null
+        info["tools_kwargs"] = {tool: each for tool, each in given.items() if each is not None}
+    row["extra_info"] = info
+
+
+def _move_tools(row: dict[str, Any], changed: Callable[[str], None], place: str) -> None:
+    info = row["extra_info"]
+    tools, config, syntax = (row.pop(name, None) for name in ("available_tools", "tool_config", "tool_format"))
+    if tools is not None:
+        names = [_tool_name(tool) for tool in tools] if isinstance(tools, list | tuple) else None
+        if not names or None in names:
+            problem, remedy = f"{tools!r:.80} is no list of tools", "Write the names of the row's tools"
+            raise ConfigError(f"{place}, column available_tools".lstrip(", "), problem, remedy)
+        info["tool_selection"] = names
+        changed("available_tools is read as extra_info.tool_selection")
+    if isinstance(config, Mapping):
+        info["tools_kwargs"] = {
+            name: given if isinstance(given, Mapping) and "create_kwargs" in given else {"create_kwargs": given or {}}
+            for name, given in config.items()
+        }
+        info["need_tools_kwargs"] = True
+        changed("tool_config is read as extra_info.tools_kwargs")
+    elif config is not None:
+        key = "actor_rollout_ref.rollout.multi_turn.tool_config_path"
+        changed(f"tool_config is left out: a run has one tool file, set {key}={config}")
+    if syntax is not None:
+        changed(f"tool_format is left out: set actor_rollout_ref.rollout.multi_turn.format={syntax}")
+
+
+def _is_plain(prompt: Any) -> bool:
+    """Whether it is a list of messages of text that does not end with the assistant's."""
+    return (
+        isinstance(prompt, list)
+        and all(isinstance(message, Mapping) and isinstance(message.get("content"), str) for message in prompt)
+        and not (len(prompt) > 1 and prompt[-1].get("role") == "assistant")
+    )
+
+
+def _is_parts(value: Any) -> bool:
+    return (
+        isinstance(value, list | tuple)
+        and bool(value)
+        and all(isinstance(part, Mapping) and "type" in part and part.get("role") is None for part in value)
+    )
+
+
+def _flat(parts: Any, images: list[Any], videos: list[Any], place: str) -> str:
+    texts = []
+    for part in parts:
+        kind = part["type"]
+        if kind == "text":
+            texts.append(str(part.get("text") or ""))
+        elif mark := _MARKS.get(kind):
+            medium = next((part[key] for key in (kind, "image", "video", "path", "bytes") if part.get(key)), None)
+            if isinstance(medium, Mapping) and "url" in medium:
+                medium = medium["url"]
+            if medium is not None:
+                (images if mark == IMAGE else videos).append(as_image(medium) if mark == IMAGE else medium)
+            texts.append(mark)
+        else:
+            raise ConfigError(place, f"a content part of the type {kind!r}", "Use text, image and video")
+    return "".join(texts)
+
+
+def as_image(image: Any) -> Any:
+    """An image as it is stored: `{"bytes": ...}` or `{"path": ...}`."""
+    if isinstance(image, Mapping):
+        return image
+    if hasattr(image, "save"):  # of pillow
+        image.save(buffer := io.BytesIO(), format="PNG")
+        return {"bytes": buffer.getvalue()}
+    return {"bytes": bytes(image)} if isinstance(image, bytes | bytearray) else {"path": os.fspath(image)}
+
+
+def _tool_name(tool: Any) -> str | None:
+    if isinstance(tool, Mapping):
+        tool = (tool.get("function") or tool).get("name")
+    return tool if isinstance(tool, str) and tool else None

@@ -1,0 +1,243 @@
+"""Reads raw data sets, one example after the other, each with its place for errors: files, and sets of the hub.
+
+Files may be compressed (`.gz`). CSV and JSON lines are read line by line by Python's own parsers, not into a table:
+they name the line of a mistake, guess no types ("007" stays text) and need no more memory for a million rows.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import os
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any, NamedTuple, cast
+
+from agent_rl.errors import ConfigError, did_you_mean
+
+__all__ = ["SUFFIXES", "Raw", "count_raw", "from_hub", "read_raw", "split_files", "split_of"]
+
+SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
+SPLITS = {
+    **{"train": "train", "training": "train", "test": "test"},
+    **dict.fromkeys(("validation", "valid", "val", "dev", "eval"), "validation"),
+}
+"""Names of splits, and as which they are written."""
+_LARGEST_FIELD = 2**31 - 1
+_SHARD = re.compile(r"(?P<name>[A-Za-z]+)([-_.]\d+(-of-\d+)?)?")
+
+
+class Raw(NamedTuple):
+    """One example: `data_set.jsonl, line 3` and its columns."""
+
+    place: str
+    value: dict[str, Any]
+
+
+def read_raw(path: str | os.PathLike[str]) -> Iterator[Raw]:
+    """The examples of a file.
+
+    Raises:
+        ConfigError: for a file that cannot be read, is of no known kind, or has no examples, and for the first line or
+            row that is broken; with the examples before it already read.
+    """
+    file = Path(path).expanduser()
+    read = _reader(file)
+    empty = True
+    try:
+        for raw in read(file):
+            empty = False
+            yield raw
+    except (OSError, EOFError, zlib.error) as error:
+        problem = f"it cannot be read ({getattr(error, 'strerror', None) or error})"
+        raise ConfigError(str(file), problem, "Copy or download it again, and check that you may read it") from error
+    if empty:
+        problem = "the file is empty" if not file.stat().st_size else "there are no rows"
+        raise ConfigError(str(file), problem, "Check where the file comes from")
+
+
+def count_raw(path: str | os.PathLike[str]) -> int:
+    """The number of examples in a JSON file; of JSON lines, those that are not blank."""
+    file = Path(path)
+    if _is_one_list(file):
+        return sum(1 for _ in _json(file))
+    with _open(file) as lines:
+        return sum(1 for line in lines if line.strip())
+
+
+def from_hub(name: str, config: str | None = None, split: str = "train") -> Iterator[Raw]:
+    """The examples of a data set on the Hugging Face hub, streamed.
+
+    Raises:
+        ConfigError: the hub cannot be reached, or has no such data set.
+    """
+    try:
+        import datasets
+    except ImportError as error:
+        remedy = "pip install datasets, or name files with --input"
+        raise ConfigError(name, "data sets of the hub need the package datasets", remedy) from error
+
+    try:
+        found = datasets.load_dataset(name, config, split=split, streaming=True)
+        for number, value in enumerate(found):
+            yield Raw(f"{name}, {split} row {number}", dict(value))
+    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+        problem = f"the data set cannot be loaded from the Hugging Face hub ({str(error).splitlines()[0]})"
+        remedy = "Check its name, or download its files and name them with --input (or --local_dataset_path FOLDER)"
+        raise ConfigError(name, problem, remedy) from error
+
+
+def split_of(path: str | os.PathLike[str]) -> str:
+    """The split of a file, by its name: the first word that names one; `train` without such a word."""
+    words = re.findall(r"[a-z]+", Path(path).name.lower())
+    return next((SPLITS[word] for word in words if word in SPLITS), "train")
+
+
+def split_files(folder: Path) -> dict[str, list[Path]]:
+    """The files of each split in a folder: one, or the hub's numbered shards; also in a folder `main` or `data`.
+
+    Raises:
+        ConfigError: there are none, or one split has files of two kinds.
+    """
+    place = next((folder / name for name in ("main", "data") if (folder / name).is_dir()), folder)
+    found: dict[str, list[Path]] = {}
+    for path in sorted(place.iterdir()):
+        match = _SHARD.fullmatch(path.name.removesuffix(".gz").rpartition(".")[0])
+        if match and match["name"].lower() in SPLITS and _suffix(path) in SUFFIXES:
+            found.setdefault(SPLITS[match["name"].lower()], []).append(path)
+    if not found:
+        problem = f"no train.jsonl, test.parquet or the like (of {', '.join(SUFFIXES)}) in the folder"
+        raise ConfigError(str(place), problem, "Name the files with --input")
+    for split, paths in found.items():
+        if len({_suffix(path) for path in paths}) > 1:
+            names = ", ".join(path.name for path in paths)
+            raise ConfigError(str(place), f"two kinds of files hold the split {split} ({names})", "Keep one of them")
+    return found
+
+
+def _suffix(path: Path) -> str:
+    return Path(path.name.lower().removesuffix(".gz")).suffix.replace(".ndjson", ".jsonl")
+
+
+def _reader(file: Path) -> Any:
+    if file.is_dir():
+        if any((file / name).exists() for name in ("state.json", "dataset_dict.json")):
+            return _saved_by_datasets
+        raise ConfigError(str(file), "it is a folder", "Name the files in it, or use --local_dataset_path FOLDER")
+    suffix = _suffix(file)
+    kinds = {".csv": _csv, ".tsv": _csv, ".json": _json, ".jsonl": _json, ".parquet": _parquet}
+    if suffix not in kinds:
+        problem = f"files with the ending {suffix or '(none)'} are not read"
+        raise ConfigError(str(file), problem, f"Write it as one of {', '.join(SUFFIXES)}")
+    if not file.exists():
+        near = [each.name for each in file.parent.glob("*") if _suffix(each) in SUFFIXES]
+        remedy = did_you_mean(file.name, near) if near else "Correct the path"
+        raise ConfigError(str(file), "there is no such file", remedy)
+    return kinds[suffix]
+
+
+def _open(file: Path) -> IO[bytes]:
+    return cast(IO[bytes], gzip.open(file, "rb")) if file.name.lower().endswith(".gz") else open(file, "rb")
+
+
+def _decoded(file: Path, lines: Iterable[bytes]) -> Iterator[str]:
+    for number, line in enumerate(lines, 1):
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            problem = f"it is not UTF-8 (byte {line[error.start]:#04x})"
+            remedy = "Save the file as UTF-8, for example with `iconv -f latin1 -t utf-8`"
+            raise ConfigError(f"{file}, line {number}", problem, remedy) from error
+
+
+def _csv(file: Path) -> Iterator[Raw]:
+    csv.field_size_limit(_LARGEST_FIELD)
+    with _open(file) as lines:
+        reader = csv.reader(_decoded(file, lines), delimiter="\t" if _suffix(file) == ".tsv" else ",", strict=True)
+        try:
+            names = next(reader, [])
+            if doubled := sorted({name for name in names if names.count(name) > 1}):
+                raise ConfigError(f"{file}, line 1", f"the column {doubled[0]!r} comes twice", "Rename one of them")
+            for cells in reader:
+                place = f"{file}, line {reader.line_num}"
+                if cells and len(cells) != len(names):
+                    problem = f"{len(cells)} cells, but the first line names {len(names)} columns"
+                    raise ConfigError(place, problem, "Put text with commas or line breaks into quotes")
+                if cells:
+                    yield Raw(place, dict(zip(names, cells, strict=True)))
+        except csv.Error as error:
+            problem = f"it is not CSV ({error})"
+            raise ConfigError(f"{file}, line {reader.line_num}", problem, "Close every quote") from error
+
+
+def _json(file: Path) -> Iterator[Raw]:
+    """One list of objects, or one object a line."""
+    if not _is_one_list(file):
+        yield from _json_lines(file)
+        return
+    with _open(file) as lines:
+        text = "".join(_decoded(file, lines))
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(str(file), f"it is not JSON ({error})", "Write one list of objects") from error
+    for number, value in enumerate(values):
+        yield _object(value, f"{file}, row {number}")
+
+
+def _is_one_list(file: Path) -> bool:
+    with _open(file) as lines:
+        first = next((line.lstrip(b"\xef\xbb\xbf \t\r\n") for line in lines if line.strip()), b"")
+    return first.startswith(b"[")
+
+
+def _json_lines(file: Path) -> Iterator[Raw]:
+    with _open(file) as lines:
+        for number, line in enumerate(_decoded(file, lines), 1):
+            if not line.strip():
+                continue
+            place = f"{file}, line {number}"
+            try:
+                value = json.loads(line.rstrip())
+            except (ValueError, RecursionError) as error:
+                if isinstance(error, json.JSONDecodeError):
+                    error = ValueError(f"{error.msg} at column {error.colno}")
+                remedy = "Write one JSON object a line, or one list of objects in a file .json"
+                raise ConfigError(place, f"not a JSON object ({error})", remedy) from error
+            yield _object(value, place)
+
+
+def _object(value: Any, place: str) -> Raw:
+    if not isinstance(value, Mapping):
+        raise ConfigError(place, f"not a JSON object ({value!r:.60})", "Write {column: value, ...}")
+    return Raw(place, dict(value))
+
+
+def _parquet(file: Path) -> Iterator[Raw]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    number = 0
+    try:
+        with pq.ParquetFile(file) as table:
+            for batch in table.iter_batches(1_000):
+                for value in batch.to_pylist():
+                    yield Raw(f"{file}, row {number}", value)
+                    number += 1
+    except (pa.ArrowException, OSError) as error:
+        where = f"{file}, after row {number - 1}" if number else str(file)
+        problem = f"cannot be read as parquet: {str(error).splitlines()[0]}"
+        raise ConfigError(where, problem, "Write or download it again") from error
+
+
+def _saved_by_datasets(folder: Path) -> Iterator[Raw]:
+    """What `Dataset.save_to_disk` has written; of several splits, all one after the other."""
+    import datasets
+
+    loaded = datasets.load_from_disk(str(folder))
+    for name, part in loaded.items() if isinstance(loaded, Mapping) else {"": loaded}.items():
+        for number, value in enumerate(part):
+            yield Raw(f"{folder}, {name} row {number}".replace(",  ", ", "), dict(value))

@@ -1,0 +1,248 @@
+"""How rows are stored: one parquet schema for all data sets, so that any of them can be in one file or one run.
+
+verl joins files as typed tables. `tools_kwargs`, the further keys of `extra_info` and the types of ground truths differ
+from set to set, and a typed table would fill the gaps with nulls or refuse to join. Therefore the structs
+`reward_model` and `extra_info` have a few fields of a fixed type, and a field `packed`: a JSON object with every key
+that has no field, or a value of another type. `unpacked` puts a row together again; the package's readers, its data set
+for verl, its agent loops and its reward manager do that, so that agents, tools and rewards see the row as it was made.
+
+Files of other writers have typed structs and no `packed`; they are read as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from agent_rl.data.contract import check_row
+from agent_rl.errors import ConfigError, did_you_mean
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["PACKED", "RowWriter", "read_parquet", "row_schema", "unpacked", "write_parquet"]
+
+PACKED = "packed"
+BATCH = 1_000
+"""Rows in memory, and in a row group of the file."""
+FIELDS: dict[str, dict[str, type]] = {
+    "reward_model": {"style": str, "ground_truth": str},
+    "extra_info": {
+        "split": str,
+        "question": str,
+        "need_tools_kwargs": bool,
+        "tool_selection": list,
+    },
+}
+"""The fields of a fixed type, and the type in Python of what they hold.
+
+`index` is none of them: it is a number in one set and text in the next, and files of other writers have either.
+"""
+
+
+@cache
+def row_schema() -> pa.Schema:
+    """The schema of every file that this package writes."""
+    import pyarrow as pa
+
+    text = pa.string()
+    messages = pa.list_(pa.struct([("role", text), ("content", text)]))
+    types = {str: text, bool: pa.bool_(), list: pa.list_(text)}
+    structs = {
+        name: pa.struct([*((key, types[kind]) for key, kind in fields.items()), (PACKED, text)])
+        for name, fields in FIELDS.items()
+    }
+    columns = {
+        "data_source": text,
+        "agent_name": text,
+        "prompt": messages,
+        "ability": text,
+        **structs,
+        "images": pa.list_(pa.struct([("bytes", pa.binary()), ("path", text)])),
+        "videos": pa.list_(text),
+        "rm_prompt": messages,
+    }
+    return pa.schema(list(columns.items()))
+
+
+def unpacked(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row as it was made, from one as it is stored; any other row is unchanged."""
+    found = dict(row)
+    for name in FIELDS:
+        struct = found.get(name)
+        if isinstance(struct, Mapping) and PACKED in struct:  # null in a row of another file that was joined
+            kept = {key: value for key, value in struct.items() if value is not None and key != PACKED}
+            found[name] = kept | json.loads(struct[PACKED] or "{}")
+    return found
+
+
+class RowWriter:
+    """Writes rows to a file in batches; the file appears when the block ends without an error.
+
+        with RowWriter("train.parquet") as writer:
+            for row in rows:
+                writer.write(row)
+
+    Raises:
+        ConfigError: for a row that breaks the contract or that JSON cannot hold, naming file, row and column; for a
+            file that cannot be written; at the end, when there was no row.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.count = 0
+        """Rows so far."""
+        self._temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
+        self._batch: list[dict[str, Any]] = []
+        self._file: Any = None
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Check the row and add it."""
+        place = f"{self.path}, row {self.count}"
+        check_row(row, place)
+        names = row_schema().names
+        if further := [name for name in row if name not in names]:
+            remedy = f"{did_you_mean(further[0], names)} Data of your own belongs into extra_info"
+            raise ConfigError(f"{place}, column {further[0]}", "it is not a column of the row contract", remedy)
+        self._batch.append(_packed(row, place))
+        self.count += 1
+        if len(self._batch) >= BATCH:
+            self._flush()
+
+    def __enter__(self) -> RowWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                if not self.count:
+                    raise ConfigError(str(self.path), "there are no rows", "Check the source of the rows")
+                self._flush()
+            if self._file is not None:
+                self._file.close()
+            if kind is None:
+                os.replace(self._temporary, self.path)
+        except OSError as failure:
+            raise self._unwritable(failure) from failure
+        finally:
+            if self._file is not None:
+                self._temporary.unlink(missing_ok=True)
+
+    def _flush(self) -> None:
+        import pyarrow.parquet as pq
+
+        if not self._batch:
+            return
+        table = _table(self._batch, self.path, self.count - len(self._batch))
+        try:
+            if self._file is None:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self._file = pq.ParquetWriter(self._temporary, row_schema())
+            self._file.write_table(table)
+        except OSError as failure:
+            raise self._unwritable(failure) from failure
+        self._batch.clear()
+
+    def _unwritable(self, error: OSError) -> ConfigError:
+        problem = f"it cannot be written: {error.strerror or error}"
+        return ConfigError(str(self.path), problem, "Name a place that you may write to")
+
+
+def write_parquet(rows: Iterable[Mapping[str, Any]], path: str | os.PathLike[str]) -> None:
+    """Check the rows and write them in one atomic step; parent folders are created.
+
+    Raises:
+        ConfigError: as `RowWriter`.
+    """
+    with RowWriter(path) as writer:
+        for row in rows:
+            writer.write(row)
+
+
+def read_parquet(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """The rows of a parquet file as they were made, without columns that are null.
+
+    Raises:
+        ConfigError: when the file is absent or is not parquet.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        rows = pq.read_table(os.fspath(path), partitioning=None).to_pylist()
+    except FileNotFoundError as error:
+        raise ConfigError(str(path), "there is no such file", "Correct the path, or write the file first") from error
+    except (pa.ArrowException, OSError) as error:
+        raise ConfigError(str(path), f"not a parquet file ({error})", "Write it again with write_parquet") from error
+    return [{name: value for name, value in unpacked(row).items() if value is not None} for row in rows]
+
+
+def _packed(row: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """The row as it is stored: of each struct, what has no field of its type as JSON."""
+    stored = dict(row)
+    for name, fields in FIELDS.items():
+        typed: dict[str, Any] = {}
+        rest: dict[str, Any] = {}
+        for key, value in row[name].items():
+            (typed if key in fields and _fits(value, fields[key]) else rest)[key] = value
+        try:
+            stored[name] = typed | {PACKED: _json(rest)}
+        except _NOT_JSON:
+            for key, value in rest.items():
+                _require_json(value, f"{place}, column {name}.{key}")
+            raise
+    if row.get("images"):
+        stored["images"] = [each if isinstance(each, Mapping) else {"path": os.fspath(each)} for each in row["images"]]
+    return stored
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    return type(value) is kind and (kind is not list or all(type(item) is str for item in value))
+
+
+def _table(rows: list[dict[str, Any]], path: Path, first: int) -> pa.Table:
+    """The rows as a table; an error names the first row that arrow refuses."""
+    import pyarrow as pa
+
+    try:
+        return pa.Table.from_pylist(rows, schema=row_schema())
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        if len(rows) == 1:
+            remedy = "Write text that UTF-8 can encode; media as {'bytes': ...} or {'path': ...}"
+            raise ConfigError(f"{path}, row {first}", f"parquet cannot hold it ({error})", remedy) from error
+        for number, row in enumerate(rows):
+            _table([row], path, first + number)
+        raise
+
+
+_NOT_JSON = (TypeError, ValueError, RecursionError)
+
+
+def _require_json(value: Any, place: str) -> None:
+    try:
+        _json(value)
+    except _NOT_JSON as error:
+        remedy = "Write text, numbers, lists and mappings; media belong into images and videos"
+        raise ConfigError(place, f"JSON cannot hold {value!r:.80} ({error})", remedy) from error
+
+
+def _json(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
+    text.encode()  # half a surrogate pair is a ValueError here, with its row, and not when a batch is written
+    return text
+
+
+def _plain(value: Any) -> Any:
+    """The values of numpy, and mappings that are no dict, as Python's own."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} is no JSON")

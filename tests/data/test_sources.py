@@ -1,0 +1,237 @@
+"""Raw files are read with their places, and every kind of broken file gets one clear error."""
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from agent_rl.data.conversion import run
+from agent_rl.data.from_file import FROM_FILE
+from agent_rl.data.sources import from_hub, read_raw, split_files, split_of
+from agent_rl.errors import ConfigError
+
+ROWS = [{"question": f"{number} + 1?", "answer": number + 1} for number in range(5)]
+LINES = "".join(f"{json.dumps(row)}\n" for row in ROWS)
+CSV = "question,answer\n" + "".join(f"{row['question']},{row['answer']}\n" for row in ROWS)
+OPTIONS = ("--prompt", "question", "--answer", "answer")
+
+
+def parquet(path: Path, rows: list[dict[str, Any]]) -> Path:
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    return path
+
+
+def written(path: Path, content: str | bytes) -> Path:
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+FILES: dict[str, Callable[[Path], object]] = {
+    "a.jsonl": lambda path: written(path, LINES),
+    "b.json": lambda path: written(path, LINES),
+    "c.json": lambda path: written(path, json.dumps(ROWS, indent=1)),
+    "d.jsonl.gz": lambda path: written(path, gzip.compress(LINES.encode())),
+    "e.parquet": lambda path: parquet(path, ROWS),
+    "f.csv": lambda path: written(path, CSV),
+    "g.csv": lambda path: written(path, "\ufeff" + CSV.replace("\n", "\r\n") + "\r\n"),
+    "h.tsv": lambda path: written(path, CSV.replace(",", "\t")),
+    "i.csv.gz": lambda path: written(path, gzip.compress(CSV.encode())),
+    "j.ndjson": lambda path: written(path, LINES + "\n"),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_kind_of_file_is_read(tmp_path: Path, name: str) -> None:
+    FILES[name](tmp_path / name)
+    found = list(read_raw(tmp_path / name))
+    of_text = [{key: str(value) for key, value in row.items()} for row in ROWS]
+    assert [raw.value for raw in found] == (of_text if "sv" in name else ROWS)
+    last = {"a": "line 5", "b": "line 5", "c": "row 4", "d": "line 5", "e": "row 4", "j": "line 5"}
+    assert found[-1].place == f"{tmp_path / name}, {last.get(name[0], 'line 6')}"
+
+
+def test_text_in_quotes_may_have_commas_and_lines(tmp_path: Path) -> None:
+    text = 'question,answer\n"a, ""b""\nc?",007\nd?,1\n'
+    found = list(read_raw(written(tmp_path / "a.csv", text)))
+    assert [raw.value["answer"] for raw in found] == ["007", "1"]
+    assert found[0].value["question"] == 'a, "b"\nc?'
+    assert found[1].place.endswith("a.csv, line 4")
+
+
+BROKEN: dict[str, tuple[str, Callable[[Path], object], str, str]] = {
+    "no such file": ("x.csv", lambda path: written(path.with_name("y.csv"), CSV), "", "there is no such file"),
+    "a folder": ("x.csv", lambda path: path.mkdir(), "", "it is a folder"),
+    "no known ending": ("x.xlsx", lambda path: written(path, CSV), "", "ending .xlsx"),
+    "no ending": ("x", lambda path: written(path, CSV), "", "ending (none)"),
+    "empty CSV": ("x.csv", lambda path: written(path, ""), "", "the file is empty"),
+    "empty JSONL": ("x.jsonl", lambda path: written(path, ""), "", "the file is empty"),
+    "empty parquet": ("x.parquet", lambda path: written(path, ""), "", "cannot be read as parquet"),
+    "only a header": ("x.csv", lambda path: written(path, "question,answer\n"), "", "there are no rows"),
+    "only blank lines": ("x.jsonl", lambda path: written(path, "\n\n"), "", "there are no rows"),
+    "an empty list": ("x.json", lambda path: written(path, "[]"), "", "there are no rows"),
+    "bad JSON line": ("x.jsonl", lambda path: written(path, LINES + '{"a": \n'), "line 6", "not a JSON object"),
+    "cut-off list": ("x.json", lambda path: written(path, json.dumps(ROWS)[:-9]), "", "it is not JSON"),
+    "list in a line": ("x.jsonl", lambda path: written(path, LINES + "[1]\n"), "line 6", "not a JSON object"),
+    "number in a list": ("x.json", lambda path: written(path, '[{"question": "a?", "answer": 1}, 2]'), "row 1", "(2)"),
+    "one object over lines": ("x.json", lambda path: written(path, '{\n"a": 1}'), "line 1", "one list of objects"),
+    "too deep": ("x.jsonl", lambda path: written(path, '{"a":' + "[" * 10**5), "line 1", "not a JSON object"),
+    "latin1 JSONL": ("x.jsonl", lambda path: written(path, LINES.encode() + b'{"a": "\xe9"}'), "line 6", "not UTF-8"),
+    "latin1 CSV": ("x.csv", lambda path: written(path, CSV.encode() + b"caf\xe9?,1\n"), "line 7", "byte 0xe9"),
+    "UTF-16": ("x.csv", lambda path: written(path, CSV.encode("utf-16")), "line 1", "not UTF-8"),
+    "too many cells": ("x.csv", lambda path: written(path, CSV + "a, b?,1\n"), "line 7", "3 cells"),
+    "too few cells": ("x.csv", lambda path: written(path, CSV + "a?\n"), "line 7", "1 cells"),
+    "open quote": ("x.csv", lambda path: written(path, CSV + '"a?,1\n'), "line 7", "not CSV"),
+    "doubled column": ("x.csv", lambda path: written(path, "question,question,answer\na,b,c"), "line 1", "twice"),
+    "cut-off parquet": (
+        "x.parquet",
+        lambda path: written(path, parquet(path, ROWS).read_bytes()[:-20]),
+        "",
+        "cannot be read as parquet",
+    ),
+    "parquet with a broken page": (
+        "x.parquet",
+        lambda path: written(path, b"PAR1" + b"\0" * 200 + parquet(path, ROWS).read_bytes()[204:]),
+        "",
+        "cannot be read as parquet",
+    ),
+    "text as parquet": ("x.parquet", lambda path: written(path, CSV), "", "cannot be read as parquet"),
+    "cut-off gzip": ("x.jsonl.gz", lambda path: written(path, gzip.compress(LINES.encode())[:-12]), "", "Copy or"),
+    "text as gzip": ("x.csv.gz", lambda path: written(path, CSV), "", "cannot be read (Not a gzipped file"),
+    "missing column": (
+        "x.csv",
+        lambda path: written(path, "question,result\na?,1\n"),
+        "line 2, column answer",
+        "no col",
+    ),
+    "missing key": (
+        "x.jsonl",
+        lambda path: written(path, LINES + '{"question": "a?"}'),
+        "line 6, column answer",
+        "there is no column answer",
+    ),
+    "null answer": (
+        "x.parquet",
+        lambda path: parquet(path, [*ROWS, {"question": "a?", "answer": None}]),
+        "row 5, column answer",
+        "the value is None",
+    ),
+    "NaN answer": (
+        "x.jsonl",
+        lambda path: written(path, LINES + '{"question": "a?", "answer": NaN}'),
+        "line 6, column answer",
+        "the value is nan",
+    ),
+    "empty answer": ("x.csv", lambda path: written(path, CSV + "a?,\n"), "line 7, column answer", "got ''"),
+    "blank question": ("x.csv", lambda path: written(path, CSV + " ,1\n"), "line 7, column question", "got ' '"),
+    "number as question": (
+        "x.jsonl",
+        lambda path: written(path, LINES + '{"question": 7, "answer": 1}'),
+        "line 6, column question",
+        "expected text, got 7",
+    ),
+    "mapping as question": (
+        "x.jsonl",
+        lambda path: written(path, LINES + '{"question": {"a": 1}, "answer": 1}'),
+        "line 6, own/from_file, train row 4, column prompt",
+        "is no prompt",
+    ),
+    "boolean answer": (
+        "x.jsonl",
+        lambda path: written(path, LINES + '{"question": "a?", "answer": true}'),
+        "line 6, column answer",
+        "got True",
+    ),
+    "no JSON in a column": (
+        "x.parquet",
+        lambda path: parquet(path, [{**row, "sound": None} for row in ROWS] + [{**ROWS[0], "sound": b"\0"}]),
+        "row 5, ",
+        "JSON cannot hold",
+    ),
+    "half a character": (
+        "x.jsonl",
+        lambda path: written(path, LINES + '{"question": "\\ud800", "answer": "1"}'),
+        "line 6, ",
+        "UTF-8 cannot encode it",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_broken_input_gets_one_clear_error(tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str) -> None:
+    name, make, place, problem = BROKEN[kind]
+    make(tmp_path / name)
+    with pytest.raises(SystemExit) as ended:
+        run(FROM_FILE, None, ["--input", str(tmp_path / name), *OPTIONS, "--local_save_dir", str(tmp_path / "out")])
+    assert ended.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"error: {tmp_path / name}{', ' if place else ''}{place}")
+    assert problem in line
+    assert not list(tmp_path.glob("out/*"))
+
+
+def test_there_are_more_than_thirty_kinds() -> None:
+    assert len(BROKEN) > 30
+
+
+def test_a_misspelled_file_gets_the_nearest_name(tmp_path: Path) -> None:
+    written(tmp_path / "train.jsonl", LINES)
+    with pytest.raises(ConfigError, match=r"trian\.jsonl: there is no such file.*'train\.jsonl'"):
+        list(read_raw(tmp_path / "trian.jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("name", "split"),
+    [
+        ("train.jsonl", "train"),
+        ("my_test-00001-of-00002.parquet", "test"),
+        ("nq_open_dev.jsonl", "validation"),
+        ("attested.csv", "train"),
+        ("valid.csv.gz", "validation"),
+    ],
+)
+def test_a_files_name_says_its_split(name: str, split: str) -> None:
+    assert split_of(name) == split
+
+
+def test_the_files_of_a_folder_are_found_by_their_names(tmp_path: Path) -> None:
+    for name in ("train.jsonl", "test.csv", "train_socratic.jsonl", "README.md"):
+        written(tmp_path / name, LINES)
+    assert split_files(tmp_path) == {"train": [tmp_path / "train.jsonl"], "test": [tmp_path / "test.csv"]}
+    written(tmp_path / "train.parquet", "")
+    with pytest.raises(ConfigError, match=r"train\.jsonl, train\.parquet"):
+        split_files(tmp_path)
+    (tmp_path / "hub" / "main").mkdir(parents=True)
+    with pytest.raises(ConfigError, match=r"no train\.jsonl"):
+        split_files(tmp_path / "hub")
+    for name in ("train-00000-of-00002.parquet", "train-00001-of-00002.parquet", "test-00000-of-00001.parquet"):
+        written(tmp_path / "hub" / "main" / name, "")
+    assert [len(paths) for paths in split_files(tmp_path / "hub").values()] == [1, 2]
+
+
+def test_a_hub_that_cannot_be_reached_points_to_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    import datasets
+
+    def unreachable(*args: Any, **kwargs: Any) -> None:
+        raise ConnectionError("no route")
+
+    monkeypatch.setattr(datasets, "load_dataset", unreachable)
+    with pytest.raises(ConfigError, match=r"no route.*--input"):
+        list(from_hub("openai/gsm8k", "main", "train"))
+
+
+def test_a_data_set_of_the_package_datasets_is_streamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    (tmp_path / "set").mkdir()
+    parquet(tmp_path / "set" / "train.parquet", ROWS)
+    assert [raw.value for raw in from_hub(str(tmp_path / "set"))] == ROWS
+    with pytest.raises(ConfigError, match=r"cannot be loaded from the Hugging Face hub .*nowhere"):
+        list(from_hub(str(tmp_path / "set"), split="nowhere"))
+    datasets.Dataset.from_list(ROWS).save_to_disk(str(tmp_path / "saved"))
+    assert [raw.value for raw in read_raw(tmp_path / "saved")] == ROWS

@@ -1,0 +1,140 @@
+"""Rows of any kind, in one run: what verl's workers get of each is what was made."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+from agent_rl.data import make_row, write_parquet
+
+CHATML = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Any:
+    """A byte-level BPE tokenizer with a ChatML template, of single bytes."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    alphabet = {letter: number for number, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    made = Tokenizer(models.BPE(alphabet, []))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=made, eos_token="<|im_end|>", pad_token="<|im_end|>", chat_template=CHATML
+    )
+
+
+@pytest.fixture
+def data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tokenizer: Any) -> Any:
+    """Makes our data set over files, with its caches in a folder of the test."""
+    import datasets
+
+    from agent_rl.verl_adapter.row_data_set import RowDataSet
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+
+    def make(*paths: Path, **config: Any) -> RowDataSet:
+        given = {"cache_dir": str(tmp_path / "verl"), "filter_overlong_prompts_workers": None, **config}
+        return RowDataSet([str(path) for path in paths], tokenizer, OmegaConf.create(given))
+
+    return make
+
+
+ROWS = [
+    make_row(
+        question="a?",
+        data_source="nq",
+        ground_truth=["a", "b"],
+        split="train",
+        index="q-1",
+        tools_kwargs={"search": {"create_kwargs": {"index": "wiki", "filter": None}}},
+        tool_selection=["search"],
+        extra_info={"level": "hard"},
+    ),
+    make_row(
+        question="b?",
+        data_source="gsm8k",
+        ground_truth=3,
+        split="train",
+        index=1,
+        extra_info={"level": 3, "user": {"replies": ["yes"]}},
+    ),
+    make_row(
+        question="c?",
+        data_source="my/schema",
+        ground_truth={"type": "object"},
+        split="train",
+        index=2,
+        tools_kwargs={"python": {"create_kwargs": {"files": {"a.txt": "a"}}}},
+    ),
+]
+TYPED = {
+    "data_source": "gsm8k",
+    "agent_name": "react_agent",
+    "prompt": [{"role": "user", "content": "d?"}],
+    "ability": "math",
+    "reward_model": {"style": "rule", "ground_truth": "4"},
+    "extra_info": {"index": "7", "level": 2, "split": "train"},
+}
+"""As verl's own scripts write rows, in JSON."""
+
+
+@pytest.mark.parametrize("filtered", [False, True])
+def test_rows_of_different_sets_join_and_arrive_as_they_were_made(
+    tmp_path: Path, data_set: Any, filtered: bool
+) -> None:
+    from verl.utils.dataset.rl_dataset import collate_fn
+
+    write_parquet(ROWS[:2], tmp_path / "one.parquet")
+    write_parquet(ROWS[2:], tmp_path / "two.parquet")
+    (tmp_path / "three.jsonl").write_text(json.dumps(TYPED))
+    paths = [tmp_path / name for name in ("one.parquet", "two.parquet", "three.jsonl")]
+    found = data_set(*paths, filter_overlong_prompts=filtered)
+    assert len(found) == 4
+    items = [found[number] for number in range(4)]
+    for item, row in zip(items, [*ROWS, TYPED], strict=True):
+        assert item["raw_prompt"] == row["prompt"]
+        assert item["index"] == row["extra_info"]["index"]
+        assert item["tools_kwargs"] == row["extra_info"].get("tools_kwargs", {})
+        assert {name: item[name] for name in row} == row
+    assert {len(column) for column in collate_fn(items).values()} == {4}
+
+
+def test_rows_in_shapes_of_guides_are_read_and_each_change_is_said_once(
+    tmp_path: Path, data_set: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines = [{"prompts": f"{number}?", "ground_truth": number, "data_source": "gsm8k"} for number in range(3)]
+    (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    found = data_set(tmp_path / "rows.jsonl", filter_overlong_prompts=False)
+    items = [found[number] for number in range(3)]
+    assert [item["raw_prompt"][0]["content"] for item in items] == ["0?", "1?", "2?"]
+    assert [item["reward_model"] for item in items] == [{"ground_truth": str(number)} for number in range(3)]
+    assert [record.getMessage() for record in caplog.records if "prompts is read" in record.getMessage()] == [
+        "rows are read in another shape: prompts is read as prompt"
+    ]
+
+
+def test_long_prompts_are_dropped_where_verl_is_told_to(tmp_path: Path, data_set: Any) -> None:
+    rows = [
+        make_row(question=f"{'3 + ' * terms}4?", data_source="gsm8k", ground_truth="7", split="train", index=terms)
+        for terms in (1, 200, 2)
+    ]
+    write_parquet(rows, tmp_path / "rows.parquet")
+    found = data_set(tmp_path / "rows.parquet", max_prompt_length=64, filter_overlong_prompts=True)
+    assert [found[number]["index"] for number in range(len(found))] == [1, 2]
+
+
+def test_the_base_of_every_recipe_names_this_data_set() -> None:
+    from verl.utils.dataset.rl_dataset import get_dataset_class
+
+    import agent_rl.config
+    from agent_rl.verl_adapter.row_data_set import RowDataSet
+
+    base = OmegaConf.load(Path(agent_rl.config.__path__[0]) / "agent.yaml")
+    assert get_dataset_class(base.data) is RowDataSet
