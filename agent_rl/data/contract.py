@@ -18,7 +18,7 @@ from agent_rl.errors import ConfigError
 from agent_rl.settings.errors import InvalidValueError, validated
 from agent_rl.trajectory import Role
 
-__all__ = ["IMAGE", "VIDEO", "ExtraInfo", "PromptMessage", "RewardModel", "Row", "check_row", "check_rows"]
+__all__ = ["IMAGE", "VIDEO", "ExtraInfo", "PromptMessage", "RewardColumn", "Row", "check_row", "check_rows"]
 
 IMAGE, VIDEO = "<image>", "<video>"
 """In a message's text, where the next of the row's images or videos belongs."""
@@ -27,6 +27,8 @@ IMAGE, VIDEO = "<image>", "<video>"
 def _truth(value: Any) -> Any:
     if isinstance(value, str) and not value.strip():
         raise InvalidValueError("the right answer is empty", "Give the right answer")
+    if isinstance(value, bool):
+        raise InvalidValueError("expected the right answer, not a boolean", "Write it as text, such as yes or no")
     if isinstance(value, float) and not math.isfinite(value):
         raise InvalidValueError("the right answer is not a number", "Give the right answer, or leave the row out")
     return value
@@ -70,7 +72,7 @@ class PromptMessage(BaseModel):
         return self
 
 
-class RewardModel(BaseModel):
+class RewardColumn(BaseModel):
     """What the reward knows about the row; the scorer is chosen by `data_source`, not here."""
 
     model_config = ConfigDict(strict=True, extra="allow")
@@ -83,7 +85,7 @@ class RewardModel(BaseModel):
     """Further tests of a program, for scorers of your own."""
 
     @model_validator(mode="after")
-    def _has_truth(self) -> RewardModel:
+    def _has_truth(self) -> RewardColumn:
         if self.ground_truth is None and self.style != "model":
             remedy = "Give the right answer as ground_truth, or write style: model where a reward model judges"
             raise InvalidValueError("there is no ground_truth", remedy)
@@ -132,7 +134,7 @@ class Row(BaseModel):
     """The turns already spoken, the last by the user; the loop adds tool descriptions and instructions."""
     ability: Text | None = None
     """A label of the kind of task, for statistics."""
-    reward_model: RewardModel
+    reward_model: RewardColumn
     extra_info: ExtraInfo
     images: list[Any] | None = None
     """`{"bytes": ...}` or `{"path": ...}`, one for each `<image>` of the prompt."""

@@ -178,8 +178,8 @@ _known: dict[int, tuple[Any, AgentRLSettings, EpisodeLimits, bool]] = {}
 def _whole(row: Mapping[str, Any]) -> dict[str, Any]:
     """The row as it was made, also where verl's own data set gives it as it is stored."""
     found = unpacked(row)
-    found["tools_kwargs"] = found.get("tools_kwargs") or (found.get("extra_info") or {}).get("tools_kwargs")
-    return found
+    info = found.get("extra_info") or {}
+    return found | {name: info[name] for name in ("index", "tools_kwargs") if info.get(name) is not None}
 
 
 def _of_worker(config: Any) -> tuple[AgentRLSettings, EpisodeLimits, bool]:

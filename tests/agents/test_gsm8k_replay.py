@@ -28,7 +28,7 @@ from verl.workers.rollout.replica import TokenOutput
 from agent_rl import trace
 from agent_rl.cpu.tiny_model import make_model, make_tokenizer
 from agent_rl.data.gsm8k import final_answer, to_row
-from agent_rl.data.rows import write_parquet
+from agent_rl.data.storage import write_parquet
 from agent_rl.trajectory import StopReason, ToolStatus
 
 ROOT = Path(__file__).parents[2]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 from agent_rl import trace
 from agent_rl.cli.main import app
 from agent_rl.data import arithmetic, gsm8k, write_parquet
+from agent_rl.data.sources import read_raw
 from agent_rl.launch.command import trainer_command
 from agent_rl.launch.process import run_trainer
 from agent_rl.trajectory import Trajectory
@@ -32,7 +34,7 @@ pytestmark = pytest.mark.engine
 def rows(split: str, count: int) -> list[dict[str, Any]]:
     """GSM8K where it is at hand, generated problems elsewhere."""
     if GSM8K.is_dir():
-        examples = gsm8k.load_examples(GSM8K)[split][:count]
+        examples = [raw.value for raw in islice(read_raw(GSM8K / f"{split}.jsonl"), count)]
         return [gsm8k.to_row(e, split, i, agent_name="weights_probe") for i, e in enumerate(examples)]
     train, test = arithmetic.train_test(0, count, count)
     problems = {"train": train, "test": test}[split]

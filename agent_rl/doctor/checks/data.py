@@ -35,6 +35,9 @@ def files(case: Case) -> Iterator[Finding]:
     for key, named in (("data.train_files", case.train), ("data.val_files", case.val)):
         for file in named:
             yield _contract(case, key, file)
+            if file.changes:
+                text = f"{case.shown(file.path)}: rows are read in another shape: {'; '.join(file.changes)}"
+                yield warning(text, "Check this, or write them so with data_preprocess/from_file.py", key)
         whole = [file for file in named if file.error is None]
         for file in whole[1:]:
             if differing := differences(whole[0], file):

@@ -33,8 +33,16 @@ def test_a_column_that_is_missing(make_case: MakeCase, rows: Rows, tmp_path: Pat
 
 
 def test_a_column_of_another_type(make_case: MakeCase, rows: Rows, tmp_path: Path) -> None:
-    path = write(tmp_path / "x.parquet", [{**row, "reward_model": {"ground_truth": 3}} for row in rows])
-    assert "expected text, got 3 (int)" in next(data.files(make_case({"data.train_files": path}))).text
+    path = write(tmp_path / "x.parquet", [{**row, "reward_model": {"ground_truth": True}} for row in rows])
+    assert "ground_truth: expected the right answer, not a boolean (value True)" in next(data.files(make_case({"data.train_files": path}))).text
+
+
+def test_rows_in_another_shape_are_said(make_case: MakeCase, rows: Rows, tmp_path: Path) -> None:
+    path = write(tmp_path / "x.parquet", [{**row, "prompt": "What is 1+1?"} for row in rows])
+    contract, shape = list(data.files(make_case({"data.train_files": path})))[:2]
+    assert contract.status is Status.OK
+    assert shape.status is Status.WARNING
+    assert "a text as prompt became a user message" in shape.text
 
 
 def test_a_file_that_is_not_there(make_case: MakeCase) -> None:
