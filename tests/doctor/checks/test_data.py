@@ -34,7 +34,10 @@ def test_a_column_that_is_missing(make_case: MakeCase, rows: Rows, tmp_path: Pat
 
 def test_a_column_of_another_type(make_case: MakeCase, rows: Rows, tmp_path: Path) -> None:
     path = write(tmp_path / "x.parquet", [{**row, "reward_model": {"ground_truth": True}} for row in rows])
-    assert "ground_truth: expected the right answer, not a boolean (value True)" in next(data.files(make_case({"data.train_files": path}))).text
+    assert (
+        "ground_truth: expected the right answer, not a boolean (value True)"
+        in next(data.files(make_case({"data.train_files": path}))).text
+    )
 
 
 def test_rows_in_another_shape_are_said(make_case: MakeCase, rows: Rows, tmp_path: Path) -> None:
