@@ -122,18 +122,10 @@ def _findings(audit: TurnAudit) -> dict[str, str]:
 
 
 def _template(name: str, options: dict[str, Any]) -> ChatTemplate:
-    from transformers import AutoTokenizer
-
     from agent_rl.evaluation.audit import ChatTemplate
+    from agent_rl.policies.tokenizer import load_tokenizer
 
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(name)
-    except (OSError, ValueError) as error:
-        problem = f"there is no tokenizer in {name!r} ({str(error).splitlines()[0]})"
-        raise ConfigError("--tokenizer", problem, "Name the model's folder or its name on the Hub") from None
-    if not tokenizer.chat_template:
-        raise ConfigError("--tokenizer", f"{name} has no chat template", "Take the -Instruct model's")
-    return ChatTemplate(Path(name).name, tokenizer, options)
+    return ChatTemplate(Path(name).name, load_tokenizer(name, "--tokenizer"), options)
 
 
 def _compute(folder: str) -> Callable[[list[int]], list[float]]:

@@ -40,6 +40,10 @@ def evaluate(
     out: Annotated[
         Path | None, typer.Option(help="Folder of this evaluation; default: outputs/eval/<model>_<data>")
     ] = None,
+    difficulty: Annotated[
+        Path | None,
+        typer.Option("--write-difficulty", help="Write the rows, with the share of wrong samples, to this file"),
+    ] = None,
     overrides: Annotated[
         list[str] | None,
         typer.Argument(metavar="KEY=VALUE", help="sampling.temperature=0, concurrency=128, agent_rl.reward..., ..."),
@@ -68,6 +72,7 @@ def evaluate(
       api_key_env               environment variable that holds the endpoint's API key
       tokenizer                 of the policies over tokens
     """
+    from agent_rl.evaluation.difficulty import write_difficulty
     from agent_rl.evaluation.ledger import Ledger
     from agent_rl.evaluation.recipe import recipe_values
     from agent_rl.evaluation.runner import Evaluation
@@ -86,6 +91,9 @@ def evaluate(
             asyncio.run(run_missing(evaluation, ledger))
         finally:
             _report(evaluation, ledger)
+        if difficulty is not None:
+            count = write_difficulty(ledger.read().values(), evaluation.rows, difficulty)
+            print(f"{count} rows with a difficulty: {difficulty}")
 
 
 async def run_missing(evaluation: Evaluation, ledger: Ledger) -> None:

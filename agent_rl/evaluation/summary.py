@@ -22,7 +22,7 @@ from rich.text import Text
 
 from agent_rl.evaluation.ledger import Record
 
-__all__ = ["Estimate", "cell", "estimate_mean", "estimate_rate", "ks", "pass_at_k", "summarize", "table"]
+__all__ = ["Estimate", "cell", "estimate_mean", "estimate_rate", "is_solved", "ks", "pass_at_k", "summarize", "table"]
 
 SOLVED = 1.0
 """Correctness from which a sample counts as right."""
@@ -31,6 +31,11 @@ SHOWN = ("turns", "tool_calls", "tool_errors", "malformed_rate", "answered")
 """Metrics of the table; the summary has all."""
 LEVEL = 0.95
 _Z = NormalDist().inv_cdf(0.5 + LEVEL / 2)
+
+
+def is_solved(record: Record) -> bool:
+    """Whether a sample counts as right."""
+    return record.components.get("correctness", 0.0) >= SOLVED
 
 
 def summarize(records: Iterable[Record], *, rows: int, n: int) -> dict[str, Any]:
@@ -93,7 +98,7 @@ def _pass(rows: Sequence[Sequence[Record]], k: int) -> dict[str, Any]:
     values = []
     for row in rows:
         if len(row) >= k:
-            right = sum(record.components.get("correctness", 0.0) >= SOLVED for record in row)
+            right = sum(map(is_solved, row))
             values.append([pass_at_k(len(row), right, k)])
     return _plain(estimate_rate(values))
 

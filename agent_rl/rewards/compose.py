@@ -19,6 +19,7 @@ from typing import Any
 from agent_rl.concurrency import together
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards.component import Component, GroupComponent
+from agent_rl.rewards.components.correctness import Correctness
 from agent_rl.rewards.components.terms import SCORED_STOP_REASONS
 from agent_rl.rewards.source_reward import Measurement, SourceReward
 from agent_rl.sandbox.host.fusion import FusionServer
@@ -122,8 +123,12 @@ class Reward:
             ConfigError: no scorer is known for one of the data sources.
         """
         for data_source in data_sources:
-            if (answers := self._source(data_source).answers) is not None:
+            if (answers := self.answers(data_source)) is not None:
                 answers.require(data_source)
+
+    def answers(self, data_source: str) -> Correctness | None:
+        """What scores the answers of a data source; None: nothing does."""
+        return self._source(data_source).answers
 
     async def reweigh(self, trajectory: Trajectory) -> Score:
         """The score that a scored trajectory would have with these settings, without measuring again.

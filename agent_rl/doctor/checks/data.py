@@ -6,26 +6,29 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from agent_rl.agents.episode.budget import EpisodeLimits
 from agent_rl.agents.episode.loop import EpisodeSetup
+from agent_rl.agents.prompt import render_prompt
 from agent_rl.agents.registry import agent_names, make_loop
+from agent_rl.data.check import CONTRACT, Rows, check_files
 from agent_rl.data.contract import check_rows
-from agent_rl.data.files import RowsFile, differences
+from agent_rl.data.files import NumberedRow, RowsFile, differences
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.check import Finding, Needs, check, ok, problem, skipped, warning
 from agent_rl.doctor.checks.chat_template import load_template
 from agent_rl.doctor.checks.tools import tool_specs
+from agent_rl.doctor.rows import VERLS, known_rows
 from agent_rl.errors import ConfigError, did_you_mean
+from agent_rl.rewards.user_function import CUSTOM_FUNCTION
 from agent_rl.settings.yaml_files import read_yaml
 from agent_rl.tools import ToolSpec
 
-VERLS = ("single_turn_agent", "tool_agent")
-"""The loops that verl 0.9.1 itself registers."""
 SAMPLE = 200
-"""Rows with tokenized prompts: those with the most characters."""
+"""Rows of a file that are compared and scored; rows with tokenized prompts: those with the most characters."""
 PROMPT_TOKENS = "data.max_prompt_length"
 
 
@@ -90,6 +93,24 @@ def agents(case: Case) -> Iterator[Finding]:
         yield warning(text, "Set actor_rollout_ref.rollout.agent.default_agent_loop=react_agent")
 
 
+@check("data", "first rows")
+def first_rows(case: Case) -> Iterator[Finding]:
+    """Among the first rows no one is asked twice, and each ground truth is an answer that its scorer takes."""
+    whole = [file for file in (*case.train, *case.val) if file.error is None and file.rows]
+    ours = case.get("reward.reward_manager.name") == "trajectory" and not case.get(f"{CUSTOM_FUNCTION}.path")
+    known = known_rows(EpisodeSetup(case.settings), default_agent=case.default_agent)
+    known = replace(known, names=lambda row: ()) if ours else Rows(defaults=known.defaults)
+    rows = {case.shown(file.path): list(_numbered(case, file)) for file in whole}
+    report = check_files(rows, known)
+    for kind, count in report.counts.items():
+        place, first = report.shown[kind][0]
+        if kind != CONTRACT:
+            found = problem if kind in report.errors else warning
+            yield found(f"{kind}, {count} of {sum(report.rows)} rows: {place}: {first.text}", first.remedy)
+    if rows and not set(report.counts) - {CONTRACT}:
+        yield ok(f"{sum(report.rows)} rows are different, and their {report.graded} ground truths score 1")
+
+
 @check("data", "prompt lengths", Needs.VERL)
 def lengths(case: Case) -> Finding:
     """The longest prompts fit into `data.max_prompt_length`: a trajectory with a longer prompt is unscored."""
@@ -142,6 +163,11 @@ def _contract(case: Case, key: str, file: RowsFile) -> Finding:
     return ok(f"{shown}: {file.count} rows{some}", key)
 
 
+def _numbered(case: Case, file: RowsFile) -> Iterator[NumberedRow]:
+    for number, row in enumerate(file.rows[:SAMPLE]):
+        yield NumberedRow(f"{case.shown(file.path)}, row {number}", number, row, ())
+
+
 def _of_config(case: Case) -> set[str]:
     """Names in the file of `agent_loop_config_path`."""
     key = "actor_rollout_ref.rollout.agent.agent_loop_config_path"
@@ -168,18 +194,7 @@ def _of_script(case: Case) -> set[str]:
 
 def _rendered(case: Case, tokenizer: Any, row: Mapping[str, Any], specs: Sequence[ToolSpec]) -> str:
     """The prompt as the row's loop would render it."""
-    chosen = (row.get("extra_info") or {}).get("tool_selection")
-    specs = [spec for spec in specs if not chosen or spec.name in chosen]
-    agent = row.get("agent_name") or case.default_agent
-    messages, tools = list(row["prompt"]), None
-    if agent in agent_names():
-        syntax = case.get("actor_rollout_ref.rollout.multi_turn.format", "hermes")
-        setup = EpisodeSetup(case.settings, EpisodeLimits(format=syntax), specs)
-        format = make_loop(agent, setup).format()
-        messages, tools = format.prompt(messages, specs), format.template_tools(specs) or None
-    elif agent != "single_turn_agent":
-        tools = [spec.schema() for spec in specs] or None
+    syntax = case.get("actor_rollout_ref.rollout.multi_turn.format", "hermes")
+    setup = EpisodeSetup(case.settings, EpisodeLimits(format=syntax), specs)
     options = case.get("data.apply_chat_template_kwargs", {})
-    return str(
-        tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, tools=tools, **options)
-    )
+    return render_prompt(row, row.get("agent_name") or case.default_agent, setup, tokenizer, options)

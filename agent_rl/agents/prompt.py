@@ -1,0 +1,40 @@
+"""The prompt of a row as text: what the policy is shown first, with the agent's instructions and the row's tools."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from agent_rl.agents.episode.loop import EpisodeSetup
+from agent_rl.agents.registry import agent_names, make_loop
+
+__all__ = ["render_prompt"]
+
+WITHOUT_TOOLS = "single_turn_agent"
+"""verl's own loop that shows no tools; its other one shows all of them in the template's way."""
+
+
+def render_prompt(
+    row: Mapping[str, Any], agent: str, setup: EpisodeSetup, tokenizer: Any, options: Mapping[str, Any] | None = None
+) -> str:
+    """The prompt of a row, rendered by a chat template.
+
+    Args:
+        row: with `prompt`, and the tools that it chooses.
+        agent: name of its loop; one that is not ours is shown as verl's loops show it.
+        setup: with the tools of the run.
+        tokenizer: of the model, with its template.
+        options: further arguments of the template.
+    """
+    chosen = (row.get("extra_info") or {}).get("tool_selection")
+    specs = [spec for spec in setup.tools if not chosen or spec.name in chosen]
+    messages, tools = list(row["prompt"]), None
+    if agent in agent_names():
+        format = make_loop(agent, EpisodeSetup(setup.settings, setup.limits, specs)).format()
+        messages, tools = format.prompt(messages, specs), format.template_tools(specs) or None
+    elif agent != WITHOUT_TOOLS:
+        tools = [spec.schema() for spec in specs] or None
+    text = tokenizer.apply_chat_template(
+        messages, tokenize=False, add_generation_prompt=True, tools=tools, **(options or {})
+    )
+    return str(text)

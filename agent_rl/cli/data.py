@@ -1,0 +1,178 @@
+"""The commands `agent-rl data show` and `agent-rl data check`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agent_rl.errors import ConfigError
+
+if TYPE_CHECKING:
+    from agent_rl.agents.episode.loop import EpisodeSetup
+    from agent_rl.data.check import DataReport
+    from agent_rl.data.files import NumberedRow
+
+__all__ = ["app"]
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Look at rows, and check them, before training.")
+
+Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Parquet, JSON or JSON lines")]
+Tools = Annotated[str | None, typer.Option(help="YAML file of tools: they are shown, and their names checked")]
+Model = Annotated[str | None, typer.Option(help="Folder or name of a model: its template renders, its tokens count")]
+AgentName = Annotated[str, typer.Option("--agent", help="The agent of rows that name none")]
+Script = Annotated[str | None, typer.Option(help="Your training script: the agents that it registers count")]
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting agent_rl... of the run")]
+
+
+@app.command()
+def show(
+    file: Annotated[Path, typer.Argument(help="Parquet, JSON or JSON lines")],
+    n: Annotated[int, typer.Option("-n", min=1, help="Number of rows")] = 1,
+    first: Annotated[int, typer.Option("--row", min=0, help="The first of them")] = 0,
+    tools: Tools = None,
+    model: Model = None,
+    agent: AgentName = "react_agent",
+    script: Script = None,
+    settings: Set = None,
+) -> None:
+    r"""Print rows as the model will see them: instructions, tools and template included.
+
+    \b
+      agent-rl data show train.parquet -n 3 --tools tool_configs/calculator.yaml --model Qwen/Qwen2.5-0.5B-Instruct
+    """
+    from itertools import islice
+
+    from rich.console import Console
+    from rich.markup import escape
+
+    from agent_rl.agents.prompt import render_prompt
+    from agent_rl.data.files import iterate_rows
+
+    setup, tokenizer, console = _setup(tools, settings, script), _tokenizer(model), Console(highlight=False)
+    found = list(islice(iterate_rows(str(file)), first, first + n))
+    if not found:
+        raise ConfigError("--row", f"{file} has no row {first}", "Rows are counted from 0")
+    for place, _, row, changes in found:
+        named = str(row.get("agent_name") or agent)
+        console.rule(escape(place), align="left")
+        for change in changes:
+            console.print(f"[yellow]read as[/]: {escape(change)}")
+        info = {key: value for key, value in row.items() if key not in ("prompt", "images", "videos")}
+        console.print(escape(json.dumps(info, indent=2, ensure_ascii=False, default=repr)), soft_wrap=True)
+        if tokenizer is None:
+            text = "\n".join(f"[{each['role']}]\n{each['content']}" for each in row["prompt"])
+            counted = f"{len(text)} characters; --model renders it and counts tokens"
+        else:
+            text = render_prompt(row, named, setup, tokenizer)
+            counted = f"{len(tokenizer.encode(text, add_special_tokens=False))} tokens"
+        console.print(f"[bold]prompt for {escape(named)}[/], {counted}:")
+        console.print(escape(text), soft_wrap=True)
+
+
+@app.command()
+def check(
+    files: Files,
+    tools: Tools = None,
+    model: Model = None,
+    agent: AgentName = "react_agent",
+    script: Script = None,
+    settings: Set = None,
+    sample: Annotated[int, typer.Option(min=0, help="Rows whose ground truths are scored")] = 2_000,
+    every: Annotated[bool, typer.Option("--all", help="Score the ground truths of all rows")] = False,
+    seed: Annotated[int, typer.Option(help="Of the choice of these rows")] = 0,
+    fix: Annotated[
+        Path | None, typer.Option(help="Write the good rows to this file, the others with reasons beside it")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The page; default: outputs/data/<first file>.html")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of the table")] = False,
+) -> None:
+    r"""Check data files: form, repeated rows, ground truths, names and lengths. Exit status 1: rows have errors.
+
+    \b
+      agent-rl data check train.parquet test.parquet --tools tool_configs/calculator.yaml
+      agent-rl data check train.parquet --fix good.parquet
+
+    All files are one data set: what a training file and a test file share is found.
+    """
+    from rich.console import Console
+
+    from agent_rl.data.page import findings, page, table
+
+    paths = [str(path) for path in files]
+    for path in {path for path in paths if paths.count(path) > 1}:
+        raise ConfigError(path, "it is named twice", "Name each file once")
+    if fix is not None and str(fix) in paths:
+        raise ConfigError("--fix", f"{fix} is one of the files that are checked", "Name another file")
+    report = _checked(paths, _setup(tools, settings, script), _tokenizer(model), agent, None if every else sample, seed)
+    target = out or Path("outputs/data") / f"{files[0].stem}.html"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(page(report), encoding="utf-8")
+    if as_json:
+        print(json.dumps({**report.to_dict(), "page": str(target)}, indent=2))
+    else:
+        console = Console(highlight=False)
+        console.print(table(report))
+        for finding in findings(report):
+            console.print(finding, soft_wrap=True)
+        print(f"page: {target}")
+    if fix is not None:
+        _write_good(report, paths, fix)
+    if report.has_errors:
+        raise typer.Exit(1)
+
+
+def _setup(tools: str | None, settings: list[str] | None, script: str | None) -> EpisodeSetup:
+    from agent_rl.agents.episode.loop import EpisodeSetup
+    from agent_rl.agents.registry import load_script
+    from agent_rl.evaluation.settings import read_section
+    from agent_rl.tools import load_tools
+
+    if script:
+        load_script(script)
+    return EpisodeSetup(read_section(settings or []), tools=load_tools(tools) if tools else [])
+
+
+def _tokenizer(model: str | None) -> Any:
+    if model is None:
+        return None
+    from agent_rl.policies.tokenizer import load_tokenizer
+
+    return load_tokenizer(model, "--model")
+
+
+def _checked(
+    paths: list[str], setup: EpisodeSetup, tokenizer: Any, agent: str, sample: int | None, seed: int
+) -> DataReport:
+    """Check with a progress bar."""
+    from rich.console import Console
+    from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    from agent_rl.data.check import check_files
+    from agent_rl.doctor.rows import known_rows
+
+    known = known_rows(setup, default_agent=agent, tokenizer=tokenizer, sample=sample, seed=seed)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("rows", total=None)
+        return check_files({path: _rows(path) for path in paths}, known, lambda: bar.advance(task))
+
+
+def _rows(path: str) -> Iterator[NumberedRow]:
+    from agent_rl.data.files import iterate_rows
+
+    return iterate_rows(path)
+
+
+def _write_good(report: DataReport, paths: list[str], target: Path) -> None:
+    from agent_rl.data.check import write_good
+    from agent_rl.data.storage import RowWriter
+
+    rejected = target.with_name(f"{target.stem}.rejected.jsonl")
+    with RowWriter(target) as writer:
+        good, bad = write_good(report, {path: _rows(path) for path in paths}, writer.write, rejected)
+    print(f"{good:,} rows: {target}")
+    print(f"{bad:,} rows with their reasons: {rejected}")

@@ -1,0 +1,148 @@
+"""`known_rows`: what rows are held against beside their contract: agents, tools, scorers, and the model's template."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from agent_rl.agents.episode.loop import EpisodeSetup
+from agent_rl.agents.prompt import render_prompt
+from agent_rl.agents.registry import agent_names
+from agent_rl.agents.users.user import gives_verdict, load_user
+from agent_rl.data.check import Numbered, RowFinding, Rows
+from agent_rl.errors import ConfigError, UnscoredError, did_you_mean
+from agent_rl.rewards import Reward
+from agent_rl.trajectory import Message, StopReason, Trajectory, row_data
+
+__all__ = ["VERLS", "known_rows"]
+
+VERLS = ("single_turn_agent", "tool_agent")
+"""The loops that verl 0.9.1 itself registers."""
+OTHERS = 20
+"""Ground truths of other rows that a row's scorer is asked about."""
+
+
+def known_rows(
+    setup: EpisodeSetup,
+    *,
+    default_agent: str = "react_agent",
+    more_agents: Collection[str] = (),
+    tokenizer: Any = None,
+    options: Mapping[str, Any] | None = None,
+    sample: int | None = 2_000,
+    seed: int = 0,
+) -> Rows:
+    """What `check_files` needs to know.
+
+    Args:
+        setup: settings, limits and tools of the run; without tools their names are not checked.
+        default_agent: the agent of rows without one.
+        more_agents: names of agents that are registered elsewhere.
+        tokenizer: of the model, with its chat template; None: lengths are in characters.
+        options: further arguments of the template.
+        sample: rows whose ground truths are scored; None: all.
+        seed: of their choice.
+
+    Raises:
+        ConfigError: a setting cannot be used.
+    """
+    checks = _Checks(setup, {*agent_names(), *VERLS, *more_agents})
+
+    def tokens(row: Mapping[str, Any]) -> int:
+        text = render_prompt(row, str(row["agent_name"]), setup, tokenizer, options)
+        return len(tokenizer.encode(text, add_special_tokens=False))
+
+    measured: dict[str, Any] = {} if tokenizer is None else {"length": tokens, "unit": "tokens"}
+    return Rows(
+        names=checks.names, grade=checks.grade, sample=sample, seed=seed,
+        defaults={"agent_name": default_agent}, **measured,
+    )  # fmt: skip
+
+
+class _Checks:
+    def __init__(self, setup: EpisodeSetup, agents: set[str]) -> None:
+        self.reward = Reward(setup.settings.reward.model_copy(update={"components": {}}))
+        self.user = load_user(setup.settings.user_sim.user, setup.settings.user_sim.config)
+        self.agents, self.tools = agents, {spec.name for spec in setup.tools}
+
+    def names(self, row: Mapping[str, Any]) -> Iterator[RowFinding]:
+        """Names that nothing has."""
+        agent, info = str(row["agent_name"]), row["extra_info"]
+        if agent not in self.agents:
+            remedy = f"{did_you_mean(agent, self.agents)} One of your own: name its script with --script"
+            yield RowFinding("agent", f"{agent!r} is not registered", remedy)
+        if self.tools:
+            for name in {**(info.get("tools_kwargs") or {}), **dict.fromkeys(info.get("tool_selection") or ())}:
+                if name not in self.tools:
+                    yield RowFinding("tool", f"{name!r} is not in the tool file", did_you_mean(name, self.tools))
+        if not gives_verdict(self.user, row):
+            try:
+                self.reward.require_scorers([str(row["data_source"])])
+            except ConfigError as error:
+                yield RowFinding("scorer", error.problem, error.remedy)
+
+    def grade(self, rows: Sequence[Numbered]) -> Iterator[tuple[int, int, RowFinding]]:
+        """Ground truths that their own scorer does not take as an answer, or that take another row's."""
+        return iter(asyncio.run(self._graded(rows)))
+
+    async def _graded(self, rows: Sequence[Numbered]) -> list[tuple[int, int, RowFinding]]:
+        found = []
+        by_source: dict[str, list[str]] = {}
+        for _, _, row in rows:
+            if (answer := _answer(row)) is not None:
+                by_source.setdefault(str(row["data_source"]), []).append(answer)
+        draw = random.Random(0)
+        try:
+            for file, number, row in rows:
+                others = by_source.get(str(row["data_source"]), [])
+                finding = await self._grade(row, draw.sample(others, min(OTHERS, len(others))))
+                found += [(file, number, finding)] if finding else []
+        finally:
+            await self.reward.close()
+        return found
+
+    async def _grade(self, row: Mapping[str, Any], others: Sequence[str]) -> RowFinding | None:
+        answers = None if gives_verdict(self.user, row) else self.reward.answers(str(row["data_source"]))
+        own = _answer(row)
+        if answers is None or (answers.scorer is None and answers.api is not None):
+            return None
+        try:
+            value = (await answers.measure(_answered(row, own or ""), None)).value
+            if own is None:
+                return None
+            if value < 1:
+                text = f"its own ground truth, given as the answer, scores {value:g}: {_short(own)}"
+                return RowFinding("ground truth", text, "Correct it, or name another scorer")
+            for other in dict.fromkeys(others):
+                if other != own and (await answers.measure(_answered(row, other), None)).value >= 1:
+                    text = f"{_short(other)} scores 1 where the ground truth is {_short(own)}"
+                    remedy = "Look whether both say the same; if not, name a stricter scorer"
+                    return RowFinding("another's ground truth", text, remedy, is_error=False)
+        except ConfigError:  # no scorer: `names` has said so
+            return None
+        except UnscoredError as error:
+            return RowFinding("ground truth", str(error), "Correct it, or name another scorer")
+        return None
+
+
+def _answer(row: Mapping[str, Any]) -> str | None:
+    """The right answer as an agent would give it; None where the ground truth is something else, such as tests."""
+    truth = row["reward_model"].get("ground_truth")
+    if not isinstance(truth, str | int | float) or isinstance(truth, bool) or str(truth).lstrip()[:1] in ("{", "["):
+        return None
+    return str(truth)
+
+
+def _answered(row: Mapping[str, Any], answer: str) -> Trajectory:
+    prompt = [Message(message["role"], message["content"]) for message in row["prompt"]]
+    return Trajectory(
+        prompt, StopReason.ANSWERED, data_source=str(row["data_source"]),
+        ground_truth=row["reward_model"].get("ground_truth"), answer=answer, row=row_data(row),
+        info={"index": row["extra_info"].get("index")},
+    )  # fmt: skip
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 60 else f"{text[:57]}...")

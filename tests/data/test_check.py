@@ -1,0 +1,135 @@
+"""What is found in data files: rows that break the contract, that are asked twice, and what they are like."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_rl.data import arithmetic
+from agent_rl.data.check import DataReport, RowFinding, Rows, check_files, write_good
+from agent_rl.data.files import NumberedRow
+
+
+def rows(seed: int, count: int, split: str = "train") -> list[dict[str, Any]]:
+    return [arithmetic.to_row(each, split, i) for i, each in enumerate(arithmetic.generate(seed, count))]
+
+
+def numbered(path: str, its: Iterable[dict[str, Any]]) -> Iterator[NumberedRow]:
+    for number, row in enumerate(its):
+        yield NumberedRow(f"{path}, row {number}", number, row, ())
+
+
+def check(known: Rows | None = None, **files: list[dict[str, Any]]) -> DataReport:
+    return check_files({path: numbered(path, its) for path, its in files.items()}, known or Rows())
+
+
+def test_good_rows_have_no_findings_and_are_counted_by_label() -> None:
+    train = rows(0, 30)
+    for number, row in enumerate(train):
+        row["extra_info"]["difficulty"] = (number % 3) / 2
+    report = check(train=train, test=rows(1, 10, "test"))
+    assert (report.counts, report.has_errors, report.rows) == ({}, False, [30, 10])
+    assert {value: its.rows for value, its in report.labels["difficulty"].items()} == {
+        "0.0": 10, "0.5": 10, "1.0": 10, "(none)": 10,
+    }  # fmt: skip
+    (its,) = report.labels["data_source"].values()
+    lengths = [len(row["prompt"][0]["content"]) for row in train + rows(1, 10, "test")]
+    assert (its.rows, its.longest, its.mean) == (40, max(lengths), pytest.approx(sum(lengths) / 40))
+    assert sum(its.lengths.values()) == 40
+    assert all(low <= max(lengths) for low in its.lengths)
+
+
+def test_each_kind_of_mistake_is_found_at_its_row() -> None:
+    train, test = rows(0, 30), rows(1, 10, "test")
+    train[3]["prompt"] = []
+    train[5]["reward_model"] = {"style": "rule", "ground_truth": "another"}
+    train[6]["prompt"] = train[5]["prompt"]
+    train[9] = copy.deepcopy(train[8])
+    test[2]["prompt"], test[2]["reward_model"] = train[11]["prompt"], train[11]["reward_model"]
+    report = check(train=train, test=test)
+    assert dict(report.counts) == {"row contract": 1, "two ground truths": 2, "asked twice": 1, "in two splits": 1}
+    assert set(report.bad) == {(0, 3), (0, 5), (0, 6), (1, 2)}
+    assert report.errors == {"row contract", "two ground truths", "in two splits"}
+    ((place, finding),) = report.shown["row contract"]
+    assert place == "train, row 3"
+    assert "prompt" in finding.text
+    ((place, finding),) = report.shown["in two splits"]
+    assert (place, finding.text) == ("test, row 2", "train, row 11 asks the same")
+
+
+def test_a_row_in_two_files_of_one_split_is_worth_a_look_only() -> None:
+    train = rows(0, 8)
+    report = check(one=train, two=train[:1])
+    assert dict(report.counts) == {"asked twice": 1}
+    assert not report.has_errors
+
+
+def test_rows_get_the_columns_that_the_run_gives_them() -> None:
+    train = rows(0, 3)
+    for row in train:
+        del row["agent_name"]
+    assert check(train=train).counts["row contract"] == 3
+    assert not check(Rows(defaults={"agent_name": "react_agent"}), train=train).counts
+
+
+def test_what_the_caller_knows_is_asked_of_each_row() -> None:
+    def names(row: Any) -> Iterator[RowFinding]:
+        if row["extra_info"]["index"] == 4:
+            yield RowFinding("tool", "there is no such tool", "Name another")
+
+    def length(row: Any) -> int:
+        if row["extra_info"]["index"] == 5:
+            raise ValueError("Conversation roles must\nalternate")
+        return 7
+
+    report = check(Rows(names=names, length=length, unit="tokens"), train=rows(0, 9))
+    assert dict(report.counts) == {"tool": 1, "prompt": 1}
+    assert (
+        report.shown["prompt"][0][1].text == "the chat template refuses the prompt: Conversation roles must alternate"
+    )
+    assert report.labels["ability"]["math"].mean == 7
+
+
+@pytest.mark.parametrize(("sample", "graded"), [(None, 20), (6, 6), (100, 20)])
+def test_a_seeded_sample_of_the_rows_is_graded(sample: int | None, graded: int) -> None:
+    seen: list[list[int]] = []
+
+    def grade(its: Any) -> Iterator[tuple[int, int, RowFinding]]:
+        seen.append([number for _, number, _ in its])
+        yield 0, seen[-1][0], RowFinding("ground truth", "it scores 0", "Correct it")
+
+    for seed in (0, 0, 1):
+        report = check(Rows(grade=grade, sample=sample, seed=seed), train=rows(0, 20))
+        assert report.graded == graded
+        assert report.bad == {(0, seen[-1][0]): "ground truth: it scores 0"}
+    assert len(seen[0]) == graded
+    assert seen[0] == seen[1] == sorted(set(seen[0]))
+    assert (seen[0] == seen[2]) == (graded == 20)
+
+
+def test_good_rows_are_written_and_the_others_kept_with_reasons(tmp_path: Path) -> None:
+    train = rows(0, 6)
+    train[1]["prompt"] = []
+    report = check(train=train)
+    kept: list[dict[str, Any]] = []
+    counts = write_good(report, {"train": numbered("train", train)}, kept.append, tmp_path / "rejected.jsonl")
+    assert counts == (5, 1)
+    assert kept == train[:1] + train[2:]
+    (rejected,) = map(json.loads, (tmp_path / "rejected.jsonl").read_text().splitlines())
+    assert (rejected["file"], rejected["row"], rejected["content"]) == ("train", 1, train[1])
+    assert rejected["reason"].startswith("row contract: ")
+
+
+def test_only_some_findings_are_kept_and_all_are_counted() -> None:
+    train = rows(0, 50)
+    for row in train:
+        row["prompt"] = []
+    report = check(train=train)
+    assert report.counts["row contract"] == 50
+    assert len(report.shown["row contract"]) == 5
+    assert json.loads(json.dumps(report.to_dict()))["findings"][0]["rows"] == 50
