@@ -28,17 +28,16 @@ _RUN = 3
 _MOST_CHARACTERS = 20_000
 """Of a text that is compared."""
 _BATCH = 10_000
-_MEMORY = "512MB"
+_MEMORY = "1GB"
 
+_FIRST = """
+    INSERT INTO pairs SELECT each.id, groups.first FROM {table} each
+    JOIN (SELECT {key}, min(id) AS first FROM {table} WHERE {only} GROUP BY {key} HAVING count(*) > 1) groups
+    USING ({key}) WHERE {only} AND each.id > groups.first"""
 _FOUND = """
-    WITH exact AS (
-        SELECT id, first FROM (SELECT id, min(id) OVER (PARTITION BY same) AS first FROM rows) WHERE id > first),
-    near AS (
-        SELECT DISTINCT id, first FROM (SELECT id, min(id) OVER (PARTITION BY band, part) AS first FROM bands)
-        WHERE id > first AND id NOT IN (SELECT id FROM exact))
     SELECT r.file, r.row, f.file, f.row, r.truth = f.truth, r.same = f.same, r.text, f.text
-    FROM (SELECT * FROM exact UNION ALL SELECT * FROM near) pairs JOIN rows r ON r.id = pairs.id
-    JOIN rows f ON f.id = pairs.first ORDER BY r.id"""
+    FROM (SELECT DISTINCT id, first FROM pairs) pairs JOIN rows r ON r.id = pairs.id JOIN rows f ON f.id = pairs.first
+    ORDER BY r.id, r.same = f.same DESC, f.id"""
 _WORD = re.compile(r"\w+")
 _random = np.random.default_rng(0)
 _FACTORS = _random.integers(0, 2**63, _BANDS * _IN_BAND, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
@@ -113,6 +112,10 @@ class Duplicates:
     def found(self) -> Iterator[Repeated]:
         """The rows that repeat an earlier one, each once, in the order of files and rows."""
         self._store()
+        self._database.execute("CREATE OR REPLACE TABLE pairs (id BIGINT, first BIGINT)")
+        self._database.execute(_FIRST.format(table="rows", key="same", only="true"))
+        for band in range(_BANDS):
+            self._database.execute(_FIRST.format(table="bands", key="part", only=f"band = {band}"))
         cursor = self._database.execute(_FOUND)
         last = None
         while fetched := cursor.fetchmany(1000):
