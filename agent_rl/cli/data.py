@@ -49,7 +49,7 @@ def show(
     from rich.console import Console
     from rich.markup import escape
 
-    from agent_rl.agents.prompt import render_prompt
+    from agent_rl.agents.episode.prompt import render_prompt
     from agent_rl.data.files import iterate_rows
 
     setup, tokenizer, console = _setup(tools, settings, script), _tokenizer(model), Console(highlight=False)

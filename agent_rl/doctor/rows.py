@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from agent_rl.agents.episode.loop import EpisodeSetup
-from agent_rl.agents.prompt import render_prompt
+from agent_rl.agents.episode.prompt import render_prompt
 from agent_rl.agents.registry import agent_names
 from agent_rl.agents.users.user import gives_verdict, load_user
 from agent_rl.data.check import Numbered, RowFinding, Rows

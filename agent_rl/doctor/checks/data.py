@@ -12,7 +12,7 @@ from typing import Any
 
 from agent_rl.agents.episode.budget import EpisodeLimits
 from agent_rl.agents.episode.loop import EpisodeSetup
-from agent_rl.agents.prompt import render_prompt
+from agent_rl.agents.episode.prompt import render_prompt
 from agent_rl.agents.registry import agent_names, make_loop
 from agent_rl.data.check import CONTRACT, Rows, check_files
 from agent_rl.data.contract import check_rows
