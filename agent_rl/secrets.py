@@ -1,6 +1,7 @@
 """Secrets come from the environment (`secret`), and are kept out of what anybody reads (`Secrets`).
 
 What this does not promise: a secret is recognised as it is and in percent, base64, JSON and HTML encoding, no other.
+One that nobody has named is recognised where its beginning or the word before it gives it away.
 """
 
 from __future__ import annotations
@@ -29,6 +30,26 @@ _SECRET_NAME = re.compile(
     r"(^|_)(authorization|cookies?|passwords?|passwd|secrets?|api_?keys?|(access|private|secret)_key)(_|$)|(^|_)token$"
 )
 _SECRET_VARIABLE = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)$", re.IGNORECASE)
+
+_BEGINNINGS = r"""
+sk-(?=[\w-]{0,80}[0-9])[\w-]{16,} | (?:sk|rk|pk)_(?:live|test)_\w{16,} | gh[oprsu]_\w{20,} | github_pat_\w{20,}
+| glpat-[\w-]{16,} | hf_[A-Za-z0-9]{20,} | xox[abeoprs]-[\w-]{10,} | xapp-[\w-]{10,} | (?:AKIA|ASIA)[A-Z0-9]{16}
+| AIza[\w-]{30,} | ya29\.[\w-]{20,} | npm_[A-Za-z0-9]{30,} | pypi-[\w-]{40,} | SG\.[\w-]{16,200}\.[\w-]{16,}
+| (?:gsk|r8|lsv2_pt|lsv2_sk|fw)_\w{20,} | (?:nvapi|tvly|pplx|xai|dapi)-[\w-]{20,} | dop_v1_\w{30,}
+| eyJ[\w-]{10,2000}\.eyJ[\w-]{10,4000}\.[\w-]{0,4000}
+"""
+"""Of the keys of services that mark theirs, and of JSON web tokens."""
+_KEY_LIKE = re.compile(
+    rf"""(?<![A-Za-z0-9])(?:{_BEGINNINGS})
+| -----BEGIN\ [A-Z ]{{0,40}}PRIVATE\ KEY-----(?:[^-]|-(?!----)){{0,20000}}(?:-----END\ [A-Z ]{{0,40}}PRIVATE\ KEY-----)?
+| (?i:(?<=://)[^\s/:@]{{0,200}}:(?=[^\s/@]{{3,200}}@)) (?P<password>[^\s/@]{{3,200}})
+| (?i:\b(?:bearer|basic|token)\ +) (?P<said>(?=[^\s"']{{0,200}}[0-9])[\w.~+/=-]{{16,4000}})
+| (?i:(?:api[_-]?key|access[_-]?key|secret|token|passwd|password)["']?\ *[:=]\ *["']?)
+  (?P<named>(?=[^\s"']{{0,200}}[0-9])[\w.~+/%-]{{16,4000}})
+""",
+    re.VERBOSE,
+)
+"""What looks like a key, whoever's it is; with a group for the part of it that is one."""
 
 
 def secret(variable: str, *, key: str = "api_key_env") -> str:
@@ -80,8 +101,9 @@ class Secrets:
 class Redactor:
     """Copies a value as JSON data, without secrets, for what is written to files.
 
-    A secret is a value under a name such as `api_key` or `password`, and, wherever it occurs, the value of an
-    environment variable with a name that ends in KEY, TOKEN, SECRET or PASSWORD.
+    A secret is a value under a name such as `api_key` or `password`; wherever it occurs, the value of an environment
+    variable with a name that ends in KEY, TOKEN, SECRET or PASSWORD; and what looks like a key: one that begins as those
+    of a known service do, a private key, a JSON web token, the password in a URL, what follows `Bearer` or `api_key=`.
 
     Args:
         environment: the variables, normally `os.environ`.
@@ -96,7 +118,7 @@ class Redactor:
     def __call__(self, value: Any, depth: int = 0) -> Any:
         """The copy; what is neither JSON nor numpy's becomes its text."""
         if isinstance(value, str):
-            return self._secrets.hide(str.__str__(value))
+            return _KEY_LIKE.sub(_without_key, self._secrets.hide(str.__str__(value)))
         if value is None or isinstance(value, bool | int | float):
             return value
         if depth == _MAX_DEPTH:
@@ -127,6 +149,11 @@ def _forms(value: str) -> set[str]:
         html.escape(value),
         encoded,
     }
+
+
+def _without_key(found: re.Match[str]) -> str:
+    part = found.lastgroup
+    return _REDACTED if part is None else found[0].removesuffix(found[part]) + _REDACTED
 
 
 def _overlap(text: str, form: str) -> int:

@@ -3,6 +3,7 @@
 import base64
 import html
 import json
+import time
 from urllib.parse import quote
 
 import numpy as np
@@ -81,6 +82,80 @@ def test_secrets_of_the_environment_are_found_in_any_text():
         {"[redacted]": 1},
         "1234 in /home/me",
     ]
+
+
+BODY = "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8s9T0"
+KEYS = {
+    **{
+        start: start + BODY
+        for start in (
+            *(
+                "sk-",
+                "sk-ant-",
+                "sk-proj-",
+                "sk_live_",
+                "ghp_",
+                "github_pat_",
+                "glpat-",
+                "hf_",
+                "xoxb-",
+                "AIza",
+                "npm_",
+            ),
+            *("gsk_", "nvapi-", "tvly-", "pypi-"),
+        )
+    },
+    "AWS": "AKIA" + BODY.upper()[:16],
+    "SendGrid": f"SG.{BODY[:20]}.{BODY}",
+    "a JSON web token": f"eyJ{BODY}.eyJ{BODY}.{BODY}",
+    "a private key": f"-----BEGIN RSA PRIVATE KEY-----\n{BODY}\n-----END RSA PRIVATE KEY-----",
+}
+
+
+@pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
+def test_what_begins_like_a_services_key_is_found_in_any_text(key: str) -> None:
+    assert Redactor({})(f"The key is {key}, keep it.") == "The key is [redacted], keep it."
+    assert Redactor({})({"a": [key, f"x={key}"]}) == {"a": ["[redacted]", "x=[redacted]"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (f"Authorization: Bearer {BODY}", "Authorization: Bearer [redacted]"),
+        (f"curl -H 'X-Api-Key: {BODY}'", "curl -H 'X-Api-Key: [redacted]'"),
+        (f"GET /v1?q=cats&api_key={BODY}&page=2", "GET /v1?q=cats&api_key=[redacted]&page=2"),
+        (f'{{"access_token": "{BODY}"}}', '{"access_token": "[redacted]"}'),
+        ("postgres://me:pa55word@host/db", "postgres://me:[redacted]@host/db"),
+    ],
+)
+def test_what_stands_where_keys_stand_is_found(text: str, shown: str) -> None:
+    assert Redactor({})(text) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "token = tokenizer.decode(ids)", "password = getpass.getpass(prompt_for_the_user)", "the api_key: see above",
+        "a risk-taking-but-otherwise-harmless-person", "sk-learn-compatible-estimators", "eyJust", "hf_hub_download",
+        "commit 3f786850e387550fdab836ed7e6dc881de23001b", "https://host:8080/a@b", "basic responsibilities of a judge",
+        "bearer_certificates_and_more", "AKIA", "123e4567-e89b-12d3-a456-426614174000", "max_tokens: 4096", "-----BEGIN",
+    ],
+)  # fmt: skip
+def test_other_texts_stay_as_they_are(text: str) -> None:
+    assert Redactor({})(text) == text
+
+
+@pytest.mark.parametrize(
+    "piece", ["token=", "bearer 1", "sk-", "://a:", "eyJaaaaaaaaaaa.", "-eyJ", ".SG.", "-----BEGIN PRIVATE KEY-----"]
+)
+def test_looking_for_keys_takes_time_in_proportion_to_the_text(piece: str) -> None:
+    def seconds(size: int) -> float:
+        text = piece * (size // len(piece))
+        started = time.process_time()
+        Redactor({})(text)
+        return time.process_time() - started
+
+    assert seconds(200_000) < 20 * seconds(25_000) + 0.1
 
 
 def test_values_that_are_not_json_are_converted():

@@ -7,8 +7,9 @@ earlier calls of tools that are not. What was recorded several times is replayed
 first; records with the trajectory's own label come first, which keeps a replay deterministic while trajectories run at
 the same time.
 
-Secrets are taken out before anything is compared or written: values under names such as `api_key` or `password`, and
-the values of environment variables with names that end in KEY, TOKEN, SECRET or PASSWORD. What is recorded is also what
+Secrets are taken out before anything is compared or written: values under names such as `api_key` or `password`, the
+values of environment variables with names that end in KEY, TOKEN, SECRET or PASSWORD, and what looks like a key in any
+text (`agent_rl.secrets.Redactor`). What is recorded is also what
 the policy is shown, so that a replay is equal. A turn in which a tool raises `UnscoredError` or `FatalError` is not
 recorded: its trajectory has no result. A replay holds the whole file in memory.
 """

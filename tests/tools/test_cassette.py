@@ -234,13 +234,20 @@ class Leaky(Tool):
         return ToolOutput(shown, metrics=metrics, answer="hush-hush-hush!")
 
 
+KEY_LIKE = "sk-" + "a1b2c3d4" * 4
+
+
 def test_secrets_are_neither_written_nor_shown(path, monkeypatch):
     monkeypatch.setenv("SEARCH_API_KEY", "hush-hush-hush")
     monkeypatch.setenv("SHORT_TOKEN", "got")
     spec = ToolSpec.from_class(Leaky)
     kwargs = {"leaky": {"create_kwargs": {"password": "very-private"}}}
     asked = call(
-        "leaky", query="hush-hush-hush?", password="p4ss", headers={"Authorization": "Bearer x", "X-Api-Key": ["k1"]}
+        "leaky",
+        query="hush-hush-hush?",
+        note=f"my key is {KEY_LIKE}",
+        password="p4ss",
+        headers={"Authorization": "Bearer x", "X-Api-Key": ["k1"]},
     )
 
     async def once(cassette):
@@ -249,7 +256,7 @@ def test_secrets_are_neither_written_nor_shown(path, monkeypatch):
 
     (recorded,) = asyncio.run(once(Cassette.record(path)))
     content = path.read_text()
-    for secret in ("hush", "p4ss", "Bearer", "k1", "abc", '"c"', "very-private"):
+    for secret in ("hush", "p4ss", "Bearer", "k1", "abc", '"c"', "very-private", KEY_LIKE):
         assert secret not in content
     assert recorded.text == "got [redacted]? with [redacted]"
     assert recorded.answer == "[redacted]!"
