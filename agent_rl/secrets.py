@@ -102,8 +102,9 @@ class Redactor:
     """Copies a value as JSON data, without secrets, for what is written to files.
 
     A secret is a value under a name such as `api_key` or `password`; wherever it occurs, the value of an environment
-    variable with a name that ends in KEY, TOKEN, SECRET or PASSWORD; and what looks like a key: one that begins as those
-    of a known service do, a private key, a JSON web token, the password in a URL, what follows `Bearer` or `api_key=`.
+    variable with a name that ends in KEY, TOKEN, SECRET or PASSWORD; and what looks like a key: one that begins as
+    those of a known service do, a private key, a JSON web token, the password in a URL, what follows `Bearer` or
+    `api_key=`.
 
     Args:
         environment: the variables, normally `os.environ`.

@@ -138,7 +138,8 @@ def test_what_stands_where_keys_stand_is_found(text: str, shown: str) -> None:
         "token = tokenizer.decode(ids)", "password = getpass.getpass(prompt_for_the_user)", "the api_key: see above",
         "a risk-taking-but-otherwise-harmless-person", "sk-learn-compatible-estimators", "eyJust", "hf_hub_download",
         "commit 3f786850e387550fdab836ed7e6dc881de23001b", "https://host:8080/a@b", "basic responsibilities of a judge",
-        "bearer_certificates_and_more", "AKIA", "123e4567-e89b-12d3-a456-426614174000", "max_tokens: 4096", "-----BEGIN",
+        "bearer_certificates_and_more", "AKIA", "123e4567-e89b-12d3-a456-426614174000", "max_tokens: 4096",
+        "-----BEGIN",
     ],
 )  # fmt: skip
 def test_other_texts_stay_as_they_are(text: str) -> None:

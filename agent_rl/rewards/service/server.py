@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 from collections.abc import Callable
 from types import FrameType
 
 import uvicorn
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from agent_rl.errors import ConfigError
 from agent_rl.rewards.service.app import create_app
@@ -19,6 +21,35 @@ __all__ = ["serve"]
 BACKLOG = 2048
 KEEPALIVE_S = 30
 """Longer than our client keeps an idle connection, so that the server closes none during a request."""
+
+HEADERS_S = 10.0
+"""Seconds from the first byte of a request, or from a new connection, until its headers are there."""
+
+
+class _Protocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]  # one of two classes, by what is installed
+    """Closes a connection whose client does not finish its headers: uvicorn itself would keep it for ever."""
+
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)
+        self._late = self.loop.call_later(HEADERS_S, transport.close)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.cycle is not None and not self.cycle.response_complete:  # a request is being answered
+            self._stop_waiting()
+        elif self._late is None:
+            self._late = self.loop.call_later(HEADERS_S, self.transport.close)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _stop_waiting(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
 
 
 class _Server(uvicorn.Server):
@@ -43,18 +74,24 @@ def serve(settings: ServiceSettings, ready: Callable[[str], None]) -> None:
     Raises:
         ConfigError: the configuration cannot be used, or the address is not available.
     """
+    server = _server(settings)
+    with contextlib.suppress(KeyboardInterrupt), _listen(settings.host, settings.port) as listener:
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        ready(f"http://{host}:{listener.getsockname()[1]}")
+        server.run(sockets=[listener])
+
+
+def _server(settings: ServiceSettings) -> _Server:
     gate = create_app(settings)
     config = uvicorn.Config(
         gate,
+        http=_Protocol,
         log_level="warning",
         access_log=False,
         timeout_keep_alive=KEEPALIVE_S,
         timeout_graceful_shutdown=settings.shutdown_s,
     )
-    with contextlib.suppress(KeyboardInterrupt), _listen(settings.host, settings.port) as listener:
-        host = f"[{settings.host}]" if ":" in settings.host else settings.host
-        ready(f"http://{host}:{listener.getsockname()[1]}")
-        _Server(config, gate).run(sockets=[listener])
+    return _Server(config, gate)
 
 
 def _listen(host: str, port: int) -> socket.socket:

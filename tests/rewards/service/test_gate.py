@@ -90,6 +90,32 @@ def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyP
     assert post(make(), content=never(), headers={"content-type": "application/json"}).status_code == 408
 
 
+@pytest.mark.parametrize("path", ["/health", "/metrics", "/openapi.json"])
+def test_where_no_body_belongs_none_is_waited_for_or_read(path: str) -> None:
+    read = 0
+
+    async def without_end() -> AsyncIterator[bytes]:
+        nonlocal read
+        while True:
+            read += 1
+            yield b" " * 100
+            await asyncio.sleep(0 if read < 1000 else 60)
+
+    async def ask() -> list[httpx.Response]:
+        async with client(make(max_bytes=1000)) as http:
+            large = http.get(path, headers={"content-length": "1000000"})
+            return [await large, await asyncio.wait_for(http.request("GET", path, content=without_end()), 5)]
+
+    assert [response.status_code for response in asyncio.run(ask())] == [200, 200]
+    assert read <= 1
+
+
+def test_a_busy_service_is_healthy() -> None:
+    app = make(max_requests=1)
+    app._open = 5
+    assert get(app, "/health").status_code == 200
+
+
 def test_more_requests_than_may_be_open_are_sent_away_for_a_while() -> None:
     app = make(max_requests=2)
 
