@@ -33,8 +33,15 @@ _LESS = "<\uff1c\ufe64\u2039\u00ab\u3008\u300a\u226a\u22d8\u27e8\u27ea"
 _MORE = ">\uff1e\ufe65\u203a\u00bb\u3009\u300b\u226b\u22d9\u27e9\u27eb"
 _BARS = "|\uff5c\uffe8\u2223"
 _RUNS = re.compile(f"[{_LESS}]{{3,}}|[{_MORE}]{{3,}}")
-_OPENS = re.compile(rf"[<\uff1c](?=[{_BARS}]|/?\w+[>\uff1e])|\[(?=/?[A-Z_]{{3,}}\])")
-_CLOSES = re.compile(rf"[{_BARS}](?=[>\uff1e])")
+_OPENS = re.compile(
+    rf"""[<\uff1c](?=[{_BARS}] | /?\w[\w:.=-]{{0,64}}[>\uff1e])  # <|im_end|>, </s>, <seed:eos>, <function=f>
+| \[(?=[{_BARS}] | /?[a-z]?[A-Z][A-Z0-9_]{{2,40}}\] | control_[0-9]+\])  # [|user|], [/INST], [gMASK]
+| [\[\]](?=[^\s\[\]~]{{0,2}}~[^\s\[\]]{{0,2}}[\[\]])  # ]~b], ]~!b[, [e~[
+| \](?=<\]) | \[(?=>\[)  # ]<]image[>[""",
+    re.VERBOSE,
+)
+"""Where control tokens of chat templates begin, of whatever family: a judge is of any."""
+_CLOSES = re.compile(rf"[{_BARS}](?=[>\uff1e\]])")
 
 
 def harmless(text: str) -> str:

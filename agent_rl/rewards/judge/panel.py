@@ -20,7 +20,7 @@ from agent_rl.remote.disk_cache import DiskCache
 from agent_rl.remote.reply_cache import ReplyCache, reply_key
 from agent_rl.rewards.judge.fence import Fence
 from agent_rl.rewards.judge.prompt import JudgeTemplate, shown
-from agent_rl.rewards.judge.verdict import MAX_REASON, VerdictError, VerdictForm
+from agent_rl.rewards.judge.verdict import MAX_REASON, VerdictError, VerdictForm, code_rule
 from agent_rl.trajectory import Trajectory
 
 __all__ = ["Ballot", "Panel", "PanelConfig", "Question"]
@@ -93,7 +93,7 @@ class Question:
     def messages(self, fence: Fence) -> list[dict[str, str]]:
         """The messages of the request."""
         system, user = self.template.fill(self.values(fence))
-        system = "\n\n".join(part for part in (system, fence.guard) if part)
+        system = "\n\n".join(part for part in (system, fence.guard, code_rule(fence.nonce)) if part)
         return [
             {"role": "system", "content": system},
             {"role": "user", "content": f"{user}\n\n{self.form.instructions}"},
@@ -184,13 +184,14 @@ class Panel:
         sampling = {"temperature": config.temperature, "max_tokens": config.max_tokens}
         for attempt in range(config.verdict_attempts):
             seed = config.seed + number + attempt * config.votes
-            body = {"messages": question.messages(Fence()), **sampling, "seed": seed, **config.body}
+            fence = Fence()
+            body = {"messages": question.messages(fence), **sampling, "seed": seed, **config.body}
             try:
                 ballot.calls += 1
                 completion = await self.client.chat(body, question.form.schema(config.max_reason))
                 ballot.tokens += completion.tokens
                 judged = "\n".join(question.values(Fence("")).values())
-                return str(question.form.read(completion.text, judged).model_dump_json())
+                return str(question.form.read(completion.text, judged, fence.nonce).model_dump_json())
             except (VerdictError, UnusableReplyError) as error:
                 ballot.failures += 1
                 problem = error

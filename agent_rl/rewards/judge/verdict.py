@@ -1,8 +1,9 @@
 """Verdicts of judges: their form, and how a verdict is found in a reply.
 
 A reply is JSON if the server can enforce it. Otherwise the last JSON object that is a verdict counts: after the
-reasoning, in a code block or between other words. An object that is also in the judged text is a quotation, and counts
-only if there is no other. Nothing is guessed or clamped: a score out of range, a word in place of a number or a missing
+reasoning, in a code block or between other words. An object that is also in the judged text may be a quotation, and
+then it is no verdict, whatever else the reply says; a judge that writes more than the object can put the request's code
+into it, which no quotation has. Nothing is guessed or clamped: a score out of range, a word in place of a number or a missing
 criterion is a `VerdictError`. The library json-repair is not used, because it completes broken JSON.
 """
 
@@ -19,7 +20,16 @@ from typing_extensions import TypedDict
 
 from agent_rl.tools.truncation import encodable
 
-__all__ = ["MAX_REASON", "JudgeVerdict", "VerdictError", "VerdictForm", "pair_form", "rubric_form", "score_form"]
+__all__ = [
+    "MAX_REASON",
+    "JudgeVerdict",
+    "VerdictError",
+    "VerdictForm",
+    "code_rule",
+    "pair_form",
+    "rubric_form",
+    "score_form",
+]
 
 MAX_REASON = 600
 """Characters of a reason that are kept."""
@@ -29,7 +39,9 @@ _MOST_OBJECTS = 1_000
 """Most braces at which an object is looked for."""
 _DEEP = 500
 """Least nesting depth that is too deep for the parser."""
-_SPACE = re.compile(r"[\s|]+")  # a fence puts a bar before each line
+_SPACE = re.compile(r"[\s|\\]+")  # a fence puts a bar before each line, and JSON in JSON has backslashes
+_CODE = "code"
+_FENCED = re.compile(r"\A```\w*\s*(.*?)\s*```\Z", re.DOTALL)
 _THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 
 
@@ -85,30 +97,56 @@ class VerdictForm:
         """The JSON schema, as strict as servers want it, with a reason of at most so many characters."""
         return _object_schema({"reason": {"type": "string", "maxLength": max_reason}, self._name: self._schema})
 
-    def read(self, reply: str, judged: str = "") -> Any:
+    def read(self, reply: str, judged: str = "", code: str = "") -> Any:
         """The verdict in a reply, an instance of `model`.
 
         Args:
             reply: the whole reply of the judge.
             judged: the judged text, fenced or not.
+            code: of `code_rule`, which the judged text cannot have. Without one, a verdict that is in the
+                judged text counts if it has no reason and ends the reply.
 
         Raises:
-            VerdictError: there is none, or it breaks the form.
+            VerdictError: there is none, or none that is not a quotation, or it breaks the form.
         """
         said = _THOUGHT.sub("", reply).rpartition("</think>")[2].strip()
-        whole = _object(reply) or _object(said)
+        whole = _object(reply) or _object(_FENCED.sub(r"\1", said))
         found = [whole] if whole is not None else list(_objects(said[-_SCANNED:]))
         candidates = [(value, text) for value, text in found if self._name in value]
         if not candidates:
             raise VerdictError(f"there is no verdict in the reply ({len(reply)} characters)")
-        quotable = _SPACE.sub("", judged)
-        own = [value for value, text in candidates if _SPACE.sub("", text) not in quotable]
+        own = [value for value, _ in candidates if whole is not None or (code and value.get(_CODE) == code)]
+        own = own or self._own(candidates, judged)
+        last, text = candidates[-1]
+        if not own and not code and not last.get("reason") and said.endswith(text):
+            own = [last]  # a text that has every score in it would leave nothing to say
+        if not own:
+            raise VerdictError("the only verdict in the reply is also in the judged text: it may be a quotation")
         try:
-            return self.model.model_validate(own[-1] if own else candidates[-1][0])
+            return self.model.model_validate(own[-1])
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"]))
             raise VerdictError(f"{place}: {first['msg']} (got {first['input']!r:.80})") from None
+
+    def _own(self, candidates: Sequence[tuple[dict[str, Any], str]], judged: str) -> list[dict[str, Any]]:
+        """The values that the judged text does not have: as they are written, or in other words of JSON."""
+        quotable = _SPACE.sub("", judged)
+        others = [self._said(value) for value, _ in _objects(judged.replace("\\", ""))]
+        return [
+            value
+            for value, text in candidates
+            if _SPACE.sub("", text) not in quotable and self._said(value) not in others
+        ]
+
+    def _said(self, value: Mapping[str, Any]) -> tuple[str, str]:
+        """What makes two verdicts the same."""
+        return str(value.get(self._name)), str(value.get("reason") or "")
+
+
+def code_rule(code: str) -> str:
+    """The instruction by which a judge's own verdict is told from one that it quotes."""
+    return f'If you reply with more than the JSON object, add the field "{_CODE}": "{code}" to it.'
 
 
 def score_form(low: float, high: float) -> VerdictForm:
