@@ -30,6 +30,7 @@ from agent_rl.sandbox.jail.protocol import SHOW_LAST, ZygoteSettings
 __all__ = ["PythonSandbox"]
 
 _MIB = 1 << 20
+_PACKAGES = ("site-packages", "dist-packages")  # of the interpreter itself, which a virtual environment does not import
 _SYSTEM = ("/etc/ld.so.cache", "/etc/localtime", "/usr/share/zoneinfo", "/dev/null", "/dev/zero", "/dev/urandom")
 
 
@@ -237,6 +238,7 @@ def _readable_paths(files: Iterable[str]) -> list[str]:
     libraries = {f"/usr/lib/{multiarch}", f"/lib/{multiarch}", "/lib64", "/usr/lib64"}
     entries = {os.path.realpath(entry) for entry in sys.path if entry} - standard
     others = [path for path in entries if os.path.isdir(path) and not path.endswith("lib-dynload")]
+    others += [path for folder in standard for name in _PACKAGES if os.path.isdir(path := f"{folder}/{name}")]
     found: dict[str, None] = {}
     for path in (*sorted(standard), *sorted(libraries), *_SYSTEM):
         if os.path.exists(path):

@@ -43,13 +43,15 @@ _FIXED_LIMITS = {
 
 @dataclass(frozen=True)
 class Plan:
-    """Which layers to use, and what a child may read (files, directories, devices).
+    """Which layers to use, what a child may read (files, directories, devices), and the scratch directories' parent.
 
-    "namespace" means that the process has called `enter_namespace` already.
+    "namespace" means that the process has called `enter_namespace` already. The parent may be unknown (None), which
+    costs each child some time.
     """
 
     layers: frozenset[str]
     readable: tuple[str, ...]
+    scratches: str | None = None
 
 
 class Confinement:
@@ -79,7 +81,7 @@ class Confinement:
             layer = "privileges"
             _restrict_parent(effective)
             layer = "landlock"
-            ruleset = Ruleset(plan.readable) if "landlock" in plan.layers else None
+            ruleset = Ruleset(plan.readable, plan.scratches) if "landlock" in plan.layers else None
             layer = "limits"
             own_bytes = _address_space()
         except OSError as error:

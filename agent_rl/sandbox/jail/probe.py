@@ -121,7 +121,7 @@ class _Prober:
         def parent() -> _Results:
             if "namespace" in layers:
                 enter_namespace(self._readable, scratch)
-            confinement = Confinement(Plan(layers, self._readable))
+            confinement = Confinement(Plan(layers, self._readable, self._base))
 
             def child() -> _Results:
                 confinement.apply(

@@ -22,7 +22,7 @@ import socket
 import sys
 import time
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -88,14 +88,15 @@ def _serve(descriptor: int) -> Job | None:
     return None
 
 
-def _choose(settings: ZygoteSettings, readable: list[str]) -> tuple[Plan | None, dict[str, Any]]:
+def _choose(settings: ZygoteSettings, readable: list[str], scratches: str) -> tuple[Plan | None, dict[str, Any]]:
     """The layers to use, None if there are not enough, and their part of the greeting."""
     if settings.layers is not None:
-        return Plan(frozenset(settings.layers), tuple(readable)), {}
+        return Plan(frozenset(settings.layers), tuple(readable), scratches), {}
     report = probe(readable)
     plan = report.plan
     if plan is None and settings.unsafe:
         plan = Plan(report.layers - {"namespace"}, tuple(readable))
+    plan = None if plan is None else replace(plan, scratches=scratches)
     said = {
         "isolated": report.plan is not None,
         "layers": sorted(report.layers if report.plan is None else report.plan.layers),
@@ -112,7 +113,7 @@ class _Zygote:
         sys.path.append(packages)
         sys.argv = [""]
         readable = [packages, *settings.readable]
-        plan, self._greeting = _choose(settings, readable)
+        plan, self._greeting = _choose(settings, readable, root.path)
         seeds = preload(settings.preload)
         layers = plan.layers if plan is not None else frozenset()
         self._in_namespace = "namespace" in layers

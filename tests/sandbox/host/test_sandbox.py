@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import glob
 import os
 import re
 import signal
 import subprocess
 import sys
+import sysconfig
 import textwrap
 import time
 from pathlib import Path
@@ -266,6 +268,31 @@ def test_only_declared_packages_exist(run):
     assert "ModuleNotFoundError" in none.stderr
     with pytest.raises(ConfigError, match="no-such-package"):
         PythonSandbox(packages=["no-such-package"])
+
+
+def test_packages_of_the_interpreter_under_a_virtual_environment_are_out_of_reach(run):
+    folders = [f"{sysconfig.get_path('stdlib')}/{name}" for name in ("site-packages", "dist-packages")]
+    found = [path for folder in folders for path in glob.glob(f"{folder}/*/__init__.py")]
+    if not found:
+        pytest.skip("the interpreter has no packages of its own")
+    execution = run(
+        f"""
+        import os, sys
+        sys.path += {folders}
+        for path in {found[:3]}:
+            for act in (open, lambda path: os.listdir(os.path.dirname(path))):
+                try:
+                    print("BREACH", act(path))
+                except (PermissionError, FileNotFoundError):
+                    pass
+        try:
+            import {Path(found[0]).parent.name}
+            print("BREACH")
+        except ImportError:
+            print("nothing")
+        """
+    )
+    assert (execution.stdout, execution.stderr) == ("nothing\n", "")
 
 
 def test_nothing_passes_from_one_program_to_the_next(run):
