@@ -97,7 +97,7 @@ class Ruleset:
 
 def _topmost(paths: Sequence[str], scratches: str) -> list[str]:
     """For each path the shortest part of it, from the root, that is not above `scratches`."""
-    found = {}
+    found: dict[str, None] = {}
     for path in paths:
         parts = path.split("/")
         tops = ("/".join(parts[:length]) for length in range(2, len(parts) + 1))
