@@ -127,7 +127,7 @@ def test_a_hostile_query_takes_neither_this_processs_time_nor_its_memory(query: 
     assert used(own_after) - used(own_before) < 0.5
     assert used(workers_after) - used(workers_before) < sql_match.QUERY_S + 0.5
     assert own_after.ru_maxrss - own_before.ru_maxrss < 100 << 10
-    assert workers_after.ru_maxrss < sql_match.MEMORY_MB << 10
+    assert workers_after.ru_maxrss <= max(workers_before.ru_maxrss, sql_match.MEMORY_MB + 64 << 10)
 
 
 def used(usage: resource.struct_rusage) -> float:
