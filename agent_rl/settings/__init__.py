@@ -4,6 +4,7 @@ It must not know verl, nor what the settings configure.
 """
 
 from agent_rl.settings.agents import ReactSettings
+from agent_rl.settings.data import DataSettings
 from agent_rl.settings.episode import BudgetSettings, CassetteSettings
 from agent_rl.settings.reward import (
     TERMS,
@@ -23,6 +24,7 @@ __all__ = [
     "BudgetSettings",
     "CassetteSettings",
     "CorrectnessSettings",
+    "DataSettings",
     "EfficiencySettings",
     "FormatSettings",
     "LexicographicSettings",

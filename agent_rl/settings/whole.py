@@ -20,6 +20,7 @@ from agent_rl.settings.agents import (
     SearchSettings,
     UserSimSettings,
 )
+from agent_rl.settings.data import DataSettings
 from agent_rl.settings.episode import (
     BudgetSettings,
     FinalTurnSettings,
@@ -42,6 +43,7 @@ class AgentRLSettings(Section):
 
     budget: BudgetSettings = BudgetSettings()
     code_act: CodeActSettings = CodeActSettings()
+    data: DataSettings = DataSettings()
     final_turn: FinalTurnSettings = FinalTurnSettings()
     folding: FoldingSettings = FoldingSettings()
     hooks: str | None = None

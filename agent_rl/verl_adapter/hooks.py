@@ -13,6 +13,7 @@ from agent_rl.verl_adapter import (
     late_scoring,
     local_reward,
     old_loops,
+    ordering,
     patches,
     served_models,
     spelling,
@@ -47,6 +48,8 @@ def hooks() -> list[Hook]:
         ("verl.trainer.ppo.v1.trainer_base", patches.rollouts),
         ("verl.trainer.ppo.v1.trainer_base", failures.filter_limit),
         ("verl.trainer.ppo.v1.trainer_base", last_step.save_at_stop),
+        ("verl.trainer.ppo.v1.trainer_base", ordering.order_rows),  # a report that fails comes after a complete step
+        ("verl.trainer.ppo.v1.replay_buffer", ordering.report_removed),
         ("verl.experimental.reward_loop.reward_loop", late_scoring.ask_our_manager),
         ("verl.experimental.reward_loop.reward_loop", late_scoring.awake_in_its_own_pool),
         ("verl.experimental.reward_loop.reward_loop", late_scoring.late_handles),

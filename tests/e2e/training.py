@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,13 @@ PROMPTS = 4
 
 
 def train(
-    folder: Path, model: Path, *groups: str, agent: str = "react_agent", script: Path | None = None, **settings: Any
+    folder: Path,
+    model: Path,
+    *groups: str,
+    agent: str = "react_agent",
+    script: Path | None = None,
+    on_step: Callable[[int], None] | None = None,
+    **settings: Any,
 ) -> dict[int, dict[str, Any]]:
     """Train on the CPU and return each step's metrics.
 
@@ -26,6 +33,7 @@ def train(
         groups: overrides that choose a hydra group or add a key, `tuning=lora`.
         agent: the rows' loop.
         script: an entry point of the test's own.
+        on_step: called with each step that is logged.
         settings: further overrides; `__` in a name stands for a dot.
     """
     if not (folder / "train.parquet").exists():
@@ -57,10 +65,16 @@ def train(
     }
     arguments = [*groups, *(f"{key}={value}" for key, value in overrides.items())]
     logged: dict[int, dict[str, Any]] = {}
+
+    def keep(step: int, metrics: dict[str, Any]) -> None:
+        logged[step] = metrics
+        if on_step is not None:
+            on_step(step)
+
     run_trainer(
         trainer_command(ROOT / "recipes/quickstart", arguments, script=script),
         folder / "out",
-        on_metrics=logged.__setitem__,
+        on_metrics=keep,
         timeout_s=500,
     )
     return logged

@@ -1,0 +1,185 @@
+"""What the order of a training run knows of its rows: where they come from, and how well the policy does at them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agent_rl.errors import ConfigError
+from agent_rl.settings.data import DataSettings
+
+__all__ = ["RowTable", "Rows"]
+
+NEWEST = 0.5
+"""Weight of a row's latest visit in its success rate; the first visit counts alone."""
+
+Numbers = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of the files, in their order.
+
+    Attributes:
+        sources: each row's `data_source`.
+        difficulties: each row's `extra_info.difficulty`, None where it has none.
+        files: `data.train_files`, each with the data sources in it.
+        digest: of the rows' content; a state of other rows is refused.
+    """
+
+    sources: Sequence[str]
+    difficulties: Sequence[float | None]
+    files: Sequence[tuple[str, Sequence[str]]] = ()
+    digest: str = ""
+
+
+class RowTable:
+    """The rows of the files by number, after them the variants made of them, and the success rates of all.
+
+    Args:
+        rows: of the files.
+        settings: which rates are in the band, and which rows are dropped.
+
+    Attributes:
+        names: of the sources, sorted.
+        variants: of each variant what made it, with `parent` (a row's number), `generation` and `step`.
+    """
+
+    def __init__(self, rows: Rows, settings: DataSettings) -> None:
+        if not rows.sources:
+            raise ConfigError("data.train_files", "there are no rows", "Name files with rows")
+        self._rows, self._settings = rows, settings
+        self.names = sorted(set(rows.sources))
+        codes = {name: code for code, name in enumerate(self.names)}
+        self._first_sources: Numbers = np.array([codes[name] for name in rows.sources], dtype=np.int64)
+        self._first_difficulties = [math.nan if each is None else float(each) for each in rows.difficulties]
+        self.variants: list[dict[str, Any]] = []
+        self._place([])
+
+    def __len__(self) -> int:
+        """Rows, variants included."""
+        return len(self.sources)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Rows of the files by source."""
+        return dict(zip(self.names, np.bincount(self._first_sources).tolist(), strict=True))
+
+    def members(self, code: int) -> Numbers:
+        """The rows of the source with this position in `names`."""
+        return self._members[code]
+
+    def generation(self, row: int) -> int:
+        """0 for a row of the files, 1 for its variant, 2 for the variant of that."""
+        first = len(self._first_sources)
+        return 0 if row < first else int(self.variants[row - first]["generation"])
+
+    def in_range(self, rows: Numbers, bounds: tuple[float, float] | None) -> Mask:
+        """Whether the difficulties lie in the range; None: all do."""
+        if bounds is None:
+            return np.ones(len(rows), dtype=np.bool_)
+        found: Mask = (self.difficulties[rows] >= bounds[0]) & (self.difficulties[rows] <= bounds[1])
+        return found
+
+    def is_dropped(self, rows: Numbers) -> Mask:
+        """Whether the rows were solved, or hopeless, too often in a row."""
+        drop, streaks = self._settings.drop, self._streaks[rows]
+        found: Mask = np.zeros(len(rows), dtype=np.bool_)
+        if drop is not None and drop.solved_after is not None:
+            found |= streaks >= drop.solved_after
+        if drop is not None and drop.hopeless_after is not None:
+            found |= streaks <= -drop.hopeless_after
+        return found
+
+    def is_in_band(self, rows: Numbers) -> Mask:
+        """Whether the success rates lie in the band; an unknown one does."""
+        band, rates = self._settings.band, self._rates[rows]
+        found: Mask = np.isnan(rates)
+        return found if band is None else found | ((rates >= band.low) & (rates <= band.high))
+
+    def count(self, row: int, rate: float) -> None:
+        """A visit to a row."""
+        known, streak = self._rates[row], self._streaks[row]
+        self._rates[row] = rate if math.isnan(known) else (1 - NEWEST) * known + NEWEST * rate
+        if (drop := self._settings.drop) is not None:
+            solved, hopeless = rate >= drop.solved_from, rate <= drop.hopeless_to
+            self._streaks[row] = max(streak, 0) + 1 if solved else min(streak, 0) - 1 if hopeless else 0
+
+    def add(self, variants: Sequence[dict[str, Any]]) -> None:
+        """New rows, of their parents' sources and difficulties."""
+        if not variants:
+            return
+        rates, streaks = self._rates, self._streaks
+        self._place([*self.variants, *variants])
+        self._rates[: len(rates)], self._streaks[: len(streaks)] = rates, streaks
+
+    def metrics(self) -> dict[str, float]:
+        """Numbers of rows."""
+        rows = np.arange(len(self))
+        known = ~np.isnan(self._rates)
+        found = {"rows": len(self), "visited": known.sum(), "variants": len(self.variants)}
+        if self._settings.drop is not None:
+            found["dropped"] = self.is_dropped(rows).sum()
+        if self._settings.band is not None:
+            found["in_band"] = (self.is_in_band(rows) & known).sum()
+        return {name: float(value) for name, value in found.items()}
+
+    def state(self) -> dict[str, Any]:
+        """Plain data for `load`, of its own."""
+        return {
+            "files": [path for path, _ in self._rows.files],
+            "count": len(self._first_sources),
+            "digest": self._rows.digest,
+            "variants": list(self.variants),
+            "rates": self._rates.tobytes(),
+            "streaks": self._streaks.tobytes(),
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """What another table had learned.
+
+        Raises:
+            ConfigError: of other rows.
+        """
+        count = len(self._first_sources)
+        if (state["count"], state["digest"]) != (count, self._rows.digest):
+            here = ", ".join(path for path, _ in self._rows.files)
+            problem = f"{here}: these {count} rows are not the {state['count']} with which the checkpoint was saved"
+            remedy = f"Name the files {', '.join(state['files'])}, or begin anew with trainer.resume_mode=disable"
+            raise ConfigError("data.train_files", problem, remedy)
+        self._place(state["variants"])
+        self._rates = np.frombuffer(state["rates"], dtype=np.float64).copy()
+        self._streaks = np.frombuffer(state["streaks"], dtype=np.int64).copy()
+
+    def require_difficulties(self, key: str) -> None:
+        """Refuse rows without a difficulty.
+
+        Raises:
+            ConfigError: naming the first one.
+        """
+        missing = np.flatnonzero(np.isnan(self.difficulties))
+        if len(missing):
+            first = int(missing[0])
+            problem = (
+                f"{len(missing)} rows have no extra_info.difficulty, first row {first} ({self._rows.sources[first]})"
+            )
+            raise ConfigError(key, problem, "Write a number into extra_info.difficulty of every row")
+
+    def _place(self, variants: Iterable[dict[str, Any]]) -> None:
+        """Room for the rows of the files and these variants, of which nothing is known yet."""
+        self.variants = list(variants)
+        first, count = len(self._first_sources), len(self._first_sources) + len(self.variants)
+        self.sources: Numbers = np.resize(self._first_sources, count)
+        self.difficulties: NDArray[np.float64] = np.resize(np.array(self._first_difficulties, dtype=np.float64), count)
+        for row, variant in enumerate(self.variants, first):
+            self.sources[row] = self.sources[variant["parent"]]
+            self.difficulties[row] = self.difficulties[variant["parent"]]
+        self._members = [np.flatnonzero(self.sources == code) for code in range(len(self.names))]
+        self._rates = np.full(count, math.nan, dtype=np.float64)
+        self._streaks = np.zeros(count, dtype=np.int64)

@@ -1,0 +1,124 @@
+"""verl's data set of training rows with the rows' numbers, and with the variants that a run adds."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from agent_rl.data.growth import variant_row
+from agent_rl.data.row_table import Rows, RowTable
+from agent_rl.errors import ConfigError
+from agent_rl.settings import DataSettings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["ROW", "NumberedRows", "rows_of"]
+
+ROW = "agent_rl_row"
+"""Column with the row's number in the order of the files; variants follow."""
+COMPARED = 1_000
+"""Prompts, evenly spread over the files, by which a checkpoint's rows are recognized."""
+
+
+class NumberedRows:
+    """verl's data set of training rows, with variants behind it; each item carries its row's number.
+
+    Args:
+        dataset: an `RLHFDataset`, also a subclass of the user; its `dataframe` is replaced.
+        table: has the variants.
+    """
+
+    def __init__(self, dataset: Any, table: RowTable) -> None:
+        self._dataset = dataset
+        dataset.dataframe = _Frame(dataset.dataframe, table)
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def __getitem__(self, row: int) -> dict[str, Any]:
+        return {**self._dataset[row], ROW: row}
+
+    def stored(self, row: int) -> dict[str, Any]:
+        """The row's columns."""
+        found: dict[str, Any] = self._dataset.dataframe[row]
+        return found
+
+
+class _Frame:
+    """The rows of the files, then the variants, made of their parents when they are asked for."""
+
+    def __init__(self, frame: Any, table: RowTable) -> None:
+        self._frame, self._table = frame, table
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def __getitem__(self, row: int) -> dict[str, Any]:
+        if row < len(self._frame):
+            found: dict[str, Any] = self._frame[row]
+            return found
+        variant = self._table.variants[row - len(self._frame)]
+        return variant_row(self[variant["parent"]], variant)
+
+
+def rows_of(dataset: Any, settings: DataSettings) -> Rows:
+    """What the order needs to know of verl's data set.
+
+    Raises:
+        ConfigError: the data set is not verl's, or has no column `data_source`.
+    """
+    frame = getattr(dataset, "dataframe", None)
+    columns = getattr(frame, "column_names", None)
+    if frame is None or columns is None:
+        problem = f"{type(dataset).__name__} has no table of rows, which agent_rl.data orders"
+        raise ConfigError("data.custom_cls", problem, "Derive it from RLHFDataset, or remove the section agent_rl.data")
+    if "data_source" not in columns:
+        raise ConfigError(
+            "data.train_files", "there is no column data_source", "Build rows with agent_rl.data.make_row"
+        )
+    sources = _column(frame, "data_source").to_pylist()
+    difficulties: list[float | None] = [None] * len(sources)
+    if settings.order == "difficulty" or any(stage.difficulty for stage in settings.stages):
+        infos = _column(frame, "extra_info").to_pylist() if "extra_info" in columns else difficulties
+        difficulties = [_difficulty(info, row) for row, info in enumerate(infos)]
+    some = np.linspace(0, len(sources) - 1, min(len(sources), COMPARED), dtype=np.int64)
+    prompts = _column(frame.select(some), dataset.prompt_key).to_pylist()
+    digest = hashlib.blake2b(json.dumps([sources, prompts], default=str).encode(), digest_size=16).hexdigest()
+    names = [str(path) for path in dataset.original_data_files]
+    by_file = any(isinstance(each, list) for each in (settings.weights, *(s.weights for s in settings.stages)))
+    files = [
+        (path, _sources_in(local) if by_file else []) for path, local in zip(names, dataset.data_files, strict=True)
+    ]
+    return Rows(sources, difficulties, files, digest)
+
+
+def _column(frame: Any, name: str) -> pa.ChunkedArray:
+    """A column of a `datasets.Dataset`."""
+    found: pa.ChunkedArray = frame.select_columns([name]).with_format("arrow")[:].column(name)
+    return found
+
+
+def _sources_in(path: str) -> list[str]:
+    """The data sources in a file."""
+    import datasets
+
+    kind = "parquet" if path.endswith(".parquet") else "json"  # as verl reads it
+    return sorted(datasets.load_dataset(kind, data_files=path)["train"].unique("data_source"))
+
+
+def _difficulty(info: Mapping[str, Any] | None, row: int) -> float | None:
+    """A row's difficulty.
+
+    Raises:
+        ConfigError: it is no number.
+    """
+    found = (info or {}).get("difficulty")
+    if found is None or (isinstance(found, int | float) and not isinstance(found, bool)):
+        return found
+    key = f"data.train_files, row {row}, column extra_info.difficulty"
+    raise ConfigError(key, f"expected a number, got {found!r}", "Write numbers there")

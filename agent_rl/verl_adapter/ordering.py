@@ -1,0 +1,229 @@
+"""Lets `agent_rl.data` decide which row verl's trainer draws next, and reports rewards back to it.
+
+verl 0.9.1 has no hook for either: its sampler is random or sequential, and only the old trainer calls `on_batch_end` of
+a data set. Here the trainer gets another data loader over the same data set, whose sampler never ends and whose state
+is saved and loaded with verl's `data.pt`. Each item carries its row's number, which the agent loops store with each
+trajectory. After each step, in all trainer modes, the success rates of its rows go to the order. Groups that the replay
+buffer removes (all rewards equal, too old, too many) are reported with the step in which they were removed.
+
+Without a key of `agent_rl.data`, nothing is changed.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from agent_rl.data.growth import HarderVersions
+from agent_rl.data.order import RowOrder
+from agent_rl.errors import ConfigError, did_you_mean
+from agent_rl.settings import SECTION, AgentRLSettings, DataSettings
+from agent_rl.verl_adapter.late_scoring import finals
+from agent_rl.verl_adapter.numbered_rows import ROW, NumberedRows, rows_of
+
+__all__ = ["RunOrder", "in_the_files_order", "order_rows", "report_removed"]
+
+VARIANTS = "variants.jsonl"
+"""File in the run's folder with what the run has added."""
+
+
+def order_rows(module: ModuleType) -> None:
+    """`verl.trainer.ppo.v1.trainer_base`: another data loader for the training rows, and reports after each step."""
+    original_init, original_load = module.PPOTrainer._init_dataloader, module.PPOTrainer._load_checkpoint
+    original_step = module.PPOTrainer.step
+
+    @functools.wraps(original_init)
+    def init(self: Any) -> None:
+        original_init(self)
+        settings = AgentRLSettings.from_config(self.config).data
+        if not settings.is_set:
+            self._agent_rl_order = None
+            return
+        run = self._agent_rl_order = self.replay_buffer._agent_rl_order = RunOrder(self.config, self.train_dataset)
+        self.train_dataloader = module.StatefulDataLoader(
+            dataset=run.dataset,
+            batch_size=self.train_dataloader.batch_size,
+            drop_last=True,
+            collate_fn=module.collate_fn,
+            sampler=run,
+        )
+
+    @functools.wraps(original_load)
+    def load(self: Any) -> None:
+        original_load(self)
+        if (run := getattr(self, "_agent_rl_order", None)) is not None:
+            run.scores_in_time = self.reward_loop_manager.reward_loop_worker_handles is not None
+            self.train_dataloader_it = iter(self.train_dataloader)  # otherwise the first step would read the state
+
+    @functools.wraps(original_step)
+    def step(self: Any, metrics: dict[str, Any], timing_raw: dict[str, Any]) -> Any:
+        batch = original_step(self, metrics, timing_raw)
+        if (run := getattr(self, "_agent_rl_order", None)) is not None:
+            is_padding = [tag.get("is_padding", False) for tag in batch.tags]
+            keys = [key for key, padding in zip(batch.keys, is_padding, strict=True) if not padding]
+            visits = [*run.visits(module.tq, keys, batch.partition_id), *run.removed]
+            run.removed = []
+            run.report(self.global_steps, visits)
+            metrics.update(run.metrics(visits))
+        return batch
+
+    module.PPOTrainer._init_dataloader, module.PPOTrainer._load_checkpoint = init, load
+    module.PPOTrainer.step = step
+
+
+def report_removed(module: ModuleType) -> None:
+    """`verl.trainer.ppo.v1.replay_buffer`: keep the success rates of groups that are removed before they are trained.
+
+    Not with a reward model that scores after sampling: they have no rewards then.
+    """
+    original = module.ReplayBuffer._clear_groups
+
+    @functools.wraps(original)
+    def clear(self: Any, partition_id: str, uids: set[str]) -> None:
+        run = getattr(self, "_agent_rl_order", None)
+        if run is not None and run.scores_in_time and partition_id == "train":
+            keys = [key for key in self.partitions[partition_id] if key.split("_")[0] in uids]
+            run.removed += run.visits(module.tq, keys, partition_id)
+        original(self, partition_id, uids)
+
+    module.ReplayBuffer._clear_groups = clear
+
+
+class RunOrder:
+    """The order of a trainer's rows, as the sampler of its data loader.
+
+    Args:
+        config: verl's whole configuration.
+        dataset: verl's data set of training rows.
+
+    Raises:
+        ConfigError: the section `agent_rl.data` does not fit the rows.
+    """
+
+    def __init__(self, config: Any, dataset: Any) -> None:
+        whole = AgentRLSettings.from_config(config)
+        self.settings = in_the_files_order(whole.data, config)
+        grow = self.settings.grow
+        self._harder = HarderVersions(grow.function) if grow is not None else None
+        seed = config.data.get("seed")
+        self.order = RowOrder(
+            rows_of(dataset, self.settings), self.settings, 0 if seed is None else seed, self._variant
+        )
+        self.dataset = NumberedRows(dataset, self.order.table)
+        self.removed: list[tuple[int, float]] = []
+        """(row, success rate) of groups that the replay buffer has removed since the last step."""
+        self.scores_in_time = True
+        """Whether rewards are known when the replay buffer removes groups."""
+        self._folder = Path(whole.run.folder or f"outputs/{config.trainer.experiment_name}")
+        self._written: int | None = None
+
+    def __iter__(self) -> Iterator[int]:
+        return _Draws(self.order)
+
+    def visits(self, queue: Any, keys: Sequence[str], partition_id: str) -> list[tuple[int, float]]:
+        """(row, success rate) of each group of samples.
+
+        Args:
+            queue: the module `transfer_queue`.
+            keys: `{uid}_{session}_{index}` of trajectories.
+            partition_id: where they are.
+
+        Raises:
+            ConfigError: the reward does not report `agent_rl.data.measure`.
+        """
+        if not keys:
+            return []
+        keys = finals(keys)
+        fields = [ROW, "rm_scores", "extra_fields"]
+        data = queue.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=fields)
+        infos = [dict(getattr(each, "data", each)).get("reward_extra_info") or {} for each in data["extra_fields"]]
+        scores = [float(each.sum()) for each in data["rm_scores"].unbind()]
+        rows: dict[str, int] = {}
+        found: dict[str, list[float]] = defaultdict(list)
+        for key, row, value in zip(keys, data[ROW], _measured(self.settings.measure, scores, infos), strict=True):
+            uid = key.split("_")[0]
+            rows[uid] = int(getattr(row, "data", row))
+            found[uid].append(value)
+        return [(rows[uid], math.fsum(sorted(values)) / len(values)) for uid, values in found.items()]
+
+    def report(self, step: int, visits: Iterable[tuple[int, float]]) -> None:
+        """Report a step, and write new variants into the run's folder."""
+        try:
+            self.order.report(step, visits)
+        finally:
+            self._write_variants()
+
+    def metrics(self, visits: Iterable[tuple[int, float]]) -> dict[str, float]:
+        """What to log of a step: the order's metrics, share and success rate of each source."""
+        rates: dict[str, list[float]] = defaultdict(list)
+        table = self.order.table
+        for row, rate in visits:
+            rates[table.names[int(table.sources[row])]].append(rate)
+        count = sum(map(len, rates.values()))
+        found = self.order.metrics()
+        for name, its in sorted(rates.items()):
+            found |= {f"data/share/{name}": len(its) / count, f"data/success/{name}": math.fsum(its) / len(its)}
+        return found
+
+    def _variant(self, row: int) -> dict[str, Any] | None:
+        assert self._harder is not None
+        return self._harder.of(self.dataset.stored(row))
+
+    def _write_variants(self) -> None:
+        """Append the new ones; the first time, write those that a checkpoint had in place of what is there."""
+        variants = self.order.table.variants
+        if not variants or len(variants) == self._written:
+            return
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with (self._folder / VARIANTS).open("w" if self._written is None else "a", encoding="utf-8") as file:
+            for variant in variants[self._written or 0 :]:
+                file.write(json.dumps(variant, ensure_ascii=False, default=str) + "\n")
+        self._written = len(variants)
+
+
+class _Draws(Iterator[int]):
+    """An iterator over an order's draws; torchdata saves and loads its state."""
+
+    def __init__(self, order: RowOrder) -> None:
+        self._order = order
+
+    def __next__(self) -> int:
+        return self._order.next()
+
+    def state_dict(self) -> dict[str, Any]:
+        return self._order.state()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._order.load(state)
+
+
+def in_the_files_order(settings: DataSettings, config: Any) -> DataSettings:
+    """The settings, with `data.shuffle=false` for an order that is not set."""
+    if settings.order is not None or config.data.get("shuffle", True):
+        return settings
+    return settings.model_copy(update={"order": "file"})
+
+
+def _measured(measure: str | None, scores: list[float], infos: list[Mapping[str, Any]]) -> list[float]:
+    """The value of each trajectory that counts as its success."""
+    if measure is None:
+        measure = "acc" if all(_is_number(info.get("acc")) for info in infos) else "score"
+    if measure == "score":
+        return scores
+    if missing := [info for info in infos if not _is_number(info.get(measure))]:
+        known = [name for name, value in missing[0].items() if _is_number(value)]
+        problem = f"the reward does not report a number {measure!r}"
+        raise ConfigError(f"{SECTION}.data.measure", problem, did_you_mean(measure, [*known, "score"]))
+    return [float(info[measure]) for info in infos]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number)

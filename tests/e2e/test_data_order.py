@@ -1,0 +1,148 @@
+"""Three mixed sets under an adaptive curriculum, the trainer killed in the middle: the order follows from the rewards.
+
+No other run draws its rows by what was rewarded.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_rl.data import arithmetic, write_parquet
+from agent_rl.data.order import RowOrder
+from agent_rl.data.row_table import Rows
+from agent_rl.launch.process import TrainerError
+from agent_rl.settings import DataSettings
+from tests.e2e.conftest import FindProcesses, gone
+from tests.e2e.training import PROMPTS, rollouts, train
+
+pytestmark = [pytest.mark.engine, pytest.mark.recipes]
+
+SETS = {"set/a": 5, "set/b": 4, "set/c": 3}
+SAVED, KILLED, LAST = 3, 4, 7
+"""The steps of the checkpoint, of the kill, and at the end."""
+GROW = "def generate_harder_version(prompt):\n    return 'Harder: ' + prompt\n"
+DATA = {
+    "weights": {"set/a": 2, "set/*": 1},
+    "order": "shuffled",
+    "measure": "score",
+    "band": {"low": 0.3, "high": 0.7, "explore": 0.2},
+    "replay": {"share": 0.2, "below": 0.3},
+    "grow": {"function": "harder.py:generate_harder_version", "threshold": 0.6, "max_rows": 4},
+}
+
+
+def test_from_the_checkpoint_on_the_order_follows_from_the_logged_rewards(
+    tmp_path: Path, tiny_model: Path, run_processes: FindProcesses
+) -> None:
+    questions = write_sets(tmp_path)
+
+    def kill(step: int) -> None:
+        for process in run_processes() if step == KILLED else []:
+            process.kill()
+
+    with pytest.raises(TrainerError):
+        run(tmp_path, tiny_model, kill)
+    assert gone(run_processes, 10) == []
+    before = {step: rollouts(tmp_path, step) for step in range(1, KILLED + 1)}
+    saved = state(tmp_path, SAVED)
+    logged = run(tmp_path, tiny_model)
+    assert list(logged) == list(range(SAVED + 1, LAST + 1))
+    after = {step: rollouts(tmp_path, step) for step in logged}
+
+    order = RowOrder(rows(tmp_path, saved), DataSettings.model_validate(DATA), 0, variants_of(questions))
+    follow(order, {step: before[step] for step in range(1, SAVED + 1)}, questions)
+    assert order.state() == saved
+    assert drawn(before[KILLED], questions).keys() == drawn(after[KILLED], questions).keys()
+    follow(order, after, questions)
+    assert order.state()["table"] == state(tmp_path, LAST)["table"]
+
+    made = [json.loads(line) for line in (tmp_path / "variants.jsonl").read_text().splitlines()]
+    assert made == order.table.variants
+    for step, metrics in logged.items():
+        assert metrics["data/variants"] == sum(variant["step"] <= step for variant in made)
+        assert math.isclose(sum(metrics.get(f"data/share/{name}", 0) for name in SETS), 1)
+
+
+def write_sets(folder: Path) -> list[str]:
+    """The questions, by the number of their row; the user's function."""
+    (folder / "harder.py").write_text(GROW)
+    problems = iter(arithmetic.generate(5, sum(SETS.values())))
+    questions: list[str] = []
+    for name, count in SETS.items():
+        its = [arithmetic.to_row(next(problems), "train", i) | {"data_source": name} for i in range(count)]
+        write_parquet(its, folder / f"{name[-1]}.parquet")
+        questions += [row["extra_info"]["question"] for row in its]
+    return questions
+
+
+def run(folder: Path, model: Path, on_step: Any = None) -> dict[int, dict[str, Any]]:
+    own = {**DATA, "grow": {**DATA["grow"], "function": f"{folder}/harder.py:generate_harder_version"}}
+    files = ",".join(f"{folder}/{name[-1]}.parquet" for name in SETS)
+    return train(
+        folder,
+        model,
+        on_step=on_step,
+        data__train_files=f"[{files}]",
+        trainer__save_freq=SAVED,
+        trainer__resume_mode="auto",
+        trainer__total_training_steps=LAST,
+        **{f"+agent_rl__data__{key}": hydra(value) for key, value in own.items()},
+    )
+
+
+def hydra(value: Any) -> str:
+    """A value as an override."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{key}:{hydra(item)}" for key, item in value.items()) + "}"
+    return f"'{value}'" if isinstance(value, str) else str(value)
+
+
+def state(folder: Path, step: int) -> dict[str, Any]:
+    """The order's state in a checkpoint."""
+    import torch
+
+    loader = torch.load(folder / f"checkpoints/global_step_{step}/data.pt", weights_only=False)
+    found: dict[str, Any] = loader["_sampler_iter_state"]["sampler_iter_state"]
+    return found
+
+
+def rows(folder: Path, saved: dict[str, Any]) -> Rows:
+    names = [name for name, count in SETS.items() for _ in range(count)]
+    return Rows(names, [None] * len(names), [(path, []) for path in saved["table"]["files"]], saved["table"]["digest"])
+
+
+def variants_of(questions: list[str]) -> Any:
+    """Makes what the user's function makes, and appends it to the questions."""
+
+    def make(row: int) -> dict[str, Any]:
+        questions.append(f"Harder: {questions[row]}")
+        return {"prompt": questions[-1]}
+
+    return make
+
+
+def drawn(samples: list[dict[str, Any]], questions: list[str]) -> dict[int, list[float]]:
+    """The success rates of each row's groups in a step, from what verl has logged of it."""
+    groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for sample in samples:
+        groups[sample["uid"].split("_")[0]].append(sample)
+    found: dict[int, list[float]] = defaultdict(list)
+    for its in groups.values():
+        row = questions.index(max((each for each in questions if each in its[0]["input"]), key=len))
+        found[row].append(math.fsum(sorted(sample["score"] for sample in its)) / len(its))
+    return found
+
+
+def follow(order: RowOrder, steps: dict[int, list[dict[str, Any]]], questions: list[str]) -> None:
+    """Draw what the order says, compare it with what was trained, and report the logged rewards."""
+    for step, samples in steps.items():
+        expected = sorted(order.next() for _ in range(PROMPTS))
+        found = drawn(samples, questions)
+        assert sorted(row for row, rates in found.items() for _ in rates) == expected, step
+        order.report(step, [(row, rate) for row, rates in found.items() for rate in rates])
