@@ -29,7 +29,7 @@ from agent_rl.settings import SECTION, AgentRLSettings, DataSettings
 from agent_rl.verl_adapter.late_scoring import finals
 from agent_rl.verl_adapter.numbered_rows import ROW, NumberedRows, rows_of
 
-__all__ = ["RunOrder", "in_the_files_order", "order_rows", "report_removed"]
+__all__ = ["Draws", "RunOrder", "in_the_files_order", "order_rows", "report_removed"]
 
 VARIANTS = "variants.jsonl"
 """File in the run's folder with what the run has added."""
@@ -53,7 +53,7 @@ def order_rows(module: ModuleType) -> None:
             batch_size=self.train_dataloader.batch_size,
             drop_last=True,
             collate_fn=module.collate_fn,
-            sampler=run,
+            sampler=Draws(run.order),
         )
 
     @functools.wraps(original_load)
@@ -98,7 +98,7 @@ def report_removed(module: ModuleType) -> None:
 
 
 class RunOrder:
-    """The order of a trainer's rows, as the sampler of its data loader.
+    """The order of a trainer's rows, its data set, and what a step says about both.
 
     Args:
         config: verl's whole configuration.
@@ -124,9 +124,6 @@ class RunOrder:
         """Whether rewards are known when the replay buffer removes groups."""
         self._folder = Path(whole.run.folder or f"outputs/{config.trainer.experiment_name}")
         self._written: int | None = None
-
-    def __iter__(self) -> Iterator[int]:
-        return _Draws(self.order)
 
     def visits(self, queue: Any, keys: Sequence[str], partition_id: str) -> list[tuple[int, float]]:
         """(row, success rate) of each group of samples.
@@ -189,9 +186,17 @@ class RunOrder:
         self._written = len(variants)
 
 
-class _Draws(Iterator[int]):
-    """An iterator over an order's draws; torchdata saves and loads its state."""
+class Draws:
+    """An order as the sampler of a data loader: iterators over it go on where it is, and torchdata keeps its state."""
 
+    def __init__(self, order: RowOrder) -> None:
+        self._order = order
+
+    def __iter__(self) -> Iterator[int]:
+        return _Draws(self._order)
+
+
+class _Draws(Iterator[int]):
     def __init__(self, order: RowOrder) -> None:
         self._order = order
 

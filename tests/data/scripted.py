@@ -26,7 +26,7 @@ SETTINGS = DataSettings.model_validate(
             {"difficulty": [0.2, 1]},
         ],
         "band": {"low": 0.2, "high": 0.8, "explore": 0.3},
-        "drop": {"solved_after": 3, "hopeless_after": 6},
+        "drop": {"solved_after": 4, "hopeless_after": 6},
         "replay": {"share": 0.2, "below": 0.3},
         "grow": {"function": "a.b", "threshold": 0.75, "max_rows": 30, "max_generations": 2},
     }
@@ -35,11 +35,11 @@ SETTINGS = DataSettings.model_validate(
 
 
 def reward(row: int, step: int) -> float:
-    """The success rate of a row at a step: a multiple of an eighth, which rises with the steps."""
+    """The success rate of a row at a step: a multiple of an eighth, which rises for 100 steps at a time."""
     import numpy as np
 
     noise = int(hashed(f"reward/{step}", np.array([row]))[0] % 7)
-    return min(1.0, max(0.0, (noise - 3 + row % 9 + step // 25) / 8))
+    return min(1.0, max(0.0, (noise - 3 + row % 9 + step // 25 % 4) / 8))
 
 
 def variant(row: int) -> dict[str, Any] | None:
@@ -50,11 +50,11 @@ def variant(row: int) -> dict[str, Any] | None:
 class Run:
     """A run with `ahead` rows drawn before they are trained, `size` in each step; an event is a draw or a report.
 
-    `draw` takes the next row of the order, which may stand behind a data loader.
+    `draw` takes the next row or rows of the order, which may stand behind a data loader.
     """
 
     order: RowOrder
-    draw: Callable[[], int]
+    draw: Callable[[], list[int]]
     size: int = 4
     ahead: int = 6
     drawn: list[int] = field(default_factory=list)
@@ -63,8 +63,9 @@ class Run:
 
     def event(self) -> None:
         if len(self.waiting) < self.size + self.ahead:
-            self.drawn.append(self.draw())
-            self.waiting.append(self.drawn[-1])
+            rows = self.draw()
+            self.drawn += rows
+            self.waiting += rows
             return
         self.step += 1
         batch, self.waiting = self.waiting[: self.size], self.waiting[self.size :]

@@ -30,7 +30,7 @@ def plain(**keys: Any) -> RowOrder:
 def test_a_run_killed_at_1000_points_goes_on_with_the_same_draws() -> None:
     """Each state is that of another process: pickled, and loaded into an order that has just been made."""
     whole = order()
-    run = Run(whole, whole.next)
+    run = Run(whole, lambda: [whole.next()])
     saved: list[tuple[bytes, list[int], int, int]] = []
     for _ in range(1_000):
         saved.append((pickle.dumps(whole.state()), list(run.waiting), run.step, len(run.drawn)))
@@ -44,7 +44,7 @@ def test_a_run_killed_at_1000_points_goes_on_with_the_same_draws() -> None:
     for place, (state, waiting, step, count) in enumerate(saved):
         other = order(seed=99)  # the state has the seed
         other.load(pickle.loads(state))
-        again = Run(other, other.next, waiting=waiting, step=step)
+        again = Run(other, lambda other=other: [other.next()], waiting=waiting, step=step)
         for _ in range(AHEAD):
             again.event()
         assert again.drawn == run.drawn[count : count + len(again.drawn)]
@@ -56,13 +56,13 @@ def test_a_state_is_not_changed_by_what_comes_after() -> None:
     one = order()
     state = one.state()
     before = pickle.dumps(state)
-    run = Run(one, one.next)
+    run = Run(one, lambda: [one.next()])
     for _ in range(50):
         run.event()
     assert pickle.dumps(state) == before
     two = order()
     two.load(state)
-    run = Run(two, two.next)
+    run = Run(two, lambda: [two.next()])
     for _ in range(50):
         run.event()
     assert pickle.dumps(state) == before

@@ -65,6 +65,7 @@ MOVED: list[tuple[str, dict[str, Any]]] = [
         {"agent_rl.reward.overlong.buffer_tokens": 96, "agent_rl.reward.overlong.penalty": 0.7},
     ),
     ("sandbox_fusion={url:http://box:8080}", {"reward.sandbox_fusion.url": "http://box:8080"}),
+    ("dataset_weights=[0.3,0.7]", {"agent_rl.data.weights": [0.3, 0.7]}),
     ("group_size=6", {f"{ROLLOUT}.n": 6}),
     ("algorithm.group_size=6", {f"{ROLLOUT}.n": 6}),
     ("+rollout.group_size=6", {f"{ROLLOUT}.n": 6}),
@@ -176,7 +177,6 @@ REFUSED: list[tuple[str, list[str]]] = [
     ("lora.lora_dropout=0.1", ["lora.lora_dropout", "lora_rank"]),
     ("log_generation_samples=True", ["trainer.log_val_generations=10"]),
     ("data.tool_key=tools", ["extra_info.tool_selection", "tools"]),
-    ("dataset_weights=[0.3,0.7]", ["data.train_files", "[0.3,0.7]"]),
     ("data.reward_fn_key=source", ["data.reward_fn_key", "data_source", "source"]),
     ("data.sampler.class_path=s.py", ["data.custom_cls"]),
     ("--config-path=my/folder --config-name=x", ["--config-path", "agent-rl train FOLDER", "my/folder"]),
@@ -240,7 +240,8 @@ FILES: list[tuple[str, dict[str, Any] | list[str]]] = [
         ["reward.reward_manager.name=dapo"],
     ),
     ("data: {reward_fn_key: source}", ["data.reward_fn_key", "data_source"]),
-    ("dataset_weights: [1, 2]", ["dataset_weights", "data.train_files"]),
+    ("dataset_weights: [1, 2]", {"agent_rl.data.weights": [1, 2]}),
+    ("data: {dataset_weights: {openai/gsm8k: 1, math: 2}}", {"agent_rl.data.weights": {"openai/gsm8k": 1, "math": 2}}),
 ]
 """Files of the old shapes, and what they are in the configuration, or what their refusal says."""
 

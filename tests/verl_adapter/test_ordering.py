@@ -1,0 +1,288 @@
+"""verl's loader behind an order, killed at 1,000 points; what a step reports; and that verl has no such thing itself.
+
+A kill of the real trainer is in tests/e2e/test_data_order.py.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import warnings
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+from torchdata.stateful_dataloader import StatefulDataLoader
+from verl.utils.dataset.rl_dataset import collate_fn
+
+from agent_rl.data import make_row, write_parquet
+from agent_rl.data.order import RowOrder
+from agent_rl.errors import ConfigError
+from agent_rl.verl_adapter.numbered_rows import ROW
+from agent_rl.verl_adapter.ordering import Draws, RunOrder
+from tests.data.scripted import Run, order
+from tests.forks import python
+
+pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated:UserWarning")  # torchdata calls it
+
+AHEAD = 16
+"""Events after a kill that are compared; after them the state is that of a later kill."""
+HARDER = "def generate_harder_version(prompt):\n    return prompt + ' Harder.'\n"
+
+
+class Items:
+    """Of each row its number, also of those that are added."""
+
+    def __init__(self, order: RowOrder) -> None:
+        self.order = order
+
+    def __len__(self) -> int:
+        return len(self.order.table)
+
+    def __getitem__(self, row: int) -> dict[str, int]:
+        return {ROW: row}
+
+
+def behind_a_loader(order: RowOrder, batch_size: int) -> StatefulDataLoader:
+    return StatefulDataLoader(
+        dataset=Items(order), batch_size=batch_size, drop_last=True, collate_fn=collate_fn, sampler=Draws(order)
+    )
+
+
+@pytest.mark.parametrize("batch_size", [1, 4], ids=["asynchronous", "synchronous"])
+def test_verls_loader_killed_at_1000_points_goes_on_with_the_same_rows(batch_size: int) -> None:
+    whole = order()
+    loader = behind_a_loader(whole, batch_size)
+    ahead = 6 if batch_size == 1 else 0
+    rows = iter(loader)
+    run = Run(whole, lambda: list(next(rows)[ROW]), ahead=ahead)
+    saved = []
+    for _ in range(1_000 + AHEAD):
+        saved.append((pickle.dumps(loader.state_dict()), list(run.waiting), run.step, len(run.drawn)))
+        run.event()
+    assert len({row for row in run.drawn if row >= 51}) > 10  # variants
+    for place, (state, waiting, step, count) in enumerate(saved[:1_000]):
+        other = order(seed=99)
+        another = behind_a_loader(other, batch_size)
+        another.load_state_dict(pickle.loads(state))
+        its = iter(another)
+        again = Run(other, lambda its=its: list(next(its)[ROW]), ahead=ahead, waiting=waiting, step=step)
+        for _ in range(AHEAD):
+            again.event()
+        assert again.drawn == run.drawn[count : count + len(again.drawn)]
+        assert another.state_dict() == pickle.loads(saved[place + AHEAD][0])  # and so on to the end
+
+
+@pytest.fixture(scope="module")
+def verls() -> Any:
+    """verl's trainer and replay buffer, without the warnings about engines that are not installed."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from verl.trainer.ppo.v1 import replay_buffer, trainer_base
+    return SimpleNamespace(replay_buffer=replay_buffer, PPOTrainer=trainer_base.PPOTrainer)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("ordering")
+    (folder / "harder.py").write_text(HARDER)
+    for name in "ab":
+        rows = [
+            make_row(
+                question=f"Question {i} of {name}?",
+                data_source=f"set/{name}",
+                ground_truth=i,
+                split="train",
+                index=i,
+                extra_info={"difficulty": float(i)},
+            )
+            for i in range(4)
+        ]
+        write_parquet(rows, folder / f"{name}.parquet")
+    return folder
+
+
+@pytest.fixture
+def trainer(folder: Path, verls: Any, compose: Any, tokenizer: Any, tmp_path: Path) -> Any:
+    """Makes a trainer that has its data and no more."""
+
+    def make(mode: str = "sync", files: str = "ab", **data: Any) -> Any:
+        paths = [f"{folder}/{name}.parquet" for name in files]
+        config = compose(f"data.train_files={paths}", f"data.val_files={paths[:1]}", "data.train_batch_size=2")
+        own = {"data": data, "run": {"folder": str(tmp_path)}}
+        OmegaConf.set_struct(config, False)
+        config = OmegaConf.merge(config, {"agent_rl": own, "data": {"dataloader_num_workers": 0}})
+        made = SimpleNamespace(
+            config=config, trainer_mode=mode, parameter_sync_step=1, tokenizer=tokenizer, processor=None
+        )
+        made.replay_buffer = SimpleNamespace()
+        verls.PPOTrainer._init_dataloader(made)
+        return made
+
+    return make
+
+
+def test_without_a_key_verls_order_stays(trainer: Any) -> None:
+    from torchdata.stateful_dataloader.sampler import RandomSampler
+
+    made = trainer()
+    assert isinstance(made.train_dataloader.sampler, RandomSampler)
+    assert ROW not in next(iter(made.train_dataloader))
+    assert made._agent_rl_order is None
+    assert not hasattr(made.replay_buffer, "_agent_rl_order")
+
+
+def test_the_trainers_loader_has_numbered_rows_in_the_order(trainer: Any) -> None:
+    made = trainer(order="difficulty", weights={"set/a": 1, "set/b": 3})
+    rows = iter(made.train_dataloader)
+    batches = [next(rows) for _ in range(4)]
+    numbers = [int(row) for batch in batches for row in batch[ROW]]
+    assert [row for row in numbers if row >= 4] == [4, 5, 6, 7, 4, 5]
+    assert [row for row in numbers if row < 4] == [0, 1]
+    questions = [chat[-1]["content"] for batch in batches for chat in batch["raw_prompt"]]
+    assert questions == [f"Question {row % 4} of {'ab'[row // 4]}?" for row in numbers]
+    assert made.steps_per_epoch == 4
+    assert trainer("colocate_async", order="file").train_dataloader.batch_size == 1
+
+
+def test_data_shuffle_and_seed_hold(trainer: Any) -> None:
+    made = trainer(temperature=1)
+    first = [made._agent_rl_order.order.next() for _ in range(8)]
+    made.config.data.seed = 5
+    other = RunOrder(made.config, trainer().train_dataset)
+    assert first != [other.order.next() for _ in range(8)]
+    made.config.data.shuffle = False
+    plain = RunOrder(made.config, trainer().train_dataset)
+    assert sorted(plain.order.next() for _ in range(2)) == [0, 4]
+
+
+def test_a_variant_is_a_row_like_its_parent_and_is_written(trainer: Any, folder: Path, tmp_path: Path) -> None:
+    grow = {"function": f"{folder}/harder.py:generate_harder_version", "threshold": 0.9}
+    made = trainer(order="file", grow=grow)
+    run = made._agent_rl_order
+    rows = iter(made.train_dataloader)
+    next(rows)
+    run.report(1, [(1, 1.0), (5, 0.5)])
+    run.report(2, [(8, 1.0)])
+    drawn = {
+        int(row): batch["raw_prompt"][i] for batch in (next(rows) for _ in range(9)) for i, row in enumerate(batch[ROW])
+    }
+    assert drawn[8][-1]["content"] == "Question 1 of a? Harder."
+    assert drawn[9][-1]["content"] == "Question 1 of a? Harder. Harder."
+    assert run.dataset[9].keys() == run.dataset[1].keys()
+    assert run.dataset[9]["extra_info"]["grown"] == {"parent": 1, "generation": 2, "step": 2}
+    written = [json.loads(line) for line in (tmp_path / "variants.jsonl").read_text().splitlines()]
+    assert written == run.order.table.variants
+    other = trainer(order="file", grow=grow)
+    other.train_dataloader.load_state_dict(made.train_dataloader.state_dict())
+    next(iter(other.train_dataloader))
+    other._agent_rl_order.report(3, [(2, 1.0)])
+    written = [json.loads(line) for line in (tmp_path / "variants.jsonl").read_text().splitlines()]
+    assert [each["parent"] for each in written] == [1, 8, 2]
+
+
+def test_a_checkpoint_of_other_files_or_of_verls_order_is_refused(trainer: Any) -> None:
+    state = trainer(order="file").train_dataloader.state_dict()
+    other = trainer(order="file", files="ba")
+    other.train_dataloader.load_state_dict(state)
+    with pytest.raises(ConfigError, match=r"b\.parquet, .*a\.parquet: these 8 rows are not the 8 .*Name the files"):
+        iter(other.train_dataloader)
+    ours = trainer(order="file")
+    ours.train_dataloader.load_state_dict(trainer().train_dataloader.state_dict())
+    with pytest.raises(ConfigError, match="saved with verl's own order"):
+        iter(ours.train_dataloader)
+
+
+def test_a_weight_for_each_file_and_a_difficulty_that_is_no_number(trainer: Any, folder: Path) -> None:
+    run = trainer(order="file", weights=[3, 1])._agent_rl_order
+    assert sum(run.order.next() < 4 for _ in range(40)) == 30
+    rows = [
+        make_row(question="?", data_source="x", ground_truth=1, split="s", index=0, extra_info={"difficulty": "hard"})
+    ]
+    write_parquet(rows, folder / "hard.parquet")
+    made = trainer()
+    made.train_dataset.dataframe = made.train_dataset.dataframe.from_list(rows)
+    made.config.agent_rl.data = {"order": "difficulty"}
+    with pytest.raises(ConfigError, match=r"row 0, column extra_info\.difficulty: expected a number, got 'hard'"):
+        RunOrder(made.config, made.train_dataset)
+    with pytest.raises(ConfigError, match=r"data\.custom_cls: list has no table of rows"):
+        RunOrder(made.config, [])
+
+
+class Queue:
+    """What TransferQueue has of two groups, one of them with a trajectory of two sequences."""
+
+    def __init__(self, **reported: float) -> None:
+        self.rows = {"u": 3, "v": 5}
+        self.scores = {"u_0_0": 1.0, "u_1_0": 9.0, "u_1_1": 0.5, "v_0_0": 0.0, "v_1_0": 1.0}
+        self.reported = reported
+        self.cleared: list[str] = []
+
+    def kv_batch_get(self, *, keys: list[str], partition_id: str, select_fields: list[str]) -> dict[str, Any]:
+        assert partition_id == "train"
+        assert select_fields == [ROW, "rm_scores", "extra_fields"]
+        scores = [torch.tensor([0.0] * number + [self.scores[key]]) for number, key in enumerate(keys, 1)]
+        return {
+            ROW: [self.rows[key.split("_")[0]] for key in keys],
+            "rm_scores": torch.nested.as_nested_tensor(scores, layout=torch.jagged),
+            "extra_fields": [{"reward_extra_info": self.reported} for _ in keys],
+        }
+
+    def kv_clear(self, *, keys: list[str], partition_id: str) -> None:
+        self.cleared += keys
+
+
+def test_a_groups_success_is_the_mean_of_its_trajectories(trainer: Any) -> None:
+    run = trainer(order="file")._agent_rl_order
+    keys = list(Queue().scores)
+    assert run.visits(Queue(), keys, "train") == [(3, 0.75), (5, 0.5)]
+    assert run.visits(Queue(acc=0.25), keys, "train") == [(3, 0.25), (5, 0.25)]
+    assert run.visits(Queue(), [], "train") == []
+    assert trainer(order="file", measure="score")._agent_rl_order.visits(Queue(acc=0.25), keys, "train")[0] == (3, 0.75)
+    run = trainer(order="file", measure="corectness")._agent_rl_order
+    with pytest.raises(ConfigError, match=r"agent_rl\.data\.measure: .*'corectness'.*Did you mean 'correctness'"):
+        run.visits(Queue(acc=0.25, correctness=1.0), keys, "train")
+
+
+def test_groups_that_the_buffer_removes_are_reported_with_the_step(
+    trainer: Any, verls: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = trainer(order="file")._agent_rl_order
+    queue = Queue()
+    monkeypatch.setattr(verls.replay_buffer, "tq", queue)
+    arguments = {"trainer_mode": "sync", "trainer_config": {}, "sampler_kwargs": {}, "max_off_policy_threshold": None}
+    buffer = verls.replay_buffer.ReplayBuffer(**arguments, max_off_policy_strategy="drop")
+    for reported in (False, True):
+        if reported:
+            buffer._agent_rl_order = run
+        buffer.partitions["train"] = {key: {} for key in queue.scores}
+        buffer._clear_groups("train", {"v"})
+        assert run.removed == [(5, 0.5)] * reported
+    assert sorted(queue.cleared) == ["v", "v", "v_0_0", "v_0_0", "v_1_0", "v_1_0"]
+    run.scores_in_time = False  # a reward model that scores after sampling
+    buffer.partitions["train"] = {key: {} for key in queue.scores}
+    buffer._clear_groups("train", {"u"})
+    assert run.removed == [(5, 0.5)]
+
+
+def test_a_steps_metrics_are_those_of_its_sources(trainer: Any) -> None:
+    run = trainer(order="file", band={"low": 0.1, "high": 0.9})._agent_rl_order
+    visits = [(0, 1.0), (1, 0.5), (4, 0.0), (5, 0.5)]
+    run.report(1, visits)
+    metrics = run.metrics([*visits, (1, 0.0)])
+    assert metrics["data/share/set/a"] == 0.6
+    assert metrics["data/success/set/a"] == 0.5
+    assert metrics["data/success/set/b"] == 0.25
+    assert (metrics["data/rows"], metrics["data/visited"], metrics["data/in_band"]) == (8, 4, 2)
+
+
+def test_verl_has_no_such_order_yet() -> None:
+    code = (
+        "import inspect\nfrom verl.trainer.ppo import utils\nfrom verl.trainer.ppo.v1 import trainer_base\n"
+        "sampler = inspect.getsource(utils.create_rl_sampler)\n"
+        "print('on_batch_end' in inspect.getsource(trainer_base), 'sampler.class_path' in sampler)"
+    )
+    assert python(code, plugins="none") == "False False"
