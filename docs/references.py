@@ -102,7 +102,18 @@ def _sections(settings: BaseModel, key: str, level: int = 2) -> list[str]:
         parts.append(_table(cls, skip=tuple(below)))
     for name, value in below.items():
         parts += _sections(value, f"{key}.{name}", level)
+    for name, field in cls.model_fields.items():
+        for optional in () if name in below else _models(field.annotation):
+            place = f"{key}.{name}[]" if get_origin(field.annotation) is list else f"{key}.{name}"
+            parts += [f"{'#' * level} `{place}`\n", f"{_one_line(inspect.getdoc(optional))}\n", _table(optional)]
     return parts
+
+
+def _models(kind: Any) -> list[type[BaseModel]]:
+    """The models in the type of a key that has none by default: `Model | None`, or a list of them."""
+    if isinstance(kind, type) and get_origin(kind) is None:
+        return [kind] if issubclass(kind, BaseModel) else []
+    return [] if get_origin(kind) is dict else [model for each in get_args(kind) for model in _models(each)]
 
 
 def _table(cls: type[BaseModel], skip: Iterable[str] = ()) -> str:

@@ -84,10 +84,14 @@ def variant_row(parent: Mapping[str, Any], made: Mapping[str, Any]) -> dict[str,
     old, new = _original_prompt(parent), made["prompt"]
     if isinstance(new, str):
         message = _last_of_user(row)
-        message["content"] = message["content"].replace(old, new) if old in message["content"] else new
-        info |= {key: new for key in ("question", "original_prompt") if info.get(key) is not None}
+        text = message["content"]
+        is_part = isinstance(old, str) and isinstance(text, str) and old in text
+        message["content"] = text.replace(old, new) if is_part else new
+        info |= {"question": new} if info.get("question") is not None else {}
     else:
         row["prompt"] = copy.deepcopy(new)
+    if info.get("original_prompt") is not None:
+        info["original_prompt"] = new
     if "ground_truth" in made:
         row["reward_model"] = {**row["reward_model"], "ground_truth": made["ground_truth"]}
     grown = {"parent": info.get("index"), "generation": made["generation"], "step": made["step"]}
@@ -106,14 +110,14 @@ def _takes(function: Any, count: int) -> bool:
     return True
 
 
-def _original_prompt(row: Mapping[str, Any]) -> str:
+def _original_prompt(row: Mapping[str, Any]) -> Any:
     """What the row's author calls its prompt, or the text of its last message from the user."""
-    text = (row.get("extra_info") or {}).get("original_prompt")
-    return text if isinstance(text, str) and text else str(_last_of_user(row)["content"])
+    found = (row.get("extra_info") or {}).get("original_prompt")
+    return _last_of_user(row)["content"] if found is None else found
 
 
 def _last_of_user(row: Mapping[str, Any]) -> Any:
-    return next(message for message in reversed(row["prompt"]) if message["role"] == "user")
+    return next((each for each in reversed(row["prompt"]) if each["role"] == "user"), row["prompt"][-1])
 
 
 def _result(found: Any) -> dict[str, Any]:

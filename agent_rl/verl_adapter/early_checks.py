@@ -30,7 +30,7 @@ from agent_rl.settings import SECTION, AgentRLSettings
 from agent_rl.settings.errors import Place
 from agent_rl.settings.importing import find_object
 from agent_rl.settings.reward import ServedModelSettings
-from agent_rl.verl_adapter import checkpoints, custom_function, resume, values
+from agent_rl.verl_adapter import checkpoints, custom_function, ordering, resume, values
 from agent_rl.verl_adapter.algorithms import remax
 from agent_rl.verl_adapter.late_scoring import MANAGER, ROUTER_MODEL
 from agent_rl.verl_adapter.served_models import require_known
@@ -76,6 +76,7 @@ def early_checks(module: ModuleType) -> None:
         remax.check(config)
         load_user(settings.user_sim.user, settings.user_sim.config)
         check_own_code(config, settings, reward, custom_function.check(config))
+        ordering.check(config)
         check_manager(config.reward.reward_manager)
         check_reward_models(config, settings)
         late = scores_late(config, settings)

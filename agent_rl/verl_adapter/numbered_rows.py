@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from agent_rl.data.growth import variant_row
 from agent_rl.data.row_table import Rows, RowTable
+from agent_rl.data.storage import unpacked
 from agent_rl.errors import ConfigError
 from agent_rl.settings import DataSettings
 
 if TYPE_CHECKING:
+    import datasets
     import pyarrow as pa
 
-__all__ = ["ROW", "NumberedRows", "rows_of"]
+__all__ = ["ROW", "NumberedRows", "read_frame", "rows_of"]
 
 ROW = "agent_rl_row"
 """Column with the row's number in the order of the files; variants follow."""
@@ -87,28 +89,33 @@ def rows_of(dataset: Any, settings: DataSettings) -> Rows:
         infos = _column(frame, "extra_info").to_pylist() if "extra_info" in columns else difficulties
         difficulties = [_difficulty(info, row) for row, info in enumerate(infos)]
     some = np.linspace(0, len(sources) - 1, min(len(sources), COMPARED), dtype=np.int64)
-    prompts = _column(frame.select(some), dataset.prompt_key).to_pylist()
+    name = next(name for name in (dataset.prompt_key, *columns) if name in columns)
+    prompts = _column(frame.select(some), name).to_pylist()
     digest = hashlib.blake2b(json.dumps([sources, prompts], default=str).encode(), digest_size=16).hexdigest()
     names = [str(path) for path in dataset.original_data_files]
     by_file = any(isinstance(each, list) for each in (settings.weights, *(s.weights for s in settings.stages)))
     files = [
-        (path, _sources_in(local) if by_file else []) for path, local in zip(names, dataset.data_files, strict=True)
+        (name, sorted(read_frame([path]).unique("data_source")) if by_file else [])
+        for name, path in zip(names, dataset.data_files, strict=True)
     ]
     return Rows(sources, difficulties, files, digest)
 
 
-def _column(frame: Any, name: str) -> pa.ChunkedArray:
-    """A column of a `datasets.Dataset`."""
-    found: pa.ChunkedArray = frame.select_columns([name]).with_format("arrow")[:].column(name)
-    return found
-
-
-def _sources_in(path: str) -> list[str]:
-    """The data sources in a file."""
+def read_frame(paths: Iterable[str]) -> datasets.Dataset:
+    """The rows of files, as verl reads them."""
     import datasets
 
-    kind = "parquet" if path.endswith(".parquet") else "json"  # as verl reads it
-    return sorted(datasets.load_dataset(kind, data_files=path)["train"].unique("data_source"))
+    def read(path: str) -> datasets.Dataset:
+        kind = "parquet" if path.endswith(".parquet") else "json"
+        return datasets.load_dataset(kind, data_files=path)["train"]
+
+    return datasets.concatenate_datasets([read(path) for path in paths])
+
+
+def _column(frame: Any, name: str) -> pa.ChunkedArray:
+    """A column of a `datasets.Dataset`, as it is stored."""
+    found: pa.ChunkedArray = frame.select_columns([name]).with_format("arrow")[:].column(name)
+    return found
 
 
 def _difficulty(info: Mapping[str, Any] | None, row: int) -> float | None:
@@ -117,7 +124,7 @@ def _difficulty(info: Mapping[str, Any] | None, row: int) -> float | None:
     Raises:
         ConfigError: it is no number.
     """
-    found = (info or {}).get("difficulty")
+    found = (unpacked({"extra_info": info})["extra_info"] or {}).get("difficulty")
     if found is None or (isinstance(found, int | float) and not isinstance(found, bool)):
         return found
     key = f"data.train_files, row {row}, column extra_info.difficulty"

@@ -14,10 +14,11 @@ from __future__ import annotations
 import functools
 import json
 import math
+import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,9 +28,9 @@ from agent_rl.data.order import RowOrder
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.settings import SECTION, AgentRLSettings, DataSettings
 from agent_rl.verl_adapter.late_scoring import finals
-from agent_rl.verl_adapter.numbered_rows import ROW, NumberedRows, rows_of
+from agent_rl.verl_adapter.numbered_rows import ROW, NumberedRows, read_frame, rows_of
 
-__all__ = ["Draws", "RunOrder", "in_the_files_order", "order_rows", "report_removed"]
+__all__ = ["Draws", "RunOrder", "check", "order_rows", "report_removed"]
 
 VARIANTS = "variants.jsonl"
 """File in the run's folder with what the run has added."""
@@ -109,8 +110,7 @@ class RunOrder:
     """
 
     def __init__(self, config: Any, dataset: Any) -> None:
-        whole = AgentRLSettings.from_config(config)
-        self.settings = in_the_files_order(whole.data, config)
+        self.settings = _settings(config)
         grow = self.settings.grow
         self._harder = HarderVersions(grow.function) if grow is not None else None
         seed = config.data.get("seed")
@@ -122,7 +122,9 @@ class RunOrder:
         """(row, success rate) of groups that the replay buffer has removed since the last step."""
         self.scores_in_time = True
         """Whether rewards are known when the replay buffer removes groups."""
-        self._folder = Path(whole.run.folder or f"outputs/{config.trainer.experiment_name}")
+        self._folder = Path(
+            AgentRLSettings.from_config(config).run.folder or f"outputs/{config.trainer.experiment_name}"
+        )
         self._written: int | None = None
 
     def visits(self, queue: Any, keys: Sequence[str], partition_id: str) -> list[tuple[int, float]]:
@@ -210,9 +212,27 @@ class _Draws(Iterator[int]):
         self._order.load(state)
 
 
-def in_the_files_order(settings: DataSettings, config: Any) -> DataSettings:
-    """The settings, with `data.shuffle=false` for an order that is not set."""
-    if settings.order is not None or config.data.get("shuffle", True):
+def check(config: Any) -> None:
+    """Check the section `agent_rl.data` against the files of this machine, before Ray starts.
+
+    Raises:
+        ConfigError: it does not fit the rows, or there is no such function.
+    """
+    settings = _settings(config)
+    if settings.grow is not None:
+        HarderVersions(settings.grow.function)
+    named = config.data.train_files
+    paths = [os.path.expanduser(str(each)) for each in ([named] if isinstance(named, str) else named or [])]
+    if settings.is_set and paths and all(os.path.isfile(path) for path in paths):
+        rows = SimpleNamespace(data_files=paths, original_data_files=paths, prompt_key=config.data.prompt_key)
+        rows.dataframe = read_frame(paths)
+        RowOrder(rows_of(rows, settings), settings)
+
+
+def _settings(config: Any) -> DataSettings:
+    """The section `agent_rl.data`, in which `data.shuffle=false` counts where no order is set."""
+    settings = AgentRLSettings.from_config(config).data
+    if not settings.is_set or settings.order is not None or config.data.get("shuffle", True):
         return settings
     return settings.model_copy(update={"order": "file"})
 

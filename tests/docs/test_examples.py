@@ -4,6 +4,7 @@ import asyncio
 import runpy
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,10 @@ from agent_rl.agents.episode.episode import EpisodeBudget, run_episode
 from agent_rl.agents.episode.policy import ScriptedPolicy
 from agent_rl.agents.user_sim import UserSimFormat
 from agent_rl.agents.users.user import load_user
-from agent_rl.data import check_file
+from agent_rl.data import check_file, make_row
+from agent_rl.data.growth import HarderVersions, variant_row
+from agent_rl.data.order import RowOrder
+from agent_rl.data.row_table import Rows
 from agent_rl.rewards import Reward, compute_score
 from agent_rl.settings import AgentRLSettings
 from agent_rl.tools import ToolSession, load_tools
@@ -25,7 +29,7 @@ from tests.scoring import score
 TESTED = {
     "README.md": ["my_tools.py", "my_reward.py"],
     "docs/guides/agents.md": ["my_hooks.py", "my_users.py", "my_agents.py", "my_train.py"],
-    "docs/guides/data.md": ["make_row"],
+    "docs/guides/data.md": ["make_row", "harder.py"],
     "docs/guides/rewards.md": ["my_rewards.py", "my_scorers.py"],
     "docs/guides/sandbox.md": ["PythonSandbox"],
     "docs/guides/tools.md": ["my_functions.py"],
@@ -124,6 +128,20 @@ def test_rows_of_your_own(tmp_path: Path) -> None:
     program = block("docs/guides/data.md", "python", "make_row")
     subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True, timeout=60)
     check_file(tmp_path / "train.parquet")
+
+
+def test_an_order_of_your_own(tmp_path: Path) -> None:
+    page = "docs/guides/data.md"
+    (tmp_path / "harder.py").write_text(block(page, "python", "generate_harder_version"))
+    settings = AgentRLSettings.from_config(yaml.safe_load(block(page, "yaml", "until_reward"))).data
+    assert settings.grow is not None
+    row = make_row(question="6 * 7?", data_source="math/a", ground_truth=42, split="train", index=0)
+    rows = Rows(["openai/gsm8k", "math/a", "math/b"], [1.0, 2.0, 3.0])
+    order = RowOrder(rows, settings, 0, lambda _: HarderVersions(settings.grow.function, tmp_path).of(row))
+    assert Counter(order.next() for _ in range(8)) == {0: 6, 1: 2}  # 3 to 1, and math/b is too difficult
+    order.report(1, [(1, 1.0)])
+    assert order.table.variants[0]["ground_truth"] == "52"
+    assert variant_row(row, order.table.variants[0])["prompt"][-1]["content"] == "6 * 7? Then add 10."
 
 
 def test_the_sandbox(tmp_path: Path) -> None:

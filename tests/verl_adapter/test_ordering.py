@@ -22,7 +22,7 @@ from agent_rl.data import make_row, write_parquet
 from agent_rl.data.order import RowOrder
 from agent_rl.errors import ConfigError
 from agent_rl.verl_adapter.numbered_rows import ROW
-from agent_rl.verl_adapter.ordering import Draws, RunOrder
+from agent_rl.verl_adapter.ordering import Draws, RunOrder, check
 from tests.data.scripted import Run, order
 from tests.forks import python
 
@@ -30,6 +30,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated:UserWa
 
 AHEAD = 16
 """Events after a kill that are compared; after them the state is that of a later kill."""
+ROWS = {"path": "pkg://agent_rl/verl_adapter/row_data_set", "name": "RowDataSet"}
 HARDER = "def generate_harder_version(prompt):\n    return prompt + ' Harder.'\n"
 
 
@@ -114,7 +115,7 @@ def trainer(folder: Path, verls: Any, compose: Any, tokenizer: Any, tmp_path: Pa
         config = compose(f"data.train_files={paths}", f"data.val_files={paths[:1]}", "data.train_batch_size=2")
         own = {"data": data, "run": {"folder": str(tmp_path)}}
         OmegaConf.set_struct(config, False)
-        config = OmegaConf.merge(config, {"agent_rl": own, "data": {"dataloader_num_workers": 0}})
+        config = OmegaConf.merge(config, {"agent_rl": own, "data": {"dataloader_num_workers": 0, "custom_cls": ROWS}})
         made = SimpleNamespace(
             config=config, trainer_mode=mode, parameter_sync_step=1, tokenizer=tokenizer, processor=None
         )
@@ -196,13 +197,10 @@ def test_a_checkpoint_of_other_files_or_of_verls_order_is_refused(trainer: Any) 
         iter(ours.train_dataloader)
 
 
-def test_a_weight_for_each_file_and_a_difficulty_that_is_no_number(trainer: Any, folder: Path) -> None:
+def test_a_weight_for_each_file_and_a_difficulty_that_is_no_number(trainer: Any) -> None:
     run = trainer(order="file", weights=[3, 1])._agent_rl_order
     assert sum(run.order.next() < 4 for _ in range(40)) == 30
-    rows = [
-        make_row(question="?", data_source="x", ground_truth=1, split="s", index=0, extra_info={"difficulty": "hard"})
-    ]
-    write_parquet(rows, folder / "hard.parquet")
+    rows = [{"data_source": "x", "prompt": [{"role": "user", "content": "?"}], "extra_info": {"difficulty": "hard"}}]
     made = trainer()
     made.train_dataset.dataframe = made.train_dataset.dataframe.from_list(rows)
     made.config.agent_rl.data = {"order": "difficulty"}
@@ -210,6 +208,24 @@ def test_a_weight_for_each_file_and_a_difficulty_that_is_no_number(trainer: Any,
         RunOrder(made.config, made.train_dataset)
     with pytest.raises(ConfigError, match=r"data\.custom_cls: list has no table of rows"):
         RunOrder(made.config, [])
+
+
+def test_files_and_function_are_checked_before_ray_starts(trainer: Any, folder: Path) -> None:
+    config = trainer().config
+    check(config)
+    for keys, words in (
+        ({"weights": {"set/a": 1}}, r"the data source 'set/b' has no weight"),
+        ({"stages": [{"difficulty": [7, 9]}]}, r"stages\[0\]\.difficulty: no row .* reach from 0 to 3"),
+        ({"grow": {"function": f"{folder}/harder.py:harder", "threshold": 1}}, "has no 'harder'"),
+    ):
+        config.agent_rl.data = keys
+        with pytest.raises(ConfigError, match=words):
+            check(config)
+    config.agent_rl.data = {"weights": [1, 3]}
+    check(config)
+    config.data.train_files = [*config.data.train_files, config.data.train_files[0]]
+    with pytest.raises(ConfigError, match="there are 2 weights for 3"):
+        check(config)
 
 
 class Queue:
