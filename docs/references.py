@@ -110,10 +110,12 @@ def _sections(settings: BaseModel, key: str, level: int = 2) -> list[str]:
 
 
 def _models(kind: Any) -> list[type[BaseModel]]:
-    """The models in the type of a key that has none by default: `Model | None`, or a list of them."""
-    if isinstance(kind, type) and get_origin(kind) is None:
-        return [kind] if issubclass(kind, BaseModel) else []
-    return [] if get_origin(kind) is dict else [model for each in get_args(kind) for model in _models(each)]
+    """The model in the type of a key that has none by default: `Model | None` or `list[Model]`."""
+    arguments = get_args(kind)
+    has_none_by_default = NoneType in arguments or get_origin(kind) is list
+    return [
+        each for each in arguments if has_none_by_default and isinstance(each, type) and issubclass(each, BaseModel)
+    ]
 
 
 def _table(cls: type[BaseModel], skip: Iterable[str] = ()) -> str:
