@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent_rl.data.hashing import hashed
-from agent_rl.data.row_table import Rows, RowTable
+from agent_rl.data.row_table import RowFacts, RowTable
 from agent_rl.data.shares import shares
 from agent_rl.errors import ConfigError, FatalError
 from agent_rl.settings.data import DataSettings, StageSettings
@@ -80,7 +80,7 @@ class RowOrder:
 
     def __init__(
         self,
-        rows: Rows,
+        rows: RowFacts,
         settings: DataSettings,
         seed: int = 0,
         make_variant: Callable[[int], Mapping[str, Any] | None] | None = None,
@@ -272,7 +272,7 @@ class RowOrder:
         finally:
             table.add(made)
 
-    def _shares_of(self, number: int, rows: Rows) -> list[float]:
+    def _shares_of(self, number: int, rows: RowFacts) -> list[float]:
         """The share of each source in a stage."""
         stage, settings, counts = self._stages[number], self._settings, self.table.counts
         if stage.weights is not None:

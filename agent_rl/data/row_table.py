@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from agent_rl.errors import ConfigError
 from agent_rl.settings.data import DataSettings
 
-__all__ = ["RowTable", "Rows"]
+__all__ = ["RowFacts", "RowTable"]
 
 NEWEST = 0.5
 """Weight of a row's latest visit in its success rate; the first visit counts alone."""
@@ -23,7 +23,7 @@ Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowFacts:
     """The rows of the files, in their order.
 
     Attributes:
@@ -51,7 +51,7 @@ class RowTable:
         variants: of each variant what made it, with `parent` (a row's number), `generation` and `step`.
     """
 
-    def __init__(self, rows: Rows, settings: DataSettings) -> None:
+    def __init__(self, rows: RowFacts, settings: DataSettings) -> None:
         if not rows.sources:
             raise ConfigError("data.train_files", "there are no rows", "Name files with rows")
         self._rows, self._settings = rows, settings

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from agent_rl.data.growth import variant_row
-from agent_rl.data.row_table import Rows, RowTable
+from agent_rl.data.row_table import RowFacts, RowTable
 from agent_rl.data.storage import unpacked
 from agent_rl.errors import ConfigError
 from agent_rl.settings import DataSettings
@@ -68,7 +68,7 @@ class _Frame:
         return variant_row(self[variant["parent"]], variant)
 
 
-def rows_of(dataset: Any, settings: DataSettings) -> Rows:
+def rows_of(dataset: Any, settings: DataSettings) -> RowFacts:
     """What the order needs to know of verl's data set.
 
     Raises:
@@ -98,7 +98,7 @@ def rows_of(dataset: Any, settings: DataSettings) -> Rows:
         (name, sorted(read_frame([path]).unique("data_source")) if by_file else [])
         for name, path in zip(names, dataset.data_files, strict=True)
     ]
-    return Rows(sources, difficulties, files, digest)
+    return RowFacts(sources, difficulties, files, digest)
 
 
 def read_frame(paths: Iterable[str]) -> datasets.Dataset:

@@ -8,10 +8,10 @@ from typing import Any
 
 from agent_rl.data.hashing import hashed
 from agent_rl.data.order import RowOrder
-from agent_rl.data.row_table import Rows
+from agent_rl.data.row_table import RowFacts
 from agent_rl.settings import DataSettings
 
-ROWS = Rows(
+ROWS = RowFacts(
     ["math/easy"] * 23 + ["math/hard"] * 17 + ["tools"] * 11,
     [0.1 * (number % 10) for number in range(51)],
     [("math.parquet", ["math/easy", "math/hard"]), ("tools.parquet", ["tools"])],
@@ -73,7 +73,7 @@ class Run:
         self.order.report(self.step, [(row, reward(row, self.step)) for row in batch])
 
 
-def order(rows: Rows = ROWS, settings: DataSettings = SETTINGS, seed: int = 1) -> RowOrder:
+def order(rows: RowFacts = ROWS, settings: DataSettings = SETTINGS, seed: int = 1) -> RowOrder:
     return RowOrder(rows, settings, seed, variant)
 
 
@@ -81,7 +81,7 @@ def settings(**keys: Any) -> DataSettings:
     return DataSettings.model_validate(keys)
 
 
-def shares(drawn: list[int], rows: Rows = ROWS) -> Mapping[str, float]:
+def shares(drawn: list[int], rows: RowFacts = ROWS) -> Mapping[str, float]:
     """Of the draws, by source."""
     names = [rows.sources[row] for row in drawn]
     return {name: names.count(name) / len(names) for name in sorted(set(rows.sources))}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agent_rl.data.order import RowOrder
-from agent_rl.data.row_table import Rows
+from agent_rl.data.row_table import RowFacts
 from agent_rl.errors import ConfigError, FatalError
 from tests.data.scripted import ROWS, Run, order, settings, shares
 
@@ -78,7 +78,7 @@ def test_each_pass_has_every_row_once_and_another_order() -> None:
 
 
 def test_a_shuffled_pass_is_uniform() -> None:
-    rows = Rows(["a"] * 5, [None] * 5)
+    rows = RowFacts(["a"] * 5, [None] * 5)
     one = RowOrder(rows, settings(order="shuffled"), 0)
     counts = Counter(tuple(draws(one, 5)) for _ in range(6_000))
     assert len(counts) == math.factorial(5)
@@ -87,7 +87,7 @@ def test_a_shuffled_pass_is_uniform() -> None:
 
 
 def test_file_order_and_difficulty_order() -> None:
-    rows = Rows(["a", "b"] * 3, [3, 1, 1, 3, 2, 2])
+    rows = RowFacts(["a", "b"] * 3, [3, 1, 1, 3, 2, 2])
     in_file = RowOrder(rows, settings(order="file"), 0)
     assert sorted(draws(in_file, 6)[:2]) == [0, 1]
     assert [row for row in draws(in_file, 6) if row % 2 == 0] == [0, 2, 4]
@@ -168,7 +168,7 @@ def test_a_solved_row_is_dropped_at_once() -> None:
 
 
 def test_a_run_without_rows_left_says_so() -> None:
-    one = RowOrder(Rows(["a", "a"], [None, None]), settings(drop={"solved_after": 1}), 0)
+    one = RowOrder(RowFacts(["a", "a"], [None, None]), settings(drop={"solved_after": 1}), 0)
     one.report(1, [(0, 1.0), (1, 1.0)])
     with pytest.raises(FatalError, match=r"agent_rl\.data\.drop: no row is left to draw"):
         one.next()
@@ -187,7 +187,7 @@ def test_failed_rows_come_again_before_the_next_pass_and_within_their_share() ->
 
 
 def test_variants_join_at_the_next_pass_of_their_source() -> None:
-    rows = Rows(["a"] * 6 + ["b"] * 2, [0.5] * 8)
+    rows = RowFacts(["a"] * 6 + ["b"] * 2, [0.5] * 8)
     grow = {"function": "a.b", "threshold": 0.9, "max_rows": 3, "max_generations": 2}
     one = RowOrder(rows, settings(order="shuffled", grow=grow), 0, lambda row: {"prompt": f"{row}'"})
     first = draws(one, 4)
@@ -222,7 +222,7 @@ def test_rewards_count_when_making_a_variant_fails() -> None:
 
 def test_a_checkpoint_of_other_rows_is_refused_by_name() -> None:
     state = order().state()
-    other = Rows(ROWS.sources[1:], ROWS.difficulties[1:], [("new.parquet", [])], "others")
+    other = RowFacts(ROWS.sources[1:], ROWS.difficulties[1:], [("new.parquet", [])], "others")
     with pytest.raises(ConfigError, match=r"new\.parquet: these 50 rows.*51.*math\.parquet, tools\.parquet"):
         order(other, settings(order="shuffled")).load(state)
     with pytest.raises(ConfigError, match="saved with verl's own order"):
@@ -249,10 +249,10 @@ def test_settings_that_do_not_fit_the_rows_are_refused(keys: dict[str, Any], wor
 
 
 def test_rows_without_a_difficulty_and_files_with_the_same_source_are_named() -> None:
-    rows = Rows(["a", "b"], [1.0, None], [("x.parquet", ["a", "b"]), ("y.parquet", ["b"])])
+    rows = RowFacts(["a", "b"], [1.0, None], [("x.parquet", ["a", "b"]), ("y.parquet", ["b"])])
     with pytest.raises(ConfigError, match=r"agent_rl\.data\.order: 1 rows have no .*difficulty, first row 1 \(b\)"):
         RowOrder(rows, settings(order="difficulty"))
     with pytest.raises(ConfigError, match=r"x\.parquet and y\.parquet both have rows of 'b'"):
         RowOrder(rows, settings(weights=[1, 1]))
     with pytest.raises(ConfigError, match="there are no rows"):
-        RowOrder(Rows([], []), settings(order="file"))
+        RowOrder(RowFacts([], []), settings(order="file"))

@@ -1,11 +1,11 @@
 import numpy as np
 
-from agent_rl.data.row_table import Rows, RowTable
+from agent_rl.data.row_table import RowFacts, RowTable
 from tests.data.scripted import settings
 
 
 def test_a_rate_is_half_the_latest_visit() -> None:
-    table = RowTable(Rows(["a", "a"], [None, None]), settings(band={"low": 0.3, "high": 0.6}))
+    table = RowTable(RowFacts(["a", "a"], [None, None]), settings(band={"low": 0.3, "high": 0.6}))
     rows = np.arange(2)
     assert table.is_in_band(rows).tolist() == [True, True]  # unknown
     table.count(0, 1.0)
@@ -16,7 +16,7 @@ def test_a_rate_is_half_the_latest_visit() -> None:
 
 
 def test_variants_have_the_source_and_difficulty_of_their_parents() -> None:
-    table = RowTable(Rows(["b", "a"], [2.0, 1.0]), settings())
+    table = RowTable(RowFacts(["b", "a"], [2.0, 1.0]), settings())
     table.count(1, 1.0)
     table.add([{"parent": 0, "generation": 1}, {"parent": 2, "generation": 2}])
     assert table.sources.tolist() == [1, 0, 1, 1]

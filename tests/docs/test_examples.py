@@ -17,7 +17,7 @@ from agent_rl.agents.users.user import load_user
 from agent_rl.data import check_file, make_row
 from agent_rl.data.growth import HarderVersions, variant_row
 from agent_rl.data.order import RowOrder
-from agent_rl.data.row_table import Rows
+from agent_rl.data.row_table import RowFacts
 from agent_rl.rewards import Reward, compute_score
 from agent_rl.settings import AgentRLSettings
 from agent_rl.tools import ToolSession, load_tools
@@ -136,7 +136,7 @@ def test_an_order_of_your_own(tmp_path: Path) -> None:
     settings = AgentRLSettings.from_config(yaml.safe_load(block(page, "yaml", "until_reward"))).data
     assert settings.grow is not None
     row = make_row(question="6 * 7?", data_source="math/a", ground_truth=42, split="train", index=0)
-    rows = Rows(["openai/gsm8k", "math/a", "math/b"], [1.0, 2.0, 3.0])
+    rows = RowFacts(["openai/gsm8k", "math/a", "math/b"], [1.0, 2.0, 3.0])
     order = RowOrder(rows, settings, 0, lambda _: HarderVersions(settings.grow.function, tmp_path).of(row))
     assert Counter(order.next() for _ in range(8)) == {0: 6, 1: 2}  # 3 to 1, and math/b is too difficult
     order.report(1, [(1, 1.0)])

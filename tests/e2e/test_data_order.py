@@ -15,7 +15,7 @@ import pytest
 
 from agent_rl.data import arithmetic, write_parquet
 from agent_rl.data.order import RowOrder
-from agent_rl.data.row_table import Rows
+from agent_rl.data.row_table import RowFacts
 from agent_rl.launch.process import TrainerError
 from agent_rl.settings import DataSettings
 from tests.e2e.conftest import FindProcesses, gone
@@ -112,9 +112,11 @@ def state(folder: Path, step: int) -> dict[str, Any]:
     return found
 
 
-def rows(folder: Path, saved: dict[str, Any]) -> Rows:
+def rows(folder: Path, saved: dict[str, Any]) -> RowFacts:
     names = [name for name, count in SETS.items() for _ in range(count)]
-    return Rows(names, [None] * len(names), [(path, []) for path in saved["table"]["files"]], saved["table"]["digest"])
+    return RowFacts(
+        names, [None] * len(names), [(path, []) for path in saved["table"]["files"]], saved["table"]["digest"]
+    )
 
 
 def variants_of(questions: list[str]) -> Any:
