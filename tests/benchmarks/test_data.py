@@ -31,7 +31,7 @@ def problems(path: Path, count: int) -> None:
         writer.writerow(("id", "question", "answer"))
         for number in range(count):
             one, other, third = (draw.randrange(10**6) for _ in range(3))
-            story = f"A farm has {one} apples, sells {other} of them on day {number} and buys {third} from shop {number % 977}."
+            story = f"A farm has {one} apples, sells {other} on day {number} and buys {third} in shop {number % 977}."
             writer.writerow((number, f"{story} How many apples are there now?", one - other + third))
 
 
