@@ -34,6 +34,7 @@ FLOORS = (
     "verl_adapter",
     "launch",
     "evaluation",
+    "viewer",
     "doctor",
     "cli",
 )

@@ -1,0 +1,43 @@
+"""The command `agent-rl view`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+__all__ = ["app"]
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def view(
+    places: Annotated[
+        list[str], typer.Argument(metavar="RUN|FILE...", help="Folders of runs or evaluations, or files")
+    ],
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: one that is free")] = 8321,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; any but this machine's own asks for a token")
+    ] = "127.0.0.1",
+) -> None:
+    r"""Look at what agents did: a table of trajectories with filters, each as a conversation, groups, comparisons.
+
+    \b
+      agent-rl view outputs/gsm8k_calculator
+      agent-rl view outputs/eval/before outputs/eval/after
+
+    It reads traces of runs and evaluations, verl's dumps of rollouts (trainer.rollout_data_dir) and ATIF files, also
+    while a run writes them.
+    """
+    import secrets
+
+    from agent_rl.viewer.records import find_sources
+    from agent_rl.viewer.serve import serve
+
+    serve(
+        find_sources(places),
+        host,
+        port,
+        None if host in ("127.0.0.1", "localhost", "::1") else secrets.token_urlsafe(16),
+    )

@@ -1,0 +1,402 @@
+"""`TraceIndex`: a database on disk that finds trajectories by what they are and say; the files keep the trajectories.
+
+It is incremental: `refresh` reads what was appended since, and begins a file anew that has become shorter or another.
+The database lies in the user's cache folder, one for each set of files, and can be deleted at any time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agent_rl.viewer.records import Source, in_our_form, visible
+
+__all__ = ["FACETS", "NUMBERS", "Query", "TraceIndex", "cache_folder"]
+
+VERSION = 1
+FACETS = ("file", "step", "split", "data_source", "agent", "stop_reason")
+"""Columns with few values, that can be chosen."""
+NUMBERS = ("reward", "correctness", "turns", "calls", "errors", "malformed", "tokens", "seconds")
+"""Columns that can be sorted by and have a range."""
+PAGE = 50
+_BATCH = 2_000
+_SHOWN = 160
+"""Characters of a question and of an answer in the table."""
+_MOST_TEXT = 200_000
+"""Characters of a trajectory that can be searched."""
+_SCHEMA = """
+CREATE TABLE files (
+    id INTEGER PRIMARY KEY, path TEXT UNIQUE, name TEXT, inode INTEGER, offset INTEGER, skipped INTEGER);
+CREATE TABLE trajectories (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, file_id INTEGER, offset INTEGER, length INTEGER, name TEXT, file TEXT,
+    step INTEGER, split TEXT, data_source TEXT, agent TEXT, stop_reason TEXT, reward REAL, correctness REAL,
+    turns INTEGER,
+    calls INTEGER, errors INTEGER, malformed INTEGER, tokens INTEGER, seconds REAL, error TEXT, prompt_key TEXT,
+    question TEXT, answer TEXT);
+CREATE TABLE tools (name TEXT, id INTEGER, PRIMARY KEY (name, id)) WITHOUT ROWID;
+CREATE TABLE components (name TEXT, id INTEGER, value REAL, PRIMARY KEY (name, id)) WITHOUT ROWID;
+CREATE VIRTUAL TABLE texts USING fts5(text, content='', detail=none, columnsize=0);
+CREATE INDEX by_prompt ON trajectories (prompt_key, step);
+CREATE INDEX by_reward ON trajectories (reward, id);
+CREATE INDEX by_file ON trajectories (file_id);
+"""
+_COLUMNS = (
+    "id", "file_id", "offset", "length", "name", "file", "step", "split", "data_source", "agent", "stop_reason",
+    "reward", "correctness", "turns", "calls", "errors", "malformed", "tokens", "seconds", "error", "prompt_key",
+    "question", "answer",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Query:
+    """Which trajectories, in which order, and which page of them.
+
+    Attributes:
+        facets: a value of each of some `FACETS`.
+        ranges: lowest and highest value of some `NUMBERS`; None: no limit.
+        tool: name of a tool that was called.
+        component: name of a component that has a value, within `component_range`.
+        with_error: whether the trajectory has an error; None: either.
+        text: words that all occur in it.
+        sort: of `NUMBERS`, or `step` or `id`.
+        descending: from the highest.
+        page: from 0.
+    """
+
+    facets: Mapping[str, str] = field(default_factory=dict)
+    ranges: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
+    tool: str = ""
+    component: str = ""
+    component_range: tuple[float | None, float | None] = (None, None)
+    with_error: bool | None = None
+    text: str = ""
+    sort: str = "id"
+    descending: bool = True
+    page: int = 0
+
+
+def cache_folder() -> Path:
+    """Where indexes are kept."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "agent_rl" / "viewer"
+
+
+class TraceIndex:
+    """The index of some files; safe with one writing thread and others that read.
+
+    Args:
+        sources: the files.
+        folder: of the database; None: `cache_folder()`.
+    """
+
+    def __init__(self, sources: Sequence[Source], folder: Path | None = None) -> None:
+        self.sources = list(sources)
+        folder = folder or cache_folder()
+        folder.mkdir(parents=True, exist_ok=True)
+        key = hashlib.sha256("\0".join(sorted(str(source.path) for source in sources)).encode()).hexdigest()[:16]
+        self.path = folder / f"{key}-v{VERSION}.db"
+        self._writer = self._connect()
+        if not self._writer.execute("SELECT 1 FROM sqlite_master WHERE name = 'files'").fetchone():
+            self._writer.executescript(_SCHEMA)
+
+    def close(self) -> None:
+        """Close the database."""
+        self._writer.close()
+
+    def refresh(self, progress: Callable[[int], None] = lambda count: None) -> int:
+        """Read what has been written since; returns the number of new trajectories.
+
+        Args:
+            progress: gets the bytes that have been read, again and again.
+        """
+        return sum(self._refresh(source, progress) for source in self.sources)
+
+    def count(self, query: Query | None = None) -> int:
+        """Number of trajectories that match."""
+        where, values = _where(query or Query())
+        with self._reader() as database:
+            return int(database.execute(f"SELECT count(*) FROM trajectories t {where}", values).fetchone()[0])
+
+    def find(self, query: Query) -> list[dict[str, Any]]:
+        """A page of matching trajectories, as their columns."""
+        where, values = _where(query)
+        sort = query.sort if query.sort in (*NUMBERS, "step", "id") else "id"
+        order = "DESC" if query.descending else "ASC"
+        nulls = "" if sort == "id" else " NULLS LAST"
+        order_by = f"ORDER BY {sort} {order}{nulls}, id {order}"
+        # first the numbers alone: a sort that carries whole rows takes ten times as long
+        page = f"SELECT id FROM trajectories t {where} {order_by} LIMIT {PAGE} OFFSET ?"
+        sql = f"SELECT * FROM trajectories WHERE id IN ({page}) {order_by}"
+        with self._reader() as database:
+            return [dict(row) for row in database.execute(sql, [*values, PAGE * max(0, query.page)])]
+
+    def neighbours(self, number: int, query: Query) -> tuple[int | None, int | None]:
+        """The trajectories before and after one in the page's order."""
+        found = [row["id"] for row in self.find(query)]
+        at = found.index(number) if number in found else -1
+        before = found[at - 1] if at > 0 else None
+        return before, found[at + 1] if 0 <= at < len(found) - 1 else None
+
+    def values(self, facet: str) -> list[tuple[str, int]]:
+        """The values of a facet with their numbers of trajectories; also of `tool` and `component`."""
+        if facet in ("tool", "component"):
+            sql = f"SELECT name, count(*) FROM {facet}s GROUP BY name ORDER BY name"
+        else:
+            assert facet in FACETS
+            known = f"FROM trajectories WHERE {facet} IS NOT NULL"
+            sql = f"SELECT {facet}, count(*) {known} GROUP BY {facet} ORDER BY {facet}"
+        with self._reader() as database:
+            return [(str(value), count) for value, count in database.execute(sql)]
+
+    def get(self, number: int) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """A trajectory's columns, and the trajectory as JSON data; None: there is no such number."""
+        with self._reader() as database:
+            row = database.execute("SELECT * FROM trajectories WHERE id = ?", [number]).fetchone()
+            if row is None:
+                return None
+            path = database.execute("SELECT path FROM files WHERE id = ?", [row["file_id"]]).fetchone()["path"]
+        with open(path, "rb") as file:
+            file.seek(row["offset"])
+            return dict(row), in_our_form(json.loads(file.read(row["length"])))
+
+    def group(self, columns: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The trajectories of the same prompt, step and file, as their columns."""
+        sql = "SELECT * FROM trajectories WHERE prompt_key = ? AND step IS ? AND file_id = ? ORDER BY id LIMIT 256"
+        with self._reader() as database:
+            values = [columns["prompt_key"], columns["step"], columns["file_id"]]
+            return [dict(row) for row in database.execute(sql, values)]
+
+    def compare(self, one: tuple[str, int | None], other: tuple[str, int | None]) -> list[dict[str, Any]]:
+        """The prompts that both sides have, those first whose mean rewards differ most.
+
+        Args:
+            one: name of a file, and a step of it; None: all.
+            other: the other side.
+        """
+        side = (
+            "SELECT prompt_key, avg(reward) AS reward, count(*) AS samples, min(id) AS id, min(question) AS question "
+            "FROM trajectories WHERE file = ? AND (? IS NULL OR step = ?) AND reward IS NOT NULL GROUP BY prompt_key"
+        )
+        sql = (
+            f"SELECT a.prompt_key, a.question, a.reward AS before, b.reward AS after, a.samples AS samples_before, "
+            f"b.samples AS samples_after, a.id AS id_before, b.id AS id_after FROM ({side}) a JOIN ({side}) b "
+            "USING (prompt_key) ORDER BY abs(b.reward - a.reward) DESC, a.prompt_key LIMIT 200"
+        )
+        values = [one[0], one[1], one[1], other[0], other[1], other[1]]
+        with self._reader() as database:
+            return [dict(row) for row in database.execute(sql, values)]
+
+    def skipped(self) -> int:
+        """Lines that are no trajectory."""
+        with self._reader() as database:
+            return int(database.execute("SELECT coalesce(sum(skipped), 0) FROM files").fetchone()[0])
+
+    def _connect(self) -> sqlite3.Connection:
+        database = sqlite3.connect(self.path, check_same_thread=False, timeout=30)
+        database.row_factory = sqlite3.Row
+        database.execute("PRAGMA journal_mode=WAL")
+        database.execute("PRAGMA synchronous=OFF")  # it can be made again
+        return database
+
+    def _reader(self) -> _Closing:
+        return _Closing(self._connect())
+
+    def _refresh(self, source: Source, progress: Callable[[int], None]) -> int:
+        try:
+            status = os.stat(source.path)
+        except OSError:
+            return 0  # not there yet
+        database = self._writer
+        known = database.execute("SELECT * FROM files WHERE path = ?", [str(source.path)]).fetchone()
+        if known is not None and (known["inode"] != status.st_ino or known["offset"] > status.st_size):
+            self._forget(known["id"])
+            known = None
+        if known is None:
+            database.execute(
+                "INSERT INTO files (path, name, inode, offset, skipped) VALUES (?, ?, ?, 0, 0)",
+                [str(source.path), source.name, status.st_ino],
+            )
+            known = database.execute("SELECT * FROM files WHERE path = ?", [str(source.path)]).fetchone()
+        if known["offset"] >= status.st_size:
+            return 0
+        return self._read(source, known["id"], known["offset"], progress)
+
+    def _forget(self, file: int) -> None:
+        ids = "(SELECT id FROM trajectories WHERE file_id = ?)"
+        for table in ("tools", "components"):
+            self._writer.execute(f"DELETE FROM {table} WHERE id IN {ids}", [file])
+        self._writer.execute("DELETE FROM trajectories WHERE file_id = ?", [file])
+        self._writer.execute("DELETE FROM files WHERE id = ?", [file])
+        self._writer.commit()
+
+    def _read(self, source: Source, file: int, offset: int, progress: Callable[[int], None]) -> int:
+        database, batch, added, skipped = self._writer, _Batch(), 0, 0
+        # never a number that had a text before: what is forgotten stays among the texts
+        highest = database.execute("SELECT seq FROM sqlite_sequence WHERE name = 'trajectories'").fetchone()
+        number = highest[0] if highest else 0
+
+        def store() -> None:
+            batch.store(database)
+            database.execute("UPDATE files SET offset = ?, skipped = skipped + ? WHERE id = ?", [offset, skipped, file])
+            database.commit()
+
+        for line, size in _lines(source, offset):
+            progress(size)
+            try:
+                record = in_our_form(json.loads(line))
+                batch.add(number + 1, file, source.name, offset, len(line), record)
+                number, added = number + 1, added + 1
+            except (ValueError, TypeError, KeyError, AttributeError):
+                skipped += bool(line.strip())
+            offset += size
+            if len(batch) >= _BATCH:
+                store()
+                skipped = 0
+        store()
+        return added
+
+
+class _Closing:
+    """A connection that is closed at the end of the block."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+
+    def __enter__(self) -> sqlite3.Connection:
+        return self._database
+
+    def __exit__(self, *_: object) -> None:
+        self._database.close()
+
+
+class _Batch:
+    """Rows of the database that are not written yet."""
+
+    def __init__(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        self._rows: list[tuple[Any, ...]] = []
+        self._tools: list[tuple[str, int]] = []
+        self._components: list[tuple[str, int, float]] = []
+        self._texts: list[tuple[int, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, number: int, file: int, name: str, offset: int, length: int, record: Mapping[str, Any]) -> None:
+        turns, info = record.get("turns") or [], record.get("info") or {}
+        results = [result for turn in turns for result in turn.get("results") or ()]
+        calls = [call for turn in turns for call in turn.get("calls") or ()]
+        score, row = record.get("score") or {}, record.get("row") or {}
+        components = {key: float(value) for key, value in (score.get("components") or {}).items() if value is not None}
+        asked = [message for message in record.get("prompt") or () if message.get("role") == "user"]
+        question = str(asked[-1].get("content", "")) if asked else ""
+        reward, step = score.get("total"), info.get("step")
+        answer = record.get("answer")
+        if answer is None and turns:
+            answer = turns[-1].get("text") or ""
+        self._rows.append(
+            (
+                number, file, offset, length, visible(record.get("id") or number), name,
+                step if isinstance(step, int) else None,
+                _label(info.get("split") or (row.get("extra_info") or {}).get("split")),
+                _label(record.get("data_source")), _label(record.get("agent")), _label(record.get("stop_reason")),
+                None if reward is None else float(reward), components.get("correctness", components.get("acc")),
+                len(turns), len(calls),
+                sum(result.get("status", "ok") != "ok" for result in results),
+                sum(turn.get("malformed") is not None for turn in turns),
+                record.get("response_tokens") or sum(turn.get("tokens") or 0 for turn in turns),
+                record.get("seconds") or 0.0, record.get("error"),
+                _prompt_key(record, question, info), question[:_SHOWN], str(answer or "")[:_SHOWN],
+            )
+        )  # fmt: skip
+        self._tools += [(tool, number) for tool in {visible(call.get("name")) for call in calls}]
+        self._components += [(visible(key), number, value) for key, value in components.items()]
+        self._texts.append((number, "\n".join(_texts(record))[:_MOST_TEXT]))
+
+    def store(self, database: sqlite3.Connection) -> None:
+        if self._rows:
+            marks = ", ".join("?" * len(_COLUMNS))
+            database.executemany(f"INSERT INTO trajectories ({', '.join(_COLUMNS)}) VALUES ({marks})", self._rows)
+            database.executemany("INSERT INTO tools VALUES (?, ?)", self._tools)
+            database.executemany("INSERT INTO components VALUES (?, ?, ?)", self._components)
+            database.executemany("INSERT INTO texts (rowid, text) VALUES (?, ?)", self._texts)
+        self._clear()
+
+
+def _lines(source: Source, offset: int) -> Iterator[tuple[bytes, int]]:
+    """Whole lines from an offset, with their sizes; a line that is still being written comes later."""
+    with open(source.path, "rb") as file:
+        if source.is_document:
+            text = file.read()
+            yield text, len(text)
+            return
+        file.seek(offset)
+        for line in file:
+            if not line.endswith(b"\n"):
+                return
+            yield line, len(line)
+
+
+def _texts(record: Mapping[str, Any]) -> Iterator[str]:
+    for message in record.get("prompt") or ():
+        yield str(message.get("content", ""))
+    for turn in record.get("turns") or ():
+        yield str(turn.get("text", ""))
+        if turn.get("observation"):
+            yield str(turn["observation"])
+        else:
+            yield from (str(result.get("text", "")) for result in turn.get("results") or ())
+    yield str(record.get("error") or "")
+
+
+def _label(value: Any) -> str | None:
+    """A value that can be chosen, as pages show it and give it back."""
+    return visible(value) if value else None
+
+
+def _prompt_key(record: Mapping[str, Any], question: str, info: Mapping[str, Any]) -> str:
+    """The same for all samples of a row, in all runs on the same data."""
+    index = info.get("index", info.get("row"))
+    text = f"{record.get('data_source', '')}\0{index if index is not None else ''}\0{question}"
+    return hashlib.blake2b(text.encode(errors="replace"), digest_size=8).hexdigest()
+
+
+def _where(query: Query) -> tuple[str, list[Any]]:
+    """The condition of a query, and its values."""
+    parts: list[str] = []
+    values: list[Any] = []
+    for facet, value in query.facets.items():
+        assert facet in FACETS
+        parts.append(f"t.{facet} = ?")
+        values.append(int(value) if facet == "step" and value.lstrip("-").isdigit() else value)
+    for number, bounds in query.ranges.items():
+        assert number in NUMBERS
+        for bound, sign in zip(bounds, (">=", "<="), strict=True):
+            if bound is not None:
+                parts.append(f"t.{number} {sign} ?")
+                values.append(bound)
+    if query.tool:
+        parts.append("t.id IN (SELECT id FROM tools WHERE name = ?)")
+        values.append(query.tool)
+    if query.component:
+        low, high = query.component_range
+        parts.append("t.id IN (SELECT id FROM components WHERE name = ? AND value >= ? AND value <= ?)")
+        values += [query.component, -1e308 if low is None else low, 1e308 if high is None else high]
+    if query.with_error is not None:
+        parts.append(f"t.error IS {'NOT ' * query.with_error}NULL")
+    if words := _words(query.text):
+        parts.append("t.id IN (SELECT rowid FROM texts WHERE texts MATCH ?)")
+        values.append(words)
+    return f"WHERE {' AND '.join(parts)}" if parts else "", values
+
+
+def _words(text: str) -> str:
+    """The words of a search as FTS5 reads them, each as text and none as an operator."""
+    return " ".join(f'"{word}"' for word in "".join(each if each.isalnum() else " " for each in text).split())

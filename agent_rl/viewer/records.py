@@ -1,0 +1,189 @@
+"""The files that can be viewed, and their records as JSON data of one form: that of `agent_rl.trajectory`.
+
+Read are traces of runs and evaluations (JSON lines), verl's dumps of rollouts (JSON lines), and trajectories in the
+Agent Trajectory Interchange Format (ATIF, one JSON document a file).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agent_rl.errors import ConfigError
+
+__all__ = ["MOST_CHARACTERS", "Source", "find_sources", "in_our_form", "visible"]
+
+MOST_CHARACTERS = 20_000
+"""Of one text on a page; `?full=1` shows all."""
+_IN_A_RUN = (
+    "trace.jsonl",
+    "trajectories.jsonl",
+    "rollouts/*.jsonl",
+    "validation/*.jsonl",
+    "*.atif.json",
+    "trace-*.jsonl",
+)
+"""Files of a run's or an evaluation's folder."""
+_ROLE = re.compile(r"^(system|user|assistant|tool)[ \t]*\n", re.MULTILINE)
+_BIDI = set("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+_NAMED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff" + "".join(sorted(_BIDI)) + "]")
+_ATIF_ROLES = {"system": "system", "user": "user", "agent": "assistant"}
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file of records; `name` is what pages call it."""
+
+    path: Path
+    name: str
+
+    @property
+    def is_document(self) -> bool:
+        """Whether the file is one record and not one on each line."""
+        return self.path.suffix == ".json"
+
+
+def find_sources(given: Sequence[str]) -> list[Source]:
+    """The files of folders and files that a user names.
+
+    Raises:
+        ConfigError: for one that does not exist, or a folder without such a file; naming it.
+    """
+    found: dict[Path, Source] = {}
+    for text in given:
+        path = Path(text).expanduser()
+        if path.is_dir():
+            its = [file for pattern in _IN_A_RUN for file in sorted(path.glob(pattern))]
+            # a run that has begun gets its trace soon
+            its = its or ([path / _IN_A_RUN[0]] if (path / "run.json").exists() else [])
+            if not its:
+                remedy = f"Name a run's folder, an evaluation's, or files; looked for {', '.join(_IN_A_RUN)}"
+                raise ConfigError(text, "the folder has no trajectories", remedy)
+            for file in its:
+                found.setdefault(file.resolve(), Source(file.resolve(), f"{path.name}/{file.relative_to(path)}"))
+        elif path.is_file():
+            found.setdefault(path.resolve(), Source(path.resolve(), path.name))
+        else:
+            raise ConfigError(text, "there is no such file or folder", "Name a run's folder or a file of trajectories")
+    return list(found.values())
+
+
+def in_our_form(record: Any) -> dict[str, Any]:
+    """A record as JSON data of a `Trajectory`; what the record lacks is absent.
+
+    Raises:
+        ValueError: for a record of no known form.
+    """
+    if isinstance(record, dict):
+        if "turns" in record and "stop_reason" in record:
+            return record
+        if "input" in record and "output" in record:
+            return _of_dump(record)
+        if "steps" in record and str(record.get("schema_version", "")).startswith("ATIF"):
+            return _of_atif(record)
+    raise ValueError("neither a trajectory of agent_rl, nor a line of verl's dumps, nor ATIF")
+
+
+def visible(text: Any, full: bool = True) -> str:
+    """Text with its control, surrogate and direction characters by name, cut to `MOST_CHARACTERS` unless `full`."""
+    shown = str(text)
+    cut = 0
+    if not full and len(shown) > MOST_CHARACTERS:
+        cut = len(shown) - MOST_CHARACTERS
+        shown = shown[:MOST_CHARACTERS]
+    shown = _NAMED.sub(lambda found: f"\u27e8U+{ord(found[0]):04X}\u27e9", shown)
+    return f"{shown}\n\u2026 {cut:,} more characters" if cut else shown
+
+
+def _of_dump(record: dict[str, Any]) -> dict[str, Any]:
+    """A line of `trainer.rollout_data_dir`: text, divided at roles on lines of their own."""
+    prompt = [{"role": role, "content": text} for role, text in _segments(str(record["input"]), "user") if text]
+    turns: list[dict[str, Any]] = []
+    for role, text in _segments(str(record["output"]), "assistant"):
+        if role == "assistant" or not turns:
+            turns.append({"text": text})
+        else:
+            turns[-1]["observation"] = "\n".join(filter(None, [turns[-1].get("observation"), text]))
+    numbers = {key: value for key, value in record.items() if isinstance(value, int | float) and key != "step"}
+    reason = next(
+        (key.removeprefix("stop_") for key, value in numbers.items() if key.startswith("stop_") and value), ""
+    )
+    return {
+        "id": str(record.get("uid", "")),
+        "prompt": prompt,
+        "turns": turns,
+        "stop_reason": reason,
+        "data_source": str(record.get("data_source", "")),
+        "ground_truth": record.get("gts"),
+        "score": {
+            "total": float(record.get("score", 0.0)),
+            "components": {"acc": numbers["acc"]} if "acc" in numbers else {},
+        },
+        "info": {"step": record.get("step"), "reported": numbers},
+    }
+
+
+def _segments(text: str, first: str) -> Iterator[tuple[str, str]]:
+    parts = _ROLE.split(text)
+    if parts[0].strip():
+        yield first, parts[0].strip()
+    for role, content in zip(parts[1::2], parts[2::2], strict=True):
+        yield role, content.strip()
+
+
+def _of_atif(record: dict[str, Any]) -> dict[str, Any]:
+    """A document of ATIF: steps of the user, the system and the agent, with calls and observations."""
+    prompt: list[dict[str, Any]] = []
+    turns: list[dict[str, Any]] = []
+    for step in record["steps"]:
+        text = _text(step.get("message"))
+        if step.get("source") != "agent":
+            if turns:
+                turns[-1]["observation"] = "\n".join(filter(None, [turns[-1].get("observation"), text]))
+            else:
+                prompt.append({"role": _ATIF_ROLES.get(str(step.get("source")), "user"), "content": text})
+            continue
+        calls = [
+            {
+                "name": call.get("function_name", ""),
+                "arguments": call.get("arguments") or {},
+                "id": call.get("tool_call_id", ""),
+            }
+            for call in step.get("tool_calls") or ()
+        ]
+        names = {call["id"]: call["name"] for call in calls}
+        results = [
+            {
+                "call_id": result.get("source_call_id") or "",
+                "name": names.get(result.get("source_call_id"), ""),
+                "text": _text(result.get("content")),
+            }
+            for result in (step.get("observation") or {}).get("results") or ()
+        ]
+        thought = step.get("reasoning_content")
+        text = f"<think>{thought}</think>{text}" if thought else text
+        metrics = step.get("metrics") or {}
+        turns.append(
+            {"text": text, "calls": calls, "results": results, "tokens": metrics.get("completion_tokens") or 0}
+        )
+    extra = record.get("extra") or {}
+    reward = extra.get("reward", (record.get("final_metrics") or {}).get("reward"))
+    return {
+        "id": str(record.get("session_id", "")),
+        "agent": str((record.get("agent") or {}).get("name", "")),
+        "prompt": prompt,
+        "turns": turns,
+        "stop_reason": str(extra.get("stop_reason", "")),
+        "score": None if reward is None else {"total": float(reward), "components": {}},
+        "info": {"step": extra.get("step")},
+    }
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, list):
+        return "".join(str(part.get("text", f"<{part.get('type')}>")) for part in content)
+    return "" if content is None else str(content) if not isinstance(content, dict) else json.dumps(content)

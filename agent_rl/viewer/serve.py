@@ -1,0 +1,72 @@
+"""Serves the viewer from the terminal: reads the files with a progress bar, prints the address, ends with Ctrl-C."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+
+from agent_rl.errors import ConfigError
+from agent_rl.viewer.records import Source
+
+__all__ = ["serve"]
+
+
+def serve(sources: Sequence[Source], host: str, port: int, token: str | None) -> None:
+    """Serve until the process is told to end.
+
+    Args:
+        sources: the files.
+        host: address to listen on.
+        port: 0 for any.
+        token: what browsers must show; None: nothing.
+
+    Raises:
+        ConfigError: the packages for it are not installed, or the port is taken.
+    """
+    try:
+        import uvicorn
+
+        from agent_rl.viewer.app import LOOPBACK, create_app
+    except ImportError as error:
+        raise ConfigError("agent-rl view", f"{error.name} is not installed", "Install agent-rl[service]") from error
+    from agent_rl.viewer.index import TraceIndex
+
+    index = TraceIndex(sources)
+    _read(index)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+        listening.listen()
+    except OSError as error:
+        raise ConfigError("--port", f"{host}:{port} cannot be used ({error.strerror})", "Name another, or 0") from error
+    port = listening.getsockname()[1]
+    names = LOOPBACK if token is None else (*LOOPBACK, f"[{host}]" if ":" in host else host, socket.gethostname())
+    shown = f"[{host}]" if ":" in host else host
+    count = index.count()
+    print(
+        f"{count:,} {'trajectory' if count == 1 else 'trajectories'}: http://{shown}:{port}/{f'?token={token}' if token else ''}",
+        flush=True,
+    )
+    config = uvicorn.Config(create_app(index, hosts=names, token=token), log_level="warning")
+    try:
+        uvicorn.Server(config).run(sockets=[listening])
+    finally:
+        index.close()
+
+
+def _read(index: object) -> None:
+    """Read what is new, with a progress bar."""
+    import os
+
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from agent_rl.viewer.index import TraceIndex
+
+    assert isinstance(index, TraceIndex)
+    total = sum(os.path.getsize(source.path) for source in index.sources if source.path.exists())
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("reading", total=total)
+        index.refresh(lambda count: bar.advance(task, count))

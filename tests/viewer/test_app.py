@@ -1,0 +1,273 @@
+"""The pages: what they show, that nothing in a trajectory is code, and who may see them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from agent_rl import trace
+from agent_rl.trajectory import Message, Score, ToolCall, ToolResult, Turn
+from agent_rl.viewer.app import create_app
+from agent_rl.viewer.index import TraceIndex
+from agent_rl.viewer.records import find_sources, visible
+from tests.viewer.conftest import trajectory
+
+LOCAL = "http://127.0.0.1:8321"
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "<svg/onload=alert(1)>",
+    "</pre><script>alert(1)</script>",
+    '"><script>alert(1)</script>',
+    "'><img src=x onerror=alert(1)>",
+    '" onmouseover="alert(1)',
+    "' autofocus onfocus='alert(1)",
+    "javascript:alert(1)",
+    "data:text/html,<script>alert(1)</script>",
+    "vbscript:msgbox(1)",
+    "<a href=javascript:alert(1)>x</a>",
+    "<iframe src=javascript:alert(1)>",
+    "<object data=x>",
+    "<embed src=x>",
+    "<base href=//evil>",
+    "<link rel=stylesheet href=//evil>",
+    "<meta http-equiv=refresh content=0;url=//evil>",
+    "<style>*{display:none}</style>",
+    "<form action=//evil><input></form>",
+    "<math><mi xlink:href=javascript:alert(1)>x",
+    "<!--",
+    "-->",
+    "<![CDATA[x]]>",
+    "&lt;script&gt;",
+    "&#60;script&#62;",
+    "&#x3c;script",
+    "{{ 7*7 }}",
+    "{% for x in ().__class__.__base__.__subclasses__() %}{% endfor %}",
+    "${7*7}",
+    "#{7*7}",
+    "<%= 7*7 %>",
+    "{{ config }}",
+    "\x00\x01\x02",
+    "\x1b[31mred\x1b[0m",
+    "\x1b]0;title\x07",
+    "\u202eright to left",
+    "\u2066\u2069",
+    "\u200fmark",
+    "\u2028line\u2029",
+    "\ufeffbom",
+    "\x85next",
+    "\x7f",
+    '=HYPERLINK("//evil")',
+    "+1+1",
+    "@SUM(1)",
+    "-1",
+    "\U0001f600",
+    "a" * 5000,
+    "\r\nSet-Cookie: x=1",
+    "%3Cscript%3E",
+    "\\u003cscript\\u003e",
+    "<scr\x00ipt>",
+    "<SCRIPT SRC=//evil></SCRIPT>",
+    "<details open ontoggle=alert(1)>",
+    "<template><script>alert(1)</script></template>",
+    '<noscript><p title="</noscript><img src=x onerror=alert(1)>">',
+    "`${alert(1)}`",
+    "</title><script>alert(1)</script>",
+    "</option></select><script>alert(1)</script>",
+    "<textarea><script>alert(1)</script>",
+)
+
+
+class Elements(HTMLParser):
+    """The elements of a page with their attributes."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+@pytest.fixture
+def client(index: TraceIndex) -> Iterator[TestClient]:
+    with TestClient(create_app(index), base_url=LOCAL) as client:
+        yield client
+
+
+def texts(page: str) -> str:
+    return unescape(re.sub(r"<[^>]*>", " ", page))
+
+
+def test_the_table_shows_what_the_address_asks_for(client: TestClient) -> None:
+    page = client.get("/").text
+    assert "25 of 25 trajectories" in texts(page)
+    assert page.count('<th scope="row">') == 25
+    page = client.get("/?step=2&data_source=math&sort=reward&order=asc&component=correctness&component_min=1").text
+    assert "4 of 25 trajectories" in texts(page)
+    assert "Nothing matches" in client.get("/?text=nothing+says+this").text
+    assert client.get("/count?step=2").json() == {"count": 13}
+
+
+@pytest.mark.parametrize(
+    "query", ["page=-3", "page=x", "step=x", "reward_min=abc", "sort=nothing", "order=1", "error=?"]
+)
+def test_what_cannot_be_read_in_an_address_does_not_count(client: TestClient, query: str) -> None:
+    assert client.get(f"/?{query}").status_code == 200
+
+
+def test_a_trajectory_is_shown_as_a_conversation(client: TestClient) -> None:
+    page = texts(client.get("/t/6?step=1").text)
+    for text in (
+        "What is number 101?",
+        "I calculate.",
+        '"expression": "6*7"',
+        "calculator: error",
+        "It is 1.",
+        "its group of 4",
+    ):
+        assert text in page
+    assert "the engine failed" in client.get("/t/25").text
+    assert client.get("/t/6/json").json() == trajectory(1, 1).to_dict()
+    assert client.get("/t/99").status_code == 404
+    assert 'id="next" href="/t/5?step=1"' in client.get("/t/6?step=1").text
+
+
+def test_a_group_shows_advantages(client: TestClient) -> None:
+    page = client.get("/t/6/group").text
+    assert "4 samples of one prompt, step 1" in texts(page)
+    assert re.findall(r'class="n (good|bad)">(-?[\d.]+)', page) == [
+        ("good", "0.866"), ("bad", "-0.866"), ("good", "0.866"), ("bad", "-0.866"),
+    ]  # fmt: skip
+
+
+def test_two_steps_are_compared(client: TestClient) -> None:
+    name = "my_run/trace.jsonl"
+    page = client.get("/compare", params={"a_file": name, "a_step": "1", "b_file": name, "b_step": "2"}).text
+    assert "3 prompts on both sides" in texts(page)
+    assert page.count(">-0.1<") == 3
+    assert client.get("/compare").status_code == 200
+
+
+def test_nothing_in_a_trajectory_is_code_or_leads_away(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    for number, text in enumerate(HOSTILE):
+        calls, results = [ToolCall(text, {text: text}, "1")], [ToolResult("1", text, text, metrics={text: text})]
+        turn = Turn(text, 1, calls, results, malformed=text, observation=text, notes={text: text})
+        made = trajectory(
+            0, number, turns=[turn], prompt=[Message("system", text), Message("user", text)], answer=text, error=text,
+            id=text, agent=text, data_source=text, ground_truth=text, score=Score(1.0, {text: 1.0}),
+            info={"step": 1, "split": text, "reward": {text: text}}, row={"extra_info": {text: text}},
+        )  # fmt: skip
+        trace.append(folder / "trace.jsonl", made)
+    index = TraceIndex(find_sources([str(folder)]), tmp_path / "cache")
+    assert index.refresh() == len(HOSTILE)
+    client = TestClient(create_app(index), base_url=LOCAL)
+    numbers = range(1, len(HOSTILE) + 1)
+    addresses = ["/", "/compare", "/?page=1", *(f"/t/{n}" for n in numbers), *(f"/t/{n}/group" for n in numbers)]
+    addresses += [f"/?{key}={each}" for each in HOSTILE[:20] for key in ("text", "tool", "agent", "sort")]
+    allowed = {"/static/viewer.js", "/static/viewer.css"}
+    for address in addresses:
+        answer = client.get(address)
+        assert answer.status_code == 200, address
+        for tag, attributes in Elements(answer.text).found:
+            assert tag not in ("iframe", "object", "embed", "base", "style", "svg", "math", "img", "template"), address
+            assert not any(name.startswith("on") or name == "style" for name in attributes), (address, attributes)
+            if tag in ("script", "link"):
+                assert (attributes.get("src") or attributes.get("href")) in allowed
+            if tag in ("a", "form"):
+                assert re.match(r"(/|\?|#)(?!/)", attributes.get("href") or attributes.get("action") or "/"), attributes
+        assert not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2028]", answer.text), (
+            address
+        )
+        assert "'unsafe" not in answer.headers["content-security-policy"]
+        assert answer.headers["x-content-type-options"] == "nosniff"
+    index.close()
+
+
+def test_a_long_text_is_cut_until_it_is_asked_for(tmp_path: Path) -> None:
+    trace.append(tmp_path / "trace.jsonl", trajectory(0, 0, text="x" * 10_000_000))
+    index = TraceIndex(find_sources([str(tmp_path)]), tmp_path / "cache")
+    index.refresh()
+    client = TestClient(create_app(index), base_url=LOCAL)
+    assert len(client.get("/t/1").text) < 100_000
+    assert "more characters" in client.get("/t/1").text
+    assert len(client.get("/t/1?full=1").text) > 10_000_000
+    assert len(client.get("/").text) < 100_000
+    index.close()
+
+
+def test_characters_without_a_look_are_shown_by_name() -> None:
+    assert (
+        visible("a\x1b[0m\u202eb\r\n\tc\ud800")
+        == "a\u27e8U+001B\u27e9[0m\u27e8U+202E\u27e9b\u27e8U+000D\u27e9\n\tc\u27e8U+D800\u27e9"
+    )
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"host": "localhost:8321"}, 200),
+        ({"host": "[::1]:8321"}, 200),
+        ({"host": "evil.example:8321"}, 403),
+        ({"host": "127.0.0.1.evil.example"}, 403),
+        ({"host": ""}, 403),
+        ({"origin": LOCAL}, 200),
+        ({"origin": "http://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+    ],
+)
+def test_only_this_machines_own_names_are_answered(client: TestClient, headers: dict[str, str], status: int) -> None:
+    answer = client.get("/", headers=headers)
+    assert answer.status_code == status
+    assert answer.headers["x-frame-options"] == "DENY"
+    assert ("trajectories" in answer.text) == (status == 200)
+
+
+@pytest.mark.parametrize(
+    "path", ["/static/../app.py", "/static/%2e%2e/app.py", "/static//etc/passwd", "/t/../../etc/passwd", "/t/1.5"]
+)
+def test_no_other_file_is_served(client: TestClient, path: str) -> None:
+    assert client.get(path).status_code in (404, 405)
+    assert client.post("/").status_code == 405
+
+
+def test_other_machines_need_the_token(index: TraceIndex) -> None:
+    app = create_app(index, hosts=["node"], token="secret")
+    with TestClient(app, base_url="http://node:8321", follow_redirects=False) as client:
+        assert client.get("/").status_code == 401
+        assert client.get("/?token=wrong").status_code == 401
+        assert client.get("/static/viewer.js").status_code == 401
+        given = client.get("/?step=1&token=secret")
+        assert (given.status_code, given.headers["location"]) == (303, "/?step=1")
+        assert "HttpOnly" in given.headers["set-cookie"]
+        assert "SameSite=strict" in given.headers["set-cookie"]
+        assert client.get("/?step=1").status_code == 200
+
+
+def test_what_is_written_meanwhile_is_shown(client: TestClient, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent_rl.viewer.app.REFRESH_S", 0.01)
+    with TestClient(client.app, base_url=LOCAL) as again:
+        trace.append(run / "trace.jsonl", trajectory(9, 0))
+        for _ in range(500):
+            if again.get("/count").json() == {"count": 26}:
+                break
+        else:
+            pytest.fail("the new trajectory is not shown")
+        assert "26 of 26" in again.get("/").text
+
+
+def test_the_record_as_json_is_no_page(client: TestClient) -> None:
+    answer: Any = client.get("/t/1/json")
+    assert answer.headers["content-type"].startswith("application/json")
+    assert json.loads(answer.text)["id"] == "uid1-0_0"

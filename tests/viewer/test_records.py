@@ -1,0 +1,76 @@
+"""Which files can be viewed, and records of other programs in our form."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agent_rl.errors import ConfigError
+from agent_rl.viewer.records import find_sources, in_our_form
+from tests.viewer.conftest import trajectory
+
+
+def test_a_runs_folder_has_its_trace_and_its_rollouts(run: Path) -> None:
+    (run / "rollouts").mkdir()
+    (run / "rollouts/1.jsonl").touch()
+    found = find_sources([str(run), str(run / "trace.jsonl")])
+    assert [source.name for source in found] == ["my_run/trace.jsonl", "my_run/rollouts/1.jsonl"]
+
+
+def test_a_run_that_has_just_begun_is_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "run.json").touch()
+    assert [source.path.name for source in find_sources([str(tmp_path)])] == ["trace.jsonl"]
+
+
+@pytest.mark.parametrize(("name", "said"), [("no_such", "no such file"), (".", "has no trajectories")])
+def test_what_cannot_be_viewed_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=said):
+        find_sources([name])
+
+
+def test_our_own_record_is_as_it_is() -> None:
+    record = trajectory(0, 0).to_dict()
+    assert in_our_form(record) is record
+
+
+def test_a_line_of_verls_dump_is_divided_at_its_roles() -> None:
+    line = {
+        "input": "system\nYou are careful.\nuser\nWhat is 6*7?\nassistant\n",
+        "output": "I calculate.\ntool\n42\nassistant\nIt is 42.",
+        "gts": "42", "score": 0.9, "step": 3, "acc": 1.0, "stop_answered": 1.0, "stop_error": 0.0,
+    }  # fmt: skip
+    found = in_our_form(line)
+    assert [message["role"] for message in found["prompt"]] == ["system", "user"]
+    assert found["turns"] == [{"text": "I calculate.", "observation": "42"}, {"text": "It is 42."}]
+    assert (found["score"]["total"], found["info"]["step"], found["stop_reason"]) == (0.9, 3, "answered")
+
+
+def test_a_document_of_atif_has_calls_and_results() -> None:
+    document = {
+        "schema_version": "ATIF-v1.7", "session_id": "s1", "agent": {"name": "other", "version": "1"},
+        "steps": [
+            {"step_id": 1, "source": "user", "message": "What is 6*7?"},
+            {"step_id": 2, "source": "agent", "message": "Let me see.", "reasoning_content": "Easy.",
+             "tool_calls": [{"tool_call_id": "c", "function_name": "calc", "arguments": {"e": "6*7"}}],
+             "observation": {"results": [{"source_call_id": "c", "content": [{"type": "text", "text": "42"}]}]},
+             "metrics": {"completion_tokens": 9}},
+            {"step_id": 3, "source": "agent", "message": "42"},
+        ],
+        "final_metrics": {"total_completion_tokens": 10}, "extra": {"reward": 1, "step": 4},
+    }  # fmt: skip
+    found = in_our_form(document)
+    assert [turn["text"] for turn in found["turns"]] == ["<think>Easy.</think>Let me see.", "42"]
+    assert found["turns"][0]["calls"] == [{"name": "calc", "arguments": {"e": "6*7"}, "id": "c"}]
+    assert found["turns"][0]["results"] == [{"call_id": "c", "name": "calc", "text": "42"}]
+    assert (found["agent"], found["score"]["total"], found["info"]["step"]) == ("other", 1.0, 4)
+
+
+@pytest.mark.parametrize("record", [[], "x", 3, {}, {"turns": []}, {"steps": []}, json.loads('{"input": 1}')])
+def test_anything_else_is_no_trajectory(record: object) -> None:
+    with pytest.raises(ValueError, match="neither a trajectory"):
+        in_our_form(record)

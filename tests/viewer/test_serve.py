@@ -1,0 +1,61 @@
+"""`agent-rl view` as a process: the address that it prints answers, and what cannot be served is refused."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from agent_rl import trace
+from tests.viewer.conftest import trajectory
+
+pytestmark = pytest.mark.slow
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "agent_rl.cli.main", "view", *words]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_the_printed_address_shows_the_trajectories(tmp_path: Path, host: str) -> None:
+    trace.append(tmp_path / "run/trace.jsonl", trajectory(0, 0))
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    words = command(str(tmp_path / "run"), "--port", "0", "--host", host)
+    with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            found = re.fullmatch(rf"1 trajectory: http://{re.escape(host)}(:\d+/)(\?token=\S+)?\n", line)
+            assert found, line
+            assert (found[2] is None) == (host == "127.0.0.1")
+            with httpx.Client(base_url=f"http://127.0.0.1{found[1]}", follow_redirects=True) as client:
+                assert "1 of 1 trajectories" in client.get(f"/{found[2] or ''}").text
+                assert "What is number 100?" in client.get("/t/1").text
+            if found[2]:
+                assert httpx.get(f"http://127.0.0.1{found[1]}").status_code == 401
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(20)
+
+
+def test_what_cannot_be_served_is_refused(tmp_path: Path) -> None:
+    trace.append(tmp_path / "trace.jsonl", trajectory(0, 0))
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        cases = {
+            (str(tmp_path / "no_such"),): "no such file",
+            (str(tmp_path), "--port", port): f"{port} cannot be used",
+        }
+        for words, said in cases.items():
+            environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+            found = subprocess.run(command(*words), env=environment, capture_output=True, text=True, check=False)
+            assert (found.returncode, said in found.stderr) == (2, True), found.stderr
