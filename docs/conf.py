@@ -51,6 +51,7 @@ CONTENTS = {
             "reward_service",
             "reward_lab",
             "evaluation",
+            "viewer",
             "doctor",
             "data",
             "algorithms",

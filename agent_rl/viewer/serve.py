@@ -45,10 +45,8 @@ def serve(sources: Sequence[Source], host: str, port: int, token: str | None) ->
     names = LOOPBACK if token is None else (*LOOPBACK, f"[{host}]" if ":" in host else host, socket.gethostname())
     shown = f"[{host}]" if ":" in host else host
     count = index.count()
-    print(
-        f"{count:,} {'trajectory' if count == 1 else 'trajectories'}: http://{shown}:{port}/{f'?token={token}' if token else ''}",
-        flush=True,
-    )
+    what = "trajectory" if count == 1 else "trajectories"
+    print(f"{count:,} {what}: http://{shown}:{port}/{f'?token={token}' if token else ''}", flush=True)
     config = uvicorn.Config(create_app(index, hosts=names, token=token), log_level="warning")
     try:
         uvicorn.Server(config).run(sockets=[listening])
