@@ -21,6 +21,7 @@ _EXCESS = {
     Reason.DISK: "it wrote more to disk than it may",
     Reason.FILES: "it made more files than it may",
     Reason.THREADS: "it started more threads than it may",
+    Reason.MAPPINGS: "it mapped memory in more pieces than it may",
     Reason.KILLED: "it disturbed the channel of its session",
 }
 

@@ -37,7 +37,6 @@ _CHANNEL = 3  # of a session
 _MT19937_BYTES = 624 * 4
 _environment: dict[bytes, bytes] = os.environ._data  # type: ignore[attr-defined]
 _seed = _random.Random.seed  # what `random.seed` comes to, by way of forty pages
-_CPU_FACTOR = 4.0  # CPU seconds for a second of the limit: a backstop against many threads
 _LONG_BITS = 64
 _NO_CPU_LIMIT_S = 1e9  # a session's cells have a deadline each; their CPU times must not add up
 
@@ -76,7 +75,7 @@ def run(job: Job) -> NoReturn:
     os.dup2(out, 1)
     os.dup2(err, 2)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    _confine(settings, number, scratch, memory_bytes, _NO_CPU_LIMIT_S if session else limit_s * _CPU_FACTOR)
+    _confine(settings, number, scratch, memory_bytes, _NO_CPU_LIMIT_S if session else limit_s)
     if session:
         os.dup2(channel, _CHANNEL)
     os.closerange(_CHANNEL + bool(session), settings.descriptors)

@@ -78,6 +78,7 @@ class Reason(IntEnum):
     THREADS = 6
     NOT_FORKED = 7
     NOT_CONFINED = 8
+    MAPPINGS = 9
 
 
 @dataclass(frozen=True)

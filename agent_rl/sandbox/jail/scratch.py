@@ -14,7 +14,7 @@ import contextlib
 import fcntl
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from .protocol import Reason, ZygoteSettings
 
@@ -25,6 +25,7 @@ _LOCK = "lock"
 _MAX_VANISHED = (
     20  # counts in which something is gone between being listed and being looked at: it is moved all the time
 )
+_MAX_MAPS_BYTES = 2 << 20  # of the list of a process's mappings: what is longer takes too long to read
 _MAX_DEPTH = 64  # directories in directories: what is deeper takes too long to measure
 
 
@@ -60,6 +61,14 @@ class ScratchRoot:
         os.mkdir(path, 0o700)
         os.utime(path, (0, 0))  # which making anything in it changes
         return path
+
+    def or_back(self, path: str, act: Callable[[], int]) -> int:
+        """What `act` gives; when it raises, `path` has not been used."""
+        try:
+            return act()
+        except OSError:
+            self._free.append(path)
+            raise
 
     def give_back(self, path: str) -> None:
         """Lend `path` again if nothing was ever made in it (making one costs more than all else), else have it removed.
@@ -172,7 +181,10 @@ def excess(proc: int, pid: int, scratch: str, limits: ZygoteSettings, *, count_t
     """
     size, count = measure(scratch, limits.disk_bytes, limits.max_files)
     if size <= limits.disk_bytes and touched(scratch):
-        size += unnamed_bytes(proc, pid, scratch, limits.file_bytes)
+        unnamed = unnamed_bytes(proc, pid, scratch, limits.file_bytes)
+        if unnamed is None:
+            return Reason.MAPPINGS
+        size += unnamed
     if size > limits.disk_bytes:
         return Reason.DISK
     if count > limits.max_files:
@@ -187,8 +199,8 @@ def excess(proc: int, pid: int, scratch: str, limits: ZygoteSettings, *, count_t
     return None
 
 
-def unnamed_bytes(proc: int, pid: int, scratch: str, file_bytes: int) -> int:
-    """Bytes on disk of deleted files that `pid` keeps alive.
+def unnamed_bytes(proc: int, pid: int, scratch: str, file_bytes: int) -> int | None:
+    """Bytes on disk of deleted files that `pid` keeps alive; None: it has too many mappings to find out.
 
     Args:
         proc: a descriptor of /proc.
@@ -203,6 +215,8 @@ def unnamed_bytes(proc: int, pid: int, scratch: str, file_bytes: int) -> int:
         opened = _opened(proc, f"{pid}/task/{task}/fd")
         if opened is not None:
             mapped = _mapped(proc, f"{pid}/task/{task}/maps", scratch)
+            if mapped is None:
+                return None
             return sum(opened.values()) + file_bytes * len(mapped - opened.keys())
     return 0
 
@@ -230,12 +244,15 @@ def _opened(proc: int, path: str) -> dict[int, int] | None:
     return found if names else None
 
 
-def _mapped(proc: int, path: str, scratch: str) -> set[int]:
-    """Inodes of the deleted files of `scratch` that are mapped."""
+def _mapped(proc: int, path: str, scratch: str) -> set[int] | None:
+    """Inodes of the deleted files of `scratch` that are mapped; None for more mappings than there is time for."""
     inside = os.fsencode(scratch) + b"/"
     try:
         with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc), "rb") as file:
-            lines = [line.split(maxsplit=5) for line in file if line.endswith(b" (deleted)\n")]
+            text = file.read(_MAX_MAPS_BYTES)
     except OSError:
         return set()
+    if len(text) == _MAX_MAPS_BYTES:
+        return None
+    lines = [line.split(maxsplit=5) for line in text.split(b"\n") if line.endswith(b" (deleted)")]
     return {int(fields[4]) for fields in lines if fields[5].startswith(inside)}

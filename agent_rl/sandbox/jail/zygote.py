@@ -2,7 +2,8 @@
 
 It is exec'ed with a clean environment and never forked from the trainer, so that no child holds any of the trainer's
 memory. It never sees a program, its input or its output either: those pass through descriptors that it only hands on.
-What it does is fork, wait, keep deadlines, and watch disk and threads of what runs for long. It ends when its control
+What it does is fork, wait, keep deadlines, and watch disk and threads of what runs for long. How long such a look takes
+is partly up to the program that is looked at, so between two of them all deadlines are kept. It ends when its control
 socket does, and takes everything that it started with it.
 
 It runs without site-packages and imports its neighbours under another package's name.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import gc
 import json
 import math
@@ -38,6 +40,12 @@ from .warm import preload, reset_signals
 __all__ = ["main"]
 
 _WATCH_S = 0.1
+_LEAST_S = 0.005  # between two readings of a child's processor time
+_LATE_S = 0.25  # that the end of a program may be noticed after its deadline, and still count
+_FORK_S = 5.0  # in which a fork is tried again: a program that has taken all process ids is found by then
+_FORK_AGAIN_S = 0.02
+_LACKING = (errno.EAGAIN, errno.ENOMEM)
+_CORES = len(os.sched_getaffinity(0))
 _SOFT_S = 0.1  # between the soft signal and SIGKILL
 _OOM_SCORE = "500"  # when memory runs out, programs go before the trainer
 _FORK = Op.FORK
@@ -50,11 +58,34 @@ class _Forked:
     pid: int
     number: int
     started: float
+    limit_s: float  # of wall-clock time, and of processor time
     deadline: float
     scratch: str
-    due: float  # when to look at it again
+    due: float  # when its times are to be checked
+    look: float  # when its disk and threads are
+    cpu_before: float = 0.0  # its processor time when the limit began
     reason: Reason = Reason.EXITED
     announced: bool = False
+
+    def leave(self) -> None:
+        """Check nothing any more."""
+        self.due = self.look = math.inf
+
+    def cpu_s(self) -> float:
+        """Processor seconds of all its threads since the limit began."""
+        try:
+            return time.clock_gettime(~self.pid << 3 | 2) - self.cpu_before  # as clock_getcpuclockid has it
+        except OSError:  # it has ended
+            return 0.0
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A fork that failed and will be tried again."""
+
+    order: bytes
+    descriptors: list[int]
+    until: float
 
 
 def main(descriptor: int) -> None:
@@ -133,6 +164,7 @@ class _Zygote:
         )
         self._by_pid: dict[int, _Forked] = {}
         self._by_number: dict[int, _Forked] = {}
+        self._waiting: dict[int, _Waiting] = {}
         self._cleaner = 0
         self._outbox = b""
         self._parent = os.getppid()
@@ -160,6 +192,8 @@ class _Zygote:
         poll.register(self._wake, select.POLLIN)
         wake = self._wake
         while os.getppid() == self._parent:
+            if self._waiting and (job := self._fork_again()):
+                return job
             for descriptor, _ in poll.poll(self._watch()):
                 if descriptor == wake:
                     os.read(wake, 64)  # more would not come from the interpreter's own small pages
@@ -189,42 +223,62 @@ class _Zygote:
 
     def _obey(self, op: int, number: int, limit_s: float) -> None:
         child = self._by_number.get(number)
-        if child is None:  # it has ended meanwhile
+        if child is None:  # it has ended meanwhile, or has not been forked
+            if waiting := self._waiting.pop(number, None):
+                _close(waiting.descriptors)
+                self._send(RECORD.pack(number, Reason.KILLED, signal.SIGKILL, 0.0))
             return
         if op == Op.RESUME:
             now = time.monotonic()
-            child.deadline = now + limit_s
-            child.due = min(now + _WATCH_S, child.deadline)
+            child.cpu_before += child.cpu_s()
+            child.limit_s, child.deadline = limit_s, now + limit_s
+            child.due = child.look = min(now + _WATCH_S, child.deadline)
             os.kill(child.pid, signal.SIGCONT)
             return
-        child.due = math.inf
+        child.leave()
         if op == Op.KILL:
             child.reason = Reason.KILLED
         late = child.reason == Reason.DEADLINE  # it has had the soft signal
         os.kill(child.pid, signal.SIGKILL if op == Op.KILL or late else signal.SIGSTOP)
 
-    def _fork(self, order: bytes, descriptors: list[int]) -> Job | None:
+    def _fork(self, order: bytes, descriptors: list[int], until: float = math.inf) -> Job | None:
+        """Fork a child, or have that tried again until `until`."""
         _, number, flags, code_bytes, limit_s, memory_bytes = FORK.unpack(order)
         started = time.monotonic()
         try:
             scratch = self._root.take()
-            pid = os.fork()
+            pid = self._root.or_back(scratch, os.fork)
         except OSError as error:
+            until = min(until, started + _FORK_S)
+            if error.errno in _LACKING and started < until:
+                self._waiting[number] = _Waiting(order, descriptors, until)
+                for child in self._by_pid.values():  # one of them may have taken what is lacking
+                    child.look = min(child.look, started)
+                return None
             pid = -1
             self._send(RECORD.pack(number, Reason.NOT_FORKED, error.errno or 0, 0.0))
         if pid == 0:
+            for each in self._waiting.values():
+                _close(each.descriptors)
             return self._for_children, number, tuple(descriptors), scratch, flags, code_bytes, limit_s, memory_bytes
-        for descriptor in descriptors:
-            os.close(descriptor)
+        _close(descriptors)
         if pid > 0:
-            child = _Forked(pid, number, started, started + limit_s, scratch, started + min(_WATCH_S, limit_s))
+            due = started + min(_WATCH_S, limit_s)
+            child = _Forked(pid, number, started, limit_s, started + limit_s, scratch, due, due)
             self._by_pid[pid] = self._by_number[number] = child
+        return None
+
+    def _fork_again(self) -> Job | None:
+        for number in list(self._waiting):
+            each = self._waiting.pop(number)
+            if job := self._fork(each.order, each.descriptors, each.until):
+                return job
         return None
 
     def _reap(self) -> None:
         records, scratches = b"", []
         while self._by_pid or self._cleaner:
-            pid, status = os.waitpid(-1, os.WNOHANG)
+            pid, status, usage = os.wait4(-1, os.WNOHANG)
             if pid == 0:
                 break
             if pid == self._cleaner:
@@ -235,7 +289,13 @@ class _Zygote:
             child = self._by_pid.pop(pid)
             del self._by_number[child.number]
             scratches.append(child.scratch)
-            records += RECORD.pack(child.number, child.reason, status, time.monotonic() - child.started)
+            now = time.monotonic()
+            is_timed = child.reason == Reason.EXITED and child.due < math.inf
+            if is_timed and (
+                now > child.deadline + _LATE_S or usage.ru_utime + usage.ru_stime - child.cpu_before > child.limit_s
+            ):
+                child.reason = Reason.DEADLINE  # it has ended by itself, but not in time
+            records += RECORD.pack(child.number, child.reason, status, now - child.started)
         if records:
             self._send(records)
         for scratch in scratches:  # nobody waits for this
@@ -277,30 +337,53 @@ class _Zygote:
             pass
 
     def _watch(self) -> float | None:
-        """Check the children that are due; returns milliseconds until the next is, None for none."""
+        """Check the times of all children that are due, and look at one; returns milliseconds until the next is.
+
+        None: there is nothing to wait for.
+        """
         now, due = time.monotonic(), math.inf
+        first: _Forked | None = None
         for child in self._by_pid.values():
             if child.due <= now:
                 self._check(child, now)
-            if child.due < due:
-                due = child.due
+            if child.look <= now and (first is None or child.look < first.look):
+                first = child
+        if first is not None:
+            self._look(first, now)
+        for child in self._by_pid.values():
+            due = min(due, child.due, child.look)
         if self._outbox:
             self._send(b"")
-            return 10.0
-        return None if due == math.inf else max(0.0, (due - now) * 1000)
+            due = min(due, now + _FORK_AGAIN_S)
+        if self._waiting:
+            due = min(due, now + _FORK_AGAIN_S)
+        return None if due == math.inf else max(0.0, (due - time.monotonic()) * 1000)
 
     def _check(self, child: _Forked, now: float) -> None:
         if child.reason == Reason.DEADLINE:  # it has had the soft signal
-            child.due = math.inf
+            child.leave()
             os.kill(child.pid, signal.SIGKILL)
-        elif now >= child.deadline:
-            child.reason, child.due = Reason.DEADLINE, now + _SOFT_S
+            return
+        left_s = child.limit_s - child.cpu_s()
+        if now >= child.deadline or left_s <= 0:
+            child.reason, child.look = Reason.DEADLINE, math.inf
+            child.due = now + (_SOFT_S if left_s > 0 else _SOFT_S / _CORES)
             os.kill(child.pid, SOFT_SIGNAL)
-        elif too_much := self._excess(child.pid, child.scratch):
-            child.reason, child.due = too_much, math.inf
-            os.kill(child.pid, signal.SIGKILL)
         else:
-            if not child.announced:
-                child.announced = True
-                self._send(RECORD.pack(child.number, Reason.STARTED, child.pid, now - child.started))
-            child.due = min(now + _WATCH_S, child.deadline)
+            child.due = min(now + max(_LEAST_S, left_s / _CORES), child.deadline)
+
+    def _look(self, child: _Forked, now: float) -> None:
+        if too_much := self._excess(child.pid, child.scratch):
+            child.leave()
+            child.reason = too_much
+            os.kill(child.pid, signal.SIGKILL)
+            return
+        if not child.announced:
+            child.announced = True
+            self._send(RECORD.pack(child.number, Reason.STARTED, child.pid, now - child.started))
+        child.look = time.monotonic() + _WATCH_S
+
+
+def _close(descriptors: list[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
