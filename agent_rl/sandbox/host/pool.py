@@ -7,13 +7,14 @@ import logging
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
-from agent_rl.sandbox.host.execution import ExecutionStatus, IsolationReport
+from agent_rl.sandbox.host.execution import Execution, ExecutionStatus, IsolationReport
 from agent_rl.sandbox.host.supervisor import NotRun, Zygote
 from agent_rl.sandbox.jail.protocol import ZygoteSettings
 from agent_rl.sandbox.jail.scratch import sweep
 
-__all__ = ["KINDS", "Pool", "check_limits"]
+__all__ = ["KILLER", "KINDS", "Pool", "check_limits"]
 
 KINDS: Mapping[str, tuple[str, ...]] = {
     "lean": (),
@@ -22,7 +23,13 @@ KINDS: Mapping[str, tuple[str, ...]] = {
 }
 """What each kind of zygote has loaded. A fork copies page tables, so plain programs get a small parent."""
 
+KILLER = Execution(
+    ExecutionStatus.KILLED, stderr="sandbox: the program was ended with the process that ran it, alone\n"
+)
+"""The outcome of a program that ran where nothing keeps it from killing its parent, and whose parent died."""
+
 _WORDS = {"sympy": ("sympy", "mpmath"), "numpy": ("numpy", "scipy", "pandas", "sklearn")}
+_PAUSES_S = (0.3, 0.6, 1.2, 2.4)  # between attempts to start one
 _BUSY = 4
 """Children of one zygote before another of its kind is started."""
 
@@ -49,6 +56,7 @@ class Pool:
             kind for kind in KINDS if all(name.partition(".")[0] in settings.package_files for name in KINDS[kind])
         ]
         self._members: dict[str, list[Zygote]] = {kind: [] for kind in usable}
+        self._alone: dict[Zygote, str] = {}
         self._starts: dict[str, asyncio.Task[Zygote]] = {}
         self._lock = asyncio.Lock()
         self._warned = False
@@ -92,6 +100,28 @@ class Pool:
             )  # retrieved, even if nobody waits
         return await asyncio.shield(start)
 
+    @property
+    def isolated(self) -> bool:
+        """Whether programs are kept from killing their zygote."""
+        return self.report is not None and self.report.isolated
+
+    async def start_alone(self, kind: str) -> Zygote:
+        """Another zygote, for a program that may have killed its own; nobody else is given it before `share`.
+
+        Raises:
+            NotRun: it could not be started.
+        """
+        layers = None if self.report is None else self.report.layers
+        zygote, _ = await _started(replace(self._settings, preload=KINDS[kind], layers=layers))
+        self._alone[zygote] = kind
+        return zygote
+
+    def share(self, zygote: Zygote) -> None:
+        """Give a zygote of `start_alone` to all; nothing happens for another one, or again."""
+        kind = self._alone.pop(zygote, None)
+        if kind is not None:
+            self._members[kind].append(zygote)
+
     async def _start(self, kind: str) -> Zygote:
         async with self._lock:  # the first one probes the machine; and several starts at a time would overload it
             self._check_isolation()
@@ -100,7 +130,7 @@ class Pool:
                 members.remove(zygote)
                 await zygote.stop()
             layers = None if self.report is None else self.report.layers
-            zygote, greeting = await Zygote.start(replace(self._settings, preload=KINDS[kind], layers=layers))
+            zygote, greeting = await _started(replace(self._settings, preload=KINDS[kind], layers=layers))
             if self.report is None:
                 found = greeting["report"]
                 self.report = IsolationReport(**{**found, "layers": tuple(found["layers"])})
@@ -126,14 +156,31 @@ class Pool:
         for start in self._starts.values():
             start.cancel()
         await asyncio.gather(*self._starts.values(), return_exceptions=True)
-        members = [zygote for kind in self._members.values() for zygote in kind]
+        members = [*self._alone, *(zygote for kind in self._members.values() for zygote in kind)]
         killed = [zygote for zygote in members if not zygote.alive]
         await asyncio.gather(*(zygote.stop() for zygote in members))
+        self._alone.clear()
         for kind in self._members.values():
             kind.clear()
         in_namespace = self.report is not None and "namespace" in self.report.layers  # where a root cannot be removed
         if killed or in_namespace:
             sweep(self._settings.scratch_parent)
+
+
+async def _started(settings: ZygoteSettings) -> tuple[Zygote, Any]:
+    """A zygote and its greeting; tried again while a program may have taken what the machine lacks.
+
+    Raises:
+        NotRun: it could not be started.
+    """
+    for pause_s in _PAUSES_S:
+        try:
+            return await Zygote.start(settings)
+        except NotRun as error:
+            if not error.may_pass:
+                raise
+        await asyncio.sleep(pause_s)
+    return await Zygote.start(settings)
 
 
 def check_limits(timeout_s: float, memory_mb: int) -> None:

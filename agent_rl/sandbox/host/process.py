@@ -17,6 +17,7 @@ __all__ = ["Child"]
 _READ_BYTES = 1 << 16
 _READ_AFTER_S = 0.02  # a pipe holds 64 KiB: most programs have ended before anybody needs to read
 _HANG_S = 15.0  # after a deadline, until a zygote that has not said anything is killed
+_TICK_S = 1.0  # in which that is counted, so that an event loop that stands still counts little
 _EXCESS = {
     Reason.DISK: "it wrote more to disk than it may",
     Reason.FILES: "it made more files than it may",
@@ -76,7 +77,8 @@ class Child:
             last: close the channel after it, so that the child finds an end.
         """
         self._rest, self._last = memoryview(data), last
-        self._hang = self._loop.call_later(limit_s + _HANG_S, self._zygote.kill)
+        self._patience_s = limit_s + _HANG_S
+        self._hang = self._loop.call_later(_TICK_S, self._tick)
         self._write()
 
     def order(self, op: Op, limit_s: float = 0.0) -> None:
@@ -124,6 +126,15 @@ class Child:
         for descriptor in tuple(self._open):
             self._release(descriptor)
         self._close_channel()
+
+    def _tick(self) -> None:
+        self._patience_s -= _TICK_S
+        if self.ended.done():
+            return
+        if self._patience_s > 0:
+            self._hang = self._loop.call_later(_TICK_S, self._tick)
+        else:
+            self._zygote.kill()
 
     def _write(self) -> None:
         try:

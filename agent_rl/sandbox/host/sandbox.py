@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.sandbox.host.execution import Execution, ExecutionStatus, IsolationReport
-from agent_rl.sandbox.host.pool import Pool, check_limits
+from agent_rl.sandbox.host.pool import KILLER, Pool, check_limits
 from agent_rl.sandbox.host.process import Child
 from agent_rl.sandbox.host.sessions import SandboxSession
 from agent_rl.sandbox.host.supervisor import Lost, NotRun, Zygote
@@ -144,15 +144,21 @@ class PythonSandbox:
         request = source + stdin.encode("utf-8", "surrogatepass") if stdin else source
         order = SHOW_LAST * show_last, len(source), timeout_s, memory_mb * _MIB
         kind = pool.kind_for(code)
+        suspect = False  # whether it may have killed the process that ran it
         async with pool.slots:
             for _ in range(2):
                 try:
-                    zygote = pool.ready(kind) or await pool.get(kind)
-                    return await _run(pool, zygote, order, request, output_bytes)
+                    zygote = await pool.start_alone(kind) if suspect else pool.ready(kind) or await pool.get(kind)
+                    try:
+                        return await _run(pool, zygote, order, request, output_bytes)
+                    finally:
+                        pool.share(zygote)
                 except NotRun as error:
                     return error.execution
-                except Lost:  # before the program is known to have run
-                    continue
+                except Lost as lost:
+                    if lost.running and suspect:
+                        return KILLER
+                    suspect = lost.running
         return Execution(ExecutionStatus.UNAVAILABLE, stderr="sandbox: its process died twice\n")
 
     def session(self, timeout_s: float = 5.0, memory_mb: int = 512) -> SandboxSession:
@@ -178,7 +184,7 @@ async def _run(
     """One program from fork to end.
 
     Raises:
-        Lost: the zygote died before the program is known to have run.
+        Lost: the zygote died before the program is known to have run, or where nothing keeps a program from killing it.
     """
     child = Child(pool, zygote, order, os.pipe)
     limit_s = order[2]
@@ -187,7 +193,7 @@ async def _run(
         child.feed(request, limit_s, last=True)
         return child.execution(await child.ended, limit_s)
     except Lost as lost:
-        if not lost.running:
+        if not lost.running or not pool.isolated:
             raise
         child.drain()
         out, err = child.take()

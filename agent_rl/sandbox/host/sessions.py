@@ -4,7 +4,8 @@ Between two runs the process is stopped, so that threads that one leaves behind 
 ended by the sandbox takes the process with it; the next one starts with no variables and says so in its `stderr`.
 
 What this does not promise: programs of one session are not protected from one another, and the end of a run is
-reported by the process itself. A program that forges it only ends its own run early.
+reported by the process itself. A program that forges it only ends its own run early. Where this process's event loop
+stands still at the deadline of a run that has answered, nobody knows when, the answer counts as in time.
 """
 
 from __future__ import annotations
@@ -18,16 +19,18 @@ from dataclasses import replace
 from typing import Any
 
 from agent_rl.sandbox.host.execution import Execution, ExecutionStatus
-from agent_rl.sandbox.host.pool import Pool, check_limits
+from agent_rl.sandbox.host.pool import KILLER, Pool, check_limits
 from agent_rl.sandbox.host.process import Child
 from agent_rl.sandbox.host.supervisor import Lost, NotRun, Zygote
 from agent_rl.sandbox.jail.call import MAX_VALUE_BYTES
-from agent_rl.sandbox.jail.protocol import CALL, CELL, CELL_END, NONCE_BYTES, SESSION, SHOW_LAST, Op
+from agent_rl.sandbox.jail.protocol import CALL, CELL, CELL_END, NONCE_BYTES, SESSION, SHOW_LAST, Op, Reason
 
 __all__ = ["SandboxSession"]
 
 _MIB = 1 << 20
 _READ_BYTES = 1 << 16
+_MARGIN_S = 0.05  # by which a zygote's clock for a run is ahead of ours
+_STALL_S = 0.1  # by which the event loop is late at a deadline
 _END_S = 1.0  # from the end of the channel to the report of the end of the process
 
 
@@ -115,11 +118,12 @@ class SandboxSession:
         return execution
 
     async def _run_cell(self, nonce: bytes, cell: bytes, code: str, limit_s: float) -> Execution:
-        fresh = self._process is None
+        fresh, suspect = self._process is None, False
         for _ in range(2):
             try:
                 if self._process is None:
-                    zygote = await self._pool.get(self._pool.kind_for(code))
+                    kind = self._pool.kind_for(code)
+                    zygote = await (self._pool.start_alone(kind) if suspect else self._pool.get(kind))
                     self._process = _Process(self._pool, zygote, limit_s, self._memory_mb * _MIB)
                 else:
                     self._process.order(Op.RESUME, limit_s)
@@ -128,13 +132,16 @@ class SandboxSession:
                 return error.execution
             except Lost as lost:
                 self._lose("the sandbox's process died")
-                if not fresh or lost.running:
+                if lost.running and not self._pool.isolated and (suspect or not fresh):
+                    return KILLER
+                if not fresh or (lost.running and self._pool.isolated):
                     break
-                self._lost = None  # nothing was: it is tried once more
+                self._lost, suspect = None, lost.running  # nothing was: it is tried once more
             except BaseException:
                 self._lose("the run before was cancelled")
                 raise
             else:
+                self._process.share()
                 if self._process.ended.done():
                     self._lose(f"the run before ended with status {execution.status.value}")
                 return execution
@@ -152,10 +159,12 @@ class _Process(Child):
 
     def __init__(self, pool: Pool, zygote: Zygote, limit_s: float, memory_bytes: int) -> None:
         super().__init__(pool, zygote, (SESSION, 0, limit_s, memory_bytes), _socket_pair)
+        self._pool = pool
         self._output_bytes = pool.output_bytes
         self._nonce, self._answer = b"", bytearray()
         self._value_bytes = MAX_VALUE_BYTES
         self._channel_ended = False
+        self._late_s = 0.0  # of the event loop at the deadline
         self._answered: asyncio.Future[None] = self._loop.create_future()
         self._loop.add_reader(self.channel, self._read_channel)
 
@@ -166,6 +175,8 @@ class _Process(Child):
             Lost: the zygote died.
         """
         started = self._loop.time()
+        self._late_s = 0.0
+        alarm = self._loop.call_at(started + limit_s, self._note_lateness, started + limit_s)
         self._value_bytes = value_bytes
         self._nonce, self._answer, self._answered = nonce, bytearray(), self._loop.create_future()
         self.allow(self._output_bytes)
@@ -179,25 +190,29 @@ class _Process(Child):
                 await asyncio.wait((self.ended,))
         finally:
             self.stop_feeding()
+            alarm.cancel()
         self.drain()
         if self.overflow and not self.ended.done():
             await asyncio.wait((self.ended,))
         if not self.ended.done():
             self.order(Op.PAUSE)
-            if (
-                self._loop.time() - started > limit_s
-            ):  # the zygote knows whether it was in time: pausing ends what was not
+            if self._loop.time() - started > limit_s - _MARGIN_S:  # the zygote knows: pausing ends what is late
                 await asyncio.wait((self.ended,), timeout=_END_S)
         wall_s = self._loop.time() - started
-        if self.ended.done():
+        if self.ended.done() and not self._may_have_been_in_time():
             return self._last_execution(wall_s, limit_s)
         _, exit_code, out_of_memory, _ = CELL_END.unpack_from(self._answer)
         value = bytes(self._answer[CELL_END.size :]) or None
         status = ExecutionStatus.MEMORY if out_of_memory else ExecutionStatus.ERROR if exit_code else ExecutionStatus.OK
         return Execution(status, *self.take(), exit_code, wall_s, value)
 
+    def share(self) -> None:
+        """Let others use its zygote, if it has had one for itself."""
+        self._pool.share(self._zygote)
+
     def close(self) -> None:
         """Kill it if it has not ended, and close our ends."""
+        self.share()
         self._loop.remove_reader(self.channel)
         super().close()
 
@@ -207,6 +222,16 @@ class _Process(Child):
             return execution
         text = f"{execution.stderr}sandbox: the program ended the session's process\n"
         return replace(execution, status=ExecutionStatus.ERROR, stderr=text)
+
+    def _note_lateness(self, due: float) -> None:
+        self._late_s = self._loop.time() - due
+
+    def _may_have_been_in_time(self) -> bool:
+        """Whether an answer is there, of a process that was ended while this event loop stood still."""
+        answered = self._answer[:NONCE_BYTES] == self._nonce and not self._missing
+        if self._late_s < _STALL_S or not answered or self.ended.exception() is not None:
+            return False
+        return self.ended.result().reason == Reason.DEADLINE
 
     def _read_channel(self) -> None:
         try:

@@ -24,6 +24,8 @@ from agent_rl.sandbox.jail.protocol import FORK, ORDER, PACKET_BYTES, RECORD, Op
 __all__ = ["End", "Lost", "NotRun", "Zygote"]
 
 _START_S = 60.0
+_TICK_S = 1.0
+_LACKING = (errno.EAGAIN, errno.ENOMEM)
 _STOP_S = 5.0
 _POLL_S = 0.005
 _SEND_AGAIN_S = 0.01
@@ -67,10 +69,22 @@ class End(NamedTuple):
 
 
 class NotRun(Exception):
-    """No child was started; `execution` is the outcome to return for it."""
+    """No child was started.
 
-    def __init__(self, text: str, status: ExecutionStatus = ExecutionStatus.UNAVAILABLE) -> None:
+    Args:
+        text: why.
+        status: of the execution.
+        may_pass: whether the machine lacks something now that a program may have taken.
+
+    Attributes:
+        execution: the outcome to return for it.
+    """
+
+    def __init__(
+        self, text: str, status: ExecutionStatus = ExecutionStatus.UNAVAILABLE, *, may_pass: bool = False
+    ) -> None:
         super().__init__(text)
+        self.may_pass = may_pass
         self.execution = Execution(status, stderr=f"sandbox: not run, because {text}\n")
 
 
@@ -121,17 +135,19 @@ class Zygote:
                 )
             except OSError as error:
                 ours.close()
-                raise NotRun(f"the sandbox's process could not be started: {error}") from None
+                problem = f"the sandbox's process could not be started: {error}"
+                raise NotRun(problem, may_pass=error.errno in _LACKING) from None
         zygote = cls(process, ours)
         try:
             ours.setblocking(False)
             await zygote._loop.sock_sendall(ours, json.dumps(asdict(settings)).encode())
-            answer = await asyncio.wait_for(zygote._loop.sock_recv(ours, PACKET_BYTES), _START_S)
+            answer = await _first_packet(zygote._loop, ours)
             if not answer:
                 raise NotRun(f"the sandbox's process ended while it started:\n{zygote._last_words()}")
             greeting = json.loads(answer)
             if "error" in greeting:
-                raise NotRun(f"the sandbox's process could not start:\n{greeting['error']}")
+                problem = f"the sandbox's process could not start:\n{greeting['error']}"
+                raise NotRun(problem, may_pass=greeting["errno"] in _LACKING)
         except BaseException as error:
             zygote.alive = False
             words = zygote._last_words()
@@ -259,3 +275,20 @@ class Zygote:
         self._process.wait()
         assert self._process.stderr is not None
         self._process.stderr.close()
+
+
+async def _first_packet(loop: asyncio.AbstractEventLoop, control: socket.socket) -> bytes:
+    """What a zygote says first. A time in which the event loop stands still counts as one tick.
+
+    Raises:
+        TimeoutError: it says nothing.
+    """
+    said = asyncio.ensure_future(loop.sock_recv(control, PACKET_BYTES))
+    try:
+        for _ in range(int(_START_S / _TICK_S)):
+            await asyncio.wait((said,), timeout=_TICK_S)
+            if said.done():
+                return said.result()
+        raise asyncio.TimeoutError
+    finally:
+        said.cancel()

@@ -106,8 +106,9 @@ def _serve(descriptor: int) -> Job | None:
         sweep(settings.scratch_parent)
         root = ScratchRoot(settings.scratch_parent)
         zygote = _Zygote(control, settings, root)
-    except Exception:  # noqa: BLE001 - reported to the trainer, which returns it for each run
-        control.send(json.dumps({"error": traceback.format_exc()[-4000:]}).encode())
+    except Exception as error:  # noqa: BLE001 - reported to the trainer, which returns it for each run
+        failure = {"error": traceback.format_exc()[-4000:], "errno": getattr(error, "errno", None)}
+        control.send(json.dumps(failure).encode())
         if root is not None:
             remove_tree(root.path)
         return None

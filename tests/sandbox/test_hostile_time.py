@@ -1,0 +1,213 @@
+"""Programs that want more time than they are given, and what a slow host does to programs that do not.
+
+How much they get is measured in processor time: what else the machine does changes nothing about it.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from agent_rl.sandbox import FunctionCase, IsolationReport, PythonSandbox, StdioCase, grade
+from agent_rl.sandbox.host import process, supervisor
+from tests.sandbox.jail.confined import TIERS, missing, public_interpreter
+
+pytestmark = pytest.mark.slow
+
+LIMIT_S = 1.0
+BEYOND_S = 0.5
+"""Processor seconds that a program may get beyond its limit."""
+
+MAPPINGS = """
+import ctypes, os, threading, time
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+for _ in range(60):
+    os.mkdir("d" * 60)
+    os.chdir("d" * 60)
+file = os.open("f", os.O_RDWR | os.O_CREAT)
+os.write(file, bytes(4096))
+os.unlink("f")
+for n in range(60_000):
+    libc.mmap(None, 4096, 1 + 2 * (n % 2), 1, file, 0)
+"""
+BUSY = "end = time.process_time() + 4\nwhile time.process_time() < end: pass\n"
+PROGRAMS = {
+    "60,000 mappings": MAPPINGS + BUSY,
+    "files that move all the time": """
+import os, threading, time
+for n in range(1900): open(str(n), "w").close()
+os.mkdir("a")
+def move():
+    while True:
+        os.rename("a", "b")
+        os.rename("b", "a")
+threading.Thread(target=move, daemon=True).start()
+"""
+    + BUSY,
+    "a signal that is ignored": "import signal, time\nsignal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\n" + BUSY,
+    "threads outside of the interpreter": """
+import hashlib, threading, time
+def work():
+    while True: hashlib.sha256(bytes(1 << 24))
+for _ in range(8): threading.Thread(target=work, daemon=True).start()
+"""
+    + BUSY,
+}
+
+
+def processor_seconds(pid: int) -> float:
+    """Of the children of `pid` that have ended."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
+
+
+def on(tier: str) -> tuple[PythonSandbox, tuple[str, ...]]:
+    """A sandbox of plain programs, and the command for its zygotes."""
+    sandbox = PythonSandbox(packages=(), max_concurrency=8)
+    if tier == "uid":
+        readable = ["/usr/lib", "/lib", "/lib64", "/usr/local/lib", "/dev/null", "/dev/zero", "/dev/urandom"]
+        sandbox._settings = dataclasses.replace(sandbox._settings, readable=readable)
+        return sandbox, (str(public_interpreter()), *supervisor._COMMAND[1:])
+    return sandbox, supervisor._COMMAND
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("tier", list(TIERS))
+def test_processor_time_ends_with_the_limit(monkeypatch, tier, name):
+    if reason := missing(tier):
+        pytest.skip(f"no {tier} tier here: {reason}")
+    sandbox, command = on(tier)
+    monkeypatch.setattr(supervisor, "_COMMAND", command)
+
+    async def main():
+        async with sandbox as box:
+            box._pool.report = IsolationReport(True, tuple(TIERS[tier]), {}, {})
+            await box.run("")
+            zygote = box._pool.ready("lean").pid
+            found = []
+            for in_session in (False, True):
+                before = processor_seconds(zygote)
+                if in_session:
+                    async with box.session(LIMIT_S) as session:
+                        execution = await session.run(PROGRAMS[name])
+                else:
+                    execution = await box.run(PROGRAMS[name], timeout_s=LIMIT_S)
+                found.append((execution, processor_seconds(zygote) - before))
+            return found
+
+    for execution, used_s in asyncio.run(main()):
+        assert execution.status in ("timeout", "killed"), execution
+        assert used_s <= LIMIT_S + BEYOND_S
+
+
+def test_an_answer_that_comes_too_late_passes_nothing(box):
+    """The program ends by itself, and well: only the time is not in order."""
+    busy = "end = time.process_time() + 1.2\nwhile time.process_time() < end: pass\n"
+    late = f"{MAPPINGS}{busy}print(1, flush=True)\nos._exit(0)"
+    function = f"def f():\n    {MAPPINGS.strip()}{busy}".replace("\n", "\n    ") + "return 1"
+    cases = [StdioCase("", "1"), FunctionCase("f", (), 1)]
+    for code, case in zip((late, function), cases, strict=True):
+        report = box.do(grade(code, [case] * 4, sandbox=box.sandbox, timeout_s=0.5))
+        assert report.passed == 0
+
+
+def test_many_at_once_slow_nobody_down(box):
+    """Neither the deadlines of the others nor honest programs."""
+
+    async def main():
+        hostile = [box.sandbox.run(PROGRAMS["files that move all the time"], timeout_s=LIMIT_S) for _ in range(4)]
+        running = [asyncio.ensure_future(each) for each in hostile]
+        honest = await asyncio.gather(*(box.sandbox.run("print(1)", timeout_s=20) for _ in range(20)))
+        return honest, await asyncio.gather(*running)
+
+    honest, hostile = box.do(main())
+    assert {(each.status, each.stdout) for each in honest} == {("ok", "1\n")}
+    assert {each.status.value for each in hostile} <= {"timeout", "killed"}
+
+
+def test_a_limit_counts_the_processor_time_of_all_threads():
+    """And of one cell alone in a session."""
+    work = "import hashlib, threading\ndef work():\n    for _ in range(400): hashlib.sha256(bytes(1 << 22))\n"
+    start = "threads = [threading.Thread(target=work) for _ in range(4)]\nfor each in threads: each.start()\n"
+    wait = "for each in threads: each.join()\nprint(1)"
+
+    async def main():
+        async with PythonSandbox(packages=()) as box:
+            await box.run("")
+            zygote = box._pool.ready("lean").pid
+            before = processor_seconds(zygote)
+            execution = await box.run(work + start + wait, timeout_s=LIMIT_S)
+            return execution, processor_seconds(zygote) - before
+
+    execution, used_s = asyncio.run(main())
+    assert execution.status == "timeout"
+    assert used_s <= LIMIT_S + BEYOND_S
+
+
+def test_an_event_loop_that_stands_still_kills_no_sandbox(monkeypatch, caplog):
+    monkeypatch.setattr(process, "_HANG_S", 0.2)
+
+    async def main():
+        async with PythonSandbox(packages=()) as box:
+            await box.run("")
+            zygote = box._pool.ready("lean").pid
+            long = asyncio.ensure_future(box.run("import time\ntime.sleep(2)\nprint(1)", timeout_s=20))
+            short = asyncio.ensure_future(box.run("print(2)", timeout_s=0.3))
+            await asyncio.sleep(0)
+            time.sleep(1.2)  # noqa: ASYNC251 - this is the point
+            found = await asyncio.gather(long, short, box.run("print(3)"))
+            return found, box._pool.ready("lean").pid == zygote
+
+    found, same = asyncio.run(main())
+    assert [each.stdout for each in found] == ["1\n", "2\n", "3\n"]
+    assert same
+    assert "does not answer" not in caplog.text
+
+
+def test_nor_does_it_make_a_run_late_that_was_in_time(box):
+    async def main():
+        async with box.sandbox.session(0.5) as session:
+            await session.run("x = 1")
+            running = asyncio.ensure_future(session.run("print(x)"))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            time.sleep(1.2)  # noqa: ASYNC251 - this is the point
+            return await running
+
+    execution = box.do(main())
+    assert (execution.status, execution.stdout) == ("ok", "1\n")
+
+
+def test_a_sandbox_that_starts_while_the_event_loop_stands_still(monkeypatch):
+    monkeypatch.setattr(supervisor, "_START_S", 3.0)
+
+    async def main():
+        async with PythonSandbox(packages=()) as box:
+            running = asyncio.ensure_future(box.run("print(1)"))
+            await asyncio.sleep(0.01)
+            time.sleep(3.5)  # noqa: ASYNC251 - this is the point
+            return await running
+
+    assert asyncio.run(main()).stdout == "1\n"
+
+
+def test_a_zygote_that_does_not_answer_is_killed(monkeypatch, caplog):
+    monkeypatch.setattr(process, "_HANG_S", 0.2)
+
+    async def main():
+        async with PythonSandbox(packages=()) as box:
+            await box.run("")
+            zygote = box._pool.ready("lean").pid
+            os.kill(zygote, 19)
+            with contextlib.suppress(ProcessLookupError):
+                execution = await box.run("print(1)", timeout_s=0.5)
+            return execution
+
+    assert asyncio.run(main()).stdout == "1\n"  # in another one
+    assert "does not answer" in caplog.text
