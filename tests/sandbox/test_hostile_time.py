@@ -117,6 +117,26 @@ def test_an_answer_that_comes_too_late_passes_nothing(box):
         assert report.passed == 0
 
 
+def test_a_program_gains_nothing_by_what_makes_the_watch_slow():
+    """Some make their lists of mappings long and wait; meanwhile another one runs past its limit, and ends well."""
+    late = "import time\nend = time.process_time() + 1.8\nwhile time.process_time() < end: pass\nprint(1)"
+
+    async def main():
+        async with PythonSandbox(packages=(), max_concurrency=8) as box:
+            await box.run("")
+            zygote = box._pool.ready("lean").pid
+            slow = [asyncio.ensure_future(box.run(f"{MAPPINGS}time.sleep(9)", timeout_s=9)) for _ in range(3)]
+            await asyncio.sleep(1)
+            before = processor_seconds(zygote)
+            execution = await box.run(late, timeout_s=LIMIT_S)
+            return execution, processor_seconds(zygote) - before, await asyncio.gather(*slow)
+
+    execution, used_s, slow = asyncio.run(main())
+    assert execution.status == "timeout"
+    assert used_s <= LIMIT_S + BEYOND_S
+    assert {(each.status, "mapped memory in more pieces" in each.stderr) for each in slow} == {("killed", True)}
+
+
 def test_many_at_once_slow_nobody_down(box):
     """Neither the deadlines of the others nor honest programs."""
 

@@ -1,8 +1,8 @@
 """`PythonSandbox`: runs untrusted Python programs, each in a confined process of its own, from one event loop.
 
 A program runs as `__main__` in a fresh process that may read the standard library and the declared packages, write to
-one directory that is removed afterwards, and use neither the network nor other programs. Its wall-clock time, memory,
-output, files and threads are bounded. The kernel reports how it ended; its output cannot change that.
+one directory that is removed afterwards, and use neither the network nor other programs. Its time, memory, output,
+files and threads are bounded. The kernel reports how it ended; its output cannot change that.
 
 What this does not promise: it is no virtual machine, so a hole in the kernel is a hole here. Names and sizes of files
 elsewhere can be seen (not their contents). Objects that are still alive when the program ends are not finalized. Disk,
@@ -130,7 +130,7 @@ class PythonSandbox:
         Args:
             code: the program.
             stdin: its standard input.
-            timeout_s: wall-clock seconds from its start.
+            timeout_s: wall-clock seconds from its start, and as many processor seconds of all its threads together.
             memory_mb: MiB of address space beyond that of an interpreter with its packages loaded.
             show_last: print the value of a final expression, as a notebook does.
             output_bytes: what it may write, where that is more than the sandbox's own `output_bytes`.
@@ -165,7 +165,7 @@ class PythonSandbox:
         """A session, in which variables survive from one run to the next; use it as an async context manager.
 
         Args:
-            timeout_s: wall-clock seconds for one run in it.
+            timeout_s: wall-clock seconds for one run in it, and processor seconds of all its threads together.
             memory_mb: MiB of address space beyond that of an interpreter with its packages loaded.
         """
         check_limits(timeout_s, memory_mb)
