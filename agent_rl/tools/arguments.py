@@ -25,7 +25,7 @@ from referencing.jsonschema import DRAFT202012
 
 from agent_rl.errors import InvalidArgumentsError, did_you_mean
 
-__all__ = ["check_arguments", "coerce", "full_schema", "make_validator", "schema_problem"]
+__all__ = ["check_arguments", "coerce", "full_schema", "is_quick", "make_validator", "schema_problem"]
 
 _MAX_ERRORS = 3
 _MAX_SHOWN = 120  # characters of a value that are repeated to the policy
@@ -50,6 +50,12 @@ _SHORT_TYPES = {
     "dict": "object",
 }
 """Names of Python's types in the short form of a schema."""
+_NAMED = ("properties", "$defs", "definitions", "dependentSchemas")
+"""Keywords whose value has a name for each schema."""
+_SLOW = (
+    *("pattern", "patternProperties", "uniqueItems", "$ref", "$dynamicRef", "$recursiveRef"),
+    *("unevaluatedItems", "unevaluatedProperties", "propertyNames"),
+)
 _PLAIN_OBJECT = {"type", "properties", "required", "additionalProperties", "title", "description"}
 _PLAIN_VALUE = {"type", "title", "description", "default"}
 _PLAIN_TYPES: dict[str, type] = {"string": str, "integer": int, "number": float, "boolean": bool}
@@ -100,6 +106,21 @@ def full_schema(parameters: Any) -> Any:
 def make_validator(parameters: Mapping[str, Any]) -> Validator:
     """A validator that fetches nothing from the network."""
     return Draft202012Validator(parameters, registry=Registry())
+
+
+def is_quick(schema: Any) -> bool:
+    """Whether validating takes a time in proportion to the length of the arguments, whatever they are."""
+    if isinstance(schema, list):
+        return all(map(is_quick, schema))
+    if not isinstance(schema, Mapping):
+        return True
+    named = [schema[key] for key in _NAMED if isinstance(schema.get(key), Mapping)]
+    others = [value for key, value in schema.items() if key not in (*_NAMED, "enum", "const", "default", "examples")]
+    return (
+        not any(schema.get(key) for key in _SLOW)
+        and all(is_quick(value) for names in named for value in names.values())
+        and all(map(is_quick, others))
+    )
 
 
 def check_arguments(name: str, validator: Validator, arguments: Any) -> dict[str, Any]:
@@ -240,8 +261,9 @@ def _explain(error: ValidationError) -> str:
         kinds = expected if isinstance(expected, str) else " or ".join(expected)
         return f"{where}: expected {kinds}, got {_kind(got)} {_shown(got)}"
     if rule == "enum":
-        near = difflib.get_close_matches(got, map(str, expected), n=1) if isinstance(got, str) else []
-        hint = f" (did you mean '{_cut(near[0])}'?)" if near and len(got) <= _MAX_SHOWN else ""
+        is_short = isinstance(got, str) and len(got) <= _MAX_SHOWN
+        near = difflib.get_close_matches(got, map(str, expected), n=1) if is_short else []
+        hint = f" (did you mean '{_cut(near[0])}'?)" if near else ""
         return f"{where}: expected one of {_shown(expected)}, got {_shown(got)}{hint}"
     return f"{where}: expected {rule} {_shown(expected)}, got {_shown(got)}"
 

@@ -3,9 +3,10 @@
 Every call is answered with a text that the policy can use, its own mistakes included. What leaves `run` is
 `UnscoredError`, for an outage or a bug in the tool, and `FatalError`; then the turn's other calls are cancelled.
 
-The steps of a call: its arguments are checked; the result of an equal call is taken from the cache, if the tool has
-one; it queues, if the tool has a limit on concurrency; then it runs, with retries if the tool has them, and its time
-starts to count. The result is recorded, if there is a cassette, and cut to what the policy is shown.
+The steps of a call: its arguments are checked, in another process and for a limited time where that may take long; the
+result of an equal call is taken from the cache, if the tool has one; it queues, if the tool has a limit on concurrency;
+then it runs, with retries if the tool has them, and its time starts to count. The result is recorded, if there is a
+cassette, and cut to what the policy is shown.
 
 What this does not promise: a thread cannot be stopped. A plain `def` call that runs past its limit is abandoned in its
 daemon thread, which goes on until it returns or the process exits, and no longer counts against the tool's concurrency;
@@ -32,7 +33,7 @@ from agent_rl.errors import (
     did_you_mean,
 )
 from agent_rl.settings.episode import ToolsSettings
-from agent_rl.tools.arguments import check_arguments
+from agent_rl.tools.argument_check import checked
 from agent_rl.tools.base import ToolOutput, TrajectoryScope
 from agent_rl.tools.cache import ResultCache, shared_cache
 from agent_rl.tools.cassette import Cassette
@@ -203,10 +204,7 @@ class ToolSession:
         if slot is None:
             name = call.name[:MAX_SHOWN]
             raise UnknownToolError(f"there is no tool {name!r}. {did_you_mean(name, self._slots)}")
-        try:
-            arguments = check_arguments(call.name, slot.spec.validator, call.arguments)
-        except (ValueError, RecursionError) as error:  # a number with thousands of digits, for example
-            raise InvalidArgumentsError(f"the arguments of {call.name} cannot be read: {one_line(error)}") from error
+        arguments = await checked(slot.spec, call.arguments, slot.limit_s)
         if not slot.called:
             slot.create_kwargs = self._create_kwargs(call.name)
             slot.called = True

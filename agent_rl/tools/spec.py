@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 from jsonschema.protocols import Validator
 
 from agent_rl.errors import ConfigError, FatalError
-from agent_rl.tools.arguments import make_validator, schema_problem
+from agent_rl.tools.arguments import is_quick, make_validator, schema_problem
 from agent_rl.tools.base import Tool
 
 __all__ = ["CacheScope", "ToolSpec", "Toolset"]
@@ -91,7 +91,12 @@ class ToolSpec:
         """Validator of `parameters`; building one costs more than using it."""
         return make_validator(self.parameters)
 
-    def __getstate__(self) -> dict[str, Any]:  # without the cached validator, which cannot be pickled
+    @cached_property
+    def is_checked_quickly(self) -> bool:
+        """Whether checking arguments takes a time in proportion to their length."""
+        return is_quick(self.parameters)
+
+    def __getstate__(self) -> dict[str, Any]:  # without what is cached: a validator cannot be pickled
         return {item.name: getattr(self, item.name) for item in fields(self)}
 
 

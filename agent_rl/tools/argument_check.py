@@ -1,0 +1,99 @@
+"""`checked`: the arguments of a call, coerced and validated where they hold nobody else up.
+
+Most schemas take a time in proportion to the arguments, and small arguments are checked at once. A pattern can take
+forever for thirty characters, and unique items or references much longer than their length says: those, and large
+arguments, are checked in a worker process, which is killed when the time is over.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from agent_rl.concurrency import gate, in_thread
+from agent_rl.errors import InvalidArgumentsError, ToolTimeoutError
+from agent_rl.tools.argument_worker import checked_here
+from agent_rl.tools.slot import one_line
+from agent_rl.tools.spec import ToolSpec
+from agent_rl.workers import WorkerDied, Workers, WorkerTimeout
+
+__all__ = ["CHECK_S", "MAX_SIZE", "checked"]
+
+CHECK_S = 5.0
+"""Most seconds of one check; a tool's own limit may be less."""
+MAX_SIZE = 1_000_000
+"""Characters of all arguments of a call; a number, a name or a bracket counts as `_EACH`."""
+_SMALL = 20_000  # characters that are checked in the event loop
+_EACH = 8
+_AT_ONCE = 8
+# Without the rest of the package, which takes three times as long to import.
+_START = """
+import sys, types
+package = types.ModuleType("agent_rl.tools")
+package.__path__ = [sys.argv[1]]
+sys.modules[package.__name__] = package
+from agent_rl.tools.argument_worker import main
+main()
+"""
+_workers = Workers("checks the arguments of tools", [sys.executable, "-c", _START, str(Path(__file__).parent)])
+
+
+async def checked(spec: ToolSpec, arguments: Any, limit_s: float) -> dict[str, Any]:
+    """A copy of the arguments, coerced where that loses nothing.
+
+    Args:
+        spec: the tool.
+        arguments: what the policy wrote, from JSON.
+        limit_s: seconds of a call of the tool.
+
+    Raises:
+        InvalidArgumentsError: with a text that says which argument is wrong and what was expected.
+        ToolTimeoutError: checking them takes too long.
+        UnscoredError: no process can be started.
+    """
+    size = _size(arguments)
+    if size > MAX_SIZE:
+        raise InvalidArgumentsError(f"the arguments of {spec.name} are too large: {MAX_SIZE:,} characters are read")
+    if spec.is_checked_quickly and size <= _SMALL:
+        return checked_here(spec.name, spec.validator, arguments)
+    limit_s = min(limit_s, CHECK_S)
+    request = [spec.name, json.dumps(spec.parameters, default=str), arguments, limit_s]
+    problem = f"{spec.name} did not finish within {limit_s:g} s: checking its arguments takes too long"
+    try:
+        async with gate("agent_rl.tools.argument_check", _AT_ONCE):
+            fine, result = await in_thread(_workers.ask, request, limit_s)
+    except WorkerTimeout:
+        raise ToolTimeoutError(problem) from None
+    except WorkerDied as died:
+        if died.status == -signal.SIGALRM:
+            raise ToolTimeoutError(problem) from None
+        raise InvalidArgumentsError(f"the arguments of {spec.name} cannot be checked: {died}") from None
+    except RecursionError:
+        raise InvalidArgumentsError(f"invalid arguments for {spec.name}: nested too deeply") from None
+    except (TypeError, ValueError) as error:  # what JSON cannot express, such as a number of thousands of digits
+        raise InvalidArgumentsError(f"the arguments of {spec.name} cannot be read: {one_line(error)}") from None
+    if not fine:
+        raise InvalidArgumentsError(result)
+    found: dict[str, Any] = result
+    return found
+
+
+def _size(value: Any) -> int:
+    """In the units of `MAX_SIZE`; counting ends beyond it."""
+    size, waiting = 0, [value]
+    while waiting and size <= MAX_SIZE:
+        item = waiting.pop()
+        size += _EACH
+        if isinstance(item, str):
+            size += len(item)
+        elif isinstance(item, int):
+            size += item.bit_length() // 3
+        elif isinstance(item, list):
+            waiting += item[:MAX_SIZE]
+        elif isinstance(item, dict):
+            waiting += item.keys()
+            waiting += item.values()
+    return size

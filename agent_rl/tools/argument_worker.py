@@ -1,0 +1,52 @@
+"""The process that checks arguments: one request after the other, until its input ends. It imports little."""
+
+from __future__ import annotations
+
+import json
+import resource
+import signal
+import sys
+from typing import Any
+
+from agent_rl.errors import InvalidArgumentsError
+from agent_rl.tools.arguments import check_arguments, make_validator
+
+__all__ = ["checked_here", "main"]
+
+_MEMORY_BYTES = 2 << 30
+_KEPT_SCHEMAS = 64
+
+
+def main() -> None:
+    """Check one request after the other, in a process of its own."""
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    validators: dict[str, Any] = {}
+    print(json.dumps("ready"), flush=True)
+    for line in sys.stdin:
+        name, parameters, arguments, limit_s = json.loads(line)
+        signal.setitimer(signal.ITIMER_REAL, limit_s)  # its signal ends the process, also where nobody waits any more
+        if parameters not in validators:
+            if len(validators) >= _KEPT_SCHEMAS:
+                validators.clear()
+            validators[parameters] = make_validator(json.loads(parameters))
+        try:
+            answer = [True, checked_here(name, validators[parameters], arguments)]
+        except (InvalidArgumentsError, MemoryError) as error:
+            answer = [False, str(error) or f"the arguments of {name} need too much memory"]
+        text = json.dumps(answer)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        print(text, flush=True)
+
+
+def checked_here(name: str, validator: Any, arguments: Any) -> dict[str, Any]:
+    """`check_arguments`, with one kind of error.
+
+    Raises:
+        InvalidArgumentsError: also for what cannot be read, such as a number of thousands of digits.
+    """
+    try:
+        return check_arguments(name, validator, arguments)
+    except (ValueError, RecursionError) as error:
+        raise InvalidArgumentsError(
+            f"the arguments of {name} cannot be read: {type(error).__name__}: {str(error)[:200]}"
+        ) from error
