@@ -53,8 +53,9 @@ threading.Thread(target=move, daemon=True).start()
     "a signal that is ignored": "import signal, time\nsignal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\n" + BUSY,
     "threads outside of the interpreter": """
 import hashlib, threading, time
+data = bytes(1 << 24)
 def work():
-    while True: hashlib.sha256(bytes(1 << 24))
+    while True: hashlib.sha256(data)
 for _ in range(8): threading.Thread(target=work, daemon=True).start()
 """
     + BUSY,
@@ -153,7 +154,9 @@ def test_many_at_once_slow_nobody_down(box):
 
 def test_a_limit_counts_the_processor_time_of_all_threads():
     """And of one cell alone in a session."""
-    work = "import hashlib, threading\ndef work():\n    for _ in range(400): hashlib.sha256(bytes(1 << 22))\n"
+    work = (
+        "import hashlib, threading\ndata = bytes(1 << 22)\ndef work():\n    for _ in range(400): hashlib.sha256(data)\n"
+    )
     start = "threads = [threading.Thread(target=work) for _ in range(4)]\nfor each in threads: each.start()\n"
     wait = "for each in threads: each.join()\nprint(1)"
 

@@ -92,7 +92,7 @@ def without_isolation(monkeypatch):
     )
 
 
-KILL = "import os, time\ntime.sleep(0.3)\nos.kill(os.getppid(), 9)\ntime.sleep(9)"
+KILL = "import os, time\nparent = os.getppid()\ntime.sleep(0.3)\nos.kill(parent, 9)\ntime.sleep(9)"
 
 
 def test_a_program_that_kills_its_sandbox_has_failed(without_isolation, tmp_path):

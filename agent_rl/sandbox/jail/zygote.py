@@ -112,10 +112,13 @@ def _serve(descriptor: int) -> Job | None:
         if root is not None:
             remove_tree(root.path)
         return None
-    with contextlib.suppress(OSError):  # the trainer has gone
+    try:
         job = zygote.serve()
         if job is not None:
             return job
+    except OSError:  # the trainer has gone, or reads it as the last words
+        with contextlib.suppress(OSError):
+            traceback.print_exc()
     zygote.close()
     return None
 
