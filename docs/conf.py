@@ -44,6 +44,7 @@ CONTENTS = {
         for page in (
             "tools",
             "sandbox",
+            "sandbox_promises",
             "agents",
             "rewards",
             "judges",
