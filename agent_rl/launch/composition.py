@@ -53,8 +53,11 @@ def compose(recipe: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Di
     arguments = hydra_arguments(folder, overrides)
     with yaml_errors(folder / "config.yaml"), initialize_config_dir(str(folder), version_base=None):
         searchpath = f"hydra.searchpath=[{','.join(_searchpath(folder))}]"
-        _check_keys(folder, searchpath, arguments)
-        config = _composed(searchpath, arguments)
+        try:
+            config = _composed(searchpath, arguments)
+        except ConfigError:
+            _check_keys(folder, searchpath, arguments)
+            raise
     tell(change_config(config, argument_keys(arguments), folder / "config.yaml"))
     added = {key for each in overrides if each.startswith("+") for key in argument_keys([each])}
     for key in unknown_keys(config):
@@ -112,7 +115,7 @@ def _short(error: Exception) -> str:
 
 
 def _check_keys(folder: Path, searchpath: str, arguments: Sequence[str]) -> None:
-    """Refuse an override of an unknown key, with a remedy that hydra's own error lacks."""
+    """Raise the error of an override of an unknown key, if there is one, with a remedy that hydra's own lacks."""
     groups, values = [], []
     for argument, parsed in zip(arguments, _parse(arguments), strict=True):
         key = parsed.key_or_group

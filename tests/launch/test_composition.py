@@ -45,6 +45,13 @@ def test_a_key_may_be_added_on_purpose() -> None:
     assert "mine" in unknown_keys(config)
 
 
+def test_an_element_of_a_list_may_be_overridden() -> None:
+    assert compose("gsm8k_calculator", ["trainer.logger=[console,file]", "trainer.logger.1=wandb"]).trainer.logger == [
+        "console",
+        "wandb",
+    ]
+
+
 def test_a_wrong_key_in_the_recipe_is_found(tmp_path: Path) -> None:
     text = (GSM8K / "config.yaml").read_text().replace("  - size: 3b\n", "")
     (tmp_path / "config.yaml").write_text(
