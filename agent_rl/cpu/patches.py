@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from agent_rl.cpu import speed
+from agent_rl.cpu import fork_server, speed
 
 __all__ = [
     "HOOKS",
@@ -88,6 +88,7 @@ HOOKS: tuple[tuple[str, Callable[[ModuleType], None]], ...] = (
     ("verl.workers.rollout.base", weight_transport),
     ("verl.workers.rollout.replica", rollout_server),
     ("verl.checkpoint_engine", checkpoint_engine),
+    ("verl.utils.device", fork_server.fork_workers),
     ("verl.trainer.ppo.v1.replay_buffer", speed.replay_buffer_polling),
     ("verl.utils.torch_functional", speed.token_log_probs),
     ("verl.workers.rollout.llm_server", speed.single_server),

@@ -50,6 +50,7 @@ class WeightsProbe(ReactAgentLoop):
             target.touch(exist_ok=False)
         except FileExistsError:
             return await super().run(sampling_params, **row)
+        target.with_name("parent.txt").write_text(Path(f"/proc/{os.getppid()}/cmdline").read_text())
         if "python" in {tool.name for tool in self.tools}:
             target.with_name(f"python_{int(row['global_steps'])}.txt").write_text(await self.use_python(row))
         import ray

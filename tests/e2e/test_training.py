@@ -131,6 +131,10 @@ def test_the_metrics_of_each_step(run: Run) -> None:
     assert {"reward", "acc", "correctness", "efficiency", "format", "tool_calls"} <= names
 
 
+def test_the_workers_are_forks_of_the_server(run: Run) -> None:
+    assert "agent_rl.cpu.fork_server" in (run.folder / "parent.txt").read_text().split("\0")
+
+
 def test_programs_run_inside_verls_workers(run: Run) -> None:
     """What they were forked from is gone with the workers."""
     for step in (1, 2):

@@ -13,6 +13,12 @@ from agent_rl.launch.output import read_metrics
 from agent_rl.launch.process import SHARED_MEMORY, TrainerError, remove_unused, run_trainer, shared_files
 
 
+@pytest.fixture(autouse=True)
+def without_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These trainers start no Ray, whose workers would need a server on a CPU."""
+    monkeypatch.delenv("VERL_PLATFORM", raising=False)
+
+
 def script(code: str) -> list[str]:
     return [sys.executable, "-u", "-c", code]
 

@@ -1,0 +1,194 @@
+"""Starts Ray's workers as forks of a process that has imported the libraries of verl and SGLang.
+
+A run has about eight Ray workers, and each imports torch, transformers and the rest: on two cores that is most of a
+short run's time. The launcher starts `python -m agent_rl.cpu.fork_server` together with the trainer; Ray starts its
+workers with `forked_python` in place of Python. Neither verl, agent_rl nor the user's modules are imported here: what
+they do when they are imported depends on each worker's environment.
+
+A worker gets what a new interpreter would have: arguments, environment, folder, standard streams, process group. A
+library that starts threads when it is imported must not be in `LIBRARIES`; pyarrow's allocator, which does, survives
+a fork.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import importlib
+import json
+import os
+import runpy
+import selectors
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from agent_rl.cpu import switch
+from agent_rl.cpu.forked_python import SERVER
+
+__all__ = ["LIBRARIES", "fork_server", "fork_workers"]
+
+LIBRARIES = (
+    "torch",
+    "transformers",
+    "tensordict",
+    "datasets",
+    "peft",
+    "torchdata.stateful_dataloader",
+    "hydra",
+    "aiohttp",
+    "sglang.srt.entrypoints.http_server",
+)
+"""What verl's processes import of others, in this order."""
+RAYS = ("ray.util.state", "transfer_queue")
+"""Imported in the environment of the first worker: Ray reads its settings when it is imported."""
+
+
+@contextmanager
+def fork_server(environ: Mapping[str, str], output: Any) -> Iterator[dict[str, str]]:
+    """Run a server; gives the variable by which the trainer's workers find it.
+
+    Args:
+        environ: the trainer's environment.
+        output: file that gets what the libraries print.
+    """
+    folder = tempfile.mkdtemp(prefix="agent_rl_")
+    path = f"{folder}/forks"
+    environ = {**environ, **switch.child_environment(), "OMP_NUM_THREADS": "1"}  # OpenMP's threads would not survive
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+            listener.bind(path)
+            listener.listen(64)  # workers wait while the libraries are imported
+            fd = listener.fileno()
+            server = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(fd)],
+                env=environ,
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                pass_fds=[fd],
+            )
+        with server:
+            try:
+                yield {SERVER: path}
+            finally:
+                server.kill()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def fork_workers(module: ModuleType) -> None:
+    """`verl.utils.device`: have Ray start its workers by the server, if the launcher has started one.
+
+    This is the first function that verl's `main` calls with its configuration.
+    """
+    original = module.auto_set_device
+
+    @functools.wraps(original)
+    def auto_set_device(config: Any) -> None:
+        original(config)
+        runtime_env: Any = OmegaConf.select(config, "ray_kwargs.ray_init.runtime_env") or {}
+        if SERVER in os.environ and runtime_env.get("py_executable", "") is None:
+            runtime_env.py_executable = shlex.join([sys.executable, "-I", "-S", str(_CLIENT)])
+
+    module.auto_set_device = auto_set_device  # type: ignore[attr-defined]
+
+
+_CLIENT = Path(__file__).with_name("forked_python.py")
+
+
+def main(fd: int) -> None:
+    """Serve until standard input ends; in a fork, become the script."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # as Ray does for its processes: they end with the driver
+    given = dict(os.environ)
+    with socket.socket(fileno=fd) as listener:
+        _import(LIBRARIES)
+        added = {name: value for name, value in os.environ.items() if given.get(name) != value}
+        request = _serve(listener, added)
+    if request is not None:
+        _become(request)
+
+
+def _import(names: Sequence[str]) -> None:
+    for name in names:
+        with contextlib.suppress(ImportError):  # SGLang is not installed everywhere
+            importlib.import_module(name)
+    gc.freeze()  # otherwise the collector writes to every page, of which each fork then needs its own
+
+
+def _serve(listener: socket.socket, added: Mapping[str, str]) -> dict[str, Any] | None:
+    """The request, in a fork that is to run it; None when the trainer has ended.
+
+    Args:
+        listener: clients connect to it.
+        added: variables that the libraries have set.
+    """
+    signal.signal(signal.SIGCHLD, _reap)
+    with selectors.DefaultSelector() as selector:
+        selector.register(listener, selectors.EVENT_READ)
+        selector.register(sys.stdin, selectors.EVENT_READ)
+        while True:
+            ready = [key.fileobj for key, _ in selector.select()]
+            if sys.stdin in ready:
+                return None
+            connection, _ = listener.accept()
+            with connection, contextlib.suppress(ConnectionError):
+                request = _receive(connection)
+                os.environ.clear()
+                os.environ.update({**added, **request["environment"]})
+                if "ray" not in sys.modules:
+                    _import(RAYS)
+                if os.fork() == 0:
+                    connection.sendall(b"1")
+                    return request
+                for stream in request["streams"]:
+                    os.close(stream)
+
+
+def _receive(connection: socket.socket) -> dict[str, Any]:
+    _, streams, _, _ = socket.recv_fds(connection, 1, 3)
+    parts = []
+    while part := connection.recv(65536):
+        parts.append(part)
+    return {**json.loads(b"".join(parts)), "streams": streams}
+
+
+def _reap(signum: int, frame: Any) -> None:
+    """Ray asks whether a worker's process exists: one that has ended must not."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def _become(request: Mapping[str, Any]) -> None:
+    """Run the script as a new interpreter would."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for number, stream in enumerate(request["streams"]):
+        os.dup2(stream, number)
+        os.close(stream)
+    if request["leads_group"]:
+        os.setpgid(0, 0)
+    os.nice(request["niceness"] - os.nice(0))
+    os.chdir(request["folder"])
+    import numpy as np
+
+    np.random.seed()
+    sys.argv = request["arguments"]
+    sys.path[0] = str(Path(sys.argv[0]).parent)
+    runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

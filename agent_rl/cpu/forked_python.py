@@ -1,0 +1,39 @@
+"""Run a Python script as a fork of the server in `fork_server`: `python -I -S forked_python.py script arguments`.
+
+It stands for the Python executable in Ray's runtime environment, and imports next to nothing: it hands its arguments,
+environment and standard streams to the server, which answers when the fork runs. Without a server it becomes Python.
+"""
+
+import json
+import os
+import socket
+import sys
+
+SERVER = "AGENT_RL_FORK_SERVER"
+"""Environment variable with the path of the server's socket."""
+
+
+def main() -> None:
+    """Ask for the fork, and end; Ray knows its workers by an id among the arguments."""
+    request = {
+        "arguments": sys.argv[1:],
+        "environment": dict(os.environ),
+        "folder": os.getcwd(),
+        "niceness": os.nice(0),
+        "leads_group": os.getpgrp() == os.getpid(),
+    }
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
+            server.connect(os.environ[SERVER])
+            socket.send_fds(server, [b"3"], [0, 1, 2])
+            server.sendall(json.dumps(request).encode())
+            server.shutdown(socket.SHUT_WR)
+            forked = bool(server.recv(1))
+    except (KeyError, OSError):
+        forked = False
+    if not forked:
+        os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    main()

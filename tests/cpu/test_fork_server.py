@@ -1,0 +1,144 @@
+"""The server that starts Ray's workers: a fork is what a new interpreter would be, with the libraries imported."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from agent_rl.cpu import forked_python
+
+SERVER = forked_python.SERVER
+
+
+LAUNCHER = """
+import json, os, sys
+from agent_rl.cpu.fork_server import fork_server
+with fork_server(os.environ, sys.stderr) as more:
+    print(json.dumps(more), flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The variable that names it; it must end with its launcher."""
+    environment = {**os.environ, "OF_THE_SERVER": "1", "RAY_AUTH_MODE": "disabled", "OMP_NUM_THREADS": "2"}
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with (
+        open(tmp_path_factory.mktemp("server") / "log", "wb") as log,
+        subprocess.Popen([sys.executable, "-c", LAUNCHER], env=environment, stderr=log, **pipes) as launcher,
+    ):
+        yield json.loads(launcher.stdout.readline())
+        started = psutil.Process(launcher.pid).children()
+        launcher.kill()
+    assert started
+    assert psutil.wait_procs(started, 60)[1] == []
+
+
+def fork(folder: Path, code: str, *arguments: str, **environment: str) -> Any:
+    """What a script prints as JSON."""
+    script = folder / "script.py"
+    script.write_text(f"import json, os, sys\nfound = {{}}\n{code}\nprint(json.dumps(found), flush=True)\n")
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", forked_python.__file__, str(script), *arguments],
+        env={**os.environ, "RAY_AUTH_MODE": "token", **environment},
+        cwd=folder,
+        stdout=subprocess.PIPE,  # ends when the fork does
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    return json.loads(done.stdout)
+
+
+STATE = """
+found.update(
+    arguments=sys.argv, name=__name__, mine=os.environ.get("MINE"), leaked="OF_THE_SERVER" in os.environ,
+    folder=os.getcwd(), path=sys.path[0], leads=os.getpgrp() == os.getpid(), nice=os.nice(0),
+    torch="torch" in sys.modules, parent=os.getppid(), verl="verl" in sys.modules or "agent_rl.agents" in sys.modules,
+)
+"""
+
+
+def test_a_fork_has_arguments_environment_and_folder_of_the_client(tmp_path: Path, server: dict[str, str]) -> None:
+    found = fork(tmp_path, STATE, "--one", "two words", MINE="1", **server)
+    assert found["arguments"] == [str(tmp_path / "script.py"), "--one", "two words"]
+    assert (found["name"], found["mine"], found["leaked"]) == ("__main__", "1", False)
+    assert (found["folder"], found["path"]) == (str(tmp_path), str(tmp_path))
+    assert (found["leads"], found["nice"]) == (False, os.nice(0))
+    assert found["torch"]
+    assert "agent_rl.cpu.fork_server" in psutil.Process(found["parent"]).cmdline()
+    assert not found["verl"]  # what they do when they are imported depends on the worker's environment
+
+
+def test_a_leader_of_a_process_group_stays_one(tmp_path: Path, server: dict[str, str]) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import os; print(os.getpgrp() == os.getpid(), flush=True)")
+    command = [sys.executable, "-I", "-S", forked_python.__file__, str(script)]
+    process = subprocess.run(
+        command, env={**os.environ, **server}, start_new_session=True, stdout=subprocess.PIPE, text=True, check=True
+    )
+    assert process.stdout == "True\n"
+
+
+def test_without_a_server_it_is_python(tmp_path: Path) -> None:
+    for environment in ({}, {SERVER: str(tmp_path / "nothing")}):
+        found = fork(tmp_path, STATE, "one", MINE="1", **environment)
+        assert found["arguments"] == [str(tmp_path / "script.py"), "one"]
+        assert (found["mine"], found["path"], found["torch"]) == ("1", str(tmp_path), False)
+
+
+def test_forks_draw_different_numbers(tmp_path: Path, server: dict[str, str]) -> None:
+    code = "import random, uuid, numpy; found['drawn'] = [random.random(), numpy.random.rand(), str(uuid.uuid4())]"
+    drawn = [fork(tmp_path, code, **server)["drawn"] for _ in range(2)]
+    assert not set(drawn[0]) & set(drawn[1])
+
+
+def test_threads_are_those_of_an_allocator_and_the_users_number_is_kept(tmp_path: Path, server: dict[str, str]) -> None:
+    code = (
+        "from pathlib import Path\n"
+        "def names(pid): return [each.read_text().strip() for each in Path(f'/proc/{pid}/task').glob('*/comm')]\n"
+        "found.update(mine=len(names('self')), servers=names(os.getppid()))\n"
+        "import verl, torch; found['torch'] = torch.get_num_threads()"
+    )
+    found = fork(tmp_path, code, OMP_NUM_THREADS="2", **server)
+    assert found["mine"] == 1
+    assert len(found["servers"]) - found["servers"].count("jemalloc_bg_thd") == 1
+    assert found["torch"] == 2
+
+
+def test_ray_is_configured_by_the_first_workers_environment(tmp_path: Path, server: dict[str, str]) -> None:
+    """Of the server's own, in which `RAY_AUTH_MODE` differs, Ray knows nothing."""
+    code = "from ray._raylet import AuthenticationMode, get_authentication_mode as mode; found['is'] = str(mode())"
+    assert fork(tmp_path, code, **server)["is"] == fork(tmp_path, code)["is"] != "0"
+
+
+def test_the_libraries_of_verls_workers_are_imported_already(tmp_path: Path, server: dict[str, str]) -> None:
+    code = (
+        "before = set(sys.modules)\n"
+        "import verl.trainer.main_ppo, verl.trainer.ppo.v1.trainer_sync, verl.trainer.ppo.v1.agent_loop_tq\n"
+        "import verl.workers.engine_workers, verl.experimental.reward_loop\n"
+        "import verl.workers.rollout.sglang_rollout.async_sglang_server\n"
+        "found['new'] = [name.split('.')[0] for name in set(sys.modules) - before]"
+    )
+    new = fork(tmp_path, code, **server)["new"]
+    libraries = [name for name in new if name not in ("verl", "agent_rl")]
+    assert len(libraries) < 200, {name: libraries.count(name) for name in libraries}
+
+
+def test_a_fork_that_has_ended_is_no_process(tmp_path: Path, server: dict[str, str]) -> None:
+    """Ray asks for its workers by their process ids."""
+    pid = fork(tmp_path, "found['pid'] = os.getpid()", **server)["pid"]
+    deadline = time.monotonic() + 10
+    while psutil.pid_exists(pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
