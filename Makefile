@@ -8,9 +8,10 @@ TORCH = torch==2.13.0
 VENV = .venv
 PY = $(VENV)/bin/python
 PYTEST = mkdir -p outputs && $(PY) -m pytest --basetemp outputs/pytest
-# The same with the CPU-seconds of all its processes: engines on one of two processes, all else on both.
+# The same with the CPU-seconds of all its processes. Of three processes for two cores, one has all tests with an engine,
+# one all others with the trainer; these wait for other processes much of the time.
 COSTS = mkdir -p outputs && $(PY) tests/cost.py
-TWO = --basetemp outputs/pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder
+PARALLEL = --basetemp outputs/pytest --numprocesses 3 --dist loadscope --no-loadscope-reorder
 UNIT = not (trainer or engine or slow or recipes or benchmark)
 PIP = $(PY) -m pip install --disable-pip-version-check
 
@@ -29,17 +30,17 @@ test: $(VENV)/.dev
 	$(PYTEST) $(ARGS)
 else
 test: check ## all checks
-	$(COSTS) --check $(TWO)
+	$(COSTS) --check $(PARALLEL)
 endif
 
 test-unit: $(VENV)/.dev ## what is quick and needs neither verl nor torch nor Ray
-	$(PYTEST) $(TWO) --light -m "$(UNIT)" $(ARGS)
+	$(PYTEST) $(PARALLEL) --light -m "$(UNIT)" $(ARGS)
 
 test-shuffled: $(VENV)/.dev ## the unit tests in random order; SEED= repeats one
 	$(PYTEST) --light -m "$(UNIT)" --random-order --random-order-bucket=global $(if $(SEED),--random-order-seed=$(SEED)) $(ARGS)
 
 test-costs: check ## all tests, and their CPU-seconds as the new budget in tests/README.md
-	$(COSTS) --write $(TWO)
+	$(COSTS) --write $(PARALLEL)
 
 check: $(VENV)/.dev ## format, lint, types, and that what is imported is declared
 	$(PY) -m ruff format --check .

@@ -17,6 +17,7 @@ TESTS = Path(__file__).parent
 
 os.environ.setdefault("VERL_PLATFORM", "cpu")
 os.environ.setdefault("HF_HOME", str(TESTS.parent / "outputs" / "cache"))
+os.environ.setdefault("RAY_worker_niceness", "0")  # otherwise all other tests come before those that wait for Ray
 os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))  # otherwise Ray keeps one in the home directory
 
 

@@ -56,14 +56,23 @@ RAYS = ("ray.util.state", "transfer_queue")
 """Imported in the environment of the first worker: Ray reads its settings when it is imported."""
 
 
+PYTHON = "AGENT_RL_WORKER_PYTHON"
+"""Environment variable with the command in place of Python, on each node its own; the launcher sets it."""
+
+
 @contextmanager
 def fork_server(environ: Mapping[str, str], output: Any) -> Iterator[dict[str, str]]:
-    """Run a server; gives the variable by which the trainer's workers find it.
+    """Run a server; gives the variables that Ray's processes and their driver need.
+
+    There are none unless the CPU is chosen, nor for a trainer that joins a Ray whose nodes run already.
 
     Args:
         environ: the trainer's environment.
         output: file that gets what the libraries print.
     """
+    if not switch.is_selected() or environ.get("RAY_ADDRESS", "local") not in ("", "local"):
+        yield {}
+        return
     folder = tempfile.mkdtemp(prefix="agent_rl_")
     path = f"{folder}/forks"
     environ = {**environ, **switch.child_environment(), "OMP_NUM_THREADS": "1"}  # OpenMP's threads would not survive
@@ -82,7 +91,8 @@ def fork_server(environ: Mapping[str, str], output: Any) -> Iterator[dict[str, s
             )
         with server:
             try:
-                yield {SERVER: path}
+                client = Path(__file__).with_name("forked_python.py")
+                yield {SERVER: path, PYTHON: shlex.join([sys.executable, "-I", "-S", str(client)])}
             finally:
                 server.kill()
     finally:
@@ -90,9 +100,10 @@ def fork_server(environ: Mapping[str, str], output: Any) -> Iterator[dict[str, s
 
 
 def fork_workers(module: ModuleType) -> None:
-    """`verl.utils.device`: have Ray start its workers by the server, if the launcher has started one.
+    """`verl.utils.device`: have Ray start its workers by the server of their node, if the launcher has started one.
 
-    This is the first function that verl's `main` calls with its configuration.
+    This is the first function that verl's `main` calls with its configuration. The shell in which Ray starts a worker
+    replaces the variable.
     """
     original = module.auto_set_device
 
@@ -100,13 +111,10 @@ def fork_workers(module: ModuleType) -> None:
     def auto_set_device(config: Any) -> None:
         original(config)
         runtime_env: Any = OmegaConf.select(config, "ray_kwargs.ray_init.runtime_env") or {}
-        if SERVER in os.environ and runtime_env.get("py_executable", "") is None:
-            runtime_env.py_executable = shlex.join([sys.executable, "-I", "-S", str(_CLIENT)])
+        if PYTHON in os.environ and runtime_env.get("py_executable", "") is None:
+            runtime_env.py_executable = f"${PYTHON}"
 
     module.auto_set_device = auto_set_device  # type: ignore[attr-defined]
-
-
-_CLIENT = Path(__file__).with_name("forked_python.py")
 
 
 def main(fd: int) -> None:

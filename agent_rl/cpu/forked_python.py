@@ -10,7 +10,7 @@ import socket
 import sys
 
 SERVER = "AGENT_RL_FORK_SERVER"
-"""Environment variable with the path of the server's socket."""
+"""Environment variable with the path of the server's socket; the launcher sets it."""
 
 
 def main() -> None:

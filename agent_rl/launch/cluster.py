@@ -26,6 +26,7 @@ from uuid import uuid4
 import psutil
 
 from agent_rl.cpu import switch as cpu
+from agent_rl.cpu.fork_server import fork_server
 from agent_rl.errors import AgentRLError, ConfigError
 from agent_rl.launch.command import joins_ray
 from agent_rl.launch.process import die_with_parent, end_all, exit_on_sigterm, sigterm_exits, stop
@@ -125,7 +126,7 @@ def run_head(
     with sigterm_exits(), _ray_node(head) as node:
         _wait_for_nodes(nodes, node, wait_s)
         train(
-            {**_environment(), "RAY_ADDRESS": nodes.address},
+            {**_environment(), **node.forks, "RAY_ADDRESS": nodes.address},
             lambda: node.check("the head of the Ray cluster ended before the trainer"),
         )
 
@@ -164,11 +165,12 @@ def run_worker(nodes: Nodes, options: Sequence[str], wait_s: float) -> int:
 
 
 class _RayNode:
-    """A process `ray start --block` and its output."""
+    """A process `ray start --block`, its output, and the variables of the server that starts its workers."""
 
-    def __init__(self, arguments: Sequence[str], output: IO[bytes]) -> None:
+    def __init__(self, arguments: Sequence[str], forks: Mapping[str, str], output: IO[bytes]) -> None:
         command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *ANY_PORT, *arguments]
-        env = {**_environment(), **(cpu.child_environment() if cpu.is_selected() else {})}
+        env = {**_environment(), **(cpu.child_environment() if cpu.is_selected() else {}), **forks}
+        self.forks = forks
         if directory := env.get("RAY_TMPDIR"):
             command.append(f"--temp-dir={directory}")
         self.output = output
@@ -190,11 +192,14 @@ def _ray_node(arguments: Sequence[str]) -> Iterator[_RayNode]:
     """A Ray node that ends with the block, with every process that it started."""
     mark = os.environ[MARK] = uuid4().hex
     with tempfile.TemporaryFile() as output:
-        node = _RayNode(arguments, output)
         try:
-            yield node
+            with fork_server(_environment(), output) as forks:
+                node = _RayNode(arguments, forks, output)
+                try:
+                    yield node
+                finally:
+                    stop(node.process)
         finally:
-            stop(node.process)
             end_all(MARK, mark)
 
 

@@ -14,13 +14,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from agent_rl.cpu import switch as cpu
 from agent_rl.cpu.fork_server import fork_server
 from agent_rl.errors import AgentRLError
 from agent_rl.launch.output import failure
@@ -103,9 +102,9 @@ def run_trainer(
         output = stack.enter_context(open(log, "ab"))
         start = output.tell()
         try:
-            with _workers_forks(env, output) as more:
+            with fork_server(env, output) as forks:
                 child = subprocess.Popen(
-                    command, stdout=output, stderr=subprocess.STDOUT, env={**env, **more}, preexec_fn=die_with_parent
+                    command, stdout=output, stderr=subprocess.STDOUT, env={**env, **forks}, preexec_fn=die_with_parent
                 )
                 try:
                     _follow(child, _Tail(log, start, on_output), _Metrics(metrics, on_metrics), timeout_s, watch)
@@ -123,13 +122,6 @@ def logger_environment(folder: Path, environ: Mapping[str, str] = os.environ) ->
     """The variables that tell verl's loggers where to write."""
     tensorboard = environ.get("TENSORBOARD_DIR") or str(folder / "tensorboard")
     return {"VERL_FILE_LOGGER_PATH": str(folder / NEW_METRICS), "TENSORBOARD_DIR": tensorboard}
-
-
-def _workers_forks(env: Mapping[str, str], output: Any) -> AbstractContextManager[dict[str, str]]:
-    """On a CPU, the server that starts the workers of a Ray that the trainer starts."""
-    if cpu.is_selected() and env.get("RAY_ADDRESS", "local") in ("", "local"):
-        return fork_server(env, output)
-    return nullcontext({})
 
 
 @contextmanager

@@ -14,7 +14,8 @@ from typing import Any
 import psutil
 import pytest
 
-from agent_rl.cpu import forked_python
+from agent_rl.cpu import fork_server, forked_python
+from tests.forks import EXTENDED, FORKS, Mode
 
 SERVER = forked_python.SERVER
 
@@ -31,7 +32,13 @@ with fork_server(os.environ, sys.stderr) as more:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """The variable that names it; it must end with its launcher."""
-    environment = {**os.environ, "OF_THE_SERVER": "1", "RAY_AUTH_MODE": "disabled", "OMP_NUM_THREADS": "2"}
+    environment = {
+        **os.environ,
+        "VERL_PLATFORM": "cpu",
+        "OF_THE_SERVER": "1",
+        "RAY_AUTH_MODE": "disabled",
+        "OMP_NUM_THREADS": "2",
+    }
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with (
         open(tmp_path_factory.mktemp("server") / "log", "wb") as log,
@@ -88,6 +95,29 @@ def test_a_leader_of_a_process_group_stays_one(tmp_path: Path, server: dict[str,
         command, env={**os.environ, **server}, start_new_session=True, stdout=subprocess.PIPE, text=True, check=True
     )
     assert process.stdout == "True\n"
+
+
+def test_ray_starts_its_workers_so_unless_the_user_has_chosen_a_python() -> None:
+    code = (
+        "import os, verl.utils.device as device\nfrom omegaconf import OmegaConf\n"
+        "for given in (None, 'mine'):\n"
+        "    ray_init = {'runtime_env': {'py_executable': given}}\n"
+        "    config = OmegaConf.create({'trainer': {'device': 'cpu'}, 'ray_kwargs': {'ray_init': ray_init}})\n"
+        "    device.auto_set_device(config); print(config.ray_kwargs.ray_init.runtime_env.py_executable)"
+    )
+    for python, expected in (("/env/python", ["$AGENT_RL_WORKER_PYTHON", "mine"]), (None, ["None", "mine"])):
+        mode = Mode({**EXTENDED.environment, fork_server.PYTHON: python}, EXTENDED.preload)
+        assert FORKS.run(code, mode=mode).stdout.split() == expected
+
+
+@pytest.mark.parametrize("environment", [{"VERL_PLATFORM": ""}, {"VERL_PLATFORM": "cpu", "RAY_ADDRESS": "a:6379"}])
+def test_neither_a_gpu_nor_a_ray_that_runs_already_gets_a_server(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with fork_server.fork_server(os.environ, sys.stderr) as more:
+        assert more == {}
 
 
 def test_without_a_server_it_is_python(tmp_path: Path) -> None:

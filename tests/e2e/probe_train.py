@@ -11,6 +11,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from agent_rl import ReactAgentLoop, register_agent_loop
 from agent_rl.trajectory import ToolCall
 
@@ -50,7 +52,7 @@ class WeightsProbe(ReactAgentLoop):
             target.touch(exist_ok=False)
         except FileExistsError:
             return await super().run(sampling_params, **row)
-        target.with_name("parent.txt").write_text(Path(f"/proc/{os.getppid()}/cmdline").read_text())
+        target.with_name("parent.txt").write_text(" ".join(psutil.Process(os.getppid()).cmdline()))
         if "python" in {tool.name for tool in self.tools}:
             target.with_name(f"python_{int(row['global_steps'])}.txt").write_text(await self.use_python(row))
         import ray

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import tempfile
@@ -17,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from agent_rl import trace
+from agent_rl.cpu.fork_server import fork_server
 from agent_rl.data import make_row
 from agent_rl.launch.command import trainer_command
 from agent_rl.launch.output import read_metrics
@@ -103,7 +105,11 @@ def run(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Run:
             overrides(folder, tiny_model, **{"trainer.total_training_steps": 1000}),
             script=ROOT / "tests/e2e/faults_train.py",
         )
-        with open(folder / "log", "wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as driver:
+        with (
+            open(folder / "log", "wb") as log,
+            fork_server(os.environ, log) as forks,
+            subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **forks}) as driver,
+        ):
             deadline = time.monotonic() + 300
             while not (folder / "metrics.jsonl").exists() or not (folder / "metrics.jsonl").read_text().strip():
                 assert driver.poll() is None, (folder / "log").read_text()[-3000:]

@@ -25,7 +25,8 @@ ROOT = Path(__file__).parents[2]
 PARTS = ROOT / "tests/e2e/nodes_parts.py"
 
 LAUNCHER = """
-import sys
+import os, sys
+del os.environ["VERL_PLATFORM"]
 from agent_rl.launch import cluster, process
 nodes = cluster.Nodes.from_environment()
 sizes = ["--num-cpus=4", "--num-gpus=1", "--object-store-memory=80000000"]

@@ -132,7 +132,7 @@ def test_the_metrics_of_each_step(run: Run) -> None:
 
 
 def test_the_workers_are_forks_of_the_server(run: Run) -> None:
-    assert "agent_rl.cpu.fork_server" in (run.folder / "parent.txt").read_text().split("\0")
+    assert "agent_rl.cpu.fork_server" in (run.folder / "parent.txt").read_text().split()
 
 
 def test_programs_run_inside_verls_workers(run: Run) -> None:
