@@ -171,6 +171,17 @@ class TraceIndex:
             values = [columns["prompt_key"], columns["step"], columns["file_id"]]
             return [dict(row) for row in database.execute(sql, values)]
 
+    def correctness(self, step: int, facets: Mapping[str, str]) -> list[list[float]]:
+        """The correctness of each prompt's samples in a step, for trajectories with these facets."""
+        where, values = _where(Query(facets={**facets, "step": str(step)}))
+        known = f"{where} AND correctness IS NOT NULL"
+        sql = f"SELECT prompt_key, correctness FROM trajectories t {known} ORDER BY prompt_key"
+        found: dict[str, list[float]] = {}
+        with self._reader() as database:
+            for key, value in database.execute(sql, values):
+                found.setdefault(key, []).append(value)
+        return list(found.values())
+
     def compare(self, one: tuple[str, int | None], other: tuple[str, int | None]) -> list[dict[str, Any]]:
         """The prompts that both sides have, those first whose mean rewards differ most.
 

@@ -1,0 +1,44 @@
+"""The command `agent-rl report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agent_rl.errors import ConfigError
+
+__all__ = ["app"]
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def report(
+    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Folders of runs, outputs/<experiment>")],
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="The page; default: report.html in the first run's folder")
+    ] = None,
+) -> None:
+    r"""Write a run as one page: curves, warnings in words, before and after, trajectories, configuration, versions.
+
+    \b
+      agent-rl report outputs/gsm8k_calculator
+      agent-rl report outputs/first outputs/second -o comparison.html
+
+    Several runs are also compared. The page needs no other file and no network.
+    """
+    try:
+        from agent_rl.viewer.report import read_run
+        from agent_rl.viewer.report import report as page
+    except ImportError as error:
+        raise ConfigError("agent-rl report", f"{error.name} is not installed", "Install agent-rl[service]") from error
+    target = out or Path(runs[0]) / "report.html"
+    text = page([read_run(run) for run in runs])
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError("--out", f"{target} cannot be written ({error.strerror})", "Name another file") from error
+    print(target)

@@ -1,0 +1,233 @@
+"""`report`: a run, or several, as one page that needs nothing else: curves, warnings, trajectories, configuration."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader
+from markupsafe import Markup
+
+from agent_rl.errors import ConfigError
+from agent_rl.evaluation.summary import estimate_mean
+from agent_rl.launch.output import read_metrics
+from agent_rl.viewer.charts import COLOURS, line_chart
+from agent_rl.viewer.index import Query, TraceIndex
+from agent_rl.viewer.records import find_sources, visible
+from agent_rl.viewer.warnings import run_warnings, series
+
+__all__ = ["Run", "read_run", "report"]
+
+CHARTS: dict[str, dict[str, str]] = {
+    "Reward": {"critic/score/mean": "mean", "critic/score/max": "highest", "critic/score/min": "lowest"},
+    "Success": {"agent/acc": "training", "agent/correctness": "correctness"},
+    "Tools": {"agent/tool_calls": "calls", "agent/tool_errors": "errors", "agent/repeated_calls": "repeated calls"},
+    "Turns": {"agent/turns": "turns", "agent/malformed_turns": "malformed"},
+    "Response tokens": {"response_length/mean": "mean", "response_length/max": "longest"},
+    "Seconds of a step": {
+        "timing_s/step": "step", "timing_s/gen": "generation", "timing_s/old_log_prob": "old log-probs",
+        "timing_s/ref": "reference", "timing_s/update_actor": "update", "timing_s/update_weights": "weights",
+    },
+    "Tokens a second": {"perf/throughput": "tokens a second a GPU"},
+    "Unscored": {"agent/unscored": "trajectories"},
+    "KL and entropy": {"actor/kl_loss": "KL", "actor/ppo_kl": "KL to the old policy", "actor/entropy": "entropy"},
+    "Gradient norm": {"actor/grad_norm": "actor"},
+}  # fmt: skip
+"""Each chart's metrics of verl, and what they are called there."""
+SHOWN = (
+    "critic/score/mean",
+    "agent/acc",
+    "agent/tool_calls",
+    "agent/turns",
+    "agent/malformed_rate",
+    "response_length/mean",
+)
+"""Metrics of the table before and after."""
+COMPARED = {
+    "critic/score/mean": "Reward",
+    "agent/acc": "Success",
+    "agent/tool_calls": "Tool calls",
+    "agent/turns": "Turns",
+    "response_length/mean": "Response tokens",
+    "timing_s/step": "Seconds of a step",
+}
+"""Charts of several runs: one metric each, a line a run."""
+TERMS = ("efficiency", "format", "overlong")
+"""Built-in components, which are 0 where nothing is wrong."""
+ENDS = 3
+"""Steps at the start and at the end that the table averages."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run's folder says.
+
+    Attributes:
+        name: of the folder.
+        path: of the folder.
+        steps: the metrics of each step, with its number as `step`.
+        about: `run.json`: command, configuration, versions, files; empty without one.
+    """
+
+    name: str
+    path: Path
+    steps: Sequence[Mapping[str, Any]]
+    about: Mapping[str, Any]
+
+    @property
+    def training(self) -> list[Mapping[str, Any]]:
+        """The steps of training, without a validation before it."""
+        return [each for each in self.steps if "critic/score/mean" in each]
+
+
+def read_run(folder: str) -> Run:
+    """Read a run's folder.
+
+    Raises:
+        ConfigError: it has no metrics.
+    """
+    path = Path(folder)
+    try:
+        steps = read_metrics(path)
+    except (OSError, ValueError, KeyError) as error:
+        problem = f"no metrics can be read there ({error})"
+        raise ConfigError(folder, problem, "Name a run's folder, outputs/<experiment>, with metrics.jsonl") from error
+    about = path / "run.json"
+    return Run(path.resolve().name, path, steps, json.loads(about.read_text()) if about.is_file() else {})
+
+
+def report(runs: Sequence[Run], cache: Path | None = None) -> str:
+    """The page.
+
+    Args:
+        runs: one, which is shown in full; or several, which are compared.
+        cache: where the index of the trajectories is kept.
+    """
+    environment = Environment(
+        loader=PackageLoader("agent_rl.viewer"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["visible"] = visible
+    colours = "".join(f".c{number}{{background:{colour}}}" for number, colour in enumerate(COLOURS))
+    shown = [_shown(run, cache) for run in runs]
+    page = environment.get_template("report.html").render(
+        runs=shown, comparison=Markup("".join(_compared(runs))) if len(runs) > 1 else "", colours=Markup(colours)
+    )
+    return str(page)
+
+
+def _shown(run: Run, cache: Path | None) -> dict[str, Any]:
+    configuration = run.about.get("configuration") or {}
+    reward = (configuration.get("agent_rl") or {}).get("reward") or {}
+    named = ("correctness", *TERMS, *(reward.get("components") or {}))
+    components = [name for name in named if series(run.training, f"agent/{name}")]
+    return {
+        "name": run.name,
+        "steps": len(run.training),
+        "warnings": run_warnings(run.training, _wanted(run, reward, components)),
+        "charts": Markup("".join(_charts(run, components))),
+        "table": _before_and_after(run),
+        "validation": _validation(run),
+        "trajectories": _trajectories(run, cache),
+        "command": " ".join(run.about.get("command") or ()),
+        "versions": run.about.get("versions") or {},
+        "configuration": json.dumps(configuration, indent=2, ensure_ascii=False),
+    }
+
+
+def _wanted(run: Run, reward: Mapping[str, Any], components: Sequence[str]) -> list[str]:
+    """The components that should tell trajectories apart."""
+    weighted = [name for name in components if _weight(reward, name) != 0]
+    return [name for name in weighted if name not in TERMS or any(v for _, v in series(run.training, f"agent/{name}"))]
+
+
+def _weight(reward: Mapping[str, Any], name: str) -> Any:
+    section = reward.get(name) or (reward.get("components") or {}).get(name) or {}
+    return section.get("penalty", section.get("weight", 1))
+
+
+def _charts(run: Run, components: Sequence[str]) -> list[str]:
+    found = [line_chart(title, _lines(run.training, keys)) for title, keys in CHARTS.items()]
+    parts = {f"agent/{name}": name for name in components}
+    stops = {
+        key: key.removeprefix("agent/stop_")
+        for step in run.training[:1]
+        for key in step
+        if key.startswith("agent/stop_")
+    }
+    stops = {key: name for key, name in stops.items() if any(value for _, value in series(run.training, key))}
+    found.insert(1, line_chart("Components of the reward", _lines(run.training, parts)))
+    found.insert(4, line_chart("How trajectories end", _lines(run.training, stops)))
+    return [chart for chart in found if chart]
+
+
+def _lines(steps: Sequence[Mapping[str, Any]], keys: Mapping[str, str]) -> dict[str, list[tuple[float, float]]]:
+    found = {name: series(steps, key) for key, name in keys.items()}
+    return {name: [(float(step), value) for step, value in points] for name, points in found.items() if points}
+
+
+def _compared(runs: Sequence[Run]) -> list[str]:
+    names = [run.name if [each.name for each in runs].count(run.name) == 1 else str(run.path) for run in runs]
+    return [
+        line_chart(title, {name: [(float(step), value) for step, value in series(run.training, key)]
+                           for name, run in zip(names, runs, strict=True)})
+        for key, title in COMPARED.items()
+    ]  # fmt: skip
+
+
+def _before_and_after(run: Run) -> list[tuple[str, float, float]]:
+    """Means of the first and the last steps."""
+    found = []
+    for key in SHOWN:
+        values = [value for _, value in series(run.training, key)]
+        if values:
+            first, last = values[:ENDS], values[-ENDS:]
+            found.append((key, sum(first) / len(first), sum(last) / len(last)))
+    return found
+
+
+def _validation(run: Run) -> list[tuple[str, list[tuple[int, float]]]]:
+    """Accuracies and rewards on validation rows, by step."""
+    keys = sorted(
+        {
+            key
+            for each in run.steps
+            for key in each
+            if key.startswith("val-") and key.split("/")[-2] in ("acc", "reward")
+        }
+    )
+    return [(key.partition("/")[2], series(run.steps, key)) for key in keys]
+
+
+def _trajectories(run: Run, cache: Path | None) -> dict[str, Any]:
+    """Success with its interval at the start and at the end, and trajectories worth reading; empty without a trace."""
+    try:
+        sources = [source for source in find_sources([str(run.path)]) if source.path.name == "trace.jsonl"]
+    except ConfigError:
+        return {}
+    if not sources or not run.training:
+        return {}
+    index = TraceIndex(sources, cache)
+    try:
+        index.refresh()
+        if not index.count():
+            return {}
+        first, last = int(run.training[0]["step"]), int(run.training[-1]["step"])
+        train = {"split": "train"} if "train" in dict(index.values("split")) else {}
+        success = []
+        for step in dict.fromkeys((first, last)):
+            rows = index.correctness(step, train)
+            if rows:
+                found = estimate_mean(rows)
+                success.append((step, len(rows), found.mean, found.low, found.high))
+        at_the_end = {"step": str(last), **train}
+        return {
+            "success": success,
+            "best": index.find(Query(facets=at_the_end, sort="reward"))[:3],
+            "worst": index.find(Query(facets=at_the_end, sort="reward", descending=False))[:3],
+            "changed": index.compare((sources[0].name, first), (sources[0].name, last))[:5],
+        }
+    finally:
+        index.close()
