@@ -45,7 +45,8 @@ def test_a_run_is_shown_with_its_curves_and_trajectories(run: Path) -> None:
     page = shown(with_metrics(run))
     for text in (
         "agent-rl train mine", "verl 0.9.1", "&#34;seed&#34;: 7", "2 steps", "<td>agent/acc</td>",
-        "Success in step 1: 0.500", "over 3 prompts", "<td>gsm8k/acc/mean@1", "Best trajectories of the last step", "What is number 102?",
+        "Success in step 1: 0.500", "over 3 prompts", "<td>gsm8k/acc/mean@1", "Best trajectories of the last step",
+        "What is number 102?",
         "Prompts that changed most", "correctness: 0.1",
     ):  # fmt: skip
         assert text in page, text
