@@ -21,6 +21,7 @@ import pytest
 
 from agent_rl.sandbox import PythonSandbox
 from agent_rl.sandbox.host.pool import KINDS
+from tests.sandbox.test_hostile_time import BEYOND_S, LIMIT_S, PROGRAMS, processor_seconds
 
 pytestmark = pytest.mark.benchmark
 
@@ -134,3 +135,24 @@ def test_rate(kind: str, share_of_floor: float, floor: Callable[[], Cost]) -> No
     # The CPU time is shown and not asserted: what else runs on the machine moves its share by ten points.
     assert shares(found, [four for _, _, four in found])[0] >= share_of_floor
     assert cold * RUNS / median(four.wall_s for _, _, four in found) >= 10
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_time_beyond_the_limit(name: str) -> None:
+    """Of hostile programs, by the clock and by the processor: the tests assert the latter only."""
+
+    async def rounds() -> list[Cost]:
+        found = []
+        async with PythonSandbox(packages=()) as sandbox:
+            await sandbox.run("")
+            zygote = await sandbox._open_pool().get("lean")
+            for _ in range(5):
+                used, started = processor_seconds(zygote.pid), time.perf_counter()
+                await sandbox.run(PROGRAMS[name], timeout_s=LIMIT_S)
+                wall_s, cpu = time.perf_counter() - started, processor_seconds(zygote.pid) - used
+                found.append(Cost(max(0.0, wall_s - LIMIT_S), max(0.0, cpu - LIMIT_S)))
+        return found
+
+    walls, cpus = zip(*asyncio.run(rounds()), strict=True)
+    print(f"\n{name:36} beyond {LIMIT_S:g} s: by the clock at most {max(walls):.2f} s, processor {max(cpus):.2f} s")
+    assert max(walls) <= BEYOND_S
