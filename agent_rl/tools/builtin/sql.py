@@ -144,8 +144,7 @@ def _locate(settings: SqlConfig) -> tuple[Path, str]:
         raise ConfigError(
             "database", f"{name!r} is no {expected} file ({found or 'unknown'})", "Name one, or fix engine"
         )
-    beside = [Path(f"{path}{end}") for end in ("-wal", "-journal")]
-    if found == "sqlite" and any(file.is_file() and file.stat().st_size for file in beside):
+    if found == "sqlite" and pool.has_unwritten_changes(path):
         raise ConfigError(
             "database", f"{name!r} has changes not yet written (-wal or -journal)", "Open and close it once"
         )

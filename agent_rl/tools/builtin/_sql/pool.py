@@ -17,7 +17,7 @@ from agent_rl.errors import ToolError, ToolTimeoutError, UnscoredError
 from agent_rl.tools.builtin._sql.worker import BYTES, IDLE_S, SETUP_S, TOO_MUCH_MEMORY
 from agent_rl.workers import WorkerDied, Workers, WorkerTimeout
 
-__all__ = ["ask", "rows", "workers"]
+__all__ = ["ask", "has_unwritten_changes", "rows", "workers"]
 
 _START = "import sys; sys.path.append(sys.argv[1]); from _sql.worker import main; main(sys.argv[2], int(sys.argv[3]))"
 _SLACK_S = 5.0  # until a worker is killed that has not ended itself
@@ -60,6 +60,8 @@ def rows(
         ValueError: the tables cannot be made, or the database cannot be opened.
         UnscoredError: when no worker can be started.
     """
+    if isinstance(tables, Path) and has_unwritten_changes(tables):
+        raise ValueError(f"{tables} has changes not yet written (-wal or -journal)")
     made = {"database": str(tables.resolve())} if isinstance(tables, Path) else {"tables": _plain(tables)}
     reply = _reply("sqlite", memory_mb, {**made, "query": query, "timeout_s": timeout_s, "max_rows": max_rows})
     if "unusable" in reply:
@@ -79,6 +81,12 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return {BYTES: value.hex()}
     return value if value is None or isinstance(value, str | int | float) else str(value)
+
+
+def has_unwritten_changes(path: Path) -> bool:
+    """Whether an SQLite file has some beside it, which a reader that takes no locks does not see."""
+    beside = [Path(f"{path}{end}") for end in ("-wal", "-journal")]
+    return any(file.is_file() and file.stat().st_size for file in beside)
 
 
 def _reply(engine: str, memory_mb: int, request: Mapping[str, Any]) -> dict[str, Any]:
