@@ -93,7 +93,7 @@ def variant_row(parent: Mapping[str, Any], made: Mapping[str, Any]) -> dict[str,
     if info.get("original_prompt") is not None:
         info["original_prompt"] = new
     if "ground_truth" in made:
-        row["reward_model"] = {**row["reward_model"], "ground_truth": made["ground_truth"]}
+        row["reward_model"] = {**(row.get("reward_model") or {}), "ground_truth": made["ground_truth"]}
     grown = {"parent": info.get("index"), "generation": made["generation"], "step": made["step"]}
     row["extra_info"] = {**info, **made.get("extra_info", {}), "grown": grown}
     return row

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from agent_rl.errors import ConfigError
 from agent_rl.settings.data import DataSettings
 
-__all__ = ["RowFacts", "RowTable"]
+__all__ = ["RowFacts", "RowTable", "difficulty_of"]
 
 NEWEST = 0.5
 """Weight of a row's latest visit in its success rate; the first visit counts alone."""
@@ -37,6 +37,20 @@ class RowFacts:
     difficulties: Sequence[float | None]
     files: Sequence[tuple[str, Sequence[str]]] = ()
     digest: str = ""
+
+
+def difficulty_of(row: Mapping[str, Any]) -> float | None:
+    """A row's `extra_info.difficulty`, None where it has none.
+
+    Raises:
+        ConfigError: it is no number.
+    """
+    info = row.get("extra_info")
+    found = info.get("difficulty") if isinstance(info, Mapping) else None
+    if found is None or (isinstance(found, int | float) and not isinstance(found, bool)):
+        return found
+    problem = f"expected a number, got {found!r} (data_source {row.get('data_source')!r})"
+    raise ConfigError("extra_info.difficulty", problem, "Write numbers there")
 
 
 class RowTable:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from agent_rl.data.growth import variant_row
-from agent_rl.data.row_table import RowFacts, RowTable
+from agent_rl.data.row_table import RowFacts, RowTable, difficulty_of
 from agent_rl.data.storage import unpacked
 from agent_rl.errors import ConfigError
 from agent_rl.settings import DataSettings
@@ -87,7 +87,8 @@ def rows_of(dataset: Any, settings: DataSettings) -> RowFacts:
     difficulties: list[float | None] = [None] * len(sources)
     if settings.order == "difficulty" or any(stage.difficulty for stage in settings.stages):
         infos = _column(frame, "extra_info").to_pylist() if "extra_info" in columns else difficulties
-        difficulties = [_difficulty(info, row) for row, info in enumerate(infos)]
+        rows = zip(infos, sources, strict=True)
+        difficulties = [difficulty_of(unpacked({"extra_info": info, "data_source": name})) for info, name in rows]
     some = np.linspace(0, len(sources) - 1, min(len(sources), COMPARED), dtype=np.int64)
     name = next(name for name in (dataset.prompt_key, *columns) if name in columns)
     prompts = _column(frame.select(some), name).to_pylist()
@@ -116,16 +117,3 @@ def _column(frame: Any, name: str) -> pa.ChunkedArray:
     """A column of a `datasets.Dataset`, as it is stored."""
     found: pa.ChunkedArray = frame.select_columns([name]).with_format("arrow")[:].column(name)
     return found
-
-
-def _difficulty(info: Mapping[str, Any] | None, row: int) -> float | None:
-    """A row's difficulty.
-
-    Raises:
-        ConfigError: it is no number.
-    """
-    found = (unpacked({"extra_info": info})["extra_info"] or {}).get("difficulty")
-    if found is None or (isinstance(found, int | float) and not isinstance(found, bool)):
-        return found
-    key = f"data.train_files, row {row}, column extra_info.difficulty"
-    raise ConfigError(key, f"expected a number, got {found!r}", "Write numbers there")

@@ -32,6 +32,8 @@ from agent_rl.verl_adapter.numbered_rows import ROW, NumberedRows, read_frame, r
 
 __all__ = ["Draws", "RunOrder", "check", "order_rows", "report_removed"]
 
+SCORE = "score"
+"""`agent_rl.data.measure` for the reward itself."""
 VARIANTS = "variants.jsonl"
 """File in the run's folder with what the run has added."""
 
@@ -60,9 +62,11 @@ def order_rows(module: ModuleType) -> None:
     @functools.wraps(original_load)
     def load(self: Any) -> None:
         original_load(self)
-        if (run := getattr(self, "_agent_rl_order", None)) is not None:
-            run.scores_in_time = self.reward_loop_manager.reward_loop_worker_handles is not None
-            self.train_dataloader_it = iter(self.train_dataloader)  # otherwise the first step would read the state
+        if (run := getattr(self, "_agent_rl_order", None)) is None:
+            _require_verls(self.train_dataloader.next_iter_state)
+            return
+        run.scores_in_time = self.reward_loop_manager.reward_loop_worker_handles is not None
+        self.train_dataloader_it = iter(self.train_dataloader)  # otherwise the first step would read the state
 
     @functools.wraps(original_step)
     def step(self: Any, metrics: dict[str, Any], timing_raw: dict[str, Any]) -> Any:
@@ -141,9 +145,10 @@ class RunOrder:
         if not keys:
             return []
         keys = finals(keys)
-        fields = [ROW, "rm_scores", "extra_fields"]
+        fields = [ROW, "rm_scores"] if self.settings.measure == SCORE else [ROW, "extra_fields", "rm_scores"]
         data = queue.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=fields)
-        infos = [dict(getattr(each, "data", each)).get("reward_extra_info") or {} for each in data["extra_fields"]]
+        extra = data["extra_fields"] if "extra_fields" in fields else [{}] * len(keys)  # they have whole trajectories
+        infos = [dict(getattr(each, "data", each)).get("reward_extra_info") or {} for each in extra]
         scores = [float(each.sum()) for each in data["rm_scores"].unbind()]
         rows: dict[str, int] = {}
         found: dict[str, list[float]] = defaultdict(list)
@@ -221,12 +226,20 @@ def check(config: Any) -> None:
     settings = _settings(config)
     if settings.grow is not None:
         HarderVersions(settings.grow.function)
-    named = config.data.train_files
+    named, is_ours = config.data.train_files, config.data.custom_cls.name in (None, "RowDataSet")
     paths = [os.path.expanduser(str(each)) for each in ([named] if isinstance(named, str) else named or [])]
-    if settings.is_set and paths and all(os.path.isfile(path) for path in paths):
+    if settings.is_set and is_ours and paths and all(os.path.isfile(path) for path in paths):
         rows = SimpleNamespace(data_files=paths, original_data_files=paths, prompt_key=config.data.prompt_key)
         rows.dataframe = read_frame(paths)
         RowOrder(rows_of(rows, settings), settings)
+
+
+def _require_verls(state: Mapping[str, Any] | None) -> None:
+    """Refuse the state of an order for verl's sampler, which would not say what it misses."""
+    sampler = ((state or {}).get("_sampler_iter_state") or {}).get("sampler_iter_state") or {}
+    if "progress" in sampler:
+        problem = "the checkpoint was saved with an order of agent_rl.data, and no key of it is set now"
+        raise ConfigError(f"{SECTION}.data", problem, "Set it, or begin anew with trainer.resume_mode=disable")
 
 
 def _settings(config: Any) -> DataSettings:
@@ -240,13 +253,13 @@ def _settings(config: Any) -> DataSettings:
 def _measured(measure: str | None, scores: list[float], infos: list[Mapping[str, Any]]) -> list[float]:
     """The value of each trajectory that counts as its success."""
     if measure is None:
-        measure = "acc" if all(_is_number(info.get("acc")) for info in infos) else "score"
-    if measure == "score":
+        measure = "acc" if all(_is_number(info.get("acc")) for info in infos) else SCORE
+    if measure == SCORE:
         return scores
     if missing := [info for info in infos if not _is_number(info.get(measure))]:
         known = [name for name, value in missing[0].items() if _is_number(value)]
         problem = f"the reward does not report a number {measure!r}"
-        raise ConfigError(f"{SECTION}.data.measure", problem, did_you_mean(measure, [*known, "score"]))
+        raise ConfigError(f"{SECTION}.data.measure", problem, did_you_mean(measure, [*known, SCORE]))
     return [float(info[measure]) for info in infos]
 
 

@@ -112,7 +112,12 @@ def trainer(folder: Path, verls: Any, compose: Any, tokenizer: Any, tmp_path: Pa
 
     def make(mode: str = "sync", files: str = "ab", **data: Any) -> Any:
         paths = [f"{folder}/{name}.parquet" for name in files]
-        config = compose(f"data.train_files={paths}", f"data.val_files={paths[:1]}", "data.train_batch_size=2")
+        config = compose(
+            "trainer.resume_mode=disable",
+            f"data.train_files={paths}",
+            f"data.val_files={paths[:1]}",
+            "data.train_batch_size=2",
+        )
         own = {"data": data, "run": {"folder": str(tmp_path)}}
         OmegaConf.set_struct(config, False)
         config = OmegaConf.merge(config, {"agent_rl": own, "data": {"dataloader_num_workers": 0, "custom_cls": ROWS}})
@@ -185,7 +190,7 @@ def test_a_variant_is_a_row_like_its_parent_and_is_written(trainer: Any, folder:
     assert [each["parent"] for each in written] == [1, 8, 2]
 
 
-def test_a_checkpoint_of_other_files_or_of_verls_order_is_refused(trainer: Any) -> None:
+def test_a_checkpoint_of_other_files_or_of_verls_order_is_refused(trainer: Any, verls: Any) -> None:
     state = trainer(order="file").train_dataloader.state_dict()
     other = trainer(order="file", files="ba")
     other.train_dataloader.load_state_dict(state)
@@ -195,6 +200,10 @@ def test_a_checkpoint_of_other_files_or_of_verls_order_is_refused(trainer: Any) 
     ours.train_dataloader.load_state_dict(trainer().train_dataloader.state_dict())
     with pytest.raises(ConfigError, match="saved with verl's own order"):
         iter(ours.train_dataloader)
+    verls_own = trainer()
+    verls_own.train_dataloader.load_state_dict(state)
+    with pytest.raises(ConfigError, match=r"agent_rl\.data: the checkpoint was saved with an order of agent_rl\.data"):
+        verls.PPOTrainer._load_checkpoint(verls_own)
 
 
 def test_a_weight_for_each_file_and_a_difficulty_that_is_no_number(trainer: Any) -> None:
@@ -204,7 +213,7 @@ def test_a_weight_for_each_file_and_a_difficulty_that_is_no_number(trainer: Any)
     made = trainer()
     made.train_dataset.dataframe = made.train_dataset.dataframe.from_list(rows)
     made.config.agent_rl.data = {"order": "difficulty"}
-    with pytest.raises(ConfigError, match=r"row 0, column extra_info\.difficulty: expected a number, got 'hard'"):
+    with pytest.raises(ConfigError, match=r"extra_info\.difficulty: expected a number, got 'hard' \(data_source 'x'\)"):
         RunOrder(made.config, made.train_dataset)
     with pytest.raises(ConfigError, match=r"data\.custom_cls: list has no table of rows"):
         RunOrder(made.config, [])
@@ -239,13 +248,15 @@ class Queue:
 
     def kv_batch_get(self, *, keys: list[str], partition_id: str, select_fields: list[str]) -> dict[str, Any]:
         assert partition_id == "train"
-        assert select_fields == [ROW, "rm_scores", "extra_fields"]
         scores = [torch.tensor([0.0] * number + [self.scores[key]]) for number, key in enumerate(keys, 1)]
         return {
             ROW: [self.rows[key.split("_")[0]] for key in keys],
             "rm_scores": torch.nested.as_nested_tensor(scores, layout=torch.jagged),
-            "extra_fields": [{"reward_extra_info": self.reported} for _ in keys],
-        }
+        } | (
+            {"extra_fields": [{"reward_extra_info": self.reported} for _ in keys]}
+            if "extra_fields" in select_fields
+            else {}
+        )
 
     def kv_clear(self, *, keys: list[str], partition_id: str) -> None:
         self.cleared += keys

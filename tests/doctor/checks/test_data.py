@@ -53,6 +53,18 @@ def test_a_file_that_is_not_there(make_case: MakeCase) -> None:
     assert finding.text == "nowhere/train.parquet: there is no such file"
 
 
+def test_an_order_that_does_not_fit_the_rows(make_case: MakeCase, rows: Rows, tmp_path: Path) -> None:
+    assert list(data.order(make_case())) == []
+    path = write(tmp_path / "x.parquet", [{**row, "data_source": f"set/{i % 4 == 0}"} for i, row in enumerate(rows)])
+    files = {"data.train_files": path}
+    assert only(data.order(make_case({**files, "agent_rl.data.order": "file"}))).text == "set/False 75%, set/True 25%"
+    finding = only(data.order(make_case({**files, "agent_rl.data.weights": {"set/True": 1}})))
+    assert finding.status is Status.PROBLEM
+    assert "the data source 'set/False' has no weight" in finding.text
+    finding = only(data.order(make_case({**files, "agent_rl.data.grow": {"function": "h.py:f", "threshold": 1}})))
+    assert "there is no file" in finding.text
+
+
 def test_rows_without_agent_name_take_the_default(make_case: MakeCase, rows: Rows, tmp_path: Path) -> None:
     path = write(tmp_path / "x.parquet", [{k: v for k, v in row.items() if k != "agent_name"} for row in rows])
     case = make_case({"data.train_files": path, "data.val_files": path})
