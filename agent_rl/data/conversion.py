@@ -50,6 +50,8 @@ class RawSet:
         arguments: adds options to the command line; their values are passed to `to_row`, except `prepare`'s.
         read: reads the examples of one file; the default reads CSV, JSON, JSON lines and parquet.
         prepare: called once with all options before anything is read; what it returns is passed to `to_row` instead.
+        generate: makes the examples of each split from the options, of which it takes its own out, and the seed; then
+            nothing is read.
         test_share: share of the rows for the split `test`, where the input has none.
     """
 
@@ -60,6 +62,7 @@ class RawSet:
     arguments: Callable[[argparse.ArgumentParser], None] | None = None
     read: Callable[[Path], Iterable[Raw]] = read_raw
     prepare: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    generate: Callable[[dict[str, Any], int], Mapping[str, Iterable[Raw]]] | None = None
     test_share: float = 0.0
 
 
@@ -72,20 +75,24 @@ def run(data_set: RawSet, description: str | None, arguments: Sequence[str] | No
         arguments: of the command line; None: the process's own.
     """
     options = vars(_parser(data_set, description).parse_args(arguments))
-    common = {name: options.pop(name) for name in _COMMON}
+    common = {name: options.pop(name, None) for name in _COMMON}
     try:
         if data_set.prepare is not None:
             options = data_set.prepare(options)
+        if data_set.generate is not None:
+            inputs = data_set.generate(options, common["seed"])
+        else:
+            inputs = _inputs(data_set, common)
         options |= {"agent_name": common["agent_name"]}
         if common["tools"]:
             options |= {"tool_selection": common["tools"]}
         written = convert(
             data_set,
-            _inputs(data_set, common),
+            inputs,
             Path(common["local_save_dir"]).expanduser(),
             options=options,
             limit=common["limit"],
-            share=_Share(common["seed"], common["split_by"], common["test_share"]),
+            share=_Share(common["seed"], common["split_by"], common["test_share"] or 0.0),
         )
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -192,20 +199,26 @@ _COMMON = (
 def _parser(data_set: RawSet, description: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description)
     add = parser.add_argument
-    add("--input", nargs="+", metavar="FILE", help="files; the word test, validation, ... in a name says its split")
-    add("--local_dataset_path", metavar="PATH", help="a folder with train and test as files, or one file")
-    named = next(iter(data_set.hub.values()), None)
-    add("--hub", metavar="NAME", help=f"data set on the hub, default: {named.name if named else 'none'}")
+    if data_set.generate is None:
+        _add_inputs(parser, data_set)
     add("--local_save_dir", "--local_dir", default=f"~/data/{data_set.name}", help="default: %(default)s")
     add("--agent_name", default=data_set.agent_name, help="agent loop of the rows, default: %(default)s")
     add("--tools", nargs="+", metavar="NAME", help="the only tools of the rows; default: all of the run")
     add("--limit", type=_positive, metavar="N", help="the first N rows of each split")
     add("--seed", type=int, default=0, help="of what is drawn, default: %(default)s")
-    add("--split_by", metavar="COLUMN", help="its value names the split, or keeps rows with the same value together")
-    add("--test_share", type=_part, default=data_set.test_share, help="of train's rows, default: %(default)s")
     if data_set.arguments is not None:
         data_set.arguments(parser)
     return parser
+
+
+def _add_inputs(parser: argparse.ArgumentParser, data_set: RawSet) -> None:
+    add = parser.add_argument
+    add("--input", nargs="+", metavar="FILE", help="files; the word test, validation, ... in a name says its split")
+    add("--local_dataset_path", metavar="PATH", help="a folder with train and test as files, or one file")
+    named = next(iter(data_set.hub.values()), None)
+    add("--hub", metavar="NAME", help=f"data set on the hub, default: {named.name if named else 'none'}")
+    add("--split_by", metavar="COLUMN", help="its value names the split, or keeps rows with the same value together")
+    add("--test_share", type=_part, default=data_set.test_share, help="of train's rows, default: %(default)s")
 
 
 def _positive(text: str) -> int:

@@ -156,7 +156,7 @@ def _decoded(file: Path, lines: Iterable[bytes]) -> Iterator[str]:
 def _csv(file: Path) -> Iterator[Raw]:
     csv.field_size_limit(_LARGEST_FIELD)
     with _open(file) as lines:
-        reader = csv.reader(_decoded(file, lines), delimiter="\t" if _suffix(file) == ".tsv" else ",", strict=True)
+        reader = csv.reader(_decoded(file, lines), delimiter="\t" if _suffix(file) == ".tsv" else ",")
         try:
             names = next(reader, [])
             if doubled := sorted({name for name in names if names.count(name) > 1}):
@@ -165,12 +165,12 @@ def _csv(file: Path) -> Iterator[Raw]:
                 place = f"{file}, line {reader.line_num}"
                 if cells and len(cells) != len(names):
                     problem = f"{len(cells)} cells, but the first line names {len(names)} columns"
-                    raise ConfigError(place, problem, "Put text with commas or line breaks into quotes")
+                    raise ConfigError(place, problem, "Put text with commas or line breaks into quotes, and close each")
                 if cells:
                     yield Raw(place, dict(zip(names, cells, strict=True)))
         except csv.Error as error:
             problem = f"it is not CSV ({error})"
-            raise ConfigError(f"{file}, line {reader.line_num}", problem, "Close every quote") from error
+            raise ConfigError(f"{file}, line {reader.line_num}", problem, "Write the file again") from error
 
 
 def _json(file: Path) -> Iterator[Raw]:

@@ -85,7 +85,7 @@ BROKEN: dict[str, tuple[str, Callable[[Path], object], str, str]] = {
     "UTF-16": ("x.csv", lambda path: written(path, CSV.encode("utf-16")), "line 1", "not UTF-8"),
     "too many cells": ("x.csv", lambda path: written(path, CSV + "a, b?,1\n"), "line 7", "3 cells"),
     "too few cells": ("x.csv", lambda path: written(path, CSV + "a?\n"), "line 7", "1 cells"),
-    "open quote": ("x.csv", lambda path: written(path, CSV + '"a?,1\n'), "line 7", "not CSV"),
+    "open quote": ("x.csv", lambda path: written(path, CSV + '"a?,1\n'), "line 7", "1 cells"),
     "doubled column": ("x.csv", lambda path: written(path, "question,question,answer\na,b,c"), "line 1", "twice"),
     "cut-off parquet": (
         "x.parquet",

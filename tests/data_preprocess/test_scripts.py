@@ -1,7 +1,9 @@
 """The scripts as users run them, and their files as verl reads them."""
 
+import importlib.util
 import json
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +28,25 @@ def run_script(name, *arguments, **environment):
         text=True,
         timeout=120,
     )
+
+
+SCRIPTS = sorted(path.name for path in (ROOT / "data_preprocess").glob("*.py"))
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_script_is_short_and_says_what_it_takes(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = ROOT / "data_preprocess" / name
+    assert len(path.read_text().splitlines()) <= 40
+    assert importlib.util.find_spec(path.stem) is None, "Python finds a script of this name before the module"
+    monkeypatch.setattr(sys, "argv", [name, "--help"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(path), run_name="__main__")
+    assert ended.value.code == 0
+    said = capsys.readouterr().out
+    if name != "check_data.py":  # the only one that writes no rows
+        assert all(option in said for option in ("--local_save_dir", "--local_dir", "--seed", "--agent_name"))
 
 
 def write_examples(folder, count=3):

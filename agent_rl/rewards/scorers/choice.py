@@ -16,6 +16,10 @@ from agent_rl.rewards.scorers.scorer import built_in, unusable
 
 __all__ = ["extract_choice", "score_choice"]
 
+SOURCES = (
+    *("gpqa*", "*/gpqa*", "mmlu*", "cais/mmlu", "TIGER-Lab/MMLU-Pro", "allenai/ai2_arc", "allenai/math_qa"),
+    *("ScalerLab/JudgeBench", "preference_pairs"),
+)
 _MAX_TEXT = 50_000
 _LETTER = r"(?:[\s*_`\"'({\[$]|\\text\w*|\\mathrm|\\\()*(?P<letter>[A-Za-z])(?=[\s*_`\"')}\]$.:,;]|\\\)|$)"
 _NAMED = re.compile(rf"(?i:option|choice|answer)\s*(?:is\b)?\s*:?{_LETTER}")
@@ -23,7 +27,7 @@ _FIRST = re.compile(_LETTER)
 _OTHER = re.compile(r"(?:\bor\b|\band\b|,|/|&)\s*(?:option\s+)?[\s*(]*(?P<letter>[A-Z])[\s*).]*$")
 
 
-@built_in("choice", "gpqa*", "*/gpqa*", "mmlu*", "cais/mmlu", "TIGER-Lab/MMLU-Pro", "allenai/ai2_arc", inline=True)
+@built_in("choice", *SOURCES, inline=True)
 def score_choice(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
     """Whether the answer names the right choice.
 

@@ -19,7 +19,7 @@ _STRICT = re.compile(r"#### ?(\$?-?\$?[0-9][0-9.,]{0,100})")
 _TAIL = 5_000  # characters at the end that are searched
 
 
-@built_in("gsm8k", "openai/gsm8k", "gsm8k*", "agent_rl/arithmetic", inline=True)
+@built_in("gsm8k", "openai/gsm8k", "gsm8k*", "ChilleD/SVAMP", "agent_rl/arithmetic", inline=True)
 def score_gsm8k(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
     """Whether the response's number equals the ground truth.
 

@@ -1,9 +1,10 @@
 """Whether a query returns the same rows as the right query, on the row's own tables in SQLite.
 
 The query is the last ```sql block or `<answer>` tag, else the whole text. The ground truth is the right query, or
-`{"sql": ..., "tables": {...}}`; the tables may also be in `extra_info["tables"]`. A table is a list of
-`{column: value}`, or `{"columns": [...], "rows": [[...], ...]}`; `tables` may also be an SQL script that creates them.
-Instead of `tables`, `database` may give the path of an SQLite file, which is opened read-only.
+`{"sql": ..., "tables": {...}}`, where a list of queries means that any of them is right; the tables may also be in
+`extra_info["tables"]`. A table is a list of `{column: value}`, or `{"columns": [...], "rows": [[...], ...]}`; `tables`
+may also be an SQL script that creates them. Instead of `tables`, `database` may give the path of an SQLite file, which
+is opened read-only.
 
 Rows are compared as a multiset, or in order if the right query sorts; columns by position; floats to 10^-6. A query
 runs in a process of its own, where the kernel limits its time and memory: it can only read, for at most two seconds,
@@ -22,7 +23,7 @@ from typing import Any
 
 from agent_rl.errors import ToolError, ToolTimeoutError
 from agent_rl.rewards.scorers.extraction import last_block
-from agent_rl.rewards.scorers.scorer import built_in, unusable
+from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
 from agent_rl.tools.builtin._sql import pool
 
 __all__ = ["extract_query", "score_sql_match"]
@@ -38,16 +39,16 @@ _FENCED = re.compile(r"```(?:sql|sqlite)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNOR
 _SORTED = re.compile(r"\border\s+by\b(?![^()]*\))", re.IGNORECASE)
 
 
-@built_in("sql_match")
+@built_in("sql_match", "spider*", "bird*", "skyrl_sql*", "sql_eval*")
 def score_sql_match(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
     """1.0 if both queries return the same rows, else 0.0.
 
     Raises:
         UnscoredError: the tables cannot be created, or the right query fails.
     """
-    truth, tables = _truth(ground_truth, extra_info)
+    truths, tables = _truth(ground_truth, extra_info)
     try:
-        wanted = _rows(tables, truth)
+        wanted = [(truth, _rows(tables, truth)) for truth in truths]
     except (ToolError, ToolTimeoutError, ValueError, TypeError) as error:
         raise unusable(ground_truth, f"a query that runs on the row's tables ({error})") from None
     query = extract_query(solution)
@@ -57,8 +58,7 @@ def score_sql_match(solution: str, ground_truth: Any, extra_info: Mapping[str, A
         made = _rows(tables, query)
     except (ToolError, ToolTimeoutError):  # the answer's own mistake
         return 0.0
-    collect = list if _SORTED.search(truth) else Counter
-    return float(collect(map(_key, made)) == collect(map(_key, wanted)))
+    return float(any(_is_same(made, rows, in_order=bool(_SORTED.search(truth))) for truth, rows in wanted))
 
 
 def extract_query(solution: str) -> str:
@@ -67,7 +67,12 @@ def extract_query(solution: str) -> str:
     return query if len(query) <= _MAX_QUERY else ""
 
 
-def _truth(ground_truth: Any, extra_info: Mapping[str, Any]) -> tuple[str, Any]:
+def _is_same(made: list[list[Any]], wanted: list[list[Any]], *, in_order: bool) -> bool:
+    collect = list if in_order else Counter
+    return bool(collect(map(_key, made)) == collect(map(_key, wanted)))
+
+
+def _truth(ground_truth: Any, extra_info: Mapping[str, Any]) -> tuple[list[str], Any]:
     value = ground_truth
     if isinstance(value, str) and value.lstrip().startswith("{"):
         try:
@@ -78,9 +83,11 @@ def _truth(ground_truth: Any, extra_info: Mapping[str, Any]) -> tuple[str, Any]:
     sql, tables, path = (own.get(key) or extra_info.get(key) for key in ("sql", "tables", "database"))
     if tables is None and isinstance(path, str):
         tables = Path(path)
-    if not isinstance(sql, str) or not sql.strip() or not isinstance(tables, Mapping | str | Path):
+    queries = [sql] if isinstance(sql, str) else as_data(sql)
+    right = isinstance(queries, list) and queries and all(isinstance(each, str) and each.strip() for each in queries)
+    if not right or not isinstance(tables, Mapping | str | Path):
         raise unusable(ground_truth, "a query with its tables")
-    return sql.strip().rstrip(";"), tables
+    return [each.strip().rstrip(";") for each in queries], tables
 
 
 def _rows(tables: Mapping[str, Any] | str | Path, query: str) -> list[list[Any]]:

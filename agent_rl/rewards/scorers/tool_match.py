@@ -47,7 +47,7 @@ def score_tool_match(solution: str, ground_truth: Any, extra_info: Mapping[str, 
     return (len(made) - len(left)) / max(len(wanted), len(made))
 
 
-@built_in("tool_match_all")
+@built_in("tool_match_all", "bfcl*", "xlam*", "rlla*", "tau2/*")
 def score_tool_match_all(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
     """1.0 if exactly the expected calls were made, in any order; else 0.0.
 

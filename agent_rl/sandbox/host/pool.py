@@ -20,6 +20,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "lean": (),
     "numpy": ("numpy", "numpy.random", "numpy.linalg", "numpy.fft"),
     "sympy": ("numpy", "numpy.random", "numpy.linalg", "numpy.fft", "sympy"),
+    "reasoning_gym": ("reasoning_gym",),  # three seconds to import
 }
 """What each kind of zygote has loaded. A fork copies page tables, so plain programs get a small parent."""
 
@@ -28,7 +29,11 @@ KILLER = Execution(
 )
 """The outcome of a program that ran where nothing keeps it from killing its parent, and whose parent died."""
 
-_WORDS = {"sympy": ("sympy", "mpmath"), "numpy": ("numpy", "scipy", "pandas", "sklearn")}
+_WORDS = {
+    "reasoning_gym": ("reasoning_gym",),
+    "sympy": ("sympy", "mpmath"),
+    "numpy": ("numpy", "scipy", "pandas", "sklearn"),
+}
 _PAUSES_S = (0.3, 0.6, 1.2, 2.4)  # between attempts to start one
 _BUSY = 4
 """Children of one zygote before another of its kind is started."""

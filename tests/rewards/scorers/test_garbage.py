@@ -24,6 +24,9 @@ TRUTHS: dict[str, list[Any]] = {
     "qa_em": ["Paris", ["Paris", "Lutetia"]],
     "qa_f1": ["Paris", ["Paris", "Lutetia"]],
     "qa_substring": ["Paris", ["Paris", "Lutetia"]],
+    "reasoning_gym": [
+        {"question": "Legs of a cow?", "answer": "4", "metadata": {"source_dataset": "leg_counting"}},
+    ],
     "sql_match": [{"sql": "SELECT a FROM t", "tables": {"t": [{"a": 1}]}}],
     "text_rules": [{"patterns": ["^(a+)+$"], "all_of": ["18"]}],
     "tool_match": [json.dumps([{"name": "f", "arguments": {"x": 1}}])],

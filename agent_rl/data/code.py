@@ -1,0 +1,141 @@
+"""Programs with tests, as rows: APPS and TACO, CodeContests, HumanEval, LeetCode, KodCode, MBPP.
+
+    {"question": ..., "input_output": "{inputs, outputs, fn_name}", "starter_code": ...}      APPS, TACO
+    {"description": ..., "public_tests": {"input": [...], "output": [...]}, ...}              CodeContests
+    {"prompt": ..., "test": ..., "entry_point": ..., "canonical_solution": ...}               HumanEval
+    {"problem_description": ..., "starter_code": ..., "test": ..., "prompt": ..., ...}        LeetCode
+    {"question": ..., "test": "from solution import f ...", "solution": ...}                  KodCode
+    {"text" or "prompt": ..., "test_list": ["assert ...", ...], "code": ...}                  MBPP
+
+The ground truth has the tests in a form that the scorer `code` reads. Tests of HumanEval that compute what they expect
+become tests that state it (`recorded_tests`). A published solution is kept in
+`extra_info.solution`, as a program that runs after the row's prefix.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from agent_rl.data.conversion import Hub, RawSet, text_of, value_of
+from agent_rl.data.recorded_tests import is_stated, recorded
+from agent_rl.data.rows import make_row
+from agent_rl.errors import ConfigError
+
+__all__ = ["CODE", "to_row"]
+
+_WRITE = "Write the program in a ```python block."
+
+
+def to_row(example: Mapping[str, Any], split: str, index: int, **options: Any) -> dict[str, Any]:
+    """One row of one example in any of the forms above.
+
+    Args:
+        example: its columns.
+        split: of the row.
+        index: of the row in its split.
+        options: further arguments of `make_row`.
+
+    Raises:
+        ConfigError: naming the column that is missing or cannot be used.
+    """
+    read = next((read for column, read in _FORMS.items() if column in example), None)
+    if read is None:
+        problem = f"no known form: {', '.join(map(str, example))}"
+        raise ConfigError("column question", problem, f"A row needs one of the columns {', '.join(_FORMS)}")
+    source, question, tests, solution = read(example)
+    kept = {key: example[key] for key in ("task_id", "name", "tags") if example.get(key) is not None}
+    if example.get("difficulty") is not None:
+        kept["level"] = example["difficulty"]
+    return make_row(
+        prompt=f"{question.strip()}\n\n{_WRITE}",
+        question=question.strip(),
+        data_source=source,
+        ground_truth=tests,
+        split=split,
+        index=index,
+        ability="code",
+        extra_info=kept | ({"solution": solution} if isinstance(solution, str) and solution else {}),
+        **options,
+    )
+
+
+_Parts = tuple[str, str, Any, Any]
+"""Data source, question, tests, solution."""
+
+
+def _apps(example: Mapping[str, Any]) -> _Parts:
+    tests = _json(example, "input_output")
+    if not isinstance(tests, Mapping) or not tests.get("inputs"):
+        raise ConfigError("column input_output", "it has no inputs", "Leave rows without tests out")
+    solutions = _json(example, "solutions") if example.get("solutions") else []
+    kept = {key: tests[key] for key in ("inputs", "outputs", "fn_name") if tests.get(key) is not None}
+    source = "taco" if "expected_time_complexity" in example or "skill_types" in example else "apps"
+    return source, _with_start(example, text_of(example, "question")), kept, solutions[0] if solutions else None
+
+
+def _contests(example: Mapping[str, Any]) -> _Parts:
+    tests: dict[str, list[str]] = {"inputs": [], "outputs": []}
+    for name in ("public_tests", "private_tests", "generated_tests"):
+        given = example.get(name) or {}
+        tests["inputs"] += given.get("input") or ()
+        tests["outputs"] += given.get("output") or ()
+    if not tests["inputs"]:
+        raise ConfigError("column public_tests", "there are no tests", "Leave rows without tests out")
+    return "codecontests", text_of(example, "description"), tests, None
+
+
+def _leetcode(example: Mapping[str, Any]) -> _Parts:
+    tests = {name: text_of(example, name) for name in ("test", "entry_point", "prompt")}
+    question = _with_start(example, text_of(example, "problem_description"))
+    return "newfacade/LeetCodeDataset", question, tests, example.get("completion")
+
+
+def _humaneval(example: Mapping[str, Any]) -> _Parts:
+    tests = {name: text_of(example, name) for name in ("test", "entry_point", "prompt")}
+    written = example.get("canonical_solution")
+    solution = f"{tests['prompt']}{written}" if written else None
+    if solution and not is_stated(tests["test"]):
+        tests["test"] = recorded(tests["test"], tests["entry_point"], solution)
+    question = f"Complete this function:\n\n```python\n{tests['prompt'].strip()}\n```"
+    return "openai_humaneval", question, tests, solution
+
+
+def _kodcode(example: Mapping[str, Any]) -> _Parts:
+    tests, solution = {"pytest": text_of(example, "test")}, example.get("solution")
+    return "KodCode/KodCode-V1", text_of(example, "question"), tests, solution
+
+
+def _mbpp(example: Mapping[str, Any]) -> _Parts:
+    tests = list(value_of(example, "test_list"))
+    shown = "\n".join(tests)
+    question = f"{text_of(example, 'text', 'prompt').strip()}\n\nIt has to pass:\n\n```python\n{shown}\n```"
+    return "mbpp", question, tests, example.get("code")
+
+
+_FORMS = {
+    "problem_description": _leetcode,
+    "canonical_solution": _humaneval,
+    "public_tests": _contests,
+    "test_list": _mbpp,
+    "input_output": _apps,
+    "test": _kodcode,
+}
+"""A column that tells the form, the first that a row has."""
+
+
+def _with_start(example: Mapping[str, Any], question: str) -> str:
+    start = example.get("starter_code")
+    return f"{question.strip()}\n\nStart with:\n\n```python\n{start.rstrip()}\n```" if start else question
+
+
+def _json(example: Mapping[str, Any], name: str) -> Any:
+    value = value_of(example, name)
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except ValueError as error:
+        raise ConfigError(f"column {name}", f"it is no JSON ({error})", "Write JSON, as the data set does") from error
+
+
+CODE = RawSet("code", to_row, {"test": Hub("newfacade/LeetCodeDataset", None, "test")})

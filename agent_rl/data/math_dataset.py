@@ -1,0 +1,124 @@
+r"""Mathematics with short answers, as rows: MATH, MATH-500, DAPO-Math, AIME, SVAMP.
+
+    {"problem": ..., "solution": "... \boxed{5}", "level": "Level 4"}      MATH
+    {"problem": ..., "solution": ..., "answer": "5", "unique_id": ...}     MATH-500
+    {"prompt": [...], "reward_model": {"ground_truth": "5"}}               DAPO-Math, and other rows of verl
+    {"problem" or "Problem" or "question": ..., "answer" or "Answer": 5}   AIME and the like
+    {"Body": ..., "Question": ..., "Answer": 5.0}                          SVAMP
+
+The solution is kept in `extra_info.solution`, a level in `extra_info.level`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from agent_rl.data.conversion import Hub, RawSet, text_of, value_of
+from agent_rl.data.rows import make_row
+from agent_rl.data.shapes import as_row
+from agent_rl.errors import ConfigError
+
+__all__ = ["MATH_DATASET", "boxed_answer", "to_row"]
+
+_BOX = re.compile(r"\\f?boxed\s*(?=\{)|\\boxed\s+(?P<bare>[^\s{$.,]+)")
+_JOINT = re.compile(r"[\s$,\\]*(?:\\?text\{\s*)?(?:and|or|,)?[\s$,\\}]*")
+_ANSWERS = ("answer", "Answer", "final_answer", "expected_answer")
+
+
+def boxed_answer(solution: str) -> str:
+    r"""The content of the last `\boxed{}`, with those before it that only "and", "or" or a comma separates.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    boxes = list(_boxes(solution))
+    if not boxes:
+        problem = rf"no \boxed{{}} in {solution[-60:]!r}"
+        raise ConfigError("column solution", problem, "Give the answer in a column answer")
+    contents = [boxes[-1][2]]
+    for before, after in zip(boxes[-2::-1], boxes[:0:-1], strict=False):
+        if not _JOINT.fullmatch(solution[before[1] : after[0]]):
+            break
+        contents.insert(0, before[2])
+    return ", ".join(dict.fromkeys(contents))
+
+
+def to_row(
+    example: Mapping[str, Any], split: str, index: int, *, data_source: str | None = None, **options: Any
+) -> dict[str, Any]:
+    """One row of one example in any of the forms above.
+
+    Args:
+        example: its columns.
+        split: of the row.
+        index: of the row in its split.
+        data_source: of the row; None: the form says which set it is.
+        options: further arguments of `make_row`.
+
+    Raises:
+        ConfigError: naming the column that is missing or cannot be used.
+    """
+    if "prompt" in example:
+        return _of_verl(example, split, index, data_source or "math_dapo", **options)
+    if "Body" in example:
+        body, question = text_of(example, "Body").strip(), text_of(example, "Question")
+        problem, source = f"{body}{'' if body.endswith(('.', ',', '?')) else '.'} {question}", "ChilleD/SVAMP"
+    else:
+        problem, source = text_of(example, "problem", "Problem", "question", "Question"), _source(example)
+    has_answer = any(name in example for name in _ANSWERS)
+    answer = value_of(example, *_ANSWERS) if has_answer else boxed_answer(text_of(example, "solution"))
+    if isinstance(answer, float) and answer.is_integer():
+        answer = int(answer)
+    kept = {"solution": "solution", "level": "level", "type": "subject", "subject": "subject", "Type": "subject"}
+    return make_row(
+        question=problem,
+        data_source=data_source or source,
+        ground_truth=answer if isinstance(answer, int | float) else text_of({"answer": answer}, "answer"),
+        split=split,
+        index=index,
+        extra_info={key: example[name] for name, key in kept.items() if example.get(name) is not None},
+        **options,
+    )
+
+
+def _source(example: Mapping[str, Any]) -> str:
+    if "unique_id" in example:
+        return "HuggingFaceH4/MATH-500"
+    return "DigitalLearningGmbH/MATH-lighteval" if "level" in example and "solution" in example else "aime"
+
+
+def _of_verl(example: Mapping[str, Any], split: str, index: int, data_source: str, **options: Any) -> dict[str, Any]:
+    row, _ = as_row(example, number=index)
+    return make_row(
+        prompt=row["prompt"],
+        data_source=row.get("data_source") or data_source,
+        ground_truth=value_of(row.get("reward_model") or {}, "ground_truth"),
+        split=split,
+        index=row["extra_info"]["index"],
+        **options,
+    )
+
+
+def _boxes(text: str) -> Any:
+    """Start, end and content of each box."""
+    for match in _BOX.finditer(text):
+        if match["bare"]:
+            yield match.start(), match.end(), match["bare"]
+            continue
+        depth = 0
+        for end in range(match.end(), len(text)):
+            depth += (text[end] == "{") - (text[end] == "}")
+            if depth == 0:
+                yield match.start(), end + 1, text[match.end() + 1 : end].strip()
+                break
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--data_source", metavar="NAME", help="of the rows; default: the form of the rows says it")
+
+
+_HUB = {split: Hub("DigitalLearningGmbH/MATH-lighteval", None, split) for split in ("train", "test")}
+MATH_DATASET = RawSet("math_dataset", to_row, _HUB, arguments=_arguments)

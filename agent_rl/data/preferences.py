@@ -1,0 +1,165 @@
+r"""Preferences, as rows for training under a reward model, and as pairs for a judge.
+
+    {"chosen": "\n\nHuman: ...\n\nAssistant: ...", "rejected": ...}                       hh-rlhf
+    {"prompt": ..., "response" or "chosen": ..., "rejected": ...}                         full-hh-rlhf, and your own
+    {"prompt": ..., "chosen": [message, ...], "rejected": [...], "score_chosen": ...}     UltraFeedback, binarized
+    {"prompt": ..., "response": ..., "helpfulness": 4, ...}                               HelpSteer2
+    {"question": ..., "response_A": ..., "response_B": ..., "label": "A>B"}               JudgeBench
+
+A row of the first four is the conversation before the answer, for `style: model`: the answers are in `extra_info`
+(`chosen`, `rejected`), and the chosen one is the ground truth, which a reward model need not read. With `--judge` a
+pair becomes a question to a judge, as one of JudgeBench always is: which of two answers is better, in an order that
+`index` decides. Its ground truth is `A` or `B`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from agent_rl.data.conversion import Hub, RawSet, text_of, value_of
+from agent_rl.data.rows import make_row
+from agent_rl.errors import ConfigError
+
+__all__ = ["FULL_HH_RLHF", "HELPSTEER2", "PREFERENCE_PAIRS", "ULTRAFEEDBACK", "to_row"]
+
+JUDGE = """\
+Which of the two answers is better?
+
+# Question
+{question}
+
+# Answer A
+{a}
+
+# Answer B
+{b}
+
+Reply with the letter of the better answer: A or B."""
+_TURN = re.compile(r"\n\n(Human|Assistant):")
+_ROLES = {"Human": "user", "Assistant": "assistant"}
+_RATINGS = ("helpfulness", "correctness", "coherence", "complexity", "verbosity", "score_chosen", "score_rejected")
+
+
+def to_row(
+    example: Mapping[str, Any], split: str, index: int, *, data_source: str, judge: bool = False, **options: Any
+) -> dict[str, Any]:
+    """One row of one example in any of the forms above.
+
+    Args:
+        example: its columns.
+        split: of the row.
+        index: of the row in its split.
+        data_source: of the row.
+        judge: whether a judge is asked which answer is better.
+        options: further arguments of `make_row`.
+
+    Raises:
+        ConfigError: naming the column that is missing or cannot be used.
+    """
+    if "response_A" in example:
+        answers = text_of(example, "response_A"), text_of(example, "response_B")
+        return _for_judge(text_of(example, "question"), *answers, _label(example), data_source, split, index, **options)
+    messages, chosen, rejected = _pair(example)
+    if judge:
+        if rejected is None:
+            raise ConfigError("column rejected", "a judge needs two answers", "Leave --judge out")
+        said = "\n\n".join(f"{message['role']}: {message['content']}" for message in messages)
+        question = messages[0]["content"] if len(messages) == 1 else said
+        first, second = (chosen, rejected) if index % 2 == 0 else (rejected, chosen)
+        better = "A" if index % 2 == 0 else "B"
+        return _for_judge(question, first, second, better, data_source, split, index, **options)
+    ratings = {name: example[name] for name in _RATINGS if example.get(name) is not None}
+    return make_row(
+        prompt=messages,
+        data_source=data_source,
+        ground_truth=chosen.strip() or None,
+        style="model",
+        split=split,
+        index=index,
+        ability="alignment",
+        extra_info={"chosen": chosen, **({"rejected": rejected} if rejected is not None else {}), **ratings},
+        **options,
+    )
+
+
+def _for_judge(
+    question: str, first: str, second: str, better: str, data_source: str, split: str, index: int, **options: Any
+) -> dict[str, Any]:
+    return make_row(
+        prompt=JUDGE.format(question=question, a=first, b=second),
+        question=question,
+        data_source=data_source,
+        ground_truth=better,
+        split=split,
+        index=index,
+        ability="judge",
+        **options,
+    )
+
+
+def _label(example: Mapping[str, Any]) -> str:
+    label = text_of(example, "label").replace(" ", "")
+    if label not in ("A>B", "B>A"):
+        raise ConfigError("column label", f"expected A>B or B>A, got {label!r}", "Leave rows without a winner out")
+    return label[0]
+
+
+def _pair(example: Mapping[str, Any]) -> tuple[list[dict[str, Any]], str, str | None]:
+    """The messages before the answer, the better answer, and the worse one if there is one."""
+    if "prompt" not in example:
+        chosen, rejected = (_turns(text_of(example, name), name) for name in ("chosen", "rejected"))
+        turn = next((n for n, (one, other) in enumerate(zip(chosen, rejected, strict=False)) if one != other), None)
+        if turn is None or chosen[turn]["role"] != "assistant" or rejected[turn]["role"] != "assistant":
+            turn = len(chosen) - 1
+            return chosen[:turn], chosen[turn]["content"], rejected[-1]["content"]
+        return chosen[:turn], chosen[turn]["content"], rejected[turn]["content"]
+    prompt = value_of(example, "prompt")
+    if isinstance(prompt, str) and _TURN.match(f"\n\n{prompt.strip()}"):
+        turns = _turns(f"\n\n{prompt.strip()}\n\nAssistant:", "prompt")
+        prompt = [turn for turn in turns if turn["content"]]
+    messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
+    answers = [_answer(value_of(example, "chosen", "response")), _answer(example.get("rejected"))]
+    return messages, str(answers[0]), answers[1]
+
+
+def _turns(text: str, column: str) -> list[dict[str, Any]]:
+    """The messages of a transcript, the last by the assistant."""
+    parts = _TURN.split(text)
+    turns = [
+        {"role": _ROLES[speaker], "content": said.strip()}
+        for speaker, said in zip(parts[1::2], parts[2::2], strict=True)
+    ]
+    if len(turns) < 2 or turns[-1]["role"] != "assistant":
+        raise ConfigError(f"column {column}", f"{text[:60]!r} is no dialogue", "End it with the assistant's turn")
+    return turns
+
+
+def _answer(value: Any) -> str | None:
+    """The text of an answer, which may be given as the whole conversation."""
+    if isinstance(value, list) and value and isinstance(value[-1], Mapping):
+        value = value[-1].get("content")
+    return None if value is None else str(value)
+
+
+def _arguments(source: str) -> Any:
+    def add(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--data_source", default=source, help="default: %(default)s")
+        parser.add_argument("--judge", action="store_true", help="ask a judge which of the two answers is better")
+
+    return add
+
+
+def _set(name: str, source: str, train: str = "train", test: str = "test") -> RawSet:
+    hub = {"train": Hub(source, None, train), "test": Hub(source, None, test)}
+    return RawSet(name, to_row, hub, agent_name="single_turn_agent", arguments=_arguments(source))
+
+
+FULL_HH_RLHF = _set("full_hh_rlhf", "Dahoas/full-hh-rlhf")
+HELPSTEER2 = _set("helpsteer2", "nvidia/HelpSteer2", test="validation")
+ULTRAFEEDBACK = _set("ultrafeedback", "HuggingFaceH4/ultrafeedback_binarized", "train_prefs", "test_prefs")
+PREFERENCE_PAIRS = RawSet(
+    "preference_pairs", to_row, agent_name="single_turn_agent", arguments=_arguments("preference_pairs")
+)

@@ -1,0 +1,78 @@
+"""Problems of the package reasoning-gym, as rows: any of its generators by name, judged by its own verifier.
+
+A row keeps the whole entry in `extra_info.entry`, with the name of its generator in the metadata: the scorer
+`reasoning_gym` asks that generator's verifier, since many problems have several right answers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from agent_rl.data.conversion import RawSet, text_of
+from agent_rl.data.rows import make_row
+from agent_rl.data.sources import Raw
+from agent_rl.errors import ConfigError, did_you_mean
+
+__all__ = ["REASONING_GYM", "generate", "to_row"]
+
+
+def to_row(example: Mapping[str, Any], split: str, index: int, **options: Any) -> dict[str, Any]:
+    """One row of one entry.
+
+    Args:
+        example: `question`, `answer` and `metadata` of a generator.
+        split: of the row.
+        index: of the row in its split.
+        options: further arguments of `make_row`.
+
+    Raises:
+        ConfigError: naming the column that is missing or cannot be used.
+    """
+    entry = json.loads(json.dumps(dict(example), default=str))
+    name = entry["metadata"]["source_dataset"]
+    return make_row(
+        question=text_of(example, "question"),
+        data_source=f"reasoning_gym/{name}",
+        ground_truth=str(entry["answer"]) if entry.get("answer") is not None else entry,
+        split=split,
+        index=index,
+        ability="reasoning",
+        extra_info={"entry": entry},
+        **options,
+    )
+
+
+def generate(name: str, seed: int, count: int) -> Iterator[Raw]:
+    """Entries of a generator; the same name, seed and count give the same.
+
+    Raises:
+        ConfigError: the package is not installed, or has no such generator.
+    """
+    try:
+        from reasoning_gym import create_dataset
+        from reasoning_gym.factory import DATASETS
+    except ImportError as error:
+        raise ConfigError("--generator", "reasoning-gym is not installed", "pip install reasoning-gym") from error
+
+    if name not in DATASETS:
+        raise ConfigError("--generator", f"there is no generator {name!r}", did_you_mean(name, DATASETS))
+    for number, entry in enumerate(create_dataset(name, seed=seed, size=count)):
+        yield Raw(f"{name}, seed {seed}, entry {number}", dict(entry))
+
+
+def _generate(options: dict[str, Any], seed: int) -> dict[str, Iterator[Raw]]:
+    name, train, test = (options.pop(key) for key in ("generator", "train_size", "test_size"))
+    sizes = {"train": (2 * seed + 1, train), "test": (2 * seed, test)}
+    return {split: generate(name, drawn, size) for split, (drawn, size) in sizes.items() if size}
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--generator", required=True, metavar="NAME", help="for example leg_counting")
+    parser.add_argument("--train_size", type=int, default=5000, help="problems, default: %(default)s")
+    parser.add_argument("--test_size", type=int, default=500, help="problems, default: %(default)s")
+
+
+REASONING_GYM = RawSet("reasoning_gym", to_row, arguments=_arguments, generate=_generate)

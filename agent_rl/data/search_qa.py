@@ -1,0 +1,80 @@
+"""Questions that need search, as rows: Natural Questions, TriviaQA, HotpotQA, and Search-R1's parquet form.
+
+    {"question": ..., "answer": ["...", ...]}                                            NQ-open
+    {"question": ..., "answer": {"value": "...", "aliases": [...]}}                      TriviaQA
+    {"question": ..., "answer": "...", "type": "bridge", "supporting_facts": ...}        HotpotQA
+    {"question": ..., "golden_answers": [...], "data_source": "nq"}                      Search-R1
+
+The ground truth is the list of accepted answers. `--corpus FILE` builds the BM25 index of a corpus beforehand, so that
+the tool `search` finds it ready.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agent_rl.data.conversion import Hub, RawSet, text_of, value_of
+from agent_rl.data.rows import make_row
+from agent_rl.errors import ConfigError
+
+__all__ = ["SEARCH_QA", "to_row"]
+
+
+def to_row(example: Mapping[str, Any], split: str, index: int, **options: Any) -> dict[str, Any]:
+    """One row of one example in any of the forms above.
+
+    Args:
+        example: its columns.
+        split: of the row.
+        index: of the row in its split.
+        options: further arguments of `make_row`.
+
+    Raises:
+        ConfigError: naming the column that is missing or cannot be used.
+    """
+    answer = value_of(example, "golden_answers", "answer", "answers")
+    source = "nq"
+    if isinstance(answer, Mapping):
+        source = "triviaqa"
+        answer = [value_of(answer, "value"), *(answer.get("aliases") or ())]
+    elif "supporting_facts" in example or "context" in example:
+        source = "hotpotqa"
+    answers = [answer] if isinstance(answer, str) else list(answer)
+    if not answers or not all(isinstance(text, str) and text.strip() for text in answers):
+        raise ConfigError("column answer", f"expected accepted answers, got {answer!r:.80}", "Write a list of texts")
+    question = text_of(example, "question").strip()
+    kept = ("level", "type", "question_id")
+    return make_row(
+        question=question if question.endswith("?") else f"{question}?",
+        data_source=str(example.get("data_source") or source),
+        ground_truth=list(dict.fromkeys(answers)),
+        split=split,
+        index=index,
+        ability="search",
+        extra_info={name: example[name] for name in kept if example.get(name) is not None},
+        **options,
+    )
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--corpus", metavar="FILE", help="JSONL of passages whose BM25 index is built now")
+
+
+def _prepared(options: dict[str, Any]) -> dict[str, Any]:
+    if corpus := options.pop("corpus"):
+        from agent_rl.tools.builtin._bm25 import open_index  # numpy and bm25s
+
+        path = Path(corpus).expanduser()
+        if not path.is_file():
+            raise ConfigError("--corpus", f"there is no file {path}", "Name a JSONL file of {id, title, text}")
+        open_index(path)
+        print(f"index: {path} is ready for the tool search")
+    return options
+
+
+_NQ = "google-research-datasets/nq_open"
+_HUB = {"train": Hub(_NQ), "test": Hub(_NQ, None, "validation")}
+SEARCH_QA = RawSet("search_qa", to_row, _HUB, arguments=_arguments, prepare=_prepared)

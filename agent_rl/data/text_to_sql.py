@@ -1,0 +1,124 @@
+"""Questions about databases, as rows: Spider, BIRD, SkyRL-SQL and sql-eval.
+
+    {"question": ..., "query": ..., "db_id": ...}                               Spider
+    {"question": ..., "SQL": ..., "db_id": ..., "evidence": ...}                BIRD
+    {"prompt": [...], "reward_spec": {"ground_truth": ...}, "db_id": ...}       SkyRL-SQL
+    {"question": ..., "query": "SELECT ...;SELECT ...", "db_name": ...}         sql-eval: any of the queries is right
+
+`--databases` names the folder of SQLite files, `--dumps` one of PostgreSQL dumps, of which databases are made below
+`--local_save_dir`. The database's schema is part of the prompt; the tool `sql` and the scorer get its path. Queries
+that ask for the time get the one of `--now`, which the prompt states: a database does not grow older.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from agent_rl.data.conversion import RawSet, text_of
+from agent_rl.data.databases import at_time, database_file, make_database, schema_of
+from agent_rl.data.rows import make_row
+from agent_rl.data.shapes import as_messages
+from agent_rl.errors import ConfigError
+
+__all__ = ["TEXT_TO_SQL", "to_row"]
+
+PROMPT = """\
+{schema}
+
+{question}
+
+Answer with one SQLite query in a ```sql block."""
+_CLOCK = "\n\nToday is {now:%Y-%m-%d}, and the time {now:%H:%M:%S}. Write it into the query where you need it."
+
+
+def to_row(
+    example: Mapping[str, Any],
+    split: str,
+    index: int,
+    *,
+    databases: Path,
+    now: datetime,
+    tool: str | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """One row of one example in any of the forms above.
+
+    Args:
+        example: its columns.
+        split: of the row.
+        index: of the row in its split.
+        databases: folder of SQLite files.
+        now: the time for queries that ask for it.
+        tool: name of the tool that gets the database; None: the row has no tool.
+        options: further arguments of `make_row`.
+
+    Raises:
+        ConfigError: naming the column that is missing or cannot be used.
+    """
+    name = text_of(example, "db_id", "db_name")
+    database, given = database_file(databases, name), example.get("reward_spec")
+    query = text_of(given, "ground_truth") if isinstance(given, Mapping) else text_of(example, "query", "SQL", "sql")
+    queries = [each.strip() for each in query.split(";") if each.strip()]
+    pinned = [at_time(each, now) for each in queries]
+    if "prompt" in example and "question" not in example:
+        prompt: Any = as_messages(example["prompt"], "column prompt")[0]
+        question = None
+    else:
+        question = text_of(example, "question").strip()
+        hints = [str(example[key]).strip() for key in ("evidence", "instructions") if example.get(key)]
+        text = PROMPT.format(schema=schema_of(database), question="\n\n".join([question, *hints]))
+        prompt = text + (_CLOCK.format(now=now) if pinned != queries else "")
+    kept = ("difficulty", "query_category", "hardness")
+    return make_row(
+        prompt=prompt,
+        question=question,
+        data_source=_source(example),
+        ground_truth={"sql": pinned if len(pinned) > 1 else pinned[0], "database": str(database)},
+        split=split,
+        index=index,
+        ability="sql",
+        tools_kwargs={tool: {"create_kwargs": {"database": str(database)}}} if tool else None,
+        extra_info={"db_id": name} | {f"sql_{key}": example[key] for key in kept if example.get(key)},
+        **options,
+    )
+
+
+def _source(example: Mapping[str, Any]) -> str:
+    if "reward_spec" in example:
+        return "skyrl_sql"
+    if "SQL" in example:
+        return "bird"
+    return "spider" if "db_id" in example else "sql_eval"
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--databases", metavar="FOLDER", help="SQLite files: NAME.sqlite or NAME/NAME.sqlite")
+    parser.add_argument("--dumps", metavar="FOLDER", help="PostgreSQL dumps, NAME.sql, of which databases are made")
+    parser.add_argument("--database_dir", metavar="FOLDER", default="~/data/databases", help="for them: %(default)s")
+    parser.add_argument("--now", default="2025-01-15 12:00:00", metavar="TIME", help="default: %(default)s")
+    parser.add_argument("--tool", metavar="NAME", help="tool that gets the row's database, for example sql")
+
+
+def _prepared(options: dict[str, Any]) -> dict[str, Any]:
+    try:
+        now = datetime.fromisoformat(options.pop("now"))
+    except ValueError as error:
+        raise ConfigError("--now", str(error), "Write a time such as '2025-01-15 12:00:00'") from error
+    folder, dumps = options.pop("databases"), options.pop("dumps")
+    made = Path(options.pop("database_dir")).expanduser()
+    if not folder and not dumps:
+        raise ConfigError("--databases", "the rows need databases", "Name their folder, or dumps with --dumps")
+    if dumps:
+        scripts = sorted(Path(dumps).expanduser().glob("*.sql"))
+        if not scripts:
+            raise ConfigError("--dumps", f"there is no .sql in {dumps}", "Name the folder of the dumps")
+        for script in scripts:
+            make_database(script, made / f"{script.stem}.sqlite", now)
+    return options | {"databases": Path(folder).expanduser() if folder else made, "now": now}
+
+
+TEXT_TO_SQL = RawSet("text_to_sql", to_row, arguments=_arguments, prepare=_prepared)

@@ -1,0 +1,7 @@
+"""Write hh-rlhf, for training under a reward model, as files of rows."""
+
+from agent_rl.data.conversion import run
+from agent_rl.data.preferences import FULL_HH_RLHF
+
+if __name__ == "__main__":
+    run(FULL_HH_RLHF, __doc__)

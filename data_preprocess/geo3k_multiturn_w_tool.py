@@ -1,0 +1,7 @@
+"""Write Geometry3K, for agents that solve it with tools, as files of rows."""
+
+from agent_rl.data.conversion import run
+from agent_rl.data.geo3k import GEO3K_WITH_TOOL
+
+if __name__ == "__main__":
+    run(GEO3K_WITH_TOOL, __doc__)

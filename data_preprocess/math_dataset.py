@@ -1,0 +1,7 @@
+"""Write MATH, MATH-500, DAPO-Math, AIME or SVAMP as files of rows."""
+
+from agent_rl.data.conversion import run
+from agent_rl.data.math_dataset import MATH_DATASET
+
+if __name__ == "__main__":
+    run(MATH_DATASET, __doc__)

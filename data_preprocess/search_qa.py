@@ -1,0 +1,7 @@
+"""Write Natural Questions, TriviaQA, HotpotQA or Search-R1's rows as files of rows."""
+
+from agent_rl.data.conversion import run
+from agent_rl.data.search_qa import SEARCH_QA
+
+if __name__ == "__main__":
+    run(SEARCH_QA, __doc__)

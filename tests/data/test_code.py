@@ -1,0 +1,72 @@
+"""The forms of programs with tests; all of HumanEval's and LeetCode's rows are in test_real_sets."""
+
+import json
+from typing import Any
+
+import pytest
+
+from agent_rl.data.code import to_row
+from agent_rl.errors import ConfigError
+
+PAIRS = {"inputs": ["1\n"], "outputs": ["2\n"]}
+FORMS: list[tuple[dict[str, Any], str, Any]] = [
+    (
+        {"question": "Add 1.", "input_output": json.dumps(PAIRS), "solutions": '["print(2)"]', "difficulty": "easy"},
+        "apps",
+        PAIRS,
+    ),
+    (
+        {
+            "question": "Add 1.",
+            "input_output": PAIRS | {"fn_name": "f"},
+            "starter_code": "def f(x):",
+            "skill_types": [],
+        },
+        "taco",
+        PAIRS | {"fn_name": "f"},
+    ),
+    (
+        {
+            "name": "a",
+            "description": "Add 1.",
+            "public_tests": {"input": ["1\n"], "output": ["2\n"]},
+            "private_tests": {"input": ["3\n"], "output": ["4\n"]},
+        },
+        "codecontests",
+        {"inputs": ["1\n", "3\n"], "outputs": ["2\n", "4\n"]},
+    ),
+    (
+        {
+            "question": "Add 1.",
+            "test": "from solution import f\n\ndef test_f():\n    assert f(1) == 2",
+            "solution": "f",
+        },
+        "KodCode/KodCode-V1",
+        {"pytest": "from solution import f\n\ndef test_f():\n    assert f(1) == 2"},
+    ),
+    ({"text": "Add 1.", "test_list": ["assert f(1) == 2"], "code": "f"}, "mbpp", ["assert f(1) == 2"]),
+]
+
+
+@pytest.mark.parametrize(("example", "source", "tests"), FORMS)
+def test_each_form_becomes_a_row(example: dict[str, Any], source: str, tests: Any) -> None:
+    row = to_row(example, "test", 0)
+    assert (row["data_source"], row["reward_model"]["ground_truth"]) == (source, tests)
+    assert "Add 1." in row["prompt"][0]["content"]
+    assert example.get("starter_code", "") in row["prompt"][0]["content"]
+
+
+@pytest.mark.parametrize(
+    ("example", "key"),
+    [
+        ({"question": "a"}, "column question"),
+        ({"question": "a", "input_output": "{"}, "column input_output"),
+        ({"question": "a", "input_output": "{}"}, "column input_output"),
+        ({"description": "a", "public_tests": {"input": [], "output": []}}, "column public_tests"),
+        ({"problem_description": "a", "test": "b", "prompt": "c"}, "column entry_point"),
+    ],
+)
+def test_what_cannot_be_read_is_named(example: dict[str, Any], key: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        to_row(example, "test", 0)
+    assert caught.value.key == key
