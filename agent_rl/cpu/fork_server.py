@@ -121,6 +121,8 @@ def main(fd: int) -> None:
     """Serve until standard input ends; in a fork, become the script."""
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # as Ray does for its processes: they end with the driver
     given = dict(os.environ)
+    if sys.path[0] == os.getcwd():
+        sys.path[0] = ""  # the same folder; a fork replaces it by its script's
     with socket.socket(fileno=fd) as listener:
         _import(LIBRARIES)
         added = {name: value for name, value in os.environ.items() if given.get(name) != value}
@@ -189,12 +191,13 @@ def _become(request: Mapping[str, Any]) -> None:
     if request["leads_group"]:
         os.setpgid(0, 0)
     os.nice(request["niceness"] - os.nice(0))
+    Path("/proc/self/oom_score_adj").write_text(request["oom_score"])
     os.chdir(request["folder"])
     import numpy as np
 
     np.random.seed()
     sys.argv = request["arguments"]
-    sys.path[0] = str(Path(sys.argv[0]).parent)
+    sys.path = [str(Path(sys.argv[0]).parent) if folder == "" else folder for folder in sys.path]
     runpy.run_path(sys.argv[0], run_name="__main__")
 
 

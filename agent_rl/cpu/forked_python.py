@@ -15,11 +15,14 @@ SERVER = "AGENT_RL_FORK_SERVER"
 
 def main() -> None:
     """Ask for the fork, and end; Ray knows its workers by an id among the arguments."""
+    with open("/proc/self/oom_score_adj") as file:  # by which the kernel ends Ray's workers before Ray itself
+        oom_score = file.read()
     request = {
         "arguments": sys.argv[1:],
         "environment": dict(os.environ),
         "folder": os.getcwd(),
         "niceness": os.nice(0),
+        "oom_score": oom_score,
         "leads_group": os.getpgrp() == os.getpid(),
     }
     try:

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from agent_rl.cpu import fork_server, forked_python
+from agent_rl.cpu import fork_server, forked_python, switch
 from tests.forks import EXTENDED, FORKS, Mode
 
 SERVER = forked_python.SERVER
@@ -70,7 +70,7 @@ def fork(folder: Path, code: str, *arguments: str, **environment: str) -> Any:
 STATE = """
 found.update(
     arguments=sys.argv, name=__name__, mine=os.environ.get("MINE"), leaked="OF_THE_SERVER" in os.environ,
-    folder=os.getcwd(), path=sys.path[0], leads=os.getpgrp() == os.getpid(), nice=os.nice(0),
+    folder=os.getcwd(), path=sys.path, leads=os.getpgrp() == os.getpid(), nice=os.nice(0),
     torch="torch" in sys.modules, parent=os.getppid(), verl="verl" in sys.modules or "agent_rl.agents" in sys.modules,
 )
 """
@@ -80,7 +80,9 @@ def test_a_fork_has_arguments_environment_and_folder_of_the_client(tmp_path: Pat
     found = fork(tmp_path, STATE, "--one", "two words", MINE="1", **server)
     assert found["arguments"] == [str(tmp_path / "script.py"), "--one", "two words"]
     assert (found["name"], found["mine"], found["leaked"]) == ("__main__", "1", False)
-    assert (found["folder"], found["path"]) == (str(tmp_path), str(tmp_path))
+    assert found["folder"] == str(tmp_path)
+    plain = fork(tmp_path, STATE, PYTHONPATH=switch.child_environment()["PYTHONPATH"])["path"]
+    assert [place for place in found["path"] if "ray/thirdparty_files" not in place] == plain
     assert (found["leads"], found["nice"]) == (False, os.nice(0))
     assert found["torch"]
     assert "agent_rl.cpu.fork_server" in psutil.Process(found["parent"]).cmdline()
@@ -95,6 +97,20 @@ def test_a_leader_of_a_process_group_stays_one(tmp_path: Path, server: dict[str,
         command, env={**os.environ, **server}, start_new_session=True, stdout=subprocess.PIPE, text=True, check=True
     )
     assert process.stdout == "True\n"
+
+
+def test_what_the_kernel_ends_first_and_last_stays_so(tmp_path: Path, server: dict[str, str]) -> None:
+    code = "found['is'] = [open('/proc/self/oom_score_adj').read().strip(), os.nice(0)]"
+    script = tmp_path / "as_ray.py"
+    script.write_text(
+        "import os, runpy, sys\nfrom pathlib import Path\n"
+        "Path('/proc/self/oom_score_adj').write_text('900'); os.nice(5); sys.argv = sys.argv[1:]\n"
+        "runpy.run_path(sys.argv[0], run_name='__main__')"
+    )
+    (tmp_path / "script.py").write_text(f"import json, os\nfound = {{}}\n{code}\nprint(json.dumps(found), flush=True)")
+    command = [sys.executable, str(script), forked_python.__file__, str(tmp_path / "script.py")]
+    done = subprocess.run(command, env={**os.environ, **server}, stdout=subprocess.PIPE, text=True, check=True)
+    assert json.loads(done.stdout)["is"] == ["900", os.nice(0) + 5]
 
 
 def test_ray_starts_its_workers_so_unless_the_user_has_chosen_a_python() -> None:
@@ -124,7 +140,7 @@ def test_without_a_server_it_is_python(tmp_path: Path) -> None:
     for environment in ({}, {SERVER: str(tmp_path / "nothing")}):
         found = fork(tmp_path, STATE, "one", MINE="1", **environment)
         assert found["arguments"] == [str(tmp_path / "script.py"), "one"]
-        assert (found["mine"], found["path"], found["torch"]) == ("1", str(tmp_path), False)
+        assert (found["mine"], found["path"][0], found["torch"]) == ("1", str(tmp_path), False)
 
 
 def test_forks_draw_different_numbers(tmp_path: Path, server: dict[str, str]) -> None:
