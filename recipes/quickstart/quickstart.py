@@ -7,7 +7,7 @@ never seen.
     python recipes/quickstart/quickstart.py --seed 0
     python recipes/quickstart/quickstart.py --from-scratch     # makes the model as well
 
-Everything that it writes is below `--out`: `summary.json`, `trajectories.jsonl` (both evaluations), `metrics.jsonl`
+Everything that it writes is below `--out`: `summary.json`, `report.html`, `trace.jsonl` (every trajectory), `metrics.jsonl`
 (every step), `train.log`, and the data and models.
 """
 
@@ -36,6 +36,7 @@ from agent_rl.errors import AgentRLError, ConfigError
 from agent_rl.launch.output import read_metrics
 from agent_rl.launch.training import train
 from agent_rl.trajectory import Trajectory
+from agent_rl.viewer.report import read_run, report
 
 HERE = Path(__file__).parent
 PROMPTS_PER_STEP = 16
@@ -77,7 +78,7 @@ def run(args: argparse.Namespace) -> None:
     started = time.monotonic()
     out, steps = args.out.resolve(), args.steps
     out.mkdir(parents=True, exist_ok=True)
-    for name in ("trace.jsonl", "trajectories.jsonl", "summary.json"):
+    for name in ("trace.jsonl", "summary.json"):
         (out / name).unlink(missing_ok=True)
     model, warm_start_seconds = args.model, 0.0
     if args.from_scratch:
@@ -93,12 +94,14 @@ def run(args: argparse.Namespace) -> None:
     train_started = time.monotonic()
     console.print(f"3/3 GRPO, {steps} steps on SGLang and verl")
     metrics = _train(out, model.resolve(), steps, [f"data.seed={args.seed}", *args.overrides])
-    summary = _summarize(out, metrics, steps, args.seed)
+    evaluations = [each for each in trace.read(out / "trace.jsonl") if each.info.get("split") == "test"]
+    summary = _summarize(evaluations, metrics, steps, args.seed)
     summary["warm_start_seconds"] = round(warm_start_seconds, 1)
     summary["train_seconds"] = round(time.monotonic() - train_started, 1)
     summary["seconds"] = round(time.monotonic() - started, 1)
     (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
-    _report(out, summary)
+    (out / "report.html").write_text(report([read_run(str(out))]), encoding="utf-8")
+    _show_result(out, summary, evaluations)
 
 
 def _warm_start(model: Path, seed: int, steps: int | None) -> tuple[Path, float]:
@@ -145,12 +148,10 @@ def _train(out: Path, model: Path, steps: int, overrides: Sequence[str]) -> list
     return read_metrics(out)
 
 
-def _summarize(out: Path, metrics: list[dict[str, Any]], steps: int, seed: int) -> dict[str, Any]:
-    """Both evaluations from their trajectories, which are kept; the trace of training is not."""
-    evaluations = [t for t in trace.read(out / "trace.jsonl") if t.info.get("split") == "test"]
-    for trajectory in evaluations:
-        trace.append(out / "trajectories.jsonl", trajectory)
-    (out / "trace.jsonl").unlink()
+def _summarize(
+    evaluations: Sequence[Trajectory], metrics: list[dict[str, Any]], steps: int, seed: int
+) -> dict[str, Any]:
+    """Both evaluations from their trajectories."""
     summary: dict[str, Any] = {
         "engine": "sglang",
         "sglang_version": importlib.metadata.version("sglang"),
@@ -173,7 +174,7 @@ def _mean(values: Any) -> float:
     return round(float(mean(values)), 4)
 
 
-def _report(out: Path, summary: dict[str, Any]) -> None:
+def _show_result(out: Path, summary: dict[str, Any], evaluations: Sequence[Trajectory]) -> None:
     table = Table(title="On problems that it has never seen")
     for column, justify in (("", "left"), ("before", "right"), ("after", "right"), ("change", "right")):
         table.add_column(column, justify=justify)  # type: ignore[arg-type]
@@ -186,13 +187,13 @@ def _report(out: Path, summary: dict[str, Any]) -> None:
         before, after = summary[f"{name}_before"], summary[f"{name}_after"]
         table.add_row(label, f"{before:.2f}", f"{after:.2f}", f"{after - before:+.2f}")
     console.print(table)
-    trajectories = list(trace.read(out / "trajectories.jsonl"))
-    before = [t for t in trajectories if t.info["step"] == 0]
-    after = [t for t in trajectories if t.info["step"] == summary["steps"]]
+    before = [t for t in evaluations if t.info["step"] == 0]
+    after = [t for t in evaluations if t.info["step"] == summary["steps"]]
     _show("before training, wrong", next((t for t in before if not t.score or t.score.total < 0.5), before[0]))
     _show("before training, wasteful", max(before, key=lambda t: t.tool_calls))
     _show("after training", next((t for t in after if t.score and t.score.total > 0.5), after[0]))
     console.print(f"{summary['seconds']:.0f} s in all. Summary: {out / 'summary.json'}", highlight=False)
+    console.print(f"Curves: {out / 'report.html'}. Every trajectory: agent-rl view {out}", highlight=False)
 
 
 def _show(title: str, trajectory: Trajectory) -> None:

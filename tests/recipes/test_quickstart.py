@@ -48,8 +48,12 @@ def test_the_whole_quickstart_in_two_steps(tmp_path: Path) -> None:
         assert isinstance(summary[key], kind), key
     assert (summary["engine"], summary["sglang_version"], summary["steps"]) == ("sglang", "0.5.12", 2)
     assert summary["rollout_probs_diff_mean_max"] < 1e-5
-    trajectories = list(trace.read(tmp_path / "trajectories.jsonl"))
-    assert sorted(t.info["step"] for t in trajectories) == [0] * 12 + [2] * 12
+    evaluations = [t for t in trace.read(tmp_path / "trace.jsonl") if t.info["split"] == "test"]
+    assert sorted(t.info["step"] for t in evaluations) == [0] * 12 + [2] * 12
+    page = (tmp_path / "report.html").read_text()
+    assert "2 steps" in page
+    assert "<figcaption>Reward" in page
+    assert "trajectories of the last step" in page
     assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 3
 
 
