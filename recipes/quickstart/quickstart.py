@@ -7,8 +7,8 @@ never seen.
     python recipes/quickstart/quickstart.py --seed 0
     python recipes/quickstart/quickstart.py --from-scratch     # makes the model as well
 
-Everything that it writes is below `--out`: `summary.json`, `report.html`, `trace.jsonl` (every trajectory), `metrics.jsonl`
-(every step), `train.log`, and the data and models.
+Everything that it writes is below `--out`: `summary.json`, `report.html`, `trace.jsonl` (every trajectory),
+`metrics.jsonl` (every step), `train.log`, and the data and models.
 """
 
 from __future__ import annotations
