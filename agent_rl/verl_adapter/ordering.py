@@ -67,6 +67,7 @@ def order_rows(module: ModuleType) -> None:
             return
         run.scores_in_time = self.reward_loop_manager.reward_loop_worker_handles is not None
         self.train_dataloader_it = iter(self.train_dataloader)  # otherwise the first step would read the state
+        run.write_variants(anew=True)
 
     @functools.wraps(original_step)
     def step(self: Any, metrics: dict[str, Any], timing_raw: dict[str, Any]) -> Any:
@@ -129,7 +130,7 @@ class RunOrder:
         self._folder = Path(
             AgentRLSettings.from_config(config).run.folder or f"outputs/{config.trainer.experiment_name}"
         )
-        self._written: int | None = None
+        self._written = 0
 
     def visits(self, queue: Any, keys: Sequence[str], partition_id: str) -> list[tuple[int, float]]:
         """(row, success rate) of each group of samples.
@@ -163,7 +164,7 @@ class RunOrder:
         try:
             self.order.report(step, visits)
         finally:
-            self._write_variants()
+            self.write_variants()
 
     def metrics(self, visits: Iterable[tuple[int, float]]) -> dict[str, float]:
         """What to log of a step: the order's metrics, share and success rate of each source."""
@@ -181,15 +182,15 @@ class RunOrder:
         assert self._harder is not None
         return self._harder.of(self.dataset.stored(row))
 
-    def _write_variants(self) -> None:
-        """Append the new ones; the first time, write those that a checkpoint had in place of what is there."""
-        variants = self.order.table.variants
-        if not variants or len(variants) == self._written:
-            return
-        self._folder.mkdir(parents=True, exist_ok=True)
-        with (self._folder / VARIANTS).open("w" if self._written is None else "a", encoding="utf-8") as file:
-            for variant in variants[self._written or 0 :]:
-                file.write(json.dumps(variant, ensure_ascii=False, default=str) + "\n")
+    def write_variants(self, *, anew: bool = False) -> None:
+        """Append the new ones to the run's file, or write it again: a checkpoint may have fewer than the file."""
+        path, variants = self._folder / VARIANTS, self.order.table.variants
+        known = 0 if anew else self._written
+        if len(variants) > known or (anew and path.exists()):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with path.open("w" if anew else "a", encoding="utf-8") as file:
+                for variant in variants[known:]:
+                    file.write(json.dumps(variant, ensure_ascii=False, default=str) + "\n")
         self._written = len(variants)
 
 
