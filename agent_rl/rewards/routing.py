@@ -139,7 +139,7 @@ def on_fusion(local: Scorer, server: FusionServer) -> Scorer:
     """The scorer with its programs run on a Sandbox Fusion server; unchanged if it runs no programs."""
 
     async def score(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
-        share = await score_code_remotely(solution, ground_truth, server)
+        share = await score_code_remotely(solution, ground_truth, server, extra_info)
         return share if local.name == "code" else float(share == 1)
 
     return Scorer(local.name, score, inline=True) if local.name in ("code", "code_all") else local

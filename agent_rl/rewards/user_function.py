@@ -163,12 +163,15 @@ def scorer_info(trajectory: Trajectory) -> dict[str, Any]:
 
     The numbers win over entries of the row of the same names, unless no agent is known: then it is a request to a
     reward service, whose own `extra_info` may have them. `num_turns` counts messages as verl does: the prompt, the
-    policy's turns, and what the environment answered.
+    policy's turns, and what the environment answered. `answer_marked` says that the answer is one that an agent gave as
+    its final one, and not the whole response, of which nothing else is known.
     """
     asked = [message.content for message in trajectory.prompt if message.role == "user"]
     given = {key: value for key, value in (trajectory.row.get("reward_model") or {}).items() if key != "ground_truth"}
     row = {"original_prompt": asked[-1] if asked else "", **trajectory.info, **given, **trajectory.extra_info}
+    whole = not trajectory.agent and [turn.text for turn in trajectory.turns] == [trajectory.answer]
     episode = {
+        "answer_marked": trajectory.answer is not None and not whole,
         "data_source": trajectory.data_source,
         "num_turns": 1 + len(trajectory.turns) + sum(turn.observation is not None for turn in trajectory.turns),
         "num_tool_calls": trajectory.tool_calls,

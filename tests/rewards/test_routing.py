@@ -24,7 +24,9 @@ def own_routes() -> Iterator[None]:
     ("source", "right", "wrong", "truth"),
     [
         ("openai/gsm8k", "so #### 1,234", "#### 1235", "1234"),
-        ("agent_rl/arithmetic", "The answer is 77.", "78", 77),
+        ("agent_rl/arithmetic", "So \\boxed{77}.", "77", 77),
+        ("lighteval/MATH", "so \\boxed{x = \\frac{1}{2}}", "the answer is 0.5", "1/2"),
+        ("math_dapo", "so it is\nAnswer: 12", "it is 12", "12"),
         ("searchR1_nq", "<answer>The Paris!</answer>", "<answer>Rome</answer>", {"target": ["paris"]}),
         ("hotpotqa", "yes", "no", ["Yes"]),
     ],

@@ -242,6 +242,7 @@ def test_a_scorer_gets_the_row_and_the_episode() -> None:
         "test_cases": ["a"],
         "index": 7,
         "data_source": "mine",
+        "answer_marked": False,
         "num_turns": 6,
         "num_tool_calls": 2,
         "tool_errors": 1,

@@ -175,7 +175,7 @@ def test_of_several_sequences_the_last_one_counts(run, batch):
     assert run(batch(*outputs, _handed_over(_trajectory())))["reward_extra_info"]["acc"] == 1.0
 
 
-@pytest.mark.parametrize("text", ["The answer is 42.", "#### 42", "41 \u4e2d 42"])
+@pytest.mark.parametrize("text", ["The answer is 42.", "#### 42", "\u4e2d 42"])
 def test_a_foreign_loop_is_judged_by_its_response(run, batch, tmp_path, text):
     path = tmp_path / "trace.jsonl"
     outputs = [("prompt", "a much longer response", {}), ("6*7?", text, {})]
@@ -247,7 +247,7 @@ def test_a_foreign_row_may_be_multimodal_and_sparse(run, batch):
     content = [{"type": "image"}, {"type": "text", "text": "6*7?"}]
     sparse = {"data_source": "gsm8k", "raw_prompt": [{"role": "user", "content": content}]}
     sparse["reward_model"] = {"ground_truth": np.int64(42)}
-    assert run(batch(("p", "42", {}), row=sparse))["reward_score"] == 1.0
+    assert run(batch(("p", "#### 42", {}), row=sparse))["reward_score"] == 1.0
 
 
 def test_without_response_len_the_mask_tells_the_length(run, batch):

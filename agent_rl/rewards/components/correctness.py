@@ -13,7 +13,7 @@ from agent_rl.trajectory import Trajectory
 
 __all__ = ["Correctness"]
 
-WITHOUT_SOURCE = "gsm8k"
+WITHOUT_SOURCE = "gsm8k_marked"
 """The scorer of a trajectory without a data source, as in verl's dumps."""
 
 

@@ -1,8 +1,9 @@
 r"""Multiple choice: 1.0 when the answer names the right letter, else 0.0.
 
 The letter is read from `<answer>`, from `\boxed{}`, after "the answer is" and at the begin of a short text: `B`, `(B)`,
-`B. Paris`, `**B**`, `option B`. An answer with two different letters has none. The ground truth is a letter, or the
-index of the choice, counted from 0. With a list `extra_info["choices"]`, the text of a choice is read as its letter.
+`B. Paris`, `**B**`, `option B`, `the second option`. An answer with two different letters has none. The ground truth is
+a letter, or the index of the choice, counted from 0. With a list `extra_info["choices"]`, the text of a choice is read
+as its letter.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent_rl.rewards.scorers.extraction import last_boxed, last_tag, marked_answer
+from agent_rl.rewards.scorers.extraction import after_thoughts, last_boxed, last_tag, marked_answer
 from agent_rl.rewards.scorers.scorer import built_in, unusable
 
 __all__ = ["extract_choice", "score_choice"]
@@ -23,6 +24,12 @@ SOURCES = (
 _MAX_TEXT = 50_000
 _LETTER = r"(?:[\s*_`\"'({\[$]|\\text\w*|\\mathrm|\\\()*(?P<letter>[A-Za-z])(?=[\s*_`\"')}\]$.:,;]|\\\)|$)"
 _NAMED = re.compile(rf"(?i:option|choice|answer)\s*(?:is\b)?\s*:?{_LETTER}")
+_ORDINALS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"]
+_COUNTED = re.compile(
+    rf"(?i)\b(?:(?:(?P<word>{'|'.join(_ORDINALS)}|last)|(?P<ordinal>[0-9])(?:st|nd|rd|th))\s+"
+    r"(?:option|choice|answer|alternative)|(?:option|choice)\s+(?:number\s+|#)?\(?(?P<digits>[0-9]{1,2}))\b"
+)
+_LISTED = re.compile(r"\(([A-J])\)|(?<![A-Za-z])([A-J])[.)](?=\s|$)")
 _FIRST = re.compile(_LETTER)
 _OTHER = re.compile(r"(?:\bor\b|\band\b|,|/|&)\s*(?:option\s+)?[\s*(]*(?P<letter>[A-Z])[\s*).]*$")
 
@@ -42,16 +49,18 @@ def score_choice(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]
 
 def extract_choice(solution: str, choices: Sequence[str] = ()) -> str | None:
     """The letter in a response, in upper case; None for none or two."""
-    text = solution[-_MAX_TEXT:]
+    text = after_thoughts(solution[-_MAX_TEXT:])
     tagged = last_tag(text)
     text = text if tagged is None else tagged
-    boxed = last_boxed(text)
+    boxed = last_boxed(text, joined=True)
     marked = boxed if boxed is not None else tagged
     answer = (marked_answer(text) or text if marked is None else marked).strip()
     if not answer or len(answer) > 500:
         return None
     if _key(answer) and (chosen := _letter_of(answer, choices)):
         return chosen
+    if counted := counted_choice(answer, len(choices)):
+        return counted
     match = _NAMED.match(answer) or _FIRST.match(answer)
     if match is None:
         return None
@@ -60,8 +69,27 @@ def extract_choice(solution: str, choices: Sequence[str] = ()) -> str | None:
     a_cat = letter.islower() and rest.strip(" .)*}") and not rest.startswith((")", ".", ":"))
     capital_a_cat = letter in "AI" and re.match(r"\s+(?!or\b|and\b)[a-z]", after) and not answer.startswith("(")
     other = _OTHER.search(after[:60])
-    another = other and other["letter"] != letter.upper()
+    others = {each.upper() for pair in _LISTED.findall(after[:200]) for each in pair if each} | (
+        {other["letter"]} if other else set()
+    )
+    another = bool(others - {letter.upper()})
     return None if a_cat or capital_a_cat or another else letter.upper()
+
+
+def counted_choice(answer: str, number: int = 0) -> str | None:
+    """The letter of the choice that "the second option" or "option 2" names; None for any other text, or two of them.
+
+    Args:
+        answer: a short text.
+        number: of choices; 0 where it is not known, and "the last option" names none.
+    """
+    found = set()
+    for match in _COUNTED.finditer(answer):
+        word = match["word"].lower() if match["word"] else ""
+        place = number if word == "last" else int(match["digits"] or match["ordinal"] or _ORDINALS.index(word) + 1)
+        found.add(chr(ord("A") + place - 1) if 0 < place <= (number or 10) else "")
+    letter = found.pop() if len(found) == 1 else ""
+    return letter or None
 
 
 def _truth(ground_truth: Any, choices: Sequence[str]) -> str:

@@ -1,8 +1,13 @@
 """Scores programs by their tests, in the sandbox of this machine: `agent_rl.sandbox.grade`.
 
 The program is the last ```python block of the response, else the last block of any kind, else the whole text. The
-ground truth has any form of `agent_rl.sandbox.read_cases`, such as those of APPS, TACO, CodeContests and LiveCodeBench
-in verl's rows; also `{"assert_case": [...]}`, and asserts as lines of text.
+ground truth has one of these forms; where it is null, they are looked for in `extra_info["test_cases"]`:
+
+- any form of `agent_rl.sandbox.read_cases`, such as those of APPS, TACO, CodeContests and LiveCodeBench in verl's rows;
+  also `{"assert_case": [...]}`, asserts as lines of text, and pairs `[input, output]`;
+- tests as Python, which `python_tests` reads: a text, or `{"test": ..., "entry_point": ..., "prompt": ...}` as LeetCode
+  and HumanEval have it, `{"functional": ...}`, `{"pytest": ...}`. The prompt, or `extra_info["prefix"]`, is put before
+  the program; an entry point may also stand in `extra_info`.
 
 Numbers in an output may be off by 10^-6. On a machine without isolation no program is run, and the answer is unscored.
 """
@@ -11,34 +16,54 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from agent_rl.errors import ConfigError
+from agent_rl.rewards.scorers.python_tests import read_python_tests
 from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
-from agent_rl.sandbox import grade, read_cases, shared_sandbox
+from agent_rl.sandbox import FunctionCase, StdioCase, grade, read_cases, shared_sandbox
 from agent_rl.sandbox.host.fusion import FusionServer, grade_remotely
 
 __all__ = ["extract_code", "score_code", "score_code_all", "score_code_remotely"]
 
+SOURCES = (
+    *(
+        "codecontests",
+        "apps",
+        "codeforces",
+        "taco",
+        "livecodebench*",
+        "deepcoder*",
+        "mbpp*",
+        "leetcode*",
+        "*/LeetCode*",
+    ),
+    *("kodcode*", "*/KodCode*", "humaneval*", "openai_humaneval", "*/humaneval*"),
+)
 CASE_S = 5.0
 """Wall-clock seconds of one case."""
 TOTAL_S = 60.0
 """Wall-clock seconds of all cases of one program."""
 FLOAT_TOLERANCE = 1e-6
 MAX_CODE_CHARS = 100_000
+_FUNCTION_KEYS = ("entry_point", "fn_name", "function")
+_TEXT_KEYS = ("test", "functional", "pytest", "test_code")
+_BEFORE_KEYS = ("prompt", "prefix", "import_prefix")
+_DEFINED = re.compile(r"^(?:def (?:check|test)|class Test|from solution import)", re.MULTILINE)
 _PYTHON = ("python", "py", "python3")
 _FENCE = re.compile(r"^[ \t]*```[ \t]*([A-Za-z0-9_+-]*)[ \t]*$", re.MULTILINE)
 
 
-@built_in("code", "codecontests", "apps", "codeforces", "taco", "livecodebench*", "deepcoder*", "mbpp*", inline=True)
+@built_in("code", *SOURCES, inline=True)
 async def score_code(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
     """The share of the tests that the program passes.
 
     Raises:
         UnscoredError: the tests cannot be read, or the sandbox failed.
     """
-    return await _score(solution, ground_truth, all_or_nothing=False)
+    return await _score(solution, ground_truth, extra_info, all_or_nothing=False)
 
 
 @built_in("code_all", inline=True)
@@ -48,19 +73,21 @@ async def score_code_all(solution: str, ground_truth: Any, extra_info: Mapping[s
     Raises:
         UnscoredError: as `score_code`.
     """
-    return await _score(solution, ground_truth, all_or_nothing=True)
+    return await _score(solution, ground_truth, extra_info, all_or_nothing=True)
 
 
-async def score_code_remotely(solution: str, ground_truth: Any, server: FusionServer) -> float:
+async def score_code_remotely(
+    solution: str, ground_truth: Any, server: FusionServer, extra_info: Mapping[str, Any]
+) -> float:
     """As `score_code`, on a Sandbox Fusion server.
 
     Raises:
         UnscoredError: the tests cannot be read, or the server failed.
     """
-    tests, code = _tests(ground_truth), extract_code(solution)
+    tests, code = _tests(ground_truth, extra_info), extract_code(solution)
     if not code:
         return 0.0
-    report = await grade_remotely(code, tests, server, float_tolerance=FLOAT_TOLERANCE)
+    report = await grade_remotely(tests.around(code), tests.cases, server, float_tolerance=FLOAT_TOLERANCE)
     return report.fraction
 
 
@@ -83,13 +110,25 @@ def extract_code(solution: str) -> str:
     return solution if len(solution) <= MAX_CODE_CHARS else ""
 
 
-async def _score(solution: str, ground_truth: Any, *, all_or_nothing: bool) -> float:
-    tests, code = _tests(ground_truth), extract_code(solution)
+@dataclass(frozen=True)
+class _Tests:
+    """The cases of a row, and what is put before and after the program."""
+
+    cases: Sequence[FunctionCase | StdioCase]
+    before: str = ""
+    after: str = ""
+
+    def around(self, code: str) -> str:
+        return "\n\n".join(part for part in (self.before, code, self.after) if part)
+
+
+async def _score(solution: str, ground_truth: Any, extra_info: Mapping[str, Any], *, all_or_nothing: bool) -> float:
+    tests, code = _tests(ground_truth, extra_info), extract_code(solution)
     if not code.strip():
         return 0.0
     report = await grade(
-        code,
-        tests,
+        tests.around(code),
+        tests.cases,
         sandbox=await shared_sandbox(),
         timeout_s=CASE_S,
         total_timeout_s=TOTAL_S,
@@ -99,18 +138,55 @@ async def _score(solution: str, ground_truth: Any, *, all_or_nothing: bool) -> f
     return report.score(all_or_nothing=all_or_nothing)
 
 
-def _tests(ground_truth: Any) -> Any:
-    """The tests in a form of `read_cases`."""
+def _tests(ground_truth: Any, extra_info: Mapping[str, Any]) -> _Tests:
     tests = as_data(ground_truth)
+    if tests is None or (isinstance(tests, str | list | dict) and not tests):
+        tests = as_data(extra_info.get("test_cases"))
+    function = next((extra_info[key] for key in _FUNCTION_KEYS if isinstance(extra_info.get(key), str)), None)
+    prefix = extra_info.get("prefix")
+    try:
+        return _read(tests, function, prefix if isinstance(prefix, str) else "")
+    except (ConfigError, TypeError, ValueError, RecursionError) as error:
+        raise unusable(ground_truth, f"a list of tests ({error})") from None
+
+
+def _read(tests: Any, function: str | None, prefix: str) -> _Tests:
     if isinstance(tests, str):
         lines = [line for line in tests.splitlines() if line.strip()]
-        try:
-            tests = lines if lines and all(line.startswith("assert ") for line in lines) else json.loads(tests)
-        except (ValueError, RecursionError):
-            raise unusable(ground_truth, "a list of tests in JSON") from None
-    if isinstance(tests, Mapping) and "assert_case" in tests:
-        tests = tests["assert_case"]
-    try:
-        return read_cases(tests)
-    except (ConfigError, TypeError, RecursionError) as error:
-        raise unusable(ground_truth, f"a list of tests ({error})") from None
+        if lines and all(line.startswith("assert ") for line in lines):
+            tests = lines
+        elif _DEFINED.search(tests):
+            return _python(tests, function, prefix)
+        else:
+            tests = json.loads(tests)
+    if isinstance(tests, Mapping):
+        text = next((tests[key] for key in _TEXT_KEYS if isinstance(tests.get(key), str)), None)
+        if text is not None:
+            function = _string(tests, "entry_point") or function
+            before = next((found for key in _BEFORE_KEYS if (found := _string(tests, key))), prefix)
+            return _python(text, function, before)
+        tests = tests.get("assert_case", tests)
+    if isinstance(tests, Sequence) and not isinstance(tests, str) and tests:
+        tests = [_from_pair(as_data(test), function) for test in tests]
+    return _Tests(read_cases(tests, function), prefix)
+
+
+def _python(text: str, function: str | None, before: str) -> _Tests:
+    cases, after = read_python_tests(text, function)
+    return _Tests(read_cases(cases), before, after)
+
+
+def _from_pair(test: Any, function: str | None) -> Any:
+    """`[input, output]` as a mapping; values of a program that reads and prints are written as text."""
+    pair = isinstance(test, Sequence) and not isinstance(test, str) and len(test) == 2
+    made = {"input": test[0], "output": test[1]} if pair else test
+    if not isinstance(made, Mapping) or made.keys() != {"input", "output"}:
+        return made
+    if function is not None:
+        return {**made, "testtype": "functional"}
+    return {key: value if isinstance(value, str | list) else json.dumps(value) for key, value in made.items()}
+
+
+def _string(mapping: Mapping[str, Any], key: str) -> str | None:
+    value = mapping.get(key)
+    return value if isinstance(value, str) and value else None

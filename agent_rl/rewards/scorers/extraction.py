@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Sequence
 
-__all__ = ["box_content", "last_block", "last_boxed", "last_match", "last_tag", "marked_answer"]
+__all__ = [
+    "after_thoughts",
+    "all_boxed",
+    "box_content",
+    "last_block",
+    "last_boxed",
+    "last_match",
+    "last_tag",
+    "marked_answer",
+]
 
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*(?=\{)|\\boxed\s+(?=[^\s{])")
 _MAX_BOX = 2_000  # characters of a box's content
@@ -15,12 +25,25 @@ _MAX_MARKED = 500
 _MARKS = ("answer", "####", "答案")
 _MAX_MARKS = 50
 _MARKED = re.compile(
-    r"(?:answer\s*(?:\s(?:is|should be|would be)\b|:|=)|####|答案(?:是|为)?\s*[:\uff1a]?)"
+    r"(?:answer\s*(?:\s(?:is|should be|would be)\b|:|=|(?=\$\$?[^$\n]+\$|\\\(.+?\\\)|\\\[.+?\\\]))"
+    r"|####|答案(?:是|为)?\s*[:\uff1a]?)"
     r"\s*:?[\s*]{0,8}(?P<rest>[^\n]{1,500})",
     re.IGNORECASE,
 )
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}  # of the same length, unlike str.lower
-_JOINT = re.compile(r"[\s,;$.]*(?:and|or|和|或)?[\s,;$]*")
+_MAX_GAP = 80
+_MAX_SHORT = 300
+_TEXT = re.compile(r"\\(?:text\w*|mathrm|mbox)\s*\{([^{}]*)\}")
+_SPACING = re.compile(r"(?:\\q?quad|\\[,;:!()\[\]\s]|\\\\|[$&~.\s])+")
+_JOINT = re.compile(
+    r" ?(?:[,;]? ?(?:[A-Za-z()]+ ){0,5}(?:and|or|as well as|和|或) ?,?|[,;]|) ?(?:[A-Za-z]\w{0,3} ?= ?)?", re.IGNORECASE
+)
+_OPPOSED = re.compile(r"\b(?:no|not|is|was|wrong|then|so|thus|hence|therefore|but|wait|instead)\b", re.IGNORECASE)
+
+
+def after_thoughts(text: str) -> str:
+    """The text after the last `</think>`, up to a `<think>` that is not closed."""
+    return text.rpartition("</think>")[2].partition("<think>")[0] if "think>" in text else text
 
 
 def last_boxed(text: str, *, joined: bool = False) -> str | None:
@@ -28,24 +51,47 @@ def last_boxed(text: str, *, joined: bool = False) -> str | None:
 
     Args:
         text: the response.
-        joined: include the boxes before it that only commas, "and" or "or" separate, as a list.
+        joined: include the boxes before it that only spacing, commas, "and" or "or" separate, as a list without
+            repetitions.
     """
-    text = text[-_MAX_TEXT:]
-    found = deque(_BOX.finditer(text), _MAX_BOXES)
-    boxes: list[tuple[int, int, str]] = []
-    for match in found:
-        box = box_content(text, match.end())
-        if box is not None and not (boxes and match.start() < boxes[-1][1]):
-            boxes.append((match.start(), *box))
+    boxes = _boxes(text[-_MAX_TEXT:])
     if not boxes:
         return None
     contents = [boxes[-1][2]]
     for before, after in zip(boxes[-2::-1], boxes[:0:-1], strict=False):
-        gap = text[before[1] : after[0]]
-        if not joined or len(gap) > 30 or not _JOINT.fullmatch(gap) or not gap.strip(" $"):
+        if not joined or not _is_joint(text[-_MAX_TEXT:][before[1] : after[0]]):
             break
         contents.insert(0, before[2])
-    return ", ".join(contents)
+    return _list(contents)
+
+
+def all_boxed(text: str) -> str | None:
+    """What the boxes of a ground truth say: all of them in a short text, otherwise the last ones, as `last_boxed`."""
+    if len(text) > _MAX_SHORT:
+        return last_boxed(text, joined=True)
+    return _list([box[2] for box in _boxes(text)])
+
+
+def _boxes(text: str) -> list[tuple[int, int, str]]:
+    """Start, end and content of the last boxes."""
+    boxes: list[tuple[int, int, str]] = []
+    for match in deque(_BOX.finditer(text), _MAX_BOXES):
+        box = box_content(text, match.end())
+        if box is not None and not (boxes and match.start() < boxes[-1][1]):
+            boxes.append((match.start(), *box))
+    return boxes
+
+
+def _is_joint(gap: str) -> bool:
+    r"""Whether the text between two boxes makes them a list: `\text{ and }`, `, y = `, ` apples and `."""
+    if len(gap) > _MAX_GAP:
+        return False
+    words = " ".join(["", *_SPACING.sub(" ", _TEXT.sub(r" \1 ", gap)).split(), ""])
+    return _JOINT.fullmatch(words) is not None and not _OPPOSED.search(words)
+
+
+def _list(contents: Sequence[str]) -> str | None:
+    return ", ".join(dict.fromkeys(contents)) if contents else None
 
 
 def last_tag(text: str, tag: str = "answer") -> str | None:
@@ -58,20 +104,26 @@ def last_tag(text: str, tag: str = "answer") -> str | None:
 
 
 def last_block(text: str, fence: re.Pattern[str]) -> str:
-    """The content of the last fenced block, else the whole text; within the last `<answer>` tag, if there is one."""
+    """The last fenced block, else the whole text; within the last `<answer>`, else `<solution>`, if there is one."""
     tagged = last_tag(text)
+    tagged = last_tag(text, "solution") if tagged is None else tagged
     text = text if tagged is None else tagged
     blocks = fence.findall(text)
     return blocks[-1] if blocks else text
 
 
-def marked_answer(text: str) -> str | None:
-    """The rest of the line after the last "answer:", "the answer is" or `####`; None without one."""
+def marked_answer(text: str, *, marks: Sequence[str] = _MARKS) -> str | None:
+    """The rest of the line after the last mark; None without one.
+
+    Args:
+        text: the response.
+        marks: of "answer" ("answer:", "the answer is"), "####" and "答案".
+    """
     text = text[-_MAX_TEXT:]
     folded = text.lower() if text.isascii() else text.translate(_LOWER)
     end = len(text)
     for _ in range(_MAX_MARKS):
-        start = max(folded.rfind(mark, 0, end) for mark in _MARKS)
+        start = max(folded.rfind(mark, 0, end) for mark in marks)
         if start < 0:
             return None
         found = _MARKED.match(text, start) if start == 0 or not text[start - 1].isalnum() else None

@@ -1,7 +1,7 @@
 """GSM8K and other tasks with one number as the answer: 1.0 if it equals the ground truth, else 0.0.
 
-`score_gsm8k` reads the number as `numeric.extract_number` does; `score_gsm8k_strict` only after `#### `, as in the data
-set's own answers. Both compare as `numeric.numeric_match` does.
+`gsm8k_marked` is what data sources are scored by: the number must be marked. `gsm8k_strict` takes only `#### `, as in
+the data set's own answers; `gsm8k` takes a number anywhere. Numbers are compared as by `numeric.numeric_match`.
 """
 
 from __future__ import annotations
@@ -13,32 +13,82 @@ from typing import Any
 from agent_rl.rewards.scorers.math.numeric import numeric_match, parse_number
 from agent_rl.rewards.scorers.scorer import built_in, unusable
 
-__all__ = ["score_gsm8k", "score_gsm8k_strict"]
+__all__ = ["score_gsm8k", "score_gsm8k_marked", "score_gsm8k_strict"]
 
 _STRICT = re.compile(r"#### ?(\$?-?\$?[0-9][0-9.,]{0,100})")
+_PLAIN = re.compile(r"\s*([0-9]+|[0-9]{1,3}(?:,[0-9]{3})+)\s*$|\s*([0-9]+)\}")
+_LONG = 40  # characters of a number and what is around it
 _TAIL = 5_000  # characters at the end that are searched
 
 
-@built_in("gsm8k", "openai/gsm8k", "gsm8k*", "ChilleD/SVAMP", "agent_rl/arithmetic", inline=True)
-def score_gsm8k(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
-    """Whether the response's number equals the ground truth.
+@built_in("gsm8k_marked", "openai/gsm8k", "gsm8k*", "ChilleD/SVAMP", "agent_rl/arithmetic", inline=True)
+def score_gsm8k_marked(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
+    r"""Whether the marked number of a response equals the ground truth.
+
+    Marked is the agent's own final answer (`extra_info["answer_marked"]`), else `<answer>`, `####` or a box after the
+    thoughts.
 
     Raises:
         UnscoredError: the ground truth is no number.
     """
-    try:
-        return float(numeric_match(solution, ground_truth))
-    except ValueError:
-        raise unusable(ground_truth, "a number") from None
+    if (score := _plain_score(solution, ground_truth)) is not None:
+        return score
+    whole = bool(extra_info.get("answer_marked"))
+    return _matches(solution, ground_truth, marked=True, whole=whole)
+
+
+@built_in("gsm8k", inline=True)
+def score_gsm8k(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
+    """Whether the response's number equals the ground truth.
+
+    It lets through what `gsm8k_marked` does not: an unmarked response's last number, and a number with two decimals
+    for all that round to it.
+
+    Raises:
+        UnscoredError: the ground truth is no number.
+    """
+    score = _plain_score(solution, ground_truth)
+    return _matches(solution, ground_truth) if score is None else score
 
 
 @built_in("gsm8k_strict", inline=True)
 def score_gsm8k_strict(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
     """The same for the number after the last `#### `; 0.0 without that mark.
 
+    It lets through a number with two decimals for all that round to it, and a mark within a thought.
+
     Raises:
         UnscoredError: the ground truth is no number.
     """
+    if (score := _plain_score(solution, ground_truth, boxed=False)) is not None:
+        return score
     found = _STRICT.findall(solution[-_TAIL:])
     number = found[-1].rstrip(".,") if found else ""
     return score_gsm8k(number if parse_number(number) is not None else "", ground_truth, extra_info)
+
+
+def _matches(solution: str, ground_truth: Any, **reading: bool) -> float:
+    try:
+        return float(numeric_match(solution, ground_truth, **reading))
+    except ValueError:
+        raise unusable(ground_truth, "a number") from None
+
+
+def _plain_score(solution: str, ground_truth: Any, *, boxed: bool = True) -> float | None:
+    r"""The score of the most frequent forms, `#### 18` at the end and `\boxed{18}`; None for any other."""
+    if "</answer>" in solution or "think>" in solution or type(ground_truth) is not str or len(ground_truth) > _LONG:
+        return None
+    start = solution.rfind("####") + 4
+    if start == 3:
+        start = solution.rfind("\\boxed{") + 7
+        if start == 6 or not boxed:
+            return None
+    elif len(solution) - start > _LONG:
+        return None
+    found = _PLAIN.match(solution, start, start + _LONG)
+    if found is None or (found[2] is None) == (solution[start - 1] == "{"):
+        return None
+    number = found[2] or found[1].replace(",", "")
+    if number == ground_truth:
+        return 1.0
+    return float(int(number) == int(ground_truth)) if ground_truth.isascii() and ground_truth.isdigit() else None

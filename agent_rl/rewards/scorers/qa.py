@@ -1,7 +1,8 @@
 r"""Questions with short answers: exact match, F1 and substring, after the normalisation of SQuAD and Search-R1.
 
 Normalized texts are in lower case, without punctuation, articles and repeated white space. The answer is the content of
-the last `<answer>...</answer>`; without such a tag, of the last `\boxed{}`; else the whole text, if it is short. The
+the last `<answer>...</answer>` after the thoughts; without such a tag, of the last `\boxed{}`; else the whole text, if
+it is short. The
 ground truth is a text, a list of texts, or `{"target": text or list}`; the best of them counts. Answers of more than
 2,000 characters match nothing.
 """
@@ -14,7 +15,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent_rl.rewards.scorers.extraction import last_boxed, last_tag
+from agent_rl.rewards.scorers.extraction import after_thoughts, last_boxed, last_tag
 from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
 
 __all__ = ["extract_answer", "normalize_answer", "read_targets", "score_qa_em", "score_qa_f1", "score_qa_substring"]
@@ -43,7 +44,8 @@ def score_qa_em(solution: str, ground_truth: Any, extra_info: Mapping[str, Any])
 def score_qa_f1(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
     """The harmonic mean of precision and recall over words, 0 to 1, against the best target.
 
-    "yes", "no" and "noanswer" match only themselves, as in HotpotQA.
+    "yes", "no" and "noanswer" match only themselves, as in HotpotQA. It lets through a share of an answer that has some
+    of the right words.
 
     Raises:
         UnscoredError: there is no target.
@@ -56,6 +58,8 @@ def score_qa_f1(solution: str, ground_truth: Any, extra_info: Mapping[str, Any])
 def score_qa_substring(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
     """1.0 if the answer contains the words of a target in sequence, else 0.0.
 
+    It lets through an answer that names many things, one of which is right.
+
     Raises:
         UnscoredError: there is no target.
     """
@@ -65,10 +69,10 @@ def score_qa_substring(solution: str, ground_truth: Any, extra_info: Mapping[str
 
 def extract_answer(solution: str) -> str:
     """The answer in a response; "" if there is none."""
-    text = solution[-MAX_TEXT_CHARS:]
+    text = after_thoughts(solution[-MAX_TEXT_CHARS:])
     answer = last_tag(text)
     if answer is None and "<answer>" not in text:
-        answer = last_boxed(text)
+        answer = last_boxed(text) if "\\" in text else None
         if answer is None:
             answer = text.strip()
     return answer if answer is not None and len(answer) <= MAX_ANSWER_CHARS else ""

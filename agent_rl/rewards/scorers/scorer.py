@@ -116,6 +116,8 @@ async def score_answer(
             result = scorer.function(text, ground_truth, info)
         else:
             result = await asyncio.to_thread(scorer.function, text, ground_truth, info)
+        if type(result) is float and math.isfinite(result):
+            return result
         if inspect.isawaitable(result):
             result = await result
     except Exception as error:  # noqa: BLE001 - of a scorer of this package; the user's goes on to the caller
@@ -129,6 +131,8 @@ def score_now(
     """`score_answer` for code without an event loop; it blocks the calling thread."""
     try:
         result = scorer.function(solution_str or "", ground_truth, extra_info or {})
+        if type(result) is float and math.isfinite(result):  # what nearly every call gives needs no further look
+            return result
         if inspect.isawaitable(result):
             result = _wait_for(result)
     except Exception as error:  # noqa: BLE001 - as in score_answer

@@ -1,28 +1,33 @@
-r"""Rules about keywords, patterns and length: the share of them that a text keeps, 0 to 1.
+r"""Rules about keywords, patterns, numbers, likeness and length: the share of them that a text keeps, 0 to 1.
 
     rules = TextRules(all_of=["refund"], none_of=["guarantee"], patterns=[r"\border #\d+"])
 
-Each keyword and each pattern is one rule. Keywords are whole words, unless they begin or end with a symbol. A pattern
-that exceeds its time limit counts as not kept.
+Each keyword and each pattern is one rule; likeness and the distance from a length count by their share. Keywords are
+whole words, unless they begin or end with a symbol. A pattern that exceeds its time limit counts as not kept.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from difflib import SequenceMatcher
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 import regex
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from agent_rl.errors import ConfigError
-from agent_rl.rewards.scorers.scorer import built_in, unusable
+from agent_rl.rewards.scorers.math.numeric import extract_number
+from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
 
-__all__ = ["TextRules", "compiled", "found", "kept", "score_text_rules", "tag_share"]
+__all__ = ["TextRules", "compiled", "found", "kept", "score_text_rules", "similarity", "tag_share"]
 
 MAX_TEXT = 1_000_000
 """Characters at the end of a text that are searched; a longer text has no well-formed tags."""
+MAX_COMPARED = 2_000
+"""Characters at the begin of a text that are compared by `similarity`."""
 LIMIT_S = 0.1
 """Wall-clock seconds of one search; other threads run meanwhile."""
 
@@ -91,11 +96,36 @@ class TextRules(BaseModel):
     case_sensitive: bool = False
     min_chars: int | None = Field(default=None, ge=0)
     max_chars: int | None = Field(default=None, ge=0)
+    target_chars: int | None = Field(default=None, ge=1)
+    """A length: a text of it counts 1, one that is off by `target_within` characters or more 0; between, linearly."""
+    target_within: int | None = Field(default=None, ge=1)
+    """Default: `target_chars`."""
+    number_between: tuple[float | None, float | None] | None = None
+    """The least and the greatest value, both included, of the number that the text answers with; null: no bound."""
+    similar_to: str | None = None
+    """A text; the likeness to it counts: the ratio of Python's `difflib.SequenceMatcher` without case, 0 to 1."""
+    min_similarity: float | None = Field(default=None, gt=0, le=1)
+    """Likeness from which on it counts 1, and 0 below; null: the likeness itself."""
+
+    @field_validator("all_of", "any_of", "none_of", "patterns", "forbidden_patterns", mode="before")
+    @classmethod
+    def _as_several(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else as_data(value)
 
     @model_validator(mode="after")
     def _has_rules(self) -> TextRules:
+        self.require_rules()
+        return self
+
+    def require_rules(self) -> None:
+        """Refuse what has no rule, or one that cannot be used.
+
+        Raises:
+            ValueError: it has none.
+        """
         words = (*self.all_of, *self.any_of, *self.none_of)
-        if not (words or self.patterns or self.forbidden_patterns) and self.min_chars is self.max_chars is None:
+        others = (self.min_chars, self.max_chars, self.target_chars, self.number_between, self.similar_to)
+        if not (words or self.patterns or self.forbidden_patterns) and all(each is None for each in others):
             raise ValueError("there is no rule")
         if "" in words:
             raise ValueError("a keyword is empty")
@@ -104,15 +134,14 @@ class TextRules(BaseModel):
                 compiled(pattern, ignore_case=not self.case_sensitive)
             except ConfigError as error:
                 raise ValueError(error.problem) from error
-        return self
 
 
-def kept(text: str, rules: TextRules) -> dict[str, bool]:
-    """Which rules a text keeps, under names such as `all_of refund`."""
+def kept(text: str, rules: TextRules) -> dict[str, float]:
+    """How far a text keeps each rule, 0 to 1, under names such as `all_of refund`."""
     text = text[-MAX_TEXT:]
     folded = text if rules.case_sensitive else text.casefold()
     fold = (lambda word: word) if rules.case_sensitive else str.casefold
-    outcome = {f"all_of {word}": _has(folded, fold(word)) for word in rules.all_of}
+    outcome: dict[str, float] = {f"all_of {word}": _has(folded, fold(word)) for word in rules.all_of}
     if rules.any_of:
         outcome["any_of"] = any(_has(folded, fold(word)) for word in rules.any_of)
     outcome |= {f"none_of {word}": not _has(folded, fold(word)) for word in rules.none_of}
@@ -123,7 +152,27 @@ def kept(text: str, rules: TextRules) -> dict[str, bool]:
         outcome["min_chars"] = len(text) >= rules.min_chars
     if rules.max_chars is not None:
         outcome["max_chars"] = len(text) <= rules.max_chars
+    if rules.target_chars is not None:
+        within = rules.target_within or rules.target_chars
+        outcome["target_chars"] = max(0.0, 1 - abs(len(text) - rules.target_chars) / within)
+    if rules.number_between is not None:
+        outcome["number_between"] = _between(extract_number(text), *rules.number_between)
+    if rules.similar_to is not None:
+        alike = similarity(text, rules.similar_to)
+        outcome["similar_to"] = alike if rules.min_similarity is None else alike >= rules.min_similarity
     return outcome
+
+
+def similarity(text: str, other: str) -> float:
+    """The ratio of `difflib.SequenceMatcher`, 0 to 1, of the first 2,000 characters without case and extra spaces."""
+    one, another = (" ".join(each[:MAX_COMPARED].casefold().split()) for each in (text, other))
+    return SequenceMatcher(None, one, another).ratio()
+
+
+def _between(number: Fraction | None, least: float | None, greatest: float | None) -> bool:
+    if number is None or (least is not None and number < least):
+        return False
+    return greatest is None or number <= greatest
 
 
 @built_in("text_rules")

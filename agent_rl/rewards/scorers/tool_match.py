@@ -4,7 +4,9 @@ Calls are read from `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`, 
 fence): one call or a list of them. The ground truth is a list of the same, as data or JSON text. In place of a value it
 may have `{"one_of": [...]}`; a key in `"optional"` beside name and arguments may be missing.
 
-The ground truth of the Berkeley Function-Calling Leaderboard, `[{"f": {"x": [1, 2], "y": ["", 3]}}]`, is read as well.
+The ground truth of the Berkeley Function-Calling Leaderboard, `[{"f": {"x": [1, 2], "y": ["", 3]}}]`, is read as well:
+alternatives may nest (`{"x": [{"unit": ["m", "cm"], "size": [3, ""]}]}`), and texts are compared as the leaderboard
+does, without case and the characters ` ,./-_*^'"`.
 
 Arguments are compared as JSON values, but 1 equals 1.0, and white space at the ends of texts is ignored.
 """
@@ -15,6 +17,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
@@ -23,7 +26,23 @@ __all__ = ["extract_calls", "score_tool_match", "score_tool_match_all"]
 
 _MAX_TEXT = 100_000
 _MAX_CALLS = 64
+_IGNORED = re.compile(r"[ ,./\-_*^'\"]")
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*?)```", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class _Text:
+    """An expected text, in the leaderboard's reading."""
+
+    folded: str
+
+
+@dataclass(frozen=True)
+class _Entries:
+    """An expected mapping with alternatives."""
+
+    values: Mapping[str, Any]
+    optional: frozenset[str]
 
 
 @built_in("tool_match")
@@ -39,12 +58,7 @@ def score_tool_match(solution: str, ground_truth: Any, extra_info: Mapping[str, 
     made = extract_calls(solution)
     if not wanted or not made:
         return float(not wanted and not made)
-    left = list(made)
-    for call in wanted:
-        found = next((index for index, other in enumerate(left) if _fits(other, call)), None)
-        if found is not None:
-            del left[found]
-    return (len(made) - len(left)) / max(len(wanted), len(made))
+    return _matched([[_fits(other, call) for other in made] for call in wanted]) / max(len(wanted), len(made))
 
 
 @built_in("tool_match_all", "bfcl*", "xlam*", "rlla*", "tau2/*")
@@ -69,6 +83,26 @@ def extract_calls(solution: str) -> list[dict[str, Any]]:
     return (_calls(fenced[-1] if fenced else text) or [])[:_MAX_CALLS]
 
 
+def _matched(fits: Sequence[Sequence[bool]]) -> int:
+    """How many expected calls can have one of the made calls each: the size of a maximum matching.
+
+    Args:
+        fits: for each expected call, which of the made calls fit it.
+    """
+    taken: dict[int, int] = {}  # the expected call of each made one
+
+    def place(call: int, tried: set[int]) -> bool:
+        for index, fit in enumerate(fits[call]):
+            if fit and index not in tried:
+                tried.add(index)
+                if index not in taken or place(taken[index], tried):
+                    taken[index] = call
+                    return True
+        return False
+
+    return sum(place(call, set()) for call in range(len(fits)))
+
+
 def _calls(value: Any) -> list[dict[str, Any]] | None:
     """Calls as `{name, arguments}`; None for anything else."""
     value = as_data(value)
@@ -82,15 +116,34 @@ def _calls(value: Any) -> list[dict[str, Any]] | None:
 
 def _spelled_out(ground_truth: Any) -> Any:
     """Calls written as `{name: {argument: [values that are accepted]}}`; "" among them means that it may be missing."""
-    if not isinstance(ground_truth, list) or not all(_is_short(item) for item in ground_truth):
+    given = as_data(ground_truth)
+    given = _from_json(given) if isinstance(given, str) else given
+    if not isinstance(given, list) or not all(_is_short(item) for item in given):
         return ground_truth
     calls = []
-    for item in ground_truth:
+    for item in given:
         ((name, accepted),) = item.items()
-        arguments = {key: {"one_of": values} for key, values in accepted.items()}
         optional = [key for key, values in accepted.items() if "" in values]
-        calls.append({"name": name, "arguments": arguments, "optional": optional})
+        calls.append({"name": name, "arguments": _alternatives(accepted), "optional": optional})
     return calls
+
+
+def _alternatives(accepted: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: {"one_of": [_accepted(value) for value in values]} for key, values in accepted.items()}
+
+
+def _accepted(value: Any) -> Any:
+    """A value of the leaderboard's ground truths: a mapping has the alternatives of each of its keys."""
+    if isinstance(value, Mapping) and all(isinstance(values, list) for values in value.values()):
+        optional = [key for key, values in value.items() if "" in values]
+        return _Entries(_alternatives(value), frozenset(optional))
+    if isinstance(value, list):
+        return [_accepted(item) for item in value]
+    return _Text(_folded(value)) if isinstance(value, str) else value
+
+
+def _folded(text: str) -> str:
+    return _IGNORED.sub("", text).lower()
 
 
 def _is_short(item: Any) -> bool:
@@ -135,6 +188,14 @@ def _equal(made: Any, wanted: Any, depth: int) -> bool:
         return False
     if isinstance(wanted, Mapping) and wanted.keys() == {"one_of"}:
         return any(_equal(made, value, depth + 1) for value in wanted["one_of"])
+    if isinstance(wanted, _Entries):
+        if not isinstance(made, Mapping) or not wanted.values.keys() - wanted.optional <= made.keys():
+            return False
+        return made.keys() <= wanted.values.keys() and all(
+            _equal(value, wanted.values[key], depth + 1) for key, value in made.items()
+        )
+    if isinstance(wanted, _Text):
+        return isinstance(made, str) and _folded(made) == wanted.folded
     if isinstance(wanted, Mapping):
         same_keys = isinstance(made, Mapping) and made.keys() == wanted.keys()
         return same_keys and all(_equal(made[key], value, depth + 1) for key, value in wanted.items())

@@ -5,7 +5,7 @@ import pytest
 from agent_rl.errors import UnscoredError
 from agent_rl.rewards.components.correctness import Correctness
 from agent_rl.settings import RewardSettings
-from agent_rl.trajectory import StopReason, Trajectory
+from agent_rl.trajectory import StopReason, Trajectory, Turn
 
 
 def _trajectory(**fields):
@@ -22,6 +22,18 @@ def correctness(trajectory, **settings):
 )
 def test_correctness_is_one_for_the_right_number_only(answer, value):
     assert correctness(_trajectory(answer=answer, ground_truth="18")) == value
+
+
+@pytest.mark.parametrize(("source", "truth"), [("openai/gsm8k", "18"), ("lighteval/MATH", "18")])
+def test_an_agents_answer_is_marked_and_a_bare_response_is_not(source, truth):
+    row = {"ground_truth": truth, "data_source": source}
+    said = Turn("So it is 18.")
+    assert correctness(_trajectory(answer="So it is 18.", turns=[said], agent="tool_call", **row)) == 1.0
+    assert correctness(_trajectory(answer="18", turns=[said], **row)) == 1.0
+    assert correctness(_trajectory(answer="18 of 20", turns=[said], agent="tool_call", **row)) == 0.0
+    assert correctness(_trajectory(answer="So it is 18.", turns=[said], **row)) == 0.0
+    boxed = "So it is \\boxed{18}."
+    assert correctness(_trajectory(answer=boxed, turns=[Turn(boxed)], **row)) == 1.0
 
 
 @pytest.mark.parametrize("ground_truth", [None, "", "Paris", {}])

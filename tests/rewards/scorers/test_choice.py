@@ -14,6 +14,24 @@ def test_the_text_of_a_choice_stands_for_its_letter() -> None:
     assert score_choice("London", "B", choices) == 0.0
 
 
+@pytest.mark.parametrize(
+    ("text", "letter"),
+    [
+        ("the second option", "B"),
+        ("The answer is the 3rd choice.", "C"),
+        ("<answer>option 4</answer>", "D"),
+        ("\\boxed{\\text{the last option}}", "D"),
+        ("the first option or the second option", None),
+        ("the tenth option", None),
+        ("(A) (B) (C)", None),
+        ("\\boxed{A}, \\boxed{B}", None),
+        ("<think>B</think> (C) rose", "C"),
+    ],
+)
+def test_choices_are_counted(text: str, letter: str | None) -> None:
+    assert extract_choice(text, ["tulip", "oak", "rose", "fern"]) == letter
+
+
 def test_two_different_letters_are_no_choice() -> None:
     assert extract_choice("A or B") is None
     assert extract_choice("The answer is A or A") == "A"

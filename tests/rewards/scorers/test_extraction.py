@@ -27,7 +27,12 @@ def test_the_last_complete_box_counts(text: str, box: str | None) -> None:
         (r"$\boxed{1}$ and $\boxed{2}$", "1, 2"),
         (r"\boxed{1}, \boxed{2}, \boxed{3}", "1, 2, 3"),
         (r"\boxed{1}. Therefore the answer is \boxed{2}", "2"),
-        (r"\boxed{7} \boxed{8}", "8"),
+        (r"\boxed{7} \boxed{8}", "7, 8"),
+        (r"\boxed{5}. \boxed{5}", "5"),
+        (r"\boxed{k = 45} \quad \text{and} \quad \boxed{n = 2}", "k = 45, n = 2"),
+        (r"\boxed{2} cats and \boxed{3} dogs", "2, 3"),
+        (r"$y_1 = \boxed{x}$ and $y_2 = \boxed{2x}$", "x, 2x"),
+        (r"\boxed{2} is wrong, and \boxed{3}", "3"),
     ],
 )
 def test_boxes_of_one_list_are_joined(text: str, box: str) -> None:

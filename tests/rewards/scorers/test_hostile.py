@@ -14,8 +14,10 @@ N = 10**6
 TABLES = {"t": [{"a": 1}]}
 TRUTHS: dict[str, Any] = {
     "gsm8k": "18",
+    "gsm8k_marked": "18",
     "gsm8k_strict": "18",
     "math": "18",
+    "math_strict": "x^2+y^2=18",
     "geo3k": r"\frac{\sqrt{3}}{2}",
     "qa_em": ["18"],
     "qa_f1": ["18"],

@@ -24,6 +24,7 @@ INFO = {"tables": TABLES}
         ("SELECT name FROM people WHERE age = 36", 1),
         ("```sql\nSELECT name FROM people WHERE age > 30 ORDER BY name DESC;\n```", 1),
         ("<answer>select p.name from people p where p.age = 36</answer>", 1),
+        ("SELECT 1 <solution>SELECT name FROM people WHERE age = 36</solution>", 1),
         ("WITH old AS (SELECT * FROM people WHERE age > 30) SELECT name FROM old", 1),
         ("SELECT name FROM people", 0),
         ("SELECT DISTINCT age FROM people WHERE age = 36", 0),

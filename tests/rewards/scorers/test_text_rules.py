@@ -30,6 +30,22 @@ def test_each_rule_is_judged() -> None:
     assert not any(kept("!! guarantee" + " " * 100, rules.model_copy(update={"min_chars": 500})).values())
 
 
+def test_numbers_likeness_and_length_are_rules_too() -> None:
+    def share(text: str, **rules: Any) -> float:
+        return score_text_rules(text, rules, {})
+
+    assert share("it takes 12 days", number_between=(10, 15)) == 1.0
+    assert share("it takes 16 days", number_between=(10, 15)) == 0.0
+    assert share("it takes 16 days", number_between=(10, None)) == 1.0
+    assert share("it takes long", number_between=(None, 15)) == 0.0
+    assert share("A quick fox", similar_to="a  quick fox") == 1.0
+    assert share("abcd", similar_to="bcde") == 0.75
+    assert share("abcd", similar_to="bcde", min_similarity=0.8) == 0.0
+    assert share("a" * 75, target_chars=100) == 0.75
+    assert share("a" * 75, target_chars=100, target_within=50) == 0.5
+    assert share("a" * 500, target_chars=100) == 0.0
+
+
 def test_case_can_count() -> None:
     assert kept("refund", TextRules(all_of=("Refund",), case_sensitive=True)) == {"all_of Refund": False}
 

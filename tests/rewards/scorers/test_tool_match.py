@@ -56,6 +56,28 @@ def test_the_short_form_lists_what_is_accepted() -> None:
     assert score_tool_match(call("area", unit="cm"), truth, {}) == 0.0
 
 
+def test_alternatives_nest_and_texts_are_compared_as_the_leaderboard_does() -> None:
+    truth = [{"area": {"room": [{"width": [20], "unit": ["m", ""]}], "tags": [["a", "b"], ["b", "a"]]}}]
+    for room, tags, score in (
+        ({"width": 20, "unit": "M"}, ["a", "b"], 1.0),
+        ({"width": 20.0}, ["b", "a"], 1.0),
+        ({"width": 21}, ["a", "b"], 0.0),
+        ({"width": [20]}, ["a", "b"], 0.0),
+        ({"unit": "m"}, ["a", "b"], 0.0),
+        ({"width": 20, "depth": 1}, ["a", "b"], 0.0),
+        ({"width": 20}, ["a"], 0.0),
+    ):
+        assert score_tool_match(call("area", room=room, tags=tags), truth, {}) == score
+        assert score_tool_match(call("area", room=room, tags=tags), json.dumps(truth), {}) == score
+
+
+def test_a_call_that_fits_two_is_given_to_the_one_that_needs_it() -> None:
+    truth = [{"f": {"x": [1], "y": [2, ""]}}, {"f": {"x": [1], "y": [3, ""]}}]
+    assert score_tool_match(call("f", x=1) + call("f", x=1, y=2), truth, {}) == 1.0
+    assert score_tool_match(call("f", x=1, y=3) + call("f", x=1), truth, {}) == 1.0
+    assert score_tool_match(call("f", x=1, y=2) + call("f", x=1, y=2), truth, {}) == 0.5
+
+
 def test_no_call_can_be_what_is_expected() -> None:
     assert score_tool_match("just text", [], {}) == 1.0
     assert score_tool_match(call("f"), [], {}) == 0.0

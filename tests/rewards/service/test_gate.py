@@ -16,7 +16,7 @@ from agent_rl.rewards.service.settings import ServiceSettings
 from agent_rl.rewards.service.wire import Scored, Unscored
 from agent_rl.settings import RewardSettings
 
-RIGHT = {"solution_str": "4", "ground_truth": "4"}
+RIGHT = {"solution_str": "#### 4", "ground_truth": "4"}
 
 
 def client(app: Gate) -> httpx.AsyncClient:
@@ -123,7 +123,7 @@ def test_more_requests_than_may_be_open_are_sent_away_for_a_while() -> None:
         gone_on = asyncio.Event()
 
         async def slow() -> AsyncIterator[bytes]:
-            yield b'{"solution_str": "4", '
+            yield b'{"solution_str": "#### 4", '
             await gone_on.wait()
             yield b'"ground_truth": "4"}'
 

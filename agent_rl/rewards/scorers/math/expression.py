@@ -63,6 +63,8 @@ _LONG_WORD = re.compile(r"[A-Za-z]{6,}")
 _SUBSCRIPT = re.compile(r"_(?:([A-Za-z0-9])|\{([A-Za-z0-9,]{1,8})\})")
 _MIXED = re.compile(r"\\frac(?:([1-9])([1-9])|\{([0-9]{1,6})\}\{([0-9]{1,6})\})(?![0-9])")
 _PRIMES = re.compile("'{1,3}")
+_CALLED = re.compile(r"\s*\(\s*(?:(-?[0-9]+(?:\.[0-9]+)?)|([A-Za-z]))\s*\)")
+_FUNCTION_NAMES = frozenset("fghpqFGHPQ")
 _EXPONENT = re.compile(r"[eE]([-+]?[0-9]{1,3})(?![0-9A-Za-z])")
 _BRACKETS = {"(": ")", "[": "]", "{": "}"}
 _POSTFIX = {"!": "fact", "°": "deg"}
@@ -254,7 +256,13 @@ class _Parser:
         if primes:
             self.at = primes.end()
             name += primes[0]
-        return self.made("const" if name in ("e", "i") else "var", name)
+        if name in ("e", "i"):
+            return self.made("const", name)
+        called = _CALLED.match(self.text, self.at)
+        if called and (called[1] or name[0] in _FUNCTION_NAMES):  # f(0) and P(A) are values of functions, no products
+            self.at = called.end()
+            name += f"({called[1] or called[2]})"
+        return self.made("var", name)
 
     def command(self, depth: int) -> Node:
         match = _COMMAND.match(self.text, self.at)

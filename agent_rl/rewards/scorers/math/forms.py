@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -26,7 +26,7 @@ FLIPPED = {"<": ">", ">": "<", "≤": "≥", "≥": "≤", "=": "=", "≠": "≠
 _RELATION = re.compile(r"([=<>≤≥≠≈])")
 _MATRIX = re.compile(r"\\begin\{([pbvBV]?(?:small)?matrix|array)\}(?:\{[^{}]*\})?(.*?)\\end\{\1\}", re.DOTALL)
 _NAMED = re.compile(r"[A-Za-z](?:_\{?\w\}?)?\s*(?:∈|:(?=\s*[\\([]))\s*(.+)|[A-Z]\s*(\([^()]*,.*\))", re.DOTALL)
-_BASE = re.compile(r"([0-9A-F]+)_(?:\{?\(?([0-9]{1,2}|[a-z]+)\)?\}?)")
+_BASE = re.compile(r"(-?[0-9A-F]+(?:\.[0-9A-F]+)?)_(?:\{?\(?([0-9]{1,2}|[a-z]+)\)?\}?)")
 _WORDS = re.compile(rf"{QUOTE}([^{QUOTE}]*){QUOTE}")
 _PLAIN_UNIT = re.compile(
     r"(?P<value>.*[0-9.)}}π])\s*(?P<unit>(?:[A-Za-z]{2,}[A-Za-z ./]*|[A-Za-z]/[a-z]+)(?:\^\{?[23]\}?)?)\s*"
@@ -36,8 +36,10 @@ _CHOICE = re.compile(r"\(?([A-J])[.:)]?\)?")
 _PROSE = re.compile(r"[A-Za-z][A-Za-z' ,.-]*")
 _SPACE = re.compile(r"[\s~]+(?![0-9])|(?<![0-9])[\s~]+")  # not between two digits
 _LOOSE_UNIT = re.compile(r"(?P<value>[^A-Za-z]*[0-9)}])\s+(?P<unit>[a-z]{3,}(?:\s[a-z]+)*)\.?")
+_OPERATION = re.compile(r"[\s).:]*[-+*/^<>=]")
+_PERCENT = re.compile(rf"[\s{QUOTE}]*(?:percent|percentage|pct)\.?[\s{QUOTE}]*$", re.IGNORECASE)
 _PROPORTION = re.compile(r"\s*[0-9]+(?:\s*:\s*[0-9]+){2,8}\s*")
-_CONNECTED = re.compile(r"\s+(?:or|and)\s+|;")
+_CONNECTED = re.compile(r"\s(?:or|and|&)\s|(?<=[0-9})])(?:or|and)(?=[\s0-9A-Za-z\\({-])")
 _POWER = re.compile(r"\^[23]|\^\{[23]\}")
 _BRACKET = re.compile(r"\\[{}]|[\[\](){}⟨⟩]")
 
@@ -46,8 +48,8 @@ _BRACKET = re.compile(r"\\[{}]|[\[\](){}⟨⟩]")
 class Form:
     """A parsed answer.
 
-    `kind` is value, tuple, set, list, union, interval, relation, matrix, words, base or raw. The meaning of the other
-    fields depends on it.
+    `kind` is value, tuple, set, list, union, relation, matrix, words, base or raw. The meaning of the other fields
+    depends on it; the parts of a value are its rounded form, if it had one as well.
     """
 
     kind: str
@@ -58,6 +60,8 @@ class Form:
     percent: bool = False
     decimals: int | None = None
     brackets: str = ""
+    approximate: bool = False
+    """Whether it stood after a sign such as ≈, without an exact value before it."""
 
 
 @lru_cache(maxsize=8192)
@@ -89,11 +93,8 @@ def _read(text: str, depth: int) -> Form:
     words = _as_words(whole)
     if words is not None:
         return words
-    pieces = _split(whole, ",")
-    if len(pieces) == 1:
-        pieces = [piece for piece in _CONNECTED.split(whole) if piece.strip()]
-    if len(pieces) > 1:
-        pieces = [piece for piece in pieces if piece.strip()]
+    pieces = _listed(whole)
+    if len(pieces) != 1 or pieces[0] != whole:
         return _sequence("list", whole, pieces, depth) if len(pieces) > 1 else _read("".join(pieces), depth + 1)
     if _PROPORTION.fullmatch(whole):
         return _sequence("tuple", whole, whole.split(":"), depth, ":")
@@ -106,6 +107,17 @@ def _read(text: str, depth: int) -> Form:
     if bracketed is not None:
         return bracketed
     return _relation(whole, depth) if _RELATION.search(whole) else _single(whole)
+
+
+def _listed(text: str) -> list[str]:
+    """The elements of a list, which commas, "and", "or" and semicolons separate; semicolons alone where there are both.
+
+    `p = 5, q = 2; p = 7, q = 2` has two elements.
+    """
+    groups = _split(text, ";")
+    if len(groups) == 1 or not any("," in group for group in groups):
+        groups = [part for group in groups for piece in _split(group, ",") for part in _CONNECTED.split(f" {piece} ")]
+    return [group.strip() for group in groups if group.strip()]
 
 
 def _sequence(kind: str, text: str, pieces: Sequence[str], depth: int, brackets: str = "") -> Form:
@@ -150,8 +162,9 @@ def _matrix(text: str, depth: int) -> Form:
 def _relation(text: str, depth: int) -> Form:
     found = _RELATION.split(text)
     pieces, signs = found[::2], found[1::2]
-    if "≈" in signs:  # what stands before is exact
-        return _read("=".join(pieces[: signs.index("≈") + 1]), depth + 1)
+    if "≈" in signs:
+        at = signs.index("≈") + 1
+        return _approximated("=".join(pieces[:at]), pieces[-1], depth)
     sides = tuple(_read(piece, depth + 1) for piece in pieces)
     if set(signs) == {"="} and sides[-1].kind not in ("value", "raw"):
         return sides[-1]
@@ -159,11 +172,35 @@ def _relation(text: str, depth: int) -> Form:
     if len(sides) > 4 or len(values) < len(sides):
         return Form("raw", _squeezed(text))
     if set(signs) == {"="}:
-        first, last = sides[0], sides[-1]
-        if not variables(values[0].node) and all(value.equals(values[-1]) for value in values):
-            return last
-        return Form("relation", _squeezed(text), (first, last), brackets="=")
+        return _equation(sides, values, _squeezed(text))
     return _as_interval(sides, signs) or Form("relation", _squeezed(text), sides, brackets="".join(signs))
+
+
+def _equation(sides: Sequence[Form], values: Sequence[ExpressionValue], text: str) -> Form:
+    """An equation, or a chain of them: `x = 1/2 = 0.5` says what x is, `x = 2y = 3z` does not."""
+    first, last = sides[0], sides[-1]
+    if not variables(values[-1].node) or all(value.equals(values[-1]) for value in values[1:]):
+        constant = not variables(values[0].node) and all(value.equals(values[-1]) for value in values)
+        return last if constant else Form("relation", text, (first, last), brackets="=")
+    return Form("relation", text, tuple(sides), brackets="=" * (len(sides) - 1))
+
+
+def _approximated(exact: str, rounded: str, depth: int) -> Form:
+    r"""What `\sqrt{2} \approx 1.414` says: the exact value, the rounded one in `parts`; of `x \approx 3`, the 3."""
+    number = _read(rounded, depth + 1)
+    found = _read(exact, depth + 1) if exact.strip() else None
+    if number.kind != "value":
+        return found or number
+    value = found.parts[-1] if found is not None and found.kind == "relation" and found.brackets == "=" else found
+    if value is None or value.value is None or value.value.node[0] == "var":
+        return replace(number, approximate=True)
+    one, other = value.value.number, number.value.number if number.value else None
+    if found is None or one is None or other is None or not number.decimals:
+        return found or number
+    if abs(one - other) > 0.5000001 * 10.0**-number.decimals:
+        return found
+    known = replace(value, parts=(replace(number, approximate=True),))
+    return known if found is value else replace(found, parts=(*found.parts[:-1], known))
 
 
 def _as_interval(sides: Sequence[Form], signs: Sequence[str]) -> Form | None:
@@ -206,9 +243,11 @@ def _word_key(text: str) -> str:
 def _single(text: str) -> Form:
     """A value, perhaps with a unit, a currency or a percent sign."""
     quoted = _WORDS.search(text)
-    if quoted and text[: quoted.start()].strip() in ("", "(") and _CHOICE.fullmatch(quoted[1].strip()):
+    chosen = quoted and text[: quoted.start()].strip() in ("", "(") and _CHOICE.fullmatch(quoted[1].strip())
+    if quoted and chosen and not _OPERATION.match(text, quoted.end()):
         return Form("words", quoted[1].strip(" ().:").lower())
-    split = _quoted_unit(text, quoted) if quoted else _plain_unit(text)
+    text = _PERCENT.sub(" %", text)
+    split = _quoted_unit(text, quoted) if quoted and "%" not in text else _plain_unit(text)
     if split is None:
         return Form("raw", _squeezed(text))
     body, unit = split[0].strip(), split[1]
@@ -219,6 +258,7 @@ def _single(text: str) -> Form:
         value = ExpressionValue(parse(_ratio(body)))
     except Unreadable:
         return Form("raw", _squeezed(text))
+    unit = "°" if value.node[0] == "deg" else unit
     return Form("value", _squeezed(text), (), value, unit, percent, len(decimal[1]) if decimal else None)
 
 

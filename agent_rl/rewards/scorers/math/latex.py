@@ -46,12 +46,13 @@ _SYMBOLS = frozenset("eidxyzCPABD")
 _COMMAND = re.compile(r"\\(?:([a-zA-Z]+)|(.))", re.DOTALL)
 _OLD_FRACTION = re.compile(r"\\([dtc]?frac)\s+")
 _DEGREES = re.compile(r"\^\s?(?:\\circ|\{\\circ\}|°|\{°\})")
-_GROUPS = re.compile(r"(?<![0-9.])([0-9]{1,3})((?:,[0-9]{3})+)(?![0-9])")
+_GROUPS = re.compile(r"(?<![0-9.])([1-9][0-9]{0,2})((?:,[0-9]{3})+)(?![0-9])")
 _TIGHT = re.compile(r"(?<=[0-9]),\s*\\!\s*(?=[0-9]{3})")  # 1,\!234 as in MATH
 _SPACED = re.compile(r"(?<![0-9.])[1-9][0-9]{0,2}(?: [0-9]{3})+(?![0-9])")
 _MIXED = re.compile(
     r"(?<![0-9./^_{])([0-9]{1,6})(?:\s+|\s*-\s*(?=[0-9]+/[0-9]+\s+[a-z]))([0-9]{1,6})/([1-9][0-9]{0,5})(?![0-9.])"
 )
+_UNEQUAL = re.compile(r"(?<![0-9)\]}!\s])!=|(?<=\s)!=|<>")
 _LATEX_MIXED_GAP = re.compile(r"(?<=[0-9])\s+(?=\\frac)")
 _CHARACTERS = str.maketrans(
     {
@@ -101,6 +102,7 @@ _MEASURES: dict[str, dict[str, float]] = {
         "week weeks": 604800.0,
     },
     "money": {"dollar dollars usd": 1.0, "cent cents": 0.01},
+    "angle": {"degree degrees °": 1.0},
     "volume": {"l liter liters litre litres": 1.0, "ml milliliter milliliters": 0.001},
 }
 _UNITS = {
@@ -111,8 +113,8 @@ _UNITS = {
 }
 _WORDS = """
 units unit square sq cubic per people students ways marbles coins points books apples pages integers cm2 m2 km2
-euro euros rupees yuan percent kmh km/h m/s km/hr ft/s mph newtons joules watts times total years year months month
-sides edges games boys girls children tickets miles/hour mi/h degree degrees pm am
+euro euros rupees yuan kmh km/h m/s km/hr ft/s mph newtons joules watts times total years year months month
+sides edges games boys girls children tickets miles/hour mi/h pm am
 """
 _FREE_UNITS = frozenset(_WORDS.split())
 """Words after a number that are ignored."""
@@ -140,6 +142,8 @@ def clean(text: str) -> str:
     elif "^" in text:
         text = _DEGREES.sub("°", text)
     text = text.replace("$", "").replace("**", "^")
+    if "=" in text or "<>" in text:
+        text = _UNEQUAL.sub("≠", text).replace("<=", "≤").replace(">=", "≥")
     if "/" in text:
         text = _MIXED.sub(r"(\1+\2/\3)", text)
     text = text.strip().rstrip(".。").strip()

@@ -1,18 +1,18 @@
 r"""MATH, AIME and the like: whether an answer is mathematically the ground truth; 1.0 or 0.0.
 
-    score_math("so \boxed{\frac{2}{4}}", "0.5", {})  # 1.0
+    score_math_strict("so \boxed{\frac{2}{4}}", "0.5", {})  # 1.0
 
-The answer is read from the last `<answer>` tag, else from the last `\boxed{}` (boxes separated only by "and" are a
-list), else after "the answer is" or `####`; a short text is the answer itself; of a longer one, the last formula or
-number.
+`math_strict` is what data sources are scored by: only a marked answer counts. `math` reads an unmarked one as well:
+after "the answer is", a short text as a whole, the last formula or number of a longer one.
 
-It reads numbers, fractions, mixed numbers, percent, units, degrees, bases, expressions with variables, equations,
-inequalities and intervals, unions, tuples, sets and lists (in any order), ±, matrices, and words. Most comparisons are
-decided here, exactly or by values at fixed points, in microseconds; other answers go to math-verify in a separate
-process, and the result is then an awaitable.
+Both read numbers, fractions, mixed numbers, percent, units, degrees, bases, expressions with variables, equations,
+inequalities and intervals, unions, tuples, sets and lists (in any order), ±, matrices, and words; boxes separated only
+by "and", "or" or commas are a list. Most comparisons are decided here, exactly; what cannot be parsed goes to
+math-verify in a separate process, and the result is then an awaitable.
 
-Conventions: `50\%` is 50 and also 0.5; units count only where both sides have one; `x=5` is 5; a truth with two
-decimals and more stands for every exact value that rounds to it, while an answer has to be exact or right to six.
+Conventions: `50\%` is 50 and also 0.5; units count only where both sides have one; `x=5` is 5, but an equation in
+several unknowns is not its right side; a decimal stands for every exact value that rounds to it if it has six decimals
+and six digits (in `math`, a truth with two), and for what is off by binary arithmetic.
 """
 
 from __future__ import annotations
@@ -23,98 +23,165 @@ from collections.abc import Awaitable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from agent_rl.rewards.scorers.extraction import last_boxed, last_match, last_tag, marked_answer
-from agent_rl.rewards.scorers.math.forms import MAX_CHARS, read
+from agent_rl.rewards.scorers.choice import counted_choice
+from agent_rl.rewards.scorers.extraction import (
+    after_thoughts,
+    all_boxed,
+    last_boxed,
+    last_match,
+    last_tag,
+    marked_answer,
+)
+from agent_rl.rewards.scorers.math.forms import MAX_CHARS, Form, read
 from agent_rl.rewards.scorers.math.numeric import extract_number
 from agent_rl.rewards.scorers.math.same import Undecided, same
 from agent_rl.rewards.scorers.math.worker import compare
 from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
 
-__all__ = ["extract_math", "score_math"]
+__all__ = ["ANY", "FINAL", "STRICT", "extract_math", "score_math", "score_math_strict"]
+
+ANY = ("answer", "####", "答案")
+FINAL = ("####", "answer", "答案")
+STRICT = ("####",)
+_MARKS_OF_DAPO = ("####", "answer:")
+_ANSWER_LINES = ("math_dapo", "aime", "AIME")
 
 SOURCES = (
     *("lighteval/MATH", "DigitalLearningGmbH/MATH-lighteval", "HuggingFaceH4/MATH-500", "MATH-500", "math500"),
     *("math", "math_dapo", "math_dapo_reasoning", "*/DAPO-Math*", "*DeepScaleR*"),
     *("aime*", "AIME*", "*/aime*", "*/AIME*", "amc*", "AMC*", "minerva*", "olympiadbench*"),
     *("numina_aops_forum", "numina_synthetic_math", "numina_amc_aime", "numina_synthetic_amc", "numina_cn_k12"),
-    *("numina_olympiads", "*/NuminaMath*"),
+    *("numina_olympiads", "*/NuminaMath*", "svamp*"),
 )
 _MAX_TEXT = 50_000  # characters at the end of a response that are searched
 _MAX_SHORT = 300
 _MAX_COMPARED = 300  # characters of an answer that is given to math-verify
-_FORMULA = re.compile(r"\$\$?([^$]{1,300})\$?\$|\\\(([^$]{1,300}?)\\\)|\\\[([^$]{1,300}?)\\\]")
+_FORMULA = re.compile(r"\$\$([^$]{1,300})\$\$|\$([^$\n]{1,300})\$|\\\(([^$\n]{1,300}?)\\\)|\\\[([^$]{1,300}?)\\\]")
 _CLAUSE = re.compile(r"(?:\.|,|;)?\s+(?:since|because|which|where|as|so|when|by)\b|\.\s+(?=[A-Z])|\.?\s*<|\. ")
 _CHOICE = re.compile(r"\s*(?:\\text\w*\{)?\(?([A-J])\)?\}?\s*")
-_CHOSEN = re.compile(r"(?:\\text\w*\{)?\(?([A-J])\)?[.):}]+\s*\S")
+_CHOSEN = re.compile(r"(?<![A-Za-z0-9])(?:\\text\w*\{)?\(?([A-J])\)?[.):}]+(?:\s*(?=[A-Za-z0-9\\$])|\s+(?=[^\s*/+=-]))")
+_BOLD = re.compile(r"\*\*(?=\s|$)|(?:^|(?<=\s))\*\*")
+_VERB = re.compile(r"(?<=\s)(?:is|are|equals?|be)(?=[\s:])")
+_VAGUE = re.compile(
+    r"\b(?:not?|never|cannot|than|least|most|between|over|under|about|nearly|almost)\b|n't\b", re.IGNORECASE
+)
+_NUMBER = re.compile(r"(?<![\w.])-?[0-9](?:[0-9,]*[0-9])?(?:\.[0-9]+)?(?:/[0-9]+)?\s?(?:\\?%)?(?![\w.]?[0-9])")
 _PROSE = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}\s+(?:[A-Za-z]{2,}\s+)*[A-Za-z]+\b")
+_BEYOND = re.compile(
+    r"\\(?:sum|prod|i*int|oint|lim|gcd|lcm|max|min|det|b?mod|pmod|operatorname|cap|setminus)(?![a-zA-Z])"
+)
+_WORDS_WITHIN = re.compile(r"\\(?:text|mbox|mathrm)\w*\s*\{[^{}]*\}\s*[^\s.^{$\\]")
+_EQUATION_WITHIN = re.compile(r"[({][^(]*=.*[)}]")
 _LOOKS_LIKE_MATH = re.compile(r"[0-9\\^_=+<>]")
 
 
-@built_in("math", *SOURCES, inline=True)
-@built_in("geo3k", "hiyouga/geometry3k", inline=True)
+@built_in("math", inline=True)
 def score_math(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float | Awaitable[float]:
     """Whether the response's answer equals the ground truth: a text, a number, or one of a list.
+
+    It lets through what `math_strict` does not: without a mark, the last formula or number of the response; what the
+    thoughts mark; and for a ground truth with two decimals or more, each exact value that rounds to it.
 
     Raises:
         UnscoredError: the ground truth is empty or too long for an answer.
     """
+    return _score(extract_math(solution), ground_truth, strict=False)
+
+
+@built_in("math_strict", *SOURCES, inline=True)
+@built_in("geo3k", "hiyouga/geometry3k", inline=True)
+def score_math_strict(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float | Awaitable[float]:
+    """Whether the marked answer of a response equals the ground truth.
+
+    Marked is the agent's own final answer (`extra_info["answer_marked"]`), else `<answer>`, a box or `####` after the
+    thoughts; for DAPO's data sources, whose prompt asks for it, also a line `Answer: 5`.
+
+    Raises:
+        UnscoredError: as `score_math`.
+    """
+    if extra_info.get("answer_marked"):
+        answer = extract_math(solution, marks=FINAL)
+    else:
+        lines = str(extra_info.get("data_source")).startswith(_ANSWER_LINES)
+        answer = extract_math(solution, marks=_MARKS_OF_DAPO if lines else STRICT)
+    return _score(answer, ground_truth, strict=True)
+
+
+def extract_math(solution: str, *, marks: Sequence[str] = ANY) -> str | None:
+    """The answer in a response; None if there is none.
+
+    Args:
+        solution: the response.
+        marks: what marks an answer beside the tag and the box: `ANY`; `STRICT`, only `####`, and nothing in a thought;
+            or `FINAL` for a text that is an answer as a whole.
+    """
+    text = solution[-_MAX_TEXT:]
+    text = text if marks is ANY else after_thoughts(text)
+    tagged = last_tag(text)
+    text = text if tagged is None else tagged
+    whole = marks in (ANY, FINAL) or tagged is not None
+    boxed = last_boxed(text, joined=True) if "\\" in text else None
+    if boxed is not None and (whole or text.rfind("####") < text.rfind("\\boxed")):
+        while (inner := last_boxed(boxed)) is not None:
+            boxed = inner
+        return boxed or None
+    if boxed is None and "\\boxed{" in text:  # cut off
+        return None
+    marked = marked_answer(text, marks=ANY if whole else marks)
+    if marked:
+        return _shortened(marked)
+    text = after_thoughts(text).strip()
+    if not text or not whole or (tagged is None and "<answer>" in text):
+        return None
+    if len(text) > _MAX_SHORT or "\n" in text:
+        return _last_formula(text) if marks is ANY else None
+    if not (_PROSE.search(text) and _LOOKS_LIKE_MATH.search(text)):
+        return text
+    return _last_formula(text) if marks is ANY and tagged is None else _shortened(text)
+
+
+def _shortened(marked: str) -> str:
+    """The answer in a sentence: without the reason after it, and the words around it."""
+    marked = _BOLD.sub("", marked)
+    clause = _CLAUSE.search(marked)
+    text = (marked[: clause.start()] if clause and clause.start() else marked).strip().rstrip(".").strip()
+    verb = last_match(_VERB, text)
+    if verb and _LOOKS_LIKE_MATH.search(text, verb.end()):
+        text = text[verb.end() :].strip()
+    outside = _FORMULA.sub(" ", text)
+    if not outside.strip(" .") and (formula := _FORMULA.match(text)):
+        return formula[formula.lastindex or 0] if formula.end() >= len(text.rstrip(" .")) else text
+    if not _PROSE.search(outside) or _VAGUE.search(outside):
+        return text
+    found = list(_FORMULA.finditer(text)) or list(_NUMBER.finditer(text))
+    if len(found) != 1 or (found[0].re is _FORMULA and _LOOKS_LIKE_MATH.search(outside)):
+        return text
+    return found[0][found[0].lastindex or 0]
+
+
+def _last_formula(text: str) -> str | None:
+    """The last formula, or a number that follows it."""
+    text = text[-2_000:]
+    last = last_match(_FORMULA, text)
+    number = extract_number(text if last is None else text[last.end() :])
+    if last is not None and number is None:
+        return last[last.lastindex or 0]
+    return None if number is None else str(number)
+
+
+def _score(answer: str | None, ground_truth: Any, *, strict: bool) -> float | Awaitable[float]:
     truths = _truths(ground_truth)
-    answer = extract_math(solution)
     if answer is None:
         return 0.0
-    verdicts = {truth: _decide(answer, truth) for truth in truths}
+    verdicts = {truth: _decide(answer, truth, strict) for truth in truths}
     if True in verdicts.values():
         return 1.0
     open_ones = [truth for truth, verdict in verdicts.items() if verdict is None]
     return _by_worker(answer, open_ones) if open_ones else 0.0
 
 
-def extract_math(solution: str) -> str | None:
-    """The answer in a response; None if there is none."""
-    text = solution[-_MAX_TEXT:]
-    tagged = last_tag(text)
-    if tagged is not None:
-        text = tagged
-    boxed = last_boxed(text, joined=True) if "\\" in text else None
-    if boxed is not None:
-        while (inner := last_boxed(boxed)) is not None:
-            boxed = inner
-        return boxed or None
-    if "\\boxed{" in text:  # cut off
-        return None
-    marked = marked_answer(text)
-    if marked:
-        return _shortened(marked)
-    text = text.strip()
-    if not text or (tagged is None and "<answer>" in text):
-        return None
-    if len(text) <= _MAX_SHORT and "\n" not in text and not (_PROSE.search(text) and _LOOKS_LIKE_MATH.search(text)):
-        return text
-    return _last_formula(text) if tagged is None or len(text) > _MAX_SHORT or _PROSE.search(text) else text
-
-
-def _shortened(marked: str) -> str:
-    """The answer in the rest of a line: its formula, or the text before a reason."""
-    formula = _FORMULA.search(marked)
-    if formula and (not _LOOKS_LIKE_MATH.search(marked[: formula.start()])):
-        rest = marked[formula.end() :]
-        more = _FORMULA.search(rest)
-        if not (more and re.fullmatch(r"\s*(?:,|and|or|,\s*and)\s*", rest[: more.start()])):
-            return formula[formula.lastindex or 0]
-    clause = _CLAUSE.search(marked)
-    return (marked[: clause.start()] if clause and clause.start() else marked).strip().rstrip(".")
-
-
-def _last_formula(text: str) -> str | None:
-    last = last_match(_FORMULA, text[-2_000:])
-    if last is not None:
-        return last[last.lastindex or 0]
-    number = extract_number(text)
-    return None if number is None else str(number)
-
-
 @lru_cache(maxsize=16_384)
-def _decide(answer: str, truth: str) -> bool | None:
+def _decide(answer: str, truth: str, strict: bool) -> bool | None:
     """Whether answer and truth are the same; None if undecided."""
     if answer == truth:
         return True
@@ -122,15 +189,30 @@ def _decide(answer: str, truth: str) -> bool | None:
         return False
     choice = _CHOICE.fullmatch(truth)
     if choice and (chosen := _CHOSEN.match(answer)):  # (B) 12 cm
-        return chosen[1] == choice[1]
+        return chosen[1] == choice[1] and not _CHOSEN.search(answer, chosen.end())
+    if choice and (counted := counted_choice(answer)):  # the second option
+        return counted == choice[1]
+    read_truth = read(truth)
     try:
-        return same(read(answer), read(truth))
+        return same(read(answer), read_truth, strict=strict)
     except Undecided:
-        if len(answer) > _MAX_COMPARED or not _LOOKS_LIKE_MATH.search(answer) or _PROSE.search(answer):
-            return False
-        return None
+        return None if _is_asked(answer, truth, read_truth) else False
     except (ArithmeticError, ValueError, RecursionError):  # a number is too large to compare
         return False
+
+
+def _is_asked(answer: str, truth: str, read_truth: Form) -> bool:
+    """Whether math-verify is asked about an answer that could not be parsed.
+
+    It drops what it does not understand: the minus and the half of `-(1, 2)/2`, and what follows words in a fraction.
+    """
+    if len(answer) > _MAX_COMPARED or not _LOOKS_LIKE_MATH.search(answer) or _PROSE.search(answer):
+        return False
+    if _BEYOND.search(answer) or read_truth.kind == "raw" or answer.count("\\begin") > 1:
+        return True
+    if read_truth.kind not in ("value", "relation"):
+        return False
+    return not _WORDS_WITHIN.search(answer) and not _EQUATION_WITHIN.search(answer)
 
 
 async def _by_worker(answer: str, truths: Sequence[str]) -> float:
@@ -153,5 +235,5 @@ def _truth(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return ""
     text = str(value).strip()
-    boxed = last_boxed(text) if "\\boxed" in text or "\\fbox" in text else None
+    boxed = all_boxed(text) if "\\boxed" in text or "\\fbox" in text else None
     return (text if boxed is None else boxed).rpartition("####")[2].strip()

@@ -20,16 +20,22 @@ from __future__ import annotations
 
 import re
 import reprlib
+from collections import deque
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
+from itertools import islice
 from typing import Any
 
-from agent_rl.rewards.scorers.extraction import box_content, last_match
+from agent_rl.rewards.scorers.extraction import after_thoughts, box_content, last_tag, marked_answer
 
-__all__ = ["extract_number", "numeric_match", "parse_number"]
+__all__ = ["extract_marked_number", "extract_number", "numeric_match", "parse_number"]
 
 _BOX = "\\boxed{"
 _MAX_TEXT = 5_000
+_MAX_LAST = 300  # characters before the last digit in which the last number begins
+_DIGIT = re.compile(r"\d")
+_NO_DIGITS = "".join(chr(code) for code in range(128) if not chr(code).isdigit())
 _MAX_NUMBER_TEXT = 1_000
 _MAX_DIGITS = 100
 _MAX_EXPONENT = 100
@@ -60,6 +66,8 @@ _NUMBER = (
 _UNIT = rf"(?:-\s?[^\W\d_]|/\s?[^\W\d_]|[^\W\d_]|[°'\"({_SYMBOLS}])(?:[^0-9]|(?<=[A-Za-z^])[23]){{0,80}}"
 _FIND = re.compile(_NUMBER)
 _WHOLE = re.compile(rf"{_NUMBER}\s?%?\s?(?:{_UNIT})?[\s.,;:!\u3002\uff01]*")
+_VAGUE = re.compile(r"\b(?:not?|never|than|least|most|between|or)\b|n't\b|[<>\u2264\u2265\u2260]", re.IGNORECASE)
+_COMPUTED = re.compile(r"-\s*\(|[0-9)}\]]\s*[-+*/^]\s*[0-9({\[]|\)\s*[0-9]|[0-9]\s*\(")
 _MARKER = re.compile(r"####[\s*]{0,4}(?P<rest>[^\n]{1,200})")
 
 _CHARACTERS = str.maketrans(
@@ -106,28 +114,46 @@ def parse_number(text: str) -> Fraction | None:
 
 
 def extract_number(text: str) -> Fraction | None:
-    r"""The number that a text answers with: after the last `####`, else in the last `\boxed{}`, else its last number.
+    r"""The number that a text answers with, wherever it stands.
 
-    A `####` without a number (a heading) is skipped; a box without a number gives None.
+    The first of these: the content of the last `<answer>`; after the last `####`; in the last `\boxed{}`; after the
+    last "answer is" or "answer:"; its last number, outside of thoughts. A `####` that is a heading, without a number
+    and above other text, is skipped; another mark without one number gives None.
     """
     number = _extract(text)
     return None if number is None else number.value
 
 
-def numeric_match(answer: str | None, ground_truth: Any) -> bool:
+def extract_marked_number(text: str, *, whole: bool = False) -> Fraction | None:
+    r"""The number that `<answer>`, `####` or `\boxed{}` marks after the thoughts; of the last two, the later one.
+
+    Args:
+        text: the response.
+        whole: whether the text is an answer as a whole, so that a number by itself, the only one of a sentence or one
+            after "answer is" counts as well.
+    """
+    number = _extract_marked(text, whole)
+    return None if number is None else number.value
+
+
+def numeric_match(answer: str | None, ground_truth: Any, *, marked: bool = False, whole: bool = False) -> bool:
     r"""Whether an answer's number equals the ground truth.
 
-    The answer is read by `extract_number`. The ground truth is a number, a text that is one number, or a text that
-    marks it with `####` or `\boxed{}`. Besides equality there are two allowances, and neither applies between integers:
+    The answer is read by `extract_number`, or with `marked` by `extract_marked_number`. The ground truth is a number, a
+    text that is one number, or a text that marks it with `####` or `\boxed{}`. Besides equality there are two
+    allowances, and neither applies between integers:
 
     - Rounding: a decimal with at least two decimal places and two significant digits equals every value that rounds to
       it in its last place. `0.33` and `0.3333` match `1/3`; `0.3332` and `0.3` do not, nor does `0.00` match `0.004`.
+      With `marked`, six of each are needed.
     - Binary dust: a decimal written with 12 or more significant digits may be off by one part in 10^9, and by
       no more than 10^-6, so that `17.999999999999996` matches 18.
 
     Args:
         answer: the final answer's text; None never matches.
         ground_truth: str, int, float, Fraction or Decimal.
+        marked: whether only a marked number counts.
+        whole: see `extract_marked_number`.
 
     Raises:
         ValueError: the ground truth is not a number.
@@ -135,16 +161,18 @@ def numeric_match(answer: str | None, ground_truth: Any) -> bool:
     truth = _truth(ground_truth)
     if truth is None:
         raise ValueError(f"the ground truth is not a number: {reprlib.repr(ground_truth)}")
-    number = None if answer is None else _extract(answer)
+    number = None if answer is None else _extract_marked(answer, whole) if marked else _extract(answer)
     if number is None:
         return False
     if number.value == truth.value:
         return True
-    return any(_rounded_form(*pair) or _dust(*pair) for pair in ((number, truth.value), (truth, number.value)))
+    enough = 6 if marked else 2
+    pairs = ((number, truth.value), (truth, number.value))
+    return any(_rounded_form(*pair, enough) or _dust(*pair) for pair in pairs)
 
 
-def _rounded_form(shown: _Number, exact: Fraction) -> bool:
-    if shown.decimals is None or shown.decimals < 2 or shown.digits < 2:
+def _rounded_form(shown: _Number, exact: Fraction, enough: int) -> bool:
+    if shown.decimals is None or shown.decimals < enough or shown.digits < enough:
         return False
     half_a_unit = Fraction(1, 2 * 10**shown.decimals)
     return abs(shown.value - exact) <= half_a_unit
@@ -159,8 +187,12 @@ def _dust(shown: _Number, exact: Fraction) -> bool:
 def _truth(ground_truth: Any) -> _Number | None:
     if ground_truth is None or isinstance(ground_truth, bool):
         return None
-    text = str(ground_truth)
-    return _parse(text) or _marked(_clean(text[-_MAX_TEXT:]))[0]
+    return _truth_of(str(ground_truth))
+
+
+@lru_cache(maxsize=4096)
+def _truth_of(text: str) -> _Number | None:
+    return _parse(text) or _marked(text[-_MAX_TEXT:])[0]
 
 
 def _parse(text: str) -> _Number | None:
@@ -174,35 +206,80 @@ def _parse(text: str) -> _Number | None:
 
 
 def _extract(text: str) -> _Number | None:
-    text = _clean(text[-_MAX_TEXT:])
+    text = text[-_MAX_TEXT:]
+    tagged = last_tag(text)
+    text = text if tagged is None else tagged
     number, decided = _marked(text)
-    return number if decided else _parse(text) or _last(text)
+    if decided or (number := _parse(text)) is not None:
+        return number
+    said = marked_answer(text)
+    if said is not None and _DIGIT.search(said):
+        return _said(said) or _first(said)
+    return _only(text) if tagged is not None else _last(after_thoughts(text))
+
+
+def _extract_marked(text: str, whole: bool) -> _Number | None:
+    text = after_thoughts(text[-_MAX_TEXT:])
+    tagged = last_tag(text)
+    text = text if tagged is None else tagged
+    if (box := text.rfind(_BOX)) >= 0 and text.rfind("####") < box:
+        return _boxed(text)
+    number, decided = _marked(text)
+    if decided or not (whole or tagged is not None):
+        return number
+    said = marked_answer(text)
+    return _said(text if said is None else said)
 
 
 def _marked(text: str) -> tuple[_Number | None, bool]:
     """The number that `####` or a box marks, and whether the text marks one at all."""
-    for match in reversed(list(_MARKER.finditer(text))[-20:]):
-        number = _parse(match["rest"]) or _boxed(match["rest"])
+    for match in reversed(list(_MARKER.finditer(text))[-20:]) if "####" in text else ():
+        rest = match["rest"].rpartition("####")[2]
+        number = _parse(rest) or _boxed(rest)
         if number is not None:
             return number, True
+        if _DIGIT.search(rest) and not text[match.end() :].strip():
+            return _said(rest), True  # no heading, for nothing stands below it
     return _boxed(text), _BOX in text
 
 
 def _boxed(text: str) -> _Number | None:
-    """The number in the last box; None where there is no box, or no number in it."""
+    """The number in the last box; None where there is no box, or not one number in it."""
     start = text.rfind(_BOX)
     box = None if start < 0 else box_content(text, start + len(_BOX) - 1)
-    return None if box is None else _parse(box[1]) or _last(box[1])
+    return None if box is None else _said(box[1])
+
+
+def _said(text: str) -> _Number | None:
+    """The number that a short text gives: it alone, the only one of a sentence, or the one after the last `=`."""
+    text = text.rpartition("=")[2]
+    return _parse(text) or (None if _VAGUE.search(text) or _COMPUTED.search(text) else _only(text))
+
+
+def _only(text: str) -> _Number | None:
+    found = list(islice(_FIND.finditer(_clean(text)), 2))
+    return _value(found[0]) if len(found) == 1 else None
+
+
+def _first(text: str) -> _Number | None:
+    found = _FIND.search(_clean(text))
+    return None if found is None else _value(found)
 
 
 def _last(text: str) -> _Number | None:
-    last = last_match(_FIND, text)
-    return None if last is None else _value(last)
+    text = _clean(text)
+    end = len(text.rstrip(_NO_DIGITS)) if text.isascii() else len(text)
+    if not end:
+        return None
+    start = text.rfind(" ", 0, max(0, end - _MAX_LAST)) + 1
+    found = deque(_FIND.finditer(text, start), 1)
+    return _value(found[0]) if found else None
 
 
 def _clean(text: str) -> str:
     """Normalize the spelling of dashes, spaces, wide digits, vulgar fractions and LaTeX."""
-    text = _DIGIT_GROUPS.sub("", text).translate(_CHARACTERS)
+    if not text.isascii():
+        text = _DIGIT_GROUPS.sub("", text).translate(_CHARACTERS)
     if "\\" in text or "{,}" in text:
         for written, meant in _LATEX_NOISE:
             text = text.replace(written, meant)

@@ -4,62 +4,186 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 
-from agent_rl.rewards.scorers.math.expression import variables
+from agent_rl.rewards.scorers.math.expression import Node, variables
 from agent_rl.rewards.scorers.math.forms import FLIPPED, Form
 from agent_rl.rewards.scorers.math.latex import unit_factor
 from agent_rl.rewards.scorers.math.value import ExpressionValue, proportional
 
 __all__ = ["Undecided", "same"]
 
-_NAME = re.compile(r"[A-Za-z]\w{0,5}(?:[_^]\{?-?\w+\}?)?'?(?:\([A-Za-z0-9,]{1,12}\))?|[A-Z]{2,4}")
+_LETTER = r"[A-Za-z](?:[_^]\{?-?\w+\}?)?'?"
+_NAME = re.compile(rf"[A-Za-z]\w{{0,5}}(?:[_^]\{{?-?\w+\}}?)?'?(?:\([A-Za-z0-9,]{{1,12}}\))?|{_LETTER}|[A-Z]{{2,4}}")
+_SYMBOL = re.compile(rf"{_LETTER}(?:\([A-Za-z0-9,]{{1,12}}\))?|[A-Z]{{2,4}}")
+_LENGTHS = re.compile(r"(?:\\frac|[{}|()/+:]|[A-Z]{2,4})+")
+_DECIMAL_COMMA = re.compile(r"(-?[0-9]+),([0-9]{1,2}|[0-9]{4,}|(?<=0,)[0-9]{3})")
+_ENOUGH = 6
+"""Decimals, and significant digits, of a number that stands for every value that rounds to it."""
+_ENOUGH_OF_A_TRUTH = 2
+_LONG = 10
+"""Decimals of a truth that must be a rounded number itself."""
+_DUST_DIGITS = 15
+_DUST = Fraction(1, 10**13)
 
 
 class Undecided(Exception):
     """One of the two answers could not be parsed."""
 
 
-def same(answer: Form, truth: Form) -> bool:
+def same(answer: Form, truth: Form, *, strict: bool = False) -> bool:
     """Whether an answer is equivalent to the ground truth.
+
+    Args:
+        answer: as `forms.read` gives it.
+        truth: the same of the ground truth.
+        strict: whether a truth with two decimals has only its own value, and not every value that rounds to it.
 
     Raises:
         Undecided: one of them could not be parsed, and their texts differ.
     """
-    if answer.text and answer.text == truth.text:
-        return True
-    if "raw" in (answer.kind, truth.kind):
-        raise Undecided
-    if answer.kind == truth.kind:
-        return _SAME[answer.kind](answer, truth)
-    return _across(answer, truth)
+    return _Comparison(_ENOUGH if strict else _ENOUGH_OF_A_TRUTH).same(answer, truth)
 
 
-def _across(answer: Form, truth: Form) -> bool:
-    """Compare forms of two kinds."""
-    kinds = {answer.kind, truth.kind}
-    if kinds in ({"list", "set"}, {"list", "union"}):
-        return _any_order(answer.parts, truth.parts)
-    return _reduced(answer, truth, same) or _reduced(truth, answer, lambda one, other: same(other, one))
+class _Comparison:
+    def __init__(self, enough: int) -> None:
+        self.enough = enough
 
+    def same(self, answer: Form, truth: Form) -> bool:
+        if answer.text and answer.text == truth.text and answer.approximate <= truth.approximate:
+            return True
+        if "raw" in (answer.kind, truth.kind):
+            raise Undecided
+        if answer.kind != truth.kind:
+            return self._across(answer, truth)
+        match answer.kind:
+            case "value":
+                return self._same_value(answer, truth)
+            case "relation":
+                return self._same_relation(answer, truth)
+            case "tuple":
+                return answer.brackets == truth.brackets and self._same_order(answer.parts, truth.parts)
+            case "matrix":
+                return len(answer.parts) == len(truth.parts) and all(map(self._same_order, answer.parts, truth.parts))
+            case "base":
+                return bool(answer.parts == truth.parts)
+            case "words":
+                return False  # equal texts were accepted before
+        return self._any_order(answer.parts, truth.parts)
 
-def _reduced(one: Form, other: Form, equal: Callable[[Form, Form], bool]) -> bool:
-    """Whether a form of a richer kind is equivalent to a simpler one."""
-    match one.kind, other.kind:
-        case "relation", "value" | "base":
-            return one.brackets == "=" and _is_name(*one.parts) and equal(one.parts[1], other)
-        case "base", "value":
-            return bool(one.parts[0] == other.text)
-        case "words", "value":
-            return one.text.replace(" ", "") == other.text.strip("()").lower()
-        case "set", "value":
-            return len(one.parts) == 1 and equal(one.parts[0], other)
-        case "list", "value":  # "1/2 or 0.5"
-            return all(equal(part, other) for part in one.parts)
-        case "list" | "matrix", "tuple":
-            entries = one.parts if one.kind == "list" else _vector(one)
-            same_size = other.brackets == "()" and len(entries) == len(other.parts)
-            return same_size and all(equal(*pair) for pair in zip(entries, other.parts, strict=True))
-    return False
+    def _across(self, answer: Form, truth: Form) -> bool:
+        """Compare forms of two kinds."""
+        kinds = {answer.kind, truth.kind}
+        if kinds in ({"list", "set"}, {"list", "union"}):
+            return self._any_order(answer.parts, truth.parts)
+        if kinds == {"relation", "tuple"}:
+            return self._same_half_line(answer, truth)
+        if truth.kind == "relation" and not _defines(truth):
+            return False
+        return self._reduced(answer, truth, self.same) or self._reduced(
+            truth, answer, lambda one, other: self.same(other, one)
+        )
+
+    def _reduced(self, one: Form, other: Form, equal: Callable[[Form, Form], bool]) -> bool:
+        """Whether a form of a richer kind is equivalent to a simpler one."""
+        match one.kind, other.kind:
+            case "relation", "value" | "base":
+                return one.brackets == "=" and _is_name(*one.parts) and equal(one.parts[1], other)
+            case "base", "value":
+                return bool(one.parts[0] == other.text)
+            case "words", "value":
+                return one.text.replace(" ", "") == other.text.strip("()").lower()
+            case "set", "value":
+                return len(one.parts) == 1 and equal(one.parts[0], other)
+            case "list", "value":
+                return self._one_value(one, other, equal)
+            case "list" | "matrix", "tuple":
+                entries = one.parts if one.kind == "list" else _vector(one)
+                same_size = other.brackets == "()" and len(entries) == len(other.parts)
+                return same_size and all(equal(*pair) for pair in zip(entries, other.parts, strict=True))
+        return False
+
+    def _one_value(self, one: Form, other: Form, equal: Callable[[Form, Form], bool]) -> bool:
+        """Whether a list is one value: `1/2 or 0.5`, in different spellings, or a number with a decimal comma."""
+        comma = _DECIMAL_COMMA.fullmatch(one.text)
+        if comma:
+            return other.text == f"{comma[1]}.{comma[2]}"
+        spellings = {part.text for part in one.parts}
+        return len(spellings) == len(one.parts) and all(equal(part, other) for part in one.parts)
+
+    def _same_value(self, answer: Form, truth: Form) -> bool:
+        one, other = answer.value, truth.value
+        assert one is not None
+        assert other is not None
+        if answer.approximate and not truth.approximate and truth.decimals is None:
+            return False
+        factor = _unit_ratio(answer.unit, truth.unit)
+        if factor is None:
+            return False
+        if factor != 1.0:
+            left, right = one.number, other.number
+            return left is not None and right is not None and abs(left * factor - right) <= 1e-9 * abs(right)
+        if one.equals(other):
+            return True
+        if answer.percent != truth.percent and one.exact is not None and other.exact is not None:
+            percent, bare = (one.exact, other.exact) if answer.percent else (other.exact, one.exact)
+            return bare * 100 == percent
+        return self._rounded(answer, truth) or any(self.same(part, truth) for part in answer.parts)
+
+    def _rounded(self, answer: Form, truth: Form) -> bool:
+        """Whether one side is a rounded form of the other, or the same but for what binary arithmetic adds."""
+        if _dust(answer, truth) or _dust(truth, answer):
+            return True
+        shown, exact = (truth, answer) if truth.decimals is not None and answer.decimals is None else (answer, truth)
+        enough = self.enough if shown is truth else _ENOUGH
+        if shown.decimals is None or shown.decimals < enough or shown.value is None or exact.value is None:
+            return False
+        if exact.decimals is not None and exact.decimals < _LONG:
+            return False  # it is not rounded, or as much as the other
+        if exact.value.exact is not None and exact.value.exact.denominator == 1:
+            return False
+        one, other = shown.value.number, exact.value.number
+        if one is None or other is None or abs(one) < 10.0 ** (enough - 1 - shown.decimals):
+            return False
+        return abs(one - other) <= 0.5000001 * 10.0**-shown.decimals
+
+    def _same_relation(self, answer: Form, truth: Form) -> bool:
+        if len(answer.parts) != 2 or len(truth.parts) != 2:
+            return answer.brackets == truth.brackets and all(
+                self._same_value(*pair) for pair in zip(answer.parts, truth.parts, strict=True)
+            )
+        ratio = proportional(_difference(answer), _difference(truth))
+        if answer.brackets in "=≠":
+            return answer.brackets == truth.brackets and ratio != 0
+        sign = answer.brackets if ratio > 0 else FLIPPED[answer.brackets]
+        return ratio != 0 and sign == truth.brackets
+
+    def _same_half_line(self, answer: Form, truth: Form) -> bool:
+        """Whether an inequality such as `-x > -1` is an interval that is open at one end."""
+        one, other = (answer, truth) if answer.kind == "relation" else (truth, answer)
+        names = set().union(*(variables(part.value.node) for part in one.parts if part.value))
+        if len(names) != 1 or one.brackets not in "<>≤≥" or len(other.parts) != 2:
+            return False
+        low, high = other.parts
+        bound, sign = (low, ">") if high.text == "∞" else (high, "<")
+        if bound.value is None or (low.text != "-∞" and high.text != "∞"):
+            return False
+        if other.brackets["<>".index(sign) - 1] in "[]":
+            sign = {"<": "≤", ">": "≥"}[sign]
+        name = Form("value", value=ExpressionValue(("var", names.pop())))
+        return self._same_relation(one, Form("relation", parts=(name, bound), brackets=sign))
+
+    def _same_order(self, answer: Sequence[Form], truth: Sequence[Form]) -> bool:
+        return len(answer) == len(truth) and all(self.same(*pair) for pair in zip(answer, truth, strict=True))
+
+    def _any_order(self, answer: Sequence[Form], truth: Sequence[Form]) -> bool:
+        left = list(truth)
+        for part in answer:
+            found = next((index for index, other in enumerate(left) if self.same(part, other)), None)
+            if found is None:
+                return False
+            del left[found]
+        return not left
 
 
 def _vector(matrix: Form) -> Sequence[Form]:
@@ -67,23 +191,6 @@ def _vector(matrix: Form) -> Sequence[Form]:
     if all(len(row) == 1 for row in matrix.parts):
         return [row[0] for row in matrix.parts]
     return matrix.parts[0] if len(matrix.parts) == 1 else ()
-
-
-def _same_value(answer: Form, truth: Form) -> bool:
-    one, other = answer.value, truth.value
-    assert one is not None
-    assert other is not None
-    factor = _unit_ratio(answer.unit, truth.unit)
-    if factor is None:
-        return False
-    if factor != 1.0:
-        left, right = one.number, other.number
-        return left is not None and right is not None and abs(left * factor - right) <= 1e-9 * max(abs(right), 1e-9)
-    if one.equals(other):
-        return True
-    if answer.percent != truth.percent and one.exact is not None and other.exact is not None:
-        return one.exact in (other.exact * 100, other.exact / 100)
-    return _rounded(answer, truth)
 
 
 def _unit_ratio(answer: str | None, truth: str | None) -> float | None:
@@ -94,32 +201,14 @@ def _unit_ratio(answer: str | None, truth: str | None) -> float | None:
     return factor / other_factor if dimension == other_dimension else None
 
 
-def _rounded(answer: Form, truth: Form) -> bool:
-    """Whether one side is a rounded form of the other.
-
-    A truth with two or more decimals equals every exact value that rounds to it; an answer needs six decimals.
-    """
-    shown, exact = (truth, answer) if truth.decimals is not None and answer.decimals is None else (answer, truth)
-    enough = 2 if shown is truth else 6
-    if shown.decimals is None or shown.decimals < enough or shown.value is None or exact.value is None:
+def _dust(shown: Form, exact: Form) -> bool:
+    """Whether a decimal has so many digits that it is a binary number's, and is as near as those are."""
+    if shown.value is None or exact.value is None or shown.decimals is None:
         return False
-    if shown is truth and exact.value.exact is not None and exact.value.exact.denominator == 1:
+    one, other = shown.value.exact, exact.value.exact
+    if one is None or other is None or len(shown.text.strip("-0.")) < _DUST_DIGITS:
         return False
-    one, other = shown.value.number, exact.value.number
-    if one is None or other is None or abs(one) < 10.0 ** (1 - shown.decimals):
-        return False
-    return abs(one - other) <= 0.5000001 * 10.0**-shown.decimals
-
-
-def _same_relation(answer: Form, truth: Form) -> bool:
-    if len(answer.parts) != 2 or len(truth.parts) != 2:
-        pairs = zip(answer.parts, truth.parts, strict=False)
-        return answer.brackets == truth.brackets and all(_same_value(*pair) for pair in pairs)
-    ratio = proportional(_difference(answer), _difference(truth))
-    if answer.brackets in "=≠":
-        return answer.brackets == truth.brackets and ratio != 0
-    sign = answer.brackets if ratio > 0 else FLIPPED[answer.brackets]
-    return ratio != 0 and sign == truth.brackets
+    return abs(one - other) <= _DUST * abs(other)
 
 
 def _difference(relation: Form) -> ExpressionValue:
@@ -127,18 +216,21 @@ def _difference(relation: Form) -> ExpressionValue:
     return ExpressionValue(("add", left.value.node, ("neg", right.value.node)))
 
 
-def _same_order(answer: Sequence[Form], truth: Sequence[Form]) -> bool:
-    return len(answer) == len(truth) and all(same(*pair) for pair in zip(answer, truth, strict=True))
+def _defines(truth: Form) -> bool:
+    """Whether a ground truth that is an equation says what one thing is: `x = 5`, `y = 2x`, `AB = 3`, `f(x) = x + 1`.
 
-
-def _any_order(answer: Sequence[Form], truth: Sequence[Form]) -> bool:
-    left = list(truth)
-    for part in answer:
-        found = next((index for index, other in enumerate(left) if same(part, other)), None)
-        if found is None:
-            return False
-        del left[found]
-    return not left
+    An equation in several unknowns, such as `4x - 5y = -50`, is not answered by its right side.
+    """
+    if truth.brackets != "=" or len(truth.parts) != 2:
+        return False
+    name, value = truth.parts
+    if _LENGTHS.fullmatch(name.text):
+        return True
+    bare = value.value is not None and value.value.node[0] == "var"
+    node = name.value.node if name.value else ()
+    return not bare and bool(
+        _SYMBOL.fullmatch(name.text) or (node and (node[0] == "var" or (node[0] == "fn" and node[2][0] == "var")))
+    )
 
 
 def _is_name(side: Form, value: Form) -> bool:
@@ -146,20 +238,11 @@ def _is_name(side: Form, value: Form) -> bool:
     node = side.value.node if side.value else ()
     if node and (node[0] == "var" or (node[0] == "fn" and node[2][0] == "var")):
         return True
-    if node and len(variables(node)) > 1 and value.value is not None and not variables(value.value.node):
+    if node and value.value is not None and not variables(value.value.node) and _is_plain(node):
         return True
-    return _NAME.fullmatch(side.text) is not None
+    return (_NAME.fullmatch(side.text) or _LENGTHS.fullmatch(side.text)) is not None
 
 
-_SAME: dict[str, Callable[[Form, Form], bool]] = {
-    "value": _same_value,
-    "relation": _same_relation,
-    "tuple": lambda answer, truth: answer.brackets == truth.brackets and _same_order(answer.parts, truth.parts),
-    "matrix": lambda answer, truth: (
-        len(answer.parts) == len(truth.parts) and all(map(_same_order, answer.parts, truth.parts))
-    ),
-    "base": lambda answer, truth: bool(answer.parts == truth.parts),
-    "words": lambda answer, truth: False,  # equal texts were accepted before
-    **dict.fromkeys(("set", "list", "union"), lambda answer, truth: _any_order(answer.parts, truth.parts)),
-}
-"""How two forms of one kind are compared."""
+def _is_plain(node: Node) -> bool:
+    """Whether an expression is made of variables by the four operations alone: `m + n`, but not `4x - 5y`."""
+    return node[0] == "var" or (node[0] in ("add", "neg", "mul", "div") and all(map(_is_plain, node[1:])))

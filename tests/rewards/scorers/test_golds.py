@@ -1,0 +1,236 @@
+"""Every ground truth of the real data sets: its published solution scores 1, and what is not equal to it scores 0.
+
+`equal` decides that without the scorers' code. In `make test` a part of the ground truths is taken, with a fixed seed.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import re
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from agent_rl.rewards.scorers import SCORERS, Scorer, score_now
+from agent_rl.rewards.scorers.extraction import last_boxed
+from tests.data.real import shared
+from tests.profiles import bounded, times
+
+CONSTANTS = ("0", "1", "-1", "2", "x")
+OTHERS = 20
+
+
+def lines(name: str) -> list[dict[str, Any]]:
+    path = shared(name)
+    text = gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def solutions(name: str) -> list[tuple[str, str]]:
+    """The published solution and the ground truth of each row."""
+    rows = lines(name)
+    match name.partition("/")[0], name:
+        case "gsm8k", _:
+            return [(row["answer"], row["answer"].rpartition("####")[2].strip()) for row in rows]
+        case _, "math/svamp.jsonl":
+            return [
+                (f"{row['Body']} {row['Equation']} = \\boxed{{{row['Equation']}}}", repr(row["Answer"])) for row in rows
+            ]
+        case _, "math/math500.jsonl":
+            return [(row["solution"], row["answer"]) for row in rows]
+    return [(row["solution"], last_boxed(row["solution"], joined=True) or "") for row in rows]
+
+
+EXPLAINED = {
+    "math/svamp.jsonl": {"( ( 4.0 - 2.0 ) + 3.0 )"},  # the row says that this is 1
+    "math/math500.jsonl": set[str](),
+}
+
+
+@pytest.mark.parametrize("name", ["gsm8k/train.jsonl", "gsm8k/test.jsonl"])
+def test_published_solutions_of_gsm8k_are_right(name: str) -> None:
+    for scorer in ("gsm8k_marked", "gsm8k", "gsm8k_strict", "math_strict"):
+        wrong = [truth for text, truth in solutions(name) if score_now(SCORERS[scorer], text, truth) != 1]
+        assert wrong == [], scorer
+
+
+@pytest.mark.parametrize("name", ["math/math_test_odd.jsonl", "math/math500.jsonl", "math/svamp.jsonl"])
+def test_published_solutions_of_mathematics_are_right(name: str) -> None:
+    for scorer in ("math_strict", "math"):
+        wrong = [text for text, truth in solutions(name) if score_now(SCORERS[scorer], text, truth) != 1]
+        unexplained = [text for text in wrong if not any(part in text for part in EXPLAINED.get(name, ()))]
+        assert unexplained == [], scorer
+        assert len(wrong) <= 1, scorer
+
+
+def wrong_answers(gold: str, golds: list[str], chance: random.Random) -> Iterator[str]:
+    """The constants, the negation, the half, other ground truths, the right side of an equation in several unknowns."""
+    yield from CONSTANTS
+    yield from (f"-({gold})", f"({gold})/2", f"\\frac{{{gold}}}{{2}}")
+    yield from chance.sample(golds, OTHERS)
+    left, equals, right = gold.rpartition("=")
+    if (
+        equals
+        and len(set(re.findall(r"(?<![\\A-Za-z])[a-z](?![A-Za-z])", gold))) > 1
+        and not re.fullmatch(r"\s*\w+\s*", left)
+    ):
+        yield right
+
+
+def equal(answer: str, gold: str) -> bool:
+    """Whether two texts are the same but for spelling, units, percent, the base's name, and the name of a value."""
+    one, other = plain(answer), plain(gold)
+    if one == other or not re.search(
+        r"[1-9]|[a-z]", f"{one}{other}".replace("\\beginpmatrix", "").replace("\\endpmatrix", "")
+    ):
+        return True
+    values = number(one), number(other)
+    if None in values:
+        return sorted(one.strip("()").split(",")) == sorted(other.strip("()").split(","))
+    first, second = (value for value in values if value is not None)
+    return first == second or ("%" in answer + gold and first in (second * 100, second / 100))
+
+
+def plain(text: str) -> str:
+    text = re.sub(r"\\(?:text|mbox)\s*\{([^{}]*)\}", lambda match: match[1] if len(match[1].strip()) < 4 else "", text)
+    text = re.sub(
+        r"\\(?:left|right|!|,|\$|%)|\^\{?\\circ\}?|[\s{}$%]|\\text|(?:cm|km|m|inches)(?:\^[23])?$",
+        "",
+        re.sub(r"[dt]frac", "frac", spaced(text)),
+    )
+    return re.sub(r"_[0-9]+$|^[a-z]=|(?<=[0-9]),(?=[0-9]{3}\b)", "", text)
+
+
+def spaced(text: str) -> str:
+    """Fractions with both braces, so that dropping braces keeps numerator and denominator apart."""
+    text = re.sub(r"\\([dt]?frac)\s*([0-9])\s*([0-9])", r"\\\1{\2}{\3}", text)
+    text = re.sub(r"\\([dt]?frac)\s*\{([^{}]*)\}\s*([0-9])", r"\\\1{\2}{\3}", text)
+    text = re.sub(r"([0-9])\s*\\[dt]?frac\s*\{([0-9]+)\}\s*\{([0-9]+)\}", r"(\1+\2/\3)", text)
+    return re.sub(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}", r"((\1)/(\2))", text)
+
+
+def number(text: str) -> Fraction | None:
+    """The value of an arithmetic of numbers."""
+    text = text.replace(":", "/")
+    if not re.fullmatch(r"[-+0-9./()*]{1,40}", text) or "**" in text:
+        return None
+    try:
+        return Fraction(eval(re.sub(r"[0-9]*\.?[0-9]+", lambda match: f"Fraction('{match[0]}')", text)))  # noqa: S307
+    except (SyntaxError, ValueError, ZeroDivisionError, TypeError):
+        return None
+
+
+def scored(scorer: Scorer, form: str, golds: list[str], stride: int) -> list[tuple[str, str]]:
+    """The answers that score and are not equal to their ground truth."""
+    chance = random.Random(16)
+    pool = sorted(set(golds))
+    found = []
+    for gold in pool[chance.randrange(stride) :: stride]:
+        for answer in wrong_answers(gold, pool, chance):
+            if score_now(scorer, form.replace("@", answer), gold) and not equal(answer, gold):
+                found.append((answer, gold))
+    return found
+
+
+@bounded
+@pytest.mark.parametrize("scorer", ["math_strict", "math"])
+def test_nothing_but_the_truth_scores_in_mathematics(scorer: str) -> None:
+    golds = [truth for name in ("math/math_test_odd.jsonl", "math/math500.jsonl") for _, truth in solutions(name)]
+    assert scored(SCORERS[scorer], "So it is $\\boxed{@}$.", golds, times(12, full=1)) == []
+
+
+@bounded
+@pytest.mark.parametrize("scorer", ["gsm8k_marked", "gsm8k", "math_strict"])
+def test_nothing_but_the_truth_scores_in_word_problems(scorer: str) -> None:
+    names = ("gsm8k/train.jsonl", "gsm8k/test.jsonl", "math/svamp.jsonl")
+    golds = [truth for name in names for _, truth in solutions(name)]
+    assert scored(SCORERS[scorer], "So it is\n#### @", golds, times(12, full=1)) == []
+
+
+@bounded
+def test_nothing_but_the_truth_scores_in_questions() -> None:
+    rows = lines("qa/nq_open_dev.jsonl")[:: times(12, full=1)]
+    chance = random.Random(16)
+    texts = [answer for row in rows for answer in row["answer"]]
+    for row in rows:
+        accepted = {" ".join(re.findall(r"\w+", answer.lower())) for answer in row["answer"]}
+        assert score_now(SCORERS["qa_em"], f"<answer>{row['answer'][0]}</answer>", row["answer"]) == 1
+        for answer in (*CONSTANTS, *(f"not {text}" for text in row["answer"]), *chance.sample(texts, OTHERS)):
+            words = re.sub(r"\b(?:a|an|the)\b", " ", " ".join(re.findall(r"\w+", answer.lower())))
+            if not any("".join(words.split()) in re.sub(r"\b(?:a|an|the)\b|\s", "", each) for each in accepted):
+                assert score_now(SCORERS["qa_em"], f"<answer>{answer}</answer>", row["answer"]) == 0, (answer, row)
+
+
+@bounded
+def test_nothing_but_the_truth_scores_in_choices() -> None:
+    for row in lines("math/mathqa.jsonl")[:: times(12, full=1)]:
+        texts = [text.strip() for text in re.split(r"(?:^|,)\s*[a-e] \)", row["options"])[1:]]
+        info = {"choices": texts} if len(set(texts)) == 5 else {}
+        for letter in "ABCDE":
+            right = letter == row["correct"].upper()
+            assert score_now(SCORERS["choice"], f"\\boxed{{{letter}}}", row["correct"], info) == right, row
+            assert score_now(SCORERS["choice"], f"The answer is ({letter}) because", row["correct"], info) == right, row
+
+
+@bounded
+@pytest.mark.parametrize("name", ["simple_python", "multiple", "parallel", "parallel_multiple"])
+def test_nothing_but_the_truth_scores_in_function_calls(name: str) -> None:
+    chance = random.Random(16)
+    truths = [row["ground_truth"] for row in lines(f"tools/BFCL_v4_{name}_answers.json")]
+    for truth in truths:
+        calls = [made(call, chance) for call in truth]
+        assert matches(calls, truth)
+        assert matches(calls[::-1], truth)
+        assert not matches(calls[1:], truth)
+        assert not matches([*calls, calls[0]], truth)
+        for key in calls[0]["arguments"]:
+            for value in ("no such value", 17_041, None, [], {}):
+                changed = {**calls[0], "arguments": {**calls[0]["arguments"], key: value}}
+                if value not in truth[0][changed["name"]][key]:
+                    assert not matches([changed, *calls[1:]], truth), changed
+        for other in chance.sample(truths, OTHERS):
+            if other[0].keys() != truth[0].keys():
+                assert not matches([made(call, chance) for call in other], truth)
+
+
+def matches(calls: list[dict[str, Any]], truth: Any) -> bool:
+    return score_now(SCORERS["tool_match_all"], json.dumps(calls), truth) == 1
+
+
+def made(call: dict[str, Any], chance: random.Random) -> dict[str, Any]:
+    """A call with one of the accepted values of each argument."""
+    ((name, accepted),) = call.items()
+    return {"name": name, "arguments": chosen(accepted, chance)}
+
+
+def chosen(accepted: dict[str, Any], chance: random.Random) -> dict[str, Any]:
+    picked = {key: chance.choice(values) for key, values in accepted.items()}
+    return {key: built(value, chance) for key, value in picked.items() if value != "" or accepted[key] == [""]}
+
+
+def built(value: Any, chance: random.Random) -> Any:
+    if isinstance(value, dict):
+        return chosen(value, chance)
+    return [built(item, chance) for item in value] if isinstance(value, list) else value
+
+
+@pytest.mark.slow
+def test_completions_pass_the_tests_of_their_problems() -> None:
+    rows = [row for row in lines("code/leetcode_test_odd.jsonl.gz") if "SortedList" not in row["completion"]]
+    for row in rows[:: times(16, full=1)]:
+        truth = {key: row[key] for key in ("test", "entry_point")}
+        info = {"prefix": row["prompt"].replace("from sortedcontainers import SortedList", "")}
+        assert score_now(SCORERS["code_all"], f"```python\n{row['completion']}\n```", truth, info) == 1, row["task_id"]
+        idle = row["starter_code"] + "return None"
+        assert score_now(SCORERS["code_all"], f"```python\n{idle}\n```", truth, info) == 0, row["task_id"]
+    unread = (32, 33, 37, 38, 44, 50, 53, 151)  # they compare the program with another function, or at random
+    for row in lines("code/HumanEval.jsonl.gz")[:: times(16, full=1)]:
+        if int(row["task_id"].rpartition("/")[2]) in unread:
+            continue
+        truth = {key: row[key] for key in ("test", "entry_point")}
+        program = row["prompt"] + row["canonical_solution"]
+        assert score_now(SCORERS["code_all"], f"```python\n{program}\n```", truth) == 1, row["task_id"]
