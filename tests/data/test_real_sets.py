@@ -25,7 +25,8 @@ from tests.profiles import FULL, bounded
 pytestmark = [bounded, pytest.mark.slow]
 
 NOW = datetime(2025, 1, 15, 12)
-SAMPLE = 40
+PROGRAMS = ("HumanEval", "LeetCode")
+FEW, SAMPLE = 5, 100
 """Rows of a set that are scored in `make test`; all of them convert, and all are scored in `make test-recipes`."""
 
 
@@ -37,7 +38,6 @@ class RealSet:
     count: int
     to_row: Callable[..., dict[str, Any]]
     read: Callable[[Path], Iterator[Raw]] = read_raw
-    scored: bool = True
     wrong: Mapping[int, str] = field(default_factory=dict)
     """Rows whose gold response does not score 1.0, with the reason."""
     alike: Mapping[int, str] = field(default_factory=dict)
@@ -48,21 +48,19 @@ JUDGED = partial(preferences.to_row, data_source="ScalerLab/JudgeBench")
 SETS = {
     "gsm8k train": RealSet("gsm8k/train.jsonl", 7473, gsm8k.to_row),
     "gsm8k test": RealSet("gsm8k/test.jsonl", 1319, gsm8k.to_row),
-    "MATH": RealSet(
-        "math/math_test_odd.jsonl", 2500, math_dataset.to_row, wrong={1456: "two boxes"}, alike={2207: r"\$4 is 4"}
-    ),
+    "MATH": RealSet("math/math_test_odd.jsonl", 2500, math_dataset.to_row, alike={2207: r"\$4 is 4"}),
     "MATH-500": RealSet("math/math500.jsonl", 500, math_dataset.to_row, alike={22: "x=5 is 5"}),
     "SVAMP": RealSet("math/svamp.jsonl", 1000, math_dataset.to_row),
     "MathQA": RealSet("math/mathqa.jsonl", 1000, math_choice.to_row),
-    "HumanEval": RealSet("code/HumanEval.jsonl.gz", 164, code.to_row, scored=False),
-    "LeetCode": RealSet("code/leetcode_test_odd.jsonl.gz", 114, code.to_row, scored=False),
+    "HumanEval": RealSet("code/HumanEval.jsonl.gz", 164, code.to_row),
+    "LeetCode": RealSet("code/leetcode_test_odd.jsonl.gz", 114, code.to_row),
     "NQ-open": RealSet("qa/nq_open_dev.jsonl", 3610, search_qa.to_row),
     "sql-eval": RealSet(
         "sql/questions_gen_sqlite.csv", 210, text_to_sql.to_row, alike={10: "both ratios are 1 in this database"}
     ),
     "sql-eval basic": RealSet("sql/instruct_basic_sqlite.csv", 40, text_to_sql.to_row),
     **{
-        f"BFCL {name}": RealSet(f"tools/BFCL_v4_{name}.json", count, tool_row, read_with_answers, scored=False)
+        f"BFCL {name}": RealSet(f"tools/BFCL_v4_{name}.json", count, tool_row, read_with_answers)
         for name, count in [
             ("simple_python", 400),
             ("multiple", 200),
@@ -86,18 +84,26 @@ def databases(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def converted() -> dict[str, list[dict[str, Any]]]:
+    return {}
+
+
 @pytest.fixture
-def rows(name: str, request: pytest.FixtureRequest) -> list[dict[str, Any]]:
+def rows(name: str, converted: dict[str, list[dict[str, Any]]], request: pytest.FixtureRequest) -> list[dict[str, Any]]:
+    if name in converted:
+        return converted[name]
     real = SETS[name]
     path, options = shared(real.file), {}
     if real.to_row is text_to_sql.to_row:
         options = {"databases": request.getfixturevalue("databases"), "now": NOW}
-    return [real.to_row(raw.value, "test", number, **options) for number, raw in enumerate(real.read(path))]
+    rows = [real.to_row(raw.value, "test", number, **options) for number, raw in enumerate(real.read(path))]
+    return converted.setdefault(name, rows)
 
 
 def chosen(name: str, count: int) -> list[int]:
-    numbers = range(count)
-    return list(numbers) if FULL else sorted(random.Random(name).sample(numbers, min(SAMPLE, count)))
+    numbers, most = range(count), FEW if name in PROGRAMS else SAMPLE
+    return list(numbers) if FULL else sorted(random.Random(name).sample(numbers, min(most, count)))
 
 
 def score(row: Mapping[str, Any], text: str) -> float:
@@ -112,14 +118,14 @@ def test_all_rows_convert(name: str, rows: list[dict[str, Any]]) -> None:
         check_row(row, f"row {number}")
 
 
-@pytest.mark.parametrize("name", [name for name, real in SETS.items() if real.scored])
+@pytest.mark.parametrize("name", SETS)
 def test_a_gold_response_scores_one(name: str, rows: list[dict[str, Any]]) -> None:
     failed = [number for number in chosen(name, len(rows)) if score(rows[number], response(rows[number])) != 1.0]
     assert set(failed) <= set(SETS[name].wrong)
     assert len(SETS[name].wrong) <= len(rows) * 0.005
 
 
-@pytest.mark.parametrize("name", [name for name, real in SETS.items() if real.scored])
+@pytest.mark.parametrize("name", SETS)
 def test_the_next_gold_response_that_differs_scores_zero(name: str, rows: list[dict[str, Any]]) -> None:
     found = []
     for number in chosen(name, len(rows)):
@@ -137,6 +143,17 @@ def is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     if one["ability"] == "search":
         return bool({*map(normalize_answer, left)} & {*map(normalize_answer, right)})
     return bool(left == right)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_an_empty_function_fails(name: str, rows: list[dict[str, Any]]) -> None:
+    for number in chosen(name, len(rows)):
+        tests = rows[number]["reward_model"]["ground_truth"]
+        function = tests["entry_point"].removeprefix("Solution().")
+        text = f"def {function}(*args, **kwargs):\n    pass\n"
+        if "Solution" in tests["entry_point"]:
+            text = f"class Solution:\n    {text.replace('(*', '(self, *').replace('    pass', '        pass')}"
+        assert score(rows[number], f"```python\n{text}```") == 0.0
 
 
 def test_all_preferences_convert() -> None:

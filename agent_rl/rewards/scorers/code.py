@@ -28,20 +28,13 @@ from agent_rl.sandbox.host.fusion import FusionServer, grade_remotely
 
 __all__ = ["extract_code", "score_code", "score_code_all", "score_code_remotely"]
 
-SOURCES = (
-    *(
-        "codecontests",
-        "apps",
-        "codeforces",
-        "taco",
-        "livecodebench*",
-        "deepcoder*",
-        "mbpp*",
-        "leetcode*",
-        "*/LeetCode*",
-    ),
-    *("kodcode*", "*/KodCode*", "humaneval*", "openai_humaneval", "*/humaneval*"),
+SOURCES = ("codecontests", "apps", "codeforces", "taco", "livecodebench*", "deepcoder*", "mbpp*")
+WHOLE_SOURCES = (
+    *("leetcode*", "*/LeetCode*", "kodcode*", "*/KodCode*", "humaneval*", "openai_humaneval", "*/humaneval*"),
 )
+"""Data sets whose tests belong together, as in their own scores: a wrong function passes some of them by chance."""
+PACKAGES = ("numpy", "sympy", "sortedcontainers")
+"""What programs may import, as at the judges of programming contests."""
 CASE_S = 5.0
 """Wall-clock seconds of one case."""
 TOTAL_S = 60.0
@@ -66,7 +59,7 @@ async def score_code(solution: str, ground_truth: Any, extra_info: Mapping[str, 
     return await _score(solution, ground_truth, extra_info, all_or_nothing=False)
 
 
-@built_in("code_all", inline=True)
+@built_in("code_all", *WHOLE_SOURCES, inline=True)
 async def score_code_all(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
     """1.0 when the program passes every test, else 0.0; the rest is not run after the first failure.
 
@@ -129,7 +122,7 @@ async def _score(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]
     report = await grade(
         tests.around(code),
         tests.cases,
-        sandbox=await shared_sandbox(),
+        sandbox=await shared_sandbox(packages=PACKAGES),
         timeout_s=CASE_S,
         total_timeout_s=TOTAL_S,
         stop_at_first_failure=all_or_nothing,
