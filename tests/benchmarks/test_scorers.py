@@ -36,7 +36,8 @@ from verl.experimental.reward_loop.reward_manager.naive import NaiveRewardManage
 from verl.utils.reward_score import default_compute_score  # noqa: E402
 from verl.workers.reward_manager.prime import PrimeRewardManager  # noqa: E402
 
-from agent_rl.rewards import SCORERS, route, score_answer  # noqa: E402
+from agent_rl.rewards import SCORERS, compute_score, route, score_answer  # noqa: E402
+from agent_rl.rewards.scorers import score_now  # noqa: E402
 from agent_rl.rewards.scorers.math import forms as _forms  # noqa: E402
 from agent_rl.rewards.scorers.math import math_answer  # noqa: E402
 from agent_rl.rewards.scorers.math import worker as _worker  # noqa: E402
@@ -207,6 +208,53 @@ def test_scores_a_second(name: str) -> None:
         print(f"\n{name}, {kind}: {count / wall[kind]:,.0f}/s, {1e6 * cpu[kind] / count:,.0f} us of CPU each", end="")
     print(f"\n{name}: {share:.1f} times naive, {over_prime:.1f} times prime")
     assert min(share, over_prime) >= (2.0 if name in TWICE else 1.0)
+
+
+PLAIN = {
+    "gsm8k, ####": ("openai/gsm8k", WORDING * 6 + "\n#### 1234", "1234"),
+    "gsm8k, with a comma": ("openai/gsm8k", WORDING * 6 + "\n#### 1,234", "1234"),
+    "gsm8k, wrong": ("openai/gsm8k", WORDING * 6 + "\n#### 17", "1234"),
+    "qa": ("searchR1_nq", "<answer>Paris</answer>", {"target": ["Paris"]}),
+    "qa, long": ("searchR1_nq", WORDING * 6 + "<answer>The Paris, France</answer>", {"target": ["Rome", "Paris"]}),
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_plain_strings_cost_no_more_than_by_verls_own(name: str) -> None:
+    def seconds(score: Callable[..., Any]) -> float:
+        with contextlib.redirect_stdout(io.StringIO()):
+            started = time.process_time()
+            for _ in range(5_000):
+                score(*PLAIN[name], {})
+            return time.process_time() - started
+
+    times = [(seconds(default_compute_score), seconds(compute_score)) for _ in range(15)]
+    share = min(theirs for theirs, _ in times) / min(own for _, own in times)
+    print(f"\n{name}: {share:.2f} times verl's own", end="")
+    assert share >= 1.0
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_mathematics_costs_a_fraction_of_math_verify() -> None:
+    from math_verify import parse, verify
+
+    cases = [case for case in lines("math.jsonl") if "9^{9" not in case["answer"] and "10^{9}" not in case["answer"]]
+
+    def ours() -> None:
+        forget()
+        for case in cases:
+            score_now(SCORERS["math_strict"], f"So it is $\\boxed{{{case['answer']}}}$.", case["truth"])
+
+    def theirs() -> None:
+        for case in cases:
+            with contextlib.suppress(Exception):
+                verify(parse(f"\\boxed{{{case['truth']}}}"), parse(f"So it is $\\boxed{{{case['answer']}}}$."))
+
+    for each in (ours, theirs):
+        cost(each)
+    share = median(cost(theirs)[0] / cost(ours)[0] for _ in range(3))
+    print(f"\nmath_strict: {share:.1f} times math-verify", end="")
+    assert share >= 3.7
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -76,7 +76,9 @@ def _matches(solution: str, ground_truth: Any, **reading: bool) -> float:
 
 def _plain_score(solution: str, ground_truth: Any, *, boxed: bool = True) -> float | None:
     r"""The score of the most frequent forms, `#### 18` at the end and `\boxed{18}`; None for any other."""
-    if "</answer>" in solution or "think>" in solution or type(ground_truth) is not str or len(ground_truth) > _LONG:
+    if type(ground_truth) is not str or len(ground_truth) > _LONG:
+        return None
+    if ">" in solution and ("</answer>" in solution or "think>" in solution):
         return None
     start = solution.rfind("####") + 4
     if start == 3:
@@ -91,4 +93,6 @@ def _plain_score(solution: str, ground_truth: Any, *, boxed: bool = True) -> flo
     number = found[2] or found[1].replace(",", "")
     if number == ground_truth:
         return 1.0
-    return float(int(number) == int(ground_truth)) if ground_truth.isascii() and ground_truth.isdigit() else None
+    if not (ground_truth.isdigit() and ground_truth.isascii()):
+        return None
+    return float(number.lstrip("0") == ground_truth.lstrip("0"))

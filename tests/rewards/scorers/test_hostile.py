@@ -23,6 +23,7 @@ TRUTHS: dict[str, Any] = {
     "qa_f1": ["18"],
     "qa_substring": ["18"],
     "choice": "B",
+    "reasoning_gym": {"question": "9 * 2?", "answer": "18", "metadata": {"source_dataset": "leg_counting"}},
     "code": [{"stdin": "", "expected": "18"}],
     "code_all": [{"stdin": "", "expected": "18"}],
     "tool_match": [{"name": "f", "arguments": {}}],
