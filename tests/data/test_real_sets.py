@@ -1,6 +1,7 @@
 """Every row of the real data sets converts, its gold response scores 1.0, and that of another row scores 0."""
 
 import random
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -138,10 +139,16 @@ def test_the_next_gold_response_that_differs_scores_zero(name: str, rows: list[d
 
 
 def is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether both rows have the same truth; of questions with several answers, whether one answers both."""
+    """Whether both rows have the same truth.
+
+    Of questions with several answers, whether one answers both; of LeetCode, whether one is the other with larger
+    limits (`fruits-into-baskets-ii` and `-iii`), so that its program solves both.
+    """
     left, right = (each["reward_model"]["ground_truth"] for each in (one, other))
     if one["ability"] == "search":
         return bool({*map(normalize_answer, left)} & {*map(normalize_answer, right)})
+    if one["ability"] == "code":
+        return len({re.sub(r"-i+$", "", str(each["extra_info"]["task_id"])) for each in (one, other)}) == 1
     return bool(left == right)
 
 
