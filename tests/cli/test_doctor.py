@@ -31,8 +31,9 @@ def doctor(folder: Path, *arguments: str, **environment: str) -> subprocess.Comp
 
 
 def data(folder: Path) -> list[str]:
-    example = {"question": "What is 6*7?", "answer": "It is 42.\n#### 42"}
-    write_parquet([gsm8k.to_row(example, "train", index) for index in range(8)], folder / "rows.parquet")
+    examples = [{"question": f"What is {each}+{42 - each}?", "answer": "It is 42.\n#### 42"} for each in range(8)]
+    rows = [gsm8k.to_row(example, "train", index) for index, example in enumerate(examples)]
+    write_parquet(rows, folder / "rows.parquet")
     return [f"data.{kind}_files={folder / 'rows.parquet'}" for kind in ("train", "val")]
 
 
