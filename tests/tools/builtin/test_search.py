@@ -79,7 +79,7 @@ def test_a_query_without_matches_says_so(load, corpus):
 @pytest.mark.parametrize(
     ("query", "text"),
     [
-        ("x" * 1_000_000, "the query has 1000000 characters; at most 1000 are searched for"),
+        ("x" * 10_000, "the query has 10000 characters; at most 1000 are searched for"),
         ("", "the query has no words"),
         (" \t\n", "the query has no words"),
         ("\x00\x1b\ud800?", "the query has no words"),
