@@ -62,6 +62,7 @@ def test_one_that_dies_says_how(workers: Workers) -> None:
 def test_one_that_ended_without_work_is_not_asked(workers: Workers) -> None:
     pid = workers.ask(["pid", None], 10)
     os.kill(pid, 9)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     assert workers.ask(["pid", None], 10) != pid
 
 

@@ -224,6 +224,7 @@ def test_a_hub_that_cannot_be_reached_points_to_files(monkeypatch: pytest.Monkey
         list(from_hub("openai/gsm8k", "main", "train"))
 
 
+@pytest.mark.trainer  # the package imports torch
 def test_a_data_set_of_the_package_datasets_is_streamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import datasets
 
