@@ -86,7 +86,7 @@ def _audits(
     from agent_rl.evaluation.dumps import read_dump, segments
 
     files = [path] if path.is_file() else sorted(path.glob("*.jsonl"))
-    traces = [file for file in files if _is_trace(file)]
+    traces = trace.firsts(file for file in files if _is_trace(file))
     if not traces:
         for sample in read_dump(path):
             messages = [*segments(sample.input), *segments(sample.output, "assistant")]
@@ -95,7 +95,7 @@ def _audits(
         return
     kept = False
     for file in traces:
-        for trajectory in trace.read(file, torn="skip"):
+        for trajectory in trace.read(file, torn="skip", tokens=True):
             if has_tokens(trajectory):
                 kept = True
                 yield trajectory.agent, trajectory.id, audit_trajectory(trajectory, template, compute)

@@ -99,7 +99,7 @@ class _Stretch:
 
 
 def has_tokens(trajectory: Trajectory) -> bool:
-    """Whether the trace has kept the tokens (`agent_rl.trace.tokens`)."""
+    """Whether it was read with its tokens, and the trace has kept them (`agent_rl.trace.tokens`)."""
     return "tokens" in trajectory.info
 
 
@@ -109,7 +109,7 @@ def audit_trajectory(
     """What is found at each turn of a trajectory with tokens.
 
     Args:
-        trajectory: from a trace with `agent_rl.trace.tokens`.
+        trajectory: from a trace with `agent_rl.trace.tokens`, read with its tokens.
         template: of the policy.
         compute: the model's own log-probability of every token of a sequence but the first; None: not compared.
     """

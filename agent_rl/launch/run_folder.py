@@ -53,8 +53,8 @@ FREE_TO_CHANGE = (
 )
 """Keys, or sections, that may differ when a run goes on."""
 
-PARTS = ("run.json", "train.log", "metrics.jsonl", "tensorboard", "trace.jsonl", "rollouts", "checkpoints", "hydra")
-"""What a run writes into its folder."""
+PARTS = ("run.json", "train.log", "metrics.jsonl", "tensorboard", "trace*.jsonl", "rollouts", "checkpoints", "hydra")
+"""What a run writes into its folder, as patterns."""
 VERSIONS = ("verl", "sglang", "torch", "transformers", "ray", "TransferQueue")
 MOST_SHOWN = 10
 _CODE = re.compile(r"[\w./-]+\.py\b")
@@ -164,9 +164,8 @@ class RunFolder:
         names = itertools.chain([now], (f"{now}_{number}" for number in itertools.count(2)))
         target = next(path for name in names if not (path := self.path / "earlier" / name).exists())
         target.mkdir(parents=True)
-        for part in (self.path / name for name in PARTS):
-            if part.exists():
-                os.rename(part, target / part.name)
+        for part in [part for pattern in PARTS for part in self.path.glob(pattern)]:
+            os.rename(part, target / part.name)
         if begun:
             why = "" if self._mode == "disable" else ", it has no checkpoint"
             self.notes.append(f"the earlier run is in {target}{why}")

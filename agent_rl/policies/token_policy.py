@@ -17,6 +17,7 @@ from agent_rl.agents.episode.format import Format, dropped_thoughts
 from agent_rl.agents.episode.policy import ChatMessage, Generation, Policy, cut_at_stop
 from agent_rl.errors import EngineError, UnscoredError
 from agent_rl.policies.media import Media, has_media, new_images
+from agent_rl.trace import Tokens, TokenSequence
 
 __all__ = ["TokenPolicy", "TrainingSequence"]
 
@@ -180,14 +181,23 @@ class TokenPolicy(Policy):
             raise UnscoredError("no token was sampled")
         return sequences
 
-    def record(self) -> dict[str, Any]:
-        """The conversation and its training sequences as JSON data, for an audit of the tokens.
+    def record(self) -> Tokens:
+        """The conversation and its training sequences as JSON data, for the trace.
 
         The messages are left out where they are more than text: JSON has no images.
         """
-        sequences = [{**each._asdict(), "images": len(each.images)} for each in self.sequences()]
+        sequences = [
+            TokenSequence(
+                prompt_ids=each.prompt_ids,
+                response_ids=each.response_ids,
+                mask=each.mask,
+                logprobs=each.logprobs,
+                images=len(each.images),
+            )
+            for each in self.sequences()
+        ]
         messages = [] if has_media(self._messages) else self._messages
-        return {"messages": messages, "tools": self._tools, "sequences": sequences}
+        return Tokens(messages=messages, tools=list(self._tools), sequences=sequences)
 
     def _sequence(self) -> TrainingSequence | None:
         end = len(self.mask)

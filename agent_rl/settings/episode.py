@@ -91,7 +91,15 @@ class TraceSettings(Section):
     path: str | None = None
     """JSONL file to which every trajectory is appended; null: none."""
     tokens: bool = False
-    """Whether a trajectory keeps its token ids, mask and log-probs as well, for `agent-rl audit tokens`."""
+    """Whether the token ids, masks and log-probs of trajectories are kept as well, in `<name>.tokens.jsonl` beside the
+    trace, and the rows and advantages of every training batch, in `<name>.batches.jsonl`."""
+    part_mib: int = Field(default=1024, gt=0)
+    """Size in MiB of a file after which the next part follows: `trace.jsonl`, `trace.1.jsonl`, `trace.2.jsonl`, ..."""
+
+    @property
+    def part_bytes(self) -> int:
+        """The size of a part in bytes."""
+        return self.part_mib << 20
 
 
 class RunSettings(Section):

@@ -9,6 +9,7 @@ from agent_rl.cpu import switch
 from agent_rl.verl_adapter import (
     early_checks,
     failures,
+    kept_batches,
     last_step,
     late_scoring,
     local_reward,
@@ -46,6 +47,7 @@ def hooks() -> list[Hook]:
         ("verl.trainer.ppo.v1.trainer_base", patches.reference_pass),
         ("verl.trainer.ppo.v1.trainer_base", patches.step_metrics),
         ("verl.trainer.ppo.v1.trainer_base", patches.rollouts),
+        ("verl.trainer.ppo.v1.trainer_base", kept_batches.keep_batches),
         ("verl.trainer.ppo.v1.trainer_base", failures.filter_limit),
         ("verl.trainer.ppo.v1.trainer_base", last_step.save_at_stop),
         ("verl.trainer.ppo.v1.trainer_base", ordering.order_rows),  # a report that fails comes after a complete step

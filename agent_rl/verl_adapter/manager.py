@@ -10,7 +10,6 @@ the component `reward_model`, or part of the component that uses the model (agen
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
 import reprlib
@@ -24,7 +23,6 @@ from verl import DataProto
 from verl.experimental.reward_loop.reward_manager import register
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
-from agent_rl import trace
 from agent_rl.data import unpacked
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards import groups
@@ -35,6 +33,7 @@ from agent_rl.rewards.scorers.scorer import as_entries
 from agent_rl.rewards.user_function import scorer_info
 from agent_rl.sandbox.host.fusion import FusionServer
 from agent_rl.settings import SECTION, AgentRLSettings
+from agent_rl.trace import TraceWriter
 from agent_rl.trajectory import Message, Score, StopReason, Trajectory, Turn, row_data
 from agent_rl.user_code import UserCodeError, sort_out
 from agent_rl.verl_adapter import custom_function
@@ -83,9 +82,11 @@ class TrajectoryRewardManager(RewardManagerBase):
             judged=bool(OmegaConf.select(config, _CUSTOM_KEY)),
             fusion=_fusion(OmegaConf.select(config, "reward.sandbox_fusion")),
         )
-        self._trace_path = self.settings.trace.path
-        if self._trace_path is not None:
-            _require_writable(self._trace_path)
+        kept = self.settings.trace
+        self._trace: TraceWriter | None = None
+        if kept.path is not None:
+            _require_writable(kept.path)
+            self._trace = TraceWriter.shared(kept.path, kept.part_bytes)
         self._router_kwargs = {}
         if reward_router_address is not None:
             self._router_kwargs = {
@@ -176,8 +177,8 @@ class TrajectoryRewardManager(RewardManagerBase):
     async def _keep(self, trajectory: Trajectory, error: Exception | None = None) -> None:
         if error is not None:
             trajectory.error = trajectory.error or f"{type(error).__name__}: {error}"
-        if self._trace_path is not None:
-            await asyncio.to_thread(trace.append, self._trace_path, trajectory)
+        if self._trace is not None:
+            await self._trace.trajectory(trajectory)
 
 
 def _fusion(keys: Any) -> FusionServer | None:

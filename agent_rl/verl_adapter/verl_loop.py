@@ -9,7 +9,6 @@ from typing import Any
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput, ToolListWrap
 
-from agent_rl import trace
 from agent_rl.agents.episode.budget import EpisodeLimits
 from agent_rl.agents.episode.format import Format
 from agent_rl.agents.episode.loop import EpisodeLoop, EpisodeSetup, describe, failed
@@ -19,6 +18,7 @@ from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.policies.media import Media, has_media
 from agent_rl.policies.token_policy import TokenPolicy, TrainingSequence
 from agent_rl.settings import AgentRLSettings
+from agent_rl.trace import TraceWriter
 from agent_rl.trajectory import Trajectory
 from agent_rl.user_code import BrokenCallError
 from agent_rl.verl_adapter.garbage import collected_in_pauses
@@ -52,7 +52,7 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
             EpisodeLoop.__init__(self, setup)
             return
         AgentLoopBase.__init__(self, *args, **kwargs)
-        settings, limits, self._engine_stops = _of_worker(self.config)
+        settings, limits, self._engine_stops, self._trace = _of_worker(self.config)
         remembering(self.continuous_token_builder)
         self.agent = registered_name(type(self)) or self.agent
         EpisodeLoop.__init__(
@@ -79,12 +79,16 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
             if trajectory.error is not None:
                 bug = trajectory.info.get("bug")
                 raise BrokenCallError(trajectory.error, bug) if bug else UnscoredError(trajectory.error)
+            if self._trace is not None and self.settings.trace.tokens:
+                await self._trace.tokens(trajectory.id, policy.record())
             return self._outputs(policy, trajectory)
         except Exception as error:  # raised to verl, which fails this session; the trace keeps the trajectory
             if trajectory is None:
                 trajectory = describe(failed(row, f"{type(error).__name__}: {error}"), self.agent, row)
             trajectory.error = trajectory.error or f"{type(error).__name__}: {error}"
-            self._keep(trajectory)
+            logger.error("unscored trajectory %s: %s", trajectory.id, trajectory.error)
+            if self._trace is not None:
+                await self._trace.trajectory(trajectory)
             raise
 
     async def _policy(
@@ -113,8 +117,6 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
 
     def _outputs(self, policy: TokenPolicy, trajectory: Trajectory) -> AgentLoopOutput | list[AgentLoopOutput]:
         sequences = policy.sequences()
-        if self.settings.trace.tokens:
-            trajectory.info["tokens"] = policy.record()
         outputs = [self._output(policy, trajectory, sequence) for sequence in sequences]
         outputs[-1].extra_fields["trajectory"] = trajectory.to_dict()
         return outputs if len(outputs) > 1 else outputs[0]
@@ -140,11 +142,6 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
                 "tool_rewards": [result.reward for result in trajectory.results if result.reward is not None],
             },
         )
-
-    def _keep(self, trajectory: Trajectory) -> None:
-        logger.error("unscored trajectory %s: %s", trajectory.id, trajectory.error)
-        if self.settings.trace.path:
-            trace.append(self.settings.trace.path, trajectory)
 
 
 class _Output(AgentLoopOutput):
@@ -172,7 +169,7 @@ def registered_name(cls: type) -> str | None:
     return names[0] if len(names) == 1 else None
 
 
-_known: dict[int, tuple[Any, AgentRLSettings, EpisodeLimits, bool]] = {}
+_known: dict[int, tuple[Any, AgentRLSettings, EpisodeLimits, bool, TraceWriter | None]] = {}
 
 
 def _whole(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -182,15 +179,18 @@ def _whole(row: Mapping[str, Any]) -> dict[str, Any]:
     return found | {name: info[name] for name in ("index", "tools_kwargs") if info.get(name) is not None}
 
 
-def _of_worker(config: Any) -> tuple[AgentRLSettings, EpisodeLimits, bool]:
-    """A worker's settings, limits, and whether its engine stops at text; cached: verl makes a loop for every row."""
+def _of_worker(config: Any) -> tuple[AgentRLSettings, EpisodeLimits, bool, TraceWriter | None]:
+    """A worker's settings, limits, whether its engine stops at text, and its trace; verl makes a loop for every row."""
     known = _known.get(id(config))
     if known is None or known[0] is not config:
         rollout = config.actor_rollout_ref.rollout
         fields = EpisodeLimits._fields
         limits = EpisodeLimits(*(getattr(rollout if name in rollout else rollout.multi_turn, name) for name in fields))
         stops = not rollout.skip_tokenizer_init
-        known = _known[id(config)] = (config, AgentRLSettings.from_config(config), limits, stops)
+        settings = AgentRLSettings.from_config(config)
+        kept = settings.trace
+        writer = TraceWriter.shared(kept.path, kept.part_bytes) if kept.path else None
+        known = _known[id(config)] = (config, settings, limits, stops, writer)
     return known[1:]
 
 

@@ -11,10 +11,11 @@ import json
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from agent_rl import trace
 from agent_rl.viewer.records import Source, in_our_form, visible
 
 __all__ = ["FACETS", "NUMBERS", "Query", "TraceIndex", "cache_folder"]
@@ -114,7 +115,8 @@ class TraceIndex:
         Args:
             progress: gets the bytes that have been read, again and again.
         """
-        return sum(self._refresh(source, progress) for source in self.sources)
+        files = [replace(source, path=part) for source in self.sources for part in trace.parts(source.path)]
+        return sum(self._refresh(file, progress) for file in files)
 
     def count(self, query: Query | None = None) -> int:
         """Number of trajectories that match."""
@@ -166,9 +168,9 @@ class TraceIndex:
 
     def group(self, columns: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The trajectories of the same prompt, step and file, as their columns."""
-        sql = "SELECT * FROM trajectories WHERE prompt_key = ? AND step IS ? AND file_id = ? ORDER BY id LIMIT 256"
+        sql = "SELECT * FROM trajectories WHERE prompt_key = ? AND step IS ? AND file = ? ORDER BY id LIMIT 256"
         with self._reader() as database:
-            values = [columns["prompt_key"], columns["step"], columns["file_id"]]
+            values = [columns["prompt_key"], columns["step"], columns["file"]]
             return [dict(row) for row in database.execute(sql, values)]
 
     def correctness(self, step: int, facets: Mapping[str, str]) -> list[list[float]]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agent_rl import trace
 from agent_rl.errors import ConfigError
 
 __all__ = ["MOST_CHARACTERS", "Source", "find_sources", "in_our_form", "visible"]
@@ -36,7 +37,7 @@ _ATIF_ROLES = {"system": "system", "user": "user", "agent": "assistant"}
 
 @dataclass(frozen=True)
 class Source:
-    """A file of records; `name` is what pages call it."""
+    """A file of records with its later parts; `name` is what pages call it."""
 
     path: Path
     name: str
@@ -57,7 +58,7 @@ def find_sources(given: Sequence[str]) -> list[Source]:
     for text in given:
         path = Path(text).expanduser()
         if path.is_dir():
-            its = [file for pattern in _IN_A_RUN for file in sorted(path.glob(pattern))]
+            its = trace.firsts(file for pattern in _IN_A_RUN for file in sorted(path.glob(pattern)))
             # a run that has begun gets its trace soon
             its = its or ([path / _IN_A_RUN[0]] if (path / "run.json").exists() else [])
             if not its:

@@ -8,6 +8,7 @@ pytest.importorskip("verl")
 
 from agent_rl.agents.registry import agent_names
 from agent_rl.evaluation.audit import ChatTemplate, audit_trajectory
+from agent_rl.trace import read_tokens
 from agent_rl.trajectory import StopReason, Trajectory
 from tests.agents.episodes import ANSWER, act
 
@@ -33,6 +34,7 @@ def test_audit_finds_nothing(run_loop, tokenizer, tmp_path, agent):
     (tmp_path / "tools.yaml").write_text(json.dumps({"tools": entries}))
     overrides = [
         f"actor_rollout_ref.rollout.multi_turn.tool_config_path={tmp_path}/tools.yaml",
+        f"+agent_rl.trace.path={tmp_path}/trace.jsonl",
         "+agent_rl.trace.tokens=true",
         "+agent_rl.folding.reserve_tokens=60",
         "+agent_rl.folding.instructions=Notes",
@@ -46,6 +48,10 @@ def test_audit_finds_nothing(run_loop, tokenizer, tmp_path, agent):
     assert server.turns == []
     trajectory = Trajectory.from_json(Trajectory.from_dict(outputs[-1].extra_fields["trajectory"]).to_json())
     assert trajectory.stop_reason is StopReason.ANSWERED
+    trajectory.info["tokens"] = read_tokens(tmp_path / "trace.jsonl", trajectory.id)
+    assert [each["response_ids"] for each in trajectory.info["tokens"]["sequences"]] == [
+        each.response_ids for each in outputs
+    ]
     audits = audit_trajectory(trajectory, ChatTemplate("tiny", tokenizer, {}))
     assert len(audits) == len(SCRIPTS[agent])
     assert [(audit.mask, audit.logprobs, audit.drift, audit.difference) for audit in audits] == [

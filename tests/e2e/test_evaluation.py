@@ -150,7 +150,7 @@ def check_the_tokens(folder: Path, model: Path) -> None:
     arguments = ["audit", "tokens", str(folder / "trace.jsonl"), "--tokenizer", str(model), "--model", str(model)]
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output
-    (broken,) = [each for each in trace.read(folder / "trace.jsonl") if each.info["split"] == "train"][:1]
+    (broken,) = [each for each in trace.read(folder / "trace.jsonl", tokens=True) if each.info["split"] == "train"][:1]
     sequence = broken.info["tokens"]["sequences"][0]
     sequence["mask"][1:] = sequence["mask"][:-1]
     trace.append(folder / "broken.jsonl", broken)

@@ -120,11 +120,7 @@ PARALLEL = "multi_turn.max_parallel_calls=2"
 
 
 @pytest.mark.recipes
-def test_loops_train(
-    taught: Path, tmp_path: Path, run_processes: Callable[[], list[psutil.Process]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PROBE_DIR", str(tmp_path))
-    monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "tests.e2e.advantages_probe")
+def test_loops_train(taught: Path, tmp_path: Path, run_processes: Callable[[], list[psutil.Process]]) -> None:
     for split in ("train", "test"):
         shutil.copy(taught / "rows.parquet", tmp_path / f"{split}.parquet")
     logged = train(
@@ -143,6 +139,7 @@ def test_loops_train(
         reward__custom_reward_function__path=Path(__file__).with_name("session_reward.py"),
         agent_rl__user_sim__user="scripted",
         agent_rl__trace__path=tmp_path / "trace.jsonl",
+        agent_rl__trace__tokens=True,
     )
 
     assert list(logged) == [1, 2]
@@ -183,18 +180,17 @@ def said(trajectory: Trajectory) -> tuple[str, ...]:
 
 def check_sequences(folder: Path, trajectories: list[Trajectory]) -> None:
     """A folded trajectory is several sequences, all of which have its advantage."""
-    lines = (folder / "advantages.jsonl").read_text().splitlines()
-    advantages: dict[str, list[float]] = {key: values for line in lines for key, values in json.loads(line).items()}
-    sequences: dict[str, list[list[float]]] = {}
-    for key, values in advantages.items():
-        sequences.setdefault(key.rpartition("_")[0], []).append(values)
-    assert len(sequences) == len(trajectories)
+    rows = trace.read_trained_rows(folder / "trace.jsonl", [each.id for each in trajectories])
+    assert len(rows) == len(trajectories)
     for trajectory in trajectories:
         folds = sum("fold" in turn.notes for turn in trajectory.turns)
-        (value,) = sequences[trajectory.id][0]
+        value = rows[trajectory.id][0].advantage
         assert abs(value) == pytest.approx(0.5**0.5, abs=1e-3)
-        assert sequences[trajectory.id] == [[value]] * (1 + folds)
-    assert len(advantages) > len(trajectories)
+        assert [row.advantage for row in rows[trajectory.id]] == [value] * (1 + folds)
+        tokens = trace.read_tokens(folder / "trace.jsonl", trajectory.id)
+        assert tokens is not None
+        assert len(tokens["sequences"]) == 1 + folds
+    assert sum(map(len, rows.values())) > len(trajectories)
 
 
 def test_one_transcript_everywhere(taught: Path, tmp_path: Path, run_processes: Any) -> None:

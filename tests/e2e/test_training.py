@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -55,7 +56,7 @@ class Run:
     """Left outside its folder."""
 
     def trajectories(self) -> list[Trajectory]:
-        return list(trace.read(self.folder / "trace.jsonl"))
+        return list(trace.read(self.folder / "trace.jsonl", tokens=True))
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +76,6 @@ def run(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path) -> Run:
             "trainer.save_freq=1",
             f"agent_rl.run.folder={folder}",
             "trainer.logger=[console,file]",
-            "agent_rl.trace.tokens=true",
             f"hydra.run.dir={folder}/hydra",
         ],
         script=ROOT / "tests/e2e/probe_train.py",
@@ -113,6 +113,20 @@ def test_masks_and_log_probs_are_right_and_what_is_wrong_would_be_seen(run: Run,
     trace.append(tmp_path / "broken.jsonl", first[0])
     arguments[2] = str(tmp_path / "broken.jsonl")
     assert CliRunner().invoke(app, arguments).exit_code == 1
+
+
+def test_every_batch_is_kept_with_the_advantages_it_was_trained_with(run: Run) -> None:
+    """Those of GRPO: distances from the group's mean in its standard deviations."""
+    batches = list(trace.read_batches(run.folder / "trace.jsonl"))
+    assert [(batch.step, batch.update, len(batch.names)) for batch in batches] == [(1, 0, 8), (2, 0, 8)]
+    trained = [each for each in run.trajectories() if each.info["split"] == "train"]
+    assert sorted(name for batch in batches for name in batch.names) == sorted(f"{each.id}_0" for each in trained)
+    totals = {each.id: each.score.total for each in trained if each.score}
+    rows = trace.read_trained_rows(run.folder / "trace.jsonl", list(totals))
+    for id, total in totals.items():
+        group = [totals[other] for other in totals if other.rpartition("_")[0] == id.rpartition("_")[0]]
+        expected = (total - statistics.fmean(group)) / (statistics.stdev(group) + 1e-6)
+        assert rows[id][0].advantage == pytest.approx(expected, abs=1e-4)
 
 
 def test_the_metrics_of_each_step(run: Run) -> None:

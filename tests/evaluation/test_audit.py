@@ -78,7 +78,7 @@ def test_a_sound_conversation_has_no_findings(sound, template):
 
 def test_it_survives_a_trace(sound, template, tmp_path):
     trace.append(tmp_path / "trace.jsonl", sound)
-    (read,) = trace.read(tmp_path / "trace.jsonl")
+    (read,) = trace.read(tmp_path / "trace.jsonl", tokens=True)
     assert has_tokens(read)
     assert audit_trajectory(read, template) == audit_trajectory(sound, template)
 

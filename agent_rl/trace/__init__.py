@@ -1,0 +1,29 @@
+"""The trace: every trajectory as a line of JSON, and beside it the tokens and the batches that were trained on.
+
+`trace.jsonl` has the trajectories, `trace.tokens.jsonl` their token ids, masks and log-probs, `trace.batches.jsonl` the
+rows of every training batch in their order, with the advantages. Each of the three goes on in `<name>.1.jsonl`,
+`<name>.2.jsonl`, ... when it has reached its size; every function here takes the path of the first and follows them.
+"""
+
+from agent_rl.trace.batches import TrainedBatch, TrainedRow, read_batches, read_trained_rows
+from agent_rl.trace.files import append, read
+from agent_rl.trace.parts import append_lines, firsts, parts
+from agent_rl.trace.tokens import TokenReader, Tokens, TokenSequence, read_tokens
+from agent_rl.trace.writer import TraceWriter
+
+__all__ = [
+    "TokenReader",
+    "TokenSequence",
+    "Tokens",
+    "TraceWriter",
+    "TrainedBatch",
+    "TrainedRow",
+    "append",
+    "append_lines",
+    "firsts",
+    "parts",
+    "read",
+    "read_batches",
+    "read_tokens",
+    "read_trained_rows",
+]

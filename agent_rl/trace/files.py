@@ -1,0 +1,76 @@
+"""Append-only JSONL of trajectories, safe with many processes on one machine.
+
+Each trajectory is one line, written with a single write under an advisory lock. Processes on different nodes need a
+path of their own each (a network file system's locks are not relied on).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+from agent_rl.trace.parts import append_lines, parts
+from agent_rl.trace.tokens import TokenReader, append_tokens
+from agent_rl.trajectory import Trajectory
+
+__all__ = ["append", "read"]
+
+
+def append(path: str | os.PathLike[str], trajectory: Trajectory, *, part_bytes: int | None = None) -> None:
+    """Append one trajectory as one line; parent folders are made.
+
+    The tokens of `info["tokens"]` go to the file beside it.
+
+    Args:
+        path: the trace.
+        trajectory: is not changed.
+        part_bytes: size after which another part follows; None: there is one.
+
+    Raises:
+        OSError: when the file cannot be written.
+    """
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    if tokens := trajectory.info.get("tokens"):
+        append_tokens(path, trajectory.id, tokens, part_bytes=part_bytes)
+        trajectory = replace(trajectory, info={key: trajectory.info[key] for key in trajectory.info if key != "tokens"})
+    append_lines(path, trajectory.to_json().encode() + b"\n", part_bytes=part_bytes)
+
+
+def read(
+    path: str | os.PathLike[str], *, torn: Literal["raise", "skip"] = "raise", tokens: bool = False
+) -> Iterator[Trajectory]:
+    """Read the trajectories of a trace in the order in which they were written, through all its parts.
+
+    Args:
+        path: the trace.
+        torn: what happens at an incomplete line, as a killed run may leave one.
+        tokens: whether `info["tokens"]` is filled from the file beside it, as `read_tokens` gives them.
+
+    Raises:
+        ValueError: naming file and line, for a line that is not a trajectory.
+    """
+    reader = TokenReader(path) if tokens else None
+    for part in parts(path):
+        with open(part, "rb") as file:
+            for number, line in enumerate(file, start=1):
+                try:
+                    trajectory = Trajectory.from_json(line)
+                except ValueError as error:
+                    if torn == "skip" and not _is_json(line):
+                        continue
+                    raise ValueError(f"{part}, line {number}: {error}") from error
+                if reader is not None and (found := reader.read(trajectory.id)):
+                    trajectory.info["tokens"] = found
+                yield trajectory
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,81 @@
+"""Files to which many processes append lines, and which go on in a next part when they have reached their size.
+
+The parts of `trace.jsonl` are `trace.jsonl`, `trace.1.jsonl`, `trace.2.jsonl`, ... No file is ever renamed, so a
+reader's position in one stays right. Lines are written under an advisory lock, whole or not at all: of a full disk too.
+Only a process that is killed within a write leaves part of a line, which the next writer ends.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import itertools
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+__all__ = ["append_lines", "beside", "firsts", "parts"]
+
+_newest: dict[Path, int] = {}
+"""The part that this process has written last, by the path of the first."""
+
+
+def append_lines(path: str | os.PathLike[str], lines: bytes, *, part_bytes: int | None = None) -> None:
+    """Append whole lines at once; a line torn by a killed run is ended first.
+
+    Args:
+        path: the first part.
+        lines: with an end of line.
+        part_bytes: a part of this size is followed by another; None: there is one.
+
+    Raises:
+        OSError: when the file cannot be written; nothing of the lines is left in it.
+    """
+    first = Path(path)
+    number = _newest.get(first, 0) if part_bytes else 0
+    if not _part(first, number).exists():  # a new run: the files of the earlier one were moved away
+        number = 0
+    while part_bytes and _size(_part(first, number)) >= part_bytes:
+        number += 1
+    _newest[first] = number
+    with open(_part(first, number), "ab+", buffering=0) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        end = file.seek(0, os.SEEK_END)
+        file.seek(max(0, end - 1))
+        view = memoryview(lines if file.read(1) in (b"", b"\n") else b"\n" + lines)
+        try:
+            while view:
+                view = view[file.write(view) :]
+        except OSError:
+            file.truncate(end)
+            raise
+
+
+def parts(path: str | os.PathLike[str]) -> list[Path]:
+    """The parts that there are, in their order; the first also where it does not exist."""
+    first = Path(path)
+    later = (_part(first, number) for number in itertools.count(1))
+    return [first, *itertools.takewhile(Path.exists, later)]
+
+
+def firsts(paths: Iterable[Path]) -> list[Path]:
+    """The paths without those that are a later part of another one of them."""
+    given = list(paths)
+    later = {part for path in given for part in parts(path)[1:]}
+    return [path for path in given if path not in later]
+
+
+def beside(trace: str | os.PathLike[str], kind: str) -> Path:
+    """The file beside a trace: `trace.<kind>.jsonl` of `trace.jsonl`."""
+    path = Path(trace)
+    return path.with_name(f"{path.stem}.{kind}{path.suffix}")
+
+
+def _part(first: Path, number: int) -> Path:
+    return first.with_name(f"{first.stem}.{number}{first.suffix}") if number else first
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

@@ -1,0 +1,192 @@
+"""The tokens of trajectories, in `trace.tokens.jsonl` beside a trace: ids, mask and log-probs of what was trained on.
+
+A line is `{"id": ..., "size": ..., "conversation": ..., "sequences": [...]}`: a trajectory's id, the number of bytes
+that follow that number's comma, and packed values. What is packed is base64 of zlib of the bytes of 32-bit integers or
+floats, little-endian, all first bytes first, then all second ones and so on; of the conversation it is JSON. With
+`size` a reader finds a trajectory without reading the others.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import sys
+import zlib
+from array import array
+from collections.abc import Iterable
+from typing import Any, BinaryIO, Literal, TypedDict
+
+from agent_rl.trace.parts import append_lines, beside, parts
+
+__all__ = ["TokenReader", "TokenSequence", "Tokens", "append_tokens", "pack", "read_tokens", "token_line", "unpack"]
+
+LEVEL = 1
+"""Of zlib."""
+_HEAD = re.compile(rb'\{"id":("(?:[^"\\]|\\.)*"),"size":(\d+),')
+_LONGEST_HEAD = 4096
+
+
+class TokenSequence(TypedDict):
+    """One training sequence: a trajectory has several where its history could not be appended to."""
+
+    prompt_ids: list[int]
+    response_ids: list[int]
+    mask: list[int]
+    """Of each token of the response, 1 if the policy sampled it."""
+    logprobs: list[float] | None
+    """Of each token of the response under the policy that sampled it, 0 elsewhere; None: they were not asked for."""
+    images: int
+
+
+class Tokens(TypedDict):
+    """The conversation of a trajectory as its chat template was given it, and what was trained on."""
+
+    messages: list[Any]
+    """Empty where they are more than text."""
+    tools: list[Any]
+    sequences: list[TokenSequence]
+
+
+def append_tokens(trace: str | os.PathLike[str], id: str, tokens: Tokens, *, part_bytes: int | None = None) -> None:
+    """Append the tokens of one trajectory of a trace.
+
+    Raises:
+        OSError: when the file cannot be written.
+    """
+    append_lines(beside(trace, "tokens"), token_line(id, tokens), part_bytes=part_bytes)
+
+
+def token_line(id: str, tokens: Tokens) -> bytes:
+    """The line of a trajectory's tokens."""
+    sequences = [
+        {
+            "prompt_ids": pack(each["prompt_ids"], "i"),
+            "response_ids": pack(each["response_ids"], "i"),
+            "mask": pack(each["mask"], "i"),
+            "logprobs": None if each["logprobs"] is None else pack(each["logprobs"], "f"),
+            "images": each["images"],
+        }
+        for each in tokens["sequences"]
+    ]
+    conversation = json.dumps({"messages": tokens["messages"], "tools": tokens["tools"]}, separators=(",", ":"))
+    body = {"conversation": _text(zlib.compress(conversation.encode(), LEVEL)), "sequences": sequences}
+    rest = json.dumps(body, separators=(",", ":"))[1:].encode() + b"\n"
+    return f'{{"id":{json.dumps(id)},"size":{len(rest)},'.encode() + rest
+
+
+def read_tokens(trace: str | os.PathLike[str], id: str) -> Tokens | None:
+    """The tokens of one trajectory; None: they were not kept. `TokenReader` for many.
+
+    Raises:
+        ValueError: naming the file, for a line that is no such record.
+    """
+    return TokenReader(trace).read(id)
+
+
+class TokenReader:
+    """Finds tokens by the id of their trajectory, also while a run writes them.
+
+    Args:
+        trace: the trace; it need not have such a file beside it.
+    """
+
+    def __init__(self, trace: str | os.PathLike[str]) -> None:
+        self._first = beside(trace, "tokens")
+        self._places: dict[str, tuple[int, int]] = {}
+        """Number of the part and where the line begins; of an episode that was run again, the last."""
+        self._ends: list[int] = []
+        """How far each part has been read."""
+
+    def read(self, id: str) -> Tokens | None:
+        """The tokens of a trajectory; None: they were not kept.
+
+        Raises:
+            ValueError: naming the file, for a line that is no such record.
+        """
+        if id not in self._places:
+            self._refresh()
+        if id not in self._places:
+            return None
+        part, start = self._places[id]
+        path = parts(self._first)[part]
+        with open(path, "rb") as file:
+            file.seek(start)
+            line = file.readline()
+        try:
+            return _tokens(json.loads(line))
+        except (ValueError, KeyError, TypeError, zlib.error) as error:
+            raise ValueError(f"{path}: the tokens of {id!r} cannot be read ({error})") from error
+
+    def _refresh(self) -> None:
+        for number, path in enumerate(parts(self._first)):
+            if not path.exists():
+                return
+            if number == len(self._ends):
+                self._ends.append(0)
+            with open(path, "rb") as file:
+                self._ends[number] = self._scan(file, number, self._ends[number], path.stat().st_size)
+
+    def _scan(self, file: BinaryIO, part: int, start: int, size: int) -> int:
+        """Note where lines begin, from one to the next without reading them; returns where the next one will begin."""
+        while start < size:
+            file.seek(start)
+            head = _HEAD.match(file.read(_LONGEST_HEAD))
+            end = start + head.end() + int(head[2]) if head else size + 1
+            file.seek(min(end, size) - 1)
+            if head is None or end > size or file.read(1) != b"\n":  # torn, or not yet whole
+                file.seek(start)
+                if not file.readline().endswith(b"\n"):
+                    return start
+                start = file.tell()
+                continue
+            self._places[json.loads(head[1])] = (part, start)
+            start = end
+        return start
+
+
+def pack(values: Iterable[float], kind: Literal["i", "f"]) -> str:
+    """Numbers as text; see the module."""
+    numbers = array(kind, values)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    raw = numbers.tobytes()
+    return _text(zlib.compress(raw[0::4] + raw[1::4] + raw[2::4] + raw[3::4], LEVEL))
+
+
+def unpack(text: str, kind: Literal["i", "f"]) -> list[Any]:
+    """The numbers that `pack` was given.
+
+    Raises:
+        ValueError: for another text.
+    """
+    planes = zlib.decompress(base64.b64decode(text))
+    count = len(planes) // 4
+    raw = bytearray(len(planes))
+    for plane in range(4):
+        raw[plane::4] = planes[plane * count : (plane + 1) * count]
+    numbers = array(kind)
+    numbers.frombytes(bytes(raw))
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers.tolist()
+
+
+def _tokens(record: Any) -> Tokens:
+    conversation = json.loads(zlib.decompress(base64.b64decode(record["conversation"])))
+    sequences = [
+        TokenSequence(
+            prompt_ids=unpack(each["prompt_ids"], "i"),
+            response_ids=unpack(each["response_ids"], "i"),
+            mask=unpack(each["mask"], "i"),
+            logprobs=None if each["logprobs"] is None else unpack(each["logprobs"], "f"),
+            images=each["images"],
+        )
+        for each in record["sequences"]
+    ]
+    return Tokens(messages=conversation["messages"], tools=conversation["tools"], sequences=sequences)
+
+
+def _text(packed: bytes) -> str:
+    return base64.b64encode(packed).decode()

@@ -1,0 +1,110 @@
+"""`TraceWriter`: writes a run's trace, and never stops or delays the run.
+
+Each record is written before its trajectory goes on, in a thread, so a killed process loses at most the one that it is
+writing. What fails (a full disk) or does not end (a network file system that hangs) is reported once, and the records
+are lost that come until writing works again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from functools import cache
+from pathlib import Path
+
+from agent_rl.trace.batches import TrainedBatch, append_batch
+from agent_rl.trace.files import append
+from agent_rl.trace.tokens import Tokens, append_tokens
+from agent_rl.trajectory import Trajectory
+
+__all__ = ["TraceWriter"]
+
+
+class TraceWriter:
+    """Writes to one trace, its tokens and batches; safe with many processes on one machine.
+
+    Args:
+        path: the trace.
+        part_bytes: size after which a file is followed by another part; None: never.
+        patience_s: seconds that a caller waits for one record; then what follows is lost until that record is written.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], part_bytes: int | None = None, patience_s: float = 5.0) -> None:
+        self.path = Path(path)
+        self.lost = 0
+        """Records that were not written."""
+        self.cpu_seconds = 0.0
+        """Processor time of writing so far."""
+        self._part_bytes = part_bytes
+        self._patience_s = patience_s
+        self._work: queue.SimpleQueue[tuple[Future[Exception | None], Callable[[], None]]] | None = None
+        self._overdue: Future[Exception | None] | None = None
+        self._failing = False
+
+    @classmethod
+    @cache
+    def shared(cls, path: str, part_bytes: int) -> TraceWriter:
+        """This process's writer of a trace."""
+        return cls(path, part_bytes)
+
+    async def trajectory(self, trajectory: Trajectory) -> None:
+        """Write a trajectory, and its tokens if it has them in `info["tokens"]`."""
+        await self._written(lambda: append(self.path, trajectory, part_bytes=self._part_bytes))
+
+    async def tokens(self, id: str, tokens: Tokens) -> None:
+        """Write the tokens of a trajectory."""
+        await self._written(lambda: append_tokens(self.path, id, tokens, part_bytes=self._part_bytes))
+
+    def batch(self, make: Callable[[], TrainedBatch]) -> None:
+        """Write the batch that `make` gives."""
+        if future := self._start(lambda: append_batch(self.path, make(), part_bytes=self._part_bytes)):
+            wait((future,), timeout=self._patience_s)
+            self._judge(future)
+
+    async def _written(self, write: Callable[[], None]) -> None:
+        if future := self._start(write):
+            await asyncio.wait((asyncio.wrap_future(future),), timeout=self._patience_s)
+            self._judge(future)
+
+    def _start(self, write: Callable[[], None]) -> Future[Exception | None] | None:
+        """Have it written in the thread; None: it is lost, because an earlier record is not written yet."""
+        if self._overdue is not None and not self._overdue.done():
+            self.lost += 1
+            return None
+        if self._work is None:
+            self._work = queue.SimpleQueue()
+            threading.Thread(target=self._run, args=(self._work,), name="agent_rl-trace", daemon=True).start()
+        future: Future[Exception | None] = Future()
+        self._work.put((future, write))
+        return future
+
+    def _run(self, work: queue.SimpleQueue[tuple[Future[Exception | None], Callable[[], None]]]) -> None:
+        while True:
+            future, write = work.get()
+            start, failure = time.thread_time(), None
+            try:
+                write()
+            except Exception as error:  # noqa: BLE001 - whatever it is, the run goes on: `_judge` reports it
+                failure = error
+            self.cpu_seconds += time.thread_time() - start
+            future.set_result(failure)
+
+    def _judge(self, future: Future[Exception | None]) -> None:
+        """Report the first failure, and the end of failing."""
+        failure: Exception | str | None
+        if future.done():
+            failure = future.result()
+            self.lost += failure is not None
+        else:
+            failure, self._overdue = f"no answer for {self._patience_s:g} s", future
+        if failure and not self._failing:
+            what = f"the trace {self.path} cannot be written ({failure})"
+            print(f"agent_rl: {what}: what comes now is missing in it, and training goes on", flush=True)
+        elif self._failing and not failure:
+            print(f"agent_rl: the trace {self.path} is written again, {self.lost} records are missing", flush=True)
+        self._failing = failure is not None
