@@ -6,10 +6,12 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from agent_rl import trace
 from agent_rl.agents.episode.episode import EpisodeBudget, run_episode
 from agent_rl.agents.episode.policy import ScriptedPolicy
 from agent_rl.agents.user_sim import UserSimFormat
@@ -22,6 +24,7 @@ from agent_rl.rewards import Reward, compute_score
 from agent_rl.settings import AgentRLSettings
 from agent_rl.tools import ToolSession, load_tools
 from agent_rl.tools.inspection import call, signature
+from agent_rl.trace.batches import append_batch
 from agent_rl.trajectory import StopReason, ToolCall, Trajectory
 from tests.docs.pages import PAGES, block, blocks
 from tests.scoring import score
@@ -33,6 +36,7 @@ TESTED = {
     "docs/guides/rewards.md": ["my_rewards.py", "my_scorers.py"],
     "docs/guides/sandbox.md": ["PythonSandbox"],
     "docs/guides/tools.md": ["my_functions.py"],
+    "docs/guides/traces.md": ["TokenReader"],
     "recipes/multi_rm/README.md": ["rm_preprocess"],
 }
 
@@ -53,6 +57,18 @@ def test_a_tool_of_your_own(tmp_path: Path) -> None:
             return [result.text for result in results]
 
     assert asyncio.run(use()) == ["2", "42", "5"]
+
+
+def test_reading_a_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = Path("outputs/gsm8k_calculator/trace.jsonl")
+    tokens = {"messages": [], "tools": [], "sequences": []}
+    trace.append(path, Trajectory([], StopReason.ANSWERED, id="a_0", info={"tokens": tokens}))
+    append_batch(path, trace.TrainedBatch(1, 0, ["a_0_0"], [0.5]))
+    shown: dict[str, Any] = {}
+    exec(block("docs/guides/traces.md", "python", "TokenReader"), shown)  # noqa: S102 - ours
+    assert shown["tokens"] == tokens
+    assert shown["rows"] == {"a_0": [trace.TrainedRow(step=1, update=0, row=0, sequence=0, advantage=0.5)]}
 
 
 def test_a_function_as_a_tool(tmp_path: Path) -> None:
