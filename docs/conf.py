@@ -53,6 +53,7 @@ CONTENTS = {
             "reward_lab",
             "evaluation",
             "viewer",
+            "traces",
             "doctor",
             "data",
             "algorithms",
