@@ -196,12 +196,25 @@ def _default(field: FieldInfo) -> str:
     return f"`{text.removesuffix(chr(10)).removesuffix('...').strip()}`"
 
 
+COMMANDS = """\
+    `agent-rl COMMAND --help` prints the same.
+
+    - **Errors** are one paragraph with the remedy; `--debug` shows the traceback.
+    - **Exit codes**: 0; 1 the command found something, or failed; 2 the command line, a configuration or a path cannot
+      be used; 130 interrupted.
+    - **Progress** goes to stderr: a bar on a terminal, otherwise a line every half minute. stdout has the result alone.
+    - **Ctrl-C** prints one line: what is kept, and the command that goes on. `eval`, `reward`, `audit`
+      and `train` do nothing twice.
+    - **`--json`** prints the result for programs, under the keys that each command lists. Keys may be added, and stay.
+    - **Completion** of commands, recipes, agents and tools: `agent-rl --install-completion`, once for your shell.
+    """
+
+
 def commands_page() -> str:
     """Every command of `agent-rl`, from typer."""
     parts = [
         f"{NOTE}\n# Commands\n",
-        "`agent-rl COMMAND --help` prints the same. An error is one line with its remedy, and exit code 1, or 2 for a\n"
-        "wrong configuration.\n",
+        textwrap.dedent(COMMANDS),
         *_command(typer.main.get_command(app), "agent-rl"),
     ]
     return "\n".join(parts)
@@ -219,7 +232,11 @@ def _command(command: Any, name: str) -> list[str]:
         default = "required" if parameter.required else _cell(parameter.default)
         rows.append((f"`{shown}`", default, _one_line(parameter.help)))
     table = _markdown(("argument", "default", "meaning"), rows) if rows else ""
-    return [f"## `{name}`\n", _paragraphs(command.help or "", lambda part: "\n" in part), table]
+    return [
+        f"## `{name}`\n",
+        _paragraphs(command.help or "", lambda part: "\n" in part or part.startswith("agent-rl ")),
+        table,
+    ]
 
 
 def _cell(value: Any) -> str:

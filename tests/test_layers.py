@@ -20,6 +20,8 @@ FLOORS = (
     "user_code",
     "trajectory",
     "secrets",
+    "progress",
+    "pieces",
     "trace",
     "workers",
     "settings",

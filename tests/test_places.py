@@ -94,11 +94,10 @@ def rain(case: Case) -> Finding:
 '''
         },
         """
-import json
 from agent_rl.doctor.diagnosis import diagnose
-from agent_rl.doctor.table import as_json
+from agent_rl.doctor.table import to_dict
 
-(finding,) = [each for each in json.loads(as_json(diagnose()))["findings"] if each["subject"] == "weather"]
+(finding,) = [each for each in to_dict(diagnose())["findings"] if each["subject"] == "weather"]
 assert (finding["group"], finding["status"], finding["remedy"]) == ("machine", "problem", "Take an umbrella")
 print("works")
 """,
@@ -110,6 +109,7 @@ print("works")
 
 import typer
 
+GROUP = "start"
 app = typer.Typer(add_completion=False)
 
 
@@ -124,7 +124,7 @@ from typer.testing import CliRunner
 from agent_rl.cli.main import app
 
 assert CliRunner().invoke(app, ["greet", "Ada"]).stdout == "Hello, Ada\\n"
-assert "Greet somebody." in CliRunner().invoke(app, ["--help"]).stdout
+assert "start   greet    Greet somebody" in CliRunner().invoke(app, ["--help"]).stdout
 print("works")
 """,
     ),

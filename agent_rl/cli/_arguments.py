@@ -1,13 +1,28 @@
-"""Parses arguments that several commands take."""
+"""What several commands share: arguments, their completion in the shell, and the printing of JSON."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+import sys
+from contextvars import ContextVar
+from typing import Annotated, Any, TextIO
+
+import typer
 
 from agent_rl.errors import ConfigError
 
-__all__ = ["json_object"]
+__all__ = ["Json", "agent_names", "json_object", "print_json", "recipe_names", "stdout", "tools_of_file"]
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON")]
+"""Named `as_json` by every command that prints a result; the command's help lists the keys."""
+
+stdout: ContextVar[TextIO | None] = ContextVar("stdout", default=None)
+"""Where a command with `--json` prints, while all else that is printed goes to stderr."""
+
+
+def print_json(result: Any) -> None:
+    """Print the result of a command with `--json`."""
+    print(json.dumps(result, indent=2, ensure_ascii=False, default=str), file=stdout.get() or sys.stdout)
 
 
 def json_object(key: str, text: str) -> dict[str, Any]:
@@ -23,3 +38,27 @@ def json_object(key: str, text: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ConfigError(key, f"expected a JSON object, got {text}", """Write '{"name": value}'""")
     return value
+
+
+def recipe_names(incomplete: str) -> list[str]:
+    """Recipes that come with the package, for the completion in a shell."""
+    from agent_rl.launch.recipes import described
+
+    return [name for name in described() if name.startswith(incomplete)]
+
+
+def agent_names(incomplete: str) -> list[str]:
+    """Agents that come with the package."""
+    from agent_rl.agents.registry import agent_names
+
+    return [name for name in agent_names() if name.startswith(incomplete)]
+
+
+def tools_of_file(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The tools of the tool file that the words before name."""
+    from agent_rl.tools import load_tools
+
+    try:
+        return [spec.name for spec in load_tools(ctx.params["file"]) if spec.name.startswith(incomplete)]
+    except (ConfigError, OSError):
+        return []

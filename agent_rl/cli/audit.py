@@ -6,24 +6,31 @@ import dataclasses
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agent_rl.cli._arguments import json_object
+from agent_rl.cli._arguments import Json, json_object, print_json
 from agent_rl.errors import ConfigError
 
 if TYPE_CHECKING:
     from agent_rl.evaluation.audit import ChatTemplate, TurnAudit
+    from agent_rl.evaluation.dumps import DumpedSample
 
-__all__ = ["app"]
+__all__ = ["GROUP", "app"]
 
-app = typer.Typer(help="Checks of what a run has stored.", no_args_is_help=True, add_completion=False)
+GROUP = "look"
+
+app = typer.Typer(
+    help="Check tokens, masks and log-probs that a run has stored.", no_args_is_help=True, add_completion=False
+)
 
 EXAMPLES = 5
 """Examples that are shown for each kind of finding."""
-COLUMNS = ("turns", "mask errors", "log-prob errors", "retokenized", "drift in tokens", "drift in text")
+COLUMNS = ("turns", "mask_errors", "logprob_errors", "retokenized", "token_drift", "text_drift")
 
 
 @app.callback()
@@ -39,50 +46,84 @@ def tokens(
     ] = None,
     template_options: Annotated[str, typer.Option(help="data.apply_chat_template_kwargs, as JSON")] = "{}",
     out: Annotated[Path | None, typer.Option(help="File for every turn's findings, as JSON lines")] = None,
+    as_json: Json = False,
 ) -> None:
     """Compare each turn's sampled tokens with the mask, the log-probs and a fresh rendering of the conversation.
 
     A trace must have been written with agent_rl.trace.tokens=true; of a dump only the text is compared. Exit code 1
-    when a mask or a log-prob is wrong; drift is reported only.
-    """
-    from rich.console import Console
-    from rich.table import Table
+    when a mask or a log-prob is wrong; drift is reported only. An interrupted audit goes on with the same command.
 
+    --json: `ok`, `agents` (each with `template`, `agent`, `turns`, `mask_errors`, `logprob_errors`, `retokenized`,
+    `token_drift`, `text_drift`), `examples` (each with `template`, `kind`, `text`).
+    """
     options = json_object("--template-options", template_options)
     compute = _compute(model) if model else None
-    table = Table("template", "agent", *COLUMNS, title=str(path), title_justify="left")
-    console, wrong, lines = Console(), False, []
+    rows: list[dict[str, Any]] = []
+    examples: list[dict[str, str]] = []
+    lines: list[str] = []
     for template in (_template(name, options) for name in tokenizer):
         counts: dict[str, Counter[str]] = {}
-        examples: dict[str, list[str]] = {}
-        for agent, name, audits in _audits(path, template, compute):
+        shown: Counter[str] = Counter()
+        for agent, name, audits in _kept_audits(path, template, compute, model):
             counted = counts.setdefault(agent, Counter())
             for audit in audits:
                 found = _findings(audit)
                 counted.update({"turns": 1, **dict.fromkeys(found, 1)})
                 for kind, text in found.items():
-                    examples.setdefault(kind, []).append(f"{name}, turn {audit.turn}: {text}")
+                    if text and shown[kind] < EXAMPLES:
+                        shown[kind] += 1
+                        text = f"{name}, turn {audit.turn}: {text}"
+                        examples.append({"template": template.label, "kind": kind, "text": text})
                 lines.append(json.dumps({"template": template.label, "trajectory": name, **dataclasses.asdict(audit)}))
         for agent, counted in sorted(counts.items()):
-            table.add_row(template.label, agent, *(str(counted[column]) for column in COLUMNS))
-            wrong = wrong or bool(counted["mask errors"] or counted["log-prob errors"])
-        for kind, texts in examples.items():
-            shown = [text for text in texts if not text.endswith(": ")][:EXAMPLES]
-            if shown:
-                console.print(f"[bold]{template.label}: {kind}[/]", highlight=False)
-                console.print(*shown, sep="\n", markup=False, highlight=False)
-    console.print(table)
+            rows.append({"template": template.label, "agent": agent, **{column: counted[column] for column in COLUMNS}})
     if out is not None:
         out.write_text("".join(f"{line}\n" for line in lines))
-    raise typer.Exit(int(wrong))
+    ok = not any(row["mask_errors"] or row["logprob_errors"] for row in rows)
+    if as_json:
+        print_json({"ok": ok, "agents": rows, "examples": examples})
+    else:
+        _show(path, rows, examples)
+    raise typer.Exit(not ok)
+
+
+def _show(path: Path, rows: list[dict[str, Any]], examples: list[dict[str, str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    examples.sort(key=lambda each: (each["template"], each["kind"]))
+    for heading, group in groupby(examples, lambda each: f"{each['template']}: {each['kind']}"):
+        console.print(heading, style="bold", markup=False)
+        console.print(*(each["text"] for each in group), sep="\n", markup=False)
+    columns = ("template", "agent", *(column.replace("_", " ") for column in COLUMNS))
+    table = Table(*columns, title=str(path), title_justify="left")
+    for row in rows:
+        table.add_row(*map(str, row.values()))
+    console.print(table)
+
+
+def _kept_audits(
+    path: Path, template: ChatTemplate, compute: Callable[[list[int]], list[float]] | None, model: str | None
+) -> Iterator[tuple[str, str, list[TurnAudit]]]:
+    """Agent, name and findings of each trajectory; what an interrupted command has found is not computed again."""
+    from agent_rl.evaluation.audit import TurnAudit
+    from agent_rl.pieces import pieces
+
+    work = [sorted(path.glob("*.jsonl")) if path.is_dir() else path, template.label, template.options, model]
+    with pieces("trajectories", None, work) as kept:
+        for number, (agent, name, audit) in enumerate(_audits(path, template, compute)):
+            if number not in kept:
+                kept.add(number, [dataclasses.asdict(each) for each in audit()])
+            yield agent, name, [TurnAudit(**each) for each in kept[number]]
 
 
 def _audits(
     path: Path, template: ChatTemplate, compute: Callable[[list[int]], list[float]] | None
-) -> Iterator[tuple[str, str, list[TurnAudit]]]:
-    """Agent, name and findings of each trajectory."""
+) -> Iterator[tuple[str, str, Callable[[], list[TurnAudit]]]]:
+    """Agent, name and audit of each trajectory."""
     from agent_rl import trace
-    from agent_rl.evaluation.audit import audit_text, audit_trajectory, has_tokens
+    from agent_rl.evaluation.audit import audit_trajectory, has_tokens
     from agent_rl.evaluation.dumps import read_dump, segments
 
     files = [path] if path.is_file() else sorted(path.glob("*.jsonl"))
@@ -91,16 +132,22 @@ def _audits(
         for sample in read_dump(path):
             messages = [*segments(sample.input), *segments(sample.output, "assistant")]
             chat = [{"role": role, "content": text} for role, text in messages if text or role != "assistant"]
-            yield "", f"step {sample.step}, {sample.row}", [audit_text(sample.input, sample.output, chat, template)]
+            yield "", f"step {sample.step}, {sample.row}", partial(_audit_text, sample, chat, template)
         return
     kept = False
     for file in traces:
         for trajectory in trace.read(file, torn="skip", tokens=True):
             if has_tokens(trajectory):
                 kept = True
-                yield trajectory.agent, trajectory.id, audit_trajectory(trajectory, template, compute)
+                yield trajectory.agent, trajectory.id, partial(audit_trajectory, trajectory, template, compute)
     if not kept:
         raise ConfigError(str(path), "the trace has no tokens", "Write it with agent_rl.trace.tokens=true")
+
+
+def _audit_text(sample: DumpedSample, chat: list[dict[str, str]], template: ChatTemplate) -> list[TurnAudit]:
+    from agent_rl.evaluation.audit import audit_text
+
+    return [audit_text(sample.input, sample.output, chat, template)]
 
 
 def _is_trace(file: Path) -> bool:
@@ -111,13 +158,13 @@ def _is_trace(file: Path) -> bool:
 def _findings(audit: TurnAudit) -> dict[str, str]:
     found = {}
     if audit.mask:
-        found["mask errors"] = audit.mask
+        found["mask_errors"] = audit.mask
     if audit.logprobs:
-        found["log-prob errors"] = audit.logprobs
+        found["logprob_errors"] = audit.logprobs
     if audit.retokenized:
         found["retokenized"] = ""
     if audit.drift != "none":
-        found[f"drift in {audit.drift}"] = audit.difference
+        found["text_drift" if audit.drift == "text" else "token_drift"] = audit.difference
     return found
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from agent_rl.cli._arguments import Json, agent_names, print_json
 from agent_rl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -16,14 +17,16 @@ if TYPE_CHECKING:
     from agent_rl.data.check import DataReport
     from agent_rl.data.files import NumberedRow
 
-__all__ = ["app"]
+__all__ = ["GROUP", "app"]
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="Look at rows, and check them, before training.")
+GROUP = "data"
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Show rows as the model sees them, and check them.")
 
 Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Parquet, JSON or JSON lines")]
 Tools = Annotated[str | None, typer.Option(help="YAML file of tools: they are shown, and their names checked")]
 Model = Annotated[str | None, typer.Option(help="Folder or name of a model: its template renders, its tokens count")]
-AgentName = Annotated[str, typer.Option("--agent", help="The agent of rows that name none")]
+AgentName = Annotated[str, typer.Option("--agent", help="The agent of rows that name none", autocompletion=agent_names)]
 Script = Annotated[str | None, typer.Option(help="Your training script: the agents that it registers count")]
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting agent_rl... of the run")]
 
@@ -38,11 +41,14 @@ def show(
     agent: AgentName = "react_agent",
     script: Script = None,
     settings: Set = None,
+    as_json: Json = False,
 ) -> None:
     r"""Print rows as the model will see them: instructions, tools and template included.
 
     \b
       agent-rl data show train.parquet -n 3 --tools tool_configs/calculator.yaml --model Qwen/Qwen2.5-0.5B-Instruct
+
+    --json: `rows` (each with `place`, `read_as`, `agent`, `columns`, `prompt`, and `tokens` with --model).
     """
     from itertools import islice
 
@@ -56,21 +62,29 @@ def show(
     found = list(islice(iterate_rows(str(file)), first, first + n))
     if not found:
         raise ConfigError("--row", f"{file} has no row {first}", "Rows are counted from 0")
+    rows = []
     for place, _, row, changes in found:
         named = str(row.get("agent_name") or agent)
-        console.rule(escape(place), align="left")
-        for change in changes:
-            console.print(f"[yellow]read as[/]: {escape(change)}")
-        info = {key: value for key, value in row.items() if key not in ("prompt", "images", "videos")}
-        console.print(escape(json.dumps(info, indent=2, ensure_ascii=False, default=repr)), soft_wrap=True)
+        columns = {key: value for key, value in row.items() if key not in ("prompt", "images", "videos")}
+        shown: dict[str, Any] = {"place": place, "read_as": changes, "agent": named, "columns": columns}
         if tokenizer is None:
-            text = "\n".join(f"[{each['role']}]\n{each['content']}" for each in row["prompt"])
-            counted = f"{len(text)} characters; --model renders it and counts tokens"
+            shown["prompt"] = "\n".join(f"[{each['role']}]\n{each['content']}" for each in row["prompt"])
         else:
-            text = render_prompt(row, named, setup, tokenizer)
-            counted = f"{len(tokenizer.encode(text, add_special_tokens=False))} tokens"
-        console.print(f"[bold]prompt for {escape(named)}[/], {counted}:")
-        console.print(escape(text), soft_wrap=True)
+            shown["prompt"] = render_prompt(row, named, setup, tokenizer)
+            shown["tokens"] = len(tokenizer.encode(shown["prompt"], add_special_tokens=False))
+        rows.append(shown)
+    if as_json:
+        print_json({"rows": rows})
+        return
+    for shown in rows:
+        console.rule(escape(shown["place"]), align="left")
+        for change in shown["read_as"]:
+            console.print(f"[yellow]read as[/]: {escape(change)}")
+        console.print(escape(json.dumps(shown["columns"], indent=2, ensure_ascii=False, default=repr)), soft_wrap=True)
+        characters = f"{len(shown['prompt'])} characters; --model renders it and counts tokens"
+        counted = f"{shown['tokens']} tokens" if "tokens" in shown else characters
+        console.print(f"[bold]prompt for {escape(shown['agent'])}[/], {counted}:")
+        console.print(escape(shown["prompt"]), soft_wrap=True)
 
 
 @app.command()
@@ -88,7 +102,7 @@ def check(
         Path | None, typer.Option(help="Write the good rows to this file, the others with reasons beside it")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The page; default: outputs/data/<first file>.html")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of the table")] = False,
+    as_json: Json = False,
 ) -> None:
     r"""Check data files: form, repeated rows, ground truths, names and lengths. Exit status 1: rows have errors.
 
@@ -97,6 +111,9 @@ def check(
       agent-rl data check train.parquet --fix good.parquet
 
     All files are one data set: what a training file and a test file share is found.
+
+    --json: `files` with their numbers of rows, `unit` of lengths, `labels`, `findings` (each with `kind`, `rows`,
+    `error`, `examples`), `graded`, `page`, and with --fix `fixed` (`good`, `rejected`: numbers of rows by file).
     """
     from rich.console import Console
 
@@ -111,16 +128,18 @@ def check(
     target = out or Path("outputs/data") / f"{files[0].stem}.html"
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(page(report), encoding="utf-8")
+    fixed = {} if fix is None else {"fixed": _write_good(report, paths, fix)}
     if as_json:
-        print(json.dumps({**report.to_dict(), "page": str(target)}, indent=2))
+        print_json({**report.to_dict(), "page": str(target), **fixed})
     else:
         console = Console(highlight=False)
         console.print(table(report))
         for finding in findings(report):
             console.print(finding, soft_wrap=True)
         print(f"page: {target}")
-    if fix is not None:
-        _write_good(report, paths, fix)
+        for kind, counts in fixed.get("fixed", {}).items():
+            for path, count in counts.items():
+                print(f"{count:,} {kind} rows: {path}")
     if report.has_errors:
         raise typer.Exit(1)
 
@@ -147,18 +166,13 @@ def _tokenizer(model: str | None) -> Any:
 def _checked(
     paths: list[str], setup: EpisodeSetup, tokenizer: Any, agent: str, sample: int | None, seed: int
 ) -> DataReport:
-    """Check with a progress bar."""
-    from rich.console import Console
-    from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
     from agent_rl.data.check import check_files
     from agent_rl.doctor.rows import known_rows
+    from agent_rl.progress import progress
 
     known = known_rows(setup, default_agent=agent, tokenizer=tokenizer, sample=sample, seed=seed)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("rows", total=None)
-        return check_files({path: _rows(path) for path in paths}, known, lambda: bar.advance(task))
+    with progress("rows") as advance:
+        return check_files({path: _rows(path) for path in paths}, known, advance)
 
 
 def _rows(path: str) -> Iterator[NumberedRow]:
@@ -167,12 +181,11 @@ def _rows(path: str) -> Iterator[NumberedRow]:
     return iterate_rows(path)
 
 
-def _write_good(report: DataReport, paths: list[str], target: Path) -> None:
+def _write_good(report: DataReport, paths: list[str], target: Path) -> dict[str, dict[str, int]]:
     from agent_rl.data.check import write_good
     from agent_rl.data.storage import RowWriter
 
     rejected = target.with_name(f"{target.stem}.rejected.jsonl")
     with RowWriter(target) as writer:
         good, bad = write_good(report, {path: _rows(path) for path in paths}, writer.write, rejected)
-    print(f"{good:,} rows: {target}")
-    print(f"{bad:,} rows with their reasons: {rejected}")
+    return {"good": {str(target): good}, "rejected": {str(rejected): bad}}

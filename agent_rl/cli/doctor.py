@@ -9,9 +9,12 @@ from typing import Annotated
 
 import typer
 
+from agent_rl.cli._arguments import Json, print_json, recipe_names
 from agent_rl.errors import ConfigError
 
-__all__ = ["app"]
+__all__ = ["GROUP", "app"]
+
+GROUP = "check"
 
 app = typer.Typer(add_completion=False)
 
@@ -21,16 +24,22 @@ def doctor(
     recipe: Annotated[
         str | None,
         typer.Argument(
-            help="Folder with config.yaml, or a recipe's name; without it only machine and installation are checked"
+            help="Folder with config.yaml, or a recipe's name; without it only machine and installation are checked",
+            autocompletion=recipe_names,
         ),
     ] = None,
     overrides: Annotated[list[str] | None, typer.Argument(help="Hydra overrides, key=value, as for train")] = None,
     script: Annotated[
         Path | None, typer.Option(help="Your own entry point, as for train: the agents that it registers are tried")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON for machines instead of the table")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Find what would stop a run before a GPU is used, and say what to change. Exit code 1 when there is a problem."""
+    """Find what would stop a run before a GPU is used.
+
+    It says what to change. Exit code 1: there is a problem.
+
+    --json: `ok`, `findings` (each with `group`, `subject`, `status`, `text`, `remedy`).
+    """
     from rich.console import Console
 
     from agent_rl.doctor import table
@@ -43,7 +52,7 @@ def doctor(
         with Progress(lambda text: print(f"doctor: {text}", file=sys.stderr, flush=True)) as progress:
             findings = diagnose(recipe, overrides or [], script, progress.say)
     if as_json:
-        print(table.as_json(findings))
+        print_json(table.to_dict(findings))
     else:
         table.show(findings, Console())
     raise typer.Exit(table.has_problem(findings))

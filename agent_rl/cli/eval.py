@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agent_rl.errors import ConfigError
+from agent_rl.cli._arguments import Json, agent_names, print_json, recipe_names
+from agent_rl.errors import AgentRLError, ConfigError
 
 if TYPE_CHECKING:
     from agent_rl.evaluation.ledger import Ledger, Record
     from agent_rl.evaluation.runner import Evaluation
 
-__all__ = ["app", "run_missing"]
+__all__ = ["GROUP", "app", "run_missing"]
+
+GROUP = "train"
 
 app = typer.Typer(add_completion=False)
 
@@ -27,13 +30,18 @@ def evaluate(
     ],
     recipe: Annotated[
         str | None,
-        typer.Option(help="Agent, tools, limits, reward and validation data of this recipe: a folder, or a name"),
+        typer.Option(
+            help="Agent, tools, limits, reward and validation data of this recipe: a folder, or a name",
+            autocompletion=recipe_names,
+        ),
     ] = None,
     data: Annotated[str | None, typer.Option(help="Parquet file of rows, as for training")] = None,
     endpoint: Annotated[
         str | None, typer.Option(help="Address of the server, for example http://127.0.0.1:8000")
     ] = None,
-    loop: Annotated[str | None, typer.Option(help="The agent; default: the column agent_name")] = None,
+    loop: Annotated[
+        str | None, typer.Option(help="The agent; default: the column agent_name", autocompletion=agent_names)
+    ] = None,
     script: Annotated[str | None, typer.Option(help="Your training script: the agents that it registers count")] = None,
     tools: Annotated[str | None, typer.Option(help="YAML file of tools")] = None,
     n: Annotated[int | None, typer.Option("-n", help="Episodes for each row; default: the recipe's, or 1")] = None,
@@ -48,8 +56,9 @@ def evaluate(
         list[str] | None,
         typer.Argument(metavar="KEY=VALUE", help="sampling.temperature=0, concurrency=128, agent_rl.reward..., ..."),
     ] = None,
+    as_json: Json = False,
 ) -> None:
-    r"""Evaluate a policy with the loop, the tools and the reward of training.
+    r"""Evaluate a model with training's agent, tools and reward.
 
     \b
       agent-rl eval --recipe gsm8k_calculator --model outputs/gsm8k_calculator/checkpoints
@@ -60,6 +69,8 @@ def evaluate(
 
     The same command continues where a killed one ended; other settings need another folder. The folder gets
     trajectories.jsonl, summary.json and table.txt.
+
+    --json: that of summary.json, `all`, `data_sources`, `unscored` (numbers by error) and `missing`, with `folder`.
 
     \b
     Further settings, as KEY=VALUE:
@@ -89,69 +100,75 @@ def evaluate(
     with Ledger(folder, settings) as ledger:
         try:
             asyncio.run(run_missing(evaluation, ledger))
-        finally:
-            _report(evaluation, ledger)
+        except KeyboardInterrupt:
+            done = evaluation.size - _written(evaluation, ledger)["missing"]
+            raise KeyboardInterrupt(f"{done:,} of {evaluation.size:,} episodes are kept in {folder}") from None
+        except AgentRLError:
+            _show(evaluation, ledger, as_json)
+            raise
+        _show(evaluation, ledger, as_json)
         if difficulty is not None:
             count = write_difficulty(ledger.read().values(), evaluation.rows, difficulty)
             print(f"{count} rows with a difficulty: {difficulty}")
 
 
 async def run_missing(evaluation: Evaluation, ledger: Ledger) -> None:
-    """Run the episodes that the ledger lacks, with a progress bar.
+    """Run the episodes that the ledger lacks.
 
     Raises:
         AgentRLError: see `runner.run`.
     """
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
     from agent_rl.evaluation.runner import run
     from agent_rl.evaluation.sources import open_source
+    from agent_rl.progress import progress
 
     done = [record for record in ledger.read().values() if record.error is None]
     if len(done) == evaluation.size:
         return
-    columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(),
-    )  # fmt: skip
     async with open_source(evaluation.settings, ledger.folder) as source:
-        with Progress(*columns, console=Console(stderr=True), refresh_per_second=4) as progress:
-            task = progress.add_task("", total=evaluation.size, completed=len(done))
+        with progress("episodes", evaluation.size, len(done)) as advance:
             rewards = [record.reward for record in done]
 
             def note(record: Record) -> None:
                 if record.error is None:
                     rewards.append(record.reward)
-                shown = f"reward {sum(rewards) / len(rewards):+.3f}" if rewards else "nothing scored"
-                progress.update(task, advance=1, description=shown)
+                advance(1, f"reward {sum(rewards) / len(rewards):+.3f}" if rewards else "nothing scored")
 
             await run(evaluation, source, ledger, note)
 
 
-def _report(evaluation: Evaluation, ledger: Ledger) -> None:
-    """Write the summary and the table, and print the table, also after an interruption."""
+def _written(evaluation: Evaluation, ledger: Ledger) -> dict[str, Any]:
+    """The summary of what is done; it is written with its table, unless nothing is done."""
     from rich.console import Console
 
     from agent_rl.evaluation.summary import summarize, table
 
-    settings, records = evaluation.settings, ledger.read().values()
-    if not records:
+    records = ledger.read().values()
+    summary = summarize(records, rows=len(evaluation.rows), n=evaluation.settings.n)
+    if records:
+        (ledger.folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+        with open(ledger.folder / "table.txt", "w") as file:
+            Console(file=file, width=120).print(table(summary, _title(evaluation)))
+    return summary
+
+
+def _title(evaluation: Evaluation) -> str:
+    settings, rows = evaluation.settings, len(evaluation.rows)
+    return f"{settings.model} on {Path(settings.data).name}, {rows} rows, {settings.n} episodes each"
+
+
+def _show(evaluation: Evaluation, ledger: Ledger, as_json: bool) -> None:
+    from rich.console import Console
+
+    from agent_rl.evaluation.summary import table
+
+    summary = _written(evaluation, ledger)
+    if as_json:
+        print_json({**summary, "folder": str(ledger.folder)})
+    if as_json or summary["missing"] == evaluation.size:
         return
-    summary = summarize(records, rows=len(evaluation.rows), n=settings.n)
-    (ledger.folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
-    title = f"{settings.model} on {Path(settings.data).name}, {len(evaluation.rows)} rows, {settings.n} episodes each"
-    shown = table(summary, title)
-    with open(ledger.folder / "table.txt", "w") as file:
-        Console(file=file, width=120).print(shown)
     console = Console()
-    console.print(shown)
+    console.print(table(summary, _title(evaluation)))
     seconds, episodes = summary["all"]["seconds"], summary["all"]["scored"] + summary["all"]["unscored"]
     if episodes:
         console.print(f"{seconds / episodes:.2f} s an episode. {ledger.folder}/summary.json", highlight=False)

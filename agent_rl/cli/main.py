@@ -1,15 +1,20 @@
 """The command `agent-rl`: every file of this folder without an underscore is a command of the file's name.
 
-A command's file has an `app`, a `typer.Typer`, and imports at its top only what is light: `agent-rl --help` imports all
-of them.
+A command's file has an `app`, a `typer.Typer`, and a `GROUP`, under which `agent-rl --help` lists it. It imports at its
+top only what is light: `agent-rl --help` imports all of them. Exit codes: 0; 1: it found something, or failed; 2: the
+command line, a configuration or a path cannot be used; 130: interrupted.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import inspect
 import os
+import shlex
 import sys
 import textwrap
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,14 +23,33 @@ import typer
 from typer.core import TyperGroup
 
 import agent_rl
+from agent_rl.cli import _arguments
 from agent_rl.errors import AgentRLError, ConfigError
 from agent_rl.user_code import UserCodeError
 
-__all__ = ["app", "main"]
+__all__ = ["GROUPS", "app", "main"]
 
 DEBUG = "--debug"
 RENAMED = {"score": "reward score", "version": "--version"}
 """Commands that have another name now."""
+GROUPS = ("start", "check", "train", "look", "reward", "data")
+"""Of commands, in the order in which people need them."""
+INTERRUPTED = 130
+WIDEST = 60
+"""Characters of a command's sentence in the list of all; of a longer one, what stands before its colon."""
+
+HELP = """
+Train LLM agents that use tools. Usage: agent-rl COMMAND ...
+
+{commands}
+
+  --version              Print the version.
+  --debug                Show the traceback of an error; it may stand anywhere.
+  --install-completion   Complete words in the shell: commands, recipes, tools.
+
+agent-rl COMMAND --help says more. --json prints a result for programs.
+Exit codes: 0; 1 it found something or failed; 2 wrong usage; 130 interrupted.
+"""
 
 
 class _Folder(TyperGroup):
@@ -40,21 +64,68 @@ class _Folder(TyperGroup):
             raise ConfigError(f"agent-rl {cmd_name}", "it has another name", f"Use agent-rl {RENAMED[cmd_name]}")
         if cmd_name not in self.list_commands(ctx):
             return None
-        command = typer.main.get_command(import_module(f"agent_rl.cli.{cmd_name.replace('-', '_')}").app)
+        command = typer.main.get_command(_module(cmd_name).app)
         command.name = cmd_name
-        _lay_out(command)
+        _prepare(command)
         return command
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """One screen: a line for each command, below its group."""
+        groups: dict[str, list[str]] = {group: [] for group in GROUPS}
+        for name in self.list_commands(ctx):
+            groups.setdefault(getattr(_module(name), "GROUP", "more"), []).append(name)
+        lines = []
+        for group, names in groups.items():
+            for name in names:
+                sentence = (self.get_command(ctx, name).help or "").split("\n\n")[0].split(". ")[0].rstrip(".")
+                text = sentence if len(sentence) <= WIDEST else sentence.split(":")[0]
+                lines.append(f"  {group if name == names[0] else '':8}{name:9}{text}")
+        formatter.write(HELP.format(commands="\n".join(lines)).lstrip())
 
-def _lay_out(command: Any) -> None:
-    r"""Make each paragraph of the help one line, which is then wrapped; those marked with `\b` keep their lines."""
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as interrupt:
+            kept = str(interrupt) or "Nothing is kept"
+            print(f"\ninterrupted: {kept}. Go on with: {_command_line()}", file=sys.stderr)
+            raise typer.Exit(INTERRUPTED) from None
+
+
+def _module(command: str) -> Any:
+    return import_module(f"agent_rl.cli.{command.replace('-', '_')}")
+
+
+def _prepare(command: Any) -> None:
+    r"""Lay out the help, and keep all but the result from stdout with `--json`.
+
+    Each paragraph of the help becomes one line, which is then wrapped; those marked with `\b` keep their lines.
+    """
     paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
     command.help = "\n\n".join(
         textwrap.dedent(part.removeprefix("\\b\n")) if part.startswith("\\b\n") else " ".join(part.split("\n"))
         for part in paragraphs
     )
+    if command.callback is not None:
+        command.callback = _only_json(command.callback)
     for below in getattr(command, "commands", {}).values():
-        _lay_out(below)
+        _prepare(below)
+
+
+def _only_json(callback: Callable[..., Any]) -> Callable[..., Any]:
+    """What tools, scorers and packages print is no part of a result."""
+
+    @functools.wraps(callback)
+    def run(*args: Any, **given: Any) -> Any:
+        if not given.get("as_json"):
+            return callback(*args, **given)
+        before = _arguments.stdout.set(sys.stdout)
+        try:
+            with contextlib.redirect_stdout(sys.stderr):
+                return callback(*args, **given)
+        finally:
+            _arguments.stdout.reset(before)
+
+    return run
 
 
 def _print_version(wanted: bool) -> None:
@@ -79,29 +150,39 @@ def _agent_rl(
 
 
 def main() -> None:
-    """Entry point: an `AgentRLError` is one line, below a traceback of the user's code.
-
-    The exit status is 2 for a wrong configuration or an unusable path.
-    """
+    """Entry point: an error is one paragraph with its remedy, below a traceback of the user's code."""
     debug = DEBUG in sys.argv
     if debug:
         sys.argv.remove(DEBUG)
         os.environ["HYDRA_FULL_ERROR"] = "1"  # for the trainer
     sys.path.insert(0, os.getcwd())  # as for `python -m`, by which the trainer starts
     try:
-        app()
+        sys.exit(app(standalone_mode=False, prog_name="agent-rl"))
     except (AgentRLError, OSError) as error:
         if debug or (isinstance(error, OSError) and error.filename is None):
             raise
         trace = f"{error.trace}\n" if isinstance(error, UserCodeError) else ""
         print(f"{trace}error: {_line(error)}", file=sys.stderr)
         sys.exit(2 if isinstance(error, ConfigError | OSError) else 1)
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # typer has no public class for a wrong command line
+            raise
+        text = error.format_message()
+        if type(error).__name__ != "NoArgsIsHelpError":  # whose text is the help, unless it was printed
+            words = getattr(getattr(error, "ctx", None), "command_path", "agent-rl")
+            text = f"error: {text}{'' if text.endswith(('.', '?')) else '.'} See {words} --help"
+        print(text, file=sys.stderr)
+        sys.exit(2)
 
 
 def _line(error: AgentRLError | OSError) -> str:
     if isinstance(error, AgentRLError):
         return str(error)
     return f"{error.filename}: {error.strerror}. Name a file or a folder that can be used"
+
+
+def _command_line() -> str:
+    return shlex.join(["agent-rl", *sys.argv[1:]])
 
 
 if __name__ == "__main__":

@@ -7,18 +7,30 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["app"]
+from agent_rl.cli._arguments import Json, print_json, recipe_names
+
+__all__ = ["GROUP", "app"]
+
+GROUP = "start"
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.callback(invoke_without_command=True)
-def recipes(context: typer.Context) -> None:
-    """List the recipes that come with the package: `agent-rl train NAME` trains one from any folder."""
+def recipes(context: typer.Context, as_json: Json = False) -> None:
+    """List the recipes that come with the package, or copy one.
+
+    `agent-rl train NAME` trains one from any folder.
+
+    --json: `recipes` (a sentence for each name).
+    """
     from agent_rl.launch.recipes import described
 
     if context.invoked_subcommand is None:
         known = described()
+        if as_json:
+            print_json({"recipes": known})
+            return
         width = max(map(len, known))
         for name, text in known.items():
             print(f"{name:{width}}  {text}")
@@ -26,13 +38,20 @@ def recipes(context: typer.Context) -> None:
 
 @app.command()
 def copy(
-    name: Annotated[str, typer.Argument(help="Of a recipe that `agent-rl recipes` lists")],
+    name: Annotated[str, typer.Argument(help="Of a recipe that `agent-rl recipes` lists", autocompletion=recipe_names)],
     target: Annotated[Path | None, typer.Argument(metavar="FOLDER", help="To be made; default: the name")] = None,
+    as_json: Json = False,
 ) -> None:
-    """Copy a recipe with its tool file and its data script, to be changed."""
+    """Copy a recipe with its tool file and its data script, to be changed.
+
+    --json: `files`, `next` (a list of commands).
+    """
     from agent_rl.launch.recipes import copy_recipe
 
     folder = target or Path(name)
-    for path in copy_recipe(name, folder):
-        print(path)
-    print(f"\nagent-rl train {folder if len(folder.parts) > 1 else f'./{folder}'}")
+    files = [str(path) for path in copy_recipe(name, folder)]
+    command = f"agent-rl train {folder if len(folder.parts) > 1 else f'./{folder}'}"
+    if as_json:
+        print_json({"files": files, "next": [command]})
+    else:
+        print(*files, "", command, sep="\n")

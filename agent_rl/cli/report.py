@@ -9,7 +9,9 @@ import typer
 
 from agent_rl.errors import ConfigError
 
-__all__ = ["app"]
+__all__ = ["GROUP", "app"]
+
+GROUP = "look"
 
 app = typer.Typer(add_completion=False)
 

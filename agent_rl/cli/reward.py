@@ -5,23 +5,28 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Sequence
+from contextlib import AbstractContextManager
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from agent_rl.cli._arguments import Json, agent_names, print_json, recipe_names
 from agent_rl.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
+    from agent_rl.pieces import Pieces
     from agent_rl.rewards.compose import Reward
     from agent_rl.rewards.lab import Attack
     from agent_rl.settings import AgentRLSettings
     from agent_rl.trajectory import Trajectory
 
-__all__ = ["app"]
+__all__ = ["GROUP", "app"]
 
-app = typer.Typer(help="The reward outside training.", no_args_is_help=True, add_completion=False)
+GROUP = "reward"
+
+app = typer.Typer(help="Score, attack and serve a reward outside training.", no_args_is_help=True, add_completion=False)
 
 T = TypeVar("T")
 
@@ -32,11 +37,13 @@ Overrides = Annotated[
     list[str] | None,
     typer.Argument(metavar="KEY=VALUE", help="agent_rl.reward.... as in training, and data.max_response_length"),
 ]
-Config = Annotated[Path | None, typer.Option(help="A recipe's folder or name, or a YAML file with a section agent_rl")]
+Config = Annotated[
+    Path | None,
+    typer.Option(help="A recipe's folder or name, or a YAML file with a section agent_rl", autocompletion=recipe_names),
+]
 Data = Annotated[
     Path | None, typer.Option(help="Parquet file of the rows, for trajectories that were stored without theirs")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON")]
 Limit = Annotated[int | None, typer.Option(help="Only so many of the first trajectories", min=1)]
 Concurrency = Annotated[int, typer.Option(help="Trajectories that are scored at one time", min=1)]
 
@@ -53,7 +60,9 @@ def score(
     overrides: Overrides = None,
     config: Config = None,
     data: Data = None,
-    loop: Annotated[str, typer.Option(help="Of a dump: the agent that wrote it")] = "react_agent",
+    loop: Annotated[
+        str, typer.Option(help="Of a dump: the agent that wrote it", autocompletion=agent_names)
+    ] = "react_agent",
     script: Annotated[
         str | None, typer.Option(help="Of a dump: your training script: the agents that it registers count")
     ] = None,
@@ -73,7 +82,10 @@ def score(
       agent-rl reward score outputs/my_run/rollouts --tools tool_configs/calculator.yaml
 
     The trajectories of one prompt are scored together. An unscored one is counted, and kept with its error. For
-    verl's dumps, scores are shown for each step.
+    verl's dumps, scores are shown for each step. The same command goes on after an interruption.
+
+    --json: `all` and `data_sources` (each with `scored`, `unscored`, `reward`, `components`), `errors` (numbers by
+    text); of a dump the same for each step.
     """
     from rich.console import Console
 
@@ -86,7 +98,8 @@ def score(
     else:
         found, reward = _read(trajectories, limit, data), _reward(config, overrides or [])
         groups = grouped(found)
-        scored = asyncio.run(_closed(reward, score_groups(groups, reward, concurrency)))
+        with _pieces("groups", len(groups), "score", trajectories, limit, data, config, overrides) as kept:
+            scored = asyncio.run(_closed(reward, score_groups(groups, reward, concurrency, kept)))
         after = dict(zip(map(id, chain(*groups)), chain(*scored), strict=True))
         in_order = [after[id(trajectory)] for trajectory in found]  # of the file
         result = summary(in_order)
@@ -98,7 +111,7 @@ def score(
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(written, encoding="utf-8")
     if as_json:
-        print(json.dumps(result, indent=2))
+        print_json(result)
         return
     console = Console()
     console.print(shown)
@@ -127,7 +140,11 @@ def attack(
       agent-rl reward attack trajectories.jsonl --config recipes/gsm8k_calculator
       agent-rl reward attack trajectories.jsonl --attack my_attacks.py:flatter --only flatter
 
-    Exit status 1 when an attack raises the reward of a trajectory, or makes it unscored.
+    Exit code 1 when an attack raises the reward of a trajectory, or makes it unscored. The same command goes on
+    after an interruption.
+
+    --json: `ok`, `trajectories`, `unscored`, `wrong`, `attacks` (each with `purpose`, `applied`, `raised`,
+    `raised_wrong`, `mean_gain`, `max_gain`, `escaped`, `example`).
     """
     from rich.console import Console
 
@@ -135,11 +152,12 @@ def attack(
 
     found, reward = _read(trajectories, limit, data), _reward(config, overrides or [])
     chosen = _attacks(own or [], only or [])
-    report = asyncio.run(
-        _closed(reward, run_attacks(found, reward, chosen, tolerance=tolerance, concurrency=concurrency))
-    )
+    work = ("attack", trajectories, limit, data, config, overrides, own, list(chosen), tolerance)
+    with _pieces("trajectories", len(found), *work) as kept:
+        made = run_attacks(found, reward, chosen, tolerance=tolerance, concurrency=concurrency, kept=kept)
+        report = asyncio.run(_closed(reward, made))
     if as_json:
-        print(json.dumps(report.to_dict(), indent=2))
+        print_json(report.to_dict())
         raise typer.Exit(not report.ok)
     console = Console()
     counts = f"{report.trajectories:,} trajectories, {report.wrong:,} wrong, {report.unscored:,} unscored"
@@ -175,7 +193,11 @@ def what_if(
       agent-rl reward what-if trajectories.jsonl --config recipes/gsm8k_calculator --remeasure
 
     It reports advantages that change their sign, groups without variance, and groups that algorithm.filter_groups
-    drops.
+    drops. Of pairs, the first is before and the second after.
+
+    --json: `trajectories`, `unscored`, `groups`, `compared`, `before` and `after` (each with `without_variance`,
+    `filtered`), `flips` (each with `trajectory`, `data_source`, `reward`, `advantage`), `gained`, `lost`, `reward`,
+    `components`.
     """
     from rich.console import Console
 
@@ -183,11 +205,12 @@ def what_if(
     from agent_rl.rewards.lab.what_if import reweighed, what_if, what_if_table
 
     groups, reward = grouped(_read(trajectories, limit, data)), _reward(config, overrides or [])
-    work = score_groups(groups, reward, concurrency) if remeasure else reweighed(groups, reward.reweigh)
-    after = asyncio.run(_closed(reward, work))
+    with _pieces("groups", len(groups), "what-if", trajectories, limit, data, config, overrides, remeasure) as kept:
+        measured = score_groups(groups, reward, concurrency, kept) if remeasure else None
+        after = asyncio.run(_closed(reward, measured or reweighed(groups, reward.reweigh)))
     report = what_if(groups, after, metric)
     if as_json:
-        print(json.dumps(report.to_dict(), indent=2))
+        print_json(report.to_dict())
         return
     console = Console()
     console.print(what_if_table(report, str(trajectories)))
@@ -221,6 +244,16 @@ def serve(
         remedy = "Install what the service needs: pip install 'agent-rl[service]'"
         raise ConfigError("agent-rl reward serve", f"there is no module {error.name!r}", remedy) from error
     server.serve(settings, lambda url: print(f"serving rewards at {url}", flush=True))
+
+
+def _pieces(what: str, total: int, *work: Any) -> AbstractContextManager[Pieces]:
+    """The pieces of a command: the same for equal arguments, configurations, and files that these name."""
+    from omegaconf import OmegaConf
+
+    from agent_rl.pieces import pieces
+
+    config, overrides = work[4], work[5] or []
+    return pieces(what, total, [*work, OmegaConf.to_container(_given(config, overrides))])
 
 
 def _reward(config: Path | None, overrides: Sequence[str]) -> Reward:

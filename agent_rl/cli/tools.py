@@ -8,25 +8,35 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agent_rl.cli._arguments import json_object
+from agent_rl.cli._arguments import Json, json_object, print_json, tools_of_file
 
 if TYPE_CHECKING:
     from agent_rl.tools import ToolSpec
 
-__all__ = ["app"]
+__all__ = ["GROUP", "app"]
 
-app = typer.Typer(help="Commands for writing tool files.", no_args_is_help=True, add_completion=False)
+GROUP = "check"
+
+app = typer.Typer(
+    help="Check tool files, try their tools, make them from OpenAPI.", no_args_is_help=True, add_completion=False
+)
 
 
 @app.command("list")
-def list_tools() -> None:
-    """The built-in tools."""
+def list_tools(as_json: Json = False) -> None:
+    """The built-in tools.
+
+    --json: `tools` (each with `name`, `kind`, `text`).
+    """
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
     from agent_rl.tools.inspection import built_in
 
+    if as_json:
+        print_json({"tools": [dict(zip(("name", "kind", "text"), row, strict=True)) for row in built_in()]})
+        return
     table = Table("name", "kind", "what it is", box=None, pad_edge=False, header_style="bold")
     for row in built_in():
         table.add_row(*map(escape, row))
@@ -34,30 +44,51 @@ def list_tools() -> None:
 
 
 @app.command()
-def check(files: Annotated[list[Path], typer.Argument(help="Tool files, as tool_config_path would name them")]) -> None:
-    """Read tool files as training would, and show their tools."""
+def check(
+    files: Annotated[list[Path], typer.Argument(help="Tool files, as tool_config_path would name them")],
+    as_json: Json = False,
+) -> None:
+    """Read tool files as training would, and show their tools.
+
+    --json: `files` (by path, the signature of each tool by its name).
+    """
     from agent_rl.tools.inspection import signature
 
+    found = {}
     for file in files:
         specs = _specs(file)
-        print(f"{file}: {len(specs)} tool{'s' if len(specs) > 1 else ''}")
-        for spec in specs:
-            print(f"  {signature(spec)}")
+        found[str(file)] = {spec.name: signature(spec) for spec in specs}
+        if not as_json:
+            print(f"{file}: {len(specs)} tool{'s' if len(specs) > 1 else ''}")
+            for spec in specs:
+                print(f"  {signature(spec)}")
+    if as_json:
+        print_json({"files": found})
 
 
 @app.command()
 def call(
     file: Annotated[Path, typer.Argument(help="The tool file")],
-    name: Annotated[str, typer.Argument(help="Which of its tools")],
+    name: Annotated[str, typer.Argument(help="Which of its tools", autocompletion=tools_of_file)],
     arguments: Annotated[str, typer.Argument(help="The arguments, a JSON object")] = "{}",
     create_kwargs: Annotated[str, typer.Option(help="What a row would give the tool, a JSON object")] = "{}",
+    as_json: Json = False,
 ) -> None:
-    """Call one tool as the policy would: its text on stdout, status and seconds on stderr."""
+    """Call one tool as the policy would: its text on stdout, status and seconds on stderr.
+
+    Exit code 1: the policy would read an error.
+
+    --json: `text`, `status`, `seconds`, `reward`.
+    """
     from agent_rl.tools import inspection
     from agent_rl.trajectory import ToolStatus
 
     given = json_object("ARGUMENTS", arguments), json_object("--create-kwargs", create_kwargs)
     result = inspection.call(_specs(file), name, *given)
+    if as_json:
+        names = ("text", "status", "seconds", "reward")
+        print_json({name: getattr(result, name) for name in names})
+        raise typer.Exit(result.status is not ToolStatus.OK)
     print(result.text)
     reward = "" if result.reward is None else f", reward {result.reward:g}"
     print(f"[{result.status.value}, {result.seconds:.3f} s{reward}]", file=sys.stderr)
@@ -65,12 +96,15 @@ def call(
 
 
 @app.command()
-def expand(file: Annotated[Path, typer.Argument(help="The tool file")]) -> None:
-    """Print the file with every tool's schema as the policy sees it; loading the result needs no server."""
+def expand(file: Annotated[Path, typer.Argument(help="The tool file")], as_json: Json = False) -> None:
+    """Print the file with every tool's schema as the policy sees it; loading the result needs no server.
+
+    --json: `tools`, the same as JSON, which is a tool file as well.
+    """
     from agent_rl.tools import load_tools
     from agent_rl.tools.inspection import expand
 
-    print(expand(load_tools(file)), end="")
+    _print_yaml(expand(load_tools(file)), as_json)
 
 
 @app.command("from-openapi")
@@ -78,12 +112,25 @@ def from_openapi(
     spec: Annotated[Path, typer.Argument(help="An OpenAPI 3 document, JSON or YAML")],
     base_url: Annotated[str | None, typer.Option(help="Address of the service, if not the document's")] = None,
     include: Annotated[list[str] | None, typer.Option(help="Only these operations; wildcards, may be repeated")] = None,
+    as_json: Json = False,
 ) -> None:
-    """Write the tool file of an HTTP API from its OpenAPI document, to stdout."""
+    """Write the tool file of an HTTP API from its OpenAPI document, to stdout.
+
+    --json: `tools`, the same as JSON, which is a tool file as well.
+    """
     from agent_rl.tools import openapi
 
     conversion = openapi.from_openapi(openapi.read_openapi(spec), base_url=base_url, include=include or None)
-    print(openapi.to_yaml(conversion), end="")
+    _print_yaml(openapi.to_yaml(conversion), as_json)
+
+
+def _print_yaml(text: str, as_json: bool) -> None:
+    import yaml
+
+    if as_json:
+        print_json(yaml.safe_load(text))
+    else:
+        print(text, end="")
 
 
 def _specs(file: Path) -> list[ToolSpec]:

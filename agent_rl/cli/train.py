@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["app"]
+__all__ = ["GROUP", "app"]
+
+GROUP = "train"
 
 app = typer.Typer(add_completion=False)
 

@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["app"]
+__all__ = ["GROUP", "app"]
+
+GROUP = "look"
 
 app = typer.Typer(add_completion=False)
 

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from agent_rl.data.sources import SPLITS, Raw, from_hub, read_raw, split_files, split_of
 from agent_rl.data.storage import RowWriter
 from agent_rl.errors import ConfigError
+from agent_rl.progress import progress
 
 __all__ = ["Hub", "RawSet", "ToRow", "convert", "run", "text_of", "value_of"]
 
@@ -97,6 +98,9 @@ def run(data_set: RawSet, description: str | None, arguments: Sequence[str] | No
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt:
+        print("\ninterrupted: the files are as they were. The same command starts again", file=sys.stderr)
+        sys.exit(130)
     for path, count in written.items():
         print(f"{path.stem}: {count} rows in {path}")
 
@@ -258,16 +262,8 @@ def _chained(read: Callable[[Path], Iterable[Raw]], paths: Sequence[Path]) -> It
 
 
 def _shown(examples: Iterable[Raw], split: str) -> Iterator[Raw]:
-    """The examples, with a line of progress on a terminal."""
-    if not sys.stderr.isatty():
-        yield from examples
-        return
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = (SpinnerColumn(), TextColumn("{task.description} {task.completed:.0f} rows"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(split)
+    """The examples, with the progress on stderr."""
+    with progress(f"{split} rows") as advance:
         for raw in examples:
             yield raw
-            progress.advance(task)
+            advance()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -13,7 +13,7 @@ from rich.text import Text
 
 from agent_rl.doctor.check import Finding, Status
 
-__all__ = ["as_json", "has_problem", "show"]
+__all__ = ["has_problem", "show", "to_dict"]
 
 STYLES = {Status.OK: "green", Status.WARNING: "yellow", Status.PROBLEM: "bold red", Status.SKIPPED: "dim"}
 WIDEST = 120
@@ -45,11 +45,9 @@ def show(findings: Sequence[Finding], console: Console) -> None:
     console.print(_summary(findings), highlight=False)
 
 
-def as_json(findings: Sequence[Finding]) -> str:
-    """`{"ok": no problem, "findings": [...]}`."""
-    return json.dumps(
-        {"ok": not has_problem(findings), "findings": [finding.to_dict() for finding in findings]}, indent=2
-    )
+def to_dict(findings: Sequence[Finding]) -> dict[str, Any]:
+    """JSON data: `{"ok": no problem, "findings": [...]}`."""
+    return {"ok": not has_problem(findings), "findings": [finding.to_dict() for finding in findings]}
 
 
 def has_problem(findings: Sequence[Finding]) -> bool:

@@ -58,7 +58,8 @@ def test_errors_are_listed_and_give_exit_status_1(agent_rl: Any, files: dict[str
 
 def test_good_rows_are_written_and_pass(agent_rl: Any, files: dict[str, Any]) -> None:
     fixed = agent_rl("data", "check", "train.parquet", "test.parquet", "--fix", "good.parquet", "--json")
-    report = json.loads(fixed.stdout[: fixed.stdout.rindex("}") + 1])
+    report = json.loads(fixed.stdout)
+    assert report["fixed"] == {"good": {"good.parquet": 22}, "rejected": {"good.rejected.jsonl": 2}}
     assert {finding["kind"]: finding["rows"] for finding in report["findings"]} == {"agent": 1, "in two splits": 1}
     good = [found.row for found in iterate_rows("good.parquet")]
     bad = [files["train"][4], files["test"][2]]

@@ -8,6 +8,7 @@ import pytest
 from omegaconf import OmegaConf
 
 import agent_rl
+from agent_rl.cli.main import GROUPS
 
 pytestmark = pytest.mark.slow
 
@@ -22,12 +23,34 @@ def cli(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
 
 
 def test_help_lists_the_commands() -> None:
-    done = cli("--help")
+    """On one screen, grouped by what people do; a sentence for each command, none of them cut off."""
+    done = cli("--help", COLUMNS="80")
     assert done.returncode == 0
-    for name in ("audit", "doctor", "eval", "reward", "recipes", "tools", "train", "--version"):
-        assert f" {name} " in done.stdout
-    assert "--install-completion" in done.stdout
+    lines = done.stdout.splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+    listed = [(line[2:10].strip(), line[10:19].strip(), line[19:]) for line in lines[2:] if line.startswith("  ")]
+    listed = [each for each in listed if not each[0].startswith("-")]
+    commands = {file.stem for file in ROOT.glob("agent_rl/cli/[!_]*.py")} - {"main"}
+    assert {name for _, name, _ in listed} == commands
+    assert tuple(group for group, _, _ in listed if group) == GROUPS
+    assert all(len(text) > 10 and not text.endswith("...") for _, _, text in listed)
     assert "completion" not in cli("tools", "--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["data", "chek"], "error: No such command 'chek'. Did you mean 'check'? See agent-rl data --help"),
+        (["data", "check"], "error: Missing argument 'FILE...'. See agent-rl data check --help"),
+        (["view", "a", "--port", "x"], "error: Invalid value for '--port': "),
+    ],
+)
+def test_wrong_usage_is_one_line(words: list[str], said: str) -> None:
+    done = cli(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(said)
+    assert done.stderr.count("\n") == 1
 
 
 def test_a_command_that_was_renamed_names_the_new_one() -> None:
@@ -72,11 +95,24 @@ def test_help_has_no_mark_of_its_source(words: list[str]) -> None:
     assert "\b" not in text
 
 
-def test_the_shell_completes_commands(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = {"_AGENT_RL_COMPLETE": "complete_bash", "COMP_WORDS": "agent-rl tr", "COMP_CWORD": "1"}
+@pytest.mark.parametrize(
+    ("line", "completed"),
+    [
+        ("agent-rl tra", "train"),
+        ("agent-rl recipes copy gsm", "gsm8k_calculator"),
+        ("agent-rl eval --loop code", "code_act_agent"),
+        ("agent-rl tools call tool_configs/calculator.yaml calc", "calculator"),
+        ("agent-rl reward score t.jsonl --config llm", "llm_judge"),
+    ],
+)
+def test_the_shell_completes(line: str, completed: str) -> None:
+    words = line.split()
+    asked = {"_AGENT_RL_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
     code = "import sys\nfrom agent_rl.cli.main import main\nsys.argv = ['agent-rl']\nmain()"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **asked})
-    assert done.stdout.split() == ["train"]
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **asked}, cwd=ROOT
+    )
+    assert done.stdout.split() == [completed]
 
 
 def test_help_of_train_explains() -> None:

@@ -1,11 +1,10 @@
 import io
-import json
 
 import pytest
 from rich.console import Console
 
 from agent_rl.doctor.check import Finding, Status, ok, problem, skipped, warning
-from agent_rl.doctor.table import as_json, has_problem, show
+from agent_rl.doctor.table import has_problem, show, to_dict
 
 LONG = "actor_rollout_ref.rollout.multi_turn.max_tool_response_length=1024"
 FINDINGS = [
@@ -55,7 +54,7 @@ def test_the_last_line_sums_up() -> None:
 
 
 def test_json_has_every_finding_with_status_and_remedy() -> None:
-    answer = json.loads(as_json(FINDINGS))
+    answer = to_dict(FINDINGS)
     assert answer["ok"] is False
     assert answer["findings"][1]["remedy"] == f"Set {LONG}"
     assert [finding["status"] for finding in answer["findings"]] == ["ok", "warning", "problem", "skipped"]

@@ -215,9 +215,13 @@ def test_the_command_counts_by_template_and_agent(sound, model_dir, tmp_path):
     ]
 
     trace.append(tmp_path / "run/trace.jsonl", broken(sound, shift_values))
-    done = run(tmp_path / "run", "--tokenizer", model_dir)
+    done = run(tmp_path / "run", "--tokenizer", model_dir, "--json")
     assert done.exit_code == 1
-    assert "0_0, turn 1: there are values where nothing was sampled" in done.output
+    found = json.loads(done.stdout)
+    (agent,) = found["agents"]
+    assert (found["ok"], agent["turns"], agent["mask_errors"], agent["logprob_errors"]) == (False, 6, 0, 2)
+    assert found["examples"][0]["text"] == "0_0, turn 1: there are values where nothing was sampled"
+    assert "0_0, turn 1: there are values" in run(tmp_path / "run", "--tokenizer", model_dir).output
 
 
 def test_the_command_on_a_dump(model_dir, tmp_path):

@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agent_rl.concurrency import together
+from agent_rl.pieces import Pieces
 from agent_rl.rewards.lab.editing import answered, with_answer
 from agent_rl.rewards.lab.groups import GroupScorer, grouped
 from agent_rl.rewards.lab.mutations import Attack
@@ -119,6 +120,7 @@ async def run_attacks(
     *,
     tolerance: float = 1e-6,
     concurrency: int = 32,
+    kept: Pieces | None = None,
 ) -> AttackReport:
     """Try every attack on every trajectory.
 
@@ -128,31 +130,36 @@ async def run_attacks(
         attacks: by name.
         tolerance: a smaller rise of the reward is not reported, for judges that are not exact.
         concurrency: trajectories that are attacked at the same time.
+        kept: what was found on trajectories before, by number, which gets the others.
 
     Raises:
         ConfigError: from the scorer.
     """
     truths = _truths(trajectories)
-    free = asyncio.Semaphore(concurrency)
+    free, known = asyncio.Semaphore(concurrency), Pieces() if kept is None else kept
 
-    async def one(position: int, group: Sequence[Trajectory]) -> _Target:
+    async def one(number: int, position: int, group: Sequence[Trajectory]) -> dict[str, Any]:
         async with free:
-            target = _Target(group, position, scorer, truths)
-            await target.run(attacks, tolerance)
-            return target
+            if number not in known:
+                target = _Target(group, position, scorer, truths)
+                await target.run(attacks, tolerance)
+                known.add(number, target.to_dict())
+            found: dict[str, Any] = known[number]
+            return found
 
-    groups = grouped(trajectories)
-    targets = await together([one(position, group) for group in groups for position in range(len(group))])
+    places = [(position, group) for group in grouped(trajectories) for position in range(len(group))]
+    targets = await together([one(number, *place) for number, place in enumerate(places)])
     outcomes = {name: Outcome() for name in attacks}
     for target in targets:
-        for name, finding in target.found:
+        for name, found in target["found"]:
             outcomes[name].applied += 1
-            if finding is not None:
+            if found is not None:
+                finding = Exploit(**found)
                 (outcomes[name].raised if finding.error is None else outcomes[name].escaped).append(finding)
     return AttackReport(
         trajectories=len(trajectories),
-        unscored=sum(target.own is None for target in targets),
-        wrong=sum(target.own is not None and target.wrong for target in targets),
+        unscored=sum(not target["scored"] for target in targets),
+        wrong=sum(target["scored"] and target["wrong"] for target in targets),
         outcomes=outcomes,
         purposes={name: attack.purpose for name, attack in attacks.items()},
     )
@@ -173,6 +180,11 @@ class _Target:
     @property
     def wrong(self) -> bool:
         return self.own is None or self.own.components.get("correctness", 0.0) < SOLVED
+
+    def to_dict(self) -> dict[str, Any]:
+        """What was found, as JSON data."""
+        found = [(name, finding and asdict(finding)) for name, finding in self.found]
+        return {"scored": self.own is not None, "wrong": self.wrong, "found": found}
 
     async def run(self, attacks: Mapping[str, Attack], tolerance: float) -> None:
         own = await self._score(self.trajectory)

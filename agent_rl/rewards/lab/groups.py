@@ -17,6 +17,7 @@ from rich.text import Text
 from agent_rl import trace
 from agent_rl.concurrency import together
 from agent_rl.errors import ConfigError
+from agent_rl.pieces import Pieces
 from agent_rl.trajectory import Score, StopReason, Trajectory
 
 __all__ = [
@@ -85,7 +86,7 @@ def grouped(trajectories: Iterable[Trajectory]) -> list[list[Trajectory]]:
 
 
 async def score_groups(
-    groups: Sequence[Sequence[Trajectory]], scorer: GroupScorer, concurrency: int = 32
+    groups: Sequence[Sequence[Trajectory]], scorer: GroupScorer, concurrency: int = 32, kept: Pieces | None = None
 ) -> list[list[Trajectory]]:
     """The groups scored, each as a whole.
 
@@ -93,6 +94,7 @@ async def score_groups(
         groups: they are not changed.
         scorer: the reward.
         concurrency: groups that are scored at the same time.
+        kept: the groups that were scored before, by number, which gets the others.
 
     Returns:
         Copies: with `score`, or without one and with `error` saying why.
@@ -100,23 +102,33 @@ async def score_groups(
     Raises:
         ConfigError: from the scorer.
     """
-    free = asyncio.Semaphore(concurrency)
+    free, known = asyncio.Semaphore(concurrency), Pieces() if kept is None else kept
 
-    async def scored(group: Sequence[Trajectory]) -> list[Trajectory]:
+    async def scored(number: int, group: Sequence[Trajectory]) -> list[Trajectory]:
         async with free:
-            copies = [replace(trajectory, score=None, info=dict(trajectory.info)) for trajectory in group]
-            found = await scorer.score_group(copies)
-            return [_with(copy, result) for copy, result in zip(copies, found, strict=True)]
+            if number not in known:
+                copies = [replace(trajectory, score=None, info=dict(trajectory.info)) for trajectory in group]
+                results = await scorer.score_group(copies)
+                known.add(number, [_change(*each) for each in zip(group, copies, results, strict=True)])
+            return [_changed(*pair) for pair in zip(group, known[number], strict=True)]
 
-    return await together([scored(group) for group in groups])
+    return await together([scored(number, group) for number, group in enumerate(groups)])
 
 
-def _with(trajectory: Trajectory, result: Score | Exception) -> Trajectory:
+def _change(before: Trajectory, scored: Trajectory, result: Score | Exception) -> dict[str, Any]:
+    """What scoring changes of a trajectory, as JSON data."""
+    info = {key: value for key, value in scored.info.items() if before.info.get(key) != value}
     if isinstance(result, Score):
-        return replace(trajectory, score=result, error=None)
-    if trajectory.error is not None and trajectory.stop_reason in (StopReason.ERROR, StopReason.ENGINE_ERROR):
-        return trajectory  # its own error says more than that it cannot be scored
-    return replace(trajectory, error=f"{type(result).__name__}: {result}")
+        return {"score": asdict(result), "error": None, "info": info}
+    error = f"{type(result).__name__}: {result}"
+    if before.error is not None and before.stop_reason in (StopReason.ERROR, StopReason.ENGINE_ERROR):
+        error = before.error  # says more than that it cannot be scored
+    return {"score": None, "error": error, "info": info}
+
+
+def _changed(before: Trajectory, change: dict[str, Any]) -> Trajectory:
+    score = change["score"] and Score(**change["score"])
+    return replace(before, score=score, error=change["error"], info={**before.info, **change["info"]})
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,99 @@
+"""`Pieces`: the finished pieces of a long command, in a file until all are done, so that the same command goes on.
+
+The file is for the same work alone: its name is a digest of the command's settings and of the files that these name.
+An incomplete line of a killed process does not count. Not promised: two processes that do the same work at one time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from agent_rl.progress import progress
+
+__all__ = ["Pieces", "pieces"]
+
+FOLDER = Path("outputs/unfinished")
+
+
+class Pieces:
+    """Results by number, each JSON data.
+
+    Args:
+        path: the file; None: results are not kept.
+        on_add: is called for each result that is added.
+    """
+
+    def __init__(self, path: Path | None = None, on_add: Callable[[], None] = lambda: None) -> None:
+        self.path, self.on_add = path, on_add
+        self._found: dict[int, Any] = dict(_read(path)) if path is not None and path.exists() else {}
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._found
+
+    def __getitem__(self, number: int) -> Any:
+        return self._found[number]
+
+    def add(self, number: int, result: Any) -> None:
+        """Keep the result of a piece."""
+        self._found[number] = result
+        if self.path is not None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with open(self.path, "a", encoding="utf-8") as file:
+                file.write(json.dumps([number, result]) + "\n")
+        self.on_add()
+
+
+@contextmanager
+def pieces(what: str, total: int | None, work: Any) -> Iterator[Pieces]:
+    """The pieces of some work, with its progress; their file is removed when all is done.
+
+    Args:
+        what: the pieces are, for example `groups`.
+        total: how many there are; None where nobody knows.
+        work: what makes it this work and no other: JSON data. Files that a text in it names count by size and time.
+
+    Raises:
+        KeyboardInterrupt: saying how many pieces are kept.
+    """
+    digest = hashlib.sha256(json.dumps([what, total, _with_files(work)], default=str).encode()).hexdigest()
+    found = Pieces(FOLDER / f"{what}-{digest[:16]}.jsonl")
+    with progress(what, total, len(found)) as advance:
+        found.on_add = advance
+        try:
+            yield found
+        except KeyboardInterrupt:
+            of = "" if total is None else f" of {total:,}"
+            raise KeyboardInterrupt(f"{len(found):,}{of} {what} are kept in {found.path}") from None
+    if found.path is not None:
+        found.path.unlink(missing_ok=True)
+
+
+def _read(path: Path) -> Iterator[tuple[int, Any]]:
+    with open(path, encoding="utf-8") as lines:
+        for line in lines:
+            with suppress(ValueError):  # of a killed process
+                number, result = json.loads(line)
+                yield number, result
+
+
+def _with_files(value: Any) -> Any:
+    """The value, and beside each text that names a file that file's size and time."""
+    if isinstance(value, Mapping):
+        return {str(key): _with_files(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_files(item) for item in value]
+    if isinstance(value, str | Path):
+        for path in (str(value), str(value).rpartition(":")[0], str(value).rpartition("=")[2]):
+            if path and len(path) < 1000 and os.path.isfile(path):
+                at = os.stat(path)
+                return [str(value), at.st_size, at.st_mtime_ns]
+    return value

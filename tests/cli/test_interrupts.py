@@ -1,0 +1,68 @@
+"""Ctrl-C: one line with what is kept and the command that goes on, which does nothing twice; exit code 130."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from agent_rl import trace
+from agent_rl.cli.main import app
+from tests.rewards.lab.episodes import problems, trajectories
+
+pytestmark = pytest.mark.slow
+
+SCORERS = """
+from pathlib import Path
+
+
+def score(solution_str, ground_truth, extra_info):
+    with open("asked.txt", "a") as asked:
+        asked.write(".")
+    if Path("stop").exists() and Path("asked.txt").stat().st_size > 9:
+        raise KeyboardInterrupt
+    return 1.0
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Eight problems with four trajectories each, and a scorer that is interrupted at its tenth call."""
+    for trajectory in trajectories(problems(8)):
+        trace.append(tmp_path / "trace.jsonl", trajectory)
+    (tmp_path / "scorers.py").write_text(SCORERS)
+    (tmp_path / "stop").touch()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*words: str) -> Result:
+    given = ["reward", *words, "trace.jsonl", "agent_rl.reward.correctness.scorer=scorers.py:score", "--json"]
+    sys.argv[1:], before = given, sys.argv[1:]
+    try:
+        return CliRunner().invoke(app, [*given, "--concurrency", "1"])
+    finally:
+        sys.argv[1:] = before
+
+
+@pytest.mark.parametrize(
+    ("words", "kept", "asked"),
+    [(["score"], "2 of 8 groups", 8 + 4 + 24), (["attack", "--only", "padding"], "4 of 32 trajectories", 8 + 2 + 56)],
+)
+def test_an_interrupted_command_goes_on(folder: Path, words: list[str], kept: str, asked: int) -> None:
+    stopped = run(*words)
+    assert (stopped.exit_code, stopped.stdout) == (130, "")
+    (file,) = Path("outputs/unfinished").iterdir()
+    line = f"interrupted: {kept} are kept in {file}. Go on with: agent-rl reward {' '.join(words)} trace.jsonl agent_rl"
+    assert stopped.stderr.strip().startswith(line)
+    (folder / "stop").unlink()
+    with open(file, "a") as torn:
+        torn.write('[7, {"sco')
+    done = run(*words)
+    assert done.exit_code == 0, done.output
+    assert (folder / "asked.txt").stat().st_size == asked  # nothing that was kept is scored again
+    assert not file.exists()
+    assert json.loads(run(*words).stdout) == json.loads(done.stdout)

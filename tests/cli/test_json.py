@@ -1,0 +1,117 @@
+"""`--json`: every command that prints a result has it, prints nothing else, and its help names the keys."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from agent_rl import trace
+from agent_rl.cli.main import app
+from agent_rl.data import arithmetic, write_parquet
+from tests.rewards.lab.episodes import problems, trajectories
+
+pytestmark = pytest.mark.slow
+
+SERVERS = {"view", "reward serve"}
+"""They print an address, and end when they are interrupted."""
+WITHOUT = {"report", "train"}
+"""They print a path, and a run's steps."""
+TRIED_ELSEWHERE = {"audit tokens", "doctor", "eval", "report", "train"}
+"""With a tokenizer, in a process of their own, with a server, or on a run."""
+
+LOUD = """
+from agent_rl.tools import Tool
+
+print("the module is loaded")
+
+
+class Loud(Tool):
+    name = "loud"
+    description = "Prints."
+    parameters = {"type": "object", "properties": {}}
+
+    async def call(self, arguments):
+        print("the tool is called")
+        return "quiet"
+"""
+OPENAPI = """
+openapi: 3.1.0
+info: {title: t, version: "1"}
+servers: [{url: "http://localhost:9"}]
+paths: {/ping: {get: {operationId: ping, summary: Say hello., responses: {"200": {description: ok}}}}}
+"""
+COMMANDS = {
+    "data show": ["rows.parquet", "-n", "2"],
+    "data check": ["rows.parquet", "--fix", "good.parquet"],
+    "recipes": [],
+    "recipes copy": ["gsm8k_calculator", "mine"],
+    "reward score": ["trace.jsonl", "--limit", "4"],
+    "reward attack": ["trace.jsonl", "--limit", "4", "--only", "padding"],
+    "reward what-if": ["trace.jsonl", "--limit", "4"],
+    "tools list": [],
+    "tools check": ["loud.yaml"],
+    "tools call": ["loud.yaml", "loud"],
+    "tools expand": ["loud.yaml"],
+    "tools from-openapi": ["openapi.yaml"],
+}
+
+
+def leaves(command: Any, *words: str) -> Iterator[tuple[str, Any]]:
+    """All commands, by their words."""
+    below = command.list_commands(None) if hasattr(command, "list_commands") else []
+    if words and (not below or command.invoke_without_command):
+        yield " ".join(words), command
+    for name in below:
+        yield from leaves(command.get_command(None, name), *words, name)
+
+
+ALL = dict(leaves(typer.main.get_command(app)))
+
+
+def documented(name: str) -> set[str]:
+    """The keys that a command's help names, without those of nested mappings."""
+    (text,) = re.findall(r"^--json: (.+)$", ALL[name].help, re.MULTILINE)
+    while (flat := re.sub(r"\([^()]*\)", "", text)) != text:
+        text = flat
+    return set(re.findall(r"`([\w-]+)`", text))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("json")
+    write_parquet(
+        [arithmetic.to_row(each, "train", i) for i, each in enumerate(arithmetic.generate(0, 4))],
+        folder / "rows.parquet",
+    )
+    for trajectory in trajectories(problems(1)):
+        trace.append(folder / "trace.jsonl", trajectory)
+    (folder / "loud.py").write_text(LOUD)
+    (folder / "loud.yaml").write_text("tools: [{class_name: 'loud.py:Loud'}]")
+    (folder / "openapi.yaml").write_text(OPENAPI)
+    return folder
+
+
+def test_every_command_that_prints_a_result_has_json() -> None:
+    for name in set(ALL) - SERVERS - WITHOUT:
+        assert any("--json" in parameter.opts for parameter in ALL[name].params), name
+        assert documented(name), name
+
+
+def test_every_command_is_tried() -> None:
+    assert set(COMMANDS) | TRIED_ELSEWHERE | SERVERS == set(ALL)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_keys_are_those_that_the_help_names(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    done = CliRunner().invoke(app, [*name.split(), *COMMANDS[name], "--json"], catch_exceptions=False)
+    assert set(json.loads(done.stdout)) == documented(name) - ({"tokens"} if name == "data show" else set())
+    if name == "tools call":
+        assert "the tool is called" in done.stderr

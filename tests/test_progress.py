@@ -1,0 +1,44 @@
+"""What a long command shows on stderr without a terminal, and the file of its finished pieces."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+import pytest
+
+from agent_rl import progress
+from agent_rl.pieces import pieces
+
+
+def test_lines_without_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    with progress.progress("rows", 2_000, 100) as advance:
+        for _ in range(70):
+            now[0] += 1
+            advance(10, "reward +0.5")
+    assert capsys.readouterr() == (
+        "",
+        "rows: 150 of 2,000, 0:05, reward +0.5\nrows: 450 of 2,000, 0:35, reward +0.5\n"
+        "rows: 750 of 2,000, 1:05, reward +0.5\n",
+    )
+
+
+def test_pieces_belong_to_one_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows.jsonl").write_text("{}")
+
+    def found(work: object) -> int:
+        with contextlib.suppress(ValueError), pieces("rows", 3, work) as kept:
+            before = len(kept)
+            kept.add(before, {"score": 1})
+            raise ValueError
+        return before
+
+    work = {"words": ["rows.jsonl", "scorer=rows.jsonl:score"]}
+    assert [found(work), found(work)] == [0, 1]
+    assert found({"words": ["other.jsonl"]}) == 0
+    os.utime("rows.jsonl", (0, 0))
+    assert found(work) == 0
