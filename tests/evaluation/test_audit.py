@@ -219,7 +219,8 @@ def test_the_command_counts_by_template_and_agent(sound, model_dir, tmp_path):
     assert done.exit_code == 1
     found = json.loads(done.stdout)
     (agent,) = found["agents"]
-    assert (found["ok"], agent["turns"], agent["mask_errors"], agent["logprob_errors"]) == (False, 6, 0, 2)
+    assert (found["ok"], agent["turns"], agent["mask_errors"]) == (False, 6, 0)
+    assert agent["logprob_errors"] > 0
     assert found["examples"][0]["text"] == "0_0, turn 1: there are values where nothing was sampled"
     assert "0_0, turn 1: there are values" in run(tmp_path / "run", "--tokenizer", model_dir).output
 
