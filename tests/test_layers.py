@@ -49,7 +49,8 @@ HEAVY = {"verl", "torch", "ray", "transformers", "sglang"}
 
 
 def modules() -> list[Path]:
-    return [path for path in sorted(PACKAGE.rglob("*.py")) if "stand_ins" not in path.parts]
+    """All but those with the names of what they stand for, and those that are copied for users."""
+    return [path for path in sorted(PACKAGE.rglob("*.py")) if not {"stand_ins", "starts"} & set(path.parts)]
 
 
 def floor(path: Path) -> str:

@@ -49,6 +49,7 @@ paths: {/ping: {get: {operationId: ping, summary: Say hello., responses: {"200":
 """
 COMMANDS = {
     "data show": ["rows.parquet", "-n", "2"],
+    "new": ["tool", "scale"],
     "data check": ["rows.parquet", "--fix", "good.parquet"],
     "recipes": [],
     "recipes copy": ["gsm8k_calculator", "mine"],

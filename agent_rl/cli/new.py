@@ -1,0 +1,51 @@
+"""The command `agent-rl new`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agent_rl.cli._arguments import Json, print_json
+
+__all__ = ["GROUP", "app"]
+
+GROUP = "start"
+
+app = typer.Typer(add_completion=False)
+
+
+def _kinds(incomplete: str) -> list[str]:
+    from agent_rl.launch.starting_points import KINDS
+
+    return [kind for kind in KINDS if kind.startswith(incomplete)]
+
+
+@app.command()
+def new(
+    kind: Annotated[str, typer.Argument(help="tool, agent, reward or recipe", autocompletion=_kinds)],
+    name: Annotated[str, typer.Argument(help="Its name, for example unit_converter")],
+    to: Annotated[Path | None, typer.Option(help="Folder to be made; default: the name")] = None,
+    as_json: Json = False,
+) -> None:
+    r"""Write a working tool, agent, reward or recipe with its test.
+
+    \b
+      agent-rl new tool unit_converter
+      agent-rl new agent terse --to agents/terse
+
+    The folder is a recipe that trains as it is, two steps on a CPU. The commands that come next are printed.
+
+    --json: `files`, `next` (a list of commands).
+    """
+    from agent_rl.errors import ConfigError, did_you_mean
+    from agent_rl.launch.starting_points import KINDS, make_start
+
+    if kind not in KINDS:
+        raise ConfigError("KIND", f"there is no start for {kind!r}", did_you_mean(kind, KINDS))
+    files, commands = make_start(kind, name, to or Path(name))
+    if as_json:
+        print_json({"files": [str(path) for path in files], "next": commands})
+    else:
+        print(*files, "", *commands, sep="\n")

@@ -1,0 +1,75 @@
+"""Starting points: a working tool, agent, reward or recipe with its test, made from the files in `starts/`.
+
+Each folder of `starts/` is a complete recipe under the name `my_<kind>`, which the copy replaces. Its README lists the
+commands that come next.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+import shutil
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from agent_rl.agents.registry import agent_names
+from agent_rl.errors import ConfigError
+from agent_rl.launch.recipes import described, share_folder
+from agent_rl.tools.builtin import built_in_names
+
+__all__ = ["KINDS", "make_start"]
+
+STARTS = Path(__file__).parent / "starts"
+KINDS = tuple(sorted(path.name for path in STARTS.iterdir() if path.is_dir()))
+SIZES = "recipes/gsm8k_calculator/size"
+"""Models, batches and memory that a start shares with the recipes."""
+
+
+def make_start(kind: str, name: str, folder: Path) -> tuple[list[Path], list[str]]:
+    """Write a starting point.
+
+    Args:
+        kind: one of `KINDS`.
+        name: of the tool, agent, reward or recipe: a word of Python.
+        folder: to be made.
+
+    Returns:
+        The files, and the commands that come next.
+
+    Raises:
+        ConfigError: the name cannot be used, or the folder exists.
+    """
+    _check_name(kind, name)
+    if folder.exists():
+        raise ConfigError(str(folder), "it exists", "Name another folder with --to, which is made")
+    shutil.copytree(STARTS / kind, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in sorted(folder.iterdir()):
+        text = path.read_text(encoding="utf-8").replace(f"my_{kind}/", f"{folder}/")
+        text = re.sub(rf"(agent-rl train|pytest|--config) my_{kind}(?=\s|`)", rf"\1 {folder}", text)
+        text = text.replace(f"my_{kind}", name).replace(f"My{kind.title()}", _class_name(name))
+        path.unlink()
+        (folder / path.name.replace(f"my_{kind}", name)).write_text(text, encoding="utf-8")
+    (folder / "size").mkdir()
+    for size in ("0.5b", "cpu"):
+        shutil.copy(share_folder() / SIZES / f"{size}.yaml", folder / "size")
+    page = (folder / "README.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^```bash\n(.*?)^```", page, re.DOTALL | re.MULTILINE)[0].splitlines()
+    return sorted(path for path in folder.rglob("*") if path.is_file()), commands
+
+
+def _check_name(kind: str, name: str) -> None:
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
+        near = re.sub(r"\W+", "_", name.lower()).strip("_")
+        raise ConfigError(
+            "NAME", f"{name!r} is no name of a Python module", f"Write it like {near or 'unit_converter'!r}"
+        )
+    taken: dict[str, Iterable[str]] = {"tool": built_in_names(), "agent": agent_names(), "recipe": described()}
+    if name in taken.get(kind, ()):
+        raise ConfigError("NAME", f"agent_rl has a {kind} {name!r}", "Choose another name")
+    if name in sys.stdlib_module_names or name == "agent_rl":
+        raise ConfigError("NAME", f"{name!r} is a module already", "Choose another name")
+
+
+def _class_name(name: str) -> str:
+    return "".join(part.title() for part in name.split("_"))

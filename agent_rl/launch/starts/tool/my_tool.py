@@ -1,0 +1,29 @@
+"""The tool `my_tool`: what the policy can do with it, in one sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agent_rl import Tool
+from agent_rl.errors import ToolError
+
+PRICES = {"apple": 3, "bread": 5, "cheese": 8, "milk": 2}
+
+
+class MyTool(Tool):
+    """Knows prices. An instance lives for one trajectory, so what it keeps on itself is that trajectory's."""
+
+    name = "my_tool"
+    description = "Returns the price of an item in dollars."
+    parameters = {
+        "type": "object",
+        "properties": {"item": {"type": "string", "description": "one item, for example bread"}},
+        "required": ["item"],
+    }
+
+    async def call(self, arguments: dict[str, Any]) -> str:
+        """The arguments fit the schema: other calls are answered before they come here."""
+        price = PRICES.get(arguments["item"].lower())
+        if price is None:
+            raise ToolError(f"No price is known. Items: {', '.join(PRICES)}.")  # the policy reads it, and goes on
+        return f"{price} dollars"

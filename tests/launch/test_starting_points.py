@@ -1,0 +1,108 @@
+"""`agent-rl new`: what it writes passes its own test, composes and trains, and the commands that it prints work."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from agent_rl.cli.main import app
+from agent_rl.errors import ConfigError
+from agent_rl.launch.starting_points import KINDS, make_start
+
+pytestmark = pytest.mark.slow
+
+COMMANDS: dict[str, list[str]] = {}
+"""The commands that come next, by kind."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One of each kind, one of them in a folder of another name."""
+    folder = tmp_path_factory.mktemp("starts")
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        for kind in KINDS:
+            _, COMMANDS[kind] = make_start(
+                kind, f"own_{kind}", Path("agents/own" if kind == "agent" else f"own_{kind}")
+            )
+        subprocess.run([sys.executable, "own_recipe/make_rows.py"], check=True)
+    finally:
+        os.chdir(before)
+    return folder
+
+
+def test_there_is_one_of_each_kind() -> None:
+    assert set(KINDS) == {"agent", "recipe", "reward", "tool"}
+
+
+def test_no_name_of_the_template_is_left(folder: Path) -> None:
+    for path in folder.rglob("*.*"):
+        if path.suffix != ".parquet" and path.is_file():
+            assert not re.search(r"my_(agent|recipe|reward|tool)|My(Agent|Reward|Tool)", path.read_text()), path
+
+
+def test_its_own_tests_pass(folder: Path) -> None:
+    words = [sys.executable, "-m", "pytest", "-q", "--basetemp", str(folder / "temporary"), str(folder)]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert re.search(r"^8 passed", done.stdout, re.MULTILINE), done.stdout
+
+
+@pytest.mark.trainer
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_commands_that_come_next(kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is run, without those that need what training has written; training itself is composed."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("VERL_PLATFORM", "cpu")
+    assert COMMANDS[kind][0] == f"pytest {'agents/own' if kind == 'agent' else f'own_{kind}'}"
+    for words in map(shlex.split, COMMANDS[kind][1:]):
+        if words[0] == "agent-rl" and "outputs/" not in " ".join(words):
+            done = CliRunner().invoke(app, words[1:], catch_exceptions=False)
+            assert done.exit_code == 0, (words, done.output)
+        elif "train" in words:
+            done = CliRunner().invoke(app, [*words[2:], "--dry-run"], catch_exceptions=False)
+            assert done.exit_code == 0, (words, done.output)
+            assert f"experiment_name: own_{kind}" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["toll", "x"], "KIND: there is no start for 'toll'. Did you mean 'tool'?"),
+        (["tool", "unit-converter"], "is no name of a Python module. Write it like 'unit_converter'"),
+        (["tool", "calculator"], "agent_rl has a tool 'calculator'"),
+        (["reward", "json"], "'json' is a module already"),
+        (["tool", "own_tool"], "own_tool: it exists. Name another folder with --to"),
+    ],
+)
+def test_what_cannot_be_made_is_refused(
+    words: list[str], said: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        CliRunner().invoke(app, ["new", *words], catch_exceptions=False)
+
+
+@pytest.mark.recipes
+@pytest.mark.engine
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_trains_two_steps(kind: str, folder: Path) -> None:
+    (line,) = [line for line in COMMANDS[kind] if " train " in line]
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", line], cwd=folder, capture_output=True, text=True, env={**os.environ, "PATH": path}
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert len((folder / f"outputs/own_{kind}/trace.jsonl").read_text().splitlines()) > 16
+    for words in map(shlex.split, COMMANDS[kind]):
+        if words[:2] == ["agent-rl", "reward"]:
+            done = subprocess.run(words, cwd=folder, capture_output=True, text=True, env={**os.environ, "PATH": path})
+            assert done.returncode in (0, 1), done.stderr
