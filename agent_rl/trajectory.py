@@ -199,6 +199,8 @@ class Trajectory:
     response_tokens: int = 0
     """Sampled tokens and observation tokens together."""
     seconds: float = 0.0
+    ended: float = field(default=0.0, compare=False)
+    """Unix time at which the episode ended; 0 in traces that an older version wrote."""
     row: dict[str, Any] = field(default_factory=dict)
     """The row's columns as `row_data` gives them: data_source, ability, reward_model, extra_info and every other one;
     empty in traces that an older version wrote."""

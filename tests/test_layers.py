@@ -36,6 +36,7 @@ FLOORS = (
     "verl_adapter",
     "launch",
     "evaluation",
+    "exports",
     "viewer",
     "doctor",
     "cli",

@@ -85,13 +85,13 @@ def read_batches(trace: str | os.PathLike[str]) -> Iterator[TrainedBatch]:
                 yield TrainedBatch(record["step"], record["update"], rows["names"], advantages)
 
 
-def read_trained_rows(trace: str | os.PathLike[str], ids: Iterable[str]) -> dict[str, list[TrainedRow]]:
-    """Where some trajectories were trained on, by their ids; no entry for one that was not."""
+def read_trained_rows(trace: str | os.PathLike[str], ids: Iterable[str] | None = None) -> dict[str, list[TrainedRow]]:
+    """Where some trajectories, or all, were trained on, by their ids; no entry for one that was not."""
     found: dict[str, list[TrainedRow]] = {}
-    wanted = set(ids)
+    wanted = None if ids is None else set(ids)
     for batch in read_batches(trace):
         for row, (name, advantage) in enumerate(zip(batch.names, batch.advantages, strict=True)):
             id, _, sequence = name.rpartition("_")
-            if id in wanted:
+            if wanted is None or id in wanted:
                 found.setdefault(id, []).append(TrainedRow(batch.step, batch.update, row, int(sequence), advantage))
     return found

@@ -6,7 +6,6 @@ Agent Trajectory Interchange Format (ATIF, one JSON document a file).
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any
 
 from agent_rl import trace
 from agent_rl.errors import ConfigError
+from agent_rl.exports.atif import from_atif
 
 __all__ = ["MOST_CHARACTERS", "Source", "find_sources", "in_our_form", "visible"]
 
@@ -32,7 +32,6 @@ _IN_A_RUN = (
 _ROLE = re.compile(r"^(system|user|assistant|tool)[ \t]*\n", re.MULTILINE)
 _BIDI = set("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _NAMED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff" + "".join(sorted(_BIDI)) + "]")
-_ATIF_ROLES = {"system": "system", "user": "user", "agent": "assistant"}
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ def in_our_form(record: Any) -> dict[str, Any]:
         if "input" in record and "output" in record:
             return _of_dump(record)
         if "steps" in record and str(record.get("schema_version", "")).startswith("ATIF"):
-            return _of_atif(record)
+            return from_atif(record)
     raise ValueError("neither a trajectory of agent_rl, nor a line of verl's dumps, nor ATIF")
 
 
@@ -134,57 +133,3 @@ def _segments(text: str, first: str) -> Iterator[tuple[str, str]]:
         yield first, parts[0].strip()
     for role, content in zip(parts[1::2], parts[2::2], strict=True):
         yield role, content.strip()
-
-
-def _of_atif(record: dict[str, Any]) -> dict[str, Any]:
-    """A document of ATIF: steps of the user, the system and the agent, with calls and observations."""
-    prompt: list[dict[str, Any]] = []
-    turns: list[dict[str, Any]] = []
-    for step in record["steps"]:
-        text = _text(step.get("message"))
-        if step.get("source") != "agent":
-            if turns:
-                turns[-1]["observation"] = "\n".join(filter(None, [turns[-1].get("observation"), text]))
-            else:
-                prompt.append({"role": _ATIF_ROLES.get(str(step.get("source")), "user"), "content": text})
-            continue
-        calls = [
-            {
-                "name": call.get("function_name", ""),
-                "arguments": call.get("arguments") or {},
-                "id": call.get("tool_call_id", ""),
-            }
-            for call in step.get("tool_calls") or ()
-        ]
-        names = {call["id"]: call["name"] for call in calls}
-        results = [
-            {
-                "call_id": result.get("source_call_id") or "",
-                "name": names.get(result.get("source_call_id"), ""),
-                "text": _text(result.get("content")),
-            }
-            for result in (step.get("observation") or {}).get("results") or ()
-        ]
-        thought = step.get("reasoning_content")
-        text = f"<think>{thought}</think>{text}" if thought else text
-        metrics = step.get("metrics") or {}
-        turns.append(
-            {"text": text, "calls": calls, "results": results, "tokens": metrics.get("completion_tokens") or 0}
-        )
-    extra = record.get("extra") or {}
-    reward = extra.get("reward", (record.get("final_metrics") or {}).get("reward"))
-    return {
-        "id": str(record.get("session_id", "")),
-        "agent": str((record.get("agent") or {}).get("name", "")),
-        "prompt": prompt,
-        "turns": turns,
-        "stop_reason": str(extra.get("stop_reason", "")),
-        "score": None if reward is None else {"total": float(reward), "components": {}},
-        "info": {"step": extra.get("step")},
-    }
-
-
-def _text(content: Any) -> str:
-    if isinstance(content, list):
-        return "".join(str(part.get("text", f"<{part.get('type')}>")) for part in content)
-    return "" if content is None else str(content) if not isinstance(content, dict) else json.dumps(content)

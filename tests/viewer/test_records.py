@@ -50,26 +50,6 @@ def test_a_line_of_verls_dump_is_divided_at_its_roles() -> None:
     assert (found["score"]["total"], found["info"]["step"], found["stop_reason"]) == (0.9, 3, "answered")
 
 
-def test_a_document_of_atif_has_calls_and_results() -> None:
-    document = {
-        "schema_version": "ATIF-v1.7", "session_id": "s1", "agent": {"name": "other", "version": "1"},
-        "steps": [
-            {"step_id": 1, "source": "user", "message": "What is 6*7?"},
-            {"step_id": 2, "source": "agent", "message": "Let me see.", "reasoning_content": "Easy.",
-             "tool_calls": [{"tool_call_id": "c", "function_name": "calc", "arguments": {"e": "6*7"}}],
-             "observation": {"results": [{"source_call_id": "c", "content": [{"type": "text", "text": "42"}]}]},
-             "metrics": {"completion_tokens": 9}},
-            {"step_id": 3, "source": "agent", "message": "42"},
-        ],
-        "final_metrics": {"total_completion_tokens": 10}, "extra": {"reward": 1, "step": 4},
-    }  # fmt: skip
-    found = in_our_form(document)
-    assert [turn["text"] for turn in found["turns"]] == ["<think>Easy.</think>Let me see.", "42"]
-    assert found["turns"][0]["calls"] == [{"name": "calc", "arguments": {"e": "6*7"}, "id": "c"}]
-    assert found["turns"][0]["results"] == [{"call_id": "c", "name": "calc", "text": "42"}]
-    assert (found["agent"], found["score"]["total"], found["info"]["step"]) == ("other", 1.0, 4)
-
-
 @pytest.mark.parametrize("record", [[], "x", 3, {}, {"turns": []}, {"steps": []}, json.loads('{"input": 1}')])
 def test_anything_else_is_no_trajectory(record: object) -> None:
     with pytest.raises(ValueError, match="neither a trajectory"):

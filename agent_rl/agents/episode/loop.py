@@ -6,6 +6,7 @@ override each of them. The caller supplies the policy.
 
 from __future__ import annotations
 
+import time
 from abc import ABC, ABCMeta, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -167,6 +168,7 @@ def describe(trajectory: Trajectory, agent: str, row: Row) -> Trajectory:
     """The trajectory, with the agent's name and what the row's columns say about it."""
     trajectory.id = f"{row.get('uid', uuid4().hex)}_{row.get('session_id', 0)}"
     trajectory.agent = agent
+    trajectory.ended = time.time()
     trajectory.row = row_data(row)
     trajectory.data_source = str(row.get("data_source", ""))
     trajectory.ground_truth = (row.get("reward_model") or {}).get("ground_truth")

@@ -1,0 +1,239 @@
+"""The command `agent-rl trace export`."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agent_rl.cli._arguments import Json, print_json
+from agent_rl.errors import ConfigError
+
+if TYPE_CHECKING:
+    from agent_rl.exports.selection import Selection
+    from agent_rl.exports.sft import Renderer
+    from agent_rl.trajectory import Trajectory
+
+__all__ = ["GROUP", "app"]
+
+GROUP = "look"
+
+app = typer.Typer(help="Traces for other programs.", no_args_is_help=True, add_completion=False)
+
+POLL_S = 1.0
+"""Seconds between two looks at a trace that is followed."""
+
+
+class Form(str, Enum):
+    """What a trace can be exported as."""
+
+    ATIF = "atif"
+    JSONL = "jsonl"
+    CSV = "csv"
+    SFT = "sft"
+    OTEL = "otel"
+
+
+_NAMES = {
+    Form.ATIF: "atif",
+    Form.JSONL: "records.jsonl",
+    Form.CSV: "csv",
+    Form.SFT: "sft.parquet",
+    Form.OTEL: "otlp.jsonl",
+}
+
+
+@app.callback()
+def _trace() -> None: ...
+
+
+@app.command()
+def export(
+    source: Annotated[str, typer.Argument(metavar="FILE|RUN", help="A trace, or the folder of a run or an evaluation")],
+    form: Annotated[Form, typer.Option("--format", help="What is written")],
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="File, or folder of ATIF; default: beside the trace")
+    ] = None,
+    split: Annotated[
+        str | None, typer.Option(help="Only of this split; sft takes train unless another is named, or 'all'")
+    ] = None,
+    step: Annotated[int | None, typer.Option(help="Only of this training step")] = None,
+    min_reward: Annotated[float | None, typer.Option(help="Only with at least this reward")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first of them")] = None,
+    best_of_group: Annotated[bool, typer.Option(help="sft: only the best samples of a prompt in a step")] = False,
+    per_prompt: Annotated[int | None, typer.Option(min=1, help="sft: at most this many of a prompt, the best")] = None,
+    tokenizer: Annotated[
+        str | None, typer.Option(help="sft: the model, where its template writes the tools; default: the run's")
+    ] = None,
+    tokens: Annotated[bool, typer.Option(help="atif: with token ids and log-probs")] = False,
+    endpoint: Annotated[
+        str | None, typer.Option(help="otel: collector, http://host:4318; default: a file of OTLP JSON")
+    ] = None,
+    follow: Annotated[bool, typer.Option(help="otel: go on while the run writes, until Ctrl-C")] = False,
+    as_json: Json = False,
+) -> None:
+    r"""Write the trajectories of a trace for other programs.
+
+    \b
+      agent-rl trace export outputs/my_run --format jsonl
+      agent-rl trace export outputs/my_run --format sft --min-reward 1 --per-prompt 4 -o good.parquet
+      agent-rl trace export outputs/my_run --format otel --endpoint http://localhost:4318 --follow
+
+    atif: a folder with one document of ATIF-v1.7 for each trajectory. jsonl and csv: one flat record for each. sft:
+    those with the best rewards as data for verl's supervised fine-tuning. otel: OpenTelemetry spans; headers for the
+    collector are taken from OTEL_EXPORTER_OTLP_HEADERS.
+
+    --json: `out`, `trajectories`, and of sft `left_out` (a number for each reason).
+    """
+    from agent_rl.exports.selection import Selection, trace_of
+
+    if (follow or endpoint) and form is not Form.OTEL:
+        raise ConfigError("--follow" if follow else "--endpoint", "only spans are sent", "Add --format otel")
+    path = trace_of(source)
+    chosen = Selection(None if split == "all" else split, step, min_reward, limit)
+    target = out or path.with_name(f"{path.stem}.{_NAMES[form]}")
+    written: dict[str, Any] = {"out": str(endpoint or target)}
+    if form is Form.OTEL:
+        written["trajectories"] = _otel(path, chosen, target, endpoint, follow)
+    elif form is Form.ATIF:
+        written["trajectories"] = _atif(path, chosen, target, tokens)
+    elif form is Form.SFT:
+        choice: dict[str, Any] = {"best_of_group": best_of_group, "per_prompt": per_prompt, "min_reward": min_reward}
+        choice["split"] = chosen.split if split else "train"
+        written |= _sft(path, Selection(step=step, limit=limit), target, choice, tokenizer)
+    else:
+        written["trajectories"] = _flat(path, chosen, target, form)
+    if as_json:
+        print_json(written)
+        return
+    print(f"{written['trajectories']} trajectories: {written['out']}")
+    for reason, count in written.get("left_out", {}).items():
+        print(f"  left out: {count} ({reason})")
+
+
+def _flat(path: Path, chosen: Selection, target: Path, form: Form) -> int:
+    from agent_rl import trace
+    from agent_rl.exports.records import flat_record, write_csv, write_jsonl
+
+    rows: dict[str, list[trace.TrainedRow]] = trace.read_trained_rows(path)
+    records = (flat_record(each, rows.get(each.id, ())) for each in chosen.read(path))
+    write = write_csv if form is Form.CSV else write_jsonl
+    return _replaced(target, lambda file: write(file, records))
+
+
+def _atif(path: Path, chosen: Selection, target: Path, tokens: bool) -> int:
+    from agent_rl.exports.atif import to_atif
+
+    model, count = _run(path).get("model"), 0
+    with _writing(target):
+        target.mkdir(parents=True, exist_ok=True)
+        for each in chosen.read(path, tokens=tokens):
+            count += 1
+            name = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in each.id)[:100]
+            (target / f"{count:06d}_{name}.atif.json").write_text(json.dumps(to_atif(each, model)))
+    return count
+
+
+def _sft(path: Path, chosen: Selection, target: Path, options: dict[str, Any], tokenizer: str | None) -> dict[str, Any]:
+    from functools import cache
+
+    from agent_rl.exports.sft import Renderer, SftChoice, sft_rows, write_sft
+    from agent_rl.trace import TokenReader, read_trained_rows
+
+    @cache
+    def renderer() -> Renderer:
+        run = _run(path)
+        name = tokenizer or run.get("model")
+        if name is None:
+            problem = "the chat template of these conversations writes the tools, and no tokenizer is known"
+            raise ConfigError("--tokenizer", problem, "Name the model's folder or name")
+        from transformers import AutoTokenizer
+
+        try:
+            return Renderer(AutoTokenizer.from_pretrained(name), run.get("template"))
+        except (OSError, ValueError) as error:
+            raise ConfigError("--tokenizer", f"there is no tokenizer at {name}", "Name a model") from error
+
+    choice = SftChoice(**options, trained=read_trained_rows(path))
+    rows = sft_rows(chosen.read(path), TokenReader(path).read, choice, renderer)
+    count = _replaced(target, lambda file: write_sft(file, rows))
+    return {"trajectories": count, "left_out": {reason: n for reason, n in choice.left_out.items() if n}}
+
+
+def _otel(path: Path, chosen: Selection, target: Path, endpoint: str | None, follow: bool) -> int:
+    from agent_rl.exports.spans import Sender, as_otlp_json, spans_of
+
+    run = _run(path)
+    sender = Sender(endpoint) if endpoint or "OTEL_EXPORTER_OTLP_ENDPOINT" in os.environ else None
+    count = 0
+    if sender is None:
+
+        def write(file: Path) -> int:
+            texts = (as_otlp_json(spans_of(each, run["name"], run.get("model"))) for each in chosen.read(path))
+            with open(file, "w", encoding="utf-8") as lines:
+                return sum(bool(lines.write(text + "\n")) for text in texts)
+
+        if follow:
+            raise ConfigError("--follow", "there is no collector to send to", "Add --endpoint")
+        return _replaced(target, write)
+    try:
+        for found in _followed(path, chosen) if follow else chosen.read(path):
+            if found is None:
+                sender.flush()
+                continue
+            sender.add(spans_of(found, run["name"], run.get("model")))
+            count += 1
+    except KeyboardInterrupt:
+        pass
+    sender.flush()
+    return count
+
+
+def _followed(path: Path, chosen: Selection) -> Iterator[Trajectory | None]:
+    """The trajectories as they are written; None after those that were there, and then every second."""
+    from agent_rl import trace
+
+    for found in trace.follow(path):
+        if found is None:
+            yield None
+            time.sleep(POLL_S)
+        elif chosen.fits(found):
+            yield found
+
+
+def _run(path: Path) -> dict[str, Any]:
+    """Name of the run that wrote a trace, and if it is known its model and the options of its chat template."""
+    name, file = path.parent.resolve().name, path.with_name("run.json")
+    if not file.is_file():
+        return {"name": name}
+    config = json.loads(file.read_text())["configuration"]
+    template = config.get("data", {}).get("apply_chat_template_kwargs")
+    return {"name": name, "model": config["actor_rollout_ref"]["model"]["path"], "template": template}
+
+
+def _replaced(target: Path, write: Callable[[Path], int]) -> int:
+    """Write a file, which is there whole or not at all; returns what `write` does."""
+    with _writing(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+            made = Path(folder) / target.name
+            result = write(made)
+            os.replace(made, target)
+    return result
+
+
+@contextmanager
+def _writing(target: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        problem = f"{target} cannot be written ({error.strerror})"
+        raise ConfigError("--out", problem, "Name another place") from error

@@ -1,0 +1,1 @@
+"""A trace in the forms that other programs read: ATIF, flat records, data for fine-tuning, OpenTelemetry spans."""

@@ -1,0 +1,77 @@
+"""Which trajectories of a trace are exported, read with their tokens where the trace has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent_rl import trace
+from agent_rl.errors import ConfigError
+from agent_rl.trajectory import Trajectory
+
+__all__ = ["Selection", "split_of", "trace_of"]
+
+_NAMES = ("trace.jsonl", "trajectories.jsonl")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What a trajectory must be to be exported; None: anything.
+
+    Attributes:
+        split: the row's split.
+        step: the training step.
+        min_reward: the least reward; a trajectory without a score has none.
+        limit: most trajectories, the first of them.
+    """
+
+    split: str | None = None
+    step: int | None = None
+    min_reward: float | None = None
+    limit: int | None = None
+
+    def read(self, path: Path, *, tokens: bool = False) -> Iterator[Trajectory]:
+        """The trajectories of a trace, without a line that a killed run has torn.
+
+        Raises:
+            ConfigError: for a file that is no trace, naming the line.
+        """
+        found = 0
+        try:
+            for trajectory in trace.read(path, torn="skip", tokens=tokens):
+                if found == self.limit:
+                    return
+                if self.fits(trajectory):
+                    found += 1
+                    yield trajectory
+        except ValueError as error:
+            raise ConfigError(str(path), str(error), "Name a trace, or an evaluation's trajectories.jsonl") from error
+
+    def fits(self, trajectory: Trajectory) -> bool:
+        """Whether a trajectory is exported, but for the limit."""
+        if self.split not in (None, split_of(trajectory)) or self.step not in (None, trajectory.info.get("step")):
+            return False
+        if self.min_reward is None:
+            return True
+        return trajectory.score is not None and trajectory.score.total >= self.min_reward
+
+
+def split_of(trajectory: Trajectory) -> str | None:
+    """The split that the trajectory's row names."""
+    return trajectory.info.get("split") or trajectory.extra_info.get("split")
+
+
+def trace_of(given: str | Path) -> Path:
+    """The trace of a run's or an evaluation's folder, or the file itself.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    path = Path(given).expanduser()
+    candidates = [path / name for name in _NAMES] if path.is_dir() else [path]
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate
+    problem = f"the folder has no {' or '.join(_NAMES)}" if path.is_dir() else "there is no such file or folder"
+    raise ConfigError(str(given), problem, "Name a run's folder, an evaluation's, or a trace")

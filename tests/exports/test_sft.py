@@ -1,0 +1,43 @@
+"""Rejection sampling: which trajectories are taken."""
+
+import pytest
+
+from agent_rl import trace
+from agent_rl.errors import ConfigError
+from agent_rl.exports.sft import SftChoice
+from agent_rl.trajectory import StopReason, Turn
+from tests.exports.command import export
+from tests.exports.made import trajectory
+
+
+def ids(choice, made):
+    return [each.id for each in choice.of(made)]
+
+
+def test_what_is_chosen():
+    made = [
+        *(trajectory(0, sample, reward, answer=str(sample)) for sample, reward in enumerate([0.0, 1.0, 0.5, 1.0])),
+        trajectory(1, 0, 0.5), trajectory(1, 1, 0.5),
+        trajectory(2, 0, None, error="gone"),
+        trajectory(3, 0, 1.0, stop_reason=StopReason.MAX_TOKENS),
+        trajectory(4, 0, 1.0, info={"split": "test"}),
+        trajectory(5, 0, 1.0, info={}, row={}), trajectory(6, 0, 1.0, info={}, row={}),
+    ]  # fmt: skip
+    for number, each in enumerate(made[:4]):
+        each.turns = [Turn(f"It is {number}.")]
+    choice = SftChoice(0.5, best_of_group=True, trained=["p5_0"])
+    assert ids(choice, made) == ["p0_1", "p0_3", "p1_0", "p5_0"]
+    assert dict(choice.left_out) == {
+        "no score": 1, "cut off": 1, "not of the split train": 2, "reward below the threshold": 1,
+        "not the best of its group": 1, "the same conversation again": 1,
+    }  # fmt: skip
+    assert ids(SftChoice(split="test"), made) == ["p4_0"]
+    made[2].id = "later_0"  # another step
+    assert ids(SftChoice(per_prompt=2), made)[:2] == ["p0_1", "p0_3"]
+    assert ids(SftChoice(per_prompt=3), made)[:3] == ["p0_1", "later_0", "p0_3"]
+
+
+def test_a_trace_without_tokens_has_no_conversations(tmp_path):
+    trace.append(tmp_path / "trace.jsonl", trajectory())
+    with pytest.raises(ConfigError, match="kept with the tokens"):
+        export(tmp_path, "sft")

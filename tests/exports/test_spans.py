@@ -1,0 +1,159 @@
+"""Spans of a trace: what a collector receives over HTTP, parsed by the protocol's own classes."""
+
+import json
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from agent_rl import trace
+from agent_rl.cli import trace as command
+from agent_rl.errors import ConfigError
+from agent_rl.exports.spans import spans_of
+from agent_rl.trajectory import StopReason
+from tests.exports.command import export
+from tests.exports.made import HOSTILE, trajectory
+
+
+class Collector:
+    """Takes spans at /v1/traces."""
+
+    def __init__(self):
+        self.spans, self.headers, self.answer = [], [], 200
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                if outer.answer == 200 and self.path == "/v1/traces":
+                    outer.headers.append(dict(self.headers))
+                    for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
+                        outer.spans += [
+                            (resource.resource, span) for each in resource.scope_spans for span in each.spans
+                        ]
+                self.send_response(outer.answer if self.path == "/v1/traces" else 404)
+                self.end_headers()
+
+            def log_message(self, *_):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+    def __enter__(self):
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@pytest.fixture
+def collector(monkeypatch):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20me")
+    with Collector() as made:
+        yield made
+
+
+def values(pairs):
+    return {pair.key: getattr(pair.value, pair.value.WhichOneof("value")) for pair in pairs}
+
+
+def test_a_collector_receives_an_agent_its_turns_calls_and_reward(collector, tmp_path):
+    folder = tmp_path / "my_run"
+    for sample in range(2):
+        trace.append(folder / "trace.jsonl", trajectory(0, sample))
+    run = {"configuration": {"actor_rollout_ref": {"model": {"path": "my/model"}}}}
+    (folder / "run.json").write_text(json.dumps(run))
+    assert export(folder, "otel", "--endpoint", collector.url) == {"out": collector.url, "trajectories": 2}
+    assert collector.headers[0]["authorization"] == "Bearer me"
+    assert len(collector.spans) == 2 * 6
+    resource, agent = collector.spans[0]
+    assert values(resource.attributes)["service.name"] == "my_run"
+    spans = [span for _, span in collector.spans if span.trace_id == agent.trace_id]
+    assert [span.name for span in spans] == [
+        "invoke_agent react_agent", "chat my/model", "execute_tool search", "execute_tool calc", "execute_tool calc",
+        "chat my/model",
+    ]  # fmt: skip
+    assert {span.parent_span_id for span in spans[1:]} == {agent.span_id}
+    assert len({span.span_id for span in spans}) == 6
+    assert [span.kind for span in spans] == [1, 3, 1, 1, 1, 3]  # internal, client
+    assert agent.end_time_unix_nano == 1_790_000_000_250_000_000
+    assert agent.end_time_unix_nano - agent.start_time_unix_nano == 3_000_000_000
+    assert all(span.start_time_unix_nano >= agent.start_time_unix_nano for span in spans)
+    assert spans[2].start_time_unix_nano - spans[1].end_time_unix_nano == 250_000_000  # it waited for its turn
+
+    found = values(agent.attributes)
+    assert found["gen_ai.operation.name"] == "invoke_agent"
+    assert (found["gen_ai.usage.input_tokens"], found["gen_ai.usage.output_tokens"]) == (30, 16)
+    assert json.loads(found["gen_ai.input.messages"])[1]["parts"][0]["content"] == f"What is 0? {HOSTILE}"
+    rewards = [values(event.attributes) for event in agent.events]
+    assert {event.name for event in agent.events} == {"gen_ai.evaluation.result"}
+    assert {each["gen_ai.evaluation.name"]: each["gen_ai.evaluation.score.value"] for each in rewards} == {
+        "reward": 1.0, "correctness": 1.0, "format": -0.5,
+    }  # fmt: skip
+
+    chat, search, _, failed, last = map(values, (span.attributes for span in spans[1:]))
+    parts = json.loads(chat["gen_ai.output.messages"])[0]["parts"]
+    assert [part["type"] for part in parts] == ["text", "tool_call", "tool_call", "tool_call"]
+    assert json.loads(last["gen_ai.input.messages"])[0]["parts"][1] == {
+        "type": "tool_call_response", "id": "b", "response": "42",
+    }  # fmt: skip
+    assert json.loads(search["gen_ai.tool.call.arguments"]) == {"q": HOSTILE}
+    assert search["gen_ai.tool.call.result"] == HOSTILE
+    assert (failed["error.type"], spans[4].status.code) == ("error", 2)
+
+    before = [(span.trace_id, span.span_id) for _, span in collector.spans]
+    export(folder, "otel", "--endpoint", collector.url)
+    assert [(span.trace_id, span.span_id) for _, span in collector.spans[12:]] == before  # the same spans again
+
+
+def test_a_run_is_followed_through_its_parts_until_it_is_interrupted(collector, tmp_path, monkeypatch):
+    path = tmp_path / "trace.jsonl"
+    monkeypatch.setattr(command, "POLL_S", 0.0)
+    trace.append(path, trajectory(0), part_bytes=3000)
+    waits = []
+
+    def sleep(_):
+        waits.append(len(collector.spans) // 6)
+        if len(waits) == 4:
+            raise KeyboardInterrupt
+        trace.append(path, trajectory(len(waits)), part_bytes=3000)
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    assert export(path, "otel", "--endpoint", collector.url, "--follow")["trajectories"] == 4
+    assert waits == [1, 2, 3, 4]
+    assert len(trace.parts(path)) > 1
+
+
+def test_a_file_has_the_same_spans(tmp_path):
+    trace.append(tmp_path / "trace.jsonl", trajectory(info={"step": 1, "tokens": None}))
+    trace.append(tmp_path / "trace.jsonl", trajectory(1, error="gone", reward=None, stop_reason=StopReason.ERROR))
+    export(tmp_path, "otel")
+    whole, failed = map(json.loads, (tmp_path / "trace.otlp.jsonl").read_text().splitlines())
+    (scope,) = whole["resourceSpans"][0]["scopeSpans"]
+    agent, chat, *_ = scope["spans"]
+    made = spans_of(trajectory(), tmp_path.name)
+    assert (len(agent["traceId"]), chat["parentSpanId"]) == (32, agent["spanId"])
+    assert int(agent["traceId"], 16) == made[0].context.trace_id
+    assert agent["startTimeUnixNano"] == str(made[0].start_time)
+    status = failed["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["status"]
+    assert status == {"message": "gone", "code": 2}
+
+
+def test_a_text_that_protobuf_refuses_is_sent_without_what_it_refuses():
+    (agent, *_) = spans_of(trajectory(answer="a\ud800b", agent="\udfff"), "run")
+    assert agent.attributes["gen_ai.agent.name"] == "?"
+
+
+def test_a_collector_that_refuses_or_is_not_there(collector, tmp_path):
+    trace.append(tmp_path / "trace.jsonl", trajectory())
+    collector.answer = 400
+    with pytest.raises(ConfigError, match="the collector did not take 6 spans"):
+        export(tmp_path, "otel", "--endpoint", f"{collector.url}/v1/traces")
