@@ -32,7 +32,7 @@ POLL_S = 1.0
 """Seconds between two looks at a trace that is followed."""
 
 
-class Form(str, Enum):
+class ExportFormat(str, Enum):
     """What a trace can be exported as."""
 
     ATIF = "atif"
@@ -43,11 +43,11 @@ class Form(str, Enum):
 
 
 _NAMES = {
-    Form.ATIF: "atif",
-    Form.JSONL: "records.jsonl",
-    Form.CSV: "csv",
-    Form.SFT: "sft.parquet",
-    Form.OTEL: "otlp.jsonl",
+    ExportFormat.ATIF: "atif",
+    ExportFormat.JSONL: "records.jsonl",
+    ExportFormat.CSV: "csv",
+    ExportFormat.SFT: "sft.parquet",
+    ExportFormat.OTEL: "otlp.jsonl",
 }
 
 
@@ -58,7 +58,7 @@ def _trace() -> None: ...
 @app.command()
 def export(
     source: Annotated[str, typer.Argument(metavar="FILE|RUN", help="A trace, or the folder of a run or an evaluation")],
-    form: Annotated[Form, typer.Option("--format", help="What is written")],
+    form: Annotated[ExportFormat, typer.Option("--format", help="What is written")],
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="File, or folder of ATIF; default: beside the trace")
     ] = None,
@@ -95,17 +95,17 @@ def export(
     """
     from agent_rl.exports.selection import Selection, trace_of
 
-    if (follow or endpoint) and form is not Form.OTEL:
+    if (follow or endpoint) and form is not ExportFormat.OTEL:
         raise ConfigError("--follow" if follow else "--endpoint", "only spans are sent", "Add --format otel")
     path = trace_of(source)
     chosen = Selection(None if split == "all" else split, step, min_reward, limit)
     target = out or path.with_name(f"{path.stem}.{_NAMES[form]}")
     written: dict[str, Any] = {"out": str(endpoint or target)}
-    if form is Form.OTEL:
+    if form is ExportFormat.OTEL:
         written["trajectories"] = _otel(path, chosen, target, endpoint, follow)
-    elif form is Form.ATIF:
+    elif form is ExportFormat.ATIF:
         written["trajectories"] = _atif(path, chosen, target, tokens)
-    elif form is Form.SFT:
+    elif form is ExportFormat.SFT:
         choice: dict[str, Any] = {"best_of_group": best_of_group, "per_prompt": per_prompt, "min_reward": min_reward}
         choice["split"] = chosen.split if split else "train"
         written |= _sft(path, Selection(step=step, limit=limit), target, choice, tokenizer)
@@ -119,13 +119,13 @@ def export(
         print(f"  left out: {count} ({reason})")
 
 
-def _flat(path: Path, chosen: Selection, target: Path, form: Form) -> int:
+def _flat(path: Path, chosen: Selection, target: Path, form: ExportFormat) -> int:
     from agent_rl import trace
     from agent_rl.exports.records import flat_record, write_csv, write_jsonl
 
     rows: dict[str, list[trace.TrainedRow]] = trace.read_trained_rows(path)
     records = (flat_record(each, rows.get(each.id, ())) for each in chosen.read(path))
-    write = write_csv if form is Form.CSV else write_jsonl
+    write = write_csv if form is ExportFormat.CSV else write_jsonl
     return _replaced(target, lambda file: write(file, records))
 
 
