@@ -121,7 +121,9 @@ class _Maker:
         start = end - max(trajectory.seconds, trajectory.generation_seconds + trajectory.tool_seconds)
         score = trajectory.score
         evaluations = {} if score is None else {"reward": score.total, **score.components}
-        info = trajectory.info
+        info, answer = trajectory.info, trajectory.answer
+        if answer is None:
+            answer = trajectory.turns[-1].text if trajectory.turns else ""
         yield self._span(
             f"invoke_agent {trajectory.agent}".strip(),
             "",
@@ -129,7 +131,7 @@ class _Maker:
             {
                 "gen_ai.operation.name": "invoke_agent",
                 "gen_ai.input.messages": json.dumps([_message(each.role, each.content) for each in trajectory.prompt]),
-                "gen_ai.output.messages": _output([{"type": "text", "content": trajectory.answer or ""}], "stop"),
+                "gen_ai.output.messages": _output([{"type": "text", "content": answer}], "stop"),
                 "gen_ai.usage.input_tokens": trajectory.prompt_tokens,
                 "gen_ai.usage.output_tokens": sum(turn.tokens for turn in trajectory.turns),
                 "agent_rl.id": trajectory.id,
