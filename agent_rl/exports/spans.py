@@ -111,7 +111,8 @@ class _Maker:
         from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
         self._trajectory, self._run, self._model = trajectory, run, model
-        self._resource = Resource({"service.name": run, "agent_rl.run": run})
+        # with OTEL_RESOURCE_ATTRIBUTES, by which some back-ends choose the project
+        self._resource = Resource.create({"service.name": run})
         self._scope = InstrumentationScope("agent_rl", agent_rl.__version__)
         self._trace_id = self._number("", 16)
 
