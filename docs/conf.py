@@ -42,6 +42,7 @@ CONTENTS = {
     "Guides": [
         f"docs/guides/{page}"
         for page in (
+            "recipes",
             "tools",
             "sandbox",
             "sandbox_promises",
@@ -58,6 +59,7 @@ CONTENTS = {
             "data",
             "algorithms",
             "migration",
+            "other_frameworks",
             "nodes",
         )
     ],
@@ -65,8 +67,17 @@ CONTENTS = {
         f"recipes/{name}/README"
         for name in ("quickstart", "gsm8k_calculator", "llm_judge", "bt_reward_model", "multi_rm", "reward_api")
     ],
-    "Reference": [f"docs/reference/{page}" for page in ("settings", "commands", "built_in")],
-    "More": ["docs/glossary", "docs/limits", "docs/support", "agent_rl/README", "tests/gpu/README", "CHANGELOG"],
+    "Reference": [f"docs/reference/{page}" for page in ("settings", "commands", "built_in", "python")],
+    "More": [
+        "docs/symptoms",
+        "docs/comparison",
+        "docs/glossary",
+        "docs/limits",
+        "docs/support",
+        "agent_rl/README",
+        "tests/gpu/README",
+        "CHANGELOG",
+    ],
 }
 """The side bar: captions and pages. In the repository docs/README.md lists the pages."""
 

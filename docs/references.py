@@ -14,6 +14,7 @@ import importlib
 import inspect
 import itertools
 import re
+import runpy
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
@@ -383,11 +384,25 @@ def _escaped(text: str) -> str:
     return "`".join(part if i % 2 else part.replace("<", "&lt;") for i, part in enumerate(parts))
 
 
+def python_api_page() -> str:
+    """The public names."""
+    page: Callable[..., str] = runpy.run_path(str(ROOT / "docs/python_api.py"))["python_page"]
+    return page(NOTE, _paragraphs)
+
+
+def start_notebook() -> str:
+    """The notebook, with what its cells print."""
+    executed: Callable[[Path], str] = runpy.run_path(str(ROOT / "docs/notebook.py"))["executed"]
+    return executed(ROOT / "docs/start.ipynb")
+
+
 PAGES = {
     "reference/settings.md": settings_page,
     "reference/commands.md": commands_page,
     "reference/built_in.md": built_in_page,
+    "reference/python.md": python_api_page,
     "guides/migration.md": migration_page,
+    "start.ipynb": start_notebook,
 }
 
 if __name__ == "__main__":

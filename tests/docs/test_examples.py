@@ -21,11 +21,11 @@ from agent_rl.data.growth import HarderVersions, variant_row
 from agent_rl.data.order import RowOrder
 from agent_rl.data.row_table import RowFacts
 from agent_rl.rewards import Reward, compute_score
-from agent_rl.settings import AgentRLSettings
-from agent_rl.tools import ToolSession, load_tools
+from agent_rl.settings import AgentRLSettings, RewardSettings
+from agent_rl.tools import ToolSession, ToolSpec, load_tools
 from agent_rl.tools.inspection import call, signature
 from agent_rl.trace.batches import append_batch
-from agent_rl.trajectory import StopReason, ToolCall, Trajectory
+from agent_rl.trajectory import StopReason, ToolCall, ToolResult, Trajectory
 from tests.docs.pages import PAGES, block, blocks
 from tests.scoring import score
 
@@ -33,6 +33,7 @@ TESTED = {
     "README.md": ["my_tools.py", "my_reward.py"],
     "docs/guides/agents.md": ["my_hooks.py", "my_users.py", "my_agents.py", "my_train.py"],
     "docs/guides/data.md": ["make_row", "harder.py"],
+    "docs/guides/other_frameworks.md": ["questions.py", "glossary_task.py", "products.py"],
     "docs/guides/rewards.md": ["my_rewards.py", "my_scorers.py"],
     "docs/guides/sandbox.md": ["PythonSandbox"],
     "docs/guides/tools.md": ["my_functions.py"],
@@ -42,7 +43,8 @@ TESTED = {
 
 
 def test_every_program_is_tested() -> None:
-    shown = {page: len(found) for page in PAGES if (found := blocks(page, "python"))}
+    pages = [page for page in PAGES if page != "docs/reference/python.md"]  # whose signatures are no programs
+    shown = {page: len(found) for page in pages if (found := blocks(page, "python"))}
     assert shown == {page: len(parts) for page, parts in TESTED.items()}
 
 
@@ -175,6 +177,46 @@ def test_functions_of_a_reward_model(tmp_path: Path) -> None:
     names = runpy.run_path(str(tmp_path / "functions.py"))
     assert names["rm_preprocess"](["Hi"], ["Hello."], None) == ["Customer: Hi\nHello.\nA number from 0 to 10:"]
     assert names["rm_postprocess"](["I say 7"]) == [0.7]
+
+
+def of_another_framework(folder: Path, name: str, tools: str) -> tuple[list[ToolSpec], RewardSettings]:
+    """The tools and the reward of an example."""
+    page = "docs/guides/other_frameworks.md"
+    (folder / f"{name}.py").write_text(block(page, "python", f"{name}.py"))
+    (folder / f"{tools}.yaml").write_text(block(page, "yaml", f"# {tools}.yaml"))
+    section = yaml.safe_load(block(page, "yaml", f'scorer: "{name}.py')) if name != "questions" else {}
+    return load_tools(folder / f"{tools}.yaml"), AgentRLSettings.from_config(section).reward
+
+
+def test_a_tool_as_in_verl_tool(tmp_path: Path) -> None:
+    specs, _ = of_another_framework(tmp_path, "questions", "questions")
+
+    async def use() -> list[ToolResult]:
+        kwargs = {"ask": {"create_kwargs": {"secret": 40}}}
+        async with ToolSession(specs, tools_kwargs=kwargs, default_timeout_s=5) as session:
+            asked = [{"above": above} for above in (30, 50, 200, 10)]
+            return [(await session.run([ToolCall("ask", each)]))[0] for each in asked[:3]]
+
+    yes, no, wrong = asyncio.run(use())
+    assert (yes.text, no.text) == ("yes", "no")
+    assert "from 0 to 100" in wrong.text
+
+
+@pytest.mark.parametrize(
+    ("name", "tools", "call_of", "result", "total"),
+    [
+        ("glossary_task", "glossary_tools", ToolCall("lookup", {"term": "KL"}), "Kullback-Leibler divergence", 1.0),
+        ("products", "products", ToolCall("multiply", {"a": 6, "b": 7}), "42", 1.2),
+    ],
+)
+def test_an_environment_as_in_verifiers_and_trl(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, tools: str, call_of: ToolCall, result: str, total: float
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    specs, settings = of_another_framework(tmp_path, name, tools)
+    assert call(specs, call_of.name, call_of.arguments, {}).text == result
+    right = Trajectory([], StopReason.ANSWERED, answer=f"It is {result}.", ground_truth=result, response_tokens=40)
+    assert score(right, settings).total == total
 
 
 @pytest.mark.trainer

@@ -14,10 +14,23 @@ def references() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "page", ["reference/settings.md", "reference/commands.md", "reference/built_in.md", "guides/migration.md"]
+    "page",
+    [
+        "reference/settings.md",
+        "reference/commands.md",
+        "reference/built_in.md",
+        "reference/python.md",
+        "guides/migration.md",
+        pytest.param("start.ipynb", marks=pytest.mark.trainer),
+    ],
 )
 def test_a_reference_is_up_to_date(references: dict[str, Any], page: str) -> None:
     assert references["PAGES"][page]() == read(f"docs/{page}"), "run `make docs`"
+
+
+def test_every_page_is_looked_at(references: dict[str, Any]) -> None:
+    (pages,) = [mark.args[1] for mark in test_a_reference_is_up_to_date.pytestmark]
+    assert [getattr(page, "values", (page,))[0] for page in pages] == list(references["PAGES"])
 
 
 def test_every_setting_has_a_meaning() -> None:

@@ -2,6 +2,9 @@
 
 import re
 
+import pytest
+from omegaconf import OmegaConf
+
 from agent_rl.agents.episode.budget import DEFAULT_MAX_TURNS
 from agent_rl.agents.registry import agent_names
 from agent_rl.agents.syntaxes import SYNTAXES
@@ -52,6 +55,26 @@ def test_groups() -> None:
     groups = {folder.name: {file.stem for file in folder.glob("*.yaml")} for folder in folders}
     groups.pop("platform")  # VERL_PLATFORM chooses it
     assert told == groups
+
+
+KEY = re.compile(r"`((?:actor_rollout_ref|algorithm|critic|data|reward|trainer)(?:\.\w+)+)")
+
+
+@pytest.mark.trainer
+@pytest.mark.parametrize("page", ["docs/symptoms.md", "docs/start.md", "docs/guides/algorithms.md"])
+def test_keys_of_verl_exist(page: str) -> None:
+    from agent_rl.launch.composition import compose
+
+    config = compose("gsm8k_calculator", [])
+    for key in KEY.findall(read(page)):
+        above, _, name = key.rpartition(".")
+        assert name in OmegaConf.select(config, above), key
+
+
+@pytest.mark.parametrize("page", ["docs/symptoms.md", "docs/guides/other_frameworks.md"])
+def test_words_of_the_groups_exist(page: str) -> None:
+    for group, choice in re.findall(r"`(algo|kl|tuning|mode)=(\w+)", read(page)):
+        assert (ROOT / f"agent_rl/config/{group}/{choice}.yaml").is_file(), (group, choice)
 
 
 def test_turns_of_an_episode() -> None:

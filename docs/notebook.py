@@ -1,0 +1,49 @@
+"""Runs the notebook's cells, as Jupyter does, and puts what they print below them."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import contextlib
+import inspect
+import io
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+__all__ = ["executed"]
+
+
+def executed(path: Path) -> str:
+    """The text of a notebook with the output of each cell. A cell may await; it runs in the notebook's folder.
+
+    Raises:
+        Exception: what a cell raises.
+    """
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    names: dict[str, Any] = {"__name__": "__main__"}
+    before = os.getcwd()
+    os.chdir(path.parent)
+    try:
+        with asyncio.Runner() if hasattr(asyncio, "Runner") else contextlib.nullcontext() as runner:
+            code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+            for number, cell in enumerate(code, start=1):
+                text = _run("".join(cell["source"]), f"cell {number}", names, runner)
+                stream = {"name": "stdout", "output_type": "stream", "text": text.splitlines(keepends=True)}
+                cell |= {"execution_count": number, "outputs": [stream] if text else []}
+    finally:
+        os.chdir(before)
+    return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
+
+
+def _run(source: str, name: str, names: dict[str, Any], runner: Any) -> str:
+    """What a cell prints."""
+    code = compile(source, name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        if code.co_flags & inspect.CO_COROUTINE:
+            work = eval(code, names)  # noqa: S307 - a cell of our own notebook
+            runner.run(work) if runner is not None else asyncio.run(work)
+        else:
+            exec(code, names)  # noqa: S102 - the same
+    return out.getvalue()

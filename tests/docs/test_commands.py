@@ -1,0 +1,221 @@
+"""Every command of every page runs, in a folder that has the files that the pages speak of.
+
+`train` composes its configuration (with `--dry-run`): what a training run does is tested in e2e/ and recipes/. What
+needs a network, a GPU or another machine is listed in `ELSEWHERE` with its reason, or with the tests that run it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shlex
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from typer.testing import CliRunner
+
+from agent_rl.cli.main import app
+from agent_rl.data import arithmetic, write_parquet
+from tests.docs.pages import PAGES, ROOT, block, blocks
+from tests.openai_server import completion
+
+pytestmark = [pytest.mark.slow, pytest.mark.trainer]
+
+ELSEWHERE = {
+    r"\. \.venv": "the environment is there",
+    r"(\.venv-gpu|python -m venv|export AGENT_RL_GPU|pytest tests/gpu)": "a GPU node",
+    r"(pip install|python -m sglang|python data_preprocess/gsm8k_multiturn_w_tool)": "a network",
+    r"(export AGENT_RL_REWARD|curl|agent-rl reward serve|\{)": "tests/rewards/service",
+    r"ray job": "a cluster; tests/e2e/test_nodes.py starts one",
+    r"agent-rl view": "tests/viewer/test_serve.py",
+    r"agent-rl doctor": "tests/cli/test_doctor.py, and the composition below",
+    r"agent-rl eval .*checkpoints": "a checkpoint; tests/e2e/test_evaluation.py",
+    r"agent-rl (eval --recipe sums|trace|.*outputs/my_run)": "a run's own files; tests/e2e and tests/cli",
+    r"pytest sums": "tests/launch/test_starting_points.py",
+    r"(bash recipes/\w+/run.sh|agent-rl train [\w/]+)$": "tests/recipes, tests/launch/test_starting_points.py",
+}
+"""Patterns of commands that do not run here: why, or where they do."""
+
+
+class Shown(NamedTuple):
+    words: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...]
+
+    def __str__(self) -> str:
+        return shlex.join(self.words)
+
+
+def shown(page: str) -> Iterator[Shown]:
+    for text in blocks(page, "bash"):
+        for line in re.sub(r"\s*\\\n\s*", " ", text).splitlines():
+            words = shlex.split(line, comments=True)
+            environment = []
+            while words and re.match(r"[A-Z_]+=", words[0]):
+                name, _, value = words.pop(0).partition("=")
+                environment.append((name, value))
+            if words:
+                yield Shown(tuple(words), tuple(environment))
+
+
+def elsewhere(command: Shown) -> str | None:
+    return next((reason for pattern, reason in ELSEWHERE.items() if re.match(pattern, " ".join(command.words))), None)
+
+
+ALL = list(dict.fromkeys(command for page in PAGES for command in shown(page)))
+HERE = [command for command in ALL if elsewhere(command) is None]
+
+
+def test_every_reason_is_needed() -> None:
+    for pattern in ELSEWHERE:
+        assert any(re.match(pattern, " ".join(command.words)) for command in ALL), pattern
+
+
+class Endpoint(BaseHTTPRequestHandler):
+    """The scripted policy of tests.openai_server, under any model's name."""
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self._answer(json.dumps(completion(body)))
+
+    def do_GET(self) -> None:
+        self._answer('{"data": [{"id": "Qwen2.5-3B-Instruct"}]}')
+
+    def _answer(self, text: str) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, format: str, *args: Any) -> None: ...
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the repository's files, and with those that a reader has made."""
+    folder = tmp_path_factory.mktemp("workshop")
+    for name in ("recipes", "tool_configs", "data_preprocess", "Makefile", "agent_rl", "requirements"):
+        (folder / name).symlink_to(ROOT / name)
+    for split, seed in (("train", 0), ("test", 1)):
+        rows = [arithmetic.to_row(each, split, i) for i, each in enumerate(arithmetic.generate(seed, 4))]
+        write_parquet(rows, folder / f"{split}.parquet")
+        (folder / f"{split}.jsonl").write_text('{"problem": "1+1?", "solution": "\\\\boxed{2}"}\n')
+    for name, page, language in (
+        ("my_tools.py", "README.md", "python"),
+        ("my_tools.yaml", "README.md", "yaml"),
+        ("my_agents.py", "docs/guides/agents.md", "python"),
+    ):
+        (folder / name).write_text(block(page, language, name))
+    (folder / "problems.csv").write_text("question,answer\n" + "".join(f"{i}+1?,{i + 1}\n" for i in range(40)))
+    operation = {"operationId": "ping", "summary": "Say hello.", "responses": {"200": {"description": "ok"}}}
+    document = {"openapi": "3.1.0", "info": {"title": "t", "version": "1"}, "servers": [{"url": "http://localhost:9"}]}
+    (folder / "openapi.json").write_text(json.dumps({**document, "paths": {"/ping": {"get": operation}}}))
+    (folder / "databases").mkdir()
+    with contextlib.closing(sqlite3.connect(folder / "databases/shop.sqlite")) as database:
+        database.execute("create table items (price int)")
+    example = {"question": "How many items?", "query": "select count(*) from items", "db_id": "shop"}
+    (folder / "dev.json").write_text(json.dumps([example]))
+    return folder
+
+
+def trajectories(folder: Path) -> None:
+    """The traces, made once by the tiny model."""
+    run = folder / "outputs/gsm8k_calculator"
+    if run.is_dir():
+        return
+    words = "eval --data test.parquet --tools tool_configs/calculator.yaml --model recipes/quickstart/model"
+    more = "policy=local -n 2 limit=2 agent_rl.trace.tokens=true sampling.max_response_tokens=64"
+    done = CliRunner().invoke(app, shlex.split(f"{words} {more} --out {run}"), catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    for path in run.glob("trajectories*.jsonl"):
+        shutil.copy(path, run / path.name.replace("trajectories", "trace"))
+    shutil.copy(run / "trace.jsonl", folder / "trajectories.jsonl")
+    (run / "metrics.jsonl").write_text('{"step": 1, "data": {"critic/score/mean": 0.5, "agent/correctness": 0.5}}\n')
+    for name in ("first", "second"):
+        shutil.copytree(run, folder / "outputs" / name)
+
+
+def run_here(words: list[str], environment: dict[str, str]) -> str:
+    """Run a command of `agent-rl` in this process."""
+    done = CliRunner(env=environment).invoke(app, words, catch_exceptions=False)
+    assert done.exit_code in (0, 1) if "attack" in words else done.exit_code == 0, (words, done.output[-2000:])
+    return done.stdout
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("command", HERE, ids=lambda command: str(command)[:80])
+def test_it_runs(command: Shown, workshop: Path, endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(workshop)
+    monkeypatch.setenv("HOME", str(workshop))
+    monkeypatch.delenv("VERL_PLATFORM", raising=False)
+    for name, value in command.environment:
+        monkeypatch.setenv(name, value)
+    words = [word.replace("http://127.0.0.1:8000", endpoint).replace("$PWD", str(workshop)) for word in command.words]
+    words, target = (words[: words.index(">")], words[-1]) if ">" in words else (words, "")
+    output = ""
+    if words[0] == "make":
+        subprocess.run(["make", "-n", "-C", str(ROOT), *words[1:]], check=True, capture_output=True)
+    elif words[0] == "python":
+        subprocess.run([sys.executable, *words[1:]], check=True, capture_output=True, text=True)
+    elif words[0] == "bash":
+        output = train(workshop, words[1].removesuffix("/run.sh"), words[2:])
+    elif words[1] == "train":
+        output = train(workshop, words[2], words[3:])
+    else:
+        output = run_here(prepared(workshop, words[1:]), dict(command.environment))
+    if target:
+        (workshop / target).write_text(output)
+        assert output
+
+
+def train(folder: Path, recipe: str, words: list[str]) -> str:
+    """Compose a run's configuration."""
+    if "--out" in words:  # of the quickstart
+        del words[words.index("--out") : words.index("--out") + 2]
+    if recipe == "sums" and not (folder / "sums").exists():
+        run_here(["new", "recipe", "sums"], {})
+    done = CliRunner().invoke(app, ["train", recipe, *[word for word in words if word != "--dry-run"], "--dry-run"])
+    if "trainer.nnode=2" in words:  # which the page shows with its error
+        assert "Did you mean 'trainer.nnodes'" in str(done.exception)
+        return ""
+    assert done.exit_code == 0, done.output[-2000:]
+    return done.stdout
+
+
+def prepared(folder: Path, words: list[str]) -> list[str]:
+    """The words, when the files that they name are there; what takes long is bounded."""
+    if words[0] in ("reward", "audit", "report"):
+        trajectories(folder)
+    if words[:2] == ["recipes", "copy"]:
+        shutil.rmtree(folder / words[-1], ignore_errors=True)
+    if words[0] == "new":
+        shutil.rmtree(folder / "sums", ignore_errors=True)
+    if words[0] == "eval":
+        words += ["--out", f"outputs/eval/{len(list(folder.glob('outputs/eval/*')))}"]
+        words += ["limit=1", "sampling.max_response_tokens=32"] if "policy=local" in words else []
+    return words
+
+
+@pytest.mark.parametrize("command", [each for each in ALL if each.words[:2] == ("agent-rl", "doctor")], ids=str)
+def test_what_the_doctor_is_asked_about_composes(
+    command: Shown, workshop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(workshop)
+    train(workshop, command.words[2], [word for word in command.words[3:] if word != "--json"])
