@@ -14,6 +14,7 @@ import yaml
 from agent_rl import trace
 from agent_rl.agents.episode.episode import EpisodeBudget, run_episode
 from agent_rl.agents.episode.policy import ScriptedPolicy
+from agent_rl.agents.registry import find_agent, load_script, registered
 from agent_rl.agents.user_sim import UserSimFormat
 from agent_rl.agents.users.user import load_user
 from agent_rl.data import check_file, make_row
@@ -27,6 +28,7 @@ from agent_rl.tools.inspection import call, signature
 from agent_rl.trace.batches import append_batch
 from agent_rl.trajectory import StopReason, ToolCall, ToolResult, Trajectory
 from tests.docs.pages import PAGES, block, blocks
+from tests.forks import EXTENDED, FORKS
 from tests.scoring import score
 
 TESTED = {
@@ -219,22 +221,22 @@ def test_an_environment_as_in_verifiers_and_trl(
     assert score(right, settings).total == total
 
 
-@pytest.mark.trainer
 def test_an_agent_of_your_own(tmp_path: Path) -> None:
+    """`agent-rl eval --script` runs it in test_commands.py."""
     (tmp_path / "my_agents.py").write_text(block("docs/guides/agents.md", "python", "my_agents.py"))
-    program = (
-        "from agent_rl.agents.registry import find_agent, load_script\nload_script('my_agents.py')\n"
-        "assert find_agent('terse_agent').format(None, None).instructions([]) == 'Answer in one word.'\n"
-    )
-    subprocess.run([sys.executable, "-W", "ignore", "-c", program], cwd=tmp_path, check=True, timeout=100)
+    load_script(str(tmp_path / "my_agents.py"))
+    assert find_agent("terse_agent").format(None, None).instructions([]) == "Answer in one word."
+    del registered["terse_agent"]
 
 
 @pytest.mark.trainer
 def test_a_loop_of_your_own(tmp_path: Path) -> None:
     script = block("docs/guides/agents.md", "python", "my_train.py").split('if __name__ == "__main__"')[0]
+    (tmp_path / "my_train.py").write_text(script)
     check = (
+        "import sys\nfrom agent_rl.agents.registry import load_script, registered\nload_script(sys.argv[1])\n"
         "import verl.experimental.agent_loop.agent_loop as a\nfrom hydra.utils import get_class\n"
-        "assert get_class(a._agent_loop_registry['my_agent']['_target_']) is MyAgent\n"
+        "assert get_class(a._agent_loop_registry['my_agent']['_target_']) is registered['my_agent']\n"
     )
-    (tmp_path / "my_train.py").write_text(script + check)
-    subprocess.run([sys.executable, "-W", "ignore", str(tmp_path / "my_train.py")], check=True, timeout=400)
+    done = FORKS.run(check, str(tmp_path / "my_train.py"), mode=EXTENDED)
+    assert done.returncode == 0, done.stderr
