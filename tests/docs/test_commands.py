@@ -206,7 +206,7 @@ def prepared(folder: Path, words: list[str]) -> list[str]:
     if words[:2] == ["recipes", "copy"]:
         shutil.rmtree(folder / words[-1], ignore_errors=True)
     if words[0] == "new":
-        shutil.rmtree(folder / "sums", ignore_errors=True)
+        shutil.rmtree(folder / words[2], ignore_errors=True)
     if words[0] == "eval":
         words += ["--out", f"outputs/eval/{len(list(folder.glob('outputs/eval/*')))}"]
         words += ["limit=1", "sampling.max_response_tokens=32"] if "policy=local" in words else []
