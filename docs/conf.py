@@ -67,7 +67,7 @@ CONTENTS = {
         f"recipes/{name}/README"
         for name in ("quickstart", "gsm8k_calculator", "llm_judge", "bt_reward_model", "multi_rm", "reward_api")
     ],
-    "Reference": [f"docs/reference/{page}" for page in ("settings", "commands", "built_in", "python")],
+    "Reference": [f"docs/reference/{page}" for page in ("settings", "commands", "metrics", "built_in", "python")],
     "More": [
         "docs/symptoms",
         "docs/comparison",

@@ -33,12 +33,15 @@ from agent_rl.agents.syntaxes import SYNTAXES
 from agent_rl.cli.main import app
 from agent_rl.evaluation.settings import EvaluationSettings
 from agent_rl.rewards.component import kinds
+from agent_rl.rewards.components.terms import SCORED_STOP_REASONS
+from agent_rl.rewards.metrics import COUNTED, OF_THE_DATA, OF_THE_REWARD, OF_THE_STEP
 from agent_rl.rewards.scorers import SCORERS
 from agent_rl.settings import AgentRLSettings, old_keys
 from agent_rl.settings.reward import ServedModelSettings
 from agent_rl.settings.terms import ComponentSettings, Schedule
 from agent_rl.tools.builtin import built_in_class, built_in_names
 from agent_rl.tools.inspection import built_in
+from agent_rl.trajectory import StopReason
 
 __all__ = ["PAGES", "main"]
 
@@ -355,6 +358,57 @@ def _agent(name: str) -> str:
     return _first(module).removeprefix(f"`{name}`: ")
 
 
+def metrics_page() -> str:
+    """The metrics that this package adds to verl's."""
+    stops = {
+        f"stop_{reason.value}": f"share that ended with: {_stop_meaning(reason)}" for reason in SCORED_STOP_REASONS
+    }
+    of_one = {name: each.meaning for name, each in COUNTED.items()}
+    head = ("metric", "meaning")
+    return "\n".join(
+        [
+            f"""{NOTE}
+# Metrics
+
+What a run logs beside verl's own metrics, under the same names in every logger (`trainer.logger`; docs of the
+[loggers](../guides/traces.md#loggers)). A metric of a step is the mean over its trajectories.
+
+## `agent/`: what the agents did
+""",
+            _markdown(head, _metric_rows("agent/", of_one | stops)),
+            "## `agent/`: the reward\n",
+            _markdown(head, _metric_rows("agent/", OF_THE_REWARD)),
+            "## `agent/`: the step\n",
+            _markdown(head, _metric_rows("agent/", OF_THE_STEP)),
+            "## `data/`: which rows are drawn\n",
+            "With an order of `agent_rl.data`; see [data](../guides/data.md).\n",
+            _markdown(head, _metric_rows("data/", OF_THE_DATA)),
+            """## In a validation
+
+verl logs the numbers of `agent/` for each data source, as `val-core/<source>/acc/mean@<n>` and
+`val-aux/<source>/<number>/mean@<n>`. MLflow has `_at_` in the place of `@`.
+""",
+        ]
+    )
+
+
+def _metric_rows(prefix: str, meanings: Mapping[str, str]) -> list[tuple[str, ...]]:
+    return [(f"`{prefix}{name}`", meaning) for name, meaning in meanings.items()]
+
+
+def _stop_meaning(reason: StopReason) -> str:
+    """The docstring below a member of the enumeration."""
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(StopReason))).body
+    assert isinstance(tree, ast.ClassDef)
+    for member, below in itertools.pairwise(tree.body):
+        if isinstance(member, ast.Assign) and ast.unparse(member.targets[0]) == reason.name:
+            assert isinstance(below, ast.Expr)
+            assert isinstance(below.value, ast.Constant)
+            text = _one_line(str(below.value.value)).rstrip(".")
+            return text[0].lower() + text[1:]
+    raise KeyError(reason)
+
+
 def _comment(file: Path) -> str:
     """The comment that opens a YAML file."""
     lines = (line.removeprefix("# ") for line in file.read_text().splitlines() if not line.startswith("# @package"))
@@ -401,6 +455,7 @@ PAGES = {
     "reference/commands.md": commands_page,
     "reference/built_in.md": built_in_page,
     "reference/python.md": python_api_page,
+    "reference/metrics.md": metrics_page,
     "guides/migration.md": migration_page,
     "start.ipynb": start_notebook,
 }

@@ -124,13 +124,13 @@ def _audits(
     """Agent, name and audit of each trajectory."""
     from agent_rl import trace
     from agent_rl.evaluation.audit import audit_trajectory, has_tokens
-    from agent_rl.evaluation.dumps import read_dump, segments
+    from agent_rl.evaluation.dumps import read_dump
 
     files = [path] if path.is_file() else sorted(path.glob("*.jsonl"))
     traces = trace.firsts(file for file in files if _is_trace(file))
     if not traces:
         for sample in read_dump(path):
-            messages = [*segments(sample.input), *segments(sample.output, "assistant")]
+            messages = [*trace.segments(sample.input), *trace.segments(sample.output, "assistant")]
             chat = [{"role": role, "content": text} for role, text in messages if text or role != "assistant"]
             yield "", f"step {sample.step}, {sample.row}", partial(_audit_text, sample, chat, template)
         return

@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,11 +30,11 @@ from agent_rl.rewards import Reward
 from agent_rl.rewards.lab import score_groups
 from agent_rl.settings import RewardSettings
 from agent_rl.tools import ToolSpec
+from agent_rl.trace import segments
 from agent_rl.trajectory import Message, StopReason, Trajectory, Turn
 
-__all__ = ["DumpedSample", "read_dump", "score_dump", "segments", "step_table", "to_trajectory"]
+__all__ = ["DumpedSample", "read_dump", "score_dump", "step_table", "to_trajectory"]
 
-_ROLE = re.compile(r"^(system|user|assistant|tool)[ \t]*\n", re.MULTILINE)
 _KEYS = ("input", "output", "gts", "score", "step")
 
 
@@ -119,14 +118,6 @@ def _as_reported(trajectory: Trajectory, reported: Mapping[str, Any]) -> None:
         last.malformed = None
     if trajectory.tool_calls > reported.get("tool_calls", math.inf):
         last.calls = []
-
-
-def segments(text: str, first: str = "user") -> list[tuple[str, str]]:
-    """Role and text of each part; `first` is the role of the text before the first role line."""
-    parts = _ROLE.split(text)
-    found = [(first, parts[0])] if parts[0] else []
-    found += list(zip(parts[1::2], parts[2::2], strict=True))
-    return [(role, part.removesuffix("\n").lstrip("\n")) for role, part in found]
 
 
 async def score_dump(

@@ -20,7 +20,7 @@ from agent_rl.concurrency import together
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards.component import Component, GroupComponent
 from agent_rl.rewards.components.correctness import Correctness
-from agent_rl.rewards.components.terms import SCORED_STOP_REASONS
+from agent_rl.rewards.metrics import counted
 from agent_rl.rewards.source_reward import Measurement, SourceReward
 from agent_rl.sandbox.host.fusion import FusionServer
 from agent_rl.settings import RewardSettings
@@ -197,21 +197,11 @@ def extra_info(trajectory: Trajectory, score: Score) -> dict[str, float]:
     Times are seconds, rates are shares of the turns, `answered` and `stop_*` are 0 or 1. verl uses `acc` as the core
     validation variable; it is missing without a scorer.
     """
-    turns = len(trajectory.turns)
     return {
         **({"acc": score.components["correctness"]} if "correctness" in score.components else {}),
         **score.components,
         **(trajectory.info.get("reward") or {}).get("logged", {}),
-        "tool_calls": float(trajectory.tool_calls),
-        "tool_errors": float(trajectory.tool_errors),
-        "repeated_calls": float(trajectory.repeated_calls),
-        "malformed_turns": float(trajectory.malformed_turns),
-        "malformed_rate": trajectory.malformed_turns / turns if turns else 0.0,
-        "turns": float(turns),
-        "answered": float(trajectory.answer is not None),
-        "tool_seconds": float(trajectory.tool_seconds),
-        "generation_seconds": float(trajectory.generation_seconds),
-        **{f"stop_{reason.value}": float(trajectory.stop_reason is reason) for reason in SCORED_STOP_REASONS},
+        **counted(trajectory),
     }
 
 

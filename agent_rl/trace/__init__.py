@@ -8,6 +8,7 @@ rows of every training batch in their order, with the advantages. Each of the th
 from agent_rl.trace.batches import TrainedBatch, TrainedRow, read_batches, read_trained_rows
 from agent_rl.trace.files import append, follow, read
 from agent_rl.trace.parts import append_lines, firsts, parts
+from agent_rl.trace.rollouts import segments
 from agent_rl.trace.tokens import TokenReader, Tokens, TokenSequence, read_tokens
 from agent_rl.trace.writer import TraceWriter
 
@@ -27,4 +28,5 @@ __all__ = [
     "read_batches",
     "read_tokens",
     "read_trained_rows",
+    "segments",
 ]

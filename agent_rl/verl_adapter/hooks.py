@@ -17,6 +17,7 @@ from agent_rl.verl_adapter import (
     ordering,
     patches,
     served_models,
+    sinks,
     spelling,
 )
 from agent_rl.verl_adapter.algorithms import remax
@@ -40,6 +41,7 @@ def hooks() -> list[Hook]:
         ("verl.trainer.ppo.core_algos", remax.register_estimator),
         ("verl.trainer.main_ppo", spelling.change_main),
         ("verl.utils.device", spelling.change_composed),
+        ("verl.utils.tracking", sinks.separate_sinks),
         ("verl.utils.config", early_checks.early_checks),
         ("verl.tools.tool_registry", patches.tool_loading),
         ("verl.trainer.ppo.v1.agent_loop_tq", failures.session_errors),

@@ -7,7 +7,7 @@ Agent Trajectory Interchange Format (ATIF, one JSON document a file).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,6 @@ _IN_A_RUN = (
     "trace-*.jsonl",
 )
 """Files of a run's or an evaluation's folder."""
-_ROLE = re.compile(r"^(system|user|assistant|tool)[ \t]*\n", re.MULTILINE)
 _BIDI = set("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _NAMED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff" + "".join(sorted(_BIDI)) + "]")
 
@@ -101,9 +100,9 @@ def visible(text: Any, full: bool = True) -> str:
 
 def _of_dump(record: dict[str, Any]) -> dict[str, Any]:
     """A line of `trainer.rollout_data_dir`: text, divided at roles on lines of their own."""
-    prompt = [{"role": role, "content": text} for role, text in _segments(str(record["input"]), "user") if text]
+    prompt = [{"role": role, "content": text} for role, text in trace.segments(str(record["input"])) if text]
     turns: list[dict[str, Any]] = []
-    for role, text in _segments(str(record["output"]), "assistant"):
+    for role, text in trace.segments(str(record["output"]), "assistant"):
         if role == "assistant" or not turns:
             turns.append({"text": text})
         else:
@@ -125,11 +124,3 @@ def _of_dump(record: dict[str, Any]) -> dict[str, Any]:
         },
         "info": {"step": record.get("step"), "reported": numbers},
     }
-
-
-def _segments(text: str, first: str) -> Iterator[tuple[str, str]]:
-    parts = _ROLE.split(text)
-    if parts[0].strip():
-        yield first, parts[0].strip()
-    for role, content in zip(parts[1::2], parts[2::2], strict=True):
-        yield role, content.strip()

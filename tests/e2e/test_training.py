@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import statistics
 from dataclasses import dataclass
 from itertools import islice
@@ -12,6 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from typer.testing import CliRunner
 
 from agent_rl import trace
@@ -75,7 +77,8 @@ def run(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path) -> Run:
             "actor_rollout_ref.actor.optim.lr=0.01",
             "trainer.save_freq=1",
             f"agent_rl.run.folder={folder}",
-            "trainer.logger=[console,file]",
+            "trainer.logger=[console,file,tensorboard,wandb]",
+            "trainer.log_val_generations=2",
             f"hydra.run.dir={folder}/hydra",
         ],
         script=ROOT / "tests/e2e/probe_train.py",
@@ -83,6 +86,10 @@ def run(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path) -> Run:
     logged: dict[int, dict[str, Any]] = {}
     with marked_run(PROBE_DIR=str(folder)) as find, pytest.MonkeyPatch.context() as patch:
         patch.chdir(ROOT)
+        for name in ("WANDB_API_KEY", "WANDB_MODE"):  # wandb refuses to start
+            patch.delenv(name, raising=False)
+        patch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
+        patch.setenv("WANDB_DIR", str(folder))
         outside = Outside(patch)
         run_trainer(command, folder / "out", on_metrics=logged.__setitem__, timeout_s=400)
         return Run(folder, tiny_llama, logged, gone(find, 0), outside.left())
@@ -92,6 +99,32 @@ def test_every_trajectory_is_traced(run: Run) -> None:
     trajectories = run.trajectories()
     assert len(trajectories) == 8 + 2 * 4 * 2 + 8  # validation, two steps of 4 prompts with 2 samples, validation
     assert {each.agent for each in trajectories} == {"weights_probe"}
+
+
+def test_a_logger_that_cannot_be_started_does_not_touch_the_run(run: Run) -> None:
+    said = "agent_rl: the logger wandb could not be started (UsageError: No API key configured."
+    assert (run.folder / "out/train.log").read_text().count(said) == 1
+
+
+def test_tensorboard_has_every_metric_and_readable_samples(run: Run) -> None:
+    events = EventAccumulator(str(run.folder / "out/tensorboard")).Reload()
+    assert set(events.Tags()["scalars"]) == {name for metrics in run.logged.values() for name in metrics}
+    texts = [each.tensor_proto.string_val[0].decode() for each in events.Tensors("val/generations/text_summary")]
+    assert len(texts) == 2
+    assert "\n    [user]\n" in texts[0]
+    assert "\n    [assistant]\n" in texts[0]
+
+
+def test_every_metric_of_ours_is_in_the_reference(run: Run) -> None:
+    """None has a character that a sink refuses (MLflow's, without what verl replaces itself)."""
+    page = (ROOT / "docs/reference/metrics.md").read_text()
+    known = set(re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE))
+    components = {f"agent/{name}" for each in run.trajectories() if each.score for name in each.score.components}
+    names = {name for metrics in run.logged.values() for name in metrics}
+    ours = {name for name in names if name.startswith(("agent/", "data/"))}
+    assert len(ours) > 15
+    assert ours - components - known == set()
+    assert [name for name in sorted(names) if not re.fullmatch(r"[/\w.\- :]+", name.replace("@", "_at_"))] == []
 
 
 def test_nothing_is_left(run: Run) -> None:

@@ -1,0 +1,160 @@
+"""Keeps a run apart from what its metrics are sent to (`trainer.logger`: wandb, MLflow, SwanLab, TensorBoard, ...).
+
+verl calls every logger within the training loop: one that raises ends the run, and one whose server does not answer
+holds each step (MLflow by its own defaults for minutes). Here each of them lives in a daemon thread of its own, with
+verl's own code for it. What it raises is reported once, and so is that it does not keep up; the run goes on. `console`
+and `file` stay in the loop: the terminal follows them.
+
+Samples of a validation (`trainer.log_val_generations`) are written as conversations.
+"""
+
+from __future__ import annotations
+
+import functools
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+from agent_rl.trace import segments
+
+__all__ = ["FINISH_S", "conversation", "separate_sinks"]
+
+DIRECT = ("console", "file")
+MOST_WAITING = 64
+"""Calls that wait for a sink; later ones are lost."""
+FINISH_S = 60.0
+"""Seconds that the end of a run waits for all sinks together."""
+
+
+def separate_sinks(module: ModuleType) -> None:
+    """`verl.utils.tracking`: loggers in threads of their own, and readable samples of validations."""
+    original, generations = module.Tracking, module.ValidationGenerationsLogger
+
+    class Tracking(original):  # type: ignore[misc, valid-type]
+        """verl's `Tracking`, which no sink can stop or delay."""
+
+        def __init__(
+            self,
+            project_name: str,
+            experiment_name: str,
+            default_backend: str | Sequence[str] = "console",
+            config: Any = None,
+        ) -> None:
+            names = [default_backend] if isinstance(default_backend, str) else list(default_backend)
+            for name in names:
+                assert name in (*self.supported_backend, "tracking"), f"{name} is not supported"
+            super().__init__(project_name, experiment_name, [name for name in names if name in DIRECT], config)
+            _sinks.clear()
+            for name in dict.fromkeys(names):
+                if name not in DIRECT:
+                    make = functools.partial(original, project_name, experiment_name, [name], config)
+                    _sinks[name] = _Sink(name, make)
+
+        def log(self, data: dict[str, Any], step: int, backend: Any = None) -> None:
+            for name, logger in self.logger.items():
+                if backend is None or name in backend:
+                    try:
+                        logger.log(data=data, step=step)
+                    except Exception as error:  # noqa: BLE001 - the disk is full, or whatever it is: the run goes on
+                        _report(name, f"failed in step {step}", error)
+            copied = dict(data)
+            for name, sink in _sinks.items():
+                if backend is None or name in backend:
+                    sink.put(lambda tracking: tracking.log(data=copied, step=step), f"step {step}")
+
+        def finish(self, exit_code: int = 0) -> None:
+            if not getattr(self, "_finished", False):
+                end = time.monotonic() + FINISH_S
+                for sink in _sinks.values():
+                    sink.put(lambda tracking: tracking.finish(exit_code), "the end")
+                for sink in _sinks.values():
+                    sink.join(end)
+                _sinks.clear()
+            super().finish(exit_code)
+
+    @functools.wraps(generations.log)
+    def log(self: Any, loggers: str | Sequence[str], samples: Sequence[Any], step: int) -> None:
+        for name in [loggers] if isinstance(loggers, str) else loggers:
+            if sink := _sinks.get(name):
+                shown = [_readable(sample, indented=name == "tensorboard") for sample in samples]
+                work = functools.partial(generations_log, self, [name], shown, step)
+                sink.put(lambda _, work=work: work(), f"the samples of step {step}")  # type: ignore[misc]
+
+    generations_log = generations.log
+    module.Tracking, generations.log = Tracking, log  # type: ignore[attr-defined]
+
+
+def conversation(text: str, first: str) -> str:
+    """A decoded conversation with its roles as headings; `first` is the role of what stands before the first one."""
+    return "\n\n".join(f"[{role}]\n{said}" for role, said in segments(text, first) if said.strip())
+
+
+_sinks: dict[str, _Sink] = {}
+"""Of the process's last `Tracking`, by the name of the backend."""
+_reported: set[str] = set()
+
+
+class _Sink:
+    """One backend in a thread of its own.
+
+    Args:
+        name: of the backend.
+        make: verl's `Tracking` with this backend only; is called in the thread.
+    """
+
+    def __init__(self, name: str, make: Callable[[], Any]) -> None:
+        self.name = name
+        self._make = make
+        self._work: queue.SimpleQueue[tuple[Callable[[Any], None] | None, str]] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=f"agent_rl-{name}", daemon=True)
+        self._thread.start()
+
+    def put(self, work: Callable[[Any], None], what: str) -> None:
+        """Have it done, unless too much is waiting."""
+        if self._work.qsize() < MOST_WAITING:
+            self._work.put((work, what))
+        else:
+            _report(self.name, f"does not keep up: {what} and others are lost")
+
+    def join(self, end: float) -> None:
+        """Wait for what was put, until `time.monotonic()` is `end`."""
+        self._work.put((None, ""))
+        self._thread.join(max(0.0, end - time.monotonic()))
+        if self._thread.is_alive():
+            _report(f"{self.name} at the end", f"has not answered for {FINISH_S:g} s: its last metrics are lost")
+
+    def _run(self) -> None:
+        try:
+            tracking = self._make()
+        except Exception as error:  # noqa: BLE001 - no network, no account, no disk: the run goes on without it
+            _report(self.name, "could not be started", error)
+            tracking = None
+        while True:
+            work, what = self._work.get()
+            if work is None:
+                return
+            try:
+                if tracking is not None:
+                    work(tracking)
+            except Exception as error:  # noqa: BLE001 - the same
+                _report(self.name, f"failed at {what}", error)
+
+
+def _report(name: str, problem: str, error: Exception | None = None) -> None:
+    """Say it once for each sink, on the terminal too."""
+    if name not in _reported:
+        _reported.add(name)
+        why = f" ({type(error).__name__}: {' '.join(str(error).split())[:300]})" if error else ""
+        print(f"agent_rl: the logger {name} {problem}{why}. Training goes on; metrics.jsonl is complete", flush=True)
+
+
+def _readable(sample: Sequence[Any], *, indented: bool) -> list[Any]:
+    """Input, output and score of a sample; indented, Markdown shows the texts as they are."""
+    asked, answered, *rest = sample
+    texts = [conversation(str(asked), "user"), conversation(str(answered), "assistant")]
+    if indented:
+        texts = ["\n\n" + "\n".join(f"    {line}" for line in text.splitlines()) for text in texts]
+    return [*texts, *rest]
