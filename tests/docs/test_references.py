@@ -20,6 +20,7 @@ def references() -> dict[str, Any]:
         "reference/commands.md",
         "reference/built_in.md",
         "reference/python.md",
+        "reference/metrics.md",
         "guides/migration.md",
         pytest.param("start.ipynb", marks=pytest.mark.trainer),
     ],
