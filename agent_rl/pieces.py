@@ -59,7 +59,8 @@ def pieces(what: str, total: int | None, work: Any) -> Iterator[Pieces]:
     Args:
         what: the pieces are, for example `groups`.
         total: how many there are; None where nobody knows.
-        work: what makes it this work and no other: JSON data. Files that a text in it names count by size and time.
+        work: what makes it this work and no other: JSON data, and paths. Files that a text names, and paths with
+            the files in them, count by size and time.
 
     Raises:
         KeyboardInterrupt: saying how many pieces are kept.
@@ -86,14 +87,21 @@ def _read(path: Path) -> Iterator[tuple[int, Any]]:
 
 
 def _with_files(value: Any) -> Any:
-    """The value, and beside each text that names a file that file's size and time."""
+    """The value, and beside each text that names a file its size and time; beside a path, those of a folder's files."""
     if isinstance(value, Mapping):
         return {str(key): _with_files(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_with_files(item) for item in value]
-    if isinstance(value, str | Path):
-        for path in (str(value), str(value).rpartition(":")[0], str(value).rpartition("=")[2]):
+    if isinstance(value, Path):
+        inside = value.iterdir() if value.is_dir() else [value]
+        return [str(value), sorted((file.name, *_state(file)) for file in inside if file.is_file())]
+    if isinstance(value, str):
+        for path in (value, value.rpartition(":")[0], value.rpartition("=")[2]):
             if path and len(path) < 1000 and os.path.isfile(path):
-                at = os.stat(path)
-                return [str(value), at.st_size, at.st_mtime_ns]
+                return [value, *_state(Path(path))]
     return value
+
+
+def _state(file: Path) -> tuple[int, int]:
+    at = file.stat()
+    return at.st_size, at.st_mtime_ns

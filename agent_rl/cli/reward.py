@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -13,6 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from agent_rl.cli._arguments import Json, agent_names, print_json, recipe_names
+from agent_rl.cli._reward_inputs import (
+    configuration,
+    configured,
+    is_dump,
+    kept_pieces,
+    settings_of,
+    stored_trajectories,
+)
 from agent_rl.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
@@ -20,7 +29,6 @@ if TYPE_CHECKING:
     from agent_rl.rewards.compose import Reward
     from agent_rl.rewards.lab import Attack
     from agent_rl.settings import AgentRLSettings
-    from agent_rl.trajectory import Trajectory
 
 __all__ = ["GROUP", "app"]
 
@@ -91,14 +99,17 @@ def score(
 
     from agent_rl.rewards.lab.groups import grouped, score_groups, summary, summary_table
 
-    if _is_dump(trajectories):
-        settings = _settings(_given(config, overrides or []))
-        shown, result = _dump_scores(trajectories, settings, loop, script, tools)
+    if is_dump(trajectories):
+        settings = settings_of(configuration(config, overrides or []))
+        kept_as = partial(
+            kept_pieces, config=config, overrides=overrides, work=["dump", trajectories, loop, script, tools]
+        )
+        shown, result = _dump_scores(trajectories, settings, loop, script, tools, kept_as)
         written = json.dumps(result, indent=2) + "\n"
     else:
-        found, reward = _read(trajectories, limit, data), _reward(config, overrides or [])
+        found, reward = stored_trajectories(trajectories, limit, data), configured(config, overrides or [])
         groups = grouped(found)
-        with _pieces("groups", len(groups), "score", trajectories, limit, data, config, overrides) as kept:
+        with kept_pieces("groups", len(groups), config, overrides, ["score", trajectories, limit, data]) as kept:
             scored = asyncio.run(_closed(reward, score_groups(groups, reward, concurrency, kept)))
         after = dict(zip(map(id, chain(*groups)), chain(*scored), strict=True))
         in_order = [after[id(trajectory)] for trajectory in found]  # of the file
@@ -150,10 +161,10 @@ def attack(
 
     from agent_rl.rewards.lab.attack import attack_table, example, run_attacks
 
-    found, reward = _read(trajectories, limit, data), _reward(config, overrides or [])
+    found, reward = stored_trajectories(trajectories, limit, data), configured(config, overrides or [])
     chosen = _attacks(own or [], only or [])
-    work = ("attack", trajectories, limit, data, config, overrides, own, list(chosen), tolerance)
-    with _pieces("trajectories", len(found), *work) as kept:
+    work = ["attack", trajectories, limit, data, own, list(chosen), tolerance]
+    with kept_pieces("trajectories", len(found), config, overrides, work) as kept:
         made = run_attacks(found, reward, chosen, tolerance=tolerance, concurrency=concurrency, kept=kept)
         report = asyncio.run(_closed(reward, made))
     if as_json:
@@ -204,8 +215,9 @@ def what_if(
     from agent_rl.rewards.lab.groups import grouped, score_groups
     from agent_rl.rewards.lab.what_if import reweighed, what_if, what_if_table
 
-    groups, reward = grouped(_read(trajectories, limit, data)), _reward(config, overrides or [])
-    with _pieces("groups", len(groups), "what-if", trajectories, limit, data, config, overrides, remeasure) as kept:
+    groups, reward = grouped(stored_trajectories(trajectories, limit, data)), configured(config, overrides or [])
+    work = ["what-if", trajectories, limit, data, remeasure]
+    with kept_pieces("groups", len(groups), config, overrides, work) as kept:
         measured = score_groups(groups, reward, concurrency, kept) if remeasure else None
         after = asyncio.run(_closed(reward, measured or reweighed(groups, reward.reweigh)))
     report = what_if(groups, after, metric)
@@ -246,67 +258,13 @@ def serve(
     server.serve(settings, lambda url: print(f"serving rewards at {url}", flush=True))
 
 
-def _pieces(what: str, total: int, *work: Any) -> AbstractContextManager[Pieces]:
-    """The pieces of a command: the same for equal arguments, configurations, and files that these name."""
-    from omegaconf import OmegaConf
-
-    from agent_rl.pieces import pieces
-
-    config, overrides = work[4], work[5] or []
-    return pieces(what, total, [*work, OmegaConf.to_container(_given(config, overrides))])
-
-
-def _reward(config: Path | None, overrides: Sequence[str]) -> Reward:
-    """The reward of a configuration with overrides.
-
-    Raises:
-        ConfigError: naming the key, the value and the remedy.
-    """
-    from omegaconf import OmegaConf
-
-    from agent_rl.rewards.custom import configured_reward
-    from agent_rl.rewards.user_function import CUSTOM_FUNCTION
-
-    given = _given(config, overrides)
-    limit: Any = OmegaConf.select(given, "data.max_response_length")
-    limit = None if limit is None else int(limit)
-    custom = OmegaConf.select(given, CUSTOM_FUNCTION)
-    function: Any = None if custom is None else OmegaConf.to_container(custom)
-    return configured_reward(_settings(given).reward, function, max_response_tokens=limit)
-
-
-def _read(path: Path, limit: int | None, data: Path | None) -> list[Trajectory]:
-    """The trajectories of a file; those without a row get the one of `data` with their data source and index."""
-    from agent_rl.data import read_parquet
-    from agent_rl.rewards.lab.groups import read_trajectories
-    from agent_rl.trajectory import row_data
-
-    found = read_trajectories(path, limit)
-    rows = [] if data is None else read_parquet(str(data))
-    by_index = {(str(row["data_source"]), (row.get("extra_info") or {}).get("index")): row for row in rows}
-    for trajectory in found:
-        if row := by_index.get((trajectory.data_source, trajectory.info.get("index"))):
-            trajectory.row = row_data(row)
-    return found
-
-
-def _settings(given: Any) -> AgentRLSettings:
-    from agent_rl.settings import AgentRLSettings
-
-    return AgentRLSettings.from_config(given)
-
-
-def _is_dump(path: Path) -> bool:
-    """Whether this is a dump of verl: a folder with a file for each step, or one of its files."""
-    if not path.is_file():
-        return path.is_dir()
-    with open(path, "rb") as lines:
-        first = next(lines, b"")
-    return b'"input"' in first and b'"stop_reason"' not in first
-
-
 def _dump_scores(
-    dump: Path, settings: AgentRLSettings, loop: str, script: str | None, tools: str | None
+    dump: Path,
+    settings: AgentRLSettings,
+    loop: str,
+    script: str | None,
+    tools: str | None,
+    kept_as: Callable[[str, int], AbstractContextManager[Pieces]],
 ) -> tuple[Any, dict[str, Any]]:
     """The table and the summary of each step of a dump."""
     from agent_rl.agents.episode.loop import EpisodeSetup
@@ -318,7 +276,9 @@ def _dump_scores(
         load_script(script)
     specs = load_specs(tools) if tools else []
     format = make_loop(loop, EpisodeSetup(settings, tools=specs)).format()
-    steps = asyncio.run(score_dump(read_dump(dump), format, specs, settings.reward))
+    samples = read_dump(dump)
+    with kept_as("rows", len({(sample.step, sample.row) for sample in samples})) as kept:
+        steps = asyncio.run(score_dump(samples, format, specs, settings.reward, kept))
     return step_table(steps, str(dump))
 
 
@@ -328,35 +288,6 @@ async def _closed(reward: Reward, work: Awaitable[T]) -> T:
         return await work
     finally:
         await reward.close()
-
-
-def _given(config: Path | None, overrides: Sequence[str]) -> Any:
-    """The configuration: a recipe is composed as in training, another file is only loaded."""
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-
-    from agent_rl.settings.yaml_files import yaml_errors
-
-    for word in overrides:
-        if "=" not in word or not word.startswith(("agent_rl.", "data.max_response_length=")):
-            raise ConfigError(word, "not a setting of the reward", "Write agent_rl.reward.<key>=<value>")
-    is_recipe = config is not None and (config.is_dir() or not config.suffix)  # a folder, or a recipe's name
-    try:
-        written: Any = OmegaConf.create({})
-        if config is not None and not is_recipe:
-            with yaml_errors(config):
-                written = OmegaConf.load(config)
-        if not OmegaConf.is_dict(written):
-            raise ConfigError("--config", f"{config} has no sections", "Name a YAML file or a recipe's folder")
-        if config is not None and (is_recipe or "defaults" in written):
-            from agent_rl.launch.composition import compose
-
-            return compose(config if is_recipe else config.parent, overrides)
-        words = [f"{word}''" if word.endswith("=") else word for word in overrides]
-        merged: Any = OmegaConf.merge(written, OmegaConf.from_dotlist(words))
-    except OmegaConfBaseException as error:
-        raise ConfigError("--config", str(error).splitlines()[0], "Name a YAML file or a recipe's folder") from error
-    return merged
 
 
 def _attacks(own: Sequence[str], only: Sequence[str]) -> dict[str, Attack]:

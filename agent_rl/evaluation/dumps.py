@@ -26,6 +26,7 @@ from agent_rl.agents.episode.policy import Generation, cut_at_stop
 from agent_rl.errors import ConfigError, MalformedActionError
 from agent_rl.evaluation.ledger import Record, summarize_trajectory
 from agent_rl.evaluation.summary import cell, summarize
+from agent_rl.pieces import Pieces
 from agent_rl.rewards import Reward
 from agent_rl.rewards.lab import score_groups
 from agent_rl.settings import RewardSettings
@@ -121,9 +122,16 @@ def _as_reported(trajectory: Trajectory, reported: Mapping[str, Any]) -> None:
 
 
 async def score_dump(
-    samples: Sequence[DumpedSample], format: Format, specs: Sequence[ToolSpec], settings: RewardSettings
+    samples: Sequence[DumpedSample],
+    format: Format,
+    specs: Sequence[ToolSpec],
+    settings: RewardSettings,
+    kept: Pieces | None = None,
 ) -> dict[int, list[Record]]:
-    """The samples of each step, scored by our reward; verl's own score is the metric `verl_score`."""
+    """The samples of each step, scored by our reward; verl's own score is the metric `verl_score`.
+
+    `kept` has the rows of a step that were scored before, by number, and gets the others.
+    """
     # A dump has no numbers of tokens, so nothing is overlong.
     reward = Reward(settings.model_copy(update={"overlong": settings.overlong.model_copy(update={"penalty": 0.0})}))
     rows: dict[tuple[int, str], list[DumpedSample]] = {}
@@ -132,7 +140,7 @@ async def score_dump(
     groups = [[to_trajectory(sample, format, specs) for sample in row] for row in rows.values()]
     steps: dict[int, list[Record]] = {}
     try:
-        scored = await score_groups(groups, reward)
+        scored = await score_groups(groups, reward, kept=kept)
     finally:
         await reward.close()
     for number, (row, group) in enumerate(zip(rows.values(), scored, strict=True)):

@@ -1,0 +1,108 @@
+"""What the commands of `agent-rl reward` read: a configuration, stored trajectories, finished pieces of the work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent_rl.errors import ConfigError
+
+if TYPE_CHECKING:
+    from agent_rl.pieces import Pieces
+    from agent_rl.rewards.compose import Reward
+    from agent_rl.settings import AgentRLSettings
+    from agent_rl.trajectory import Trajectory
+
+__all__ = ["configuration", "configured", "is_dump", "kept_pieces", "settings_of", "stored_trajectories"]
+
+
+def kept_pieces(
+    what: str, total: int, config: Path | None, overrides: list[str] | None, work: list[Any]
+) -> AbstractContextManager[Pieces]:
+    """The pieces of a command: the same for equal arguments, configurations, and files that these name."""
+    from omegaconf import OmegaConf
+
+    from agent_rl.pieces import pieces
+
+    return pieces(what, total, [*work, config, OmegaConf.to_container(configuration(config, overrides or []))])
+
+
+def configured(config: Path | None, overrides: Sequence[str]) -> Reward:
+    """The reward of a configuration with overrides.
+
+    Raises:
+        ConfigError: naming the key, the value and the remedy.
+    """
+    from omegaconf import OmegaConf
+
+    from agent_rl.rewards.custom import configured_reward
+    from agent_rl.rewards.user_function import CUSTOM_FUNCTION
+
+    chosen = configuration(config, overrides)
+    limit: Any = OmegaConf.select(chosen, "data.max_response_length")
+    limit = None if limit is None else int(limit)
+    custom = OmegaConf.select(chosen, CUSTOM_FUNCTION)
+    function: Any = None if custom is None else OmegaConf.to_container(custom)
+    return configured_reward(settings_of(chosen).reward, function, max_response_tokens=limit)
+
+
+def stored_trajectories(path: Path, limit: int | None, data: Path | None) -> list[Trajectory]:
+    """The trajectories of a file; those without a row get the one of `data` with their data source and index."""
+    from agent_rl.data import read_parquet
+    from agent_rl.rewards.lab.groups import read_trajectories
+    from agent_rl.trajectory import row_data
+
+    found = read_trajectories(path, limit)
+    rows = [] if data is None else read_parquet(str(data))
+    by_index = {(str(row["data_source"]), (row.get("extra_info") or {}).get("index")): row for row in rows}
+    for trajectory in found:
+        if row := by_index.get((trajectory.data_source, trajectory.info.get("index"))):
+            trajectory.row = row_data(row)
+    return found
+
+
+def settings_of(configuration: Any) -> AgentRLSettings:
+    """The section `agent_rl` of a configuration."""
+    from agent_rl.settings import AgentRLSettings
+
+    return AgentRLSettings.from_config(configuration)
+
+
+def is_dump(path: Path) -> bool:
+    """Whether this is a dump of verl: a folder with a file for each step, or one of its files."""
+    if not path.is_file():
+        return path.is_dir()
+    with open(path, "rb") as lines:
+        first = next(lines, b"")
+    return b'"input"' in first and b'"stop_reason"' not in first
+
+
+def configuration(config: Path | None, overrides: Sequence[str]) -> Any:
+    """The configuration: a recipe is composed as in training, another file is only loaded."""
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    from agent_rl.settings.yaml_files import yaml_errors
+
+    for word in overrides:
+        if "=" not in word or not word.startswith(("agent_rl.", "data.max_response_length=")):
+            raise ConfigError(word, "not a setting of the reward", "Write agent_rl.reward.<key>=<value>")
+    is_recipe = config is not None and (config.is_dir() or not config.suffix)  # a folder, or a recipe's name
+    try:
+        written: Any = OmegaConf.create({})
+        if config is not None and not is_recipe:
+            with yaml_errors(config):
+                written = OmegaConf.load(config)
+        if not OmegaConf.is_dict(written):
+            raise ConfigError("--config", f"{config} has no sections", "Name a YAML file or a recipe's folder")
+        if config is not None and (is_recipe or "defaults" in written):
+            from agent_rl.launch.composition import compose
+
+            return compose(config if is_recipe else config.parent, overrides)
+        words = [f"{word}''" if word.endswith("=") else word for word in overrides]
+        merged: Any = OmegaConf.merge(written, OmegaConf.from_dotlist(words))
+    except OmegaConfBaseException as error:
+        raise ConfigError("--config", str(error).splitlines()[0], "Name a YAML file or a recipe's folder") from error
+    return merged
