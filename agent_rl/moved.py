@@ -62,7 +62,7 @@ MOVED = {
     "loops.react": "agents.react",
     "loops.react_agent": "ReactAgentLoop",
     "loops.registry": "agents.registry",
-    "loops.rendering": "verl_adapter.rendering",
+    "loops.rendering": "policies.chat_template",
     "loops.repeats": "agents.episode.budget",
     "loops.search": "agents.search",
     "loops.search_agent": "verl_adapter.loops.SearchAgentLoop",

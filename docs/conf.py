@@ -72,6 +72,7 @@ CONTENTS = {
         "docs/symptoms",
         "docs/comparison",
         "docs/glossary",
+        "docs/templates",
         "docs/limits",
         "docs/support",
         "agent_rl/README",

@@ -268,7 +268,10 @@ def built_in_page() -> str:
         parts.append(f"### `{name}`\n\n{_paragraphs(inspect.getdoc(module) or '')}")
     parts += ["## Agents\n", "A row names one in `agent_name`; else `default_agent_loop` counts.\n"]
     parts.append(_markdown(("name", "how it writes"), [(f"`{name}`", _agent(name)) for name in agent_names()]))
-    parts += ["## Syntaxes of native tool calls\n", "`actor_rollout_ref.rollout.multi_turn.format` names one.\n"]
+    parts += [
+        "## Syntaxes of native tool calls\n",
+        "`actor_rollout_ref.rollout.multi_turn.format` names one; `auto`: the chat template's.\n",
+    ]
     parts.append(
         _markdown(("name", "reads"), [(f"`{n}`", _one_line(inspect.getdoc(s.read))) for n, s in SYNTAXES.items()])
     )

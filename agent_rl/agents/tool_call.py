@@ -17,9 +17,11 @@ from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.tools import ToolSpec
 from agent_rl.trajectory import ToolResult
 
-__all__ = ["AGENT", "FORMAT_KEY", "ToolCallFormat"]
+__all__ = ["AGENT", "AUTO", "FORMAT_KEY", "ToolCallFormat"]
 
 FORMAT_KEY = "actor_rollout_ref.rollout.multi_turn.format"
+AUTO = "auto"
+"""The syntax in which the chat template writes calls itself."""
 
 _MOST = 256
 _schemas: dict[tuple[int, ...], tuple[list[ToolSpec], list[dict[str, Any]]]] = {}  # the specs keep their ids alive
@@ -29,7 +31,8 @@ class ToolCallFormat(Format):
     """The format of native tool calls, in one syntax.
 
     Args:
-        syntax: its name. An endpoint that reads calls itself (`Generation.calls`) needs none.
+        syntax: its name; "auto", where the chat template is not known, is for an endpoint that reads calls itself
+            (`Generation.calls`), and hermes for one that does not.
 
     Raises:
         ConfigError: there is no such syntax.
@@ -38,9 +41,10 @@ class ToolCallFormat(Format):
     special_tokens = True
 
     def __init__(self, syntax: str = "hermes") -> None:
+        syntax = "hermes" if syntax == AUTO else syntax
         if syntax not in SYNTAXES:
             raise ConfigError(
-                FORMAT_KEY, f"no syntax of tool calls is called {syntax!r}", did_you_mean(syntax, SYNTAXES)
+                FORMAT_KEY, f"no syntax of tool calls is called {syntax!r}", did_you_mean(syntax, [*SYNTAXES, AUTO])
             )
         self._syntax = SYNTAXES[syntax]
         self.stop_tokens = self._syntax.stop_tokens

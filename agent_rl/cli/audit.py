@@ -17,8 +17,9 @@ from agent_rl.cli._arguments import Json, json_object, print_json
 from agent_rl.errors import ConfigError
 
 if TYPE_CHECKING:
-    from agent_rl.evaluation.audit import ChatTemplate, TurnAudit
+    from agent_rl.evaluation.audit import TurnAudit
     from agent_rl.evaluation.dumps import DumpedSample
+    from agent_rl.policies.chat_template import ChatTemplate
 
 __all__ = ["GROUP", "app"]
 
@@ -169,10 +170,10 @@ def _findings(audit: TurnAudit) -> dict[str, str]:
 
 
 def _template(name: str, options: dict[str, Any]) -> ChatTemplate:
-    from agent_rl.evaluation.audit import ChatTemplate
+    from agent_rl.policies.chat_template import ChatTemplate
     from agent_rl.policies.tokenizer import load_tokenizer
 
-    return ChatTemplate(Path(name).name, load_tokenizer(name, "--tokenizer"), options)
+    return ChatTemplate(load_tokenizer(name, "--tokenizer"), options, Path(name).name)
 
 
 def _compute(folder: str) -> Callable[[list[int]], list[float]]:

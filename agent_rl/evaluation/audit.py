@@ -12,58 +12,23 @@ Three kinds of findings; the first two are errors:
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal
 
+from agent_rl.agents.syntaxes.json_calls import without_channels
+from agent_rl.policies.chat_template import ChatTemplate
 from agent_rl.trajectory import Trajectory
 
-__all__ = ["ChatTemplate", "TurnAudit", "audit_text", "audit_trajectory", "has_tokens"]
+__all__ = ["TurnAudit", "audit_text", "audit_trajectory", "has_tokens"]
 
 Drift = Literal["none", "tokens", "text"]
 AROUND = 30
 """Characters that are shown on both sides of a difference."""
 CLEARLY = 3.0
 """How many times nearer the tokens beside must fit before log-probs count as misaligned."""
-
-
-@dataclass(frozen=True)
-class ChatTemplate:
-    """A tokenizer with its chat template.
-
-    Attributes:
-        name: of the table's row.
-        tokenizer: of transformers.
-        options: further variables of the template (`data.apply_chat_template_kwargs`).
-    """
-
-    name: str
-    tokenizer: Any
-    options: Mapping[str, Any]
-
-    @property
-    def label(self) -> str:
-        """Name and fingerprint."""
-        return f"{self.name} ({hashlib.sha256(str(self.tokenizer.chat_template).encode()).hexdigest()[:8]})"
-
-    def render(self, messages: Sequence[Any], tools: Sequence[Any], *, prompt: bool) -> str:
-        """The conversation as text, with or without what opens the next turn of the policy."""
-        return str(
-            self.tokenizer.apply_chat_template(
-                list(messages), tools=list(tools) or None, tokenize=False, add_generation_prompt=prompt, **self.options
-            )
-        )
-
-    def encode(self, text: str) -> list[int]:
-        """A rendered text as tokens."""
-        return list(self.tokenizer.encode(text, add_special_tokens=False))
-
-    def decode(self, ids: Sequence[int], *, special: bool = True) -> str:
-        """The text of tokens."""
-        return str(self.tokenizer.decode(list(ids), skip_special_tokens=not special))
 
 
 @dataclass(slots=True)
@@ -132,7 +97,7 @@ def audit_trajectory(
 
 def audit_text(prompt: str, response: str, messages: Sequence[Mapping[str, str]], template: ChatTemplate) -> TurnAudit:
     """The same of a dump, which has text only: whether rendering its conversation gives the text back."""
-    rendered = template.decode(template.encode(template.render(messages, [], prompt=False)), special=False)
+    rendered = template.decode(template.encode(template.rendered(messages, prompt=False)), special=False)
     audit = TurnAudit(0, 0)
     if rendered.rstrip() != (prompt + response).rstrip():
         audit.drift, audit.difference = "text", _contrast(prompt + response, rendered)
@@ -164,8 +129,10 @@ def _mask(stretch: _Stretch, said: str, tokens: int, template: ChatTemplate) -> 
         return f"{len(sequence['mask'])} entries for {len(sequence['response_ids'])} tokens"
     if stretch.end - stretch.start != tokens:
         return f"{stretch.end - stretch.start} tokens have mask 1, {tokens} were sampled"
-    if not any(template.decode(stretch.ids, special=special).startswith(said) for special in (False, True)):
-        return f"mask 1 is on {_short(template.decode(stretch.ids))}, but the turn is {_short(said)}"
+    whole = template.decode(stretch.ids)
+    texts = (template.decode(stretch.ids, special=False), whole, without_channels(whole))
+    if not any(text.startswith(said) for text in texts):
+        return f"mask 1 is on {_short(whole)}, but the turn is {_short(said)}"
     return None
 
 
@@ -222,12 +189,14 @@ def _drift(
     places = [number for number, message in enumerate(messages) if message["role"] == "assistant"]
     for (stretch, audit), place in zip(pairs, places[len(places) - len(pairs) :], strict=False):
         shown = [*last["prompt_ids"], *last["response_ids"][: stretch.start]]
-        rendered = template.render(messages[:place], tools, prompt=True)
+        rendered = template.rendered(messages[:place], tools or None, prompt=True)
         if template.encode(rendered) == shown:
             continue
         text = template.decode(shown)
         audit.drift = "tokens" if text == rendered else "text"
-        audit.difference = "" if text == rendered else _contrast(text, rendered)
+        if text != rendered:
+            how = template.difference(text, rendered)
+            audit.difference = f"{how}{how and ': '}{_contrast(text, rendered)}"
 
 
 def _contrast(shown: str, rendered: str) -> str:

@@ -19,6 +19,7 @@ from agent_rl.errors import ConfigError, EngineError, UnscoredError
 from agent_rl.evaluation.ledger import Ledger, Record
 from agent_rl.evaluation.settings import EvaluationSettings
 from agent_rl.policies import PolicySource
+from agent_rl.policies.chat_template import with_syntax
 from agent_rl.policies.source import PolicyUsage
 from agent_rl.policies.token_policy import TokenPolicy
 from agent_rl.rewards import Reward
@@ -91,6 +92,8 @@ class Evaluation:
         limits = EpisodeLimits(
             response_length=given.sampling.max_response_tokens, **given.multi_turn.model_dump(mode="python")
         )
+        if tokenizer is not None:
+            limits = with_syntax(limits, tokenizer)
         return make_loop(agent, EpisodeSetup(given.agent_rl, limits, self.specs, tokenizer))
 
 

@@ -15,6 +15,7 @@ from uuid import uuid4
 
 from agent_rl.agents.episode.format import Format, dropped_thoughts
 from agent_rl.agents.episode.policy import ChatMessage, Generation, Policy, cut_at_stop
+from agent_rl.agents.syntaxes.json_calls import CHANNEL, without_channels
 from agent_rl.errors import EngineError, UnscoredError
 from agent_rl.policies.media import Media, has_media, new_images
 from agent_rl.trace import Tokens, TokenSequence
@@ -77,6 +78,9 @@ class TokenPolicy(Policy):
         self._sampling_params = _with_stops(sampling_params, tokenizer, format.stop_tokens if format else ())
         self._special_tokens = format is not None and format.special_tokens
         self._prompt_length, self._response_length = prompt_length, response_length
+        self._turn_ends: frozenset[int] | None = getattr(builder, "turn_ends", None)  # None: verl's builder
+        channel = tokenizer.convert_tokens_to_ids(CHANNEL)
+        self._channel = None if channel == tokenizer.unk_token_id else channel
         self._engine_stops, self._drop_thoughts = engine_stops, drop_thoughts
         self.media = media or Media()
         self._request_id = uuid4().hex
@@ -145,7 +149,7 @@ class TokenPolicy(Policy):
         result = self._builder.merge_assistant_tokens(self.ids, kept)
         self._apply(result, logprobs[: len(kept)] if self.logprobs is not None else None)
         finished = stopped or output.stop_reason != "length"
-        if (finished or self.reserve) and len(self.mask) < self._response_length:
+        if self._turn_ends is None and (finished or self.reserve) and len(self.mask) < self._response_length:
             self._append(self._missing_end(kept[-1], stopped or not finished))
         self._messages.append({"role": "assistant", "content": text})
         return Generation(text, len(kept), "stop" if finished else "length")
@@ -254,15 +258,20 @@ class TokenPolicy(Policy):
             middle = (low + high) // 2
             prefix = self._text(sampled[:middle])
             low, high = (low, middle) if any(s in prefix for s in stop) else (middle + 1, high)
-        if keep_stop and sampled[low : low + 1] in ([self._tokenizer.eos_token_id], [self._im_end()]):
+        if keep_stop and self._ends_turn(*sampled[low : low + 1]):
             low += 1
         return sampled[:low], cut_at_stop(text, stop, keep_stop), True
 
     def _text(self, sampled: list[int]) -> str:
         if not self._special_tokens:
+            if self._channel is not None and self._channel in sampled:
+                return without_channels(self._tokenizer.decode(sampled))
             return str(self._tokenizer.decode(sampled, skip_special_tokens=True))
-        ends = (self._tokenizer.eos_token_id, self._im_end())
-        return str(self._tokenizer.decode(sampled[:-1] if sampled[-1] in ends else sampled))
+        return str(self._tokenizer.decode(sampled[:-1] if self._ends_turn(sampled[-1]) else sampled))
+
+    def _ends_turn(self, token: int | None = None) -> bool:
+        ends = {self._im_end()} if self._turn_ends is None else self._turn_ends
+        return token is not None and (token == self._tokenizer.eos_token_id or token in ends)
 
     def _im_end(self) -> int | None:
         """The token that the template ends a turn with, where the builder knows it."""

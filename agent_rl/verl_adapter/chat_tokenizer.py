@@ -23,6 +23,8 @@ def load_chat_tokenizer(model: str) -> ChatTokenizer:
     try:
         from verl.utils.tokenizer import hf_tokenizer
         from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
+
+        from agent_rl.verl_adapter.token_builder import of_any_template
     except ImportError as error:
         raise ConfigError("policy", f"a policy over tokens needs verl ({error})", "Install agent-rl[cpu]") from None
     try:
@@ -30,7 +32,8 @@ def load_chat_tokenizer(model: str) -> ChatTokenizer:
     except (OSError, ValueError) as error:
         problem = f"there is no tokenizer in {model!r} ({str(error).splitlines()[0]})"
         raise ConfigError("tokenizer", problem, "Name the model's folder or its name on the Hub") from None
-    return ChatTokenizer(tokenizer, create_continuous_token_builder(tokenizer, hf_model_type=_model_type(model)))
+    verls = create_continuous_token_builder(tokenizer, hf_model_type=_model_type(model))
+    return ChatTokenizer(tokenizer, of_any_template(verls))
 
 
 def _model_type(model: str) -> str | None:

@@ -15,6 +15,7 @@ from agent_rl.agents.episode.loop import EpisodeLoop, EpisodeSetup, describe, fa
 from agent_rl.agents.episode.policy import ChatMessage
 from agent_rl.data import unpacked
 from agent_rl.errors import ConfigError, UnscoredError
+from agent_rl.policies.chat_template import with_syntax
 from agent_rl.policies.media import Media, has_media
 from agent_rl.policies.token_policy import TokenPolicy, TrainingSequence
 from agent_rl.settings import AgentRLSettings
@@ -22,7 +23,7 @@ from agent_rl.trace import TraceWriter
 from agent_rl.trajectory import Trajectory
 from agent_rl.user_code import BrokenCallError
 from agent_rl.verl_adapter.garbage import collected_in_pauses
-from agent_rl.verl_adapter.rendering import remembering
+from agent_rl.verl_adapter.token_builder import of_any_template
 from agent_rl.verl_adapter.verl_tools import to_specs
 
 __all__ = ["EpisodeAgentLoop"]
@@ -53,7 +54,8 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
             return
         AgentLoopBase.__init__(self, *args, **kwargs)
         settings, limits, self._engine_stops, self._trace = _of_worker(self.config)
-        remembering(self.continuous_token_builder)
+        self.builder = of_any_template(self.continuous_token_builder)
+        limits = with_syntax(limits, self.tokenizer, self.builder.chat_template_kwargs)
         self.agent = registered_name(type(self)) or self.agent
         EpisodeLoop.__init__(
             self, EpisodeSetup(settings, limits, to_specs(tools.tools if tools else []), self.tokenizer)
@@ -104,7 +106,7 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
         )
         return TokenPolicy(
             self.server_manager,
-            self.continuous_token_builder,
+            self.builder,
             self.tokenizer,
             sampling_params,
             prompt_length=self.limits.prompt_length,

@@ -21,7 +21,7 @@ from agent_rl.policies.token_policy import TokenPolicy
 from agent_rl.tools import Tool, ToolSession, ToolSpec
 from agent_rl.tools.builtin.submit_answer import SubmitAnswer
 from agent_rl.trajectory import StopReason, ToolStatus, Trajectory
-from agent_rl.verl_adapter.rendering import remembering
+from agent_rl.verl_adapter.token_builder import of_any_template
 from tests.agents.server import THINKING, Server
 
 pytestmark = pytest.mark.trainer
@@ -87,7 +87,7 @@ def test_any_episode(tokenizer, monkeypatch, turns, results, length, budget, dro
     async def play():
         policy = TokenPolicy(
             server,
-            remembering(create_continuous_token_builder(tokenizer, hf_model_type="qwen2")),
+            of_any_template(create_continuous_token_builder(tokenizer, hf_model_type="qwen2")),
             tokenizer,
             {"logprobs": True},
             prompt_length=64,

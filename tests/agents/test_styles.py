@@ -7,7 +7,8 @@ import pytest
 pytest.importorskip("verl")
 
 from agent_rl.agents.registry import agent_names
-from agent_rl.evaluation.audit import ChatTemplate, audit_trajectory
+from agent_rl.evaluation.audit import audit_trajectory
+from agent_rl.policies.chat_template import ChatTemplate
 from agent_rl.trace import read_tokens
 from agent_rl.trajectory import StopReason, Trajectory
 from tests.agents.episodes import ANSWER, act
@@ -52,7 +53,7 @@ def test_audit_finds_nothing(run_loop, tokenizer, tmp_path, agent):
     assert [each["response_ids"] for each in trajectory.info["tokens"]["sequences"]] == [
         each.response_ids for each in outputs
     ]
-    audits = audit_trajectory(trajectory, ChatTemplate("tiny", tokenizer, {}))
+    audits = audit_trajectory(trajectory, ChatTemplate(tokenizer))
     assert len(audits) == len(SCRIPTS[agent])
     assert [(audit.mask, audit.logprobs, audit.drift, audit.difference) for audit in audits] == [
         (None, None, "none", "")

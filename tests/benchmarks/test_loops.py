@@ -23,7 +23,6 @@ from verl.utils import hf_tokenizer
 from verl.workers.rollout.replica import TokenOutput
 
 from agent_rl.cpu.tiny_model import CORPUS, make_model, make_tokenizer
-from agent_rl.verl_adapter import verl_loop
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
 
@@ -174,29 +173,6 @@ def test_a_trajectory_costs_a_third_of_verls_and_half_with_its_instantiation(
     print(f" {whole[OURS]:.2f} and {whole[VERLS]:.2f} ms ({whole[OURS] / whole[VERLS]:.2f})")
     assert run[OURS] <= run[VERLS] / 3
     assert whole[OURS] <= whole[VERLS] / 2
-
-
-def test_remembered_renderings_save_three_percent_of_a_step_of_256_trajectories(
-    workers: Callable[..., Make], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def rounds() -> dict[str, float]:
-        make = workers(LATENCY_S)
-        found: dict[str, list[float]] = {"with": [], "without": []}
-        for _ in range(ROUNDS + 1):
-            for name, of in found.items():
-                with monkeypatch.context() as patch:
-                    if name == "without":
-                        patch.setattr(verl_loop, "remembering", lambda builder: builder)
-                    start = time.process_time()  # with making the loops
-                    await at_once(make, OURS, AT_ONCE)
-                    of.append(time.process_time() - start)
-        return {name: median(of[1:]) for name, of in found.items()}
-
-    cpu = asyncio.run(rounds())
-    share = (cpu["without"] - cpu["with"]) / (IDEAL_S + cpu["without"])
-    print(f"\n{cpu['with']:.3f} s of CPU for a step, {cpu['without']:.3f} without: {share:.0%} of a step of", end="")
-    print(f" {AT_ONCE} trajectories with an engine of {1e3 * LATENCY_S:.0f} ms")
-    assert share >= 0.03
 
 
 def test_waiting_is_all_that_many_at_once_take(workers: Callable[[float], Make]) -> None:

@@ -10,8 +10,9 @@ from agent_rl import trace
 from agent_rl.agents.episode.episode import EpisodeBudget, run_episode
 from agent_rl.agents.react import ReactFormat
 from agent_rl.errors import ConfigError
-from agent_rl.evaluation.audit import ChatTemplate, audit_text, audit_trajectory, has_tokens
+from agent_rl.evaluation.audit import audit_text, audit_trajectory, has_tokens
 from agent_rl.policies import Sampling
+from agent_rl.policies.chat_template import ChatTemplate
 from agent_rl.policies.source import PolicyUsage
 from agent_rl.tools import ToolSession, load_tools
 from tests.policies.test_tokens import Scripted
@@ -54,7 +55,7 @@ def episode(model_dir, tools, texts=(CALL, CALL, ANSWER), kind=Scripted, instruc
 def template(model_dir):
     from transformers import AutoTokenizer
 
-    return ChatTemplate("tiny", AutoTokenizer.from_pretrained(model_dir), {})
+    return ChatTemplate(AutoTokenizer.from_pretrained(model_dir), name="tiny")
 
 
 @pytest.fixture
@@ -180,7 +181,7 @@ def test_templates_that_rewrite_history_are_detected(sound, template):
     tokenizer.chat_template = tokenizer.chat_template.replace(
         "(message.content or '')", "(message.content or '')|upper"
     )
-    other = ChatTemplate("other", tokenizer, {})
+    other = ChatTemplate(tokenizer, name="other")
     assert {audit.drift for audit in audit_trajectory(sound, other)} == {"text"}
     assert other.label != template.label
 

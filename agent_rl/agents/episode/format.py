@@ -26,6 +26,8 @@ __all__ = [
 
 OPEN, CLOSE = "<think>", "</think>"
 """Around a thought. It stays in what was sampled and trained on, but a call or an answer inside it does not count."""
+OTHER_THOUGHTS = (("<mm:think>", "</mm:think>"), ("<seed:think>", "</seed:think>"), ("[THINK]", "[/THINK]"))
+"""The same of MiniMax M3, Seed-OSS and Mistral's reasoning models."""
 
 
 @dataclass(slots=True)
@@ -232,6 +234,7 @@ def spoken(text: str) -> str:
 
     A thought may have been opened in the prompt, so that only its end is in `text`, or never be closed.
     """
+    text = _one_kind(text)
     if CLOSE not in text and OPEN not in text:
         return text
     before, *opened = text.split(OPEN)
@@ -244,11 +247,19 @@ def dropped_thoughts(messages: Iterable[Mapping[str, Any]], rendered: str) -> bo
     """Whether a rendered conversation lacks a thought of its assistant's messages."""
     for message in messages:
         content = message["content"] if message["role"] == "assistant" else None
-        if isinstance(content, str) and CLOSE in content:
+        if isinstance(content, str) and CLOSE in (content := _one_kind(content)):
             thought = content.partition(CLOSE)[0].rpartition(OPEN)[2].strip()
             if thought and thought not in rendered:
                 return True
     return False
+
+
+def _one_kind(text: str) -> str:
+    """The text with all thoughts between `OPEN` and `CLOSE`."""
+    for opening, closing in OTHER_THOUGHTS:
+        if closing in text or opening in text:
+            text = text.replace(opening, OPEN).replace(closing, CLOSE)
+    return text
 
 
 def _is_text(schema: Any) -> bool:

@@ -1,6 +1,6 @@
 """How models write native tool calls: one pure function for each syntax, under the name that verl gives it.
 
-`llama3_json` and `mistral` are this package's own. Where verl's parser of the same name
+`llama3_json`, `mistral` and `deepseek_v3` are this package's own. Where verl's parser of the same name
 reads calls, these read the same; where it drops a call, these raise a `MalformedActionError` for the policy to see.
 """
 
@@ -37,6 +37,7 @@ SYNTAXES = {
     "gpt-oss": Syntax(json_calls.gpt_oss),
     "seed": Syntax(tagged_calls.seed),
     "minimax": Syntax(tagged_calls.minimax),
+    "deepseek_v3": Syntax(json_calls.deepseek_v3),
     "deepseek_v4": Syntax(tagged_calls.deepseek_v4),
     "gemma4": Syntax(gemma_calls.gemma4, ("<tool_call|>",)),
     "llama3_json": Syntax(json_calls.llama3_json),

@@ -1,4 +1,4 @@
-"""Syntaxes with calls in JSON: hermes, llama3_json, mistral, kimi and gpt-oss.
+"""Syntaxes with calls in JSON: hermes, llama3_json, mistral, kimi, gpt-oss and deepseek_v3.
 
 Each function takes a turn's text with its special tokens and the tools, and gives the text beside the calls, and the
 calls.
@@ -15,7 +15,7 @@ from agent_rl.agents.syntaxes.reading import call_from, read_json, unreadable, w
 from agent_rl.tools import ToolSpec
 from agent_rl.trajectory import ToolCall
 
-__all__ = ["gpt_oss", "hermes", "kimi", "llama3_json", "mistral"]
+__all__ = ["CHANNEL", "deepseek_v3", "gpt_oss", "hermes", "kimi", "llama3_json", "mistral", "without_channels"]
 
 Parsed = tuple[str, list[ToolCall]]
 
@@ -23,6 +23,12 @@ _PYTHON_TAG = "<|python_tag|>"
 _TOOL_CALLS, _ARGS, _CALL_ID = "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"
 _KIMI_SECTION = "<|tool_calls_section_begin|>"
 _KIMI_ID = re.compile(r"(?:functions\.)?(.+?)(?::\d+)?")
+_DEEPSEEK = [
+    f"<\uff5ctool\u2581{name}\uff5c>" for name in ("calls\u2581begin", "call\u2581begin", "sep", "call\u2581end")
+]
+CHANNEL = "<|channel|>"
+"""Before the name of a message's channel in turns of gpt-oss."""
+
 _HARMONY_END = re.compile(r"<\|(?:end|call|return)\|>")
 _RECIPIENT = re.compile(r"to=functions\.([^\s<]+)")
 
@@ -102,6 +108,27 @@ def kimi(text: str, tools: Sequence[ToolSpec]) -> Parsed:
     return without_ends(content), calls
 
 
+def deepseek_v3(text: str, tools: Sequence[ToolSpec]) -> Parsed:
+    """Special tokens around `f<sep>{"x": 1}` (DeepSeek V3.1), or `function<sep>f` and fenced JSON (V3, R1)."""
+    section, opening, separator, closing = _DEEPSEEK
+    content, opened, body = text.partition(section)
+    if not opened:
+        return without_ends(text), []
+    calls = []
+    for part in body.split(opening)[1:]:
+        inner, closed, _ = part.partition(closing)
+        if not closed:
+            unreadable(f"it is not closed by {closing}")
+        name, _, raw = inner.partition(separator)
+        if "```" in raw:
+            name, _, raw = raw.partition("```")
+            raw = raw.strip().removeprefix("json").removesuffix("```")
+        calls.append(call_from({"name": name.strip(), "arguments": _json(raw)}, "arguments"))
+    if not calls:
+        unreadable(f"no call follows {section}")
+    return without_ends(content), calls
+
+
 def gpt_oss(text: str, tools: Sequence[ToolSpec]) -> Parsed:
     """Harmony messages: one to `functions.f` is a call, the one in the channel `final` the answer (gpt-oss)."""
     if "<|message|>" not in text:
@@ -121,6 +148,17 @@ def gpt_oss(text: str, tools: Sequence[ToolSpec]) -> Parsed:
         elif channel != ["analysis"]:
             said.append(body)
     return without_ends(" ".join(said) if final is None else final), calls
+
+
+def without_channels(text: str) -> str:
+    """A turn of gpt-oss as plain text: the channel `final`, after a thought that is the channel `analysis`."""
+    parts: dict[str, list[str]] = {"analysis": [], "final": []}
+    for message in text.split(CHANNEL)[1:]:
+        header, _, body = message.partition("<|message|>")
+        body = _HARMONY_END.split(body)[0]
+        parts["analysis" if header.split()[:1] == ["analysis"] else "final"].append(body)
+    thought = f"<think>{' '.join(parts['analysis'])}</think>\n" if parts["analysis"] else ""
+    return thought + " ".join(parts["final"])
 
 
 def _json(raw: str) -> Any:

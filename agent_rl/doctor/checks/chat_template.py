@@ -1,24 +1,28 @@
 """Checks of the chat template with the model's own tokenizer, over a conversation of several turns.
 
-In training no turn is rendered twice: verl's continuous-token builder appends to the sampled tokens. So a template that
-rewrites earlier turns does not break training, but the model is then trained on other prompts than it gets from a
+In training no turn is rendered twice: turns stay as they were sampled, and what follows them is appended. So a template
+that rewrites earlier turns does not break training, but the model is then trained on other prompts than it gets from a
 server, which renders the whole conversation again for every turn.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from agent_rl.agents.episode.loop import EpisodeSetup
 from agent_rl.agents.registry import agent_names, make_loop
-from agent_rl.agents.tool_call import ToolCallFormat
+from agent_rl.agents.tool_call import AUTO, FORMAT_KEY, ToolCallFormat
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.check import Finding, Needs, check, ok, problem, reason, skipped, warning
+from agent_rl.policies.chat_template import IN_WHITE_SPACE, ChatTemplate
+from agent_rl.trajectory import ToolCall
 from agent_rl.verl_adapter import inspection
 
 Message = dict[str, Any]
@@ -47,6 +51,7 @@ class TokenizerTemplate:
         ends: the token ids at which the engine stops.
         options: `data.apply_chat_template_kwargs`.
         native: whether tools are an argument of the template and calls are in `tool_calls`, as for verl's tool_agent.
+        syntax: in which the run reads calls (`multi_turn.format`).
         observation_role: the role of a message with a tool's result.
         processor: of a multimodal model.
     """
@@ -56,21 +61,23 @@ class TokenizerTemplate:
     ends: frozenset[int] = frozenset()
     options: dict[str, Any] = field(default_factory=dict)
     native: bool = False
+    syntax: str = "hermes"
     observation_role: str = "user"
     processor: Any = None
 
-    def text(self, messages: Sequence[Message], *, prompt: bool, tools: bool | None = None) -> str:
-        """The conversation as text, with or without the generation prompt."""
-        given = [TOOL] if (self.native if tools is None else tools) else None
-        return str(
-            self.tokenizer.apply_chat_template(
-                list(messages), tokenize=False, add_generation_prompt=prompt, tools=given, **self.options
-            )
-        )
+    @cached_property
+    def chat(self) -> ChatTemplate:
+        """What renders the conversation."""
+        return ChatTemplate(self.tokenizer, self.options)
 
-    def ids(self, text: str) -> list[int]:
-        """A rendered text as tokens."""
-        return list(self.tokenizer.encode(text, add_special_tokens=False))
+    @property
+    def tools(self) -> list[dict[str, Any]] | None:
+        """The tools that the template is given."""
+        return [TOOL] if self.native else None
+
+    def text(self, messages: Sequence[Message], *, prompt: bool = True) -> str:
+        """The conversation as a server renders it."""
+        return self.chat.rendered(messages, self.tools, prompt=prompt)
 
 
 @check("chat template", needs=Needs.VERL)
@@ -108,84 +115,127 @@ def load_template(case: Case) -> TokenizerTemplate:
         _ends(tokenizer, folder),
         dict(case.get("data.apply_chat_template_kwargs", {})),
         native,
+        str(case.get(FORMAT_KEY, "hermes")),
         "tool" if native else case.settings.react.observation_role,
         processor,
     )
 
 
 def examine(template: TokenizerTemplate) -> Iterator[Finding]:
-    """Check that the template renders, shows tools, ends turns, keeps earlier turns, and suits verl's builder."""
-    plain = conversation(template)
+    """Check that the template renders, shows tools, writes calls that are read, ends turns, and keeps earlier ones."""
     try:
-        template.text(plain, prompt=True)
+        plain = conversation(template)
+        template.text(plain)
     except Exception as error:  # noqa: BLE001 - a template may raise anything: it goes into the table
-        roles = sorted({message["role"] for message in plain})
-        text = f"it does not render a conversation of {', '.join(roles)}: {reason(error)}"
-        remedy = f"Set {TEMPLATE_KEY}" + ("" if template.native else ", or agent_rl.react.observation_role=user")
+        roles = "system, tool, user" if template.native else f"system, {template.observation_role}"
+        text = f"it does not render a conversation of assistant, {roles}: {reason(error)}"
+        remedy = f"Set {TEMPLATE_KEY}, or take react_agent" if template.native else f"Set {TEMPLATE_KEY}"
+        if template.observation_role == "tool" and not template.native:
+            remedy += ", or agent_rl.react.observation_role=user"
         yield problem(text, remedy, "chat template")
         return
-    yield _tools(template, plain)
-    yield _end(template, plain)
-    rewritten = _first_change(template, plain)
+    yield _tools(template)
+    if template.native:
+        yield _calls(template)
+    yield _end(template)
+    rewritten = first_change(template, plain)
     yield _stability(template, rewritten)
     yield _builder(template, plain, stable=not rewritten)
 
 
 def conversation(template: TokenizerTemplate, thought: str = "") -> list[Message]:
-    """The messages of an episode: a question, two tool calls with their results, an answer."""
+    """The messages of an episode, turns as they are sampled: a question, two calls with their results, an answer."""
+    chat = template.chat
     messages: list[Message] = [
         {"role": "system", "content": "You are careful."},
         {"role": "user", "content": "What is 6*7+1?"},
     ]
+    name = str(TOOL["function"]["name"])  # type: ignore[index]
     for number, (expression, result) in enumerate((("6*7", "42"), ("42+1", "43"))):
+        call = ToolCall(name, {"expression": expression}, f"call{number:05d}")
         if template.native:
-            function = {"name": TOOL["function"]["name"], "arguments": {"expression": expression}}  # type: ignore[index]
-            call = {"id": f"call{number:05d}", "type": "function", "function": function}
-            messages.append({"role": "assistant", "content": f"{thought}Let me see.", "tool_calls": [call]})
-            answer = {"role": "tool", "content": result, "tool_call_id": call["id"], "name": function["name"]}
-            messages.append(answer)
+            written = thought + _call_text(chat, call, template.tools)
+            answer = {"role": "tool", "content": result, "tool_call_id": call.id, "name": name}
         else:
-            content = f'{thought}Action: calculator\nAction Input: {{"expression": "{expression}"}}'
-            messages.append({"role": "assistant", "content": content})
-            messages.append({"role": template.observation_role, "content": f"Observation: {result}"})
-    messages.append({"role": "assistant", "content": f"{thought}Final Answer: 43"})
-    return messages
+            written = chat.answer_text(f'{thought}Action: {name}\nAction Input: {{"expression": "{expression}"}}')
+            answer = {"role": template.observation_role, "content": f"Observation: {result}"}
+        messages += [{"role": "assistant", "content": chat.thought(written, template.tools)}, answer]
+    last = chat.thought(chat.answer_text(f"{thought}Final Answer: 43"), template.tools)
+    return [*messages, {"role": "assistant", "content": last}]
 
 
-def _tools(template: TokenizerTemplate, messages: Sequence[Message]) -> Finding:
+def _call_text(chat: ChatTemplate, call: ToolCall, tools: Any) -> str:
+    with contextlib.suppress(ValueError):
+        return chat.call_text([call], tools)
+    return f"<tool_call>\n{json.dumps({'name': call.name, 'arguments': call.arguments})}\n</tool_call>"
+
+
+def first_change(template: TokenizerTemplate, messages: Sequence[Message]) -> str:
+    """The first turn that a later prompt does not repeat as it was generated, in words; empty: there is none."""
+    turns = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
+    prompts = [template.text(messages[:index]) for index in turns]
+    for number, prompt in enumerate(prompts):
+        written, ids = prompt + messages[turns[number]]["content"], template.chat.encode(prompt)
+        for later in prompts[number + 1 :]:
+            if not later.startswith(written):
+                how, contrast = template.chat.difference(written, later), _contrast(written, later)
+                return f"turn {number + 1} is rewritten in later prompts{how and f', {how}'}: {contrast}"
+            if template.chat.encode(later)[: len(ids)] != ids:
+                return f"the tokens of turn {number + 1}'s prompt change in later prompts, though its text does not"
+    return ""
+
+
+def _tools(template: TokenizerTemplate) -> Finding:
     subject = "tools shown"
     if not template.native:
         return ok("not used: the agent's instructions describe the tools", subject)
-    if TOOL["function"]["name"] in template.text(messages[:2], prompt=True, tools=True):  # type: ignore[index]
+    if TOOL["function"]["name"] in template.text(conversation(template)[:2]):  # type: ignore[index]
         return ok("it shows the tools that it is given", subject)
     text = "it ignores the tools that it is given: the policy never sees them"
     return problem(text, f"Use react_agent, which describes them itself, or set {TEMPLATE_KEY}", subject)
 
 
-def _end(template: TokenizerTemplate, messages: Sequence[Message]) -> Finding:
+def _calls(template: TokenizerTemplate) -> Finding:
+    """The template writes calls in the syntax in which the run reads them."""
+    subject, written = "calls", template.chat.syntax
+    if written is None:
+        text = f"it writes none, or in a syntax that nothing here reads; they are read as {template.syntax}"
+        remedy = f"Set {FORMAT_KEY} to what the model was trained to write, or use react_agent"
+        return warning(text, remedy, subject)
+    if template.syntax in (written, AUTO):
+        return ok(f"it writes calls as {written}, and so they are read", subject)
+    text = f"it writes calls as {written}, but they are read as {template.syntax}"
+    return problem(text, f"Set {FORMAT_KEY}={written}, or {AUTO}", subject)
+
+
+def _end(template: TokenizerTemplate) -> Finding:
     """The token after a turn is one at which the engine stops."""
-    subject, answer = "end of a turn", messages[-1]["content"]
-    first = template.ids(template.text(messages, prompt=False).rpartition(answer)[2])[:1]
-    if not first:
+    subject, chat = "end of a turn", template.chat
+    ends = [chat.end_id] if chat.end_id is not None else sorted(chat.start_ids)
+    names = " or ".join(repr(chat.decode([end])) for end in ends)
+    if not ends:
         remedy = f"Set {TEMPLATE_KEY} to one that writes the eos token after each assistant turn"
         return problem("nothing marks the end of the policy's turn", remedy, subject)
-    token = template.tokenizer.decode(first)
-    if first[0] in template.ends:
-        return ok(f"{token!r}, at which the engine stops", subject)
-    known = ", ".join(repr(template.tokenizer.decode([end])) for end in sorted(template.ends)) or "none"
+    if template.ends.issuperset(ends) or template.ends & chat.end_ids:
+        return ok(f"{names}, at which the engine stops", subject)
+    known = ", ".join(repr(chat.decode([end])) for end in sorted(template.ends)) or "none"
     return warning(
-        f"it ends turns with {token!r}, but the engine stops at {known}",
-        f"Add {first[0]} to eos_token_id in the model's generation_config.json, or take the -Instruct model",
+        f"it ends turns with {names}, but the engine stops at {known}",
+        f"Add {', '.join(map(str, ends))} to eos_token_id in the model's generation_config.json, or take the -Instruct "
+        "model",
         subject,
     )
 
 
 def _stability(template: TokenizerTemplate, rewritten: str) -> Finding:
     subject = "earlier turns"
+    if IN_WHITE_SPACE in rewritten:
+        return ok(rewritten, subject)
     if rewritten:
         remedy = f"Set {TEMPLATE_KEY} (and the server's) to one that writes earlier turns as they were generated"
         return warning(f"{rewritten}. A server shows the policy other prompts than training", remedy, subject)
-    if not (rewritten := _first_change(template, conversation(template, THOUGHT))):
+    rewritten = first_change(template, conversation(template, THOUGHT))
+    if not rewritten or IN_WHITE_SPACE in rewritten:
         return ok("they stay as they were generated, thinking included", subject)
     remedy = "Set agent_rl.react.observation_role=tool: then this template keeps it"
     if template.native or not _keeps_thinking(replace(template, observation_role="tool")):
@@ -198,57 +248,39 @@ def _stability(template: TokenizerTemplate, rewritten: str) -> Finding:
 
 def _keeps_thinking(template: TokenizerTemplate) -> bool:
     try:
-        return not _first_change(template, conversation(template, THOUGHT))
+        return not first_change(template, conversation(template, THOUGHT))
     except Exception:  # noqa: BLE001 - the template does not know the role: the remedy is then another one
         return False
 
 
-def _first_change(template: TokenizerTemplate, messages: Sequence[Message]) -> str:
-    """The first turn that a later prompt does not repeat as it was generated, in words; empty: there is none."""
-    turns = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
-    prompts = [template.text(messages[:index], prompt=True) for index in turns]
-    for number, prompt in enumerate(prompts):
-        written, ids = prompt + messages[turns[number]]["content"], template.ids(prompt)
-        for later in prompts[number + 1 :]:
-            if not later.startswith(written):
-                return f"turn {number + 1} is rewritten in later prompts: {_contrast(written, later)}"
-            if template.ids(later)[: len(ids)] != ids:
-                return f"the tokens of turn {number + 1}'s prompt change in later prompts, though its text does not"
-    return ""
-
-
 def _builder(template: TokenizerTemplate, messages: Sequence[Message], *, stable: bool) -> Finding:
-    """Verl's continuous-token builder accepts the conversation and gives the same tokens as the template."""
-    subject, tools = "token builder", [TOOL] if template.native else None
+    """What is appended after turns gives the tokens of a fresh rendering."""
+    subject = "token builder"
     try:
         builder = inspection.token_builder(
             template.tokenizer, template.model_type, template.options, template.processor
         )
-        built = _appended(template, builder, messages, tools)
+        built = _appended(template, builder, messages)
     except Exception as error:  # noqa: BLE001 - builder and template may raise anything: it goes into the table
         remedy = f"Set {TEMPLATE_KEY}, or use a model and tokenizer that belong together"
         return problem(f"for model type {template.model_type!r}: {reason(error)}", remedy, subject)
-    name = f"verl's {type(builder).__name__}"
     if not stable:
-        return ok(f"{name} appends to the sampled tokens, and rewrites nothing", subject)
-    rendered = template.text(messages[:-1], prompt=True)
-    if built == template.ids(rendered):
-        return ok(f"{name}: turn by turn it gives the template's own tokens", subject)
-    contrast = _contrast(rendered, template.tokenizer.decode(built))
+        return ok("it appends to the sampled tokens, and rewrites nothing", subject)
+    rendered = template.text(messages[:-1])
+    if built == template.chat.encode(rendered):
+        return ok("turn by turn it gives the template's own tokens", subject)
+    contrast = _contrast(rendered, template.chat.decode(built))
     remedy = f"Harmless if this is white space; else set {TEMPLATE_KEY}"
-    return warning(f"{name} does not give the template's tokens: {contrast}", remedy, subject)
+    return warning(f"it does not give the template's tokens: {contrast}", remedy, subject)
 
 
-def _appended(template: TokenizerTemplate, builder: Any, messages: Sequence[Message], tools: Any) -> list[int]:
+def _appended(template: TokenizerTemplate, builder: Any, messages: Sequence[Message]) -> list[int]:
     """The tokens of the last turn's prompt, built turn by turn as in a rollout."""
     turns = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
+    tools = template.tools
     ids: list[int] = list(builder.build_initial_tokens(list(messages[: turns[0]]), tools=tools))
     for index, following in itertools.pairwise(turns):
-        written = template.text(messages[: index + 1], prompt=False)
-        start = written.rindex(messages[index]["content"])  # without a thought that the template puts before it
-        turn = template.ids(written[start:])
-        stops = [place for place, token in enumerate(turn) if token in template.ends]
-        turn = turn[: stops[-1] + 1] if stops else turn
+        turn = template.chat.encode(messages[index]["content"]) + template.chat.stop_after(messages[index + 1], tools)
         ids = builder.merge_assistant_tokens(ids, turn).token_ids
         before, after = list(messages[: index + 1]), list(messages[:following])
         ids = builder.merge_context_tokens(before, after, ids, tools=tools).token_ids

@@ -14,6 +14,7 @@ from agent_rl.agents.episode.budget import EpisodeLimits
 from agent_rl.agents.episode.loop import EpisodeSetup
 from agent_rl.agents.episode.prompt import render_prompt
 from agent_rl.agents.registry import agent_names, make_loop
+from agent_rl.agents.tool_call import FORMAT_KEY
 from agent_rl.data.check import CONTRACT, Rows, check_files
 from agent_rl.data.contract import check_rows
 from agent_rl.data.files import NumberedRow, RowsFile, differences
@@ -26,6 +27,7 @@ from agent_rl.doctor.checks.chat_template import load_template
 from agent_rl.doctor.checks.tools import tool_specs
 from agent_rl.doctor.rows import VERLS, known_rows
 from agent_rl.errors import ConfigError, did_you_mean
+from agent_rl.policies.chat_template import with_syntax
 from agent_rl.rewards.user_function import CUSTOM_FUNCTION
 from agent_rl.settings.yaml_files import read_yaml
 from agent_rl.tools import ToolSpec
@@ -219,7 +221,7 @@ def _of_script(case: Case) -> set[str]:
 
 def _rendered(case: Case, tokenizer: Any, row: Mapping[str, Any], specs: Sequence[ToolSpec]) -> str:
     """The prompt as the row's loop would render it."""
-    syntax = case.get("actor_rollout_ref.rollout.multi_turn.format", "hermes")
-    setup = EpisodeSetup(case.settings, EpisodeLimits(format=syntax), specs)
     options = case.get("data.apply_chat_template_kwargs", {})
+    limits = with_syntax(EpisodeLimits(format=case.get(FORMAT_KEY, "hermes")), tokenizer, options)
+    setup = EpisodeSetup(case.settings, limits, specs)
     return render_prompt(row, row.get("agent_name") or case.default_agent, setup, tokenizer, options)

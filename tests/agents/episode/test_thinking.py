@@ -21,6 +21,8 @@ from tests.agents.episodes import ANSWER, act, run
         ("a</think>b<think>c", "b"),
         ("<think></think>", ""),
         ("<thinking>a", "<thinking>a"),
+        ("[THINK]a[/THINK]b", "b"),
+        ("a</seed:think>b<mm:think>c", "b"),
     ],
 )
 def test_thoughts_are_removed(text, rest):

@@ -16,7 +16,7 @@ from tests.agents.syntaxes.corpus import ROWS, TOOLS, label
 
 pytestmark = pytest.mark.trainer
 
-OURS = {"llama3_json", "mistral"}
+OURS = {"llama3_json", "mistral", "deepseek_v3"}
 BOTH = [row for row in ROWS if row["syntax"] not in OURS and not row.get("malformed")]
 VERL_DIFFERS = {
     "reads an argument as JSON or strips it, whatever the tool's schema says": {

@@ -1,0 +1,75 @@
+"""Our builder of the tokens around turns, in the place of verl's: it works with the template of any model.
+
+verl has a builder for some families of models, which renders a made-up system message, a user's and the appended ones.
+That fails with templates that refuse system messages or two messages of a user in a row, loses what a template writes
+behind the token that ends a turn where the family is not known, and needs names of calls that are not in the messages.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from verl.utils.tokenizer.continuous_token import ContinuousTokenBuilder, MergeResult
+
+from agent_rl.policies.chat_template import ChatTemplate, template_of
+
+__all__ = ["TemplateBuilder", "of_any_template"]
+
+
+class TemplateBuilder(ContinuousTokenBuilder):
+    """The builder for text.
+
+    Args:
+        template: shared by all conversations of a worker, whose cache it holds.
+    """
+
+    def __init__(self, template: ChatTemplate) -> None:
+        super().__init__(template.tokenizer, chat_template_kwargs=template.options)
+        self.template = template
+
+    closes_turns = True
+    """Whether `merge_context_tokens` writes the token that ends a turn, if the turn did not."""
+
+    @property
+    def turn_ends(self) -> frozenset[int]:
+        """The tokens that end a turn and are not part of its text."""
+        return self.template.start_ids | ({self.template.end_id} if self.template.end_id is not None else set())
+
+    def build_initial_tokens(self, messages: list[dict[str, Any]], *, tools: Any = None, **media: Any) -> list[int]:
+        """The tokens of a whole conversation with the start of the next turn."""
+        return self.template.prompt_ids(messages, tools)
+
+    def merge_context_tokens(
+        self,
+        previous_messages: list[dict[str, Any]],
+        updated_messages: list[dict[str, Any]],
+        runtime_token_ids: list[int],
+        *,
+        tools: Any = None,
+    ) -> MergeResult:
+        """Append the messages to the tokens so far, which end with a turn."""
+        self._assert_append_only(previous_messages, updated_messages)
+        template, ids, removed = self.template, list(runtime_token_ids), 0
+        closing, rest = template.following(updated_messages[len(previous_messages) :], tools)
+        last = ids[-1] if ids else None
+        ends = [at for at, token in enumerate(closing) if token in template.end_ids]
+        if last in template.special_ids and last in closing:
+            closing = closing[len(closing) - closing[::-1].index(last) :]
+        elif last in template.end_ids:
+            closing = []
+        elif ends:
+            closing = closing[ends[0] :]
+        elif rest and last == rest[0] and last in template.start_ids:
+            closing, rest = [], rest[1:]
+        elif last in template.start_ids:
+            closing, removed = [], 1
+            ids.pop()
+        return MergeResult(ids + closing + rest, len(rest), "context", list(closing), removed)
+
+
+def of_any_template(verls: Any) -> Any:
+    """Our builder in the place of verl's, unless it renders images or has an encoder of its own."""
+    kind, base = type(verls), ContinuousTokenBuilder
+    if (kind._render_tokens, kind.build_initial_tokens) != (base._render_tokens, base.build_initial_tokens):
+        return verls
+    return TemplateBuilder(template_of(verls.tokenizer, verls.chat_template_kwargs))
