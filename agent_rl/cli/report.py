@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from agent_rl.cli._arguments import Json, print_json
 from agent_rl.errors import ConfigError
 
 __all__ = ["GROUP", "app"]
@@ -22,6 +23,7 @@ def report(
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="The page; default: report.html in the first run's folder")
     ] = None,
+    as_json: Json = False,
 ) -> None:
     r"""Write a run as one page: curves, warnings in words, before and after, trajectories, configuration, versions.
 
@@ -30,6 +32,8 @@ def report(
       agent-rl report outputs/first outputs/second -o comparison.html
 
     Several runs are also compared. The page needs no other file and no network.
+
+    --json: `page`.
     """
     try:
         from agent_rl.viewer.report import read_run
@@ -43,4 +47,7 @@ def report(
         target.write_text(text, encoding="utf-8")
     except OSError as error:
         raise ConfigError("--out", f"{target} cannot be written ({error.strerror})", "Name another file") from error
-    print(target)
+    if as_json:
+        print_json({"page": str(target)})
+    else:
+        print(target)

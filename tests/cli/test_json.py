@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,9 @@ pytestmark = pytest.mark.slow
 
 SERVERS = {"view", "reward serve"}
 """They print an address, and end when they are interrupted."""
-WITHOUT = {"report", "train"}
-"""They print a path, and a run's steps."""
-TRIED_ELSEWHERE = {"audit tokens", "doctor", "eval", "report", "train"}
+WITHOUT = {"train"}
+"""It prints a run's steps."""
+TRIED_ELSEWHERE = {"audit tokens", "doctor", "eval", "train"}
 """With a tokenizer, in a process of their own, with a server, or on a run."""
 
 LOUD = """
@@ -53,6 +54,7 @@ COMMANDS = {
     "data check": ["rows.parquet", "--fix", "good.parquet"],
     "recipes": [],
     "recipes copy": ["gsm8k_calculator", "mine"],
+    "report": ["run"],
     "reward score": ["trace.jsonl", "--limit", "4"],
     "reward attack": ["trace.jsonl", "--limit", "4", "--only", "padding"],
     "reward what-if": ["trace.jsonl", "--limit", "4"],
@@ -94,6 +96,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     for trajectory in trajectories(problems(1)):
         trace.append(folder / "trace.jsonl", trajectory)
+    (folder / "run").mkdir()
+    shutil.copy(folder / "trace.jsonl", folder / "run")
+    (folder / "run/metrics.jsonl").write_text('{"step": 1, "data": {"critic/score/mean": 0.5}}\n')
     (folder / "loud.py").write_text(LOUD)
     (folder / "loud.yaml").write_text("tools: [{class_name: 'loud.py:Loud'}]")
     (folder / "openapi.yaml").write_text(OPENAPI)
