@@ -117,3 +117,21 @@ def test_one_bad_row_leaves_the_files_as_they_were(
     assert f"error: {file}, line 61, column answer: no number after '####' in 'none'" in capsys.readouterr().err
     assert read_parquet(tmp_path / "out" / "train.parquet") == rows["train"]
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["train.parquet"]
+
+
+def test_an_interrupt_leaves_the_files_and_is_one_line(
+    tmp_path: Path, file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = converted(tmp_path, "--input", file)
+    capsys.readouterr()
+
+    def interrupted(example: dict[str, Any], split: str, index: int, **options: Any) -> dict[str, Any]:
+        raise KeyboardInterrupt
+
+    data_set = RawSet("mine", interrupted)
+    with pytest.raises(SystemExit) as end:
+        converted(tmp_path, "--input", file, data_set=data_set)
+    assert end.value.code == 130
+    said = capsys.readouterr()
+    assert said == ("", "\ninterrupted: the files are as they were. The same command starts again\n")
+    assert {path.stem: read_parquet(path) for path in (tmp_path / "out").iterdir()} == before
