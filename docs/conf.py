@@ -53,6 +53,7 @@ CONTENTS = {
             "reward_service",
             "reward_lab",
             "evaluation",
+            "while_it_trains",
             "viewer",
             "traces",
             "doctor",

@@ -6,6 +6,10 @@ import sys
 from typing import Annotated
 
 import typer
+import yaml
+
+from agent_rl.cli._arguments import print_json, stdout
+from agent_rl.errors import AgentRLError, ConfigError
 
 __all__ = ["GROUP", "app"]
 
@@ -29,6 +33,9 @@ def train(
     ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Print everything that goes to the run's log")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a line of JSON for each step, and one at the end")
     ] = False,
     nodes_timeout_s: Annotated[float, typer.Option(help="Seconds within which all nodes must have joined")] = 600,
 ) -> None:
@@ -56,18 +63,46 @@ def train(
 
     MASTER_PORT is the port of Ray's head, 6379 if unset. Under SLURM, srun sets all of this. RAY_ADDRESS joins a
     running cluster; trainer.nnodes is then the number of its nodes to use.
+
+    Ctrl-C, or SIGTERM, ends the run after its step and saves it; a second one ends it at once.
+
+    With --json, a step is {event, step, of, metrics}; the end is {event, status, exit_code, step, seconds, folder,
+    log}, for a run that was stopped also checkpoint and command, for one that failed or was aborted also error. With
+    --dry-run it is {configuration}.
+
+    Exit status: 0 trained to the end; 75 ended early and saved, the same command goes on; 2 a configuration or a path
+    is refused; 129, 130, 143 ended at once by SIGHUP, SIGINT, SIGTERM; any other: the trainer failed.
     """
     from agent_rl.launch import training
-    from agent_rl.launch.output import Screen
     from agent_rl.launch.process import TrainerError
+    from agent_rl.launch.screen import JsonLines, WholeLog
+    from agent_rl.launch.stopping import STOPPED, Aborted
 
     if dry_run:
         composed, notes = training.dry_run(recipe, overrides or [], script)
-        print(composed, end="")
+        if as_json:
+            print_json({"configuration": yaml.safe_load(composed)})
+        else:
+            print(composed, end="")
         print(*notes, sep="\n", file=sys.stderr)
         raise typer.Exit(2 if len(notes) > 1 else 0)
+    records = JsonLines(stdout.get() or sys.stdout) if as_json else None
+    screen = records or (WholeLog() if verbose else None)
     try:
-        training.train(recipe, overrides or [], script, nodes_timeout_s=nodes_timeout_s, screen=Screen(verbose=verbose))
-    except TrainerError as error:
+        stopped = training.train(recipe, overrides or [], script, nodes_timeout_s=nodes_timeout_s, screen=screen)
+    except Aborted as error:
+        if records is not None:
+            records.aborted(error.by)
+        raise
+    except (AgentRLError, OSError) as error:
+        status = (
+            error.status if isinstance(error, TrainerError) else 2 if isinstance(error, ConfigError | OSError) else 1
+        )
+        if records is not None:
+            records.write_end("failed", status, error=str(error))
+        if not isinstance(error, TrainerError):
+            raise
         print(f"error: {error}", file=sys.stderr)
-        raise typer.Exit(error.status) from error
+        raise typer.Exit(status) from error
+    if stopped is not None:
+        raise typer.Exit(STOPPED)

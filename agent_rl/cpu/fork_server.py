@@ -88,6 +88,7 @@ def fork_server(environ: Mapping[str, str], output: Any) -> Iterator[dict[str, s
                 stdout=output,
                 stderr=output,
                 pass_fds=[fd],
+                start_new_session=True,
             )
         with server:
             try:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -29,7 +30,8 @@ from agent_rl.cpu import switch as cpu
 from agent_rl.cpu.fork_server import fork_server
 from agent_rl.errors import AgentRLError, ConfigError
 from agent_rl.launch.command import joins_ray
-from agent_rl.launch.process import die_with_parent, end_all, exit_on_sigterm, sigterm_exits, stop
+from agent_rl.launch.process import die_with_parent, end_all, stop
+from agent_rl.launch.stopping import StopRequest
 
 __all__ = ["ClusterError", "Nodes", "node_options", "run_head", "run_worker"]
 
@@ -123,7 +125,7 @@ def run_head(
     if _answers(nodes):
         raise ClusterError(f"something listens at {nodes.address} already. Choose another MASTER_PORT, on every node")
     head = ["--head", f"--port={nodes.port}", *_own_address(nodes.head), *options]
-    with sigterm_exits(), _ray_node(head) as node:
+    with _ray_node(head) as node:
         _wait_for_nodes(nodes, node, wait_s)
         train(
             {**_environment(), **node.forks, "RAY_ADDRESS": nodes.address},
@@ -131,13 +133,16 @@ def run_head(
         )
 
 
-def run_worker(nodes: Nodes, options: Sequence[str], wait_s: float) -> int:
+def run_worker(nodes: Nodes, options: Sequence[str], wait_s: float, stopping: StopRequest | None = None) -> int:
     """Any rank but 0: join the head's cluster, and stay until the head is gone.
+
+    Who ends a job tells all of its nodes: the run needs this one until rank 0 has saved it.
 
     Args:
         nodes: the nodes.
         options: of `ray start`.
         wait_s: seconds within which the head must answer.
+        stopping: has the signals that this process gets.
 
     Returns:
         0: rank 0 has the trainer's exit status.
@@ -151,9 +156,14 @@ def run_worker(nodes: Nodes, options: Sequence[str], wait_s: float) -> int:
             raise ClusterError(f"rank {nodes.rank}: no head answered at {nodes.address} within {wait_s:.0f} s")
         time.sleep(POLL_S)
     _say(f"rank {nodes.rank} of {nodes.count} joins {nodes.address}")
-    with sigterm_exits(), _ray_node([f"--address={nodes.address}", *options]) as node:
-        heard = time.monotonic()
+    stopping = stopping or StopRequest()
+    with _ray_node([f"--address={nodes.address}", *options]) as node:
+        heard, told = time.monotonic(), False
+        stopping.can_wait = lambda: True
         while True:
+            if stopping.asked and not told:
+                _say(f"rank {nodes.rank}: {stopping.asked}: waits for rank 0 to end; at the next signal ends at once")
+                told = True
             answer = _answers(nodes)
             if answer is False or time.monotonic() - heard > SILENT_S:
                 _say(f"rank {nodes.rank}: the head is gone, this node ends")
@@ -175,8 +185,9 @@ class _RayNode:
             command.append(f"--temp-dir={directory}")
         self.output = output
         self.process = subprocess.Popen(
-            command, env=env, stdout=output, stderr=subprocess.STDOUT, preexec_fn=die_with_parent
-        )
+            command, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+            start_new_session=True, preexec_fn=die_with_parent,
+        )  # fmt: skip
 
     def check(self, problem: str) -> None:
         """Raise an error with the last lines of Ray's output if it has ended."""
@@ -213,6 +224,7 @@ def _wait_for_nodes(nodes: Nodes, node: _RayNode, wait_s: float) -> None:
     os.environ.update(_security())
     import ray
 
+    handler = signal.getsignal(signal.SIGTERM)
     ray.init(address=nodes.address, log_to_driver=False, logging_level="ERROR")
     try:
         seen = 0
@@ -230,7 +242,7 @@ def _wait_for_nodes(nodes: Nodes, node: _RayNode, wait_s: float) -> None:
             time.sleep(POLL_S)
     finally:
         ray.shutdown()
-        exit_on_sigterm()  # Ray has put its own handler there
+        signal.signal(signal.SIGTERM, handler)  # Ray has put its own there
 
 
 def _environment() -> dict[str, str]:

@@ -1,7 +1,6 @@
-"""What the terminal shows of a run: a line for each step, messages of agent_rl, and why a run failed.
+"""Reads what a trainer writes: lines of its log, metrics, and why it failed.
 
-All of the trainer's output is in the run's log; verl, Ray and the engine write more than a thousand lines to it before
-the first step.
+verl, Ray and the engine write more than a thousand lines to the log before the first step.
 """
 
 from __future__ import annotations
@@ -9,18 +8,19 @@ from __future__ import annotations
 import json
 import re
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["MESSAGE", "Screen", "failure", "read_metrics", "step_line"]
+from agent_rl.launch.characters import named
+
+__all__ = ["MESSAGE", "TOTAL", "bare", "failure", "read_metrics", "step_line", "validations"]
 
 MESSAGE = "agent_rl: "
 """What a line of the log begins with that the user is shown."""
 
 WRONG = 2
 """Exit status of a trainer that refuses its configuration, or the user's code, before it starts."""
-MOST_MESSAGES = 20
 LAST_LINES = 15
 """Lines of the log that a failure shows."""
 
@@ -29,7 +29,8 @@ _PREFIX = re.compile(r"^\([A-Za-z_]\w* [^)]*\) ?")
 _EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception)): (.+)$")
 _BEGINNINGS = ("Traceback (most recent", "The above exception was", "During handling of", "Error executing job")
 """What stands above a traceback; hydra leaves the first of these out."""
-_TOTAL = re.compile(r"\bTotal training steps: (\d+)$")
+TOTAL = re.compile(r"\bTotal training steps: (\d+)$")
+"""In a line of verl's log."""
 _FIELDS = {
     "agent/tool_calls": ("{:.1f} tool calls", 1),
     "agent/turns": ("{:.1f} turns", 1),
@@ -43,53 +44,6 @@ _QUIET = ("agent/malformed_rate", "agent/unscored")
 _VALIDATION = re.compile(r"^val-(?:core|aux)/(.+)/(acc|reward)/mean@\d+$")
 
 
-class Screen:
-    """Prints the steps of a run as they are logged, and agent_rl's messages.
-
-    Args:
-        verbose: print every line of the log as well.
-        say: prints a line.
-    """
-
-    def __init__(self, *, verbose: bool = False, say: Callable[[str], None] | None = None) -> None:
-        self._verbose = verbose
-        self._say = say or (lambda text: print(text, flush=True))
-        self._total: int | None = None
-        self._seen: set[str] = set()
-
-    def begin(self, folder: Path, notes: Sequence[str]) -> None:
-        """Print where the run writes, and what the user should know about an earlier one."""
-        self._say(f"run: {folder}")
-        for note in notes:
-            self._say(f"     {note}")
-        self._say(f"log: {folder / 'train.log'}")
-        self._say("starting Ray, the engine and the trainer: the first step takes minutes with a large model")
-
-    def note(self, text: str) -> None:
-        """Print what is being done before the start."""
-        self._say(text)
-
-    def end(self, folder: Path) -> None:
-        """Print that the run is done."""
-        self._say(f"done: {folder}")
-
-    def step(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Print a step."""
-        self._say(step_line(step, metrics, self._total))
-
-    def line(self, line: str) -> None:
-        """Print a line of the log if it is for the user, each text once."""
-        if self._verbose:
-            self._say(line)
-        text = _bare(line)
-        if found := _TOTAL.search(text):
-            self._total = int(found[1])
-        if not self._verbose and text.startswith(MESSAGE) and text not in self._seen:
-            self._seen.add(text)
-            if len(self._seen) <= MOST_MESSAGES:
-                self._say(text.removeprefix(MESSAGE))
-
-
 def step_line(step: int, metrics: Mapping[str, Any], total: int | None = None) -> str:
     """A step in one line: reward, accuracy, tool calls, turns, length, seconds, and the validation if there was one."""
     parts = []
@@ -101,15 +55,20 @@ def step_line(step: int, metrics: Mapping[str, Any], total: int | None = None) -
         value = metrics.get(key)
         if value is not None and (value or key not in _QUIET):
             parts.append(shown.format(value * factor))
+    for source, values in validations(metrics).items():
+        shown_values = [f"reward {values['reward']:+.3f}"] if "reward" in values else []
+        shown_values += [f"accuracy {100 * values['acc']:.0f} %"] if "acc" in values else []
+        parts.append(f"validation on {named(source)}: {', '.join(shown_values)}")
+    return f"step {step}{f'/{total}' if total else ''}: {', '.join(parts) or 'no metrics'}"
+
+
+def validations(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """Reward and accuracy (`reward`, `acc`) of a validation, by data source; empty where there was none."""
     sources: dict[str, dict[str, float]] = {}
     for key, value in metrics.items():
         if found := _VALIDATION.match(key):
             sources.setdefault(found[1], {})[found[2]] = value
-    for source, found_values in sources.items():
-        shown_values = [f"reward {found_values['reward']:+.3f}"] if "reward" in found_values else []
-        shown_values += [f"accuracy {100 * found_values['acc']:.0f} %"] if "acc" in found_values else []
-        parts.append(f"validation on {source}: {', '.join(shown_values)}")
-    return f"step {step}{f'/{total}' if total else ''}: {', '.join(parts) or 'no metrics'}"
+    return sources
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
@@ -128,15 +87,15 @@ def failure(log: Path, start: int, status: int) -> str:
     """
     with open(log, "rb") as file:
         file.seek(start)
-        lines = [_bare(line) for line in file.read().decode(errors="replace").splitlines()]
+        lines = [bare(line) for line in file.read().decode(errors="replace").splitlines()]
     lines = [line for line in lines if line.strip() and "HYDRA_FULL_ERROR" not in line]
     if status == WRONG and (refused := next((line for line in reversed(lines) if line.startswith("error: ")), None)):
-        return f"{refused.removeprefix('error: ')}\nThe whole output: {log}"
+        return f"{named(refused.removeprefix('error: '))}\nThe whole output: {log}"
     cause, shown = _cause(lines)
     if cause is None and status < 0:
         cause = f"{signal.Signals(-status).name} ended it" + " (is memory short?)" * (status == -signal.SIGKILL)
-    excerpt = "".join(f"\n  | {line}" for line in shown)
-    return f"the trainer failed: {cause or f'exit status {status}'}{excerpt}\nThe whole output: {log}"
+    excerpt = "".join(f"\n  | {named(line)}" for line in shown)
+    return f"the trainer failed: {named(cause or f'exit status {status}')}{excerpt}\nThe whole output: {log}"
 
 
 def _cause(lines: list[str]) -> tuple[str | None, list[str]]:
@@ -159,6 +118,6 @@ def _traceback(lines: list[str], end: int) -> Iterator[str]:
     yield from lines[max(begin + 1, end - LAST_LINES) : end]
 
 
-def _bare(line: str) -> str:
+def bare(line: str) -> str:
     """The line without colours, and without what Ray puts before the line of another process."""
     return _PREFIX.sub("", _COLOUR.sub("", line)).rstrip()

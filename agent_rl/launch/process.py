@@ -10,7 +10,6 @@ import secrets
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,17 +22,16 @@ import psutil
 from agent_rl.cpu.fork_server import fork_server
 from agent_rl.errors import AgentRLError
 from agent_rl.launch.output import failure
+from agent_rl.launch.stopping import Aborted, StoppedRun, StopRequest
 
 __all__ = [
     "TrainerError",
     "die_with_parent",
     "end_all",
-    "exit_on_sigterm",
     "logger_environment",
     "remove_unused",
     "run_trainer",
     "shared_files",
-    "sigterm_exits",
     "stop",
 ]
 
@@ -74,8 +72,9 @@ def run_trainer(
     timeout_s: float | None = None,
     environ: Mapping[str, str] | None = None,
     watch: Callable[[], None] | None = None,
-) -> None:
-    """Run the trainer as a child that cannot outlive this process.
+    stopping: StopRequest | None = None,
+) -> StoppedRun | None:
+    """Run the trainer as a child that cannot outlive this process, in a session of its own: Ctrl-C is for us.
 
     Args:
         command: from `trainer_command`; with `trainer.logger` containing `file`, metrics are followed.
@@ -87,6 +86,10 @@ def run_trainer(
         environ: of the trainer; None: ours, with temporary files and the cache of models kept out of the user's
             folders.
         watch: called again and again; an exception that it raises ends the trainer.
+        stopping: by which the run can be asked to end early.
+
+    Returns:
+        Where the run has ended, if it has ended early because it was asked to.
 
     Raises:
         TrainerError: with the cause, when the trainer fails or runs out of time; the log keeps everything.
@@ -104,10 +107,15 @@ def run_trainer(
         try:
             with fork_server(env, output) as forks:
                 child = subprocess.Popen(
-                    command, stdout=output, stderr=subprocess.STDOUT, env={**env, **forks}, preexec_fn=die_with_parent
-                )
+                    command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env={**env, **forks},
+                    start_new_session=True, preexec_fn=die_with_parent,
+                )  # fmt: skip
                 try:
                     _follow(child, _Tail(log, start, on_output), _Metrics(metrics, on_metrics), timeout_s, watch)
+                except Aborted as error:
+                    if stopping:
+                        stopping.on_abort(error.by)
+                    raise
                 finally:
                     stop(child)
         finally:
@@ -116,6 +124,7 @@ def run_trainer(
             remove_unused(shared_files() - before)
     if child.returncode:
         raise TrainerError(failure(log, start, child.returncode), child.returncode)
+    return stopping.answer() if stopping else None
 
 
 def logger_environment(folder: Path, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -139,26 +148,6 @@ def _private_environment(out: Path) -> Iterator[dict[str, str]]:
         }
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-
-
-@contextmanager
-def sigterm_exits() -> Iterator[None]:
-    """Turn SIGTERM into SystemExit, so that the launcher stops what it started."""
-    before = signal.getsignal(signal.SIGTERM)
-    exit_on_sigterm()
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def exit_on_sigterm() -> None:
-    """From now on SIGTERM raises SystemExit."""
-
-    def handler(signum: int, frame: Any) -> None:
-        sys.exit(128 + signum)
-
-    signal.signal(signal.SIGTERM, handler)
 
 
 def stop(child: subprocess.Popen[bytes]) -> None:

@@ -217,6 +217,8 @@ def _files(config: Mapping[str, Any], script: str | None) -> dict[str, list[dict
     """The local files that each key names, and the code that its YAML files name, with a hash of the content."""
     found = {}
     for key, value in [*_leaves(config), ("--script", script)]:
+        if key.startswith("agent_rl.trace."):  # which the run itself writes
+            continue
         paths = [_path(text) for text in (value if isinstance(value, list) else [value]) if _short(text)]
         files = [each for path in paths if path.is_file() for each in (path, *_code(path))]
         if files:

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -18,10 +17,12 @@ from agent_rl.launch import resolution
 from agent_rl.launch.cluster import Nodes, node_options, run_head, run_worker
 from agent_rl.launch.command import JOINING, command_line, joins_ray, quoted, require_device
 from agent_rl.launch.composition import compose
-from agent_rl.launch.output import Screen
-from agent_rl.launch.process import logger_environment, run_trainer, sigterm_exits
+from agent_rl.launch.process import logger_environment, run_trainer
 from agent_rl.launch.recipes import data_scripts, recipe_folder
 from agent_rl.launch.run_folder import RunFolder
+from agent_rl.launch.screen import Screen, Steady, choose
+from agent_rl.launch.stopping import Aborted, StoppedRun, StopRequest
+from agent_rl.settings import AgentRLSettings
 from agent_rl.verl_adapter.checkpoints import model_folder, policy_shards
 
 __all__ = ["dry_run", "train"]
@@ -41,54 +42,107 @@ def train(
     nodes_timeout_s: float = 600,
     screen: Screen | None = None,
     environ: Mapping[str, str] | None = os.environ,
-) -> None:
-    """Train a recipe to its end, in the run's folder (see `run_folder`).
+) -> StoppedRun | None:
+    """Train a recipe to its end, in the run's folder (see `run_folder`), or until it is asked to end.
 
     Args:
         recipe: a folder with `config.yaml`, or the name of a recipe.
         overrides: hydra overrides, `key=value`.
         script: the user's own entry point instead of verl's.
         nodes_timeout_s: seconds within which all of several nodes must have joined.
-        screen: shows the steps; None: one that prints them.
+        screen: shows the run; None: what `agent_rl.run.progress` says.
         environ: of a trainer on one node; None: see `run_trainer`.
+
+    Returns:
+        Where the run has ended, if it has ended early because it was asked to.
 
     Raises:
         ConfigError: for a configuration that cannot be trained, before anything is started.
         ClusterError: when nodes do not join in time.
         TrainerError: when the trainer fails.
+        Aborted: at a second signal, or at the first one before the first step.
     """
+    stopping = StopRequest()
+    with stopping.on_signals():
+        return _train(recipe, overrides, script, nodes_timeout_s, screen, environ, stopping)
+
+
+def _train(
+    recipe: str,
+    overrides: Sequence[str],
+    script: str | None,
+    nodes_timeout_s: float,
+    screen: Screen | None,
+    environ: Mapping[str, str] | None,
+    stopping: StopRequest,
+) -> StoppedRun | None:
     nodes = Nodes.from_environment()
     config, command = _composed(recipe, overrides, script, nodes)
     if problems := resolution.problems(config):
         raise problems[0]
     if nodes is not None and nodes.rank > 0:
-        run_worker(nodes, node_options(config, head=False), nodes_timeout_s)
-        return
+        run_worker(nodes, node_options(config, head=False), nodes_timeout_s, stopping)
+        return None
     if nodes is None:
         require_device()
     _require_data(config, recipe)
     _make_tiny_models(config)
-    shown = screen or Screen()
+    shown = Steady(screen or choose(AgentRLSettings.from_config(config).run.progress))
     command += _merged_checkpoint(config, shown)
     if "VERL_FILE_LOGGER_PATH" in os.environ:
-        shown.note("VERL_FILE_LOGGER_PATH has no effect here: metrics are in the run's metrics.jsonl")
+        shown(lambda to: to.note("VERL_FILE_LOGGER_PATH has no effect here: metrics are in the run's metrics.jsonl"))
     with RunFolder(config, _user_command(), script) as run:
-        shown.begin(run.path, run.notes)
         command += _run_overrides(config, run.path, overrides)
         if nodes is not None or joins_ray():  # whose processes do not inherit our environment
             variables = logger_environment(run.path).items()
             command += [f"++ray_kwargs.ray_init.runtime_env.env_vars.{name}={quoted(at)}" for name, at in variables]
+        stopping.begin(run.path)
+        stopping.can_wait = lambda: shown.progress.is_training
+        stopping.on_abort = lambda by: shown(lambda to: to.stopping(by, at_once=True))
+        stopped: list[StoppedRun | None] = []
 
         def start(env: Mapping[str, str] | None, watch: Callable[[], None] | None = None) -> None:
-            callbacks: Any = {"on_metrics": shown.step, "on_output": shown.line}
-            run_trainer(command, run.path, **callbacks, environ=env, watch=watch)
+            answer = run_trainer(
+                command,
+                run.path,
+                on_metrics=lambda step, metrics: shown(lambda to: to.step(step, metrics)),
+                on_output=lambda line: shown(lambda to: to.line(line)),
+                environ=env,
+                watch=_watch(shown, stopping, watch),
+                stopping=stopping,
+            )
+            stopped.append(answer)
 
-        if nodes is not None:
-            run_head(nodes, start, node_options(config, head=True), nodes_timeout_s)
-        else:
-            with sigterm_exits():
+        shown(lambda to: to.begin(run.path, run.notes, resolution.resolved(config)))
+        try:
+            if nodes is not None:
+                run_head(nodes, start, node_options(config, head=True), nodes_timeout_s)
+            else:
                 start(environ)
-        shown.end(run.path)
+            shown(lambda to: to.end(stopped[0]))
+        except Aborted as error:
+            by = error.by
+            shown(lambda to: to.aborted(by))
+            raise
+        finally:
+            shown(lambda to: to.close())
+    return stopped[0]
+
+
+def _watch(shown: Steady, stopping: StopRequest, check: Callable[[], None] | None) -> Callable[[], None]:
+    """What is done again and again while the trainer runs."""
+    told = False
+
+    def watch() -> None:
+        nonlocal told
+        if check is not None:
+            check()
+        if (by := stopping.asked) and not told:
+            told = True
+            shown(lambda to: to.stopping(by))
+        shown(lambda to: to.tick())
+
+    return watch
 
 
 def dry_run(recipe: str, overrides: Sequence[str] = (), script: str | None = None) -> tuple[str, list[str]]:
@@ -134,12 +188,12 @@ def _require_data(config: DictConfig, recipe: str) -> None:
                 raise ConfigError(key, f"there is no {path}", remedy)
 
 
-def _merged_checkpoint(config: DictConfig, screen: Screen) -> list[str]:
+def _merged_checkpoint(config: DictConfig, shown: Steady) -> list[str]:
     """An override that names the merged model where `model.path` is a checkpoint of training."""
     path = str(config.actor_rollout_ref.model.path)
     if policy_shards(Path(path).expanduser()) is None or (Path(path).expanduser() / "config.json").is_file():
         return []
-    screen.note(f"model: merging the checkpoint {path}, once")
+    shown(lambda to: to.note(f"model: merging the checkpoint {path}, once"))
     return [f"{MODEL}={quoted(model_folder(path, MODEL).absolute())}"]
 
 

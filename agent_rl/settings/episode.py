@@ -103,7 +103,10 @@ class TraceSettings(Section):
 
 
 class RunSettings(Section):
-    """Where a training run keeps what it writes."""
+    """Where a training run keeps what it writes, and what the terminal shows of it."""
 
     folder: str | None = None
     """Folder with run.json, log, metrics, rollouts and checkpoints; null: `outputs/<trainer.experiment_name>`."""
+    progress: Literal["panel", "lines", "verl"] | None = None
+    """What `agent-rl train` shows. `panel`: a frame that is redrawn. `lines`: a line a step. `verl`: every line of the
+    log. null: the panel in a terminal, lines elsewhere, or where `TERM` is `dumb` or `NO_COLOR` is set."""

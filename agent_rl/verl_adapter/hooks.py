@@ -19,6 +19,7 @@ from agent_rl.verl_adapter import (
     served_models,
     sinks,
     spelling,
+    stages,
 )
 from agent_rl.verl_adapter.algorithms import remax
 
@@ -37,6 +38,7 @@ def hooks() -> list[Hook]:
         ("verl.experimental.agent_loop", old_loops.name_what_moved),
         ("verl.trainer.constants_ppo", _export_loops),
         ("verl.trainer.constants_ppo", last_step.keep_command),
+        ("verl.trainer.constants_ppo", stages.tell_ray),
         ("verl.experimental.reward_loop.reward_manager", _register_reward_manager),
         ("verl.trainer.ppo.core_algos", remax.register_estimator),
         ("verl.trainer.main_ppo", spelling.change_main),
@@ -46,11 +48,13 @@ def hooks() -> list[Hook]:
         ("verl.tools.tool_registry", patches.tool_loading),
         ("verl.trainer.ppo.v1.agent_loop_tq", failures.session_errors),
         ("verl.trainer.ppo.v1.replay_buffer", failures.error_stops),
+        ("verl.trainer.ppo.v1.replay_buffer", last_step.ask_while_waiting),
         ("verl.trainer.ppo.v1.trainer_base", patches.reference_pass),
         ("verl.trainer.ppo.v1.trainer_base", patches.step_metrics),
         ("verl.trainer.ppo.v1.trainer_base", patches.rollouts),
         ("verl.trainer.ppo.v1.trainer_base", kept_batches.keep_batches),
         ("verl.trainer.ppo.v1.trainer_base", failures.filter_limit),
+        ("verl.trainer.ppo.v1.trainer_base", stages.tell_parts),
         ("verl.trainer.ppo.v1.trainer_base", last_step.save_at_stop),
         ("verl.trainer.ppo.v1.trainer_base", ordering.order_rows),  # a report that fails comes after a complete step
         ("verl.trainer.ppo.v1.replay_buffer", ordering.report_removed),

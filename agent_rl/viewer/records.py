@@ -6,7 +6,6 @@ Agent Trajectory Interchange Format (ATIF, one JSON document a file).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 from agent_rl import trace
 from agent_rl.errors import ConfigError
 from agent_rl.exports.atif import from_atif
+from agent_rl.launch.characters import named
 
 __all__ = ["MOST_CHARACTERS", "Source", "find_sources", "in_our_form", "visible"]
 
@@ -29,8 +29,6 @@ _IN_A_RUN = (
     "trace-*.jsonl",
 )
 """Files of a run's or an evaluation's folder."""
-_BIDI = set("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-_NAMED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff" + "".join(sorted(_BIDI)) + "]")
 
 
 @dataclass(frozen=True)
@@ -94,7 +92,7 @@ def visible(text: Any, full: bool = True) -> str:
     if not full and len(shown) > MOST_CHARACTERS:
         cut = len(shown) - MOST_CHARACTERS
         shown = shown[:MOST_CHARACTERS]
-    shown = _NAMED.sub(lambda found: f"\u27e8U+{ord(found[0]):04X}\u27e9", shown)
+    shown = named(shown)
     return f"{shown}\n\u2026 {cut:,} more characters" if cut else shown
 
 

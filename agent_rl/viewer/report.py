@@ -14,10 +14,10 @@ from markupsafe import Markup
 from agent_rl.errors import ConfigError
 from agent_rl.evaluation.summary import estimate_mean
 from agent_rl.launch.output import read_metrics
+from agent_rl.launch.warnings import components, run_warnings, series
 from agent_rl.viewer.charts import COLOURS, line_chart
 from agent_rl.viewer.index import Query, TraceIndex
 from agent_rl.viewer.records import find_sources, visible
-from agent_rl.viewer.warnings import run_warnings, series
 
 __all__ = ["Run", "read_run", "report"]
 
@@ -55,8 +55,6 @@ COMPARED = {
     "timing_s/step": "Seconds of a step",
 }
 """Charts of several runs: one metric each, a line a run."""
-TERMS = ("efficiency", "format", "overlong")
-"""Built-in components, which are 0 where nothing is wrong."""
 ENDS = 3
 """Steps at the start and at the end that the table averages."""
 
@@ -120,14 +118,11 @@ def report(runs: Sequence[Run], cache: Path | None = None) -> str:
 
 def _shown(run: Run, cache: Path | None) -> dict[str, Any]:
     configuration = run.about.get("configuration") or {}
-    reward = (configuration.get("agent_rl") or {}).get("reward") or {}
-    named = ("correctness", *TERMS, *(reward.get("components") or {}))
-    components = [name for name in named if series(run.training, f"agent/{name}")]
     return {
         "name": run.name,
         "steps": len(run.training),
-        "warnings": run_warnings(run.training, _wanted(run, reward, components)),
-        "charts": Markup("".join(_charts(run, components))),
+        "warnings": run_warnings(run.training, configuration),
+        "charts": Markup("".join(_charts(run, components(run.training, configuration)))),
         "table": _before_and_after(run),
         "validation": _validation(run),
         "trajectories": _trajectories(run, cache),
@@ -137,20 +132,9 @@ def _shown(run: Run, cache: Path | None) -> dict[str, Any]:
     }
 
 
-def _wanted(run: Run, reward: Mapping[str, Any], components: Sequence[str]) -> list[str]:
-    """The components that should tell trajectories apart."""
-    weighted = [name for name in components if _weight(reward, name) != 0]
-    return [name for name in weighted if name not in TERMS or any(v for _, v in series(run.training, f"agent/{name}"))]
-
-
-def _weight(reward: Mapping[str, Any], name: str) -> Any:
-    section = reward.get(name) or (reward.get("components") or {}).get(name) or {}
-    return section.get("penalty", section.get("weight", 1))
-
-
-def _charts(run: Run, components: Sequence[str]) -> list[str]:
+def _charts(run: Run, names: Sequence[str]) -> list[str]:
     found = [line_chart(title, _lines(run.training, keys)) for title, keys in CHARTS.items()]
-    parts = {f"agent/{name}": name for name in components}
+    parts = {f"agent/{name}": name for name in names}
     stops = {
         key: key.removeprefix("agent/stop_")
         for step in run.training[:1]

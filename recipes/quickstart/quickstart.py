@@ -34,6 +34,7 @@ from agent_rl import trace
 from agent_rl.data import arithmetic, write_parquet
 from agent_rl.errors import AgentRLError, ConfigError
 from agent_rl.launch.output import read_metrics
+from agent_rl.launch.stopping import STOPPED
 from agent_rl.launch.training import train
 from agent_rl.trajectory import Trajectory
 from agent_rl.viewer.report import read_run, report
@@ -78,8 +79,7 @@ def run(args: argparse.Namespace) -> None:
     started = time.monotonic()
     out, steps = args.out.resolve(), args.steps
     out.mkdir(parents=True, exist_ok=True)
-    for name in ("trace.jsonl", "summary.json"):
-        (out / name).unlink(missing_ok=True)
+    (out / "summary.json").unlink(missing_ok=True)
     model, warm_start_seconds = args.model, 0.0
     if args.from_scratch:
         model, warm_start_seconds = _warm_start(out / "model", args.seed, args.warm_start_steps)
@@ -144,7 +144,8 @@ def _train(out: Path, model: Path, steps: int, overrides: Sequence[str]) -> list
         "trainer.resume_mode=disable",
         f"agent_rl.run.folder={out}",
     ]
-    train(str(HERE), [*given, *overrides], environ=None)
+    if train(str(HERE), [*given, *overrides], environ=None) is not None:
+        sys.exit(STOPPED)  # the command that goes on has been printed
     return read_metrics(out)
 
 

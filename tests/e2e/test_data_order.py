@@ -1,4 +1,4 @@
-"""Three mixed sets under an adaptive curriculum, the trainer killed in the middle: the order follows from the rewards.
+"""Three mixed sets under an adaptive curriculum, the trainer killed, then stopped: the order follows from the rewards.
 
 No other run draws its rows by what was rewarded.
 """
@@ -17,6 +17,7 @@ from agent_rl.data import arithmetic, write_parquet
 from agent_rl.data.order import RowOrder
 from agent_rl.data.row_table import RowFacts
 from agent_rl.launch.process import TrainerError
+from agent_rl.launch.stopping import StopRequest
 from agent_rl.settings import DataSettings
 from tests.e2e.conftest import FindProcesses, gone
 from tests.e2e.training import PROMPTS, rollouts, train
@@ -24,7 +25,7 @@ from tests.e2e.training import PROMPTS, rollouts, train
 pytestmark = [pytest.mark.engine, pytest.mark.recipes]
 
 SETS = {"set/a": 5, "set/b": 4, "set/c": 3}
-SAVED, KILLED, LAST = 3, 4, 7
+SAVED, KILLED, LAST = 3, 4, 9
 """The steps of the checkpoint, of the kill, and at the end."""
 GROW = "def generate_harder_version(prompt):\n    return 'Harder: ' + prompt\n"
 DATA = {
@@ -53,7 +54,10 @@ def test_from_the_checkpoint_on_the_order_follows_from_the_logged_rewards(
     assert gone(run_processes, 10) == []
     before = {step: rollouts(tmp_path, step) for step in range(1, KILLED + 1)}
     saved = state(tmp_path, SAVED)
-    logged = run(tmp_path, tiny_model, mode)
+    request = StopRequest(tmp_path)
+    logged = run(tmp_path, tiny_model, mode, lambda step: request.ask(), request)
+    assert KILLED <= max(logged) < LAST
+    logged |= run(tmp_path, tiny_model, mode)
     assert list(logged) == list(range(SAVED + 1, LAST + 1))
     after = {step: rollouts(tmp_path, step) for step in logged}
 
@@ -86,7 +90,9 @@ def write_sets(folder: Path) -> list[str]:
     return questions
 
 
-def run(folder: Path, model: Path, mode: str, on_step: Any = None) -> dict[int, dict[str, Any]]:
+def run(
+    folder: Path, model: Path, mode: str, on_step: Any = None, stopping: StopRequest | None = None
+) -> dict[int, dict[str, Any]]:
     own = {**DATA, "grow": {**DATA["grow"], "function": f"{folder}/harder.py:generate_harder_version"}}
     files = ",".join(f"{folder}/{name[-1]}.parquet" for name in SETS)
     return train(
@@ -94,6 +100,7 @@ def run(folder: Path, model: Path, mode: str, on_step: Any = None) -> dict[int, 
         model,
         f"mode={mode}",
         on_step=on_step,
+        stopping=stopping,
         data__train_files=f"[{files}]",
         trainer__save_freq=SAVED,
         trainer__resume_mode="auto",

@@ -27,12 +27,10 @@ PARTS = ROOT / "tests/e2e/nodes_parts.py"
 LAUNCHER = """
 import os, sys
 del os.environ["VERL_PLATFORM"]
-from agent_rl.launch import cluster, process
+from agent_rl.launch import cluster, process, stopping
 nodes = cluster.Nodes.from_environment()
 sizes = ["--num-cpus=4", "--num-gpus=1", "--object-store-memory=80000000"]
-if nodes.rank:
-    sys.exit(cluster.run_worker(nodes, sizes, float(sys.argv[1])))
-command = [sys.executable, "-c", sys.argv[2]]
+command = [sys.executable, "-c", sys.argv[2]] if len(sys.argv) > 2 else []
 
 
 def train(env, watch):
@@ -42,7 +40,11 @@ def train(env, watch):
         sys.exit(error.status)
 
 
-cluster.run_head(nodes, train, [*sizes, "--include-dashboard=false"], float(sys.argv[1]))
+asked = stopping.StopRequest()
+with asked.on_signals():
+    if nodes.rank:
+        sys.exit(cluster.run_worker(nodes, sizes, float(sys.argv[1]), asked))
+    cluster.run_head(nodes, train, [*sizes, "--include-dashboard=false"], float(sys.argv[1]))
 """
 """The launcher without a recipe: `python -c LAUNCHER seconds-to-wait driver folder`."""
 

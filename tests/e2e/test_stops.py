@@ -1,4 +1,4 @@
-"""A component that raises in the third step: the run stops, has saved the second, and its command goes on from there.
+"""Runs that end early are saved and go on: a component raises, or somebody asks, at every moment of a run.
 
 No other run stops by an error after a step, and goes on afterwards; the asynchronous modes also save what is in flight.
 """
@@ -6,20 +6,29 @@ No other run stops by an error after a step, and goes on afterwards; the asynchr
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from agent_rl import trace
 from agent_rl.agents.react import ReactFormat
 from agent_rl.evaluation.dumps import read_dump, score_dump
 from agent_rl.launch.process import TrainerError, run_trainer
+from agent_rl.launch.stopping import StoppedRun, StopRequest
 from agent_rl.settings import RewardSettings
 from agent_rl.tools import load_tools
-from tests.e2e.training import PROMPTS, train
+from tests.e2e.conftest import FindProcesses, gone
+from tests.e2e.training import PROMPTS, ROOT, overrides, train
 
 pytestmark = [pytest.mark.engine, pytest.mark.recipes]
 
@@ -32,6 +41,141 @@ class Mine(Component):
             return trajectory.row["levle"]
         return len(trajectory.turns) / 100
 """
+
+SLOW_VALIDATION = """
+import asyncio
+import pathlib
+
+from agent_rl import Component
+
+class Mine(Component):
+    async def measure(self, trajectory):
+        if trajectory.info["split"] == "test":
+            pathlib.Path(FOLDER, "stop").touch()
+            await asyncio.sleep(40)
+        return len(trajectory.turns) / 100
+"""
+"""Asks in the middle of a validation that nobody wants to wait for."""
+
+
+class KeptRequest(StopRequest):
+    """Keeps the trainer's answer."""
+
+    answered: StoppedRun | None = None
+
+    @override
+    def answer(self) -> StoppedRun | None:
+        self.answered = super().answer()
+        return self.answered
+
+
+@pytest.mark.parametrize("mode", ["sync", "colocate_async", "separate_async"])
+def test_a_run_that_is_asked_to_end_is_saved_and_goes_on(mode: str, tmp_path: Path, tiny_model: Path) -> None:
+    """In a step, in a validation, while a checkpoint is written; each start goes on where the one before ended."""
+    component, last = tmp_path / "mine.py", 9
+    component.write_text(SLOW_VALIDATION.replace("FOLDER", repr(str(tmp_path))))
+    logged: dict[int, dict[str, Any]] = {}
+
+    def start(on_step: Any = None, **settings: Any) -> StoppedRun | None:
+        request.begin(tmp_path)
+        found = train(
+            tmp_path,
+            tiny_model,
+            f"mode={mode}",
+            on_step=on_step,
+            stopping=request,
+            reward__reward_manager__name="trajectory",
+            reward__custom_reward_function__path="null",
+            agent_rl__reward__components__mine__kind=f"{component}:Mine",
+            trainer__resume_mode="auto",
+            trainer__total_training_steps=last,
+            **{"trainer__save_freq": -1, "trainer__test_freq": -1, **settings},
+        )
+        assert not logged.keys() & found.keys()
+        logged.update(found)
+        return request.answered
+
+    request = KeptRequest(tmp_path)
+    in_a_step = start(lambda step: request.ask())
+    assert in_a_step is not None
+    assert in_a_step.step in (2, 3)  # a step takes a second, and its metrics are read twice a second
+    assert in_a_step.checkpoint == f"{tmp_path}/checkpoints/global_step_{in_a_step.step}"
+
+    began = time.monotonic()
+    in_a_validation = start(trainer__test_freq=1)
+    assert in_a_validation is not None
+    assert in_a_validation.step == in_a_step.step + 1
+    assert not any(key.startswith("val-") for key in logged[in_a_validation.step])
+    assert time.monotonic() - began < 40 + 40  # neither the validation nor its end has been waited for
+
+    saved = Path(f"{tmp_path}/checkpoints/global_step_{in_a_validation.step + 1}")
+    moment: list[bool] = []
+    threading.Thread(target=lambda: moment.append(ask_when_it_appears(request, saved)), daemon=True).start()
+    while_saving = start(trainer__save_freq=1)
+    assert moment == [False]  # it was not complete
+    assert while_saving is not None
+    assert while_saving.step == in_a_validation.step + 1
+
+    assert start() is None
+    assert list(logged) == list(range(1, last + 1))
+    if mode == "sync":
+        rows = sorted((each.info["step"], each.info["index"]) for each in trace.read(tmp_path / "trace.jsonl")
+                      if each.info["split"] == "train")  # fmt: skip
+        steps = [step for step in logged for _ in range(2 * PROMPTS)]
+        assert [step for step, _ in rows] == steps
+        assert all(index // PROMPTS == (step - 1) % 4 for step, index in rows)
+
+
+def ask_when_it_appears(request: StopRequest, folder: Path) -> bool:
+    """Ask as soon as a checkpoint's folder is there; whether it is complete by then."""
+    while not folder.exists():
+        time.sleep(0.002)
+    request.ask()
+    return (folder / "data.pt").exists()
+
+
+def test_signals_end_a_run_and_its_exit_status_says_how(
+    tmp_path: Path, tiny_model: Path, run_processes: FindProcesses
+) -> None:
+    """Before the first step at once; twice at once; once after the step, and the command that is printed goes on."""
+    given = overrides(tmp_path, tiny_model, trainer__total_training_steps=50, trainer__resume_mode="auto")
+    command = [sys.executable, "-m", "agent_rl.cli.main", "train", str(ROOT / "recipes/quickstart"), "--json", *given]
+
+    status, records = interrupted(command, tmp_path, "started: Ray", signal.SIGTERM)
+    assert (status, [each["event"] for each in records]) == (143, ["end"])
+    assert (records[0]["status"], records[0]["step"]) == ("aborted", None)
+    assert gone(run_processes, 0) == []
+
+    status, records = interrupted(command, tmp_path, '"event": "step"', signal.SIGINT)
+    assert status == records[-1]["exit_code"] == 75
+    steps = [each["step"] for each in records if each["event"] == "step"]
+    assert (records[-1]["status"], records[-1]["step"]) == ("stopped", steps[-1])
+    assert steps == list(range(1, len(steps) + 1))
+    assert Path(records[-1]["checkpoint"]).name == f"global_step_{steps[-1]}"
+    assert gone(run_processes, 0) == []
+
+    again = shlex.split(records[-1]["command"])
+    status, records = interrupted(again, tmp_path, '"event": "step"', signal.SIGINT, signal.SIGINT)
+    assert (status, records[-1]["status"]) == (130, "aborted")
+    assert records[0]["step"] == steps[-1] + 1
+    assert gone(run_processes, 0) == []
+
+
+def interrupted(
+    command: list[str], folder: Path, until: str, *signals: signal.Signals
+) -> tuple[int, list[dict[str, Any]]]:
+    """Run a command, and send it signals when it has printed something; its exit status and its records."""
+    log = folder / "printed"
+    with open(log, "wb") as file:
+        child = subprocess.Popen(command, stdout=file, stderr=file, cwd=ROOT)
+        while until not in log.read_text():
+            assert child.poll() is None, log.read_text()
+            time.sleep(0.05)
+        for each in signals:
+            child.send_signal(each)
+            time.sleep(0.2)
+        status = child.wait(120)
+    return status, [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
 
 
 @pytest.mark.parametrize("mode", ["sync", "colocate_async", "separate_async"])

@@ -10,6 +10,7 @@ from typing import Any
 from agent_rl.data import arithmetic, write_parquet
 from agent_rl.launch.command import trainer_command
 from agent_rl.launch.process import run_trainer
+from agent_rl.launch.stopping import StopRequest
 
 ROOT = Path(__file__).parents[2]
 PROMPTS = 4
@@ -23,6 +24,7 @@ def train(
     agent: str = "react_agent",
     script: Path | None = None,
     on_step: Callable[[int], None] | None = None,
+    stopping: StopRequest | None = None,
     **settings: Any,
 ) -> dict[int, dict[str, Any]]:
     """Train on the CPU and return each step's metrics.
@@ -34,13 +36,34 @@ def train(
         agent: the rows' loop.
         script: an entry point of the test's own.
         on_step: called with each step that is logged.
+        stopping: asks the run to end early.
         settings: further overrides; `__` in a name stands for a dot.
     """
+    arguments = overrides(folder, model, *groups, agent=agent, **settings)
+    logged: dict[int, dict[str, Any]] = {}
+
+    def keep(step: int, metrics: dict[str, Any]) -> None:
+        logged[step] = metrics
+        if on_step is not None:
+            on_step(step)
+
+    run_trainer(
+        trainer_command(ROOT / "recipes/quickstart", arguments, script=script),
+        folder / "out",
+        on_metrics=keep,
+        timeout_s=500,
+        stopping=stopping,
+    )
+    return logged
+
+
+def overrides(folder: Path, model: Path, *groups: str, agent: str = "react_agent", **settings: Any) -> list[str]:
+    """The overrides of `train`; the rows are written unless they are there."""
     if not (folder / "train.parquet").exists():
         for split, problems in zip(("train", "test"), arithmetic.train_test(0, 4 * PROMPTS, PROMPTS), strict=True):
             rows = [arithmetic.to_row(p, split, i, agent_name=agent) for i, p in enumerate(problems)]
             write_parquet(rows, folder / f"{split}.parquet")
-    overrides = {
+    given = {
         "data.train_files": f"{folder}/train.parquet",
         "data.val_files": f"{folder}/test.parquet",
         "data.train_batch_size": PROMPTS,
@@ -63,21 +86,7 @@ def train(
         "hydra.run.dir": f"{folder}/hydra",
         **{name.replace("__", "."): value for name, value in settings.items()},
     }
-    arguments = [*groups, *(f"{key}={value}" for key, value in overrides.items())]
-    logged: dict[int, dict[str, Any]] = {}
-
-    def keep(step: int, metrics: dict[str, Any]) -> None:
-        logged[step] = metrics
-        if on_step is not None:
-            on_step(step)
-
-    run_trainer(
-        trainer_command(ROOT / "recipes/quickstart", arguments, script=script),
-        folder / "out",
-        on_metrics=keep,
-        timeout_s=500,
-    )
-    return logged
+    return [*groups, *(f"{key}={value}" for key, value in given.items())]
 
 
 def train_recipe(

@@ -1,7 +1,7 @@
 import json
 from pathlib import Path
 
-from agent_rl.launch.output import Screen, failure, read_metrics, step_line
+from agent_rl.launch.output import failure, read_metrics, step_line
 
 STEP = {
     "critic/score/mean": 0.4156,
@@ -31,24 +31,6 @@ def test_a_validation_is_in_the_line_of_its_step() -> None:
     assert step_line(0, metrics) == "step 0: validation on openai/gsm8k: reward +0.250, accuracy 50 %"
 
 
-def test_only_messages_for_the_user_are_shown_and_each_once() -> None:
-    said: list[str] = []
-    screen = Screen(say=said.append)
-    for line in ("noise", "\x1b[36m(Worker pid=7)\x1b[0m agent_rl: a note", "(Worker pid=8) agent_rl: a note"):
-        screen.line(line)
-    screen.line("(TaskRunnerV1 pid=3) INFO:2026-11-22 13:39:00,182:Total training steps: 20")
-    screen.step(1, {"critic/score/mean": 1.0})
-    assert said == ["a note", "step 1/20: reward +1.000"]
-
-
-def test_verbose_shows_every_line() -> None:
-    said: list[str] = []
-    screen = Screen(verbose=True, say=said.append)
-    screen.line("noise")
-    screen.line("agent_rl: a note")
-    assert said == ["noise", "agent_rl: a note"]
-
-
 def test_a_failure_shows_the_traceback_without_the_wrapper_that_repeats_it(tmp_path: Path) -> None:
     path = log(
         tmp_path,
@@ -72,6 +54,12 @@ def test_a_failure_of_a_killed_trainer_names_the_signal(tmp_path: Path) -> None:
     text = failure(log(tmp_path, "step 1", "step 2"), 0, -9)
     assert "SIGKILL ended it (is memory short?)" in text
     assert "  | step 2" in text
+
+
+def test_a_failure_shows_no_control_sequence_of_what_failed(tmp_path: Path) -> None:
+    text = failure(log(tmp_path, "Traceback (most recent call last):", "  a\x1b]0;b\x07", "ValueError: c\x1b[2J"), 0, 1)
+    assert "\x1b" not in text
+    assert "ValueError: c\u27e8U+001B\u27e9[2J" in text
 
 
 def test_metrics_are_read_with_their_step(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent_rl.viewer.warnings import run_warnings
+from agent_rl.launch.warnings import run_warnings
 
 HEALTHY: dict[str, Callable[[int], float]] = {
     "critic/score/mean": lambda step: step / 40,
@@ -23,13 +23,13 @@ HEALTHY: dict[str, Callable[[int], float]] = {
 def said(count: int = 30, **changed: Callable[[int], Any]) -> list[str]:
     metrics = {**HEALTHY, **{key.replace("__", "/"): value for key, value in changed.items()}}
     steps = [{"step": step, **{key: value(step) for key, value in metrics.items()}} for step in range(1, count + 1)]
-    return run_warnings(steps, ["correctness", "style"])
+    return run_warnings(steps, {"agent_rl": {"reward": {"components": {"style": {"kind": "style"}}}}})
 
 
 def test_a_healthy_run_says_nothing() -> None:
     assert said() == []
-    assert run_warnings([], ["correctness"]) == []
-    assert run_warnings([{"step": 1}], ["correctness"]) == []
+    assert run_warnings([], {}) == []
+    assert run_warnings([{"step": 1}], {}) == []
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-__all__ = ["run_warnings", "series"]
+__all__ = ["TERMS", "components", "run_warnings", "series"]
 
 Metrics = Mapping[str, Any]
 Point = tuple[int, float]
 
+TERMS = ("efficiency", "format", "overlong")
+"""Built-in components, which are 0 where nothing is wrong."""
 FEWEST = 10
 """Steps below which a trend is no trend."""
 FALL = 0.02
@@ -23,15 +25,15 @@ CUT_OFF = 0.1
 """Rise of the share of responses that reach the limit on tokens."""
 
 
-def run_warnings(steps: Sequence[Metrics], components: Sequence[str]) -> list[str]:
+def run_warnings(steps: Sequence[Metrics], configuration: Mapping[str, Any]) -> list[str]:
     """Sentences about a run; none when nothing stands out.
 
     Args:
-        steps: the metrics of each step, with its number as `step`.
-        components: names of the reward's components.
+        steps: the metrics of each step of training, with its number as `step`.
+        configuration: of the run, whole.
     """
     return [
-        *_constant(steps, components),
+        *_constant(steps, _wanted(steps, configuration)),
         *_apart(steps),
         *_kl(steps),
         *_entropy(steps),
@@ -40,14 +42,36 @@ def run_warnings(steps: Sequence[Metrics], components: Sequence[str]) -> list[st
     ]
 
 
+def components(steps: Sequence[Metrics], configuration: Mapping[str, Any]) -> list[str]:
+    """Names of the components that the steps have, in the order of the configuration."""
+    named = ("correctness", *TERMS, *(_reward(configuration).get("components") or {}))
+    return [name for name in named if series(steps, f"agent/{name}")]
+
+
 def series(steps: Sequence[Metrics], key: str) -> list[Point]:
     """The steps in which a metric has a finite value, with it."""
     found = [(int(each["step"]), each.get(key)) for each in steps]
     return [(step, float(value)) for step, value in found if isinstance(value, int | float) and math.isfinite(value)]
 
 
-def _constant(steps: Sequence[Metrics], components: Sequence[str]) -> Iterator[str]:
-    for name in components:
+def _reward(configuration: Mapping[str, Any]) -> Mapping[str, Any]:
+    return (configuration.get("agent_rl") or {}).get("reward") or {}
+
+
+def _wanted(steps: Sequence[Metrics], configuration: Mapping[str, Any]) -> list[str]:
+    """The components that should tell trajectories apart."""
+    reward = _reward(configuration)
+    weighted = [name for name in components(steps, configuration) if _weight(reward, name) != 0]
+    return [name for name in weighted if name not in TERMS or any(value for _, value in series(steps, f"agent/{name}"))]
+
+
+def _weight(reward: Mapping[str, Any], name: str) -> Any:
+    section = reward.get(name) or (reward.get("components") or {}).get(name) or {}
+    return section.get("penalty", section.get("weight", 1))
+
+
+def _constant(steps: Sequence[Metrics], names: Sequence[str]) -> Iterator[str]:
+    for name in names:
         values = series(steps, f"agent/{name}")
         if len(values) >= FEWEST and len({value for _, value in values}) == 1:
             yield f"The component {name} is {values[0][1]:g} in all {len(values)} steps: it changes no advantage."

@@ -1,0 +1,189 @@
+"""The panel, drawn into a terminal of a given size; a test at the end drives it in a real one."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from agent_rl.launch import panel as panels
+from agent_rl.launch.panel import RunPanel, last_trajectory, sparkline
+from agent_rl.launch.run_progress import RunProgress
+from agent_rl.launch.screen import Steady
+from agent_rl.trace import append
+from agent_rl.trajectory import Message, Score, StopReason, ToolCall, ToolResult, Trajectory, Turn
+from agent_rl.verl_adapter.stages import PREFIX
+
+HOSTILE = "\x1b]0;title\x07\x1b[2J\x9b31m\r\n\t\u202e\ud800[bold]markup[/bold] \U0001f600 \u4e2d\u6587 " * 20
+CONFIGURATION = {"agent_rl": {"reward": {"components": {"style": {}}}}}
+
+
+def panel(folder: Path, width: int = 100, height: int = 40) -> RunPanel:
+    """A panel over a text, as of a run that has begun."""
+    console = Console(file=io.StringIO(), force_terminal=True, width=width, height=height, highlight=False)
+    shown = RunPanel(console=console)
+    trace = {"trace": {"path": str(folder / "trace.jsonl")}}
+    shown.progress.begin(folder, [], {"agent_rl": {**CONFIGURATION["agent_rl"], **trace}})
+    return shown
+
+
+def drawn(shown: RunPanel) -> list[str]:
+    """The lines of the panel as it is now, without styles."""
+    console = Console(file=io.StringIO(), width=shown.console.width, height=shown.console.height)
+    console.print(shown)
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert all(cell_len(line) <= console.width for line in lines)
+    assert len(lines) < console.height
+    return [line.strip("\u2502 ") for line in lines]
+
+
+def stage(what: str, step: int) -> str:
+    return PREFIX + json.dumps({"what": what, "step": step, "time": time.time()})
+
+
+def metrics(step: int) -> dict[str, Any]:
+    return {
+        "critic/score/mean": step / 1000, "agent/correctness": step / 900, "agent/style": 0.5, "agent/format": 0.0,
+        "agent/acc": 0.25, "agent/tool_calls": 1.5, "agent/tool_errors": 0.1, "agent/malformed_rate": 0.04,
+        "agent/unscored": 2, "perf/total_num_tokens": 5000, "timing_s/step": 2.0,
+        "val-core/math/acc/mean@1": step / 2000,
+    }  # fmt: skip
+
+
+def trajectory(text: str, step: int) -> Trajectory:
+    turn = Turn(
+        text, calls=[ToolCall("calculator", {"expression": text})], results=[ToolResult("", "calculator", text)]
+    )
+    prompt = [Message("system", "be good"), Message("user", text)]
+    return Trajectory(prompt, StopReason.ANSWERED, [turn], answer=text, score=Score(0.5), info={"step": step})
+
+
+def test_what_is_started_is_shown_until_the_first_step(tmp_path: Path) -> None:
+    shown = panel(tmp_path)
+    for what in ("Ray", "engine"):
+        shown.line(stage(what, 0))
+    lines = drawn(shown)
+    assert lines[1] == "starting: engine, 0:00"
+    assert [line.split()[0] for line in lines[2:4]] == ["libraries", "Ray"]
+    assert "Ctrl-C: end at once, nothing is trained yet" in lines
+    shown.line(stage("sampling", 1))
+    assert drawn(shown)[1].startswith("step 1: sampling")
+
+
+def test_a_thousand_steps_in_a_terminal_of_any_size(tmp_path: Path) -> None:
+    append(tmp_path / "trace.jsonl", trajectory("three", 1000))
+    shown = panel(tmp_path)
+    shown.line("INFO: Total training steps: 1200")
+    for step in range(1, 1001):
+        shown.progress.step(step, metrics(step))
+    shown.step(1000, metrics(1000))
+    shown.line(stage("update", 1001))
+    lines = drawn(shown)
+    text = "\n".join(lines)
+    assert lines[1].startswith("step 1001 of 1200: update, 0:0")
+    assert lines[2].startswith("reward          +1.000")
+    assert lines[2].split()[-1] == "".join(panels.BARS[round(number * 7 / 59)] for number in range(60))
+    assert [line.split()[0] for line in lines[3:5]] == ["correctness", "style"]  # `format` is 0 throughout
+    for words in ("success           25 %", "tokens/s         2,500", "4% of turns malformed, 2 trajectories unscored",
+                  "validation math: 0.00 (step 1), 0.50 (step 998)", "one of step 1000: reward +0.50, 1 turn, 1 call",
+                  'did   calculator({"expression": "three"}) = three', "! The component style is 0.5 in all 1000 steps",
+                  f"agent-rl view {tmp_path}"):  # fmt: skip
+        assert words in text
+    for width, height in ((60, 24), (60, 40), (30, 12), (200, 80), (100, 4)):
+        shown.console.size = (width, height)  # type: ignore[assignment]
+        assert drawn(shown)[1].startswith("step 1001 of 1200: u")
+
+
+def test_nothing_of_a_model_a_tool_or_a_data_set_is_obeyed(tmp_path: Path) -> None:
+    append(tmp_path / "trace.jsonl", trajectory(HOSTILE.replace("\ud800", ""), 1))
+    shown = panel(tmp_path)
+    shown.begin(tmp_path, [HOSTILE], {"agent_rl": {"trace": {"path": str(tmp_path / "trace.jsonl")}}})
+    shown.line(f"agent_rl: {HOSTILE}")
+    shown.line(stage(HOSTILE, 1))
+    shown.note(HOSTILE)
+    shown.step(1, {**metrics(1), f"val-core/{HOSTILE[:30]}/acc/mean@1": 1.0})
+    shown.stopping(HOSTILE)
+    drawn(shown)
+    written = shown.console.file.getvalue()  # type: ignore[attr-defined]
+    assert "one of step 1" in written
+    shown.close()
+    for obeyed in ("\x1b]", "\x07", "\x1b[2J", "\x9b", "\u202e", "\ud800"):
+        assert obeyed not in written
+    assert "[bold]" in written
+
+
+def test_a_chart_is_as_wide_as_it_may_be() -> None:
+    assert sparkline([], 10) == ""
+    assert sparkline([1.0], 10) == sparkline([0.0], 10) == "\u2581"
+    assert sparkline([0, 7], 10) == "\u2581\u2588"
+    assert sparkline(list(range(80)), 8) == panels.BARS
+    assert len(sparkline([math.sin(x) for x in range(1000)], 60)) == 60
+
+
+def test_the_newest_trajectory_is_read_from_the_end_of_a_trace(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    assert last_trajectory(path, 1) is None
+    for step in (1, 2, 3):
+        append(path, trajectory(f"of step {step}", step))
+    append(path, trajectory("x" * panels.LARGEST_LINE, 4))
+    assert last_trajectory(path, 3) is None
+    for step in (5, 6):
+        append(path, trajectory(f"of step {step}", step))
+    with open(path, "ab") as file:
+        file.write(b'{"torn')
+    found = {step: last_trajectory(path, step) for step in (5, 6, 7)}
+    assert {step: each and each.answer for step, each in found.items()} == {
+        5: "of step 5",
+        6: "of step 6",
+        7: "of step 6",
+    }
+
+
+def test_a_panel_that_fails_leaves_the_run_with_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = Steady(panel(tmp_path))
+    monkeypatch.setattr(panels, "_charts", lambda progress, width: 1 / 0)
+    for step in (1, 2, 3):
+        shown(lambda to, step=step: to.step(step, metrics(step)))  # type: ignore[misc]
+        shown(lambda to: to.begin(tmp_path, [], {}) if to.progress.step_number == 1 else to.tick())
+    said = capsys.readouterr().out
+    assert said.startswith("the panel failed, the run goes on: ZeroDivisionError")
+    assert "step 3: reward +0.003" in said
+    assert isinstance(shown.progress, RunProgress)
+    assert len(shown.progress.steps) == 3
+
+
+def test_it_is_drawn_when_something_has_happened_or_a_second_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown, now = panel(tmp_path), [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    shown.begin(tmp_path, [], {})
+
+    def grows() -> bool:
+        before = shown.console.file.tell()
+        shown.tick()
+        return shown.console.file.tell() > before
+
+    assert grows()
+    assert not grows()
+    shown.line("noise")
+    assert not grows()
+    shown.line(stage("Ray", 0))
+    assert grows()
+    now[0] += 1.1
+    assert grows()
+    shown.console.size = (60, 24)  # type: ignore[assignment]
+    shown.line(stage("engine", 0))
+    shown.tick()
+    assert "\x1b[2J" in shown.console.file.getvalue()  # type: ignore[attr-defined]
+    shown.end(None)
+    assert shown.console.file.getvalue().endswith(f"done: {tmp_path}\n")  # type: ignore[attr-defined]
