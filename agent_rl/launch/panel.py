@@ -77,6 +77,7 @@ class RunPanel(Screen):
         self._asked = ""
         self._warnings: list[str] = []
         self._trajectory: Trajectory | None = None
+        self._made: tuple[int, list[tuple[int, list[RenderableType]]]] | None = None
 
     @override
     def note(self, text: str) -> None:
@@ -98,7 +99,7 @@ class RunPanel(Screen):
     @override
     def step(self, step: int, metrics: Mapping[str, Any]) -> None:
         super().step(step, metrics)
-        self._is_new = True
+        self._is_new, self._made = True, None
         self._warnings = run_warnings(self.progress.training, self.progress.configuration)
         path = ((self.progress.configuration.get("agent_rl") or {}).get("trace") or {}).get("path")
         self._trajectory = (path and last_trajectory(Path(path), step)) or self._trajectory
@@ -157,16 +158,25 @@ class RunPanel(Screen):
         return [
             (0, [_head(progress, width)]),
             (3, _started(progress, width)),
-            (1, _charts(progress, width)),
-            (4, _validations(progress, width)),
-            (7, [Text()] if self._trajectory else []),
-            (5, _conversation(self._trajectory, width)),
+            *self._of_steps(width),
             (2, [_cut(f"! {text}", width, "yellow") for text in self._warnings[:3]]),
             (6, [_cut(f"  {text}", width, "dim") for text in notes]),
             (7, [Text()] if progress.training else []),
             (0, [_cut(self._foot(), width, "bold yellow" if self._asked else "dim")]),
             (1, _places(progress, width)),
         ]
+
+    def _of_steps(self, width: int) -> list[tuple[int, list[RenderableType]]]:
+        """The parts that change with a step; those of a thousand steps are not made anew for the clock."""
+        if self._made is None or self._made[0] != width:
+            parts: list[tuple[int, list[RenderableType]]] = [
+                (1, _charts(self.progress, width)),
+                (4, _validations(self.progress, width)),
+                (7, [Text()] if self._trajectory else []),
+                (5, _conversation(self._trajectory, width)),
+            ]
+            self._made = (width, parts)
+        return self._made[1]
 
     def _foot(self) -> str:
         if self._asked:
@@ -245,7 +255,7 @@ def _named(name: str, text: str, width: int, style: str = "", columns: int = 6) 
 def _head(progress: RunProgress, width: int) -> RenderableType:
     """How far the run is."""
     step, total, left = progress.step_number, progress.total, progress.seconds_left
-    done = max((int(each["step"]) for each in progress.training), default=0)
+    done = progress.training[-1]["step"] if progress.training else 0
     if not progress.is_training:
         return _cut(f"starting: {progress.stage.what}, {_time(time.time() - progress.stage.time)}", width, "bold")
     text = f"step {step}" + (f" of {total}" if total else "") + f": {progress.stage.what}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Mapping
 from itertools import pairwise
@@ -18,6 +19,10 @@ __all__ = ["RunProgress"]
 LIBRARIES = "libraries"
 """What is loaded before the trainer tells anything."""
 MOST_MESSAGES = 20
+REWARD = "critic/score/mean"
+"""A metric that every step of training has."""
+KEPT = (REWARD, "agent/", "actor/", "val-", "timing_s/step", "perf/total_num_tokens", "response_length/clip_ratio")
+"""How the metrics begin that are kept: verl logs 150 in each of a run's thousands of steps."""
 REMEMBERED = 20
 """Steps whose duration says how long the others will take."""
 
@@ -44,19 +49,22 @@ class RunProgress:
         self.messages: list[str] = []
         """Of agent_rl to the user, each text once."""
         self.steps: dict[int, dict[str, Any]] = {}
-        """Metrics by step, also of an earlier start that this one continues."""
+        """Metrics by step, those that are shown, also of an earlier start that this one continues."""
         self._has_begun = False
         self._ended: list[float] = []
+        self._training: list[dict[str, Any]] | None = None
 
     @property
     def training(self) -> list[dict[str, Any]]:
         """Metrics of the steps of training, each with its number as `step`."""
-        return [each for each in self.steps.values() if "critic/score/mean" in each]
+        if self._training is None:
+            self._training = [each for each in self.steps.values() if REWARD in each]
+        return self._training
 
     @property
     def step_number(self) -> int:
         """The step that is being run, or the last one that has ended; 0 before the first."""
-        return max(self.stage.step, max(self.steps, default=0))
+        return max(self.stage.step, next(reversed(self.steps), 0))
 
     @property
     def is_training(self) -> bool:
@@ -105,12 +113,14 @@ class RunProgress:
         for later in [each for each in self.steps if each > step]:
             del self.steps[later]
         self._add(step, metrics)
-        if "critic/score/mean" in metrics:
+        if REWARD in metrics:
             self._ended.append(self._clock())
             self._has_begun = True
 
     def _add(self, step: int, metrics: Mapping[str, Any]) -> None:
-        self.steps[step] = {**self.steps.get(step, {}), **metrics, "step": step}
+        kept = {sys.intern(key): value for key, value in metrics.items() if key.startswith(KEPT)}
+        self.steps[step] = {**self.steps.get(step, {}), **kept, "step": step}
+        self._training = None
 
     def _enter(self, stage: Stage) -> list[str]:
         """A part begins; before the first step, the one before it is done."""

@@ -92,6 +92,7 @@ def save_at_stop(module: ModuleType) -> None:
     @functools.wraps(original_fit)
     def fit(self: Any, *args: Any, **kwargs: Any) -> Any:
         progress = self._agent_rl_progress = _Progress(self.global_steps, self.global_steps)
+        _forget_answer(self)
         result = None
         try:
             result = original_fit(self, *args, **kwargs)
@@ -125,6 +126,13 @@ def ask_while_waiting(module: ModuleType) -> None:
 def _stop_file(trainer: Any) -> Path | None:
     folder = OmegaConf.select(trainer.config, "agent_rl.run.folder")
     return Path(folder) / STOP_FILE if folder else None
+
+
+def _forget_answer(trainer: Any) -> None:
+    """Remove the answer of an earlier start, of a trainer that no launcher has started."""
+    file = _stop_file(trainer)
+    if file is not None and file.exists() and file.read_text():
+        file.unlink()
 
 
 def _is_asked(trainer: Any) -> bool:

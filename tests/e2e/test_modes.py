@@ -1,4 +1,7 @@
-"""verl's asynchronous modes on a CPU: generations that go on with new weights, and an engine apart from the trainer."""
+"""verl's asynchronous modes on a CPU: generations that go on with new weights, and an engine apart from the trainer.
+
+The run is asked to end early: what it then saves, and that it goes on, is tested in test_stops.py.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.e2e.training import diffs, train
+from tests.e2e.training import KeptRequest, diffs, train
 
 pytestmark = pytest.mark.engine
 
@@ -25,6 +28,7 @@ def test_interrupted_generations_stay_exact(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PROBE_DIR", str(tmp_path))
+    request = KeptRequest(tmp_path)
     logged = train(
         tmp_path,
         tiny_llama,
@@ -34,10 +38,16 @@ def test_interrupted_generations_stay_exact(
         data__max_response_length=256,
         # Steps so small that old and new weights agree within the limit: what is left is a token in the wrong place.
         actor_rollout_ref__actor__optim__lr=1e-5,
-        trainer__total_training_steps=4,
+        trainer__total_training_steps=50,
         trainer__save_freq=1,
+        on_step=lambda step: request.ask() if step == 4 else None,
+        stopping=request,
     )
-    assert list(logged) == [1, 2, 3, 4]
+    assert list(logged) == list(range(1, len(logged) + 1))
+    assert len(logged) < 10
+    last = f"{tmp_path}/checkpoints/global_step_{len(logged)}"
+    assert request.answered is not None
+    assert (request.answered.step, request.answered.checkpoint) == (len(logged), last)
     assert max(metrics[SPAN] for metrics in logged.values()) >= 2  # begun with one version, ended with another
     assert max(diffs(logged)) < 1e-3
     assert {metrics["agent/unscored"] for metrics in logged.values()} == {0}

@@ -108,9 +108,13 @@ def test_a_head_that_is_killed_takes_everything_with_it(
             assert head.poll() is None, logs(tmp_path)
             assert time.monotonic() < deadline, logs(tmp_path)
             time.sleep(0.2)
+        worker.send_signal(signal.SIGTERM)  # who ends a job tells all of its nodes
+        time.sleep(1)
+        assert worker.poll() is None
         head.send_signal(how)
         assert worker.wait(60) == 0, logs(tmp_path)
         assert head.wait(30) == (-how if how is signal.SIGKILL else 128 + how)
+    assert "rank 1: SIGTERM: waits for rank 0" in (tmp_path / "rank1.log").read_text()
     assert gone(run_processes, 15) == []
 
 

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typing_extensions import override
 
 from agent_rl import trace
 from agent_rl.agents.react import ReactFormat
@@ -28,7 +27,7 @@ from agent_rl.launch.stopping import StoppedRun, StopRequest
 from agent_rl.settings import RewardSettings
 from agent_rl.tools import load_tools
 from tests.e2e.conftest import FindProcesses, gone
-from tests.e2e.training import PROMPTS, ROOT, overrides, train
+from tests.e2e.training import PROMPTS, ROOT, KeptRequest, overrides, train
 
 pytestmark = [pytest.mark.engine, pytest.mark.recipes]
 
@@ -56,17 +55,6 @@ class Mine(Component):
         return len(trajectory.turns) / 100
 """
 """Asks in the middle of a validation that nobody wants to wait for."""
-
-
-class KeptRequest(StopRequest):
-    """Keeps the trainer's answer."""
-
-    answered: StoppedRun | None = None
-
-    @override
-    def answer(self) -> StoppedRun | None:
-        self.answered = super().answer()
-        return self.answered
 
 
 @pytest.mark.parametrize("mode", ["sync", "colocate_async", "separate_async"])

@@ -7,14 +7,27 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import override
+
 from agent_rl.data import arithmetic, write_parquet
 from agent_rl.launch.command import trainer_command
 from agent_rl.launch.process import run_trainer
-from agent_rl.launch.stopping import StopRequest
+from agent_rl.launch.stopping import StoppedRun, StopRequest
 
 ROOT = Path(__file__).parents[2]
 PROMPTS = 4
 """In each step, with two samples of each."""
+
+
+class KeptRequest(StopRequest):
+    """Keeps the trainer's answer."""
+
+    answered: StoppedRun | None = None
+
+    @override
+    def answer(self) -> StoppedRun | None:
+        self.answered = super().answer()
+        return self.answered
 
 
 def train(

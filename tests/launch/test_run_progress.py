@@ -43,15 +43,15 @@ def test_messages_are_told_once_and_without_what_a_terminal_obeys() -> None:
 
 
 def test_a_run_that_goes_on_has_the_steps_of_its_earlier_start(tmp_path: Path) -> None:
-    rows = [{"step": step, "data": {**REWARD, "first": step}} for step in (1, 2, 3)]
+    rows = [{"step": step, "data": {**REWARD, "agent/first": step, "perf/mfu": 1.0}} for step in (1, 2, 3)]
     (tmp_path / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     progress = RunProgress()
     progress.begin(tmp_path, [], {})
     progress.step(2, {"val-core/x/acc/mean@1": 0.5})  # the validation of the step it goes on from
-    assert progress.steps[2] == {**REWARD, "first": 2, "val-core/x/acc/mean@1": 0.5, "step": 2}
+    assert progress.steps[2] == {**REWARD, "agent/first": 2, "val-core/x/acc/mean@1": 0.5, "step": 2}
     progress.step(3, REWARD)
     assert [each["step"] for each in progress.training] == [1, 2, 3]
-    assert "first" in progress.steps[2]
+    assert "agent/first" in progress.steps[2]
 
 
 def test_the_time_left_is_that_of_the_steps_so_far() -> None:

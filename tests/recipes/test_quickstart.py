@@ -40,7 +40,8 @@ def test_the_whole_quickstart_in_two_steps(tmp_path: Path) -> None:
         assert expected in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
     shown = (done.stderr + done.stdout).splitlines()
-    assert next(number for number, line in enumerate(shown) if line.startswith("step 1/2: reward ")) <= 40
+    assert next(number for number, line in enumerate(shown) if line.startswith("step 1/2: reward ")) <= 18
+    assert sum(line.startswith("started: ") for line in shown) == 8
     assert {"run.json", "train.log", "metrics.jsonl", "rollouts"} <= {path.name for path in tmp_path.iterdir()}
 
     summary = json.loads((tmp_path / "summary.json").read_text())
