@@ -43,12 +43,15 @@ class Pieces:
         return self._found[number]
 
     def add(self, number: int, result: Any) -> None:
-        """Keep the result of a piece."""
+        """Keep the result of a piece; where nothing can be written, it is kept in memory alone."""
         self._found[number] = result
         if self.path is not None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with open(self.path, "a", encoding="utf-8") as file:
-                file.write(json.dumps([number, result]) + "\n")
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                with open(self.path, "a", encoding="utf-8") as file:
+                    file.write(json.dumps([number, result]) + "\n")
+            except OSError:
+                self.path = None
         self.on_add()
 
 
@@ -72,6 +75,8 @@ def pieces(what: str, total: int | None, work: Any) -> Iterator[Pieces]:
         try:
             yield found
         except KeyboardInterrupt:
+            if found.path is None:
+                raise
             of = "" if total is None else f" of {total:,}"
             raise KeyboardInterrupt(f"{len(found):,}{of} {what} are kept in {found.path}") from None
     if found.path is not None:

@@ -26,6 +26,14 @@ def test_lines_without_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     )
 
 
+def test_pieces_do_without_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "outputs").write_text("a file, where a folder should be")
+    with pieces("rows", 2, "work") as kept:
+        kept.add(1, "second")
+        assert (kept.path, len(kept), kept[1]) == (None, 1, "second")
+
+
 def test_pieces_belong_to_one_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rows.jsonl").write_text("{}")

@@ -48,6 +48,16 @@ def run(*words: str) -> Result:
         sys.argv[1:] = before
 
 
+def test_a_command_that_keeps_nothing_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_agents.py").write_text("raise KeyboardInterrupt")
+    words = ["data", "check", "my rows.jsonl", "--script", "my_agents.py"]
+    monkeypatch.setattr(sys, "argv", ["agent-rl", *words])
+    done = CliRunner().invoke(app, words)
+    said = "interrupted: Nothing is kept. Go on with: agent-rl data check 'my rows.jsonl' --script my_agents.py"
+    assert (done.exit_code, done.stdout, done.stderr.strip()) == (130, "", said)
+
+
 @pytest.mark.parametrize(
     ("words", "kept", "asked"),
     [(["score"], "2 of 8 groups", 8 + 4 + 24), (["attack", "--only", "padding"], "4 of 32 trajectories", 8 + 2 + 56)],
