@@ -205,7 +205,7 @@ COMMANDS = """\
 
     - **Errors** are one paragraph with the remedy; `--debug` shows the traceback.
     - **Exit codes**: 0; 1 the command found something, or failed; 2 the command line, a configuration or a path cannot
-      be used; 130 interrupted.
+      be used; 130 interrupted. `train` has more: 75 for a run that ended early and is saved.
     - **Progress** goes to stderr: a bar on a terminal, otherwise a line every half minute. stdout has the result alone.
     - **Ctrl-C** prints one line: what is kept, and the command that goes on. `eval`, `reward`, `audit`
       and `train` do nothing twice.

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 import yaml
 
-from agent_rl.cli._arguments import print_json, stdout
+from agent_rl.cli._arguments import print_json, recipe_names, stdout
 from agent_rl.errors import AgentRLError, ConfigError
 
 __all__ = ["GROUP", "app"]
@@ -20,7 +20,12 @@ app = typer.Typer(add_completion=False)
 
 @app.command(context_settings={"ignore_unknown_options": True})
 def train(
-    recipe: Annotated[str, typer.Argument(help="Folder with config.yaml, or a name that `agent-rl recipes` lists")],
+    recipe: Annotated[
+        str,
+        typer.Argument(
+            help="Folder with config.yaml, or a name that `agent-rl recipes` lists", autocompletion=recipe_names
+        ),
+    ],
     overrides: Annotated[
         list[str] | None,
         typer.Argument(metavar="KEY=VALUE", help="Hydra overrides: keys of verl or agent_rl, and groups"),

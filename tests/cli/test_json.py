@@ -22,8 +22,6 @@ pytestmark = pytest.mark.slow
 
 SERVERS = {"view", "reward serve"}
 """They print an address, and end when they are interrupted."""
-WITHOUT = {"train"}
-"""It prints a run's steps."""
 TRIED_ELSEWHERE = {"audit tokens", "doctor", "eval", "train"}
 """With a tokenizer, in a process of their own, with a server, or on a run."""
 
@@ -106,9 +104,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_command_that_prints_a_result_has_json() -> None:
-    for name in set(ALL) - SERVERS - WITHOUT:
+    for name in set(ALL) - SERVERS:
         assert any("--json" in parameter.opts for parameter in ALL[name].params), name
-        assert documented(name), name
+        assert name == "train" or documented(name), name  # which prints a line for each step
 
 
 def test_every_command_is_tried() -> None:

@@ -107,7 +107,7 @@ def test_help_has_no_mark_of_its_source(words: list[str]) -> None:
     ("line", "completed"),
     [
         ("agent-rl trai", "train"),
-        ("agent-rl recipes copy gsm", "gsm8k_calculator"),
+        ("agent-rl train gsm", "gsm8k_calculator"),
         ("agent-rl eval --loop code", "code_act_agent"),
         ("agent-rl tools call tool_configs/calculator.yaml calc", "calculator"),
         ("agent-rl reward score t.jsonl --config llm", "llm_judge"),
