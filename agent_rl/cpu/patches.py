@@ -18,7 +18,6 @@ __all__ = [
     "gloo_process_group",
     "rollout_server",
     "training_engines",
-    "value_head_attention",
     "weight_transport",
 ]
 
@@ -35,23 +34,6 @@ def gloo_process_group(module: ModuleType) -> None:
         return original(timeout_second=timeout_second, backend="gloo")
 
     module.initialize_global_process_group_ray = initialize  # type: ignore[attr-defined]
-
-
-def value_head_attention(module: ModuleType) -> None:
-    """`verl.utils.model`: no flash attention for the critic on a CPU; verl asks for it whatever the config says."""
-
-    def load(local_path: str, torch_dtype: Any, model_config: Any, trust_remote_code: bool) -> Any:
-        from transformers import AutoModelForTokenClassification
-
-        return AutoModelForTokenClassification.from_pretrained(
-            local_path,
-            dtype=torch_dtype,
-            config=model_config,
-            attn_implementation="sdpa",
-            trust_remote_code=trust_remote_code,
-        )
-
-    module.load_valuehead_model = load  # type: ignore[attr-defined]
 
 
 def training_engines(module: ModuleType) -> None:
@@ -83,14 +65,12 @@ def checkpoint_engine(module: ModuleType) -> None:
 
 HOOKS: tuple[tuple[str, Callable[[ModuleType], None]], ...] = (
     ("verl.utils.distributed", gloo_process_group),
-    ("verl.utils.model", value_head_attention),
     ("verl.workers.engine.fsdp.transformer_impl", training_engines),
     ("verl.workers.rollout.base", weight_transport),
     ("verl.workers.rollout.replica", rollout_server),
     ("verl.checkpoint_engine", checkpoint_engine),
     ("verl.utils.device", fork_server.fork_workers),
     ("verl.trainer.ppo.v1.replay_buffer", speed.replay_buffer_polling),
-    ("verl.utils.torch_functional", speed.token_log_probs),
     ("verl.workers.rollout.llm_server", speed.single_server),
     ("verl.experimental.agent_loop.agent_loop", speed.loop_construction),
     ("verl.trainer.ppo.v1.agent_loop_tq", speed.trajectory_puts),

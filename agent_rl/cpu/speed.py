@@ -12,16 +12,13 @@ from collections.abc import Hashable
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-import torch
 from hydra.errors import InstantiationException
 
-__all__ = ["loop_construction", "replay_buffer_polling", "single_server", "token_log_probs", "trajectory_puts"]
+__all__ = ["loop_construction", "replay_buffer_polling", "single_server", "trajectory_puts"]
 
 POLL_INTERVAL_S = 0.05
 
 GATHER_S = 0.02
-
-TOKENS_AT_A_TIME = 1024
 
 
 def loop_construction(module: ModuleType) -> None:
@@ -85,25 +82,6 @@ def single_server(module: ModuleType) -> None:
             release(self, *args, **kwargs)
 
     client._acquire_server, client._release_server = acquire_server, release_server
-
-
-def token_log_probs(module: ModuleType) -> None:
-    """`verl.utils.torch_functional`: without flash attention, compute the log-probs of many tokens at a time.
-
-    verl goes row by row to save memory, and its rows are tokens: thousands of operations on one token each, and as many
-    in the backward pass, took a quarter of a training step.
-    """
-    original = module.logprobs_from_logits_v2
-
-    @functools.wraps(original)
-    def log_probs(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        if logits.dim() != 2 or logits.dtype not in (torch.float32, torch.float64):
-            result: torch.Tensor = original(logits, labels)
-            return result
-        chosen = logits.gather(-1, labels[:, None])[:, 0]
-        return chosen - torch.cat([rows.logsumexp(-1) for rows in logits.split(TOKENS_AT_A_TIME)])
-
-    module.logprobs_from_logits_v2 = log_probs  # type: ignore[attr-defined]
 
 
 def trajectory_puts(module: ModuleType) -> None:

@@ -46,6 +46,8 @@ def hooks() -> list[Hook]:
         ("verl.utils.tracking", sinks.separate_sinks),
         ("verl.utils.config", early_checks.early_checks),
         ("verl.tools.tool_registry", patches.tool_loading),
+        ("verl.utils.model", _critic_attention),
+        ("verl.utils.torch_functional", _token_log_probs),
         ("verl.trainer.ppo.v1.agent_loop_tq", failures.session_errors),
         ("verl.trainer.ppo.v1.replay_buffer", failures.error_stops),
         ("verl.trainer.ppo.v1.replay_buffer", last_step.ask_while_waiting),
@@ -70,6 +72,20 @@ def hooks() -> list[Hook]:
 
         found += HOOKS
     return found
+
+
+def _critic_attention(module: ModuleType) -> None:
+    """The critic's attention where flash-attn is not installed."""
+    from agent_rl.verl_adapter import no_flash_attention
+
+    no_flash_attention.value_head_attention(module)
+
+
+def _token_log_probs(module: ModuleType) -> None:
+    """Log-probs where flash-attn is not installed."""
+    from agent_rl.verl_adapter import no_flash_attention
+
+    no_flash_attention.token_log_probs(module)
 
 
 def _install_loops(module: ModuleType) -> None:

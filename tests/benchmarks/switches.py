@@ -40,9 +40,13 @@ def switch(patches, name, *places):
     setattr(patches, name, apply)
 
 
+@wrapt.when_imported("agent_rl.verl_adapter.no_flash_attention")
+def switch_log_probs(no_flash_attention):
+    switch(no_flash_attention, "token_log_probs", "logprobs_from_logits_v2")
+
+
 @wrapt.when_imported("agent_rl.cpu.speed")
 def switch_speed(speed):
-    switch(speed, "token_log_probs", "logprobs_from_logits_v2")
     switch(speed, "single_server", "LLMServerClient._acquire_server", "LLMServerClient._release_server")
     construct, together = speed.loop_construction, speed.trajectory_puts
 

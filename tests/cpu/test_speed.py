@@ -65,30 +65,6 @@ def test_verl_would_ask_the_load_balancer_in_every_turn() -> None:
     )
 
 
-LOG_PROBS = (
-    "import verl, torch\nfrom verl.utils import torch_functional as f\n"
-    "torch.manual_seed(0)\n"
-    "logits, labels = torch.randn(2500, 11, requires_grad=True), torch.randint(0, 11, (2500,))\n"
-    "found, own = f.logprobs_from_logits(logits, labels), getattr(f.logprobs_from_logits_v2, '__wrapped__', None)\n"
-)
-
-
-def test_log_probs_and_gradients_equal_verls() -> None:
-    code = (
-        "expected = own(logits, labels)\n"
-        "gradients = [torch.autograd.grad(value.sum(), logits)[0] for value in (found, expected)]\n"
-        "torch.testing.assert_close(found, expected)\ntorch.testing.assert_close(*gradients)\n"
-        "batch = logits[None].half()\n"
-        "print(torch.equal(f.logprobs_from_logits_v2(batch, labels[None]), own(batch, labels[None])))"
-    )
-    assert python(LOG_PROBS + code) == "True"
-
-
-def test_verl_would_compute_log_probs_one_token_at_a_time() -> None:
-    code = "import inspect; print('for logit in logits' in inspect.getsource(f.logprobs_from_logits_v2))"
-    assert python(LOG_PROBS + code, plugins="none") == "True"
-
-
 LOOP = (
     "import verl, hydra, hydra.utils\nfrom verl.experimental.agent_loop import agent_loop\n"
     "by_hydra = []\nhydra.utils.instantiate = lambda **_: by_hydra.append(1)\n"
