@@ -6,6 +6,7 @@ A run goes on whatever happens here: a screen that fails is replaced by lines, a
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import math
 import os
@@ -27,6 +28,10 @@ __all__ = ["JsonLines", "Lines", "Screen", "Shown", "Steady", "WholeLog", "abort
 
 Shown = Literal["panel", "lines", "verl"]
 """The choices of `agent_rl.run.progress`."""
+
+
+GONE = (errno.EPIPE, errno.EIO, errno.EBADF)
+"""Errors of a terminal, or of a reader, that is not there any more."""
 
 
 class Screen:
@@ -225,17 +230,15 @@ class Steady:
 
     def _replace(self, error: Exception) -> None:
         """Go on with lines, or with nothing where nothing can be written any more."""
-        broken = self._screen
-        if isinstance(error, OSError) or isinstance(broken, Lines):
-            self._screen = Screen()
-            if isinstance(error, OSError):  # the terminal or the reader is gone: what is printed later goes nowhere
-                os.dup2(os.open(os.devnull, os.O_WRONLY), (broken.stream or sys.stdout).fileno())
+        broken, self._screen = self._screen, Screen()
+        if getattr(error, "errno", None) in GONE:  # what is printed later goes nowhere
+            os.dup2(os.open(os.devnull, os.O_WRONLY), (broken.stream or sys.stdout).fileno())
         else:
             with contextlib.suppress(Exception):  # it is broken, and lines need no more than a terminal
                 broken.close()
-            self._screen = Lines()
+            print(f"the {broken.called} failed, the run goes on: {error!r}", file=sys.stderr)
+            self._screen = Screen() if isinstance(broken, Lines) else Lines()
         self._screen.progress = self.progress
-        self(lambda screen: screen.note(f"the {broken.called} failed, the run goes on: {error!r}"))
 
 
 def choose(shown: Shown | None, stream: TextIO | None = None, environ: Mapping[str, str] = os.environ) -> Screen:

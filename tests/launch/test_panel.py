@@ -163,9 +163,9 @@ def test_a_panel_that_fails_leaves_the_run_with_lines(
     for step in (1, 2, 3):
         shown(lambda to, step=step: to.step(step, metrics(step)))  # type: ignore[misc]
         shown(lambda to: to.begin(tmp_path, [], {}) if to.progress.step_number == 1 else to.tick())
-    said = capsys.readouterr().out
-    assert said.startswith("the panel failed, the run goes on: ZeroDivisionError")
-    assert "step 3: reward +0.003" in said
+    said = capsys.readouterr()
+    assert said.err.startswith("the panel failed, the run goes on: ZeroDivisionError")
+    assert "step 3: reward +0.003" in said.out
     assert isinstance(shown.progress, RunProgress)
     assert len(shown.progress.steps) == 3
 

@@ -99,8 +99,9 @@ def test_a_screen_that_fails_is_replaced_by_lines(tmp_path: Path, capsys: pytest
     shown(lambda to: to.begin(tmp_path, [], {}))
     shown(lambda to: to.step(1, {}))
     shown(lambda to: to.step(2, {"critic/score/mean": 1.0}))
-    said = capsys.readouterr().out.splitlines()
-    assert said == ["the screen failed, the run goes on: RuntimeError('out of ink')", "step 2: reward +1.000"]
+    said = capsys.readouterr()
+    assert said.err == "the screen failed, the run goes on: RuntimeError('out of ink')\n"
+    assert said.out == "step 2: reward +1.000\n"
     assert list(shown.progress.steps) == [1, 2]
 
 
