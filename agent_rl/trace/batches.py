@@ -60,7 +60,7 @@ def append_batch(trace: str | os.PathLike[str], batch: TrainedBatch, *, part_byt
 
 def batch_line(batch: TrainedBatch) -> bytes:
     """The line of a batch."""
-    values = [each if isinstance(each, float) else pack(each, "f") for each in batch.advantages]
+    values = [each if isinstance(each, float) else pack(each) for each in batch.advantages]
     rows = json.dumps({"names": batch.names, "advantages": values}, separators=(",", ":")).encode()
     packed = base64.b64encode(zlib.compress(rows, LEVEL)).decode()
     return json.dumps({"step": batch.step, "update": batch.update, "rows": packed}).encode() + b"\n"
@@ -81,7 +81,7 @@ def read_batches(trace: str | os.PathLike[str]) -> Iterator[TrainedBatch]:
                 except ValueError:  # of a killed run
                     continue
                 rows = json.loads(zlib.decompress(base64.b64decode(record["rows"])))
-                advantages = [unpack(each, "f") if isinstance(each, str) else each for each in rows["advantages"]]
+                advantages = [unpack(each) if isinstance(each, str) else each for each in rows["advantages"]]
                 yield TrainedBatch(record["step"], record["update"], rows["names"], advantages)
 
 

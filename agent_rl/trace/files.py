@@ -10,7 +10,6 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Literal
 
 from agent_rl.trace.parts import append_lines, parts
@@ -33,7 +32,6 @@ def append(path: str | os.PathLike[str], trajectory: Trajectory, *, part_bytes: 
     Raises:
         OSError: when the file cannot be written.
     """
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
     if tokens := trajectory.info.get("tokens"):
         append_tokens(path, trajectory.id, tokens, part_bytes=part_bytes)
         trajectory = replace(trajectory, info={key: trajectory.info[key] for key in trajectory.info if key != "tokens"})

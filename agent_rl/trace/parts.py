@@ -8,6 +8,7 @@ Only a process that is killed within a write leaves part of a line, which the ne
 from __future__ import annotations
 
 import fcntl
+import io
 import itertools
 import os
 from collections.abc import Iterable
@@ -20,7 +21,7 @@ _newest: dict[Path, int] = {}
 
 
 def append_lines(path: str | os.PathLike[str], lines: bytes, *, part_bytes: int | None = None) -> None:
-    """Append whole lines at once; a line torn by a killed run is ended first.
+    """Append whole lines at once; a line torn by a killed run is ended first, and parent folders are made.
 
     Args:
         path: the first part.
@@ -37,7 +38,7 @@ def append_lines(path: str | os.PathLike[str], lines: bytes, *, part_bytes: int 
     while part_bytes and _size(_part(first, number)) >= part_bytes:
         number += 1
     _newest[first] = number
-    with open(_part(first, number), "ab+", buffering=0) as file:
+    with _opened(_part(first, number)) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         end = file.seek(0, os.SEEK_END)
         file.seek(max(0, end - 1))
@@ -72,6 +73,14 @@ def beside(trace: str | os.PathLike[str], kind: str) -> Path:
 
 def _part(first: Path, number: int) -> Path:
     return first.with_name(f"{first.stem}.{number}{first.suffix}") if number else first
+
+
+def _opened(path: Path) -> io.FileIO:
+    try:
+        return open(path, "ab+", buffering=0)
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return open(path, "ab+", buffering=0)
 
 
 def _size(path: Path) -> int:

@@ -1,9 +1,11 @@
 """The tokens of trajectories, in `trace.tokens.jsonl` beside a trace: ids, mask and log-probs of what was trained on.
 
-A line is `{"id": ..., "size": ..., "conversation": ..., "sequences": [...]}`: a trajectory's id, the number of bytes
-that follow that number's comma, and packed values. What is packed is base64 of zlib of the bytes of 32-bit integers or
-floats, little-endian, all first bytes first, then all second ones and so on; of the conversation it is JSON. With
-`size` a reader finds a trajectory without reading the others.
+A line is `{"id": ..., "size": ..., "data": ...}`: a trajectory's id, the number of bytes that follow that number's
+comma, and base64 of zlib of a line of JSON and then numbers. The JSON has the messages, the tools, and of each sequence
+the number of tokens of prompt and response, whether it has log-probs, and the number of images. The numbers are the ids
+of all sequences (prompt, response, prompt, ...), their masks, their log-probs: ids as 32-bit integers, masks as bytes,
+log-probs as 32-bit floats; all first bytes of the 32 bits (little-endian), then all second ones and so on. With `size`
+a reader finds a trajectory without reading the others.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import sys
 import zlib
 from array import array
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any, BinaryIO, Literal, TypedDict
 
 from agent_rl.trace.parts import append_lines, beside, parts
@@ -60,19 +63,18 @@ def append_tokens(trace: str | os.PathLike[str], id: str, tokens: Tokens, *, par
 
 def token_line(id: str, tokens: Tokens) -> bytes:
     """The line of a trajectory's tokens."""
-    sequences = [
-        {
-            "prompt_ids": pack(each["prompt_ids"], "i"),
-            "response_ids": pack(each["response_ids"], "i"),
-            "mask": pack(each["mask"], "i"),
-            "logprobs": None if each["logprobs"] is None else pack(each["logprobs"], "f"),
-            "images": each["images"],
-        }
-        for each in tokens["sequences"]
-    ]
-    conversation = json.dumps({"messages": tokens["messages"], "tools": tokens["tools"]}, separators=(",", ":"))
-    body = {"conversation": _text(zlib.compress(conversation.encode(), LEVEL)), "sequences": sequences}
-    rest = json.dumps(body, separators=(",", ":"))[1:].encode() + b"\n"
+    lengths, ids, masks, logprobs = [], array("i"), bytearray(), array("f")
+    for each in tokens["sequences"]:
+        found = each["logprobs"]
+        lengths.append((len(each["prompt_ids"]), len(each["response_ids"]), found is not None, each["images"]))
+        ids.fromlist(each["prompt_ids"])
+        ids.fromlist(each["response_ids"])
+        masks += bytes(each["mask"])
+        logprobs.fromlist(found or [])
+    said = {"messages": tokens["messages"], "tools": tokens["tools"], "sequences": lengths}
+    head = json.dumps(said, separators=(",", ":")).encode()
+    parts = (head, b"\n", _planes(ids), masks, _planes(logprobs))
+    rest = f'"data":"{_text(b"".join(parts))}"}}\n'.encode()
     return f'{{"id":{json.dumps(id)},"size":{len(rest)},'.encode() + rest
 
 
@@ -146,47 +148,70 @@ class TokenReader:
         return start
 
 
-def pack(values: Iterable[float], kind: Literal["i", "f"]) -> str:
-    """Numbers as text; see the module."""
-    numbers = array(kind, values)
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    raw = numbers.tobytes()
-    return _text(zlib.compress(raw[0::4] + raw[1::4] + raw[2::4] + raw[3::4], LEVEL))
+def pack(values: Iterable[float]) -> str:
+    """32-bit floats as text; see the module."""
+    return _text(_planes(array("f", values)))
 
 
-def unpack(text: str, kind: Literal["i", "f"]) -> list[Any]:
+def unpack(text: str) -> list[float]:
     """The numbers that `pack` was given.
 
     Raises:
         ValueError: for another text.
     """
-    planes = zlib.decompress(base64.b64decode(text))
+    return _numbers("f", _bytes(text))
+
+
+def _tokens(record: Any) -> Tokens:
+    head, _, data = _bytes(record["data"]).partition(b"\n")
+    said = json.loads(head)
+    prompts, responses, logged = (
+        [each[0] for each in said["sequences"]],
+        [each[1] for each in said["sequences"]],
+        [each[1] if each[2] else 0 for each in said["sequences"]],
+    )
+    count = sum(prompts) + sum(responses)
+    masked = 4 * count + sum(responses)
+    if len(data) != masked + 4 * sum(logged):
+        raise ValueError("its length is wrong")
+    ids = iter(_numbers("i", data[: 4 * count]))
+    masks = iter(data[4 * count : masked])
+    logprobs = iter(_numbers("f", data[masked:]))
+    sequences = [
+        TokenSequence(
+            prompt_ids=list(islice(ids, prompt)),
+            response_ids=list(islice(ids, response)),
+            mask=list(islice(masks, response)),
+            logprobs=list(islice(logprobs, response)) if has_logprobs else None,
+            images=images,
+        )
+        for prompt, response, has_logprobs, images in said["sequences"]
+    ]
+    return Tokens(messages=said["messages"], tools=said["tools"], sequences=sequences)
+
+
+def _planes(numbers: array[Any]) -> bytes:
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    raw = numbers.tobytes()
+    return raw[0::4] + raw[1::4] + raw[2::4] + raw[3::4]
+
+
+def _numbers(kind: Literal["i", "f"], planes: bytes) -> list[Any]:
     count = len(planes) // 4
     raw = bytearray(len(planes))
     for plane in range(4):
         raw[plane::4] = planes[plane * count : (plane + 1) * count]
-    numbers = array(kind)
-    numbers.frombytes(bytes(raw))
+    numbers = array(kind, bytes(raw))
     if sys.byteorder == "big":
         numbers.byteswap()
     return numbers.tolist()
 
 
-def _tokens(record: Any) -> Tokens:
-    conversation = json.loads(zlib.decompress(base64.b64decode(record["conversation"])))
-    sequences = [
-        TokenSequence(
-            prompt_ids=unpack(each["prompt_ids"], "i"),
-            response_ids=unpack(each["response_ids"], "i"),
-            mask=unpack(each["mask"], "i"),
-            logprobs=None if each["logprobs"] is None else unpack(each["logprobs"], "f"),
-            images=each["images"],
-        )
-        for each in record["sequences"]
-    ]
-    return Tokens(messages=conversation["messages"], tools=conversation["tools"], sequences=sequences)
+def _text(data: bytes) -> str:
+    packer = zlib.compressobj(LEVEL, memLevel=5)  # the default's memory takes as long to clear as a record to pack
+    return base64.b64encode(packer.compress(data) + packer.flush()).decode()
 
 
-def _text(packed: bytes) -> str:
-    return base64.b64encode(packed).decode()
+def _bytes(text: str) -> bytes:
+    return zlib.decompress(base64.b64decode(text))

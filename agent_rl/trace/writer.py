@@ -1,8 +1,8 @@
 """`TraceWriter`: writes a run's trace, and never stops or delays the run.
 
-Each record is written before its trajectory goes on, in a thread, so a killed process loses at most the one that it is
-writing. What fails (a full disk) or does not end (a network file system that hangs) is reported once, and the records
-are lost that come until writing works again.
+A thread writes one record after the other, and a trajectory goes on when its own is written: a killed process loses at
+most the one that it is writing. What fails (a full disk) or does not end (a network file system that hangs) is reported
+once, and the records are lost that come until writing works again.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ class TraceWriter:
         self._work: queue.SimpleQueue[tuple[Future[Exception | None], Callable[[], None]]] | None = None
         self._overdue: Future[Exception | None] | None = None
         self._failing = False
+        self._judging = threading.Lock()
 
     @classmethod
     @cache
@@ -56,9 +57,10 @@ class TraceWriter:
         """Write a trajectory, and its tokens if it has them in `info["tokens"]`."""
         await self._written(lambda: append(self.path, trajectory, part_bytes=self._part_bytes))
 
-    async def tokens(self, id: str, tokens: Tokens) -> None:
-        """Write the tokens of a trajectory."""
-        await self._written(lambda: append_tokens(self.path, id, tokens, part_bytes=self._part_bytes))
+    def tokens(self, id: str, tokens: Tokens) -> None:
+        """Write the tokens of a trajectory, without waiting: what is written next, of the same process, comes later."""
+        if future := self._start(lambda: append_tokens(self.path, id, tokens, part_bytes=self._part_bytes)):
+            future.add_done_callback(self._judge)
 
     def batch(self, make: Callable[[], TrainedBatch]) -> None:
         """Write the batch that `make` gives."""
@@ -96,6 +98,10 @@ class TraceWriter:
 
     def _judge(self, future: Future[Exception | None]) -> None:
         """Report the first failure, and the end of failing."""
+        with self._judging:
+            self._judge_one(future)
+
+    def _judge_one(self, future: Future[Exception | None]) -> None:
         failure: Exception | str | None
         if future.done():
             failure = future.result()

@@ -82,7 +82,7 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
                 bug = trajectory.info.get("bug")
                 raise BrokenCallError(trajectory.error, bug) if bug else UnscoredError(trajectory.error)
             if self._trace is not None and self.settings.trace.tokens:
-                await self._trace.tokens(trajectory.id, policy.record())
+                self._trace.tokens(trajectory.id, policy.record())
             return self._outputs(policy, trajectory)
         except Exception as error:  # raised to verl, which fails this session; the trace keeps the trajectory
             if trajectory is None:

@@ -5,7 +5,7 @@ from agent_rl.trace.tokens import pack, unpack
 
 def test_batches_come_back_in_order_and_say_where_a_trajectory_was_trained_on(tmp_path):
     path = tmp_path / "trace.jsonl"
-    single = unpack(pack([0.1, -0.7], "f"), "f")  # as 32 bits hold them
+    single = unpack(pack([0.1, -0.7]))  # as 32 bits hold them
     batches = [
         trace.TrainedBatch(1, 0, ["a_0_0", "a_1_0", "b_0_0"], [0.1, -1 / 3, 0.0]),
         trace.TrainedBatch(2, 0, ["c_0_1", "c_0_0"], [single, 1.5]),

@@ -24,7 +24,7 @@ def test_everything_is_in_its_file_when_the_call_returns(tmp_path):
 
     async def write():
         for number in range(4):
-            await writer.tokens(f"{number}", tokens)
+            writer.tokens(f"{number}", tokens)
             await writer.trajectory(trajectory(f"{number}", "x" * 1000))
             assert ids(path)[-1] == f"{number}"
             assert trace.read_tokens(path, f"{number}") == tokens
