@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from agent_rl import trace
 from tests.e2e.training import KeptRequest, diffs, train
 
 pytestmark = pytest.mark.engine
@@ -52,6 +53,12 @@ def test_interrupted_generations_stay_exact(
     assert max(diffs(logged)) < 1e-3
     assert {metrics["agent/unscored"] for metrics in logged.values()} == {0}
     check_weights(tmp_path)
+    batches = list(trace.read_batches(tmp_path / "trace.jsonl"))
+    assert [batch.step for batch in batches] == [1, 2, 3, 4]
+    names = [name for batch in batches for name in batch.names]
+    assert len(set(names)) == len(names)
+    reader = trace.TokenReader(tmp_path / "trace.jsonl")
+    assert all(reader.read(name.rpartition("_")[0]) for name in names)
     assert run_processes() == []
 
 

@@ -58,6 +58,7 @@ def test_every_choice_composes(recipe: Path, choice: list[str], platform: str, t
     config.actor_rollout_ref.model.path = str(tiny_model)  # the critic's configuration reads it
     validate_config(config, need_reference_policy(config), need_critic(config))
     omega_conf_to_dataclass(config.actor_rollout_ref.rollout)
+    assert config.agent_rl.trace == {"path": f"{config.agent_rl.run.folder}/trace.jsonl", "tokens": True}
     get_adv_estimator_fn(config.algorithm.adv_estimator)
     get_policy_loss_fn(config.actor_rollout_ref.actor.policy_loss.loss_mode)
 

@@ -81,6 +81,19 @@ def test_what_is_appended_comes_in_and_a_torn_line_later(run: Path, index: Trace
     assert index.count(Query(text="number 109")) == 2
 
 
+def test_later_parts_of_a_trace_belong_to_it(run: Path, index: TraceIndex) -> None:
+    for sample in range(2):  # a part of a byte: the next one is begun
+        trace.append(run / "trace.jsonl", trajectory(9, sample), part_bytes=1)
+    assert [path.name for path in trace.parts(run / "trace.jsonl")] == ["trace.jsonl", "trace.1.jsonl", "trace.2.jsonl"]
+    assert index.refresh() == 2
+    found = index.find(Query(text="number 109"))
+    assert [each["file"] for each in found] == ["my_run/trace.jsonl"] * 2
+    assert index.group(found[0]) == found[::-1]
+    columns, record = index.get(found[0]["id"]) or ({}, {})
+    assert (columns["name"], record["id"]) == ("uid1-9_1", "uid1-9_1")
+    assert [source.name for source in find_sources([str(run)])] == ["my_run/trace.jsonl"]
+
+
 def test_lines_that_are_no_trajectory_are_counted_and_left_out(run: Path, index: TraceIndex) -> None:
     with open(run / "trace.jsonl", "ab") as file:
         file.write(b'{"a": 1}\nnot json\n\n[]\n\xff\xfe\n' + b'{"turns": 3, "stop_reason": "x"}\n')
