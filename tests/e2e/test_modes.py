@@ -54,7 +54,7 @@ def test_interrupted_generations_stay_exact(
     assert {metrics["agent/unscored"] for metrics in logged.values()} == {0}
     check_weights(tmp_path)
     batches = list(trace.read_batches(tmp_path / "trace.jsonl"))
-    assert {batch.step for batch in batches} == set(logged)
+    assert {batch.step for batch in batches} >= set(logged)
     names = [name for batch in batches for name in batch.names]
     assert len(set(names)) == len(names)
     reader = trace.TokenReader(tmp_path / "trace.jsonl")
