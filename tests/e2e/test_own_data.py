@@ -35,7 +35,7 @@ from tests.data.real import shared
 from tests.docs.pages import commands
 from tests.e2e.training import train
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.recipes]
 
 ROOT = Path(__file__).parents[2]
 PAGE = "docs/guides/data.md"
@@ -70,7 +70,6 @@ NOW = datetime(2025, 1, 15, 12)
 OWN = {"reward.reward_manager.name": "trajectory", "reward.custom_reward_function.path": "null"}
 
 
-@pytest.mark.recipes
 def test_all_data_sets_in_one_file_train(tiny_model: Path, tmp_path: Path) -> None:
     make_database(shared("sql/academic.sql"), tmp_path / "databases" / "academic.sqlite", NOW)
     sql = partial(text_to_sql.to_row, databases=tmp_path / "databases", now=NOW, tool="sql")
