@@ -9,6 +9,7 @@ import inspect
 import io
 import json
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +24,21 @@ def executed(path: Path) -> str:
     """
     notebook = json.loads(path.read_text(encoding="utf-8"))
     names: dict[str, Any] = {"__name__": "__main__"}
-    before = os.getcwd()
+    before = os.getcwd(), tempfile.tempdir
     os.chdir(path.parent)
     try:
-        with asyncio.Runner() if hasattr(asyncio, "Runner") else contextlib.nullcontext() as runner:
+        with (
+            tempfile.TemporaryDirectory() as tempfile.tempdir,  # what the cells leave is removed
+            asyncio.Runner() if hasattr(asyncio, "Runner") else contextlib.nullcontext() as runner,
+        ):
             code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
             for number, cell in enumerate(code, start=1):
                 text = _run("".join(cell["source"]), f"cell {number}", names, runner)
                 stream = {"name": "stdout", "output_type": "stream", "text": text.splitlines(keepends=True)}
                 cell |= {"execution_count": number, "outputs": [stream] if text else []}
     finally:
-        os.chdir(before)
+        os.chdir(before[0])
+        tempfile.tempdir = before[1]
     return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
 
 
