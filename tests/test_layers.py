@@ -38,6 +38,7 @@ FLOORS = (
     "evaluation",
     "exports",
     "viewer",
+    "experiments",
     "doctor",
     "cli",
 )

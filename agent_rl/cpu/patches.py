@@ -6,6 +6,7 @@ Each function changes one module right after its import. Patches that only make 
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -33,7 +34,12 @@ def gloo_process_group(module: ModuleType) -> None:
     def initialize(timeout_second: int | None = None, backend: str | None = None) -> Any:
         return original(timeout_second=timeout_second, backend="gloo")
 
+    def initialize_supervised(timeout_second: int = 36000) -> tuple[int, int, int]:
+        initialize(timeout_second)
+        return int(os.environ["LOCAL_RANK"]), int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+
     module.initialize_global_process_group_ray = initialize  # type: ignore[attr-defined]
+    module.initialize_global_process_group = initialize_supervised  # type: ignore[attr-defined]
 
 
 def training_engines(module: ModuleType) -> None:

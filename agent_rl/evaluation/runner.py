@@ -30,7 +30,7 @@ from agent_rl.trajectory import StopReason, Trajectory
 from agent_rl.user_code import RepeatedBugs, UserCodeError
 from agent_rl.verl_adapter.tool_files import load_specs
 
-__all__ = ["Evaluation", "run"]
+__all__ = ["Evaluation", "columns", "run"]
 
 logger = logging.getLogger(__name__)
 
@@ -164,7 +164,7 @@ class _Runner:
         loop = evaluation.loop(evaluation.agent(row), getattr(self.source, "tokenizer", None))
         format, seed = loop.format(), None if settings.seed is None else _seed(settings.seed, number, sample)
         policy = self.source.policy(usage, seed, format)
-        trajectory = await loop.run_row(_columns(row, number, sample), policy, format)
+        trajectory = await loop.run_row(columns(row, number, sample), policy, format)
         trajectory.info = {
             "row": number,
             "sample": sample,
@@ -188,7 +188,7 @@ class _Runner:
         return trajectory
 
 
-def _columns(row: dict[str, Any], number: int, sample: int) -> dict[str, Any]:
+def columns(row: dict[str, Any], number: int, sample: int) -> dict[str, Any]:
     """The row as verl's worker gives it to a loop."""
     info = row["extra_info"]
     return {

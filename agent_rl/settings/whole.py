@@ -20,6 +20,7 @@ from agent_rl.settings.agents import (
     SearchSettings,
     UserSimSettings,
 )
+from agent_rl.settings.cold_start import ColdStartSettings
 from agent_rl.settings.data import DataSettings
 from agent_rl.settings.episode import (
     BudgetSettings,
@@ -43,6 +44,8 @@ class AgentRLSettings(Section):
 
     budget: BudgetSettings = BudgetSettings()
     code_act: CodeActSettings = CodeActSettings()
+    cold_start: ColdStartSettings | None = None
+    """A generated world and a small model for it, which `agent-rl sft` makes; null: none."""
     data: DataSettings = DataSettings()
     final_turn: FinalTurnSettings = FinalTurnSettings()
     folding: FoldingSettings = FoldingSettings()

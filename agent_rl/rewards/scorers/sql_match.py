@@ -39,7 +39,7 @@ _FENCED = re.compile(r"```(?:sql|sqlite)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNOR
 _SORTED = re.compile(r"\border\s+by\b(?![^()]*\))", re.IGNORECASE)
 
 
-@built_in("sql_match", "spider*", "bird*", "skyrl_sql*", "sql_eval*")
+@built_in("sql_match", "agent_rl/text_to_sql", "spider*", "bird*", "skyrl_sql*", "sql_eval*")
 def score_sql_match(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
     """1.0 if both queries return the same rows, else 0.0.
 

@@ -1,0 +1,77 @@
+"""The command `agent-rl experiment`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agent_rl.cli._arguments import Json, print_json
+from agent_rl.errors import ConfigError
+
+__all__ = ["GROUP", "app"]
+
+GROUP = "train"
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(context_settings={"ignore_unknown_options": True})
+def experiment(
+    recipe: Annotated[
+        str | None, typer.Argument(help="Folder with config.yaml, or a name that `agent-rl recipes` lists")
+    ] = None,
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY=V1,V2", help="Hydra overrides; several values are a sweep")
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each variant, with the seeds 1, 2, ...")] = 3,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the receipt; default: the recipe's results/, of a sweep the experiment's"),
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Run nothing: do the receipts in recipes/ fit their recipes?")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    r"""Run a recipe on its generated world with several seeds and values, and write a receipt.
+
+    \b
+      VERL_PLATFORM=cpu agent-rl experiment recipes/text_to_sql --seeds 3
+      VERL_PLATFORM=cpu agent-rl experiment recipes/text_to_sql algo=grpo,rloo
+
+    The same command goes on where a killed one ended. Runs are in outputs/experiments/<recipe>; the receipt has
+    success on held-out rows before and after with intervals, that of the world's solver and of policies without the
+    tool, hashes, versions and the curve. A seed that fails is reported, and no receipt is written (exit code 1).
+
+    --json: the receipt; with --check, `stale`, the receipts that no longer fit, in words.
+    """
+    from rich.console import Console
+
+    from agent_rl.experiments.experiment import Experiment, comparison
+    from agent_rl.experiments.receipt import check as stale_receipts
+    from agent_rl.launch.recipes import recipe_folder
+
+    if check:
+        folders = (
+            [recipe_folder(recipe)] if recipe else sorted(path.parent for path in Path("recipes").glob("*/results"))
+        )
+        stale = [problem for folder in folders for problem in stale_receipts(folder)]
+        if as_json:
+            print_json({"stale": stale})
+        else:
+            print("\n".join(stale) or f"{len(folders)} receipts fit their recipes")
+        raise typer.Exit(1 if stale else 0)
+    if recipe is None:
+        raise ConfigError("RECIPE", "no recipe is named", "Give one, or --check")
+    run = Experiment(recipe, seeds, words or [])
+    receipt = run.run(out or (run.folder / "results" if words else recipe_folder(recipe) / "results"))
+    if as_json:
+        print_json(receipt)
+    else:
+        Console().print(comparison(receipt))
+        for name, holds in receipt["holds"].items():
+            print(f"{'yes' if holds else 'NO '}  {name.replace('_', ' ')}")
+    if run.failed:
+        raise typer.Exit(1)

@@ -1,0 +1,44 @@
+"""The command `agent-rl sft`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from agent_rl.cli._arguments import Json, print_json
+
+__all__ = ["GROUP", "app"]
+
+GROUP = "train"
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def sft(
+    recipe: Annotated[str, typer.Argument(help="Folder with config.yaml, or a name that `agent-rl recipes` lists")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Hydra overrides, as of agent-rl train")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    r"""Make a recipe's cold start: rows of its world, and a small model that has seen worked episodes.
+
+    \b
+      VERL_PLATFORM=cpu agent-rl sft recipes/text_to_sql
+      VERL_PLATFORM=cpu agent-rl train recipes/text_to_sql
+
+    The recipe's agent runs the episodes with its tools, and verl's SFT trainer learns their turns. The section
+    agent_rl.cold_start says what is taught. What is there already is kept, unless the section has changed.
+
+    --json: `folder` and `model`, paths, and `made`, false where all was there.
+    """
+    from agent_rl.experiments.cold_start import ColdStart
+
+    start = ColdStart(recipe, overrides or [])
+    made = start.make()
+    if as_json:
+        print_json({"folder": str(start.folder), "model": str(start.model), "made": made})
+    else:
+        print(f"{start.model}: {'made' if made else 'nothing to do'}")

@@ -1,0 +1,166 @@
+"""Questions about small shops, each with a database of its own whose tables and columns have names of their own.
+
+A question names neither: without a look at the schema a query can only guess one of 576 spellings. The databases of the
+test rows have spellings that occur in no other split.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import sqlite3
+from collections.abc import Generator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from agent_rl.data.rows import make_row
+from agent_rl.data.worlds.world import World
+
+__all__ = ["WORLD"]
+
+TABLES = ("goods", "items", "wares", "stock", "parts", "lots")
+NAMES = ("name", "label", "title", "word")
+AMOUNTS = ("amount", "number", "quantity", "pieces", "units", "volume")
+PRICES = ("price", "cost", "value", "fee")
+THINGS = (
+    "apples", "bags", "balls", "belts", "books", "boxes", "cards", "chairs", "clocks", "coats", "coins", "cups",
+    "doors", "forks", "hats", "keys", "lamps", "nails", "pens", "plates", "ropes", "shoes", "stamps", "tables",
+)  # fmt: skip
+QUESTIONS = {"amount": "How many {thing} are there?", "price": "What do {thing} cost?"}
+SCHEMAS = 96
+"""Databases; a quarter of them are for the test rows."""
+
+Schema = tuple[str, str, str, str]
+"""Names of the table and of its columns for name, amount and price."""
+
+
+def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
+    """See `World.write`; the databases are `folder/databases/*.sqlite`."""
+    source = random.Random(seed)
+    schemas: list[Schema] = source.sample(list(itertools.product(TABLES, NAMES, AMOUNTS, PRICES)), SCHEMAS)
+    databases = folder / "databases"
+    databases.mkdir(parents=True, exist_ok=True)
+    for number, schema in enumerate(schemas):
+        _make_database(databases / f"{number}.sqlite", schema, random.Random(f"{seed}/{number}"))
+    held_out = SCHEMAS // 4
+    pools = {
+        split: list(itertools.product(numbers, THINGS, QUESTIONS))
+        for split, numbers in (("test", range(held_out)), ("other", range(held_out, SCHEMAS)))
+    }
+    for split, pool in pools.items():
+        random.Random(f"{seed}/{split}").shuffle(pool)
+    others = iter(pools["other"])
+    return {
+        split: [
+            _row(databases, schemas, *task, split, index)
+            for index, task in enumerate(itertools.islice(iter(pools["test"]) if split == "test" else others, count))
+        ]
+        for split, count in counts.items()
+    }
+
+
+def oracle(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+    """Looks at the schema, then writes the query."""
+    yield _call(".schema", "Look first.")
+    yield _answer(_truth(row), "I have the names.")
+
+
+def careful(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+    """Runs the query before it answers with it."""
+    yield _call(".schema", "With care.")
+    yield _call(_truth(row), "I try it.")
+    yield _answer(_truth(row), "It works.")
+
+
+def no_tool(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+    """Guesses the names."""
+    yield _answer(_guess(row, rng), "Just guess.")
+
+
+def ignoring(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+    """Looks at the schema in vain: guesses the names."""
+    yield _call(".schema", "Maybe look.")
+    yield _answer(_guess(row, rng), "Never mind.")
+
+
+def malformed(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+    """Writes a call that cannot be read, then guesses."""
+    yield "Thought: Use tool.\n" + rng.choice(("Action sql(.schema)", 'Action: sql\nAction Input: {"query": .schema'))
+    yield _answer(_guess(row, rng), "Just guess.")
+
+
+def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+    """Looks at the schema or answers with some query, with equal odds each time."""
+    while rng.random() < 0.5:
+        yield _call(".schema", "Look first.")
+    yield _answer(_query(rng.choice(list(QUESTIONS)), rng.choice(THINGS), _any_schema(rng)), "Just guess.")
+
+
+WORLD = World(
+    "text_to_sql",
+    write,
+    {
+        "oracle": oracle,
+        "careful": careful,
+        "no_tool": no_tool,
+        "ignoring": ignoring,
+        "malformed": malformed,
+        "random": acting_at_random,
+    },
+)
+
+
+def _make_database(path: Path, schema: Schema, rng: random.Random) -> None:
+    """All things in one table; amounts and prices differ from each other, so that a wrong column is a wrong answer."""
+    table, name, amount, price = schema
+    numbers = rng.sample(range(10, 1000), 2 * len(THINGS))
+    path.unlink(missing_ok=True)
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(f"CREATE TABLE {table} ({name} TEXT, {amount} INTEGER, {price} INTEGER)")
+        database.executemany(
+            f"INSERT INTO {table} VALUES (?, ?, ?)", zip(THINGS, numbers[::2], numbers[1::2], strict=True)
+        )
+        database.commit()
+
+
+def _row(
+    databases: Path, schemas: list[Schema], number: int, thing: str, kind: str, split: str, index: int
+) -> dict[str, Any]:
+    database = str(databases / f"{number}.sqlite")
+    return make_row(
+        question=QUESTIONS[kind].format(thing=thing),
+        data_source="agent_rl/text_to_sql",
+        ground_truth={"sql": _query(kind, thing, schemas[number]), "database": database},
+        split=split,
+        index=index,
+        ability="sql",
+        tools_kwargs={"sql": {"create_kwargs": {"database": database}}},
+        extra_info={"kind": kind, "thing": thing},
+    )
+
+
+def _query(kind: str, thing: str, schema: Schema) -> str:
+    table, name, amount, price = schema
+    return f"SELECT {amount if kind == 'amount' else price} FROM {table} WHERE {name} = '{thing}'"
+
+
+def _any_schema(rng: random.Random) -> Schema:
+    return rng.choice(TABLES), rng.choice(NAMES), rng.choice(AMOUNTS), rng.choice(PRICES)
+
+
+def _guess(row: Mapping[str, Any], rng: random.Random) -> str:
+    return _query(row["extra_info"]["kind"], row["extra_info"]["thing"], _any_schema(rng))
+
+
+def _truth(row: Mapping[str, Any]) -> str:
+    return str(row["reward_model"]["ground_truth"]["sql"])
+
+
+def _call(query: str, thought: str) -> str:
+    return f"Thought: {thought}\nAction: sql\nAction Input: {json.dumps({'query': query})}"
+
+
+def _answer(query: str, thought: str) -> str:
+    return f"Thought: {thought}\nFinal Answer: {query}"

@@ -1,0 +1,33 @@
+"""The contract of a generated world."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Habit", "World"]
+
+Row = Mapping[str, Any]
+Habit = Callable[[Row, random.Random], Generator[str, str, None]]
+"""Acts in the episode of a row: yields turns in the agent's format, and is sent what the environment answers."""
+
+
+@dataclass(frozen=True)
+class World:
+    """A generated world.
+
+    Attributes:
+        name: of the world; its data source is `agent_rl/<name>`.
+        write: writes what the tools need into a folder, and gives so many rows for each split, by its name. The rows of
+            `test` do not depend on the other splits, and no question of theirs is in another split. The arguments are
+            the folder, a seed, and the numbers of rows.
+        habits: by name; `oracle` solves every row, `no_tool` does as well as one can without tools, and `random` acts
+            without a look at the row.
+    """
+
+    name: str
+    write: Callable[[Path, int, Mapping[str, int]], dict[str, list[dict[str, Any]]]]
+    habits: Mapping[str, Habit]

@@ -1,0 +1,166 @@
+"""The cold start of a recipe on a generated world: rows, a small model, and supervised training on worked episodes.
+
+The episodes are run by the recipe's own agent with its tools (`agent_rl.evaluation.scripted`), so the format, the
+observations, the tokens and the mask are those of training. A mix of habits is taught, good and bad; the model then
+chooses among them at random, and which one pays is left to reinforcement learning.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from agent_rl.data import write_parquet
+from agent_rl.data.worlds import World, load_world
+from agent_rl.errors import ConfigError
+from agent_rl.evaluation.recipe import recipe_values
+from agent_rl.evaluation.runner import Evaluation
+from agent_rl.evaluation.scripted import run_scripts
+from agent_rl.evaluation.settings import read_settings
+from agent_rl.launch.composition import compose
+from agent_rl.launch.supervised import train_supervised
+from agent_rl.policies.tokens import ChatTokenizer
+from agent_rl.settings import AgentRLSettings
+from agent_rl.settings.cold_start import ColdStartSettings, ColdStartStage
+from agent_rl.trajectory import Trajectory
+from agent_rl.verl_adapter.chat_tokenizer import load_chat_tokenizer
+
+__all__ = ["ColdStart"]
+
+EPISODES = "episodes"
+"""Name of the split whose rows are worked."""
+SAMPLE = 300
+"""Episodes whose text the tokenizer is trained on."""
+MADE = "made.json"
+
+
+class ColdStart:
+    """What `agent_rl.cold_start` of a recipe makes, in one folder: train.parquet, test.parquet and model/.
+
+    Args:
+        recipe: a folder with `config.yaml`, or the name of a recipe.
+        overrides: hydra overrides.
+
+    Raises:
+        ConfigError: the recipe does not compose, or has no cold start on this platform.
+    """
+
+    def __init__(self, recipe: str, overrides: Sequence[str] = ()) -> None:
+        config = compose(recipe, overrides)
+        settings = AgentRLSettings.from_config(config).cold_start
+        if settings is None:
+            remedy = "Set VERL_PLATFORM=cpu for the recipe's size on a CPU, or add the section"
+            raise ConfigError("agent_rl.cold_start", f"{recipe} has none on this platform", remedy)
+        self.settings: ColdStartSettings = settings
+        self.world: World = load_world(settings.world)
+        self.folder = Path(str(config.actor_rollout_ref.model.path)).parent
+        self.model = self.folder / "model"
+        self._values = recipe_values(recipe)
+
+    def make(self) -> bool:
+        """Make what is not there yet, or was made by other settings; False: all was there."""
+        settings = self.settings.model_dump(mode="json")
+        made = self.folder / MADE
+        if made.is_file() and json.loads(made.read_text())["settings"] == settings:
+            return False
+        made.unlink(missing_ok=True)
+        rows = self.write_rows()
+        tokenizer = self._first_model(rows[EPISODES])
+        model = self.folder / "stage_0"
+        for number, stage in enumerate(self.settings.stages, start=1):
+            target = self.model if number == len(self.settings.stages) else self.folder / f"stage_{number}"
+            file = self._write_episodes(rows[EPISODES], tokenizer, stage, number)
+            train_supervised(model, file, target, stage.steps, self._overrides(stage))
+            model = target
+        digest = hashlib.sha256((self.model / "model.safetensors").read_bytes()).hexdigest()
+        made.write_text(json.dumps({"settings": settings, "model_sha256": digest}, indent=2) + "\n")
+        return True
+
+    def write_rows(self) -> dict[str, list[dict[str, Any]]]:
+        """Write the rows of each split, and what the tools need."""
+        splits = self.rows(self.folder)
+        for split, rows in splits.items():
+            write_parquet(rows, self.folder / f"{split}.parquet")
+        return splits
+
+    def rows(self, folder: Path) -> dict[str, list[dict[str, Any]]]:
+        """The rows of each split; what the tools need is written into a folder.
+
+        Raises:
+            ConfigError: the world has not as many.
+        """
+        settings = self.settings
+        counts = {"test": settings.held_out, EPISODES: settings.episode_rows, "train": settings.train_rows}
+        splits = self.world.write(folder, settings.seed, counts)
+        for split, rows in splits.items():
+            if len(rows) < counts[split]:
+                problem = f"the world has only {len(rows)} of {counts[split]} rows for {split}"
+                raise ConfigError("agent_rl.cold_start", problem, "Ask for fewer")
+        return splits
+
+    def run(self, mix: Mapping[str, float], split: str, chat: ChatTokenizer, seed: str) -> list[Trajectory]:
+        """Scored episodes of a mix of habits on the rows of a split.
+
+        Raises:
+            ConfigError: the world has no such habit.
+        """
+        for name in mix.keys() - self.world.habits.keys():
+            known = ", ".join(self.world.habits)
+            raise ConfigError("agent_rl.cold_start.stages.mix", f"there is no habit {name!r}", f"Known: {known}")
+        settings = read_settings({"model": str(self.model), "data": str(self.folder / f"{split}.parquet")},
+                                 [], self._values)  # fmt: skip
+        evaluation = Evaluation.load(settings)
+        scripts = []
+        for number, row in enumerate(evaluation.rows):
+            rng = random.Random(f"{seed}/{number}")
+            habit = self.world.habits[rng.choices(list(mix), list(mix.values()))[0]]
+            scripts.append(habit(row, rng))
+        return asyncio.run(run_scripts(evaluation, chat, scripts))
+
+    def _first_model(self, rows: Sequence[Mapping[str, Any]]) -> ChatTokenizer:
+        """A tokenizer for the world's episodes, and a model with random weights."""
+        from agent_rl.cpu.tiny_model import CORPUS, make_model, make_tokenizer
+
+        folder, shape = self.folder / "stage_0", self.settings.model
+        make_model(folder, make_tokenizer(CORPUS, folder), hidden=8, layers=1, heads=1)
+        mix = self.settings.stages[-1].mix
+        texts = [text for each in self.run(mix, EPISODES, load_chat_tokenizer(str(folder)), "words")[:SAMPLE]
+                 for text in _texts(each)]  # fmt: skip
+        tokenizer = make_tokenizer(["user", "assistant", *texts], folder, shape.vocabulary)
+        make_model(folder, tokenizer, seed=self.settings.seed, **shape.model_dump(exclude={"vocabulary"}))
+        return load_chat_tokenizer(str(folder))
+
+    def _write_episodes(
+        self, rows: Sequence[Mapping[str, Any]], chat: ChatTokenizer, stage: ColdStartStage, number: int
+    ) -> Path:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        found = self.run(stage.mix, EPISODES, chat, f"{self.settings.seed}/{number}")
+        sequences = [sequence for each in found for sequence in each.info["tokens"]["sequences"]]
+        file = self.folder / f"stage_{number}.parquet"
+        kept = [{name: each[name] for name in ("prompt_ids", "response_ids", "mask")} for each in sequences]
+        pq.write_table(pa.Table.from_pylist(kept), file)
+        return file
+
+    def _overrides(self, stage: ColdStartStage) -> list[str]:
+        return [
+            f"data.train_batch_size={self.settings.batch}",
+            f"optim.lr={stage.lr}",
+            "optim.lr_warmup_steps=30",
+            "optim.lr_scheduler_type=cosine",
+            "optim.min_lr_ratio=0.02",
+            "optim.betas=[0.9,0.99]",
+            "optim.weight_decay=0.0",
+            f"engine.seed={self.settings.seed}",
+        ]
+
+
+def _texts(trajectory: Trajectory) -> list[str]:
+    turns = [text for turn in trajectory.turns for text in (turn.text, turn.observation) if text]
+    return [*(str(message.content) for message in trajectory.prompt), *turns]

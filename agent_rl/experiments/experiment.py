@@ -1,0 +1,173 @@
+"""`Experiment`: a recipe over seeds and values of keys, each a run of the trainer, with one receipt.
+
+A finished run is not started again, a killed one goes on from its checkpoint, and one that fails is reported while the
+others go on.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shlex
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from agent_rl import trace
+from agent_rl.errors import AgentRLError, ConfigError
+from agent_rl.evaluation.summary import Estimate, estimate_rate
+from agent_rl.experiments.cold_start import ColdStart
+from agent_rl.experiments.receipt import RECEIPT, Outcome, hashes, success, verdicts, write_curve
+from agent_rl.launch.recipes import recipe_folder
+from agent_rl.launch.training import train
+from agent_rl.policies.tokens import ChatTokenizer
+from agent_rl.trajectory import Trajectory
+from agent_rl.verl_adapter.chat_tokenizer import load_chat_tokenizer
+from agent_rl.viewer.report import read_run
+from agent_rl.viewer.warnings import series
+
+__all__ = ["POLICIES", "Experiment", "comparison"]
+
+POLICIES = ("oracle", "no_tool", "random")
+"""Habits of a world that stand in every plot."""
+
+
+class Experiment:
+    """A recipe over seeds and values.
+
+    Args:
+        recipe: a folder with `config.yaml`, or the name of a recipe.
+        seeds: how many, from 1.
+        words: `key=value`, or `key=v1,v2` for a sweep; every combination is a variant.
+        folder: of the runs; None: `outputs/experiments/<recipe>`.
+        say: prints a line.
+    """
+
+    def __init__(
+        self,
+        recipe: str,
+        seeds: int,
+        words: Sequence[str] = (),
+        folder: Path | None = None,
+        say: Callable[[str], None] = print,
+    ) -> None:
+        self.recipe, self.seeds, self._say = recipe, range(1, seeds + 1), say
+        self.name = recipe_folder(recipe).name
+        self.folder = folder or Path("outputs/experiments") / self.name
+        choices = [
+            [f"{key}={value}" for value in _values(values)] for key, _, values in (w.partition("=") for w in words)
+        ]
+        self.variants = [list(each) for each in itertools.product(*choices)]
+        self._words = list(words)
+        self.failed: dict[str, str] = {}
+        """Errors by the name of the run."""
+
+    def run(self, results: Path) -> dict[str, Any]:
+        """Run what is missing, and write the receipt and the curve.
+
+        Args:
+            results: the receipt's folder, which is made. Where a seed has failed, nothing is written there.
+
+        Returns:
+            The receipt; `failed` is in it where a seed has failed.
+        """
+        start = ColdStart(self.recipe)
+        begun = time.monotonic()
+        if start.make():
+            self._say(f"cold start: {start.model}, {time.monotonic() - begun:.0f} s")
+        policies = self._policies(start, load_chat_tokenizer(str(start.model)))
+        runs: dict[str, Outcome] = {}
+        for variant, seed in itertools.product(self.variants, self.seeds):
+            name = " ".join([*variant, f"seed {seed}"])
+            try:
+                runs[name] = self._outcome(variant, seed)
+            except AgentRLError as error:
+                self.failed[name] = str(error)
+                self._say(f"{name} failed: {error}")
+        receipt: dict[str, Any] = {
+            "command": shlex.join(["agent-rl", "experiment", f"recipes/{self.name}", "--seeds", str(len(self.seeds)),
+                                   *self._words]),
+            "hashes": hashes(self.recipe),
+            "versions": self._versions(),
+            "held_out_rows": start.settings.held_out,
+            "runs": {name: run.plain() for name, run in runs.items()},
+            "policies": {name: round(each.mean, 4) for name, each in policies.items()},
+            "holds": verdicts(list(runs.values()), policies),
+        }  # fmt: skip
+        if self.failed:
+            return {**receipt, "failed": self.failed}
+        results.mkdir(parents=True, exist_ok=True)
+        write_curve(results, runs, policies, self.name)
+        (results / RECEIPT).write_text(json.dumps(receipt, indent=2) + "\n", encoding="utf-8")
+        return receipt
+
+    def _outcome(self, variant: Sequence[str], seed: int) -> Outcome:
+        """Of the run of a variant with a seed, which is started or goes on unless it is finished."""
+        folder = self._run_folder(variant, seed)
+        done = folder / "done"
+        if not done.is_file():
+            words = [*variant, f"data.seed={seed}", f"agent_rl.run.folder={folder}"]
+            train(self.recipe, words, environ=None)
+            done.touch()
+        run = read_run(str(folder))
+        tested: dict[int, dict[Any, float]] = {}
+        for trajectory in trace.read(folder / "trace.jsonl"):
+            if trajectory.info.get("split") == "test" and trajectory.score is not None:
+                tested.setdefault(int(trajectory.info["step"]), {})[trajectory.info["index"]] = _solved(trajectory)
+        if len(tested) < 2:
+            raise ConfigError(str(folder), "it was evaluated only once", "Set trainer.val_before_train=true")
+        curve = series(run.training, "agent/correctness")
+        return Outcome(
+            *success(tested[min(tested)], tested[max(tested)]),
+            curve=[(int(step), value) for step, value in curve],
+            seconds=sum(value for _, value in series(run.training, "timing_s/step")),
+            probs_diff=max((v for _, v in series(run.training, "training/rollout_probs_diff_mean")), default=0.0),
+        )
+
+    def _run_folder(self, variant: Sequence[str], seed: int) -> Path:
+        label = "_".join(word.replace("/", "-") for word in variant) or "base"
+        return (self.folder / label / f"seed_{seed}").absolute()
+
+    def _policies(self, start: ColdStart, chat: ChatTokenizer) -> dict[str, Estimate]:
+        """The success of the world's own policies on the held-out rows."""
+        found = {name: start.run({name: 1.0}, "test", chat, name) for name in POLICIES}
+        return {name: estimate_rate([[_solved(each)] for each in episodes]) for name, episodes in found.items()}
+
+    def _versions(self) -> dict[str, str]:
+        about = json.loads((self._run_folder(self.variants[0], 1) / "run.json").read_text())
+        versions: dict[str, str] = about["versions"]
+        return versions
+
+
+def comparison(receipt: dict[str, Any]) -> Table:
+    """The runs as a table."""
+    table = Table(title="success on held-out rows", title_justify="left")
+    for column in ("run", "before", "after", "gain", "s"):
+        table.add_column(column, justify="left" if column == "run" else "right")
+    for name, run in receipt["runs"].items():
+        cells = [f"{run[key]['mean']:.3f} [{run[key]['low']:.3f}, {run[key]['high']:.3f}]"
+                 for key in ("before", "after", "gain")]  # fmt: skip
+        table.add_row(name, *cells, f"{run['training_seconds']:.0f}")
+    for name, mean in receipt["policies"].items():
+        table.add_row(name.replace("_", " "), "", f"{mean:.3f}", "", "")
+    return table
+
+
+def _solved(trajectory: Trajectory) -> float:
+    return float(trajectory.score is not None and trajectory.score.components.get("correctness", 0.0) >= 1.0)
+
+
+def _values(text: str) -> list[str]:
+    """The values of a sweep: what stands between commas outside of brackets and quotes."""
+    found, depth, quote = [""], 0, ""
+    for character in text:
+        quote = "" if character == quote else quote or (character if character in "'\"" else "")
+        depth += (character in "[{(") - (character in "]})") if not quote else 0
+        if character == "," and not depth and not quote:
+            found.append("")
+        else:
+            found[-1] += character
+    return found

@@ -1,0 +1,151 @@
+"""The receipt of an experiment: what was run on what, and what came out of it, written by the run alone.
+
+`results/receipt.json` has the command, the versions, a hash of the configuration and one of the rows, and for every
+variant and seed the success on held-out rows before and after training, with the success of the world's policies.
+`curve.csv` and `curve.png` beside it have the success in training by step.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agent_rl.errors import ConfigError
+from agent_rl.evaluation.summary import Estimate, estimate_mean, estimate_rate
+from agent_rl.experiments.cold_start import ColdStart
+from agent_rl.launch import resolution
+from agent_rl.launch.composition import compose
+from agent_rl.viewer.charts import COLOURS
+
+__all__ = ["RECEIPT", "Outcome", "check", "hashes", "success", "verdicts", "write_curve"]
+
+RECEIPT = "receipt.json"
+GAIN = 0.1
+"""What the interval of the gain has to lie above, on every seed."""
+TOOL = 0.2
+"""How much better than a policy without the tool a trained one has to be, on every seed."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One run's success.
+
+    Attributes:
+        before, after: on the held-out rows, with Wilson's interval.
+        gain: of the same rows, with its interval.
+        curve: (step, success of the training rows).
+        seconds: of all training steps together.
+        probs_diff: greatest mean difference between the engine's and the trainer's probabilities in a step.
+    """
+
+    before: Estimate
+    after: Estimate
+    gain: Estimate
+    curve: list[tuple[int, float]] = field(default_factory=list)
+    seconds: float = 0.0
+    probs_diff: float = 0.0
+
+    def plain(self) -> dict[str, Any]:
+        """JSON data, without the curve."""
+        found = {name: _rounded(getattr(self, name)) for name in ("before", "after", "gain")}
+        return {**found, "steps": len(self.curve), "training_seconds": round(self.seconds, 1),
+                "rollout_probs_diff_mean_max": self.probs_diff}  # fmt: skip
+
+
+def success(before: Mapping[Any, float], after: Mapping[Any, float]) -> tuple[Estimate, Estimate, Estimate]:
+    """Success before and after, and the gain, of the same rows.
+
+    Args:
+        before: 0 or 1 by row.
+        after: the same.
+
+    Raises:
+        ConfigError: these are not the same rows.
+    """
+    if before.keys() != after.keys():
+        missing = len(before.keys() ^ after.keys())
+        raise ConfigError("trace.jsonl", f"{missing} rows were scored only once", "Start this seed again")
+    rows = sorted(before)
+    return (
+        estimate_rate([[before[row]] for row in rows]),
+        estimate_rate([[after[row]] for row in rows]),
+        estimate_mean([[after[row] - before[row]] for row in rows]),
+    )
+
+
+def verdicts(outcomes: Sequence[Outcome], policies: Mapping[str, Estimate]) -> dict[str, bool]:
+    """What is asked of a twin, and whether it holds on every seed."""
+    return {
+        "gain_interval_above_0.1": all((each.gain.low or 0.0) > GAIN for each in outcomes),
+        "oracle_is_1": policies["oracle"].mean == 1.0,
+        "no_tool_at_least_0.2_below": all(each.after.mean - policies["no_tool"].mean >= TOOL for each in outcomes),
+    }
+
+
+def hashes(recipe: str, overrides: Sequence[str] = ()) -> dict[str, str]:
+    """Of the composed configuration with its tool file, and of the rows with everything the world writes in them."""
+    config = compose(recipe, overrides)
+    tools = Path(str(config.actor_rollout_ref.rollout.multi_turn.tool_config_path))
+    text = json.dumps(resolution.resolved(config), sort_keys=True, default=str).replace(str(Path.cwd()), ".")
+    text += tools.read_text(encoding="utf-8") if tools.is_file() else ""
+    with tempfile.TemporaryDirectory() as folder:
+        start = ColdStart(recipe, overrides)
+        rows = json.dumps(start.rows(Path(folder)), sort_keys=True, default=str).replace(folder, ".")
+    return {name: hashlib.sha256(each.encode()).hexdigest() for name, each in
+            (("configuration", text), ("rows", rows))}  # fmt: skip
+
+
+def check(recipe: Path) -> list[str]:
+    """What of a recipe's receipt no longer fits the recipe, in words; nothing where it has none."""
+    file = recipe / "results" / RECEIPT
+    if not file.is_file():
+        return []
+    known, now = json.loads(file.read_text())["hashes"], hashes(str(recipe))
+    remedy = f"run VERL_PLATFORM=cpu agent-rl experiment {recipe.parent.name}/{recipe.name} again"
+    return [f"{file}: the {name} has changed since: {remedy}" for name in now if known.get(name) != now[name]]
+
+
+def write_curve(folder: Path, runs: Mapping[str, Outcome], policies: Mapping[str, Estimate], title: str) -> None:
+    """Write `curve.csv` and `curve.png`.
+
+    Args:
+        folder: exists.
+        runs: by name.
+        policies: drawn as lines, with their success on the held-out rows.
+        title: of the plot.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    with open(folder / "curve.csv", "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(("run", "step", "success"))
+        writer.writerows((name, step, round(value, 6)) for name, run in runs.items() for step, value in run.curve)
+    figure, axes = pyplot.subplots(figsize=(7, 4), layout="constrained")
+    for number, (name, run) in enumerate(runs.items()):
+        colour = COLOURS[number % len(COLOURS)]
+        axes.plot([step for step, _ in run.curve], [value for _, value in run.curve], color=colour, label=name)
+        for step, held_out in ((0, run.before), (run.curve[-1][0] if run.curve else 0, run.after)):
+            low, high = held_out.low or 0.0, held_out.high or 0.0
+            axes.errorbar([step], [held_out.mean], [[held_out.mean - low], [high - held_out.mean]],
+                          fmt="o", color=colour, capsize=3)  # fmt: skip
+    for (name, policy), style in zip(policies.items(), (":", "--", "-."), strict=False):
+        axes.axhline(
+            policy.mean, color="#777777", linestyle=style, label=f"{name.replace('_', ' ')}: {policy.mean:.2f}"
+        )
+    axes.set(title=title, xlabel="step (points: held-out rows)", ylabel="success", ylim=(-0.03, 1.05))
+    axes.legend(fontsize="small")
+    figure.savefig(folder / "curve.png", dpi=110, metadata={"Software": None})
+    pyplot.close(figure)
+
+
+def _rounded(estimate: Estimate) -> dict[str, Any]:
+    return {name: round(value, 4) if isinstance(value, float) else value for name, value in asdict(estimate).items()}

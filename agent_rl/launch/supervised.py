@@ -1,0 +1,81 @@
+"""Starts verl's SFT trainer on recorded tokens of episodes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from agent_rl.cpu import switch as cpu
+from agent_rl.launch.command import quoted
+from agent_rl.launch.process import TrainerError, die_with_parent
+
+__all__ = ["train_supervised"]
+
+CPU = (
+    "trainer.device=cpu",
+    "model.use_remove_padding=False",
+    "model.enable_gradient_checkpointing=False",
+    "++model.override_config.attn_implementation=sdpa",
+    "engine.strategy=fsdp2",
+    "engine.use_torch_compile=False",
+    "engine.dtype=float32",
+    "++engine.mixed_precision={param_dtype:fp32,reduce_dtype:fp32,buffer_dtype:fp32}",
+    "data.use_dynamic_bsz=False",
+    "data.micro_batch_size_per_gpu=16",
+    "data.num_workers=0",
+)
+"""What a run on a CPU needs: the same as in `config/platform/cpu.yaml`, under the names of this trainer."""
+FIXED = (
+    "data.custom_cls.path=pkg://agent_rl/verl_adapter/episode_data_set",
+    "data.custom_cls.name=EpisodeDataSet",
+    "trainer.logger=[console]",
+    "trainer.total_epochs=100000",
+    "trainer.resume_mode=disable",
+    "checkpoint.save_contents=[hf_model]",
+)
+
+
+def train_supervised(model: Path, episodes: Path, out: Path, steps: int, overrides: Sequence[str] = ()) -> None:
+    """Train a model for so many steps, on one device, and write it to a folder.
+
+    Args:
+        model: the model's folder.
+        episodes: file for `EpisodeDataSet`.
+        out: the folder, which is made; the trainer's output is in `<out>.log`.
+        steps: optimizer steps.
+        overrides: further keys of verl's `sft_trainer_engine.yaml`.
+
+    Raises:
+        TrainerError: the trainer fails.
+    """
+    work, log = out.with_suffix(".tmp"), out.with_suffix(".log")
+    shutil.rmtree(work, ignore_errors=True)
+    command = [sys.executable, "-m", "verl.trainer.sft_trainer", f"model.path={quoted(model)}"]
+    command += [f"data.train_files={quoted(episodes)}", f"trainer.default_local_dir={quoted(work)}"]
+    command += [f"trainer.total_training_steps={steps}", f"hydra.run.dir={quoted(work / 'hydra')}", *FIXED]
+    command += [*(CPU if cpu.is_selected() else ()), *overrides]
+    env = {**os.environ, **(cpu.child_environment() if cpu.is_selected() else {}), **_alone()}
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with open(log, "ab") as output:
+        done = subprocess.run(
+            command, stdout=output, stderr=subprocess.STDOUT, env=env, preexec_fn=die_with_parent, check=False
+        )
+    if done.returncode:
+        last = (log.read_text(errors="replace").strip() or "no output").splitlines()[-1]
+        raise TrainerError(f"supervised training failed: {last} (see {log})", done.returncode)
+    shutil.rmtree(out, ignore_errors=True)
+    os.replace(work / f"global_step_{steps}" / "huggingface", out)
+    shutil.rmtree(work)
+
+
+def _alone() -> dict[str, str]:
+    """The variables of torch's launcher for one process."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    return {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
