@@ -77,9 +77,12 @@ class ColdStart:
             file = self._write_episodes(rows[EPISODES], tokenizer, stage, number)
             train_supervised(model, file, target, stage.steps, self._overrides(stage))
             model = target
-        digest = hashlib.sha256((self.model / "model.safetensors").read_bytes()).hexdigest()
-        made.write_text(json.dumps({"settings": settings, "model_sha256": digest}, indent=2) + "\n")
+        made.write_text(json.dumps({"settings": settings, "model_sha256": self.digest()}, indent=2) + "\n")
         return True
+
+    def digest(self) -> str:
+        """The SHA-256 of the model's weights; another processor makes another model."""
+        return hashlib.sha256((self.model / "model.safetensors").read_bytes()).hexdigest()
 
     def write_rows(self) -> dict[str, list[dict[str, Any]]]:
         """Write the rows of each split, and what the tools need."""

@@ -21,6 +21,7 @@ from agent_rl.errors import AgentRLError, ConfigError
 from agent_rl.evaluation.summary import Estimate, estimate_rate
 from agent_rl.experiments.cold_start import ColdStart
 from agent_rl.experiments.receipt import RECEIPT, Outcome, hashes, success, verdicts, write_curve
+from agent_rl.launch.command import quoted
 from agent_rl.launch.recipes import recipe_folder
 from agent_rl.launch.training import train
 from agent_rl.policies.tokens import ChatTokenizer
@@ -62,6 +63,9 @@ class Experiment:
         ]
         self.variants = [list(each) for each in itertools.product(*choices)]
         self._words = list(words)
+        self._hashes = hashes(recipe)
+        self._digest = "".join(each[:6] for each in self._hashes.values())
+        """Of recipe and rows: runs of another configuration are in another folder."""
         self.failed: dict[str, str] = {}
         """Errors by the name of the run."""
 
@@ -90,7 +94,8 @@ class Experiment:
         receipt: dict[str, Any] = {
             "command": shlex.join(["agent-rl", "experiment", f"recipes/{self.name}", "--seeds", str(len(self.seeds)),
                                    *self._words]),
-            "hashes": hashes(self.recipe),
+            "hashes": self._hashes,
+            "cold_start_model_sha256": start.digest(),
             "versions": self._versions(),
             "held_out_rows": start.settings.held_out,
             "runs": {name: run.plain() for name, run in runs.items()},
@@ -109,7 +114,7 @@ class Experiment:
         folder = self._run_folder(variant, seed)
         done = folder / "done"
         if not done.is_file():
-            words = [*variant, f"data.seed={seed}", f"agent_rl.run.folder={folder}"]
+            words = [*variant, f"data.seed={seed}", f"agent_rl.run.folder={quoted(folder)}"]
             train(self.recipe, words, environ=None)
             done.touch()
         run = read_run(str(folder))
@@ -129,7 +134,7 @@ class Experiment:
 
     def _run_folder(self, variant: Sequence[str], seed: int) -> Path:
         label = "_".join(word.replace("/", "-") for word in variant) or "base"
-        return (self.folder / label / f"seed_{seed}").absolute()
+        return (self.folder / self._digest / label / f"seed_{seed}").absolute()
 
     def _policies(self, start: ColdStart, chat: ChatTokenizer) -> dict[str, Estimate]:
         """The success of the world's own policies on the held-out rows."""
@@ -137,9 +142,13 @@ class Experiment:
         return {name: estimate_rate([[_solved(each)] for each in episodes]) for name, episodes in found.items()}
 
     def _versions(self) -> dict[str, str]:
-        about = json.loads((self._run_folder(self.variants[0], 1) / "run.json").read_text())
-        versions: dict[str, str] = about["versions"]
-        return versions
+        """Of the runs' own records; of the first that has one."""
+        for variant, seed in itertools.product(self.variants, self.seeds):
+            record = self._run_folder(variant, seed) / "run.json"
+            if record.is_file():
+                versions: dict[str, str] = json.loads(record.read_text())["versions"]
+                return versions
+        return {}
 
 
 def comparison(receipt: dict[str, Any]) -> Table:

@@ -21,7 +21,7 @@ from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
 __all__ = ["extract_answer", "normalize_answer", "read_targets", "score_qa_em", "score_qa_f1", "score_qa_substring"]
 
 _DATA_SETS = ("nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle")
-SOURCES = (*_DATA_SETS, *(f"searchR1_{name}" for name in _DATA_SETS), "hotpotqa/*")
+SOURCES = ("agent_rl/search_qa", *_DATA_SETS, *(f"searchR1_{name}" for name in _DATA_SETS), "hotpotqa/*")
 MAX_ANSWER_CHARS = 2_000
 MAX_TEXT_CHARS = 1_000_000  # at the end of a response, where the answer is looked for
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")

@@ -1,0 +1,167 @@
+"""Questions in two hops about people: the first search finds who is meant, the second what is asked about them.
+
+Nothing about a person can be guessed from the name. The people of the test questions are in no question of another
+split; their passages are in the corpus, as those of all.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import re
+from collections.abc import Generator, Mapping
+from pathlib import Path
+from typing import Any
+
+from agent_rl.data.rows import make_row
+from agent_rl.data.worlds.world import World
+
+__all__ = ["WORLD"]
+
+FIRST = (
+    "Ada", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gina", "Hugo", "Ida", "Jan", "Kim", "Leo",
+    "Mia", "Nora", "Olaf", "Pia", "Rosa", "Sam", "Tina", "Uli", "Vera", "Wim", "Yara", "Zoe",
+)  # fmt: skip
+LAST = (
+    "Adams", "Bell", "Cook", "Dale", "East", "Frost", "Gray", "Hill", "Irving", "Jones", "King", "Lake",
+    "Moss", "North", "Owen", "Park", "Reed", "Stone", "Thorn", "Vale", "West", "Yates", "Young", "Zimmer",
+)  # fmt: skip
+RELATIONS = ("boss", "friend", "teacher", "doctor")
+FACTS = {
+    "town": (
+        "Oslo", "Rome", "Paris", "Lima", "Cairo", "Delhi", "Quito", "Bern", "Dakar", "Sofia", "Tunis", "Vienna",
+        "Kyoto", "Malmo", "Porto", "Seoul",
+    ),
+    "job": (
+        "baker", "pilot", "nurse", "smith", "tailor", "judge", "sailor", "farmer", "painter", "miner", "actor",
+        "clerk", "guard", "singer", "writer", "driver",
+    ),
+}  # fmt: skip
+HELD_OUT = 96
+"""People of the test questions."""
+CORPUS = "corpus.jsonl"
+
+
+def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
+    """See `World.write`; the corpus is `folder/corpus.jsonl`."""
+    source = random.Random(seed)
+    people = [f"{first} {last}" for first, last in itertools.product(FIRST, LAST)]
+    source.shuffle(people)
+    known: dict[tuple[str, str], str] = {}
+    for person in people:
+        for relation in RELATIONS:
+            known[relation, person] = source.choice([other for other in people if other != person])
+        for fact, values in FACTS.items():
+            known[fact, person] = source.choice(values)
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / CORPUS, "w", encoding="utf-8") as file:
+        for number, ((key, person), value) in enumerate(known.items()):
+            text = f"The {key} of {person} is {value}."
+            file.write(json.dumps({"id": str(number), "title": person, "text": text}) + "\n")
+    pools = {
+        split: list(itertools.product(who, RELATIONS, FACTS))
+        for split, who in (("test", people[:HELD_OUT]), ("other", people[HELD_OUT:]))
+    }
+    for split, pool in pools.items():
+        random.Random(f"{seed}/{split}").shuffle(pool)
+    others = iter(pools["other"])
+    return {
+        split: [
+            _row(known, *task, split, index)
+            for index, task in enumerate(itertools.islice(iter(pools["test"]) if split == "test" else others, count))
+        ]
+        for split, count in counts.items()
+    }
+
+
+def oracle(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+    """Finds who is meant, then what is asked."""
+    yield from _hops(row, "Two steps.")
+
+
+def no_tool(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+    """Guesses."""
+    yield _answer(_guess(row, rng), "Just guess.")
+
+
+def one_hop(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+    """Asks about the person in the question, who is not the one that is meant."""
+    info = row["extra_info"]
+    found = yield _search(f"{info['fact']} of {info['person']}", "One step.")
+    yield _answer(_value(found), "It says so.")
+
+
+def stopping(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+    """Finds who is meant, then guesses."""
+    info = row["extra_info"]
+    yield _search(f"{info['relation']} of {info['person']}", "Who is it?")
+    yield _answer(_guess(row, rng), "Enough.")
+
+
+def malformed(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+    """Writes a search that cannot be read, then guesses."""
+    info = row["extra_info"]
+    yield f"<think>Use search.</think>\nsearch: {info['relation']} of {info['person']}"
+    yield _answer(_guess(row, rng), "Just guess.")
+
+
+def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+    """Searches for some person or answers with some fact, with equal odds each time."""
+    while rng.random() < 0.5:
+        yield _search(f"{rng.choice(RELATIONS)} of {rng.choice(FIRST)} {rng.choice(LAST)}", "Two steps.")
+    yield _answer(rng.choice(rng.choice(list(FACTS.values()))), "Just guess.")
+
+
+WORLD = World(
+    "search_qa",
+    write,
+    {
+        "oracle": oracle,
+        "no_tool": no_tool,
+        "one_hop": one_hop,
+        "stopping": stopping,
+        "malformed": malformed,
+        "random": acting_at_random,
+    },
+)
+
+
+def _hops(row: Mapping[str, Any], thought: str) -> Generator[str, str, None]:
+    info = row["extra_info"]
+    found = yield _search(f"{info['relation']} of {info['person']}", thought)
+    found = yield _search(f"{info['fact']} of {_value(found)}", "I know who.")
+    yield _answer(_value(found), "I have it.")
+
+
+def _value(found: str) -> str:
+    """What the first passage says."""
+    match = re.search(r" is ([\w ]+)\.", found)
+    return match[1] if match else ""
+
+
+def _row(
+    known: Mapping[tuple[str, str], str], person: str, relation: str, fact: str, split: str, index: int
+) -> dict[str, Any]:
+    return make_row(
+        question=f"What is the {fact} of the {relation} of {person}?",
+        data_source="agent_rl/search_qa",
+        ground_truth=[known[fact, known[relation, person]]],
+        split=split,
+        index=index,
+        agent_name="search_agent",
+        ability="search",
+        extra_info={"person": person, "relation": relation, "fact": fact},
+    )
+
+
+def _guess(row: Mapping[str, Any], rng: random.Random) -> str:
+    return rng.choice(FACTS[row["extra_info"]["fact"]])
+
+
+def _search(query: str, thought: str) -> str:
+    return f"<think>{thought}</think>\n<search>{query}</search>"
+
+
+def _answer(text: str, thought: str) -> str:
+    return f"<think>{thought}</think>\n<answer>{text}</answer>"

@@ -1,0 +1,61 @@
+"""A cold start through verl's SFT trainer, in two steps; and what an experiment says of a variant that cannot run."""
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from safetensors.torch import load_file
+
+from agent_rl.experiments.cold_start import ColdStart
+from agent_rl.experiments.experiment import Experiment, _values
+from agent_rl.verl_adapter.chat_tokenizer import load_chat_tokenizer
+
+pytestmark = pytest.mark.trainer
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def start(tiny_recipe):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VERL_PLATFORM", "cpu")
+        patch.setenv("SQL_DATABASES", str(tiny_recipe.parent))
+        patch.chdir(ROOT)
+        start = ColdStart(str(tiny_recipe))
+        assert start.make()
+        yield start
+
+
+def test_the_model_has_learned_from_the_episodes(start):
+    first, last = (load_file(start.folder / name / "model.safetensors") for name in ("stage_0", "model"))
+    changed = [name for name in last if name in first and not last[name].float().equal(first[name].float())]
+    assert changed
+    assert "train/loss" in (start.folder / "model.log").read_text()
+    assert len(pq.read_table(start.folder / "stage_1.parquet")) == 48
+    assert not start.make()
+
+
+def test_the_solver_solves_and_guessing_does_not(start):
+    chat = load_chat_tokenizer(str(start.model))
+    for habit, right in (("oracle", 12), ("no_tool", 0)):
+        found = start.run({habit: 1.0}, "test", chat, "a test")
+        assert sum(each.score.components["correctness"] == 1 for each in found) == right
+
+
+def test_a_variant_that_fails_is_reported_and_leaves_no_receipt(start, tiny_recipe, tmp_path):
+    said = []
+    experiment = Experiment(str(tiny_recipe), 1, ["data.val_files=a.parquet,b.parquet"], tmp_path / "runs", said.append)
+    receipt = experiment.run(tmp_path / "results")
+    assert list(receipt["failed"]) == [f"data.val_files={name}.parquet seed 1" for name in "ab"]
+    assert "there is no a.parquet" in said[0]
+    assert not (tmp_path / "results").exists()
+    assert json.dumps(receipt)
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [("1", ["1"]), ("grpo,rloo", ["grpo", "rloo"]), ("[a,b],[c]", ["[a,b]", "[c]"]), ("'a,b',c", ["'a,b'", "c"])],
+)
+def test_commas_outside_of_brackets_separate_values(text, values):
+    assert _values(text) == values

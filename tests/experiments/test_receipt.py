@@ -1,0 +1,80 @@
+"""A receipt says what came out with intervals, and no longer fits when the recipe changes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agent_rl.errors import ConfigError
+from agent_rl.evaluation.summary import estimate_rate
+from agent_rl.experiments.receipt import RECEIPT, Outcome, check, hashes, success, verdicts, write_curve
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def on_cpu(monkeypatch):
+    monkeypatch.setenv("VERL_PLATFORM", "cpu")
+    monkeypatch.chdir(ROOT)
+
+
+def test_the_gain_is_of_the_same_rows():
+    before, after = {n: float(n < 30) for n in range(100)}, {n: float(n < 80) for n in range(100)}
+    first, last, gain = success(before, after)
+    assert (first.mean, last.mean, gain.mean) == pytest.approx((0.3, 0.8, 0.5))
+    assert 0.2 < first.low < 0.3 < first.high < 0.41
+    assert 0.39 < gain.low < 0.5 < gain.high < 0.61
+    with pytest.raises(ConfigError, match="1 rows were scored only once"):
+        success(before, {n: 1.0 for n in range(99)})
+
+
+@pytest.mark.parametrize(
+    ("after", "oracle", "no_tool", "holds"),
+    [
+        (0.9, 1.0, 0.1, (True, True, True)),
+        (0.35, 0.99, 0.2, (False, False, False)),
+        (0.9, 1.0, 0.75, (True, True, False)),
+    ],
+)
+def test_what_is_asked_of_a_twin(after, oracle, no_tool, holds):
+    def rate(share):
+        return estimate_rate([[float(n < share * 300)] for n in range(300)])
+
+    gain = success({n: float(n < 90) for n in range(300)}, {n: float(n < after * 300) for n in range(300)})[2]
+    outcome = Outcome(rate(0.3), rate(after), gain)
+    assert tuple(verdicts([outcome], {"oracle": rate(oracle), "no_tool": rate(no_tool)}).values()) == holds
+
+
+def test_the_curve_is_written_as_numbers_and_as_a_picture(tmp_path):
+    rate = estimate_rate([[1.0], [0.0], [1.0]])
+    run = Outcome(rate, rate, rate, curve=[(1, 0.25), (2, 0.5)])
+    write_curve(tmp_path, {"seed 1": run}, {"oracle": rate}, "a recipe")
+    assert (tmp_path / "curve.csv").read_text() == "run,step,success\nseed 1,1,0.25\nseed 1,2,0.5\n"
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_hashes_follow_configuration_and_rows(tiny_recipe, on_cpu):
+    first = hashes(str(tiny_recipe))
+    assert hashes(str(tiny_recipe)) == first
+    results = tiny_recipe / "results"
+    results.mkdir()
+    (results / RECEIPT).write_text(json.dumps({"hashes": first}))
+    assert check(tiny_recipe) == []
+    size = tiny_recipe / "size/cpu.yaml"
+    before = size.read_text()
+    try:
+        size.write_text(before.replace("held_out: 12", "held_out: 11"))
+        found = check(tiny_recipe)
+    finally:
+        size.write_text(before)
+        (results / RECEIPT).unlink()
+    assert [each.split(": ")[1].split(" has")[0] for each in found] == ["the configuration", "the rows"]
+
+
+@pytest.mark.parametrize("recipe", sorted(path.parent for path in ROOT.glob("recipes/*/results")), ids=lambda p: p.name)
+def test_receipts_of_the_gallery_hold(recipe):
+    receipt = json.loads((recipe / "results" / RECEIPT).read_text())
+    assert len(receipt["runs"]) == 3
+    assert receipt["held_out_rows"] == 300
+    assert all(receipt["holds"].values())
+    assert {"curve.csv", "curve.png"} <= {path.name for path in (recipe / "results").iterdir()}
