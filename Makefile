@@ -42,11 +42,12 @@ test-shuffled: $(VENV)/.dev ## the unit tests in random order; SEED= repeats one
 test-costs: check ## all tests, and their CPU-seconds as the new budget in tests/README.md
 	$(COSTS) --write $(PARALLEL)
 
-check: $(VENV)/.dev ## format, lint, types, and that what is imported is declared
+check: $(VENV)/.dev ## format, lint, types, that what is imported is declared, and that receipts fit their recipes
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 	$(PY) -m deptry . --no-ansi
+	VERL_PLATFORM=cpu $(VENV)/bin/agent-rl experiment --check
 
 test-recipes: $(VENV)/.dev ## two steps with every algorithm and reward, and all examples of the bounded tests: up to an hour
 	HYPOTHESIS_PROFILE=full $(PYTEST) -m "recipes or bounded or hypothesis" $(ARGS)

@@ -20,7 +20,7 @@ from agent_rl import trace
 from agent_rl.errors import AgentRLError, ConfigError
 from agent_rl.evaluation.summary import Estimate, estimate_rate
 from agent_rl.experiments.cold_start import ColdStart
-from agent_rl.experiments.receipt import RECEIPT, Outcome, hashes, success, verdicts, write_curve
+from agent_rl.experiments.receipt import RECEIPT, RunOutcome, hashes, success, verdicts, write_curve
 from agent_rl.launch.command import quoted
 from agent_rl.launch.recipes import recipe_folder
 from agent_rl.launch.training import train
@@ -83,7 +83,7 @@ class Experiment:
         if start.make():
             self._say(f"cold start: {start.model}, {time.monotonic() - begun:.0f} s")
         policies = self._policies(start, load_chat_tokenizer(str(start.model)))
-        runs: dict[str, Outcome] = {}
+        runs: dict[str, RunOutcome] = {}
         for variant, seed in itertools.product(self.variants, self.seeds):
             name = " ".join([*variant, f"seed {seed}"])
             try:
@@ -109,7 +109,7 @@ class Experiment:
         (results / RECEIPT).write_text(json.dumps(receipt, indent=2) + "\n", encoding="utf-8")
         return receipt
 
-    def _outcome(self, variant: Sequence[str], seed: int) -> Outcome:
+    def _outcome(self, variant: Sequence[str], seed: int) -> RunOutcome:
         """Of the run of a variant with a seed, which is started or goes on unless it is finished."""
         folder = self._run_folder(variant, seed)
         done = folder / "done"
@@ -125,7 +125,7 @@ class Experiment:
         if len(tested) < 2:
             raise ConfigError(str(folder), "it was evaluated only once", "Set trainer.val_before_train=true")
         curve = series(run.training, "agent/correctness")
-        return Outcome(
+        return RunOutcome(
             *success(tested[min(tested)], tested[max(tested)]),
             curve=[(int(step), value) for step, value in curve],
             seconds=sum(value for _, value in series(run.training, "timing_s/step")),

@@ -23,7 +23,7 @@ from agent_rl.launch import resolution
 from agent_rl.launch.composition import compose
 from agent_rl.viewer.charts import COLOURS
 
-__all__ = ["RECEIPT", "Outcome", "check", "hashes", "success", "verdicts", "write_curve"]
+__all__ = ["RECEIPT", "RunOutcome", "check", "hashes", "success", "verdicts", "write_curve"]
 
 RECEIPT = "receipt.json"
 GAIN = 0.1
@@ -33,7 +33,7 @@ TOOL = 0.2
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """One run's success.
 
     Attributes:
@@ -79,7 +79,7 @@ def success(before: Mapping[Any, float], after: Mapping[Any, float]) -> tuple[Es
     )
 
 
-def verdicts(outcomes: Sequence[Outcome], policies: Mapping[str, Estimate]) -> dict[str, bool]:
+def verdicts(outcomes: Sequence[RunOutcome], policies: Mapping[str, Estimate]) -> dict[str, bool]:
     """What is asked of a twin, and whether it holds on every seed."""
     return {
         "gain_interval_above_0.1": all((each.gain.low or 0.0) > GAIN for each in outcomes),
@@ -111,7 +111,7 @@ def check(recipe: Path) -> list[str]:
     return [f"{file}: the {name} has changed since: {remedy}" for name in now if known.get(name) != now[name]]
 
 
-def write_curve(folder: Path, runs: Mapping[str, Outcome], policies: Mapping[str, Estimate], title: str) -> None:
+def write_curve(folder: Path, runs: Mapping[str, RunOutcome], policies: Mapping[str, Estimate], title: str) -> None:
     """Write `curve.csv` and `curve.png`.
 
     Args:

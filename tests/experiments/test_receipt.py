@@ -7,7 +7,7 @@ import pytest
 
 from agent_rl.errors import ConfigError
 from agent_rl.evaluation.summary import estimate_rate
-from agent_rl.experiments.receipt import RECEIPT, Outcome, check, hashes, success, verdicts, write_curve
+from agent_rl.experiments.receipt import RECEIPT, RunOutcome, check, hashes, success, verdicts, write_curve
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,7 +25,7 @@ def test_the_gain_is_of_the_same_rows():
     assert 0.2 < first.low < 0.3 < first.high < 0.41
     assert 0.39 < gain.low < 0.5 < gain.high < 0.61
     with pytest.raises(ConfigError, match="1 rows were scored only once"):
-        success(before, {n: 1.0 for n in range(99)})
+        success(before, dict.fromkeys(range(99), 1.0))
 
 
 @pytest.mark.parametrize(
@@ -41,13 +41,13 @@ def test_what_is_asked_of_a_twin(after, oracle, no_tool, holds):
         return estimate_rate([[float(n < share * 300)] for n in range(300)])
 
     gain = success({n: float(n < 90) for n in range(300)}, {n: float(n < after * 300) for n in range(300)})[2]
-    outcome = Outcome(rate(0.3), rate(after), gain)
+    outcome = RunOutcome(rate(0.3), rate(after), gain)
     assert tuple(verdicts([outcome], {"oracle": rate(oracle), "no_tool": rate(no_tool)}).values()) == holds
 
 
 def test_the_curve_is_written_as_numbers_and_as_a_picture(tmp_path):
     rate = estimate_rate([[1.0], [0.0], [1.0]])
-    run = Outcome(rate, rate, rate, curve=[(1, 0.25), (2, 0.5)])
+    run = RunOutcome(rate, rate, rate, curve=[(1, 0.25), (2, 0.5)])
     write_curve(tmp_path, {"seed 1": run}, {"oracle": rate}, "a recipe")
     assert (tmp_path / "curve.csv").read_text() == "run,step,success\nseed 1,1,0.25\nseed 1,2,0.5\n"
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
