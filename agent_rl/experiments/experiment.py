@@ -115,7 +115,8 @@ class Experiment:
         done = folder / "done"
         if not done.is_file():
             words = [*variant, f"data.seed={seed}", f"agent_rl.run.folder={quoted(folder)}"]
-            train(self.recipe, words, environ=None)
+            if train(self.recipe, words, environ=None) is not None:
+                raise KeyboardInterrupt("the same command goes on after the last step")
             done.touch()
         run = read_run(str(folder))
         tested: dict[int, dict[Any, float]] = {}
