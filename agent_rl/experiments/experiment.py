@@ -24,11 +24,11 @@ from agent_rl.experiments.receipt import RECEIPT, RunOutcome, hashes, success, v
 from agent_rl.launch.command import quoted
 from agent_rl.launch.recipes import recipe_folder
 from agent_rl.launch.training import train
+from agent_rl.launch.warnings import series
 from agent_rl.policies.tokens import ChatTokenizer
 from agent_rl.trajectory import Trajectory
 from agent_rl.verl_adapter.chat_tokenizer import load_chat_tokenizer
 from agent_rl.viewer.report import read_run
-from agent_rl.viewer.warnings import series
 
 __all__ = ["POLICIES", "Experiment", "comparison"]
 
