@@ -79,7 +79,7 @@ class _Folder(TyperGroup):
             for name in names:
                 sentence = (self.get_command(ctx, name).help or "").split("\n\n")[0].split(". ")[0].rstrip(".")
                 text = sentence if len(sentence) <= WIDEST else sentence.split(":")[0]
-                lines.append(f"  {group if name == names[0] else '':8}{name:9}{text}")
+                lines.append(f"  {group if name == names[0] else '':7}{name:11}{text}")
         formatter.write(HELP.format(commands="\n".join(lines)).lstrip())
 
     def invoke(self, ctx: Any) -> Any:

@@ -37,7 +37,7 @@ def test_help_lists_the_commands() -> None:
     lines = done.stdout.splitlines()
     assert len(lines) <= 24
     assert max(map(len, lines)) <= 80
-    listed = [(line[2:10].strip(), line[10:19].strip(), line[19:]) for line in lines[2:] if line.startswith("  ")]
+    listed = [(line[2:9].strip(), line[9:20].strip(), line[20:]) for line in lines[2:] if line.startswith("  ")]
     listed = [each for each in listed if not each[0].startswith("-")]
     commands = {file.stem for file in ROOT.glob("agent_rl/cli/[!_]*.py")} - {"main"}
     assert {name for _, name, _ in listed} == commands
