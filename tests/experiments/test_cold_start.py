@@ -27,6 +27,7 @@ def start(tiny_recipe):
         yield start
 
 
+@pytest.mark.recipes
 def test_the_model_has_learned_from_the_episodes(start):
     first, last = (load_file(start.folder / name / "model.safetensors") for name in ("stage_0", "model"))
     changed = [name for name in last if name in first and not last[name].float().equal(first[name].float())]
@@ -36,6 +37,7 @@ def test_the_model_has_learned_from_the_episodes(start):
     assert not start.make()
 
 
+@pytest.mark.recipes
 def test_the_solver_solves_and_guessing_does_not(start):
     chat = load_chat_tokenizer(str(start.model))
     for habit, right in (("oracle", 12), ("no_tool", 0)):
