@@ -10,7 +10,10 @@ import hashlib
 import json
 import os
 import sqlite3
+import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +23,7 @@ from agent_rl.viewer.records import Source, in_our_form, visible
 
 __all__ = ["FACETS", "NUMBERS", "Query", "TraceIndex", "cache_folder"]
 
-VERSION = 1
+VERSION = 2
 FACETS = ("file", "step", "split", "data_source", "agent", "stop_reason")
 """Columns with few values, that can be chosen."""
 NUMBERS = ("reward", "correctness", "turns", "calls", "errors", "malformed", "tokens", "seconds")
@@ -46,6 +49,8 @@ CREATE VIRTUAL TABLE texts USING fts5(text, content='', detail=none, columnsize=
 CREATE INDEX by_prompt ON trajectories (prompt_key, step);
 CREATE INDEX by_reward ON trajectories (reward, id);
 CREATE INDEX by_file ON trajectories (file_id);
+CREATE INDEX by_facets ON trajectories (file, step, split, data_source, agent, stop_reason);
+INSERT INTO texts (texts, rank) VALUES ('hashsize', 16777216);
 """
 _COLUMNS = (
     "id", "file_id", "offset", "length", "name", "file", "step", "split", "data_source", "agent", "stop_reason",
@@ -101,6 +106,8 @@ class TraceIndex:
         folder.mkdir(parents=True, exist_ok=True)
         key = hashlib.sha256("\0".join(sorted(str(source.path) for source in sources)).encode()).hexdigest()[:16]
         self.path = folder / f"{key}-v{VERSION}.db"
+        self._lock = threading.Lock()
+        self._tokens: dict[str, trace.TokenReader] = {}
         self._writer = self._connect()
         if not self._writer.execute("SELECT 1 FROM sqlite_master WHERE name = 'files'").fetchone():
             self._writer.executescript(_SCHEMA)
@@ -144,31 +151,60 @@ class TraceIndex:
         before = found[at - 1] if at > 0 else None
         return before, found[at + 1] if 0 <= at < len(found) - 1 else None
 
-    def values(self, facet: str) -> list[tuple[str, int]]:
-        """The values of a facet with their numbers of trajectories; also of `tool` and `component`."""
-        if facet in ("tool", "component"):
-            sql = f"SELECT name, count(*) FROM {facet}s GROUP BY name ORDER BY name"
-        else:
-            assert facet in FACETS
-            known = f"FROM trajectories WHERE {facet} IS NOT NULL"
-            sql = f"SELECT {facet}, count(*) {known} GROUP BY {facet} ORDER BY {facet}"
+    def choices(self) -> dict[str, list[tuple[str, int]]]:
+        """The values of each facet, and the names of tools and components, with their numbers of trajectories."""
+        found: dict[str, list[tuple[str, int]]] = {}
         with self._reader() as database:
-            return [(str(value), count) for value, count in database.execute(sql)]
+            facets = ", ".join(FACETS)
+            rows = database.execute(f"SELECT {facets}, count(*) FROM trajectories GROUP BY {facets}").fetchall()
+            for column, facet in enumerate(FACETS):
+                counts: Counter[Any] = Counter()
+                for row in rows:
+                    counts[row[column]] += row[len(FACETS)]
+                known = sorted((value, count) for value, count in counts.items() if value is not None)
+                found[facet] = [(str(value), count) for value, count in known]
+            for name in ("tool", "component"):
+                sql = f"SELECT name, count(*) FROM {name}s GROUP BY name ORDER BY name"
+                found[name] = [(name, count) for name, count in database.execute(sql)]
+        return found
 
     def get(self, number: int) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """A trajectory's columns, and the trajectory as JSON data; None: there is no such number."""
+        if not 0 <= number < 2**62:
+            return None
         with self._reader() as database:
             row = database.execute("SELECT * FROM trajectories WHERE id = ?", [number]).fetchone()
-            if row is None:
-                return None
-            path = database.execute("SELECT path FROM files WHERE id = ?", [row["file_id"]]).fetchone()["path"]
+        return (dict(row), self.record(dict(row))) if row is not None else None
+
+    def record(self, columns: Mapping[str, Any]) -> dict[str, Any]:
+        """The trajectory with these columns, as JSON data."""
+        with self._reader() as database:
+            path = database.execute("SELECT path FROM files WHERE id = ?", [columns["file_id"]]).fetchone()["path"]
         with open(path, "rb") as file:
-            file.seek(row["offset"])
-            return dict(row), in_our_form(json.loads(file.read(row["length"])))
+            file.seek(columns["offset"])
+            return in_our_form(json.loads(file.read(columns["length"])))
+
+    def path_of(self, columns: Mapping[str, Any]) -> Path:
+        """The file of a trajectory: the first part of it."""
+        return next(source.path for source in self.sources if source.name == columns["file"])
+
+    def tokens(self, columns: Mapping[str, Any], id: str) -> trace.Tokens | None:
+        """The tokens of a trajectory; None: they were not kept.
+
+        Raises:
+            ValueError: naming the file, for a line that is no such record.
+        """
+        with self._lock:
+            reader = self._tokens.setdefault(columns["file"], trace.TokenReader(self.path_of(columns)))
+            return reader.read(id)
+
+    def trained(self, columns: Mapping[str, Any], ids: Sequence[str]) -> dict[str, list[trace.TrainedRow]]:
+        """Where trajectories of the same file were trained on, by their ids; empty where that was not kept."""
+        return trace.read_trained_rows(self.path_of(columns), ids)
 
     def group(self, columns: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The trajectories of the same prompt, step and file, as their columns."""
-        sql = "SELECT * FROM trajectories WHERE prompt_key = ? AND step IS ? AND file = ? ORDER BY id LIMIT 256"
+        sql = "SELECT * FROM trajectories WHERE prompt_key = ? AND step IS ? AND file = ? ORDER BY reward DESC, name LIMIT 256"
         with self._reader() as database:
             values = [columns["prompt_key"], columns["step"], columns["file"]]
             return [dict(row) for row in database.execute(sql, values)]
@@ -184,8 +220,10 @@ class TraceIndex:
                 found.setdefault(key, []).append(value)
         return list(found.values())
 
-    def compare(self, one: tuple[str, int | None], other: tuple[str, int | None]) -> list[dict[str, Any]]:
-        """The prompts that both sides have, those first whose mean rewards differ most.
+    def compare(
+        self, one: tuple[str, int | None], other: tuple[str, int | None]
+    ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """The prompts that both sides have, those first whose mean rewards differ most; and a count of them all.
 
         Args:
             one: name of a file, and a step of it; None: all.
@@ -193,16 +231,21 @@ class TraceIndex:
         """
         side = (
             "SELECT prompt_key, avg(reward) AS reward, count(*) AS samples, min(id) AS id, min(question) AS question "
-            "FROM trajectories WHERE file = ? AND (? IS NULL OR step = ?) AND reward IS NOT NULL GROUP BY prompt_key"
+            "FROM trajectories WHERE file = ?{} AND reward IS NOT NULL GROUP BY prompt_key"
         )
-        sql = (
+        sides = [side.format("" if step is None else " AND step = ?") for _, step in (one, other)]
+        values = [value for pair in (one, other) for value in pair if value is not None]
+        joined = f"({sides[0]}) a JOIN ({sides[1]}) b USING (prompt_key)"
+        found = (
             f"SELECT a.prompt_key, a.question, a.reward AS before, b.reward AS after, a.samples AS samples_before, "
-            f"b.samples AS samples_after, a.id AS id_before, b.id AS id_after FROM ({side}) a JOIN ({side}) b "
-            "USING (prompt_key) ORDER BY abs(b.reward - a.reward) DESC, a.prompt_key LIMIT 200"
+            f"b.samples AS samples_after, a.id AS id_before, b.id AS id_after FROM {joined}"
         )
-        values = [one[0], one[1], one[1], other[0], other[1], other[1]]
+        total = "count(*) AS prompts, avg(before) AS before, avg(after) AS after, sum(after > before) AS better"
+        first = "abs(after - before) DESC, prompt_key LIMIT 200"
         with self._reader() as database:
-            return [dict(row) for row in database.execute(sql, values)]
+            rows = database.execute(f"SELECT * FROM ({found}) ORDER BY {first}", values)
+            summary = database.execute(f"SELECT {total}, sum(after < before) AS worse FROM ({found})", values)
+            return [dict(row) for row in rows], dict(summary.fetchone())
 
     def skipped(self) -> int:
         """Lines that are no trajectory."""
@@ -248,30 +291,27 @@ class TraceIndex:
         self._writer.commit()
 
     def _read(self, source: Source, file: int, offset: int, progress: Callable[[int], None]) -> int:
-        database, batch, added, skipped = self._writer, _Batch(), 0, 0
         # never a number that had a text before: what is forgotten stays among the texts
-        highest = database.execute("SELECT seq FROM sqlite_sequence WHERE name = 'trajectories'").fetchone()
-        number = highest[0] if highest else 0
+        highest = self._writer.execute("SELECT seq FROM sqlite_sequence WHERE name = 'trajectories'").fetchone()
+        number = first = highest[0] if highest else 0
+        batch, stored = _Batch(file, offset), None
+        with ThreadPoolExecutor(1, "agent_rl-index") as thread:  # SQLite takes most of the time, and not Python's lock
+            for line, size in _lines(source, offset):
+                progress(size)
+                number += batch.read(number + 1, source.name, line, size)
+                if len(batch) >= _BATCH:
+                    stored = self._store_after(thread, stored, batch)
+                    batch = _Batch(file, batch.offset)
+            self._store_after(thread, stored, batch).result()
+        return number - first
 
-        def store() -> None:
-            batch.store(database)
-            database.execute("UPDATE files SET offset = ?, skipped = skipped + ? WHERE id = ?", [offset, skipped, file])
-            database.commit()
-
-        for line, size in _lines(source, offset):
-            progress(size)
-            try:
-                record = in_our_form(json.loads(line))
-                batch.add(number + 1, file, source.name, offset, len(line), record)
-                number, added = number + 1, added + 1
-            except (ValueError, TypeError, KeyError, AttributeError):
-                skipped += bool(line.strip())
-            offset += size
-            if len(batch) >= _BATCH:
-                store()
-                skipped = 0
-        store()
-        return added
+    def _store_after(
+        self, thread: ThreadPoolExecutor, stored: Future[None] | None, batch: _Batch
+    ) -> Future[None]:
+        """Store a batch in the thread, when the one before it is stored."""
+        if stored is not None:
+            stored.result()
+        return thread.submit(batch.store, self._writer)
 
 
 class _Closing:
@@ -288,12 +328,10 @@ class _Closing:
 
 
 class _Batch:
-    """Rows of the database that are not written yet."""
+    """Rows of the database that are not written yet; `offset` is where the file goes on after them."""
 
-    def __init__(self) -> None:
-        self._clear()
-
-    def _clear(self) -> None:
+    def __init__(self, file: int, offset: int) -> None:
+        self.file, self.offset, self._skipped = file, offset, 0
         self._rows: list[tuple[Any, ...]] = []
         self._tools: list[tuple[str, int]] = []
         self._components: list[tuple[str, int, float]] = []
@@ -302,7 +340,17 @@ class _Batch:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def add(self, number: int, file: int, name: str, offset: int, length: int, record: Mapping[str, Any]) -> None:
+    def read(self, number: int, name: str, line: bytes, size: int) -> bool:
+        """Add the trajectory of a line of the file with this name; whether it is one."""
+        at, self.offset = self.offset, self.offset + size
+        try:
+            self._add(number, name, at, len(line), in_our_form(json.loads(line)))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            self._skipped += bool(line.strip())
+            return False
+        return True
+
+    def _add(self, number: int, name: str, offset: int, length: int, record: Mapping[str, Any]) -> None:
         turns, info = record.get("turns") or [], record.get("info") or {}
         results = [result for turn in turns for result in turn.get("results") or ()]
         calls = [call for turn in turns for call in turn.get("calls") or ()]
@@ -316,8 +364,8 @@ class _Batch:
             answer = turns[-1].get("text") or ""
         self._rows.append(
             (
-                number, file, offset, length, visible(record.get("id") or number), name,
-                step if isinstance(step, int) else None,
+                number, self.file, offset, length, visible(record.get("id") or number), name,
+                step if isinstance(step, int) and abs(step) < 2**62 else None,
                 _label(info.get("split") or (row.get("extra_info") or {}).get("split")),
                 _label(record.get("data_source")), _label(record.get("agent")), _label(record.get("stop_reason")),
                 None if reward is None else float(reward), components.get("correctness", components.get("acc")),
@@ -325,22 +373,23 @@ class _Batch:
                 sum(result.get("status", "ok") != "ok" for result in results),
                 sum(turn.get("malformed") is not None for turn in turns),
                 record.get("response_tokens") or sum(turn.get("tokens") or 0 for turn in turns),
-                record.get("seconds") or 0.0, record.get("error"),
-                _prompt_key(record, question, info), question[:_SHOWN], str(answer or "")[:_SHOWN],
+                record.get("seconds") or 0.0, _stored(record.get("error")),
+                _prompt_key(record, question, info), _stored(question[:_SHOWN]), _stored(str(answer or "")[:_SHOWN]),
             )
         )  # fmt: skip
         self._tools += [(tool, number) for tool in {visible(call.get("name")) for call in calls}]
         self._components += [(visible(key), number, value) for key, value in components.items()]
-        self._texts.append((number, "\n".join(_texts(record))[:_MOST_TEXT]))
+        self._texts.append((number, _stored("\n".join(_texts(record))[:_MOST_TEXT])))
 
     def store(self, database: sqlite3.Connection) -> None:
-        if self._rows:
-            marks = ", ".join("?" * len(_COLUMNS))
-            database.executemany(f"INSERT INTO trajectories ({', '.join(_COLUMNS)}) VALUES ({marks})", self._rows)
-            database.executemany("INSERT INTO tools VALUES (?, ?)", self._tools)
-            database.executemany("INSERT INTO components VALUES (?, ?, ?)", self._components)
-            database.executemany("INSERT INTO texts (rowid, text) VALUES (?, ?)", self._texts)
-        self._clear()
+        marks = ", ".join("?" * len(_COLUMNS))
+        database.executemany(f"INSERT INTO trajectories ({', '.join(_COLUMNS)}) VALUES ({marks})", self._rows)
+        database.executemany("INSERT INTO tools VALUES (?, ?)", self._tools)
+        database.executemany("INSERT INTO components VALUES (?, ?, ?)", self._components)
+        database.executemany("INSERT INTO texts (rowid, text) VALUES (?, ?)", self._texts)
+        changed = [self.offset, self._skipped, self.file]
+        database.execute("UPDATE files SET offset = ?, skipped = skipped + ? WHERE id = ?", changed)
+        database.commit()
 
 
 def _lines(source: Source, offset: int) -> Iterator[tuple[bytes, int]]:
@@ -366,7 +415,15 @@ def _texts(record: Mapping[str, Any]) -> Iterator[str]:
             yield str(turn["observation"])
         else:
             yield from (str(result.get("text", "")) for result in turn.get("results") or ())
-    yield str(record.get("error") or "")
+        yield from (json.dumps(call.get("arguments"), ensure_ascii=False) for call in turn.get("calls") or ())
+    yield from (str(record.get(name) or "") for name in ("answer", "ground_truth", "error"))
+    if reward := (record.get("info") or {}).get("reward"):
+        yield json.dumps(reward, ensure_ascii=False)
+
+
+def _stored(text: Any) -> str | None:
+    """Text as the database takes it: without lone surrogates."""
+    return None if text is None else str(text).encode(errors="replace").decode()
 
 
 def _label(value: Any) -> str | None:

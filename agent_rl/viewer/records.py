@@ -25,10 +25,12 @@ _IN_A_RUN = (
     "trajectories.jsonl",
     "rollouts/*.jsonl",
     "validation/*.jsonl",
+    "[0-9]*.jsonl",
     "*.atif.json",
     "trace-*.jsonl",
 )
-"""Files of a run's or an evaluation's folder."""
+"""Files of a folder of a run, an evaluation, verl's dumps, or ATIF."""
+_DUMPS = ("rollouts/*.jsonl", "validation/*.jsonl")
 
 
 @dataclass(frozen=True)
@@ -50,23 +52,38 @@ def find_sources(given: Sequence[str]) -> list[Source]:
     Raises:
         ConfigError: for one that does not exist, or a folder without such a file; naming it.
     """
-    found: dict[Path, Source] = {}
+    found: dict[Path, None] = {}
     for text in given:
         path = Path(text).expanduser()
         if path.is_dir():
-            its = trace.firsts(file for pattern in _IN_A_RUN for file in sorted(path.glob(pattern)))
-            # a run that has begun gets its trace soon
-            its = its or ([path / _IN_A_RUN[0]] if (path / "run.json").exists() else [])
+            its = _in_folder(path)
             if not its:
                 remedy = f"Name a run's folder, an evaluation's, or files; looked for {', '.join(_IN_A_RUN)}"
                 raise ConfigError(text, "the folder has no trajectories", remedy)
-            for file in its:
-                found.setdefault(file.resolve(), Source(file.resolve(), f"{path.name}/{file.relative_to(path)}"))
+            found |= dict.fromkeys(file.resolve() for file in its)
         elif path.is_file():
-            found.setdefault(path.resolve(), Source(path.resolve(), path.name))
+            found[path.resolve()] = None
         else:
             raise ConfigError(text, "there is no such file or folder", "Name a run's folder or a file of trajectories")
-    return list(found.values())
+    return [Source(path, _name(path, list(found))) for path in found]
+
+
+def _in_folder(folder: Path) -> list[Path]:
+    files = {pattern: trace.firsts(sorted(folder.glob(pattern))) for pattern in _IN_A_RUN}
+    if files["trace.jsonl"]:  # verl's dumps say the same again
+        files = {pattern: its for pattern, its in files.items() if pattern not in _DUMPS}
+    found = [file for its in files.values() for file in its]
+    # a run that has begun gets its trace soon
+    return found or ([folder / _IN_A_RUN[0]] if (folder / "run.json").exists() else [])
+
+
+def _name(path: Path, others: Sequence[Path]) -> str:
+    """The shortest end of a path, with its folder, that no other one has."""
+    for count in range(2, len(path.parts)):
+        end = path.parts[-count:]
+        if not any(other.parts[-count:] == end for other in others if other != path):
+            return "/".join(end)
+    return str(path)
 
 
 def in_our_form(record: Any) -> dict[str, Any]:

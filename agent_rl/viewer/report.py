@@ -199,7 +199,7 @@ def _trajectories(run: Run, cache: Path | None) -> dict[str, Any]:
         if not index.count():
             return {}
         first, last = int(run.training[0]["step"]), int(run.training[-1]["step"])
-        train = {"split": "train"} if "train" in dict(index.values("split")) else {}
+        train = {"split": "train"} if "train" in dict(index.choices()["split"]) else {}
         success = []
         for step in dict.fromkeys((first, last)):
             rows = index.correctness(step, train)
@@ -211,7 +211,7 @@ def _trajectories(run: Run, cache: Path | None) -> dict[str, Any]:
             "success": success,
             "best": index.find(Query(facets=at_the_end, sort="reward"))[:3],
             "worst": index.find(Query(facets=at_the_end, sort="reward", descending=False))[:3],
-            "changed": index.compare((sources[0].name, first), (sources[0].name, last))[:5],
+            "changed": index.compare((sources[0].name, first), (sources[0].name, last))[0][:5],
         }
     finally:
         index.close()

@@ -131,7 +131,7 @@ def test_a_trajectory_is_shown_as_a_conversation(client: TestClient) -> None:
         "What is number 101?",
         "I calculate.",
         '"expression": "6*7"',
-        "calculator: error",
+        "calculator  error",
         "It is 1.",
         "its group of 4",
     ):
@@ -145,16 +145,19 @@ def test_a_trajectory_is_shown_as_a_conversation(client: TestClient) -> None:
 def test_a_group_shows_advantages(client: TestClient) -> None:
     page = client.get("/t/6/group").text
     assert "4 samples of one prompt, step 1" in texts(page)
-    assert re.findall(r'class="n (good|bad)">(-?[\d.]+)', page) == [
-        ("good", "0.866"), ("bad", "-0.866"), ("good", "0.866"), ("bad", "-0.866"),
+    assert re.findall(r'class="n strong (good|bad)">([-+][\d.]+)', page) == [
+        ("good", "+0.866"), ("bad", "-0.866"), ("good", "+0.866"), ("bad", "-0.866"),
     ]  # fmt: skip
+    assert "the trace has none of the training" in page
 
 
 def test_two_steps_are_compared(client: TestClient) -> None:
     name = "my_run/trace.jsonl"
     page = client.get("/compare", params={"a_file": name, "a_step": "1", "b_file": name, "b_step": "2"}).text
-    assert "3 prompts on both sides" in texts(page)
-    assert page.count(">-0.1<") == 3
+    assert re.search(r"prompts on both sides\s+3\s", texts(page))
+    assert page.count(">-0.100<") == 3
+    (first, *_) = re.findall(r'href="(/t/\d+/group\?with=[^"]*)"', page)
+    assert texts(client.get(unescape(first)).text).count("4 samples of one prompt, step") == 2
     assert client.get("/compare").status_code == 200
 
 
@@ -175,7 +178,7 @@ def test_nothing_in_a_trajectory_is_code_or_leads_away(tmp_path: Path) -> None:
     numbers = range(1, len(HOSTILE) + 1)
     addresses = ["/", "/compare", "/?page=1", *(f"/t/{n}" for n in numbers), *(f"/t/{n}/group" for n in numbers)]
     addresses += [f"/?{key}={each}" for each in HOSTILE[:20] for key in ("text", "tool", "agent", "sort")]
-    allowed = {"/static/viewer.js", "/static/viewer.css"}
+    allowed = {"/static/viewer.js", "/static/viewer.css", "/static/icon.svg"}
     for address in addresses:
         answer = client.get(address)
         assert answer.status_code == 200, address

@@ -63,7 +63,9 @@ def test_the_samples_of_a_prompt_in_a_step_are_a_group(index: TraceIndex) -> Non
 
 
 def test_two_steps_are_compared_on_the_prompts_that_both_have(index: TraceIndex) -> None:
-    found = index.compare(("my_run/trace.jsonl", 1), ("my_run/trace.jsonl", 2))
+    found, summary = index.compare(("my_run/trace.jsonl", 1), ("my_run/trace.jsonl", 2))
+    assert (summary["prompts"], summary["better"], summary["worse"]) == (3, 0, 3)
+    assert (summary["before"], summary["after"]) == pytest.approx((0.4, 0.3))
     assert {row["question"] for row in found} == {f"What is number {prompt + 100}?" for prompt in range(3)}
     assert all(row["after"] - row["before"] == pytest.approx(-0.1) for row in found)
     assert all((row["samples_before"], row["samples_after"]) == (4, 4) for row in found)

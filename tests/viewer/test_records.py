@@ -12,11 +12,14 @@ from agent_rl.viewer.records import find_sources, in_our_form
 from tests.viewer.conftest import trajectory
 
 
-def test_a_runs_folder_has_its_trace_and_its_rollouts(run: Path) -> None:
-    (run / "rollouts").mkdir()
-    (run / "rollouts/1.jsonl").touch()
-    found = find_sources([str(run), str(run / "trace.jsonl")])
-    assert [source.name for source in found] == ["my_run/trace.jsonl", "my_run/rollouts/1.jsonl"]
+def test_a_runs_folder_has_its_trace_or_else_its_rollouts(run: Path, tmp_path: Path) -> None:
+    for folder in (run, tmp_path / "other"):
+        (folder / "rollouts").mkdir(parents=True)
+        (folder / "rollouts/1.jsonl").touch()
+    found = find_sources([str(run), str(run / "trace.jsonl"), str(tmp_path / "other")])
+    assert [source.name for source in found] == ["my_run/trace.jsonl", "rollouts/1.jsonl"]
+    found = find_sources([str(folder / "rollouts") for folder in (run, tmp_path / "other")])
+    assert [source.name for source in found] == ["my_run/rollouts/1.jsonl", "other/rollouts/1.jsonl"]
 
 
 def test_a_run_that_has_just_begun_is_waited_for(tmp_path: Path) -> None:

@@ -1,15 +1,27 @@
-// Keys of the pages, and the number of trajectories that have come while a table is open.
+// Keys of the pages, the colours, and a table that follows its files without losing the reader's place.
 "use strict";
-const rows = [...document.querySelectorAll("#rows tbody tr")];
-let chosen = -1;
-function choose(next) {
-  if (!rows.length) return;
-  rows[chosen]?.classList.remove("chosen");
-  chosen = Math.max(0, Math.min(rows.length - 1, next));
-  rows[chosen].classList.add("chosen");
-  rows[chosen].querySelector("a")?.focus();
+const root = document.documentElement;
+const find = (id) => document.getElementById(id);
+const remembered = (() => { try { return localStorage; } catch { return {}; } })();
+if (remembered.theme) root.dataset.theme = remembered.theme;
+
+let chosen = null;
+const items = () => [...document.querySelectorAll("#rows tbody tr[id], .columns article")];
+function choose(item, focus = true) {
+  chosen?.classList.remove("chosen");
+  chosen = item;
+  if (!item) return;
+  item.classList.add("chosen");
+  if (focus) item.querySelector("a")?.focus();
+  item.scrollIntoView({ block: "nearest", inline: "nearest" });
 }
-function follow(id) { document.getElementById(id)?.click(); }
+function move(by) {
+  const all = items();
+  if (all.length) choose(all[Math.max(0, Math.min(all.length - 1, chosen ? all.indexOf(chosen) + by : 0))]);
+  else follow(by > 0 ? "next" : "previous");
+}
+function follow(id) { find(id)?.click(); }
+
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (/^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) {
@@ -17,21 +29,42 @@ document.addEventListener("keydown", (event) => {
     return;
   }
   const act = {
-    j: () => (rows.length ? choose(chosen + 1) : follow("next")),
-    k: () => (rows.length ? choose(chosen - 1) : follow("previous")),
-    n: () => follow("next"), p: () => follow("previous"), u: () => follow("up"), g: () => follow("group"),
-    "/": () => document.getElementById("search")?.focus(),
+    j: () => move(1), k: () => move(-1), n: () => follow("next"), p: () => follow("previous"), u: () => follow("up"),
+    g: () => follow("group"), t: () => follow("tokens"), c: () => follow("compare"), d: () => follow("theme"),
+    "/": () => { const filters = find("filters"); if (filters) filters.open = true; find("search")?.focus(); },
   }[event.key];
   if (act) { event.preventDefault(); act(); }
 });
-const fresh = document.getElementById("new");
-if (fresh) {
-  setInterval(async () => {
-    try {
-      const answer = await fetch("/count" + location.search);
-      const more = (await answer.json()).count - Number(fresh.dataset.count);
-      fresh.hidden = more === 0;
-      fresh.textContent = more > 0 ? `${more} new` : "changed";
-    } catch { /* the server has ended */ }
-  }, 3000);
+
+document.addEventListener("DOMContentLoaded", () => {
+  find("theme")?.addEventListener("click", () => {
+    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    root.dataset.theme = remembered.theme = dark ? "light" : "dark";
+  });
+  // fields without a value stay out of the address
+  document.addEventListener("formdata", ({ formData }) => {
+    for (const [name, value] of [...formData]) if (value === "") formData.delete(name);
+  });
+  if (matchMedia("(max-width: 62rem)").matches) find("filters")?.removeAttribute("open");
+  const back = location.hash && find(location.hash.slice(1));
+  if (back && items().includes(back)) choose(back);
+  if (find("rows")?.dataset.live) setInterval(refresh, 2000);
+});
+
+// New rows come in above; what the reader looks at stays where it is on the screen.
+async function refresh() {
+  const table = find("rows");
+  if (document.hidden) return;
+  try {
+    const { count } = await (await fetch("/count" + location.search)).json();
+    if (String(count) === table.dataset.count) return;
+    const page = new DOMParser().parseFromString(await (await fetch(location.href)).text(), "text/html");
+    const fixed = chosen ?? items().find((row) => row.getBoundingClientRect().bottom > 0);
+    const before = fixed?.getBoundingClientRect().top, focused = chosen?.contains(document.activeElement);
+    const atTop = scrollY === 0 && !chosen;
+    for (const id of ["rows", "count", "pages"]) find(id).replaceWith(document.adoptNode(page.getElementById(id)));
+    const after = fixed && find(fixed.id);
+    if (chosen) { chosen = null; if (after) choose(after, focused); }
+    if (after && !atTop) scrollBy(0, after.getBoundingClientRect().top - before);
+  } catch { /* the server has ended */ }
 }

@@ -1,0 +1,251 @@
+"""The pages over an index, as HTML: a table of trajectories, one of them, its tokens, its group, two sides compared."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from fastapi import HTTPException, Request
+from fastapi.responses import HTMLResponse, JSONResponse
+from jinja2 import Environment, PackageLoader
+
+from agent_rl.viewer.groups import components, mean_advantage, read_group
+from agent_rl.viewer.index import FACETS, NUMBERS, PAGE, Query, TraceIndex
+from agent_rl.viewer.records import visible
+from agent_rl.viewer.tokens import find_tokenizer, shaded
+
+__all__ = ["Pages", "read_query"]
+
+_OWN = ("full", "with")
+"""Values of an address that are not of the table."""
+_THOUGHT = re.compile(r"<think(?:ing)?>(.*?)(?:</think(?:ing)?>|\Z)", re.DOTALL)
+_TONES = {"answered": "good", "stopped": "", "": ""}
+
+
+class Pages:
+    """A method for each page; each runs in a thread."""
+
+    def __init__(self, index: TraceIndex) -> None:
+        self.index = index
+        self._lock = threading.Lock()
+        self._values: tuple[int, dict[str, list[tuple[str, int]]]] = (-1, {})
+        self._environment = Environment(
+            loader=PackageLoader("agent_rl.viewer"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+        )
+        self._environment.filters |= {
+            "visible": visible,
+            "number": _number,
+            "signed": lambda value: _number(value) if value is None else f"{value:+.3f}",
+            "sign": lambda value: "" if not value else "good" if value > 0 else "bad",
+            "tone": lambda reason: _TONES.get(reason or "", "warn" if str(reason).startswith("max_") else "bad"),
+            "short": lambda text: text if len(text) <= 16 else f"{text[:8]}\u2026{text[-5:]}",
+            "thoughts": _thoughts,
+            "json": lambda value: json.dumps(value, indent=2, ensure_ascii=False, default=repr),
+        }
+
+    def table(self, request: Request) -> HTMLResponse:
+        """The trajectories that a query finds."""
+        query, given = read_query(request.query_params), _given(request)
+        count, rows = self.index.count(query), self.index.find(query)
+        return self._page(
+            "table.html", query=query, given=given, count=count, rows=rows, pages=max(1, -(-count // PAGE)),
+            values=self._choices(), numbers=NUMBERS, facets=FACETS, total=self.index.count(),
+            skipped=self.index.skipped(), link=_linker(given), live=query.page == 0,
+            filtered=[(key, value) for key, value in given.items() if value and key not in ("sort", "order", "page")],
+        )  # fmt: skip
+
+    def trajectory(self, request: Request, number: int) -> HTMLResponse:
+        """One trajectory as a conversation."""
+        columns, record = self._found(number)
+        group = read_group(self.index, columns)
+        sample = group.sample(number)
+        apart = [(name, value, sample and group.apart(sample, name)) for name, value in components(record).items()]
+        advantage = None
+        if sample is not None and sample.advantage is not None:
+            advantage = {"value": sample.advantage, "source": group.source}
+        return self._page(
+            "trajectory.html", columns=columns, record=record, full="full" in request.query_params,
+            group=len(group.samples), components=apart, advantage=advantage, notes=list(_verdicts(record)),
+            **self._around(request, number),
+        )  # fmt: skip
+
+    def tokens(self, request: Request, number: int) -> HTMLResponse:
+        """The tokens of one trajectory: what was sampled, and how probable it was."""
+        columns, record = self._found(number)
+        name = str(record.get("id"))
+        try:
+            found = self.index.tokens(columns, name)
+        except ValueError as error:
+            raise HTTPException(422, visible(error)) from error
+        trained = self.index.trained(columns, [name]).get(name, [])
+        tokenizer, without = find_tokenizer(self.index.path_of(columns).parent), ""
+        if tokenizer is None:
+            without = "Numbers stand for the tokens: the tokenizer of the run's model is not on this machine."
+        sequences = []
+        for place, sequence in enumerate(found["sequences"] if found else ()):
+            made = shaded(sequence, tokenizer, "full" in request.query_params)
+            rows = [row for row in trained if row.sequence == place]
+            about = [
+                {
+                    "step": row.step,
+                    "update": row.update,
+                    "row": row.row,
+                    "advantage": mean_advantage([row]),
+                    "by_token": isinstance(row.advantage, list),
+                }
+                for row in rows
+            ]
+            sequences.append({**vars(made), "trained": about})
+        return self._page(
+            "tokens.html", columns=columns, sequences=sequences, decoded=tokenizer is not None, without=without,
+            **self._around(request, number),
+        )  # fmt: skip
+
+    def group(self, request: Request, number: int) -> HTMLResponse:
+        """The samples of one prompt side by side; with `?with=`, also those of another step or file."""
+        columns, _ = self._found(number)
+        other = _int(request.query_params.get("with"))
+        chosen = [columns] if other is None else [columns, self._found(other)[0]]
+        sides = []
+        for each in chosen:
+            group = read_group(self.index, each)
+            about = {name: each[name] for name in ("step", "file", "question")}
+            source = f"Each advantage is {group.source}."
+            sides.append({**about, "samples": group.samples, "names": group.names, "source": source})
+        back = _back(_given(request))
+        up = f"/t/{number}?{back}" if other is None else f"/compare?{back}#c{number}"
+        return self._page("group.html", sides=sides, full=False, up=up)
+
+    def compare(self, request: Request) -> HTMLResponse:
+        """Two files, or two steps, on the prompts that they share."""
+        given, choices = _given(request), self._choices()
+        files = [name for name, _ in choices["file"]]
+        sides = [
+            (given.get(f"{side}_file", files[0] if files else ""), _int(given.get(f"{side}_step"))) for side in "ab"
+        ]
+        rows, summary = self.index.compare(*sides) if given else ([], {})
+        return self._page(
+            "compare.html", files=files, steps=choices["step"], sides=sides, rows=rows, summary=summary, given=given,
+            back=_back(given),
+        )  # fmt: skip
+
+    def raw(self, number: int) -> JSONResponse:
+        """One trajectory as JSON."""
+        return JSONResponse(self._found(number)[1])
+
+    def count(self, request: Request) -> JSONResponse:
+        """How many trajectories a query finds now."""
+        return JSONResponse({"count": self.index.count(read_query(request.query_params))})
+
+    def _found(self, number: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        found = self.index.get(number)
+        if found is None:
+            raise HTTPException(404, f"there is no trajectory {number}")
+        return found
+
+    def _around(self, request: Request, number: int) -> dict[str, Any]:
+        """The trajectories before and after one in the table, and the table's address."""
+        given = _given(request)
+        before, after = self.index.neighbours(number, read_query(given))
+        return {"before": before, "after": after, "back": _back(given)}
+
+    def _choices(self) -> dict[str, list[tuple[str, int]]]:
+        """The values of all facets; counted anew only when trajectories have come."""
+        with self._lock:
+            total = self.index.count()
+            if self._values[0] != total:
+                self._values = total, self.index.choices()
+            return self._values[1]
+
+    def _page(self, name: str, **values: Any) -> HTMLResponse:
+        html = self._environment.get_template(name).render(**values)
+        return HTMLResponse(html.encode(errors="replace"))
+
+
+def read_query(given: Mapping[str, str]) -> Query:
+    """The query of a page's address; what cannot be read does not count."""
+    ranges = {name: (_float(given.get(f"{name}_min")), _float(given.get(f"{name}_max"))) for name in NUMBERS}
+    errors = {"yes": True, "no": False}
+    return Query(
+        facets={name: given[name] for name in FACETS if given.get(name)},
+        ranges={name: bounds for name, bounds in ranges.items() if bounds != (None, None)},
+        tool=given.get("tool", ""),
+        component=given.get("component", ""),
+        component_range=(_float(given.get("component_min")), _float(given.get("component_max"))),
+        with_error=errors.get(given.get("error", "")),
+        text=given.get("text", "")[:200],
+        sort=given.get("sort", "id"),
+        descending=given.get("order", "desc") != "asc",
+        page=max(0, min(_int(given.get("page")) or 0, 10**6)),
+    )
+
+
+def _given(request: Request) -> dict[str, str]:
+    return dict(request.query_params)
+
+
+def _back(given: Mapping[str, str]) -> str:
+    """The table's own values of an address."""
+    return urlencode({key: value for key, value in given.items() if key not in _OWN})
+
+
+def _linker(given: Mapping[str, str]) -> Callable[..., str]:
+    """Makes addresses of this page with some values changed."""
+
+    def link(**changed: Any) -> str:
+        values = {**given, **{key: str(value) for key, value in changed.items()}}
+        return "?" + urlencode({key: value for key, value in values.items() if value})
+
+    return link
+
+
+def _verdicts(record: Mapping[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """What judges said about a trajectory, by component: the reason, and the other values beside it."""
+    notes = ((record.get("info") or {}).get("reward") or {}).get("notes") or {}
+    for name, noted in notes.items():
+        said = next((noted[key] for key in ("verdicts", "pairs") if isinstance(noted.get(key), list)), [])
+        found = [each for each in said if isinstance(each, dict)]
+        if found:
+            yield (
+                name,
+                [
+                    {
+                        "reason": each.get("reason"),
+                        "values": [(key, value) for key, value in each.items() if key != "reason"],
+                    }
+                    for each in found
+                ],
+            )
+
+
+def _thoughts(text: Any) -> list[tuple[str, str]]:
+    """A turn's text as parts: thoughts that the policy has marked, and the rest."""
+    parts = _THOUGHT.split(str(text))
+    found = [("thought" if place % 2 else "text", part.strip("\n")) for place, part in enumerate(parts)]
+    return [(kind, part) for kind, part in found if part.strip()] or [("text", str(text))]
+
+
+def _number(value: Any) -> str:
+    if value is None:
+        return "\u2013"
+    return f"{value:.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+
+
+def _float(text: str | None) -> float | None:
+    try:
+        found = float(text or "")
+    except ValueError:
+        return None
+    return found if found == found else None
+
+
+def _int(text: str | None) -> int | None:
+    try:
+        found = int(text or "")
+    except ValueError:
+        return None
+    return found if abs(found) < 2**62 else None
