@@ -1,6 +1,7 @@
 """`TraceIndex`: a database on disk that finds trajectories by what they are and say; the files keep the trajectories.
 
 It is incremental: `refresh` reads what was appended since, and begins a file anew that has become shorter or another.
+Nothing is ever written to the files or locked in their folders.
 The database lies in the user's cache folder, one for each set of files, and can be deleted at any time.
 """
 
@@ -17,6 +18,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock
 
 from agent_rl import trace
 from agent_rl.viewer.records import Source, in_our_form, visible
@@ -106,11 +109,16 @@ class TraceIndex:
         folder.mkdir(parents=True, exist_ok=True)
         key = hashlib.sha256("\0".join(sorted(str(source.path) for source in sources)).encode()).hexdigest()[:16]
         self.path = folder / f"{key}-v{VERSION}.db"
+        self._alone = FileLock(self.path.with_suffix(".lock"))
         self._lock = threading.Lock()
         self._tokens: dict[str, trace.TokenReader] = {}
-        self._writer = self._connect()
-        if not self._writer.execute("SELECT 1 FROM sqlite_master WHERE name = 'files'").fetchone():
-            self._writer.executescript(_SCHEMA)
+        with self._alone:
+            try:
+                self._writer = self._opened()
+            except sqlite3.DatabaseError:  # of a machine that lost its power
+                for file in folder.glob(f"{self.path.name}*"):
+                    file.unlink()
+                self._writer = self._opened()
 
     def close(self) -> None:
         """Close the database."""
@@ -123,7 +131,8 @@ class TraceIndex:
             progress: gets the bytes that have been read, again and again.
         """
         files = [replace(source, path=part) for source in self.sources for part in trace.parts(source.path)]
-        return sum(self._refresh(file, progress) for file in files)
+        with self._alone:  # a second viewer of the same files has the same database
+            return sum(self._refresh(file, progress) for file in files)
 
     def count(self, query: Query | None = None) -> int:
         """Number of trajectories that match."""
@@ -257,6 +266,12 @@ class TraceIndex:
         database.row_factory = sqlite3.Row
         database.execute("PRAGMA journal_mode=WAL")
         database.execute("PRAGMA synchronous=OFF")  # it can be made again
+        return database
+
+    def _opened(self) -> sqlite3.Connection:
+        database = self._connect()
+        if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'files'").fetchone():
+            database.executescript(_SCHEMA)
         return database
 
     def _reader(self) -> _Closing:

@@ -117,7 +117,7 @@ class Pages:
             source = f"Each advantage is {group.source}."
             sides.append({**about, "samples": group.samples, "names": group.names, "source": source})
         back = _back(_given(request))
-        up = f"/t/{number}?{back}" if other is None else f"/compare?{back}#c{number}"
+        up = f"/t/{number}?{back}" if other is None else f"/compare?{back}#row-c{number}"
         return self._page("group.html", sides=sides, full=False, up=up)
 
     def compare(self, request: Request) -> HTMLResponse:

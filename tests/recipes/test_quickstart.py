@@ -1,13 +1,21 @@
 """The quickstart, small: the same script with few steps, so that every part of it runs."""
 
+from __future__ import annotations
+
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import pytest
+from playwright.sync_api import Browser, Page
 
 from agent_rl import trace
+from tests.viewer.browser import chromium, findings, served
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,34 +36,184 @@ SUMMARY = {
 }
 
 
-@pytest.mark.engine
-def test_the_whole_quickstart_in_two_steps(tmp_path: Path) -> None:
-    arguments = ["--out", str(tmp_path), "--steps", "2", "--test-problems", "12"]
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """The folder of a quickstart in two steps, and what it printed."""
+    folder = tmp_path_factory.mktemp("quickstart")
+    arguments = ["--out", str(folder), "--steps", "2", "--test-problems", "12"]
     done = subprocess.run(
         [sys.executable, "recipes/quickstart/quickstart.py", *arguments],
         cwd=ROOT, capture_output=True, text=True, timeout=400,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
+    return folder, (done.stderr + done.stdout).splitlines()
+
+
+@pytest.mark.engine
+def test_the_whole_quickstart_in_two_steps(finished: tuple[Path, list[str]]) -> None:
+    folder, shown = finished
     for expected in ("1/3 model", "2/3 data", "3/3 GRPO", "mean reward", "before training", "after training"):
-        assert expected in done.stdout
-    assert "Traceback" not in done.stdout + done.stderr
-    shown = (done.stderr + done.stdout).splitlines()
+        assert any(expected in line for line in shown)
+    assert not any("Traceback" in line for line in shown)
     assert next(number for number, line in enumerate(shown) if line.startswith("step 1/2: reward ")) <= 18
     assert sum(line.startswith("started: ") for line in shown) == 8
-    assert {"run.json", "train.log", "metrics.jsonl", "rollouts"} <= {path.name for path in tmp_path.iterdir()}
+    assert {"run.json", "train.log", "metrics.jsonl", "rollouts"} <= {path.name for path in folder.iterdir()}
 
-    summary = json.loads((tmp_path / "summary.json").read_text())
+    summary = json.loads((folder / "summary.json").read_text())
     for key, kind in SUMMARY.items():
         assert isinstance(summary[key], kind), key
     assert (summary["engine"], summary["sglang_version"], summary["steps"]) == ("sglang", "0.5.12", 2)
     assert summary["rollout_probs_diff_mean_max"] < 1e-5
-    evaluations = [t for t in trace.read(tmp_path / "trace.jsonl") if t.info["split"] == "test"]
+    evaluations = [t for t in trace.read(folder / "trace.jsonl") if t.info["split"] == "test"]
     assert sorted(t.info["step"] for t in evaluations) == [0] * 12 + [2] * 12
-    page = (tmp_path / "report.html").read_text()
+    page = (folder / "report.html").read_text()
     assert "2 steps" in page
     assert "<figcaption>Reward" in page
     assert "trajectories of the last step" in page
-    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 3
+    assert len((folder / "metrics.jsonl").read_text().splitlines()) == 3
+
+
+@pytest.fixture(scope="module")
+def pages(finished: tuple[Path, list[str]], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
+    with served(tmp_path_factory.mktemp("cache"), [finished[0]]) as (address, _), chromium() as browser:
+        yield Pages(address, browser, finished[0])
+
+
+@dataclass(frozen=True)
+class Pages:
+    """The viewer over the finished quickstart, and a browser."""
+
+    address: str
+    browser: Browser
+    folder: Path
+
+    @contextmanager
+    def at(self, path: str, width: int = 1280, scheme: Literal["light", "dark"] = "light") -> Iterator[Page]:
+        """A page in a window; what its script logs as an error fails the test."""
+        window = self.browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        failed: list[str] = []
+        window.on("pageerror", lambda error: failed.append(str(error)))
+        window.on("console", lambda message: failed.append(message.text) if message.type == "error" else None)
+        window.goto(path if "://" in path else self.address + path)
+        yield window
+        assert failed == []
+        window.close()
+
+    def kinds(self) -> dict[str, str]:
+        """An address of each kind of page; trajectory 20 was trained on."""
+        file = f"{self.folder.name}%2Ftrace.jsonl"
+        return {
+            "table": "/?step=0&split=test&page=0", "none": "/?text=nosuchword", "trajectory": "/t/20", "tokens": "/t/20/tokens",
+            "group": "/t/20/group", "compare": f"/compare?a_file={file}&a_step=0&b_file={file}&b_step=2",
+            "report": (self.folder / "report.html").as_uri(),
+        }  # fmt: skip
+
+
+@pytest.mark.engine
+def test_axe_finds_nothing_and_no_page_is_wider_than_a_telephone(pages: Pages) -> None:
+    for name, path in pages.kinds().items():
+        with pages.at(path, width=400) as page:
+            assert findings(page) == [], name
+            assert page.evaluate("document.documentElement.scrollWidth") <= 400, name
+            page.set_viewport_size({"width": 1280, "height": 900})
+            page.emulate_media(color_scheme="dark")
+            assert findings(page, "color-contrast") == [], name
+            assert page.evaluate("document.documentElement.scrollWidth") <= 1280, name
+
+
+@pytest.mark.engine
+def test_the_keyboard_alone_leads_from_the_table_to_a_comparison_and_back(pages: Pages) -> None:
+    with pages.at("/") as page:
+        press = page.keyboard.press
+        press("/")
+        page.keyboard.type("calculator")
+        press("Enter")
+        page.wait_for_url("**/?text=calculator")
+        press("j")
+        press("j")
+        place = page.evaluate("document.querySelector('tr.chosen').id")
+        press("Enter")
+        page.wait_for_url(f"**/t/{place[1:]}?text=calculator")
+        press("j")
+        page.wait_for_url(lambda url: place[1:] not in url)
+        press("k")
+        page.wait_for_url(f"**/t/{place[1:]}?text=calculator")
+        press("t")
+        page.wait_for_url("**/tokens?text=calculator")
+        assert "Final Answer:" in page.locator("p.tokens").last.inner_text()
+        press("u")
+        page.wait_for_url(f"**/t/{place[1:]}?text=calculator")
+        if page.locator("#group").count():
+            press("g")
+            page.wait_for_url("**/group?text=calculator")
+            press("j")
+            assert page.locator("article.chosen").count() == 1
+            press("u")
+            page.wait_for_url(f"**/t/{place[1:]}?text=calculator")
+        press("u")
+        page.wait_for_url(f"**/?text=calculator#row-{place}")
+        assert page.evaluate("document.activeElement.closest('tr').id") == place
+        press("c")
+        page.wait_for_url("**/compare")
+        for _ in range(12):
+            press("Tab")
+            if page.evaluate("document.activeElement.name") == "b_step":
+                break
+        page.keyboard.type("2")
+        while page.evaluate("document.activeElement.tagName") != "BUTTON":
+            press("Tab")
+        press("Enter")
+        page.wait_for_url("**b_step=2**")
+        press("j")
+        press("Enter")
+        page.wait_for_url("**/group?with=**")
+        press("u")
+        page.wait_for_url("**/compare?**b_step=2**")
+        press("u")
+        page.wait_for_url("**/")
+
+
+@pytest.mark.engine
+def test_what_is_shown_can_be_linked_to_and_is_dark_or_light(pages: Pages) -> None:
+    with pages.at("/") as page:
+        page.select_option("select[name=split]", "train")
+        page.fill("[name=reward_min]", "0.5")
+        page.click("text=Filter >> nth=1")
+        page.wait_for_url("**/?**reward_min=0.5**")
+        assert "&text=" not in page.url
+        page.click("thead a:text('tokens')")
+        page.wait_for_url("**sort=tokens**")
+        shown, address = page.locator("#rows").inner_text(), page.url
+        assert page.locator("#rows tbody tr").count() > 3
+        with pages.at(address) as again:
+            assert again.locator("#rows").inner_text() == shown
+        colour = "getComputedStyle(document.body).backgroundColor"
+        before = page.evaluate(colour)
+        page.keyboard.press("d")
+        assert page.evaluate(colour) != before
+        page.click("#rows a.id >> nth=0")
+        page.wait_for_url("**/t/**")
+        assert page.evaluate(colour) != before
+    with pages.at("/", scheme="dark") as page:
+        assert page.evaluate(colour) not in ("rgb(255, 255, 255)", before)
+
+
+@pytest.mark.engine
+def test_a_table_follows_the_run_and_keeps_the_readers_place(pages: Pages) -> None:
+    with pages.at("/") as page:
+        for _ in range(9):
+            page.keyboard.press("j")
+        place = "document.querySelector('tr.chosen').id"
+        where = "document.querySelector('tr.chosen').getBoundingClientRect().top"
+        chosen, top = page.evaluate(place), page.evaluate(where)
+        count = int(page.get_attribute("#rows", "data-count") or 0)
+        last = list(trace.read(pages.folder / "trace.jsonl"))[-1]
+        for _ in range(3):
+            trace.append(pages.folder / "trace.jsonl", last)
+        page.wait_for_selector(f"#rows[data-count='{count + 3}']", timeout=15_000)
+        assert page.evaluate(place) == chosen
+        assert page.evaluate("document.activeElement.closest('tr').id") == chosen
+        assert abs(page.evaluate(where) - top) < 2
 
 
 def test_a_wrong_key_is_an_error_of_one_sentence(tmp_path: Path) -> None:

@@ -123,6 +123,27 @@ def test_the_index_is_kept_and_goes_on(run: Path, index: TraceIndex, tmp_path: P
     again.close()
 
 
+def test_a_broken_database_is_made_again(run: Path, index: TraceIndex, tmp_path: Path) -> None:
+    index.close()
+    for file in index.path.parent.glob(f"{index.path.name}*"):
+        file.write_bytes(b"no database " * 1000)
+    again = TraceIndex(find_sources([str(run)]), tmp_path / "cache")
+    assert (again.refresh(), again.count()) == (25, 25)
+    again.close()
+
+
+def test_what_a_database_cannot_keep_is_left_out_or_replaced(run: Path, index: TraceIndex) -> None:
+    lines = [
+        json.dumps({**trajectory(9, 0).to_dict(), "answer": "lone \ud800", "error": "\udfff"}),
+        json.dumps({**trajectory(9, 1).to_dict(), "info": {"step": 10**30}}),
+        "[" * 200_000 + "]" * 200_000,
+    ]
+    with open(run / "trace.jsonl", "a") as file:
+        file.write("\n".join(lines) + "\n")
+    assert (index.refresh(), index.skipped()) == (2, 1)
+    assert index.count(Query(text="number 109")) == 2
+
+
 def test_a_document_is_one_record(tmp_path: Path) -> None:
     document = {
         "schema_version": "ATIF-v1.7", "session_id": "s", "agent": {"name": "other"},

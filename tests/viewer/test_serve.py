@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import signal
@@ -14,6 +15,7 @@ import httpx
 import pytest
 
 from agent_rl import trace
+from tests.viewer.browser import served
 from tests.viewer.conftest import trajectory
 
 pytestmark = pytest.mark.slow
@@ -43,6 +45,24 @@ def test_the_printed_address_shows_the_trajectories(tmp_path: Path, host: str) -
         finally:
             process.send_signal(signal.SIGINT)
             process.wait(20)
+
+
+def test_a_viewer_that_is_killed_leaves_the_run_as_it_was(tmp_path: Path) -> None:
+    """It writes nothing into the run's folder, and holds no lock that the run waits for."""
+    file = tmp_path / "run/trace.jsonl"
+    for number in range(300):
+        trace.append(file, trajectory(number, 0))
+    before, names = file.read_bytes(), sorted(tmp_path.glob("run/**/*"))
+    with served(tmp_path / "cache", [tmp_path / "run"]) as (address, process):
+        assert httpx.get(address).status_code == 200
+        with open(file, "rb") as held:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        process.kill()
+        process.wait(20)
+    assert (file.read_bytes(), sorted(tmp_path.glob("run/**/*"))) == (before, names)
+    trace.append(file, trajectory(0, 1))
+    with served(tmp_path / "cache", [tmp_path / "run"]) as (address, _):
+        assert "301 of 301" in httpx.get(address).text
 
 
 def test_what_cannot_be_served_is_refused(tmp_path: Path) -> None:

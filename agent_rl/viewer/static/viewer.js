@@ -46,7 +46,7 @@ document.addEventListener("DOMContentLoaded", () => {
     for (const [name, value] of [...formData]) if (value === "") formData.delete(name);
   });
   if (matchMedia("(max-width: 62rem)").matches) find("filters")?.removeAttribute("open");
-  const back = location.hash && find(location.hash.slice(1));
+  const back = location.hash.startsWith("#row-") && find(location.hash.slice(5));
   if (back && items().includes(back)) choose(back);
   if (find("rows")?.dataset.live) setInterval(refresh, 2000);
 });
