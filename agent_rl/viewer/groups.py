@@ -74,7 +74,7 @@ def components(record: Mapping[str, Any]) -> Mapping[str, float]:
 def mean_advantage(rows: Sequence[TrainedRow]) -> float | None:
     """One number for what a trajectory was trained with: the mean over its sequences and their tokens."""
     values = [row.advantage if isinstance(row.advantage, float) else _mean(row.advantage) for row in rows]
-    return _mean(values)
+    return _mean([value for value in values if value is not None])
 
 
 def _mean(values: Sequence[float]) -> float | None:

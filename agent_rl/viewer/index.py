@@ -212,8 +212,9 @@ class TraceIndex:
         return trace.read_trained_rows(self.path_of(columns), ids)
 
     def group(self, columns: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """The trajectories of the same prompt, step and file, as their columns."""
-        sql = "SELECT * FROM trajectories WHERE prompt_key = ? AND step IS ? AND file = ? ORDER BY reward DESC, name LIMIT 256"
+        """The trajectories of the same prompt, step and file, as their columns; those with the best rewards first."""
+        same = "prompt_key = ? AND step IS ? AND file = ?"
+        sql = f"SELECT * FROM trajectories WHERE {same} ORDER BY reward DESC, name LIMIT 256"
         with self._reader() as database:
             values = [columns["prompt_key"], columns["step"], columns["file"]]
             return [dict(row) for row in database.execute(sql, values)]
@@ -320,9 +321,7 @@ class TraceIndex:
             self._store_after(thread, stored, batch).result()
         return number - first
 
-    def _store_after(
-        self, thread: ThreadPoolExecutor, stored: Future[None] | None, batch: _Batch
-    ) -> Future[None]:
+    def _store_after(self, thread: ThreadPoolExecutor, stored: Future[None] | None, batch: _Batch) -> Future[None]:
         """Store a batch in the thread, when the one before it is stored."""
         if stored is not None:
             stored.result()
@@ -388,7 +387,8 @@ class _Batch:
                 sum(result.get("status", "ok") != "ok" for result in results),
                 sum(turn.get("malformed") is not None for turn in turns),
                 record.get("response_tokens") or sum(turn.get("tokens") or 0 for turn in turns),
-                record.get("seconds") or 0.0, _stored(record.get("error")),
+                record.get("seconds") or 0.0,
+                None if record.get("error") is None else _stored(record["error"]),
                 _prompt_key(record, question, info), _stored(question[:_SHOWN]), _stored(str(answer or "")[:_SHOWN]),
             )
         )  # fmt: skip
@@ -436,9 +436,9 @@ def _texts(record: Mapping[str, Any]) -> Iterator[str]:
         yield json.dumps(reward, ensure_ascii=False)
 
 
-def _stored(text: Any) -> str | None:
+def _stored(text: Any) -> str:
     """Text as the database takes it: without lone surrogates."""
-    return None if text is None else str(text).encode(errors="replace").decode()
+    return str(text).encode(errors="replace").decode()
 
 
 def _label(value: Any) -> str | None:

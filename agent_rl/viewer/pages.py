@@ -207,19 +207,11 @@ def _verdicts(record: Mapping[str, Any]) -> Iterator[tuple[str, list[dict[str, A
     """What judges said about a trajectory, by component: the reason, and the other values beside it."""
     notes = ((record.get("info") or {}).get("reward") or {}).get("notes") or {}
     for name, noted in notes.items():
-        said = next((noted[key] for key in ("verdicts", "pairs") if isinstance(noted.get(key), list)), [])
-        found = [each for each in said if isinstance(each, dict)]
+        lists = [noted.get(key) for key in ("verdicts", "pairs")] if isinstance(noted, dict) else []
+        said = [each for found in lists if isinstance(found, list) for each in found if isinstance(each, dict)]
+        found = [(each.get("reason"), [item for item in each.items() if item[0] != "reason"]) for each in said]
         if found:
-            yield (
-                name,
-                [
-                    {
-                        "reason": each.get("reason"),
-                        "values": [(key, value) for key, value in each.items() if key != "reason"],
-                    }
-                    for each in found
-                ],
-            )
+            yield name, [{"reason": reason, "values": values} for reason, values in found]
 
 
 def _thoughts(text: Any) -> list[tuple[str, str]]:

@@ -146,7 +146,7 @@ def test_a_group_shows_advantages(client: TestClient) -> None:
     page = client.get("/t/6/group").text
     assert "4 samples of one prompt, step 1" in texts(page)
     assert re.findall(r'class="n strong (good|bad)">([-+][\d.]+)', page) == [
-        ("good", "+0.866"), ("bad", "-0.866"), ("good", "+0.866"), ("bad", "-0.866"),
+        ("good", "+0.866"), ("good", "+0.866"), ("bad", "-0.866"), ("bad", "-0.866"),
     ]  # fmt: skip
     assert "the trace has none of the training" in page
 
