@@ -103,7 +103,7 @@ class Pages:
         """An address of each kind of page; trajectory 20 was trained on."""
         file = f"{self.folder.name}%2Ftrace.jsonl"
         return {
-            "table": "/?step=0&split=test&page=0", "none": "/?text=nosuchword", "trajectory": "/t/20", 
+            "table": "/?step=0&split=test&page=0", "none": "/?text=nosuchword", "trajectory": "/t/20",
             "tokens": "/t/20/tokens",
             "group": "/t/20/group", "compare": f"/compare?a_file={file}&a_step=0&b_file={file}&b_step=2",
             "report": (self.folder / "report.html").as_uri(),
