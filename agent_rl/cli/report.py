@@ -23,6 +23,9 @@ def report(
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="The page; default: report.html in the first run's folder")
     ] = None,
+    png: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Also write each chart into this folder, as PNG and CSV")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     r"""Write a run as one page: curves, warnings in words, before and after, trajectories, configuration, versions.
@@ -30,24 +33,33 @@ def report(
     \b
       agent-rl report outputs/gsm8k_calculator
       agent-rl report outputs/first outputs/second -o comparison.html
+      agent-rl report outputs/gsm8k_calculator --png docs/pictures
 
     Several runs are also compared. The page needs no other file and no network.
 
-    --json: `page`.
+    --json: `page`, and with --png `charts`, the files.
     """
     try:
-        from agent_rl.viewer.report import read_run
+        from agent_rl.viewer.report import charts_of, compared, read_run
         from agent_rl.viewer.report import report as page
     except ImportError as error:
         raise ConfigError("agent-rl report", f"{error.name} is not installed", "Install agent-rl[service]") from error
     target = out or Path(runs[0]) / "report.html"
-    text = page([read_run(run) for run in runs])
+    found = [read_run(run) for run in runs]
+    text, files = page(found), []
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
+        if png is not None:
+            png.mkdir(parents=True, exist_ok=True)
+            for chart in compared(found) if len(found) > 1 else charts_of(found[0]):
+                files += [png / f"{chart.name}.png", png / f"{chart.name}.csv"]
+                chart.write_png(files[-2])
+                chart.write_csv(files[-1])
     except OSError as error:
-        raise ConfigError("--out", f"{target} cannot be written ({error.strerror})", "Name another file") from error
+        problem = f"{error.filename or target} cannot be written ({error.strerror})"
+        raise ConfigError("--out, --png", problem, "Name another file or folder") from error
     if as_json:
-        print_json({"page": str(target)})
+        print_json({"page": str(target), "charts": [str(file) for file in files]})
     else:
-        print(target)
+        print("\n".join(map(str, [target, *files])))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
-from fastapi import HTTPException, Request
+from fastapi import HTTPException, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse
 from jinja2 import Environment, PackageLoader
 
@@ -133,9 +133,9 @@ class Pages:
             back=_back(given),
         )  # fmt: skip
 
-    def raw(self, number: int) -> JSONResponse:
+    def raw(self, number: int) -> Response:
         """One trajectory as JSON."""
-        return JSONResponse(self._found(number)[1])
+        return Response(json.dumps(self._found(number)[1]), media_type="application/json")
 
     def count(self, request: Request) -> JSONResponse:
         """How many trajectories a query finds now."""

@@ -82,8 +82,8 @@ def _name(path: Path, others: Sequence[Path]) -> str:
     for count in range(2, len(path.parts)):
         end = path.parts[-count:]
         if not any(other.parts[-count:] == end for other in others if other != path):
-            return "/".join(end)
-    return str(path)
+            return visible("/".join(end))
+    return visible(path)
 
 
 def in_our_form(record: Any) -> dict[str, Any]:

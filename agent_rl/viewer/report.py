@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,11 @@ from agent_rl.errors import ConfigError
 from agent_rl.evaluation.summary import estimate_mean
 from agent_rl.launch.output import read_metrics
 from agent_rl.launch.warnings import components, run_warnings, series
-from agent_rl.viewer.charts import COLOURS, line_chart
+from agent_rl.viewer.charts import COLOURS, Chart
 from agent_rl.viewer.index import Query, TraceIndex
 from agent_rl.viewer.records import find_sources, visible
 
-__all__ = ["Run", "read_run", "report"]
+__all__ = ["Run", "charts_of", "compared", "read_run", "report"]
 
 CHARTS: dict[str, dict[str, str]] = {
     "Reward": {"critic/score/mean": "mean", "critic/score/max": "highest", "critic/score/min": "lowest"},
@@ -37,26 +37,22 @@ CHARTS: dict[str, dict[str, str]] = {
     "Gradient norm": {"actor/grad_norm": "actor"},
 }  # fmt: skip
 """Each chart's metrics of verl, and what they are called there."""
-SHOWN = (
-    "critic/score/mean",
-    "agent/acc",
-    "agent/tool_calls",
-    "agent/turns",
-    "agent/malformed_rate",
-    "response_length/mean",
-)
-"""Metrics of the table before and after."""
 COMPARED = {
     "critic/score/mean": "Reward",
     "agent/acc": "Success",
     "agent/tool_calls": "Tool calls",
+    "agent/tool_errors": "Tool errors",
     "agent/turns": "Turns",
+    "agent/malformed_rate": "Malformed turns, share",
     "response_length/mean": "Response tokens",
+    "agent/unscored": "Unscored trajectories",
     "timing_s/step": "Seconds of a step",
+    "perf/throughput": "Tokens a second a GPU",
 }
-"""Charts of several runs: one metric each, a line a run."""
+"""Metrics of the tables, and a chart each where several runs are compared."""
 ENDS = 3
-"""Steps at the start and at the end that the table averages."""
+"""Steps at the start and at the end that the tables average."""
+_MOST_DIFFERENCES = 100
 
 
 @dataclass(frozen=True)
@@ -111,30 +107,20 @@ def report(runs: Sequence[Run], cache: Path | None = None) -> str:
     colours = "".join(f".c{number}{{background:{colour}}}" for number, colour in enumerate(COLOURS))
     shown = [_shown(run, cache) for run in runs]
     page = environment.get_template("report.html").render(
-        runs=shown, comparison=Markup("".join(_compared(runs))) if len(runs) > 1 else "", colours=Markup(colours)
+        runs=shown, comparison=_comparison(runs) if len(runs) > 1 else {}, colours=Markup(colours), ends=ENDS
     )
     return str(page)
 
 
-def _shown(run: Run, cache: Path | None) -> dict[str, Any]:
-    configuration = run.about.get("configuration") or {}
-    return {
-        "name": run.name,
-        "steps": len(run.training),
-        "warnings": run_warnings(run.training, configuration),
-        "charts": Markup("".join(_charts(run, components(run.training, configuration)))),
-        "table": _before_and_after(run),
-        "validation": _validation(run),
-        "trajectories": _trajectories(run, cache),
-        "command": " ".join(run.about.get("command") or ()),
-        "versions": run.about.get("versions") or {},
-        "configuration": json.dumps(configuration, indent=2, ensure_ascii=False),
-    }
+def charts_of(run: Run, success: Sequence[tuple[int, int, float, float | None, float | None]] = ()) -> list[Chart]:
+    """The charts of one run that have a point.
 
-
-def _charts(run: Run, names: Sequence[str]) -> list[str]:
-    found = [line_chart(title, _lines(run.training, keys)) for title, keys in CHARTS.items()]
-    parts = {f"agent/{name}": name for name in names}
+    Args:
+        run: the run.
+        success: for steps, the number of prompts and the success on them with its 95 % interval.
+    """
+    names = components(run.training, run.about.get("configuration") or {})
+    found = [Chart(title, _lines(run.training, keys)) for title, keys in CHARTS.items()]
     stops = {
         key: key.removeprefix("agent/stop_")
         for step in run.training[:1]
@@ -142,9 +128,71 @@ def _charts(run: Run, names: Sequence[str]) -> list[str]:
         if key.startswith("agent/stop_")
     }
     stops = {key: name for key, name in stops.items() if any(value for _, value in series(run.training, key))}
-    found.insert(1, line_chart("Components of the reward", _lines(run.training, parts)))
-    found.insert(4, line_chart("How trajectories end", _lines(run.training, stops)))
+    found.insert(1, Chart("Components of the reward", _lines(run.training, {f"agent/{name}": name for name in names})))
+    found.insert(4, Chart("How trajectories end", _lines(run.training, stops)))
+    if success:
+        points = [(float(step), value) for step, _, value, _, _ in success]
+        band = [(float(step), low, high) for step, _, _, low, high in success if low is not None and high is not None]
+        found[2] = Chart("Success, with its 95 % interval", {"training": points}, {"training": band})
     return [chart for chart in found if chart]
+
+
+def compared(runs: Sequence[Run]) -> list[Chart]:
+    """A chart of each metric with a line for each run, where any has it."""
+    names = _names(runs)
+    found = [
+        Chart(title, {name: _lines(run.training, {key: name}).get(name, [])
+                      for name, run in zip(names, runs, strict=True)})
+        for key, title in COMPARED.items()
+    ]  # fmt: skip
+    return [chart for chart in found if chart]
+
+
+def _shown(run: Run, cache: Path | None) -> dict[str, Any]:
+    configuration = run.about.get("configuration") or {}
+    trajectories = _trajectories(run, cache)
+    success = trajectories.pop("steps", [])
+    return {
+        "name": run.name,
+        "steps": len(run.training),
+        "warnings": run_warnings(run.training, configuration),
+        "charts": Markup("".join(chart.svg() for chart in charts_of(run, success))),
+        "table": _before_and_after(run),
+        "validation": _validation(run),
+        "trajectories": {**trajectories, "success": [success[place] for place in (0, -1)] if success[1:] else success},
+        "command": " ".join(run.about.get("command") or ()),
+        "versions": run.about.get("versions") or {},
+        "configuration": json.dumps(configuration, indent=2, ensure_ascii=False),
+    }
+
+
+def _comparison(runs: Sequence[Run]) -> dict[str, Any]:
+    last = []
+    for key, title in COMPARED.items():
+        values = [[value for _, value in series(run.training, key)][-ENDS:] for run in runs]
+        if any(values):
+            last.append((title, key, [sum(each) / len(each) if each else None for each in values]))
+    flat = [dict(_leaves(run.about.get("configuration") or {})) for run in runs]
+    keys = sorted({key for each in flat for key in each})
+    differences = [(key, [each.get(key, "\u2013") for each in flat]) for key in keys]
+    return {
+        "runs": _names(runs),
+        "last": last,
+        "charts": Markup("".join(chart.svg() for chart in compared(runs))),
+        "differences": [(key, values) for key, values in differences if len(set(values)) > 1][:_MOST_DIFFERENCES],
+    }
+
+
+def _names(runs: Sequence[Run]) -> list[str]:
+    return [run.name if [each.name for each in runs].count(run.name) == 1 else str(run.path) for run in runs]
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping) and value:
+        for key, each in value.items():
+            yield from _leaves(each, f"{path}.{key}" if path else str(key))
+    else:
+        yield path, json.dumps(value, ensure_ascii=False)
 
 
 def _lines(steps: Sequence[Mapping[str, Any]], keys: Mapping[str, str]) -> dict[str, list[tuple[float, float]]]:
@@ -152,23 +200,14 @@ def _lines(steps: Sequence[Mapping[str, Any]], keys: Mapping[str, str]) -> dict[
     return {name: [(float(step), value) for step, value in points] for name, points in found.items() if points}
 
 
-def _compared(runs: Sequence[Run]) -> list[str]:
-    names = [run.name if [each.name for each in runs].count(run.name) == 1 else str(run.path) for run in runs]
-    return [
-        line_chart(title, {name: [(float(step), value) for step, value in series(run.training, key)]
-                           for name, run in zip(names, runs, strict=True)})
-        for key, title in COMPARED.items()
-    ]  # fmt: skip
-
-
-def _before_and_after(run: Run) -> list[tuple[str, float, float]]:
-    """Means of the first and the last steps."""
+def _before_and_after(run: Run) -> list[tuple[str, str, float, float]]:
+    """Means of the first and the last steps, with the metric's name and key."""
     found = []
-    for key in SHOWN:
+    for key, title in COMPARED.items():
         values = [value for _, value in series(run.training, key)]
         if values:
             first, last = values[:ENDS], values[-ENDS:]
-            found.append((key, sum(first) / len(first), sum(last) / len(last)))
+            found.append((title, key, sum(first) / len(first), sum(last) / len(last)))
     return found
 
 
@@ -200,18 +239,25 @@ def _trajectories(run: Run, cache: Path | None) -> dict[str, Any]:
             return {}
         first, last = int(run.training[0]["step"]), int(run.training[-1]["step"])
         train = {"split": "train"} if "train" in dict(index.choices()["split"]) else {}
+        at_the_end = {"step": str(last), **train}
+        ends = [Query(facets=at_the_end, sort="reward", descending=best) for best in (True, False)]
+        best, worst = ([(row, _said(index.record(row))) for row in index.find(query)[:3]] for query in ends)
         success = []
-        for step in dict.fromkeys((first, last)):
-            rows = index.correctness(step, train)
-            if rows:
+        for step in (int(each["step"]) for each in run.training):
+            if rows := index.correctness(step, train):
                 found = estimate_mean(rows)
                 success.append((step, len(rows), found.mean, found.low, found.high))
-        at_the_end = {"step": str(last), **train}
-        return {
-            "success": success,
-            "best": index.find(Query(facets=at_the_end, sort="reward"))[:3],
-            "worst": index.find(Query(facets=at_the_end, sort="reward", descending=False))[:3],
-            "changed": index.compare((sources[0].name, first), (sources[0].name, last))[0][:5],
-        }
+        changed = index.compare((sources[0].name, first), (sources[0].name, last))[0][:5] if last > first else []
+        return {"steps": success, "best": best, "worst": worst, "changed": changed}
     finally:
         index.close()
+
+
+def _said(record: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Who said what in a trajectory."""
+    found = [(str(message.get("role")), str(message.get("content"))) for message in record.get("prompt") or ()]
+    for number, turn in enumerate(record.get("turns") or (), start=1):
+        found.append((f"turn {number}", str(turn.get("text", ""))))
+        if turn.get("observation"):
+            found.append(("environment", str(turn["observation"])))
+    return found

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import Iterator
 from html import unescape
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from starlette.testclient import TestClient
@@ -19,83 +20,9 @@ from agent_rl.viewer.app import create_app
 from agent_rl.viewer.index import TraceIndex
 from agent_rl.viewer.records import find_sources, visible
 from tests.viewer.conftest import trajectory
+from tests.viewer.hostile import CONTROL, HOSTILE, Elements
 
 LOCAL = "http://127.0.0.1:8321"
-HOSTILE = (
-    "<script>alert(1)</script>",
-    "<img src=x onerror=alert(1)>",
-    "<svg/onload=alert(1)>",
-    "</pre><script>alert(1)</script>",
-    '"><script>alert(1)</script>',
-    "'><img src=x onerror=alert(1)>",
-    '" onmouseover="alert(1)',
-    "' autofocus onfocus='alert(1)",
-    "javascript:alert(1)",
-    "data:text/html,<script>alert(1)</script>",
-    "vbscript:msgbox(1)",
-    "<a href=javascript:alert(1)>x</a>",
-    "<iframe src=javascript:alert(1)>",
-    "<object data=x>",
-    "<embed src=x>",
-    "<base href=//evil>",
-    "<link rel=stylesheet href=//evil>",
-    "<meta http-equiv=refresh content=0;url=//evil>",
-    "<style>*{display:none}</style>",
-    "<form action=//evil><input></form>",
-    "<math><mi xlink:href=javascript:alert(1)>x",
-    "<!--",
-    "-->",
-    "<![CDATA[x]]>",
-    "&lt;script&gt;",
-    "&#60;script&#62;",
-    "&#x3c;script",
-    "{{ 7*7 }}",
-    "{% for x in ().__class__.__base__.__subclasses__() %}{% endfor %}",
-    "${7*7}",
-    "#{7*7}",
-    "<%= 7*7 %>",
-    "{{ config }}",
-    "\x00\x01\x02",
-    "\x1b[31mred\x1b[0m",
-    "\x1b]0;title\x07",
-    "\u202eright to left",
-    "\u2066\u2069",
-    "\u200fmark",
-    "\u2028line\u2029",
-    "\ufeffbom",
-    "\x85next",
-    "\x7f",
-    '=HYPERLINK("//evil")',
-    "+1+1",
-    "@SUM(1)",
-    "-1",
-    "\U0001f600",
-    "a" * 5000,
-    "\r\nSet-Cookie: x=1",
-    "%3Cscript%3E",
-    "\\u003cscript\\u003e",
-    "<scr\x00ipt>",
-    "<SCRIPT SRC=//evil></SCRIPT>",
-    "<details open ontoggle=alert(1)>",
-    "<template><script>alert(1)</script></template>",
-    '<noscript><p title="</noscript><img src=x onerror=alert(1)>">',
-    "`${alert(1)}`",
-    "</title><script>alert(1)</script>",
-    "</option></select><script>alert(1)</script>",
-    "<textarea><script>alert(1)</script>",
-)
-
-
-class Elements(HTMLParser):
-    """The elements of a page with their attributes."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.found: list[tuple[str, dict[str, str | None]]] = []
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, dict(attrs)))
 
 
 @pytest.fixture
@@ -161,26 +88,79 @@ def test_two_steps_are_compared(client: TestClient) -> None:
     assert client.get("/compare").status_code == 200
 
 
-def test_nothing_in_a_trajectory_is_code_or_leads_away(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
+def hostile_line(number: int, text: str) -> str:
+    """A trajectory with the text in every field."""
+    calls, results = [ToolCall(text, {text: text}, text)], [ToolResult(text, text, text, metrics={text: text})]
+    turn = Turn(text, 1, calls, results, malformed=text, observation=text, notes={text: text})
+    later = Turn(f"<think>{text}</think>", 1, observation=text)
+    reward = {"notes": {text: {"verdicts": [{"reason": text, "score": text, text: text}]}}, "logged": {text: 1.0}}
+    made = trajectory(
+        0, number, turns=[turn, later], prompt=[Message("system", text), Message("user", text)], answer=text,
+        error=text, id=f"{text}{number}", agent=text, data_source=text, ground_truth=text,
+        score=Score(1.0, {text: 1.0}), row={"extra_info": {text: text}},
+        info={"step": 1, "split": text, "reward": reward, text: text},
+    )  # fmt: skip
+    made.turns[0].results[0].status = text  # type: ignore[assignment]
+    record = {**dataclasses.asdict(made), "stop_reason": text}
+    record["prompt"][0]["role"] = text
+    return json.dumps(record)
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """The pages over our trajectories, dumps of verl and ATIF documents with hostile texts in every field."""
+    folder = tmp_path_factory.mktemp("hostile") / "a<b>&'\"{{7*7}}\u202e"
+    (folder / "rollouts").mkdir(parents=True)
+    lines = [hostile_line(number, text) for number, text in enumerate(HOSTILE)]
+    dumps = [
+        {"input": text, "output": text, "gts": text, "score": 1.0, "step": 1, "uid": text, text: 1} for text in HOSTILE
+    ]
+    (folder / "trace.jsonl").write_text("\n".join(lines) + "\n")
+    (folder / "rollouts/1.jsonl").write_text("".join(json.dumps(each) + "\n" for each in dumps))
+    for number, text in enumerate(HOSTILE[:12]):
+        call = {"tool_call_id": text, "function_name": text, "arguments": {text: text}}
+        step = {"source": "agent", "message": text, "reasoning_content": text, "tool_calls": [call], "model_name": text}
+        step["observation"] = {"results": [{"source_call_id": text, "content": text}]}
+        steps = [{"source": "user", "message": text}, step]
+        document = {"schema_version": "ATIF-v1.7", "session_id": text, "agent": {"name": text, "version": text}}
+        (folder / f"{number}.atif.json").write_text(json.dumps({**document, "steps": steps, "extra": {"x": text}}))
+    (folder / "run.json").write_text(
+        json.dumps({"configuration": {"actor_rollout_ref": {"model": {"path": HOSTILE[0]}}}})
+    )
     for number, text in enumerate(HOSTILE):
-        calls, results = [ToolCall(text, {text: text}, "1")], [ToolResult("1", text, text, metrics={text: text})]
-        turn = Turn(text, 1, calls, results, malformed=text, observation=text, notes={text: text})
-        made = trajectory(
-            0, number, turns=[turn], prompt=[Message("system", text), Message("user", text)], answer=text, error=text,
-            id=text, agent=text, data_source=text, ground_truth=text, score=Score(1.0, {text: 1.0}),
-            info={"step": 1, "split": text, "reward": {text: text}}, row={"extra_info": {text: text}},
-        )  # fmt: skip
-        trace.append(folder / "trace.jsonl", made)
-    index = TraceIndex(find_sources([str(folder)]), tmp_path / "cache")
-    assert index.refresh() == len(HOSTILE)
-    client = TestClient(create_app(index), base_url=LOCAL)
+        logprobs = [-0.1, -9.0]
+        sequence = {"prompt_ids": [1], "response_ids": [2, 3], "mask": [1, 1], "logprobs": logprobs, "images": 0}
+        trace.append(
+            folder / "kept/trace.jsonl",
+            trajectory(0, number, info={"tokens": {"messages": [text], "tools": [text], "sequences": [sequence]}}),
+        )
+    places = [str(folder), str(folder / "rollouts/1.jsonl"), str(folder / "kept/trace.jsonl")]
+    index = TraceIndex(find_sources(places), folder / "cache")
+    assert index.refresh() == 3 * len(HOSTILE) + 12
+    yield TestClient(create_app(index), base_url=LOCAL)
+    index.close()
+
+
+def test_nothing_in_a_trajectory_is_code_or_leads_away(hostile: TestClient) -> None:
     numbers = range(1, len(HOSTILE) + 1)
-    addresses = ["/", "/compare", "/?page=1", *(f"/t/{n}" for n in numbers), *(f"/t/{n}/group" for n in numbers)]
-    addresses += [f"/?{key}={each}" for each in HOSTILE[:20] for key in ("text", "tool", "agent", "sort")]
+    kinds = ("", "/group", "/tokens")
+    addresses = [
+        "/",
+        "/?page=1",
+        "/?page=2",
+        "/?page=3",
+        *(f"/t/{number}{kind}" for number in numbers for kind in kinds),
+    ]
+    addresses += [f"/t/{3 * len(HOSTILE) - number}{kind}" for number in range(-12, 100, 7) for kind in kinds]
+    keys = ("text", "tool", "agent", "sort", "step", "component", "file", "order")
+    addresses += [f"/?{urlencode({key: text}, errors='replace')}" for text in HOSTILE for key in keys[:1]]
+    addresses += [f"/?{urlencode({key: text}, errors='replace')}" for text in HOSTILE[:9] for key in keys[1:]]
+    files = re.findall(r"<option>(.*?)</option>", hostile.get("/compare").text) or ["x"]
+    addresses += [f"/compare?{urlencode({'a_file': unescape(one), 'b_file': unescape(one)})}" for one in files]
+    addresses += [f"/compare?{urlencode({'a_file': text, 'b_step': text}, errors='replace')}" for text in HOSTILE[:9]]
     allowed = {"/static/viewer.js", "/static/viewer.css", "/static/icon.svg"}
     for address in addresses:
-        answer = client.get(address)
+        answer = hostile.get(address)
         assert answer.status_code == 200, address
         for tag, attributes in Elements(answer.text).found:
             assert tag not in ("iframe", "object", "embed", "base", "style", "svg", "math", "img", "template"), address
@@ -189,12 +169,11 @@ def test_nothing_in_a_trajectory_is_code_or_leads_away(tmp_path: Path) -> None:
                 assert (attributes.get("src") or attributes.get("href")) in allowed
             if tag in ("a", "form"):
                 assert re.match(r"(/|\?|#)(?!/)", attributes.get("href") or attributes.get("action") or "/"), attributes
-        assert not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2028]", answer.text), (
-            address
-        )
+        assert not CONTROL.search(answer.text), address
+        assert "\ufffd" not in answer.text or "%EF%BF%BD" in address or "errors" in address, address
         assert "'unsafe" not in answer.headers["content-security-policy"]
         assert answer.headers["x-content-type-options"] == "nosniff"
-    index.close()
+    assert hostile.get(f"/t/{len(HOSTILE)}/json").json()["answer"] == HOSTILE[-1]
 
 
 def test_a_long_text_is_cut_until_it_is_asked_for(tmp_path: Path) -> None:

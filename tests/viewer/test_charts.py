@@ -1,12 +1,18 @@
 """Charts: every point is drawn inside, with its value; names are text."""
 
+from __future__ import annotations
+
+import csv
 import math
 import re
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from PIL import Image
 
-from agent_rl.viewer.charts import HEIGHT, WIDTH, line_chart
+from agent_rl.viewer.charts import COLOURS, HEIGHT, WIDTH, Chart
+from tests.viewer.hostile import CONTROL, HOSTILE
 
 
 def svg(chart: str) -> ElementTree.Element:
@@ -17,7 +23,7 @@ def svg(chart: str) -> ElementTree.Element:
     "values", [[0.0, 1.0], [5.0], [3.0, 3.0, 3.0], [-1e-9, 1e-9], [1e12, -1e12], [0.1 * n for n in range(300)]]
 )
 def test_points_are_inside_and_higher_values_are_higher(values: list[float]) -> None:
-    drawing = svg(line_chart("x", {"line": list(enumerate(values))}))
+    drawing = svg(Chart("x", {"line": list(enumerate(values))}).svg())
     points = [(float(each.get("cx", "")), float(each.get("cy", ""))) for each in drawing.iter("circle")]
     assert len(points) == len(values)
     assert all(0 <= x <= WIDTH and 0 <= y <= HEIGHT for x, y in points)
@@ -28,13 +34,46 @@ def test_points_are_inside_and_higher_values_are_higher(values: list[float]) -> 
 
 
 def test_what_is_no_number_is_left_out() -> None:
-    drawing = svg(line_chart("x", {"line": [(1, 1.0), (2, math.nan), (3, math.inf), (4, 2.0)]}))
+    drawing = svg(Chart("x", {"line": [(1, 1.0), (2, math.nan), (3, math.inf), (4, 2.0)]}).svg())
     assert len(list(drawing.iter("circle"))) == 2
-    assert line_chart("x", {"line": [(1, math.nan)]}) == line_chart("x", {}) == ""
+    assert Chart("x", {"line": [(1, math.nan)]}).svg() == Chart("x", {}).svg() == ""
 
 
-def test_names_are_no_code() -> None:
-    chart = line_chart("<script>", {"<img onerror=x>": [(1, 1.0)], '"': [(1, 2.0)]})
-    assert "<script>" not in chart
-    assert "<img" not in chart
-    assert "&lt;img onerror=x&gt;: 1" in chart
+def test_an_interval_is_drawn_around_its_line_and_inside() -> None:
+    drawing = svg(Chart("x", {"line": [(1, 0.5), (2, 0.6)]}, {"line": [(1, 0.1, 0.8), (2, 0.4, 1.3)]}).svg())
+    (band,) = drawing.iter("polygon")
+    points = [tuple(map(float, point.split(","))) for point in band.get("points", "").split()]
+    assert len(points) == 4
+    assert all(0 <= x <= WIDTH and 0 <= y <= HEIGHT for x, y in points)
+
+
+def test_a_picture_shows_its_lines_and_a_table_their_values(tmp_path: Path) -> None:
+    chart = Chart("Reward", {"a": [(1, 0.0), (2, 1.0)], "b": [(2, 0.5), (3, math.nan)]}, {"a": [(1, -1.0, 2.0)]})
+    chart.write_png(tmp_path / "x.png")
+    with Image.open(tmp_path / "x.png") as picture:
+        assert picture.size == (1200, 675)
+        shown = {colour for _, colour in picture.convert("RGB").getcolors(1 << 24) or ()}
+    for colour in COLOURS[:2]:
+        assert tuple(bytes.fromhex(colour[1:])) in shown
+    chart.write_csv(tmp_path / "x.csv")
+    rows = list(csv.reader((tmp_path / "x.csv").read_text().splitlines()))
+    assert rows == [["step", "a", "b", "a low", "a high"], ["1", "0.0", "", "-1.0", "2.0"], ["2", "1.0", "0.5", "", ""]]
+
+
+def test_names_are_no_code_anywhere(tmp_path: Path) -> None:
+    """Not on the page, not in a table program, not as a file's name, not as mathematics in a picture."""
+    names = [*HOSTILE, "$\\frac{1}{0$", "_hidden", "x" * 10_000_000]
+    for name in names:
+        chart = Chart(name, {name: [(1, 1.0)]})
+        drawn = chart.svg()
+        assert set(re.findall(r"<(\w+)", drawn)) <= {
+            "figure", "figcaption", "svg", "g", "path", "text", "polyline", "circle", "title", "ul", "li", "i",
+        }  # fmt: skip
+        assert re.fullmatch(r"[a-z0-9_]{1,60}", chart.name)
+        chart.write_csv(tmp_path / "x.csv")
+        header = (tmp_path / "x.csv").read_text().split(",", 1)[1]
+        assert not re.match(r'"?\s*[=+\-@]', header), name
+        assert not CONTROL.search(header), name
+    Chart("\n".join(HOSTILE), {name: [(1, 1.0)] for name in names[::4]}).write_png(tmp_path / "x.png")
+    for name in names[-3:]:
+        Chart(name, {name: [(1, 1.0)]}).write_png(tmp_path / "x.png")

@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from agent_rl import trace
 from agent_rl.cli.report import app
 from agent_rl.errors import ConfigError
 from agent_rl.viewer.report import read_run, report
+from tests.viewer.conftest import trajectory
+from tests.viewer.hostile import CONTROL, HOSTILE, Elements
 
 
 def with_metrics(folder: Path, steps: int = 2, **more: Any) -> Path:
@@ -44,8 +47,9 @@ def test_a_run_is_shown_with_its_curves_and_trajectories(run: Path) -> None:
     (run / "run.json").write_text(json.dumps(about))
     page = shown(with_metrics(run))
     for text in (
-        "agent-rl train mine", "verl 0.9.1", "&#34;seed&#34;: 7", "2 steps", "<td>agent/acc</td>",
-        "Success in step 1: 0.500", "over 3 prompts", "<td>gsm8k/acc/mean@1", "Best trajectories of the last step",
+        "agent-rl train mine", "verl 0.9.1", "&#34;seed&#34;: 7", "2 steps", 'title="agent/acc">Success</th>',
+        'Success in step 1, 3 prompts</th><td class="n">0.500</td>', '<th scope="row">gsm8k/acc/mean@1',
+        "Best trajectories of the last step",
         "What is number 102?",
         "Prompts that changed most", "correctness: 0.1",
     ):  # fmt: skip
@@ -64,26 +68,59 @@ def test_several_runs_are_compared(tmp_path: Path) -> None:
     assert "2 runs" in page
     reward = page[page.index("<figcaption>Reward") :]
     assert re.search(r"one: 0\.2<.*two: 0\.3<", reward[: reward.index("</figure>")])
+    assert re.search(r'title="critic/score/mean">Reward</th><td class="n">0\.150</td><td class="n">0\.200</td>', page)
+    assert "what their configurations differ in" not in page
+    for name, seed in (("one", 1), ("two", 2)):
+        (tmp_path / name / "run.json").write_text(json.dumps({"configuration": {"data": {"seed": seed, "size": 3}}}))
+    page = shown(tmp_path / "one", tmp_path / "two")
+    assert "<code>data.seed</code></th><td>1</td><td>2</td>" in page
+    assert "<code>data.size" not in page
 
 
-def test_the_page_needs_and_runs_nothing(run: Path) -> None:
-    hostile = "</style><script>alert(1)</script><img src=//evil onerror=alert(1)>"
-    (run / "run.json").write_text(
-        json.dumps({"command": [hostile], "configuration": {hostile: hostile}, "versions": {hostile: hostile}})
+def test_the_page_needs_and_runs_nothing(tmp_path: Path) -> None:
+    """With hostile texts in every field of the run, its metrics and its trajectories; two such runs are compared."""
+    folders = [tmp_path / "a<script>{{7*7}}\u202e", tmp_path / "b' onload='x"]
+    for folder in folders:
+        texts = dict.fromkeys(HOSTILE, folder.name)
+        metrics = {f"val-core/{text}/acc/mean@1": 0.5 for text in HOSTILE} | {
+            f"agent/stop_{text}": 1.0 for text in HOSTILE
+        }
+        with_metrics(folder, **metrics)
+        about = {"command": [*HOSTILE], "configuration": {**texts, "agent_rl": texts}, "versions": texts}
+        (folder / "run.json").write_text(json.dumps(about))
+        for step in (1, 2):
+            for number, text in enumerate(HOSTILE):
+                made = trajectory(
+                    number, 0, step, text.encode(errors="replace").decode(), answer=text[:40].strip("\ud800")
+                )
+                trace.append(folder / "trace.jsonl", made)
+    page = shown(*folders)
+    allowed = (
+        "html head meta title style body main h1 h2 p code section table thead tbody tr th td div span br b pre ul li"
     )
-    page = shown(with_metrics(run, **{f"val-core/{hostile}/acc/mean@1": 0.5, f"agent/stop_{hostile}": 1.0}))
-    assert "<script" not in page
-    assert "<img" not in page
-    assert not re.search(r"\s(src|href|on\w+)=(?!&)", re.sub(r"&lt;.*?&gt;", "", page))
+    allowed += " figure figcaption svg g path text polyline polygon circle i details summary"
+    for tag, attributes in Elements(page).found:
+        assert tag in allowed.split(), tag
+        assert not any(name.startswith("on") or name in ("href", "src", "style") for name in attributes), attributes
+    assert not CONTROL.search(page)
+    assert page.count("<style>") == page.count("</style>") == 1
     assert "default-src 'none'" in page
+    assert ">49<" not in page
 
 
-def test_the_command_writes_it_and_refuses_a_folder_without_metrics(
+def test_the_command_writes_page_and_charts_and_refuses_a_folder_without_metrics(
     run: Path, tmp_path: Path, monkeypatch: Any
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    found = CliRunner().invoke(app, [str(with_metrics(run))], catch_exceptions=False)
-    assert (found.exit_code, found.stdout.strip()) == (0, str(run / "report.html"))
+    words = [str(with_metrics(run)), "--png", str(tmp_path / "charts")]
+    found = CliRunner().invoke(app, words, catch_exceptions=False)
+    page, *charts = found.stdout.split()
+    assert (found.exit_code, page) == (0, str(run / "report.html"))
     assert "<svg" in (run / "report.html").read_text()
+    assert {f"{name}.{kind}" for name in ("reward", "tools") for kind in ("png", "csv")} <= {
+        Path(c).name for c in charts
+    }
+    assert (tmp_path / "charts/reward.csv").read_text().splitlines() == ["step,mean", "1,0.1", "2,0.2"]
+    assert (tmp_path / "charts/reward.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(ConfigError, match=r"no metrics can be read there.*metrics\.jsonl"):
         CliRunner().invoke(app, [str(tmp_path)], catch_exceptions=False)
