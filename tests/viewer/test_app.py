@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 from agent_rl import trace
 from agent_rl.trajectory import Message, Score, ToolCall, ToolResult, Turn
 from agent_rl.viewer.app import create_app
-from agent_rl.viewer.index import TraceIndex
+from agent_rl.viewer.index import Query, TraceIndex
 from agent_rl.viewer.records import find_sources, visible
 from tests.viewer.conftest import trajectory
 from tests.viewer.hostile import CONTROL, HOSTILE, Elements
@@ -76,6 +76,18 @@ def test_a_group_shows_advantages(client: TestClient) -> None:
         ("good", "+0.866"), ("good", "+0.866"), ("bad", "-0.866"), ("bad", "-0.866"),
     ]  # fmt: skip
     assert "the trace has none of the training" in page
+
+
+def test_a_judges_reasons_stand_beside_the_reward(tmp_path: Path) -> None:
+    verdicts = {"verdicts": [{"reason": "It is polite.", "score": 7}, {"reason": "Too long.", "score": 2}]}
+    noted = {"notes": {"style": verdicts, "rules": {"broken": ["x"]}}, "logged": {}}
+    trace.append(tmp_path / "trace.jsonl", trajectory(0, 0, info={"step": 1, "reward": noted}))
+    index = TraceIndex(find_sources([str(tmp_path)]), tmp_path / "cache")
+    index.refresh()
+    page = texts(TestClient(create_app(index), base_url=LOCAL).get("/t/1").text)
+    assert re.search(r"style\s+score 7\s+It is polite\.\s+style\s+score 2\s+Too long\.", page)
+    assert index.count(Query(text="polite")) == 1
+    index.close()
 
 
 def test_two_steps_are_compared(client: TestClient) -> None:
@@ -217,7 +229,8 @@ def test_only_this_machines_own_names_are_answered(client: TestClient, headers: 
 
 
 @pytest.mark.parametrize(
-    "path", ["/static/../app.py", "/static/app.py", "/static/%2e%2e/app.py", "/static//etc/passwd", "/t/../../etc/passwd"]
+    "path",
+    ["/static/../app.py", "/static/app.py", "/static/%2e%2e/app.py", "/static//etc/passwd", "/t/../../etc/passwd"],
 )
 def test_no_other_file_is_served(client: TestClient, path: str) -> None:
     assert client.get(path).status_code in (404, 405)
