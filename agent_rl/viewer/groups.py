@@ -10,7 +10,7 @@ from typing import Any
 from agent_rl.trace import TrainedRow
 from agent_rl.viewer.index import TraceIndex
 
-__all__ = ["Group", "Sample", "mean_advantage", "read_group"]
+__all__ = ["SampleGroup", "Sample", "mean_advantage", "read_group"]
 
 TRAINED = "as it was trained with"
 COMPUTED = "its reward's distance from the group's mean in standard deviations: the trace has none of the training"
@@ -26,7 +26,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Group:
+class SampleGroup:
     """The samples of one prompt in one step of a file."""
 
     samples: Sequence[Sample]
@@ -55,7 +55,7 @@ class Group:
         return None if value is None or len(known) < 2 else value - statistics.fmean(known)
 
 
-def read_group(index: TraceIndex, columns: Mapping[str, Any]) -> Group:
+def read_group(index: TraceIndex, columns: Mapping[str, Any]) -> SampleGroup:
     """The group that a trajectory of the index belongs to."""
     found = [(row, index.record(row)) for row in index.group(columns)]
     trained = index.trained(columns, [str(record.get("id")) for _, record in found])
@@ -63,7 +63,7 @@ def read_group(index: TraceIndex, columns: Mapping[str, Any]) -> Group:
         values = [mean_advantage(trained.get(str(record.get("id")), ())) for _, record in found]
     else:
         values = _computed([row["reward"] for row, _ in found])
-    return Group([Sample(*each, value) for each, value in zip(found, values, strict=True)], bool(trained))
+    return SampleGroup([Sample(*each, value) for each, value in zip(found, values, strict=True)], bool(trained))
 
 
 def components(record: Mapping[str, Any]) -> Mapping[str, float]:
