@@ -10,7 +10,7 @@ from typing import Any
 from agent_rl.trace import TrainedRow
 from agent_rl.viewer.index import TraceIndex
 
-__all__ = ["SampleGroup", "Sample", "mean_advantage", "read_group"]
+__all__ = ["Sample", "SampleGroup", "mean_advantage", "read_group"]
 
 TRAINED = "as it was trained with"
 COMPUTED = "its reward's distance from the group's mean in standard deviations: the trace has none of the training"
