@@ -51,9 +51,10 @@ class Pages:
         """The trajectories that a query finds."""
         query, given = read_query(request.query_params), _given(request)
         count, rows = self.index.count(query), self.index.find(query)
+        total, values = self._choices()
         return self._page(
             "table.html", query=query, given=given, count=count, rows=rows, pages=max(1, -(-count // PAGE)),
-            values=self._choices(), numbers=NUMBERS, facets=FACETS, total=self.index.count(),
+            values=values, numbers=NUMBERS, facets=FACETS, total=total,
             skipped=self.index.skipped(), link=_linker(given), live=query.page == 0,
             filtered=[(key, value) for key, value in given.items() if value and key not in ("sort", "order", "page")],
         )  # fmt: skip
@@ -122,7 +123,7 @@ class Pages:
 
     def compare(self, request: Request) -> HTMLResponse:
         """Two files, or two steps, on the prompts that they share."""
-        given, choices = _given(request), self._choices()
+        given, (_, choices) = _given(request), self._choices()
         files = [name for name, _ in choices["file"]]
         sides = [
             (given.get(f"{side}_file", files[0] if files else ""), _int(given.get(f"{side}_step"))) for side in "ab"
@@ -153,13 +154,13 @@ class Pages:
         before, after = self.index.neighbours(number, read_query(given))
         return {"before": before, "after": after, "back": _back(given)}
 
-    def _choices(self) -> dict[str, list[tuple[str, int]]]:
-        """The values of all facets; counted anew only when trajectories have come."""
+    def _choices(self) -> tuple[int, dict[str, list[tuple[str, int]]]]:
+        """How many trajectories there are, and the values of all facets; counted anew only when more have come."""
         with self._lock:
             total = self.index.count()
             if self._values[0] != total:
                 self._values = total, self.index.choices()
-            return self._values[1]
+            return self._values
 
     def _page(self, name: str, **values: Any) -> HTMLResponse:
         html = self._environment.get_template(name).render(**values)

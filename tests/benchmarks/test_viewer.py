@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 import httpx
 import psutil
 import pytest
+from playwright.sync_api import Page
 
 from tests.benchmarks.viewer_data import STEPS, write_trace
 from tests.viewer.browser import chromium, served
@@ -34,7 +35,15 @@ FILTERS: dict[str, dict[str, str]] = {
     "the last page": {"page": str(COUNT // 50 - 1)},
 }
 """The values of an address, by what they ask for."""
-PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? -1"
+PAINT = """() => new Promise((done) => new PerformanceObserver((list) => {
+    const found = list.getEntriesByName("first-contentful-paint")[0];
+    if (found) done(found.startTime);
+}).observe({ type: "paint", buffered: true }))"""
+
+
+def painted(page: Page) -> float:
+    """Milliseconds from the request to the first paint of what it asked for."""
+    return float(page.evaluate(PAINT))
 
 
 def test_index_filters_paint_and_memory(tmp_path: Path) -> None:
@@ -51,7 +60,7 @@ def test_index_filters_paint_and_memory(tmp_path: Path) -> None:
         )
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         page.goto(address)
-        first = page.evaluate(PAINT)
+        first = painted(page)
         print(f"first paint: {first:.0f} ms")
         slowest = {"server": 0.0, "browser": 0.0}
         for name, asked in FILTERS.items():
@@ -60,7 +69,7 @@ def test_index_filters_paint_and_memory(tmp_path: Path) -> None:
             took = {"server": 1000 * (time.perf_counter() - began)}
             assert answer.status_code == 200
             page.goto(f"{address}/?{urlencode(asked)}")
-            took["browser"] = page.evaluate(PAINT)
+            took["browser"] = painted(page)
             shown = page.locator("#count").inner_text()
             print(f"{name:26s} server {took['server']:4.0f} ms, painted {took['browser']:4.0f} ms: {shown}")
             slowest = {kind: max(slowest[kind], took[kind]) for kind in slowest}
