@@ -109,7 +109,7 @@ class Chart:
             from matplotlib.figure import Figure
             from matplotlib.ticker import MaxNLocator
         except ImportError as error:
-            raise ConfigError("--png", "matplotlib is not installed", "Install agent-rl[charts]") from error
+            raise ConfigError("--png", "matplotlib is not installed", "Install agent-rl[service]") from error
         figure = Figure(figsize=(8, 4.5), dpi=150, layout="constrained")
         FigureCanvasAgg(figure)
         axes = figure.add_subplot()
