@@ -66,7 +66,10 @@ CONTENTS = {
     ],
     "Recipes": [
         f"recipes/{name}/README"
-        for name in ("quickstart", "gsm8k_calculator", "llm_judge", "bt_reward_model", "multi_rm", "reward_api")
+        for name in (
+            *("quickstart", "gsm8k_calculator", "text_to_sql", "search_qa"),
+            *("llm_judge", "bt_reward_model", "multi_rm", "reward_api"),
+        )
     ],
     "Reference": [f"docs/reference/{page}" for page in ("settings", "commands", "metrics", "built_in", "python")],
     "More": [
