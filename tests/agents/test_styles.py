@@ -9,9 +9,9 @@ pytest.importorskip("verl")
 from agent_rl.agents.registry import agent_names
 from agent_rl.evaluation.audit import audit_trajectory
 from agent_rl.policies.chat_template import ChatTemplate
-from agent_rl.trace import read_tokens
 from agent_rl.trajectory import StopReason, Trajectory
 from tests.agents.episodes import ANSWER, act
+from tests.trace.waiting import tokens_of
 
 pytestmark = pytest.mark.trainer
 
@@ -49,7 +49,7 @@ def test_audit_finds_nothing(run_loop, tokenizer, tmp_path, agent):
     assert server.turns == []
     trajectory = Trajectory.from_json(Trajectory.from_dict(outputs[-1].extra_fields["trajectory"]).to_json())
     assert trajectory.stop_reason is StopReason.ANSWERED
-    trajectory.info["tokens"] = read_tokens(tmp_path / "trace.jsonl", trajectory.id)
+    trajectory.info["tokens"] = tokens_of(tmp_path / "trace.jsonl", trajectory.id)
     assert [each["response_ids"] for each in trajectory.info["tokens"]["sequences"]] == [
         each.response_ids for each in outputs
     ]

@@ -100,11 +100,17 @@ def test_a_thousand_steps_in_a_terminal_of_any_size(tmp_path: Path) -> None:
     assert lines[2].startswith("reward          +1.000")
     assert lines[2].split()[-1] == "".join(panels.BARS[round(number * 7 / 59)] for number in range(60))
     assert [line.split()[0] for line in lines[3:5]] == ["correctness", "style"]  # `format` is 0 throughout
-    for words in ("success           25 %", "tokens/s         2,500", "4% of turns malformed, 2 trajectories unscored",
-                  "validation math: 0.00 (step 1), 0.50 (step 998)", "one of step 1000: reward +0.50, 1 turn, 1 call",
-                  'did   calculator({"expression": "three"}) = three', "! The component style is 0.5 in all 1000 steps",
-                  f"agent-rl view {tmp_path}"):  # fmt: skip
+    for words in (
+        "success           25 %",
+        "tokens/s         2,500",
+        "4% of turns malformed, 2 trajectories unscored",
+        "validation math: 0.00 (step 1), 0.50 (step 998)",
+        "one of step 1000: reward +0.50, 1 turn, 1 call",
+        'did   calculator({"expression": "three"}) = three',
+        "! The component style is 0.5 in all 1000 steps",
+    ):
         assert words in text
+    assert f"agent-rlview{tmp_path}" in "".join(text.replace("│", "").split())  # a long path is wrapped
     for width, height in ((60, 24), (60, 40), (30, 12), (200, 80), (100, 4)):
         shown.console.size = (width, height)  # type: ignore[assignment]
         assert drawn(shown)[1].startswith("step 1001 of 1200: u")

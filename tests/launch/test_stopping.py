@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from agent_rl.launch.stopping import Aborted, StoppedRun, StopRequest
+from agent_rl.launch.stopping import SIGNALS, Aborted, StoppedRun, StopRequest
+
+
+@pytest.fixture(autouse=True)
+def not_ignored() -> Iterator[None]:
+    """The suite itself may run under nohup or in the background."""
+    before = {each: signal.signal(each, signal.default_int_handler) for each in SIGNALS}
+    yield
+    for each, handler in before.items():
+        signal.signal(each, handler)
 
 
 def test_the_first_signal_asks_and_the_second_ends(tmp_path: Path) -> None:

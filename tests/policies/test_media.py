@@ -13,9 +13,9 @@ from agent_rl.policies.media import Media, has_media
 from agent_rl.settings.episode import ToolsSettings
 from agent_rl.tools import ToolSession, load_tools
 from agent_rl.tools.cassette import Cassette
-from agent_rl.trace import read_tokens
 from agent_rl.trajectory import ToolCall, ToolResult, Trajectory
 from tests.agents.server import Server, make_loop
+from tests.trace.waiting import tokens_of
 
 pytestmark = pytest.mark.trainer
 
@@ -126,7 +126,7 @@ def test_images_stay_out_of_the_trajectory_but_are_counted(run):
 def test_tokens_of_a_conversation_with_images_are_kept(run, tmp_path):
     more = [f"+agent_rl.trace.path={tmp_path}/trace.jsonl", "+agent_rl.trace.tokens=true"]
     output, _ = run("tool_call_agent", CALL % '["red"]', "Colours.", more=more)
-    stored = read_tokens(tmp_path / "trace.jsonl", output.extra_fields["trajectory"]["id"])
+    stored = tokens_of(tmp_path / "trace.jsonl", output.extra_fields["trajectory"]["id"])
     assert stored["sequences"][0]["mask"] == output.response_mask
     assert (stored["sequences"][0]["images"], stored["messages"]) == (1, [])
 

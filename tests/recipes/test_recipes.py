@@ -52,8 +52,12 @@ def compositions() -> list[Any]:
 @bounded
 @pytest.mark.filterwarnings("ignore:Disabled critic")
 @pytest.mark.parametrize(("recipe", "platform", "choice"), compositions(), indirect=["platform"])
-def test_every_choice_composes(recipe: Path, choice: list[str], platform: str, tiny_model: Path) -> None:
+def test_every_choice_composes(
+    recipe: Path, choice: list[str], platform: str, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`compose` refuses keys that verl does not know; the rest is what verl checks before Ray starts, and names."""
+    (tmp_path / "corpus.jsonl").write_text('{"id": "a", "contents": "Rome is in Italy."}\n')
+    monkeypatch.setenv("SEARCH_CORPUS", str(tmp_path / "corpus.jsonl"))
     config = compose(recipe, choice)
     config.actor_rollout_ref.model.path = str(tiny_model)  # the critic's configuration reads it
     validate_config(config, need_reference_policy(config), need_critic(config))

@@ -345,5 +345,6 @@ def test_path_that_cannot_be_used_is_refused(path, tmp_path):
     cassette = Cassette.record(path)
     path.unlink()
     path.parent.rmdir()
+    path.parent.write_text("")
     with pytest.raises(FatalError, match="cannot be written any more"):
         run(cassette, [call("counter")])
