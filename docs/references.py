@@ -467,13 +467,14 @@ def receipts_page() -> str:
         for recipe, receipt in _receipts()
         for name, run in receipt["runs"].items()
     ]
-    columns = ("recipe", "run", "before", "after", "gain", "steps", "s", "oracle", "no tool", "random")
+    columns = ("recipe", "run", "before", "after", "gain", "steps", "s", "oracle", "baseline", "random")
     return "\n".join([
         f"""{NOTE}
 # Receipts
 
 What the recipes' twins reach on a CPU: success on held-out rows before and after training, with 95 % intervals, beside
-the world's own policies. Each line is a run of `agent-rl experiment`, whose receipt is in `recipes/<name>/results`
+the world's own policies: its solver, the best that one can do without a part of what is needed (mostly the tool), and
+one that guesses. Each line is a run of `agent-rl experiment`, whose receipt is in `recipes/<name>/results`
 ([what it is](../guides/recipes.md#receipts)).
 """,
         _markdown(columns, rows),
@@ -487,7 +488,8 @@ def _receipts() -> list[tuple[str, Any]]:
 
 def _receipt_row(recipe: str, name: str, run: Mapping[str, Any], policies: Mapping[str, float]) -> tuple[str, ...]:
     success = (_interval(run[key]) for key in ("before", "after", "gain"))
-    others = (f"{policies[policy]:.2f}" for policy in ("oracle", "no_tool", "random"))
+    baseline = max(value for policy, value in policies.items() if policy not in ("oracle", "random"))
+    others = (f"{value:.2f}" for value in (policies["oracle"], baseline, policies["random"]))
     return (recipe, name, *success, str(run["steps"]), f"{run['training_seconds']:.0f}", *others)
 
 

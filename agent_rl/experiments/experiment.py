@@ -12,26 +12,24 @@ import json
 import shlex
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
 from agent_rl.errors import AgentRLError
-from agent_rl.evaluation.summary import Estimate, estimate_rate
+from agent_rl.evaluation.summary import estimate_rate
 from agent_rl.experiments.cold_start import ColdStart
-from agent_rl.experiments.outcome import RunOutcome, read_outcome, solved
+from agent_rl.experiments.outcome import RunOutcome, judgement, read_outcome, solved
 from agent_rl.experiments.receipt import RECEIPT, hashes, machine, verdicts, write_curve
 from agent_rl.launch.command import quoted
 from agent_rl.launch.recipes import recipe_folder
 from agent_rl.launch.training import train
-from agent_rl.policies.tokens import ChatTokenizer
 from agent_rl.verl_adapter.chat_tokenizer import load_chat_tokenizer
 
-__all__ = ["POLICIES", "Experiment", "comparison"]
+__all__ = ["Experiment", "comparison"]
 
-POLICIES = ("oracle", "no_tool", "random")
-"""Habits of a world that stand in every plot."""
 LONGEST = 100
 """Characters of the name of a variant's folder."""
 
@@ -82,7 +80,10 @@ class Experiment:
         begun = time.monotonic()
         if start.make():
             self._say(f"cold start: {start.model}, {time.monotonic() - begun:.0f} s")
-        policies = self._policies(start, load_chat_tokenizer(str(start.model)))
+        chat, baselines = load_chat_tokenizer(str(start.model)), start.world.baselines
+        episodes = {name: start.run({name: 1.0}, "test", chat, name) for name in ("oracle", *baselines, "random")}
+        policies = {name: estimate_rate([[solved(each)] for each in found]) for name, found in episodes.items()}
+        judgements = {name: found for name, each in episodes.items() if (found := judgement(each))}
         runs: dict[str, RunOutcome] = {}
         for variant, seed in itertools.product(self.variants, self.seeds):
             name = " ".join([*variant, f"seed {seed}"])
@@ -101,7 +102,8 @@ class Experiment:
             "held_out_rows": start.settings.held_out,
             "runs": {name: run.plain() for name, run in runs.items()},
             "policies": {name: round(each.mean, 4) for name, each in policies.items()},
-            "holds": verdicts(list(runs.values()), policies),
+            **({"judgements": {name: asdict(each) for name, each in judgements.items()}} if judgements else {}),
+            "holds": verdicts(list(runs.values()), policies, judgements, baselines),
         }  # fmt: skip
         if self.failed:
             return {**receipt, "failed": self.failed}
@@ -126,11 +128,6 @@ class Experiment:
         if len(label) > LONGEST:
             label = f"{label[:LONGEST]}_{hashlib.sha256(label.encode()).hexdigest()[:8]}"
         return (self.folder / self._digest / label / f"seed_{seed}").absolute()
-
-    def _policies(self, start: ColdStart, chat: ChatTokenizer) -> dict[str, Estimate]:
-        """The success of the world's own policies on the held-out rows."""
-        found = {name: start.run({name: 1.0}, "test", chat, name) for name in POLICIES}
-        return {name: estimate_rate([[solved(each)] for each in episodes]) for name, episodes in found.items()}
 
     def _versions(self) -> dict[str, str]:
         """Of the runs' own records; of the first that has one."""

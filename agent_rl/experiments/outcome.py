@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -11,12 +11,25 @@ from typing import Any
 
 from agent_rl import trace
 from agent_rl.errors import ConfigError
+from agent_rl.evaluation.judges import Judged, report_on
 from agent_rl.evaluation.summary import SOLVED, Estimate, estimate_mean, estimate_rate
 from agent_rl.launch.warnings import series
+from agent_rl.reasoning_rm.sample import SAMPLE, DataSample
+from agent_rl.reasoning_rm.templates import PointwiseTemplate
+from agent_rl.rewards.judge.verdict import VerdictError
 from agent_rl.trajectory import Trajectory
 from agent_rl.viewer.report import Run, read_run
 
-__all__ = ["RunOutcome", "read_outcome", "solved", "success"]
+__all__ = ["Judgement", "RunOutcome", "judgement", "read_outcome", "solved", "success"]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """How well the scores that a model gave agree with the true ones, as `agent-rl rm eval` has it."""
+
+    spearman: float
+    """Of the verdicts that can be read; 0 where it is not defined."""
+    unparsable: float
 
 
 @dataclass(frozen=True)
@@ -29,6 +42,7 @@ class RunOutcome:
         curve: (step, success of the training rows).
         seconds: of all training steps together.
         probs_diff: greatest mean difference between the engine's and the trainer's probabilities in a step.
+        judgements: before and after, of a model that scores answers.
     """
 
     before: Estimate
@@ -37,12 +51,16 @@ class RunOutcome:
     curve: list[tuple[int, float]] = field(default_factory=list)
     seconds: float = 0.0
     probs_diff: float = 0.0
+    judgements: tuple[Judgement, ...] = ()
 
     def plain(self) -> dict[str, Any]:
         """JSON data, without the curve."""
         found = {name: _rounded(getattr(self, name)) for name in ("before", "after", "gain")}
-        return {**found, "steps": len(self.curve), "training_seconds": round(self.seconds, 1),
-                "rollout_probs_diff_mean_max": self.probs_diff}  # fmt: skip
+        found |= {"steps": len(self.curve), "training_seconds": round(self.seconds, 1),
+                  "rollout_probs_diff_mean_max": self.probs_diff}  # fmt: skip
+        if self.judgements:
+            found["judgement"] = dict(zip(("before", "after"), map(asdict, self.judgements), strict=True))
+        return found
 
 
 def read_outcome(folder: Path) -> RunOutcome:
@@ -53,6 +71,7 @@ def read_outcome(folder: Path) -> RunOutcome:
     """
     run = read_run(str(folder))
     tested: dict[int, dict[Any, float]] = {}
+    judged: dict[int, dict[Any, Judged]] = {}
     trained: dict[int, deque[float]] = {}
     size = _batch(run)
     for trajectory in trace.read(folder / "trace.jsonl", torn="skip"):
@@ -61,6 +80,8 @@ def read_outcome(folder: Path) -> RunOutcome:
         step = int(trajectory.info["step"])
         if trajectory.info.get("split") == "test":
             tested.setdefault(step, {})[trajectory.info["index"]] = solved(trajectory)
+            if verdict := _judged(trajectory):
+                judged.setdefault(step, {})[trajectory.info["index"]] = verdict
         else:  # of a step that a killed run had begun, the last samples are those that were trained on
             trained.setdefault(step, deque(maxlen=size)).append(solved(trajectory))
     if len(tested) < 2:
@@ -70,12 +91,19 @@ def read_outcome(folder: Path) -> RunOutcome:
         curve=[(step, fmean(trained[step])) for step in sorted(trained)],
         seconds=sum(value for _, value in series(run.training, "timing_s/step")),
         probs_diff=max((v for _, v in series(run.training, "training/rollout_probs_diff_mean")), default=0.0),
+        judgements=tuple(_agreement(judged[step].values()) for step in (min(judged), max(judged))) if judged else (),
     )
 
 
 def solved(trajectory: Trajectory) -> float:
     """1 for a trajectory that counts as right, as in `agent-rl eval`; 0 for another, or one without a score."""
     return float(trajectory.score is not None and trajectory.score.components.get("correctness", 0.0) >= SOLVED)
+
+
+def judgement(trajectories: Iterable[Trajectory]) -> Judgement | None:
+    """Of trajectories that score an answer; None where there is none."""
+    found = [verdict for each in trajectories if (verdict := _judged(each))]
+    return _agreement(found) if found else None
 
 
 def success(before: Mapping[Any, float], after: Mapping[Any, float]) -> tuple[Estimate, Estimate, Estimate]:
@@ -97,6 +125,23 @@ def success(before: Mapping[Any, float], after: Mapping[Any, float]) -> tuple[Es
         estimate_rate([[after[row]] for row in rows]),
         estimate_mean([[after[row] - before[row]] for row in rows]),
     )
+
+
+def _judged(trajectory: Trajectory) -> Judged | None:
+    """What a trajectory says of a sample with one answer."""
+    if len((trajectory.extra_info.get(SAMPLE) or {}).get("scores") or ()) != 1:
+        return None
+    sample = DataSample.from_row(trajectory.row)
+    try:
+        verdict = PointwiseTemplate.read(trajectory.turns[-1].text if trajectory.turns else "", sample.answers[0])
+    except VerdictError:
+        return Judged(sample, [None])
+    return Judged(sample, [float(verdict.score)])
+
+
+def _agreement(judged: Iterable[Judged]) -> Judgement:
+    report = report_on(list(judged))
+    return Judgement(round(report.spearman or 0.0, 4), round(report.unparsable or 0.0, 4))
 
 
 def _batch(run: Run) -> int | None:

@@ -12,14 +12,14 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from agent_rl.cpu import switch as cpu
 from agent_rl.evaluation.summary import Estimate
 from agent_rl.experiments.cold_start import ColdStart
-from agent_rl.experiments.outcome import RunOutcome
+from agent_rl.experiments.outcome import Judgement, RunOutcome
 from agent_rl.launch import resolution
 from agent_rl.launch.composition import compose
 from agent_rl.viewer.charts import Chart
@@ -29,19 +29,46 @@ __all__ = ["RECEIPT", "check", "hashes", "machine", "verdicts", "write_curve"]
 RECEIPT = "receipt.json"
 GAIN = 0.1
 """What the interval of the gain has to lie above, on every seed."""
-TOOL = 0.2
-"""How much better than a policy without the tool a trained one has to be, on every seed."""
+ABOVE = 0.2
+"""How much better than the world's baselines (a policy without the tool) a trained one has to be, on every seed."""
+SPEARMAN, SPEARMAN_GAIN = 0.7, 0.15
+"""What a model that scores answers has to reach, and how far above its start and the baselines, on every seed."""
 
 
-def verdicts(outcomes: Sequence[RunOutcome], policies: Mapping[str, Estimate]) -> dict[str, bool]:
-    """What is asked of a twin, and whether it holds on every seed; without a seed nothing does that asks for one."""
-    gains = [(each.gain.low or 0.0) > GAIN for each in outcomes]
-    above = [each.after.mean - policies["no_tool"].mean >= TOOL for each in outcomes]
-    return {
-        "gain_interval_above_0.1": bool(gains) and all(gains),
+def verdicts(
+    outcomes: Sequence[RunOutcome],
+    policies: Mapping[str, Estimate],
+    judgements: Mapping[str, Judgement] | None = None,
+    baselines: Sequence[str] = ("no_tool",),
+) -> dict[str, bool]:
+    """What is asked of a twin, and whether it holds on every seed; without a seed nothing does that asks for one.
+
+    Args:
+        outcomes: of the seeds.
+        policies: the success of the world's policies.
+        judgements: those of policies that score answers.
+        baselines: names of policies.
+    """
+
+    def always(held: Iterable[bool]) -> bool:
+        return bool(outcomes) and all(held)
+
+    found = {
+        "gain_interval_above_0.1": always((each.gain.low or 0.0) > GAIN for each in outcomes),
         "oracle_is_1": policies["oracle"].mean == 1.0,
-        "no_tool_at_least_0.2_below": bool(above) and all(above),
     }
+    for name in baselines:
+        found[f"{name}_at_least_0.2_below"] = always(
+            each.after.mean - policies[name].mean >= ABOVE for each in outcomes
+        )
+    if judgements:
+        known = [each.judgements for each in outcomes]
+        best = max(judgements[name].spearman for name in baselines)
+        found["spearman_at_least_0.7"] = always(after.spearman >= SPEARMAN for _, after in known)
+        found["spearman_0.15_above_start_and_baselines"] = always(
+            after.spearman >= max(before.spearman, best) + SPEARMAN_GAIN for before, after in known
+        )
+    return found
 
 
 def hashes(recipe: str, overrides: Sequence[str] = ()) -> dict[str, str]:

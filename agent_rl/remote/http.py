@@ -35,6 +35,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from agent_rl.concurrency import PerLoop
 from agent_rl.remote.responses import RemoteError, Response, host_of, read_body, wait_wanted_s
+from agent_rl.remote.turns import TURNS
 from agent_rl.secrets import Secrets, secret
 
 __all__ = ["Remote", "RemoteError", "RemoteLimits", "Response", "bearer"]
@@ -201,7 +202,8 @@ class Remote:
                 request = client.build_request(method, url, params=params, json=json, content=content, headers=headers)
                 self._check(request.url)
                 await lane.turn()
-                return await self._until_answered(lane, client, request, idempotent)
+                async with TURNS.turn(str(request.url)):
+                    return await self._until_answered(lane, client, request, idempotent)
             except httpx.InvalidURL as error:
                 raise ValueError(f"not a usable URL: {error}") from None
             finally:

@@ -101,11 +101,12 @@ class ServedModelSettings(Section):
     `embedding`: one for the component `embedding`, whose url is `http://served/<name>`."""
     engine: Literal["sglang", "vllm"] = "sglang"
     """Server that runs the model."""
-    placement: Literal["own", "shared"] = "own"
+    placement: Literal["own", "shared", "in_turn"] = "own"
     """`own`: GPUs of its own, beside the trainer's. `shared`: the trainer's GPUs, into which it is loaded after
-    sampling, to score, and from which it is unloaded before the update."""
+    sampling, to score, and from which it is unloaded before the update. `in_turn`: the same, one such model after
+    another, for models that do not fit there together; each costs the time to load it."""
     n_gpus_per_node: int = Field(default=1, ge=1)
-    """GPUs of its own on each node; with `shared` it has a replica on every `tensor_parallel_size` of the trainer's."""
+    """GPUs of its own on each node; as a visitor it has a replica on every `tensor_parallel_size` of the trainer's."""
     nnodes: int = Field(default=1, ge=1)
     """Nodes of its own, each with `n_gpus_per_node` GPUs."""
     tensor_parallel_size: int = Field(default=1, ge=1)
@@ -118,6 +119,11 @@ class ServedModelSettings(Section):
     """Longest sequence in tokens; null: the model's own limit."""
     engine_kwargs: dict[str, Any] = Field(default_factory=dict)
     """More arguments of the engine's server."""
+
+    @property
+    def visits(self) -> bool:
+        """Whether it is on the trainer's GPUs, so that it can score only while the policy does not sample."""
+        return self.placement != "own"
 
 
 class RewardSettings(Section):

@@ -202,14 +202,14 @@ def check_reward_models(config: Any, settings: AgentRLSettings) -> None:
     for name, model in models.items():
         _check_ranks(name, model, config.trainer)
     if scores_late(config, settings):
-        shared = f"{MODELS}.*.placement=shared"
-        _check_late(config, shared if models else "reward.reward_model.enable_resource_pool=false")
+        visits = f"{MODELS}.*.placement=shared or in_turn"
+        _check_late(config, visits if models else "reward.reward_model.enable_resource_pool=false")
 
 
 def scores_late(config: Any, settings: AgentRLSettings) -> bool:
     """Whether the manager `trajectory` scores after sampling, because a reward model shares the trainer's GPUs."""
     verls = config.reward.reward_model
-    shared = any(model.placement == "shared" for model in settings.reward.models.values())
+    shared = any(model.visits for model in settings.reward.models.values())
     own_way = verls.enable and not verls.enable_resource_pool
     return config.reward.reward_manager.name == MANAGER and (shared or own_way)
 
@@ -253,7 +253,7 @@ def _check_estimator_is_known(config: Any) -> None:
 
 def _check_ranks(name: str, model: ServedModelSettings, trainer: Any) -> None:
     """Refuse a tensor parallel size that does not divide the model's GPUs."""
-    nodes = trainer if model.placement == "shared" else model
+    nodes = trainer if model.visits else model
     gpus, ranks = nodes.n_gpus_per_node * nodes.nnodes, model.tensor_parallel_size
     if gpus % ranks:
         problem = f"{ranks} does not divide {gpus} GPUs into replicas"

@@ -1,8 +1,9 @@
 """Starts the servers of `agent_rl.reward.models` and writes their addresses into the configuration.
 
 verl serves one reward model, `reward.reward_model`. Here each of several models has its own replicas of verl's server:
-on its own GPUs, or on the trainer's, where it sleeps except while it scores. Several replicas of a model are behind
-verl's router. The servers start before the trainer's workers, but the trainer's placement groups are created first, so
+on its own GPUs, or on the trainer's, where it sleeps except while it scores: all such models are awake at the same
+time, or one after another (`agent_rl.remote.turns`). Several replicas of a model are behind verl's router. The servers
+start before the trainer's workers, but the trainer's placement groups are created first, so
 that a small model cannot split a node that the trainer needs.
 
 The workers get the configuration with the addresses. A model of the component `reward_model` without a `url` is the
@@ -16,7 +17,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import re
-from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -69,9 +71,9 @@ def reward_pools(module: ModuleType) -> None:
         if not models:
             return
         pools = self.resource_pool_manager
-        shared = [model for model in models.values() if model.placement == "shared"]
+        visitors = [model for model in models.values() if model.visits]
         # One worker for the trainer and one for each model that shares a GPU; verl allows for three in all.
-        pools.max_colocate_count = max(pools.max_colocate_count, 2 + len(shared))
+        pools.max_colocate_count = max(pools.max_colocate_count, 2 + len(visitors))
         create = pools.create_resource_pool
 
         def create_and_serve() -> None:
@@ -107,7 +109,7 @@ def rollout_config(config: Any, model: ServedModelSettings) -> Any:
             "gpu_memory_utilization": model.gpu_memory_utilization,
             "temperature": model.temperature,
             "max_model_len": model.max_model_len,
-            "free_cache_engine": model.placement == "shared",
+            "free_cache_engine": model.visits,
             "skip_tokenizer_init": False,
             "engine_kwargs": kwargs,
         }
@@ -129,29 +131,44 @@ class ServedModels:
         for pool in pools.resource_pool_dict.values():
             pool.get_placement_groups(device_name=get_device_name())
         self._replicas = {name: _replicas(config, name, model, pools) for name, model in models.items()}
-        _run(
-            replica.init_standalone() if pool is None else replica.init_colocated(pool)
-            for replicas in self._replicas.values()
-            for replica, pool in replicas
-        )
-        self._shared = [
-            replica for name in models if models[name].placement == "shared" for replica, _ in self._replicas[name]
-        ]
-        self.served = {name: Served(self._address(name), model) for name, model in models.items()}
+        turns = [name for name in models if models[name].placement == "in_turn"]
+        self._start([name for name in models if name not in turns])
+        self._shared = [name for name in models if models[name].placement == "shared"]
         self.sleep()
-
-    @property
-    def shares(self) -> bool:
-        """Whether a model is on the trainer's GPUs, so that it can score only while the policy does not sample."""
-        return bool(self._shared)
+        for name in turns:  # the memory of one is given back before the next one takes it
+            self._start([name])
+            self._sleep([name])
+        self.served = {name: Served(self._address(name), model) for name, model in models.items()}
+        self.in_turn = {self.served[name].address: name for name in turns}
+        """By address, the models that are loaded one after another."""
 
     def wake_up(self) -> None:
-        """Load the models that share the trainer's GPUs."""
-        _run(replica.wake_up() for replica in self._shared)
+        """Load the models that share the trainer's GPUs at the same time."""
+        _run(replica.wake_up() for name in self._shared for replica, _ in self._replicas[name])
 
     def sleep(self) -> None:
-        """Unload the models that share the trainer's GPUs."""
-        _run(replica.sleep() for replica in self._shared)
+        """Unload the models that share the trainer's GPUs at the same time."""
+        self._sleep(self._shared)
+
+    @asynccontextmanager
+    async def turn_of(self, address: str) -> AsyncIterator[None]:
+        """Load one of `in_turn` for this block."""
+        replicas = [replica for replica, _ in self._replicas[self.in_turn[address]]]
+        await asyncio.gather(*(replica.wake_up() for replica in replicas))
+        try:
+            yield
+        finally:
+            await asyncio.gather(*(replica.sleep() for replica in replicas))
+
+    def _start(self, names: Sequence[str]) -> None:
+        _run(
+            replica.init_standalone() if pool is None else replica.init_colocated(pool)
+            for name in names
+            for replica, pool in self._replicas[name]
+        )
+
+    def _sleep(self, names: Sequence[str]) -> None:
+        _run(replica.sleep() for name in names for replica, _ in self._replicas[name])
 
     def _address(self, name: str) -> str:
         addresses = [replica.server_address for replica, _ in self._replicas[name]]
@@ -215,7 +232,7 @@ def _replicas(config: Any, name: str, model: ServedModelSettings, pools: Any) ->
     rollout = rollout_config(config, model)
     size = int(rollout.tensor_model_parallel_size * rollout.data_parallel_size * rollout.pipeline_model_parallel_size)
     parts: list[Any]
-    if model.placement == "shared":
+    if model.visits:
         parts = split_resource_pool(pools.resource_pool_dict["global_pool"], split_size=size)
         gpus_per_node = config.trainer.n_gpus_per_node
     else:

@@ -7,7 +7,7 @@ import pytest
 from agent_rl import trace
 from agent_rl.errors import ConfigError
 from agent_rl.experiments.outcome import read_outcome, success
-from agent_rl.trajectory import Score, StopReason, Trajectory
+from agent_rl.trajectory import Score, StopReason, Trajectory, Turn
 
 
 def test_the_gain_is_of_the_same_rows():
@@ -45,7 +45,22 @@ def test_a_run_that_was_killed_counts_what_it_was_trained_on(folder):
     found = read_outcome(folder)
     assert (found.before.mean, found.after.mean, found.gain.mean) == (0.0, 1.0, 1.0)
     assert found.curve == [(1, 0.5), (2, 1.0)]  # in parts right is not right
+    assert found.judgements == ()
     assert (found.seconds, found.probs_diff) == (4.0, 0.2)
+
+
+def test_a_run_that_scores_answers(folder):
+    (folder / "trace.jsonl").unlink()
+    for step, said in ((0, [3, 3, 0, None]), (2, [0, 2, 3, 4])):
+        for index, verdict in enumerate(said):
+            text = "I cannot say" if verdict is None else f"<think>\nWell.\n</think>\n<score>{verdict}</score>"
+            row = {"extra_info": {"question": "?", "sample": {"answers": ["!"], "scores": [float(index)]}}}
+            found = Trajectory([], StopReason.ANSWERED, [Turn(text)], score=Score(0.0, {"correctness": 0.0}), row=row,
+                               info={"split": "test", "step": step, "index": index})  # fmt: skip
+            trace.append(folder / "trace.jsonl", found)
+    before, after = read_outcome(folder).judgements
+    assert (before.spearman, before.unparsable) == (-0.866, 0.25)
+    assert (after.spearman, after.unparsable) == (1.0, 0.0)
 
 
 def test_a_run_without_an_evaluation_at_the_end(folder):

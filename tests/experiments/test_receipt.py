@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent_rl.evaluation.summary import estimate_rate
-from agent_rl.experiments.outcome import RunOutcome, success
+from agent_rl.experiments.outcome import Judgement, RunOutcome, success
 from agent_rl.experiments.receipt import RECEIPT, check, hashes, verdicts, write_curve
 
 ROOT = Path(__file__).parents[2]
@@ -34,6 +34,24 @@ def test_what_is_asked_of_a_twin(after, oracle, no_tool, holds):
     outcome = RunOutcome(rate(0.3), rate(after), gain)
     assert list(verdicts([], {"oracle": rate(1.0), "no_tool": rate(0.0)}).values()) == [False, True, False]
     assert tuple(verdicts([outcome], {"oracle": rate(oracle), "no_tool": rate(no_tool)}).values()) == holds
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "alone", "holds"),
+    [(0.4, 0.95, 0.73, [True, True]), (0.4, 0.85, 0.73, [True, False]), (0.6, 0.7, 0.2, [True, False]),
+     (0.1, 0.69, 0.2, [False, True])],
+)  # fmt: skip
+def test_what_is_asked_of_a_judge(before, after, alone, holds):
+    rate = estimate_rate([[1.0], [0.0]])
+    start, end, feature = (Judgement(spearman, 0.0) for spearman in (before, after, alone))
+    policies = {"oracle": rate, "by_tone": rate}
+    found = verdicts(
+        [RunOutcome(rate, rate, rate, judgements=(start, end))], policies, {"by_tone": feature}, ["by_tone"]
+    )
+    assert list(found)[2:] == [
+        "by_tone_at_least_0.2_below", "spearman_at_least_0.7", "spearman_0.15_above_start_and_baselines"
+    ]  # fmt: skip
+    assert list(found.values())[3:] == holds
 
 
 def test_the_curve_is_written_as_numbers_and_as_a_picture(tmp_path):

@@ -84,16 +84,16 @@ def handles(placement):
     manager.config = OmegaConf.create(
         {"reward": {"reward_model": {"enable": False}}, "agent_rl": {"reward": {"models": models}}})
     return manager.reward_loop_worker_handles
-print(handles("shared"), handles("own"))
+print(handles("shared"), handles("in_turn"), handles("own"))
 """
 
 
 def test_nobody_scores_while_a_shared_model_sleeps() -> None:
-    assert python(HANDLES) == "None ['a worker']"
+    assert python(HANDLES) == "None None ['a worker']"
 
 
 def test_verl_would_score_while_a_shared_model_sleeps() -> None:
-    assert python(HANDLES, plugins="none") == "['a worker'] ['a worker']"
+    assert python(HANDLES, plugins="none") == "['a worker'] ['a worker'] ['a worker']"
 
 
 @pytest.mark.parametrize(("pool", "frees", "woken"), [(True, True, 1), (False, True, 0), (True, False, 0)])

@@ -15,7 +15,7 @@ from typing import Any
 from agent_rl.data.rows import make_row
 from agent_rl.data.worlds.world import World
 
-__all__ = ["WORLD"]
+__all__ = ["THINGS", "TONES", "WORLD", "Part", "answer_of", "request_for", "split_pairs"]
 
 TONES = (
     ("Whatever,", "Not again,", "Go away,", "Stop it,", "How dull,", "Leave me,"),
@@ -56,14 +56,10 @@ Part = tuple[int, int]
 
 def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
     """See `World.write`; nothing else is written."""
-    openings, deeds = (list(_parts(each)) for each in (TONES, DEEDS))
-    pairs = list(itertools.product(openings, deeds))
-    random.Random(seed).shuffle(pairs)
-    held_out = len(pairs) // 4
     pools = {
-        split: list(itertools.product(some, THINGS)) for split, some in (("test", pairs[:held_out]),
-                                                                         ("other", pairs[held_out:]))
-    }  # fmt: skip
+        split: list(itertools.product(some, THINGS))
+        for split, some in zip(("test", "other"), split_pairs(seed), strict=True)
+    }
     for split, pool in pools.items():
         random.Random(f"{seed}/{split}").shuffle(pool)
     others = iter(pools["other"])
@@ -84,7 +80,7 @@ def oracle(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, No
     yield _verdict(f"Tone {tone}, deed {deed}.", tone + deed)
 
 
-def no_tool(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def by_tone(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
     """Goes by the tone alone."""
     tone, _ = _levels(row)
     yield _verdict(f"Tone {tone} is all.", 2 * tone)
@@ -112,21 +108,37 @@ WORLD = World(
     write,
     {
         "oracle": oracle,
-        "no_tool": no_tool,
+        "by_tone": by_tone,
         "by_deed": by_deed,
         "random": acting_at_random,
         "malformed": malformed,
     },
+    baselines=("by_tone", "by_deed"),
 )
 
 
-def _parts(levels: tuple[tuple[str, ...], ...]) -> list[Part]:
-    return [(level, number) for level, texts in enumerate(levels) for number in range(len(texts))]
+def split_pairs(seed: int) -> tuple[list[tuple[Part, Part]], list[tuple[Part, Part]]]:
+    """Openings with deeds: those of the test rows, and the others."""
+    levels = ([(level, number) for level, texts in enumerate(each) for number in range(len(texts))]
+              for each in (TONES, DEEDS))  # fmt: skip
+    pairs = list(itertools.product(*levels))
+    random.Random(seed).shuffle(pairs)
+    held_out = len(pairs) // 4
+    return pairs[:held_out], pairs[held_out:]
+
+
+def request_for(thing: str) -> str:
+    """The question."""
+    return f"Please make a {thing}."
+
+
+def answer_of(opening: Part, deed: Part, thing: str) -> str:
+    """An answer's text."""
+    return f"{TONES[opening[0]][opening[1]]} {DEEDS[deed[0]][deed[1]].format(thing=thing)}"
 
 
 def _row(opening: Part, deed: Part, thing: str, split: str, index: int) -> dict[str, Any]:
-    query = f"Please make a {thing}."
-    answer = f"{TONES[opening[0]][opening[1]]} {DEEDS[deed[0]][deed[1]].format(thing=thing)}"
+    query, answer = request_for(thing), answer_of(opening, deed, thing)
     score = opening[0] + deed[0]
     return make_row(
         prompt=PROMPT.format(query=query, answer=answer),

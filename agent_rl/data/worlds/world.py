@@ -25,13 +25,15 @@ class World:
         write: writes what the tools need into a folder, and gives so many rows for each split, by its name. The rows of
             `test` do not depend on the other splits, and no question of theirs is in another split. The arguments are
             the folder, a seed, and the numbers of rows.
-        habits: by name; `oracle` solves every row, `no_tool` does as well as one can without tools, and `random` acts
-            without a look at the row.
+        habits: by name; `oracle` solves every row, and `random` acts without a look at the row.
+        baselines: habits that do as well as one can without a part of what is needed: without tools, or by one feature
+            of several.
     """
 
     name: str
     write: Callable[[Path, int, Mapping[str, int]], dict[str, list[dict[str, Any]]]]
     habits: Mapping[str, Habit]
+    baselines: tuple[str, ...] = ("no_tool",)
 
 
 def native_turn(thought: str, *calls: Mapping[str, Any]) -> str:
