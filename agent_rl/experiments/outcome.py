@@ -55,7 +55,7 @@ class RunOutcome:
 
     def plain(self) -> dict[str, Any]:
         """JSON data, without the curve."""
-        found = {name: _rounded(getattr(self, name)) for name in ("before", "after", "gain")}
+        found: dict[str, Any] = {name: _rounded(getattr(self, name)) for name in ("before", "after", "gain")}
         found |= {"steps": len(self.curve), "training_seconds": round(self.seconds, 1),
                   "rollout_probs_diff_mean_max": self.probs_diff}  # fmt: skip
         if self.judgements:

@@ -119,9 +119,10 @@ WORLD = World(
 
 def split_pairs(seed: int) -> tuple[list[tuple[Part, Part]], list[tuple[Part, Part]]]:
     """Openings with deeds: those of the test rows, and the others."""
-    levels = ([(level, number) for level, texts in enumerate(each) for number in range(len(texts))]
-              for each in (TONES, DEEDS))  # fmt: skip
-    pairs = list(itertools.product(*levels))
+    openings, deeds = (
+        [(level, number) for level, texts in enumerate(each) for number in range(len(texts))] for each in (TONES, DEEDS)
+    )
+    pairs = list(itertools.product(openings, deeds))
     random.Random(seed).shuffle(pairs)
     held_out = len(pairs) // 4
     return pairs[:held_out], pairs[held_out:]
