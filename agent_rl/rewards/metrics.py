@@ -57,6 +57,7 @@ OF_THE_STEP = {
     "unscored": "trajectories without a score since the last step; they do not enter training",
     "greedy_reward": "ReMax: reward of the greedy answers, mean over the prompts",
     "without_baseline": "ReMax: prompts without a greedy answer",
+    "reward_model_loads": "loads of models with `placement: in_turn`; `timing_s/reward_model_loads` has their seconds",
 }
 OF_THE_DATA = {
     "rows": "rows that can be drawn",

@@ -135,9 +135,13 @@ def after_sampling(module: ModuleType) -> None:
     def compute(self: Any, batch: Any, metrics: dict[str, Any] | None = None) -> Any:
         if self.config.reward.reward_manager.name != MANAGER:
             return original(self, batch, metrics)
-        keys = finals(batch.keys)
+        keys, served = finals(batch.keys), self.served_models
+        before = (served.loads, served.loading_s) if served is not None else (0, 0.0)
         with _awake(self):
             results = _scored(self, module, batch, keys)
+        if metrics is not None and served is not None and served.in_turn:
+            metrics["agent/reward_model_loads"] = served.loads - before[0]
+            metrics["timing_s/reward_model_loads"] = served.loading_s - before[1]
         return _written(module, batch, dict(zip(keys, results, strict=True)))
 
     module.PPOTrainer._compute_reward_colocate = compute

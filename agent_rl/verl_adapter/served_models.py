@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import re
+import time
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -141,6 +142,8 @@ class ServedModels:
         self.served = {name: Served(self._address(name), model) for name, model in models.items()}
         self.in_turn = {self.served[name].address: name for name in turns}
         """By address, the models that are loaded one after another."""
+        self.loads, self.loading_s = 0, 0.0
+        """How often one of these was loaded, and the seconds of loading and unloading."""
 
     def wake_up(self) -> None:
         """Load the models that share the trainer's GPUs at the same time."""
@@ -154,11 +157,16 @@ class ServedModels:
     async def turn_of(self, address: str) -> AsyncIterator[None]:
         """Load one of `in_turn` for this block."""
         replicas = [replica for replica, _ in self._replicas[self.in_turn[address]]]
+        begun = time.monotonic()
         await asyncio.gather(*(replica.wake_up() for replica in replicas))
+        self.loads += 1
+        self.loading_s += time.monotonic() - begun
         try:
             yield
         finally:
+            begun = time.monotonic()
             await asyncio.gather(*(replica.sleep() for replica in replicas))
+            self.loading_s += time.monotonic() - begun
 
     def _start(self, names: Sequence[str]) -> None:
         _run(

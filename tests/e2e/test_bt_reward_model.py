@@ -1,4 +1,4 @@
-"""The recipe bt_reward_model: a classifier that shares the policy's place scores after sampling."""
+"""The recipe bt_reward_model: two classifiers that take turns in the policy's place score after sampling."""
 
 from __future__ import annotations
 
@@ -21,9 +21,13 @@ pytestmark = [pytest.mark.engine, pytest.mark.recipes, pytest.mark.timeout(900)]
 def test_two_steps(tmp_path: Path, tiny_model: Path, run_processes: Callable[[], list[psutil.Process]]) -> None:
     import torch
 
-    classifier = tmp_path / "classifier"
-    tokenizer = make_tokenizer(CORPUS, classifier, 512)
-    model = make_classifier(classifier, tokenizer, hidden=48, layers=2, max_positions=4096)
+    tokenizer = make_tokenizer(CORPUS, tmp_path / "preference", 512)
+    classifiers = {}
+    for seed, name in enumerate(("preference", "second")):
+        tokenizer.save_pretrained(tmp_path / name)
+        classifiers[name] = make_classifier(
+            tmp_path / name, tokenizer, hidden=48, layers=2, max_positions=4096, seed=seed
+        )
     problems = zip(("train", "test"), arithmetic.train_test(0, 8, 4), strict=True)
     rows = {split: [arithmetic.to_row(each, split, i) for i, each in enumerate(its)] for split, its in problems}
     logged = train_recipe(
@@ -31,26 +35,31 @@ def test_two_steps(tmp_path: Path, tiny_model: Path, run_processes: Callable[[],
         tmp_path,
         rows,
         f"actor_rollout_ref.model.path={tiny_model}",
-        f"agent_rl.reward.models.preference.path={classifier}",
-        "agent_rl.reward.models.preference.placement=shared",
+        f"agent_rl.reward.models.preference.path={tmp_path}/preference",
+        "agent_rl.reward.models.preference.placement=in_turn",
+        f"agent_rl.reward.models.second={{path: {tmp_path}/second, placement: in_turn, gpu_memory_utilization: 0.8}}",
+        "agent_rl.reward.components.other={kind: reward_model, weight: 0, config: {models: {second: {}}}}",
         "agent_rl.reward.components.quality.config.models.preference.shown=conversation",
     )
     assert list(logged) == [1, 2]
     assert max(diffs(logged)) < 1e-5
     assert run_processes() == []
 
-    def score(trajectory: Trajectory) -> float:
+    def score(name: str, trajectory: Trajectory) -> float:
         prompt, response = messages(trajectory, "conversation")
         text = tokenizer.apply_chat_template([*prompt, *response], tokenize=False)
         with torch.no_grad():
-            return float(model(tokenizer(text, return_tensors="pt").input_ids).logits[0, 0])
+            return float(classifiers[name](tokenizer(text, return_tensors="pt").input_ids).logits[0, 0])
 
     seen = list(trace.read(tmp_path / "trace.jsonl"))
     assert len(seen) == 2 * 8 + 4
     for trajectory in seen:
-        logits = trajectory.info["reward"]["logged"]["quality_preference"]
-        assert logits == pytest.approx(score(trajectory), abs=1e-3)
+        logits = trajectory.info["reward"]["logged"]
+        assert logits["quality_preference"] == pytest.approx(score("preference", trajectory), abs=1e-3)
+        assert logits["other_second"] == pytest.approx(score("second", trajectory), abs=1e-3)
     for metrics in logged.values():
+        assert metrics["agent/reward_model_loads"] == 2
+        assert metrics["timing_s/reward_model_loads"] > 0
         assert metrics["agent/unscored"] == 0
         assert 0 < metrics["agent/quality"] < 1
         assert metrics["agent/quality_raw"] == pytest.approx(metrics["agent/quality_preference"])

@@ -29,6 +29,8 @@ def questions(case: Case) -> Finding | None:
     over = sum(count > most for count in counts)
     if not over:
         return ok(f"at most {longest} of {most} tokens, and each of {len(counts)} rows has a truth")
+    if case.get("data.filter_overlong_prompts") and over < len(case.rows):
+        return ok(f"{over} of the {len(counts)} longest have more than {most} tokens, and are left out")
     return (problem if over == len(counts) else warning)(
         f"{over} of the {len(counts)} longest have more than {PROMPT_TOKENS}={most} tokens, up to {longest}",
         f"Set {PROMPT_TOKENS}={longest}, or leave them out: data.filter_overlong_prompts=true",

@@ -41,6 +41,11 @@ def test_the_prompts_are_those_that_are_asked(make_case: MakeCase, judged: Any) 
     assert found.status is Status.OK, found
     assert "each of 8 rows has a truth" in found.text
     assert only(questions(make_case(judged(**{PROMPT_TOKENS: 20})))).status is Status.PROBLEM
+    most = int(found.text.split()[2]) - 1
+    assert only(questions(make_case(judged(**{PROMPT_TOKENS: most})))).status is Status.WARNING
+    left_out = only(questions(make_case(judged(**{PROMPT_TOKENS: most, "data.filter_overlong_prompts": True}))))
+    assert left_out.status is Status.OK
+    assert "are left out" in left_out.text
     assert only(lengths(make_case(judged()))).status is Status.SKIPPED
 
 
