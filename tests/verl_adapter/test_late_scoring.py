@@ -1,5 +1,8 @@
 """Scoring after sampling; the whole way, with a real engine and TransferQueue, runs in tests/e2e."""
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -7,6 +10,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from agent_rl.errors import ConfigError, UnscoredError
+from agent_rl.remote.turns import Turns
 from agent_rl.settings import AgentRLSettings
 from agent_rl.verl_adapter import late_scoring
 from tests.forks import python
@@ -174,6 +178,36 @@ def test_a_component_that_asks_verls_model_is_the_only_one() -> None:
 def test_a_trajectory_is_judged_by_its_last_sequence() -> None:
     keys = ["u1_0_0", "u1_0_10", "u1_0_9", "u1_1_0", "u2_0_1", "u2_0_0"]
     assert sorted(late_scoring.finals(keys)) == ["u1_0_10", "u1_1_0", "u2_0_1"]
+
+
+def test_models_in_turn_are_loaded_where_requests_wait() -> None:
+    """The one for which most wait is first; one that nobody asks is not loaded."""
+    turns, loaded = Turns(), []
+
+    class Server:
+        in_turn: ClassVar[dict[str, str]] = {f"http://{name}": name for name in ("few", "many", "none")}
+
+        @asynccontextmanager
+        async def turn_of(self, address: str) -> AsyncIterator[None]:
+            loaded.append(self.in_turn[address])
+            yield
+
+    async def ask(name: str) -> str:
+        async with turns.turn(f"http://{name}/v1"):
+            return name
+
+    async def waiting() -> dict[str, int]:
+        return turns.waiting()
+
+    async def both() -> list[str]:
+        turns.manage(list(Server.in_turn))
+        tasks = [asyncio.create_task(ask(name)) for name in ("few", "many", "many")]
+        await asyncio.sleep(0)
+        await late_scoring._give_turns(tasks, Server(), waiting, turns.take)
+        return [task.result() for task in tasks]
+
+    assert asyncio.run(both()) == ["few", "many", "many"]
+    assert loaded == ["many", "few"]
 
 
 def test_errors_cross_processes() -> None:

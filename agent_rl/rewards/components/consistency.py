@@ -79,11 +79,13 @@ class Consistency(GroupComponent, kind="consistency"):
         texts = list(dict.fromkeys(str(each.answer) for each in group if (each.answer or "").strip()))
         vectors = dict(zip(texts, await self._embedder.embed(texts), strict=True)) if len(texts) > 1 else {}
 
+        similar: float = self.config.similar
+
         def near(one: Trajectory, other: Trajectory) -> bool:
             left, right = (vectors.get(str(each.answer)) for each in (one, other))
             if one.answer == other.answer or left is None or right is None:
                 return one.answer == other.answer
-            return cosine(left, right) >= self.config.similar
+            return cosine(left, right) >= similar
 
         return near
 
