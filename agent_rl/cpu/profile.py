@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent_rl.cpu.switch import is_users_own
+
 __all__ = ["CPUProfile", "processor_flags", "profile_of"]
 
 LARGE = 64 << 20
@@ -56,14 +58,17 @@ class CPUProfile:
     @contextmanager
     def in_environment(self) -> Iterator[None]:
         """The variable of the threads, for processes that are started meanwhile; the user's own value stays."""
-        if THREADS in os.environ:
+        if is_users_own(THREADS):
             yield
             return
+        before = os.environ.get(THREADS)
         os.environ[THREADS] = str(self.threads)
         try:
             yield
         finally:
             del os.environ[THREADS]
+            if before is not None:
+                os.environ[THREADS] = before
 
 
 def profile_of(

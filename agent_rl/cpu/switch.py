@@ -16,7 +16,7 @@ from typing import Any
 
 from agent_rl.errors import ConfigError
 
-__all__ = ["ENVIRONMENT", "STAND_INS_DIR", "activate", "check", "child_environment", "is_selected"]
+__all__ = ["ENVIRONMENT", "STAND_INS_DIR", "activate", "check", "child_environment", "is_selected", "is_users_own"]
 
 STAND_INS_DIR = Path(__file__).parent / "stand_ins"
 
@@ -40,11 +40,18 @@ ENVIRONMENT = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
 """Defaults: a variable that the user has set keeps its value."""
+_set_here: set[str] = set()
+"""Variables that `activate` has set in this process."""
 
 
 def is_selected() -> bool:
     """Whether the user chose the CPU."""
     return os.environ.get("VERL_PLATFORM", "").strip().lower() == "cpu"
+
+
+def is_users_own(name: str) -> bool:
+    """Whether a variable was there before `activate`."""
+    return name in os.environ and name not in _set_here
 
 
 def child_environment() -> dict[str, str]:
@@ -58,6 +65,7 @@ def child_environment() -> dict[str, str]:
 
 def activate() -> None:
     """Prepare this process, and through the environment its children, for verl and SGLang on a CPU. Idempotent."""
+    _set_here.update(ENVIRONMENT.keys() - os.environ.keys())
     os.environ.update(child_environment())
     import torch
 

@@ -183,7 +183,7 @@ class ColdStart:
             *([] if micro is None else [f"data.micro_batch_size_per_gpu={micro}"]),
             f"data.train_batch_size={self.settings.batch}",
             f"optim.lr={stage.lr}",
-            "optim.lr_warmup_steps=30",
+            f"optim.lr_warmup_steps={min(30, stage.steps // 5)}",
             "optim.lr_scheduler_type=cosine",
             "optim.min_lr_ratio=0.02",
             "optim.betas=[0.9,0.99]",

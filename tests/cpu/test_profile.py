@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from agent_rl.cpu import switch
 from agent_rl.cpu.profile import LARGE, CPUProfile, processor_flags, profile_of
 
 
@@ -45,6 +46,14 @@ def test_threads_are_in_the_environment_only_meanwhile(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     with CPUProfile(threads=3).in_environment():
         assert os.environ["OMP_NUM_THREADS"] == "2"
+
+
+def test_a_process_that_has_loaded_verl_gives_its_children_the_profiles_threads(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # as `activate` does, where the user has not set it
+    monkeypatch.setattr(switch, "_set_here", {"OMP_NUM_THREADS"})
+    with CPUProfile(threads=3).in_environment():
+        assert os.environ["OMP_NUM_THREADS"] == "3"
+    assert os.environ["OMP_NUM_THREADS"] == "1"
 
 
 def test_this_processor_says_what_it_can_do():

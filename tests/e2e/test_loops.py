@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psutil
 import pytest
 
@@ -203,6 +204,7 @@ def test_one_transcript_everywhere(taught: Path, tmp_path: Path, run_processes: 
             found = {}
             for policy in ("chat", "sglang"):
                 found[policy] = await evaluated(taught, tmp_path / policy, "served", f"policy={policy}", *words)
+            await check_prefixes(url.removesuffix("/v1"))
             return found
 
     found = asyncio.run(over_http())
@@ -211,6 +213,24 @@ def test_one_transcript_everywhere(taught: Path, tmp_path: Path, run_processes: 
         assert [each[0] for each in transcripts] == [SCRIPTS[row["agent_name"]] for row in rows()], policy
         assert transcripts == found["local"], policy
     assert run_processes() == []
+
+
+async def check_prefixes(url: str) -> None:
+    """A group's prompt is computed once, and so is each turn: only what is new is not in the engine's cache."""
+    prompt, new = [7 + number % 50 for number in range(120)], [9, 11, 13]
+    async with httpx.AsyncClient(timeout=60) as client:
+
+        async def cached(ids: list[int]) -> tuple[int, list[int]]:
+            body = {"input_ids": ids, "sampling_params": {"max_new_tokens": 8, "ignore_eos": True}}
+            answer = (await client.post(f"{url}/generate", json=body)).json()
+            return answer["meta_info"]["cached_tokens"], answer["output_ids"]
+
+        first, response = await cached(prompt)
+        assert first < len(new)
+        group = await asyncio.gather(*(cached(prompt) for _ in range(3)))
+        assert [each for each, _ in group] == [len(prompt) - 1] * 3  # the last token is computed for its logits
+        turn, _ = await cached([*prompt, *response, *new])
+        assert turn >= len(prompt) + len(response) - 1
 
 
 async def evaluated(taught: Path, folder: Path, model: str, *words: str) -> list[Any]:
