@@ -10,7 +10,6 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from torch.utils.checkpoint import checkpoint
 from transformers.utils import is_flash_attn_2_available
 
 __all__ = ["token_log_probs", "value_head_attention"]
@@ -49,18 +48,37 @@ def token_log_probs(module: ModuleType) -> None:
 
     @functools.wraps(module.logprobs_from_logits_v2)
     def log_probs(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        logits_TV, labels_T1 = logits.reshape(-1, logits.shape[-1]), labels.reshape(-1, 1)
-        if logits.dtype in (torch.float32, torch.float64):
-            chosen_T = logits_TV.gather(-1, labels_T1)[:, 0]
-            sums = [rows.logsumexp(-1) for rows in logits_TV.split(TOKENS_AT_A_TIME)]
-            return (chosen_T - torch.cat(sums)).view(labels.shape)
-        parts = zip(logits_TV.split(TOKENS_AT_A_TIME), labels_T1.split(TOKENS_AT_A_TIME), strict=True)
-        found: list[torch.Tensor] = [checkpoint(_in_full_precision, *part, use_reentrant=False) for part in parts]
-        return torch.cat(found).view(labels.shape)
+        found: torch.Tensor = _LogProbs.apply(logits.reshape(-1, logits.shape[-1]), labels.reshape(-1))
+        return found.view(labels.shape)
 
     module.logprobs_from_logits_v2 = log_probs  # type: ignore[attr-defined]
 
 
-def _in_full_precision(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Log-probs in float32, as flash-attn's kernel gives them; the wide copy is made again in the backward pass."""
-    return logits.float().log_softmax(-1).gather(-1, labels)[:, 0]
+class _LogProbs(torch.autograd.Function):
+    """Log-probs in at least float32, as flash-attn's kernel gives them, with one wide copy of some tokens at a time.
+
+    The backward pass works on tokens with a gradient only: prompts, observations and padding have none.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, logits_TV: torch.Tensor, labels_T: torch.Tensor) -> torch.Tensor:
+        """Shapes: T tokens, V entries of the vocabulary."""
+        sums_T = torch.cat([_wide(rows).logsumexp(-1) for rows in logits_TV.split(TOKENS_AT_A_TIME)])
+        ctx.save_for_backward(logits_TV, labels_T, sums_T)
+        return _wide(logits_TV.gather(-1, labels_T[:, None])[:, 0]) - sums_T
+
+    @staticmethod
+    def backward(ctx: Any, gradient_T: torch.Tensor) -> tuple[torch.Tensor, None]:
+        """Of the logits: gradient times (one for the label, minus the probabilities)."""
+        logits_TV, labels_T, sums_T = ctx.saved_tensors
+        result_TV = torch.zeros_like(logits_TV)
+        for some in gradient_T.nonzero()[:, 0].split(TOKENS_AT_A_TIME):
+            gradient = gradient_T[some, None]
+            wide = _wide(logits_TV[some]).sub(sums_T[some, None]).exp_().mul_(-gradient)
+            wide.scatter_add_(-1, labels_T[some, None], gradient)
+            result_TV[some] = wide.to(result_TV.dtype)
+        return result_TV, None
+
+
+def _wide(values: torch.Tensor) -> torch.Tensor:
+    return values if values.dtype == torch.float64 else values.float()
