@@ -90,6 +90,10 @@ class ColdStart:
         """The SHA-256 of the model's weights; another processor makes another model."""
         return hashlib.sha256((self.model / "model.safetensors").read_bytes()).hexdigest()
 
+    def has_rows(self) -> bool:
+        """Whether the rows can be had: generated ones always, those of a data set where its files are."""
+        return self.settings.rows is None or all(Path(each).expanduser().is_file() for each in self._files.values())
+
     def rows_digest(self) -> str:
         """The SHA-256 of the rows, and so of what the world writes into them, wherever their folder is."""
         with tempfile.TemporaryDirectory() as folder:

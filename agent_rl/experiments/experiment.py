@@ -40,7 +40,7 @@ class Experiment:
     Args:
         recipe: a folder with `config.yaml`, or the name of a recipe.
         seeds: how many, from 1.
-        words: `key=value`, or `key=v1,v2` for a sweep; every combination is a variant.
+        words: `key=value` for all runs and the cold start, or `key=v1,v2` for a sweep; every combination is a variant.
         folder: of the runs; None: `outputs/experiments/<recipe>`.
         say: prints a line.
     """
@@ -59,9 +59,10 @@ class Experiment:
         choices = [
             [f"{key}={value}" for value in _values(values)] for key, _, values in (w.partition("=") for w in words)
         ]
-        self.variants = [list(each) for each in itertools.product(*choices)]
+        self._fixed = [each[0] for each in choices if len(each) == 1]
+        self.variants = [list(each) for each in itertools.product(*(each for each in choices if len(each) > 1))]
         self._words = list(words)
-        self._hashes = hashes(recipe)
+        self._hashes = hashes(recipe, self._fixed)
         self._digest = "".join(each[:6] for each in self._hashes.values())
         """Of recipe and rows: runs of another configuration are in another folder."""
         self.failed: dict[str, str] = {}
@@ -76,7 +77,7 @@ class Experiment:
         Returns:
             The receipt; `failed` is in it where a seed has failed.
         """
-        start = ColdStart(self.recipe)
+        start = ColdStart(self.recipe, self._fixed)
         begun = time.monotonic()
         if start.make():
             self._say(f"cold start: {start.model}, {time.monotonic() - begun:.0f} s")
@@ -95,6 +96,7 @@ class Experiment:
         receipt: dict[str, Any] = {
             "command": shlex.join(["agent-rl", "experiment", f"recipes/{self.name}", "--seeds", str(len(self.seeds)),
                                    *self._words]),
+            **({"overrides": self._fixed} if self._fixed else {}),
             "hashes": self._hashes,
             "cold_start_model_sha256": start.digest(),
             "versions": self._versions(),
@@ -117,7 +119,7 @@ class Experiment:
         folder = self._run_folder(variant, seed)
         done = folder / "done"
         if not done.is_file():
-            words = [*variant, f"data.seed={seed}", f"agent_rl.run.folder={quoted(folder)}"]
+            words = [*self._fixed, *variant, f"data.seed={seed}", f"agent_rl.run.folder={quoted(folder)}"]
             if train(self.recipe, words, environ=None) is not None:
                 raise KeyboardInterrupt("the same command goes on after the last step")
             done.touch()

@@ -72,15 +72,18 @@ def verdicts(
 
 
 def hashes(recipe: str, overrides: Sequence[str] = ()) -> dict[str, str]:
-    """Of the composed configuration with its tool file, and of the rows with everything the world writes in them."""
+    """Of the composed configuration with its tool file, and of the rows with everything the world writes in them.
+
+    The rows of a data set are left out where it is not at hand.
+    """
     config = compose(recipe, overrides)
     tools = Path(str(config.actor_rollout_ref.rollout.multi_turn.tool_config_path))
-    text = json.dumps(resolution.resolved(config), sort_keys=True, default=str).replace(str(Path.cwd()), ".")
+    text = json.dumps(resolution.resolved(config), sort_keys=True, default=str)
+    text = text.replace(str(Path.cwd()), ".").replace(str(Path.home()), "~")
     text += tools.read_text(encoding="utf-8") if tools.is_file() else ""
-    return {
-        "configuration": hashlib.sha256(text.encode()).hexdigest(),
-        "rows": ColdStart(recipe, overrides).rows_digest(),
-    }
+    found = {"configuration": hashlib.sha256(text.encode()).hexdigest()}
+    start = ColdStart(recipe, overrides)
+    return {**found, "rows": start.rows_digest()} if start.has_rows() else found
 
 
 def machine() -> dict[str, Any]:
@@ -97,8 +100,9 @@ def check(recipe: Path) -> list[str]:
     file = recipe / "results" / RECEIPT
     if not file.is_file():
         return []
-    known, now = json.loads(file.read_text())["hashes"], hashes(str(recipe))
-    remedy = f"run VERL_PLATFORM=cpu agent-rl experiment {recipe.parent.name}/{recipe.name} again"
+    receipt = json.loads(file.read_text())
+    known, now = receipt["hashes"], hashes(str(recipe), receipt.get("overrides", ()))
+    remedy = f"run VERL_PLATFORM=cpu {receipt['command']} again"
     return [f"{file}: the {name} has changed since: {remedy}" for name in now if known.get(name) != now[name]]
 
 

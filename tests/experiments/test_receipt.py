@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent_rl.evaluation.summary import estimate_rate
+from agent_rl.experiments.experiment import Experiment
 from agent_rl.experiments.outcome import Judgement, RunOutcome, success
 from agent_rl.experiments.receipt import RECEIPT, check, hashes, verdicts, write_curve
 
@@ -67,7 +68,8 @@ def test_hashes_follow_configuration_and_rows(tiny_recipe, on_cpu):
     assert hashes(str(tiny_recipe)) == first
     results = tiny_recipe / "results"
     results.mkdir()
-    (results / RECEIPT).write_text(json.dumps({"hashes": first}))
+    receipt = {"command": f"agent-rl experiment {tiny_recipe} --seeds 1", "hashes": first}
+    (results / RECEIPT).write_text(json.dumps(receipt))
     assert check(tiny_recipe) == []
     size = tiny_recipe / "size/cpu.yaml"
     before = size.read_text()
@@ -87,3 +89,17 @@ def test_receipts_of_the_gallery_hold(recipe):
     assert receipt["held_out_rows"] == 300
     assert all(receipt["holds"].values())
     assert {"curve.csv", "curve.png"} <= {path.name for path in (recipe / "results").iterdir()}
+
+
+def test_words_for_all_runs_are_in_the_hashes_and_a_data_set_that_is_not_at_hand_is_not(tiny_recipe, on_cpu, tmp_path):
+    words = ["agent_rl.cold_start.rows=recipe", f"data.train_files={tmp_path}/absent.parquet"]
+    run = Experiment(str(tiny_recipe), 1, [*words, "data.seed=1,2"], tmp_path)
+    assert run.variants == [["data.seed=1"], ["data.seed=2"]]
+    assert list(hashes(str(tiny_recipe), words)) == ["configuration"]
+    results = tiny_recipe / "results"
+    results.mkdir(exist_ok=True)
+    receipt = {"command": "", "overrides": words, "hashes": {**hashes(str(tiny_recipe), words), "rows": "of others"}}
+    (results / RECEIPT).write_text(json.dumps(receipt))
+    found = check(tiny_recipe)
+    (results / RECEIPT).unlink()
+    assert found == []
