@@ -1,4 +1,4 @@
-r"""Mathematics with short answers, as rows: MATH, MATH-500, DAPO-Math, DeepMath, AIME, SVAMP.
+r"""Mathematics with short answers, as rows: MATH, MATH-500, DAPO-Math, DeepMath, AIME, SVAMP, ReTool-SFT.
 
     {"problem": ..., "solution": "... \boxed{5}", "level": "Level 4"}      MATH
     {"problem": ..., "solution": ..., "answer": "5", "unique_id": ...}     MATH-500
@@ -6,6 +6,7 @@ r"""Mathematics with short answers, as rows: MATH, MATH-500, DAPO-Math, DeepMath
     {"prompt": [...], "reward_model": {"ground_truth": "5"}}               DAPO-Math, and other rows of verl
     {"problem" or "Problem" or "question": ..., "answer" or "Answer": 5}   AIME and the like
     {"Body": ..., "Question": ..., "Answer": 5.0}                          SVAMP
+    {"messages": [{"content": "...*user question:* ..."}, {"content": "... \boxed{5}"}]}   ReTool-SFT
 
 The solution is kept in `extra_info.solution`, a level in `extra_info.level`.
 """
@@ -64,6 +65,8 @@ def to_row(
     """
     if "prompt" in example:
         return _of_verl(example, split, index, data_source or "math_dapo", **options)
+    if "messages" in example:
+        example, data_source = _of_retool(example), data_source or "JoeYing/ReTool-SFT"
     if "Body" in example:
         body, question = text_of(example, "Body").strip(), text_of(example, "Question")
         problem, source = f"{body}{'' if body.endswith(('.', ',', '?')) else '.'} {question}", "ChilleD/SVAMP"
@@ -104,6 +107,16 @@ def _of_verl(example: Mapping[str, Any], split: str, index: int, data_source: st
         index=row["extra_info"]["index"],
         **options,
     )
+
+
+def _of_retool(example: Mapping[str, Any]) -> dict[str, Any]:
+    """Problem, without what its prompt says of the format, and solution."""
+    messages = list(example["messages"])
+    if len(messages) != 2:
+        raise ConfigError("column messages", f"{len(messages)} messages, not question and answer", "See ReTool-SFT")
+    asked, answered = (text_of(message, "content") for message in messages)
+    problem = asked.rpartition("*user question:*")[2].partition("Remember to place the final answer")[0].strip()
+    return {"problem": problem.removeprefix("<answer>").removesuffix("</answer>").strip(), "solution": answered}
 
 
 def _boxes(text: str) -> Any:

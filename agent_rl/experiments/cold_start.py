@@ -38,6 +38,8 @@ EPISODES = "episodes"
 """Name of the split whose rows are worked."""
 SAMPLE = 300
 """Episodes whose text the tokenizer is trained on."""
+SHORT, TOKENS_PER_GPU = 1024, 8192
+"""Least limits of the SFT trainer, its defaults: tokens of an episode, and of a pass of the model on a GPU."""
 MADE = "made.json"
 """File beside the model: what it was made with."""
 
@@ -65,6 +67,8 @@ class ColdStart:
         self.model = self.folder / "model"
         self._files = {"train": str(config.data.train_files), "test": str(config.data.val_files)}
         self._values = recipe_values(recipe, overrides)
+        self._devices = int(config.trainer.n_gpus_per_node)
+        self._longest = int(config.data.max_prompt_length) + int(config.data.max_response_length)
 
     def make(self) -> bool:
         """Make what is not there yet, or was made by other settings or of other rows; False: all was there."""
@@ -76,14 +80,17 @@ class ColdStart:
             return False
         made.unlink(missing_ok=True)
         rows = self.write_rows()
-        model = self._first_model(rows[EPISODES])
+        model, losses = self._first_model(rows[EPISODES]), []
         tokenizer = load_chat_tokenizer(str(model))
         for number, stage in enumerate(self.settings.stages, start=1):
             target = self.model if number == len(self.settings.stages) else self.folder / f"stage_{number}"
             file = self._write_episodes(rows[EPISODES], tokenizer, stage, number)
-            train_supervised(model, file, target, stage.steps, self._overrides(stage))
+            losses.append(train_supervised(model, file, target, stage.steps, self._overrides(stage), self._devices))
             model = target
-        made.write_text(json.dumps({**asked, "model_sha256": self.digest(), "versions": versions()}, indent=2) + "\n")
+        made.write_text(
+            json.dumps({**asked, "losses": losses, "model_sha256": self.digest(), "versions": versions()}, indent=2)
+            + "\n"
+        )
         return True
 
     def digest(self) -> str:
@@ -117,7 +124,10 @@ class ColdStart:
         counts = {"test": settings.held_out, EPISODES: settings.episode_rows, "train": settings.train_rows}
         if settings.rows == "recipe":
             known = {split: read_parquet(Path(file).expanduser()) for split, file in self._files.items()}
-            known |= {EPISODES: known["train"]}
+            known |= {EPISODES: [row for row in known["train"] if self.world.works(row)]}
+            if not known[EPISODES]:
+                problem = f"the world {settings.world} can work none of the rows in {self._files['train']}"
+                raise ConfigError("agent_rl.cold_start.rows", problem, "Name another world, or other data.train_files")
             return {split: known[split][:count] for split, count in counts.items()}
         splits = self.world.write(folder, settings.seed, counts)
         for split, rows in splits.items():
@@ -126,8 +136,10 @@ class ColdStart:
                 raise ConfigError("agent_rl.cold_start", problem, "Ask for fewer")
         return splits
 
-    def run(self, mix: Mapping[str, float], split: str, chat: ChatTokenizer, seed: str) -> list[Trajectory]:
-        """Scored episodes of a mix of habits on the rows of a split.
+    def run(
+        self, mix: Mapping[str, float], split: str, chat: ChatTokenizer, seed: str, limit: int | None = None
+    ) -> list[Trajectory]:
+        """Scored episodes of a mix of habits on the rows of a split; with a limit, on so many from the first.
 
         Raises:
             ConfigError: the world has no such habit.
@@ -135,8 +147,8 @@ class ColdStart:
         for name in mix.keys() - self.world.habits.keys():
             known = ", ".join(self.world.habits)
             raise ConfigError("agent_rl.cold_start.stages.mix", f"there is no habit {name!r}", f"Known: {known}")
-        settings = read_settings({"model": str(self.model), "data": str(self.folder / f"{split}.parquet")},
-                                 [], self._values)  # fmt: skip
+        given = {"model": str(self.model), "data": str(self.folder / f"{split}.parquet"), "limit": limit}
+        settings = read_settings(given, [], self._values)
         evaluation = Evaluation.load(settings)
         scripts = []
         for number, row in enumerate(evaluation.rows):
@@ -162,8 +174,8 @@ class ColdStart:
         folder, shape = self.folder / "stage_0", self.settings.model
         make_model(folder, make_tokenizer(CORPUS, folder), hidden=8, layers=1, heads=1)
         mix = self.settings.stages[-1].mix
-        texts = [text for each in self.run(mix, EPISODES, load_chat_tokenizer(str(folder)), "words")[:SAMPLE]
-                 for text in _texts(each)]  # fmt: skip
+        worked = self.run(mix, EPISODES, load_chat_tokenizer(str(folder)), "words", SAMPLE)
+        texts = [text for each in worked for text in _texts(each)]
         tokenizer = make_tokenizer(["user", "assistant", *texts], folder, shape.vocabulary)
         make_model(folder, tokenizer, seed=self.settings.seed, **shape.model_dump(exclude={"vocabulary"}))
         return folder
@@ -182,9 +194,11 @@ class ColdStart:
         return file
 
     def _overrides(self, stage: ColdStartStage) -> list[str]:
-        micro = self.settings.micro_batch
+        micro, length = self.settings.micro_batch, max(SHORT, self._longest)
         return [
             *([] if micro is None else [f"data.micro_batch_size_per_gpu={micro}"]),
+            f"data.max_length={length}",
+            f"data.max_token_len_per_gpu={max(TOKENS_PER_GPU, length)}",
             f"data.train_batch_size={self.settings.batch}",
             f"optim.lr={stage.lr}",
             f"optim.lr_warmup_steps={min(30, stage.steps // 5)}",

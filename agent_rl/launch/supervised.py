@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 
 from agent_rl.cpu import switch as cpu
 from agent_rl.cpu.profile import profile_of
@@ -40,9 +42,13 @@ FIXED = (
     "checkpoint.save_contents=[hf_model]",
 )
 
+_LOSS = re.compile(r"train/loss:([\d.e-]+)")
 
-def train_supervised(model: Path, episodes: Path, out: Path, steps: int, overrides: Sequence[str] = ()) -> None:
-    """Train a model for so many steps, on one device, and write it to a folder.
+
+def train_supervised(
+    model: Path, episodes: Path, out: Path, steps: int, overrides: Sequence[str] = (), devices: int = 1
+) -> float:
+    """Train a model for so many steps on one node, and write it to a folder.
 
     Args:
         model: the model's folder.
@@ -50,16 +56,20 @@ def train_supervised(model: Path, episodes: Path, out: Path, steps: int, overrid
         out: the folder, which is made; the trainer's output is in `<out>.log`.
         steps: optimizer steps.
         overrides: further keys of verl's `sft_trainer_engine.yaml`.
+        devices: processes, each with a device; several share the model's weights.
+
+    Returns:
+        The mean loss of the last 20 steps, in nats a token.
 
     Raises:
         TrainerError: the trainer fails.
     """
     work, log = out.with_suffix(".tmp"), out.with_suffix(".log")
     shutil.rmtree(work, ignore_errors=True)
-    command = [sys.executable, "-m", "verl.trainer.sft_trainer", f"model.path={quoted(model)}"]
+    command = [sys.executable, "-m", *_launcher(devices), "verl.trainer.sft_trainer", f"model.path={quoted(model)}"]
     command += [f"data.train_files={quoted(episodes)}", f"trainer.default_local_dir={quoted(work)}"]
     command += [f"trainer.total_training_steps={steps}", f"hydra.run.dir={quoted(work / 'hydra')}", *FIXED]
-    env = {**os.environ, **_alone()}
+    env = {**os.environ, **(_alone() if devices == 1 else {})}
     if cpu.is_selected():
         profile = profile_of(model)
         command += [*CPU, *(("++engine.mixed_precision.param_dtype=bf16",) if profile.bfloat16 else ())]
@@ -77,6 +87,14 @@ def train_supervised(model: Path, episodes: Path, out: Path, steps: int, overrid
     shutil.rmtree(out, ignore_errors=True)
     os.replace(work / f"global_step_{steps}" / "huggingface", out)
     shutil.rmtree(work)
+    return fmean(float(each) for each in _LOSS.findall(log.read_text(errors="replace"))[-20:])
+
+
+def _launcher(devices: int) -> list[str]:
+    """The module that starts several processes, of torch; none for one."""
+    if devices == 1:
+        return []
+    return ["torch.distributed.run", "--standalone", f"--nproc_per_node={devices}", "-m"]
 
 
 def _alone() -> dict[str, str]:

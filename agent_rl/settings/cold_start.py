@@ -51,7 +51,8 @@ class ColdStartSettings(Section):
     held_out: int = Field(default=300, ge=1)
     """Rows that are only evaluated on."""
     rows: Literal["recipe"] | None = None
-    """`recipe`: those of its `data.train_files` and `data.val_files`. None: the world's own."""
+    """`recipe`: those of its `data.train_files`, as far as the world's solver can work them, and of its
+    `data.val_files`. None: the world's own."""
     batch: int = Field(default=32, ge=1)
     """Worked episodes of an optimizer step."""
     micro_batch: int | None = Field(default=None, ge=1)

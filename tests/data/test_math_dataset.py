@@ -15,6 +15,15 @@ DAPO = {
     "reward_model": {"ground_truth": "5", "style": "rule-lighteval/MATH_v2"},
     "extra_info": {"index": "9a-b"},
 }
+RETOOL = {
+    "messages": [
+        {
+            "role": "user",
+            "content": "Use <code>.\n\n*user question:*\n2+3?\n\nRemember to place the final answer last.",
+        },
+        {"role": "assistant", "content": "<code>\n```python\n2+3\n```\n</code>\n<answer>\n\\boxed{5}\n</answer>"},
+    ]
+}
 FORMS: list[tuple[dict[str, Any], str, str, dict[str, Any]]] = [
     (
         {"problem": "2+3?", "level": "Level 1", "type": "Algebra", "solution": r"It is $\boxed{5}$."},
@@ -32,6 +41,7 @@ FORMS: list[tuple[dict[str, Any], str, str, dict[str, Any]]] = [
         {"equation": "( 2.0 + 3.0 )"},
     ),
     (DAPO, "math_dapo", "5", {"index": "9a-b"}),
+    (RETOOL, "JoeYing/ReTool-SFT", "5", {"solution": RETOOL["messages"][1]["content"]}),
 ]
 
 
@@ -66,6 +76,7 @@ def test_the_answer_of_a_solution_is_in_its_last_box(solution: str, answer: str)
         ({"problem": "a?", "answer": None}, "column answer"),
         ({"problem": "a?", "answer": " "}, "column answer"),
         ({"solution": r"\boxed{5}"}, "column problem"),
+        ({"messages": RETOOL["messages"][:1]}, "column messages"),
     ],
 )
 def test_what_is_missing_is_named(example: dict[str, Any], key: str) -> None:

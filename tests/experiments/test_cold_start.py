@@ -1,17 +1,33 @@
 """A cold start through verl's SFT trainer, in two steps."""
 
+import json
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from safetensors.torch import load_file
 
+from agent_rl.cpu.tiny_model import CORPUS, make_model, make_tokenizer
+from agent_rl.data import write_parquet
+from agent_rl.data.math_dataset import to_row
+from agent_rl.errors import ConfigError
 from agent_rl.experiments.cold_start import ColdStart
 from agent_rl.verl_adapter.chat_tokenizer import load_chat_tokenizer
 
 pytestmark = pytest.mark.trainer
 
 ROOT = Path(__file__).parents[2]
+PUBLISHED = [
+    {"problem": "What do 12 at 9 cents cost?", "solution": r"They cost $12 \cdot 9 = 108$ cents: $\boxed{108}$.",
+     "level": "Level 1"},
+    {"problem": "Which $x$ is 5?", "solution": r"By symmetry $x = \boxed{5}$.", "level": "Level 1"},
+    {"messages": [
+        {"content": "Use <code>.\n*user question:*\n2+3?\nRemember to place the final answer last."},
+        {"content": "I add.\n<code>\n```python\nprint(2 + 3)\n```\n</code>\n<interpreter>6</interpreter>\n"
+                    "<answer>\n\\boxed{5}\n</answer>"},
+    ]},
+]  # fmt: skip
+"""Of MATH, twice, and of ReTool-SFT; the second has nothing to run."""
 
 
 @pytest.fixture(scope="module")
@@ -41,3 +57,42 @@ def test_the_solver_solves_and_guessing_does_not(start):
     for habit, right in (("oracle", 12), ("no_tool", 0)):
         found = start.run({habit: 1.0}, "test", chat, "a test")
         assert sum(each.score.components["correctness"] == 1 for each in found) == right
+
+
+@pytest.fixture
+def retool(tmp_path, monkeypatch):
+    """The words of a cold start of size=retool on published rows, with a tiny model and two devices."""
+    monkeypatch.setenv("VERL_PLATFORM", "cpu")
+    monkeypatch.chdir(ROOT)
+    make_model(tmp_path / "base", make_tokenizer(CORPUS, tmp_path / "base"))
+    rows = [to_row(each, "train", number, agent_name="code_act_agent") for number, each in enumerate(PUBLISHED)]
+    write_parquet(rows, tmp_path / "rows.parquet")
+    return [
+        "size=retool", f"data.train_files={tmp_path}/rows.parquet", f"data.val_files={tmp_path}/rows.parquet",
+        f"actor_rollout_ref.model.path={tmp_path}/made/model", f"agent_rl.cold_start.base={tmp_path}/base",
+        "agent_rl.cold_start.batch=2", "agent_rl.cold_start.micro_batch=1",
+        "agent_rl.cold_start.stages=[{mix:{oracle:1},steps:2}]", "trainer.n_gpus_per_node=2",
+    ]  # fmt: skip
+
+
+def test_published_rows_with_nothing_to_run_are_not_worked(retool, tmp_path):
+    start = ColdStart("recipes/math_python", retool)
+    rows = start.rows(tmp_path)
+    assert [row["extra_info"]["index"] for row in rows["episodes"]] == [0, 2]
+    write_parquet(rows["test"][1:2], tmp_path / "rows.parquet")
+    with pytest.raises(ConfigError, match="written_solutions can work none of the rows"):
+        start.rows(tmp_path)
+
+
+@pytest.mark.recipes
+def test_published_solutions_are_run_by_the_agent_and_taught_on_two_devices(retool):
+    start = ColdStart("recipes/math_python", retool)
+    assert start.make()
+    losses = json.loads((start.folder / "made.json").read_text())["losses"]
+    assert len(losses) == 1
+    before, after = (load_file(folder / "model.safetensors") for folder in (start.folder.parent / "base", start.model))
+    assert any(not after[name].float().equal(before[name].float()) for name in after)
+    bought, added = start.run({"oracle": 1}, "episodes", load_chat_tokenizer(str(start.model)), "a test")
+    assert [each.score.total for each in (bought, added)] == [1, 1]
+    assert [turn.observation for turn in bought.turns] == ["```output\n108\n```", None]
+    assert "```output\n5\n```" in added.turns[0].observation

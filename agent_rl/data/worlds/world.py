@@ -28,12 +28,14 @@ class World:
         habits: by name; `oracle` solves every row, and `random` acts without a look at the row.
         baselines: habits that do as well as one can without a part of what is needed: without tools, or by one feature
             of several.
+        works: whether the solver can act in a row of a recipe's own data (`agent_rl.cold_start.rows`).
     """
 
     name: str
     write: Callable[[Path, int, Mapping[str, int]], dict[str, list[dict[str, Any]]]]
     habits: Mapping[str, Habit]
     baselines: tuple[str, ...] = ("no_tool",)
+    works: Callable[[Row], bool] = lambda row: True
 
 
 def native_turn(thought: str, *calls: Mapping[str, Any]) -> str:

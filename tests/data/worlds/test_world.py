@@ -15,7 +15,7 @@ COUNTS = {"test": 30, "episodes": 40, "train": 50}
 @pytest.mark.parametrize("name", world_names())
 def test_a_world_keeps_its_promises(name, tmp_path):
     world = load_world(name)
-    assert {"oracle", "no_tool", "random"} <= world.habits.keys()
+    assert {"oracle", "random", *world.baselines} <= world.habits.keys()
     splits = world.write(tmp_path, 3, COUNTS)
     assert {split: len(rows) for split, rows in splits.items()} == COUNTS
     for rows in splits.values():

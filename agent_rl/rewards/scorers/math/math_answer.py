@@ -50,6 +50,8 @@ SOURCES = (
     *("lighteval/MATH", "DigitalLearningGmbH/MATH-lighteval", "HuggingFaceH4/MATH-500", "MATH-500", "math500"),
     *(
         "agent_rl/math_python",
+        "agent_rl/written_solutions",
+        "*/ReTool-SFT",
         "math",
         "math_dapo",
         "math_dapo_reasoning",
