@@ -16,7 +16,6 @@ import contextlib
 import functools
 import gc
 import importlib
-import json
 import os
 import runpy
 import selectors
@@ -35,7 +34,8 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from agent_rl.cpu import switch
+from agent_rl.cpu import engine_forks, switch
+from agent_rl.cpu.engine_forks import receive, take_streams
 from agent_rl.cpu.forked_python import SERVER
 
 __all__ = ["LIBRARIES", "fork_server", "fork_workers"]
@@ -156,7 +156,7 @@ def _serve(listener: socket.socket, added: Mapping[str, str]) -> dict[str, Any] 
                 return None
             connection, _ = listener.accept()
             with connection, contextlib.suppress(ConnectionError):
-                request = _receive(connection)
+                request = receive(connection)
                 os.environ.clear()
                 os.environ.update({**added, **request["environment"]})
                 if "ray" not in sys.modules:
@@ -168,14 +168,6 @@ def _serve(listener: socket.socket, added: Mapping[str, str]) -> dict[str, Any] 
                     os.close(stream)
 
 
-def _receive(connection: socket.socket) -> dict[str, Any]:
-    _, streams, _, _ = socket.recv_fds(connection, 1, 3)
-    parts = []
-    while part := connection.recv(65536):
-        parts.append(part)
-    return {**json.loads(b"".join(parts)), "streams": streams}
-
-
 def _reap(signum: int, frame: Any) -> None:
     """Ray asks whether a worker's process exists: one that has ended must not."""
     with contextlib.suppress(ChildProcessError):
@@ -183,12 +175,10 @@ def _reap(signum: int, frame: Any) -> None:
             pass
 
 
-def _become(request: Mapping[str, Any]) -> None:
+def _become(request: dict[str, Any]) -> None:
     """Run the script as a new interpreter would."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    for number, stream in enumerate(request["streams"]):
-        os.dup2(stream, number)
-        os.close(stream)
+    take_streams(request)
     if request["leads_group"]:
         os.setpgid(0, 0)
     os.nice(request["niceness"] - os.nice(0))
@@ -197,6 +187,8 @@ def _become(request: Mapping[str, Any]) -> None:
     import numpy as np
 
     np.random.seed()
+    if engine_forks.ENGINE in os.environ:
+        engine_forks.prepare()
     sys.argv = request["arguments"]
     sys.path = [str(Path(sys.argv[0]).parent) if folder == "" else folder for folder in sys.path]
     runpy.run_path(sys.argv[0], run_name="__main__")

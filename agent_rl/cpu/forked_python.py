@@ -28,14 +28,19 @@ def main() -> None:
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
             server.connect(os.environ[SERVER])
-            socket.send_fds(server, [b"3"], [0, 1, 2])
-            server.sendall(json.dumps(request).encode())
-            server.shutdown(socket.SHUT_WR)
+            send(server, request)
             forked = bool(server.recv(1))
     except (KeyError, OSError):
         forked = False
     if not forked:
         os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+
+
+def send(receiver: socket.socket, request: dict[str, object]) -> None:
+    """Hand over a request and this process's standard streams."""
+    socket.send_fds(receiver, [b"3"], [0, 1, 2])
+    receiver.sendall(json.dumps(request).encode())
+    receiver.shutdown(socket.SHUT_WR)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@ import torch
 from verl.plugin.platform.platform_base import PlatformBase
 from verl.plugin.platform.platform_manager import PlatformRegistry
 
+from agent_rl.cpu.engine_forks import ENGINE
+
 __all__ = ["PlatformCPU"]
 
 
@@ -113,6 +115,9 @@ class PlatformCPU(PlatformBase):
 
     def ray_noset_envvars(self) -> list[str]:  # noqa: D102
         return []
+
+    def rollout_env_vars(self) -> dict[str, str]:  # noqa: D102
+        return {ENGINE: "1"}
 
     def is_ipc_supported(self) -> bool:  # noqa: D102
         return False

@@ -11,7 +11,10 @@ from typing import Any
 
 import psutil
 import ray
+from verl.workers.rollout.sglang_rollout import async_sglang_server
 from verl.workers.rollout.sglang_rollout.async_sglang_server import SGLangHttpServer, SGLangReplica
+
+from agent_rl.cpu import engine_forks
 
 __all__ = ["CPUHttpServer", "CPUReplica"]
 
@@ -34,3 +37,12 @@ class CPUReplica(SGLangReplica):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.server_class = ray.remote(CPUHttpServer)
+
+
+def _prepare(server_args: Any, original: Any = async_sglang_server._set_envs_and_config) -> None:
+    """Set SGLang's environment and start method as verl does, and then our own."""
+    original(server_args)
+    engine_forks.use()
+
+
+async_sglang_server._set_envs_and_config = _prepare

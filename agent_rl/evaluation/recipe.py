@@ -11,7 +11,7 @@ from agent_rl.launch import resolution
 from agent_rl.launch.composition import compose
 from agent_rl.settings import SECTION
 
-__all__ = ["recipe_values"]
+__all__ = ["recipe_values", "values_of"]
 
 
 def recipe_values(recipe: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
@@ -22,10 +22,17 @@ def recipe_values(recipe: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
         overrides: hydra overrides.
 
     Raises:
-        ConfigError: for a recipe that does not compose, several files of validation data, or a reward that only the
-            trainer can compute.
+        ConfigError: for a recipe that does not compose, and as `values_of`.
     """
-    config: Any = compose(recipe, overrides)
+    return values_of(compose(recipe, overrides))
+
+
+def values_of(config: Any) -> dict[str, Any]:
+    """The same of a composed configuration.
+
+    Raises:
+        ConfigError: for several files of validation data, or a reward that only the trainer can compute.
+    """
     if problems := resolution.problems(config):
         raise problems[0]
     plain = resolution.resolved(config)

@@ -19,7 +19,7 @@ from typing import Any
 from agent_rl.data import read_parquet, write_parquet
 from agent_rl.data.worlds import World, load_world
 from agent_rl.errors import ConfigError
-from agent_rl.evaluation.recipe import recipe_values
+from agent_rl.evaluation.recipe import values_of
 from agent_rl.evaluation.runner import Evaluation
 from agent_rl.evaluation.scripted import run_scripts
 from agent_rl.evaluation.settings import read_settings
@@ -61,12 +61,13 @@ class ColdStart:
         if settings is None:
             remedy = "Set VERL_PLATFORM=cpu for the recipe's size on a CPU, or add the section"
             raise ConfigError("agent_rl.cold_start", f"{recipe} has none on this platform", remedy)
+        self.config = config
         self.settings: ColdStartSettings = settings
         self.world: World = load_world(settings.world)
         self.folder = Path(str(config.actor_rollout_ref.model.path)).parent
         self.model = self.folder / "model"
         self._files = {"train": str(config.data.train_files), "test": str(config.data.val_files)}
-        self._values = recipe_values(recipe, overrides)
+        self._values = values_of(config)
         self._devices = int(config.trainer.n_gpus_per_node)
         self._longest = int(config.data.max_prompt_length) + int(config.data.max_response_length)
 

@@ -21,7 +21,6 @@ from agent_rl.evaluation.summary import Estimate
 from agent_rl.experiments.cold_start import ColdStart
 from agent_rl.experiments.outcome import Judgement, RunOutcome
 from agent_rl.launch import resolution
-from agent_rl.launch.composition import compose
 from agent_rl.viewer.charts import Chart
 
 __all__ = ["RECEIPT", "check", "hashes", "machine", "verdicts", "write_curve"]
@@ -76,13 +75,12 @@ def hashes(recipe: str, overrides: Sequence[str] = ()) -> dict[str, str]:
 
     The rows of a data set are left out where it is not at hand.
     """
-    config = compose(recipe, overrides)
-    tools = Path(str(config.actor_rollout_ref.rollout.multi_turn.tool_config_path))
-    text = json.dumps(resolution.resolved(config), sort_keys=True, default=str)
+    start = ColdStart(recipe, overrides)
+    tools = Path(str(start.config.actor_rollout_ref.rollout.multi_turn.tool_config_path))
+    text = json.dumps(resolution.resolved(start.config), sort_keys=True, default=str)
     text = text.replace(str(Path.cwd()), ".").replace(str(Path.home()), "~")
     text += tools.read_text(encoding="utf-8") if tools.is_file() else ""
     found = {"configuration": hashlib.sha256(text.encode()).hexdigest()}
-    start = ColdStart(recipe, overrides)
     return {**found, "rows": start.rows_digest()} if start.has_rows() else found
 
 

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,37 +17,6 @@ from agent_rl.cpu import fork_server, forked_python, switch
 from tests.forks import EXTENDED, FORKS, Mode
 
 SERVER = forked_python.SERVER
-
-
-LAUNCHER = """
-import json, os, sys
-from agent_rl.cpu.fork_server import fork_server
-with fork_server(os.environ, sys.stderr) as more:
-    print(json.dumps(more), flush=True)
-    sys.stdin.read()
-"""
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """The variable that names it; it must end with its launcher."""
-    environment = {
-        **os.environ,
-        "VERL_PLATFORM": "cpu",
-        "OF_THE_SERVER": "1",
-        "RAY_AUTH_MODE": "disabled",
-        "OMP_NUM_THREADS": "2",
-    }
-    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with (
-        open(tmp_path_factory.mktemp("server") / "log", "wb") as log,
-        subprocess.Popen([sys.executable, "-c", LAUNCHER], env=environment, stderr=log, **pipes) as launcher,
-    ):
-        yield json.loads(launcher.stdout.readline())
-        started = psutil.Process(launcher.pid).children()
-        launcher.kill()
-    assert started
-    assert psutil.wait_procs(started, 60)[1] == []
 
 
 def fork(folder: Path, code: str, *arguments: str, **environment: str) -> Any:
