@@ -24,6 +24,7 @@ from uuid import UUID
 from pydantic import Field, PlainSerializer, TypeAdapter, ValidationError
 
 __all__ = [
+    "LEFT_OUT",
     "SCHEMA_VERSION",
     "Message",
     "Role",
@@ -40,6 +41,8 @@ __all__ = [
 ]
 
 SCHEMA_VERSION = 1
+LEFT_OUT = "left_out"
+"""Key in `Trajectory.info`: true where nothing of it is trained on."""
 
 Role = Literal["system", "user", "assistant", "tool"]
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from agent_rl.rewards.components.terms import SCORED_STOP_REASONS
-from agent_rl.trajectory import Trajectory
+from agent_rl.trajectory import LEFT_OUT, Trajectory
 
 __all__ = ["COUNTED", "OF_THE_DATA", "OF_THE_REWARD", "OF_THE_STEP", "Counted", "counted"]
 
@@ -44,6 +44,10 @@ COUNTED = {
     ),
     "turns": Counted(lambda t: len(t.turns), "turns of the policy"),
     "answered": Counted(lambda t: t.answer is not None, "share of the trajectories with an answer"),
+    "left_out": Counted(
+        lambda t: bool(t.info.get(LEFT_OUT)),
+        "share of the trajectories of which nothing is trained on: `agent_rl.mask_overlong`, `agent_rl.mask_void`",
+    ),
     "tool_seconds": Counted(lambda t: t.tool_seconds, "seconds of waiting for tools, or a simulated user"),
     "generation_seconds": Counted(lambda t: t.generation_seconds, "seconds of waiting for the engine"),
 }

@@ -51,6 +51,9 @@ class AgentRLSettings(Section):
     folding: FoldingSettings = FoldingSettings()
     hooks: str | None = None
     """Subclass of `agent_rl.agents.episode.hooks.Hooks`: `package.module.Class`, or `path/to/file.py:Class`."""
+    mask_overlong: bool = False
+    """Leave a trajectory out of the loss that the token budget ended (`max_tokens`), as DAPO's overlong filtering does.
+    Its reward still counts in its group."""
     mask_void: Literal["none", "turn", "trajectory"] = "none"
     """What is left out of the loss where a turn has neither call nor answer: it could not be read, or the token budget
     cut it off. `turn`: that turn; `trajectory`: all turns of the trajectory."""

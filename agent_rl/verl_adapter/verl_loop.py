@@ -16,12 +16,12 @@ from agent_rl.agents.episode.policy import ChatMessage
 from agent_rl.data import unpacked
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.policies.chat_template import with_syntax
+from agent_rl.policies.left_out import trained_on
 from agent_rl.policies.media import Media, has_media
 from agent_rl.policies.token_policy import TokenPolicy, TrainingSequence
-from agent_rl.policies.void_turns import without_void
 from agent_rl.settings import AgentRLSettings
 from agent_rl.trace import TraceWriter
-from agent_rl.trajectory import Trajectory
+from agent_rl.trajectory import LEFT_OUT, Trajectory
 from agent_rl.user_code import BrokenCallError
 from agent_rl.verl_adapter.garbage import collected_in_pauses
 from agent_rl.verl_adapter.token_builder import of_any_template
@@ -122,7 +122,10 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
         )
 
     def _outputs(self, policy: TokenPolicy, trajectory: Trajectory) -> AgentLoopOutput | list[AgentLoopOutput]:
-        sequences = without_void(policy.sequences(), trajectory.turns, self.settings.mask_void)
+        settings = self.settings
+        sequences = trained_on(policy.sequences(), trajectory, settings.mask_void, settings.mask_overlong)
+        if not any(any(sequence.mask) for sequence in sequences):
+            trajectory.info[LEFT_OUT] = True
         outputs = [self._output(policy, trajectory, sequence) for sequence in sequences]
         outputs[-1].extra_fields["trajectory"] = trajectory.to_dict()
         return outputs if len(outputs) > 1 else outputs[0]

@@ -12,6 +12,7 @@ pytest.importorskip("verl")
 from agent_rl import ReactAgentLoop, trace
 from agent_rl.agents.episode.budget import DEFAULT_MAX_TURNS, FINAL_TURN
 from agent_rl.errors import ConfigError, UnscoredError
+from agent_rl.rewards.metrics import counted
 from agent_rl.tools.cassette import CassetteMissError
 from agent_rl.trajectory import StopReason, Trajectory
 from agent_rl.verl_adapter.verl_loop import EpisodeAgentLoop
@@ -108,6 +109,36 @@ def test_a_void_turn_is_left_out_of_the_loss(run, tokenizer, mode, trained):
     assert (ANSWER in kept) == (mode != "trajectory")
     assert len(mask) == len(ids) == len(output.response_logprobs)
     assert output.extra_fields["trajectory"]["turns"][0]["malformed"]
+
+
+@pytest.mark.parametrize(("masked", "length"), [(True, 40), (True, 512), (False, 40)])
+def test_a_trajectory_that_the_token_budget_ended_is_left_out_of_the_loss(run, masked, length):
+    limits = (CALCULATOR, f"data.max_response_length={length}", f"+agent_rl.mask_overlong={masked}")
+    output, _ = run(ACT, ANSWER, overrides=limits)
+    trajectory = Trajectory.from_dict(output.extra_fields["trajectory"])
+    left_out = masked and length == 40
+    assert (trajectory.stop_reason is StopReason.MAX_TOKENS) == (length == 40)
+    assert any(output.response_mask) != left_out
+    assert len(output.response_mask) == len(output.response_ids)
+    assert counted(trajectory)["left_out"] == left_out
+
+
+def test_what_is_left_out_counts_in_its_group(run):
+    """verl's GRPO over a trajectory that was cut off, with the reward 0, and one with the reward 1."""
+    import numpy as np
+    from torch.nn.utils.rnn import pad_sequence
+    from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage
+
+    fields = []
+    for reward, length in ((0.0, 40), (1.0, 512)):
+        limits = (CALCULATOR, f"data.max_response_length={length}", "+agent_rl.mask_overlong=true")
+        output, _ = run(ACT, ANSWER, overrides=limits)
+        output.reward_score = reward
+        fields.append(output.as_dict())
+    rewards, mask = (pad_sequence([each[name] for each in fields], True) for name in ("rm_scores", "response_mask"))
+    advantages, _ = compute_grpo_outcome_advantage(rewards, mask.float(), np.array(["u", "u"]))
+    assert not advantages[0].any()
+    assert advantages[1].max() == pytest.approx(0.5**0.5, abs=1e-4)  # half a step from the mean of both
 
 
 def test_without_logprobs_there_are_none_in_the_output(run):

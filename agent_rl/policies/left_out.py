@@ -1,7 +1,11 @@
-"""What `agent_rl.mask_void` leaves out of the loss: void turns, which have neither a call nor an answer.
+"""What `agent_rl.mask_void` and `agent_rl.mask_overlong` leave out of the loss.
 
-Such turns are rare and improbable ones, and their gradients are large: SimpleTIR (arXiv 2509.02479) leaves out whole
-trajectories that have one. Their reward stays in the group's baseline.
+Void turns, which have neither a call nor an answer, are rare and improbable, and their gradients are large: SimpleTIR
+(arXiv 2509.02479) leaves out whole trajectories that have one. Of a trajectory that the token budget ended, nobody
+knows how it would have gone on, so that its reward is noise: DAPO (arXiv 2503.14476, section 3.4) leaves it out.
+
+The reward of what is left out stays in the group's baseline, as with TRL's `mask_truncated_completions`, SkyRL's
+`apply_overlong_filtering` and NeMo RL's `overlong_filtering`, which change the mask alone.
 """
 
 from __future__ import annotations
@@ -11,44 +15,49 @@ from itertools import groupby
 from typing import Literal
 
 from agent_rl.policies.token_policy import TrainingSequence
-from agent_rl.trajectory import Turn
+from agent_rl.trajectory import StopReason, Trajectory, Turn
 
-__all__ = ["is_void", "without_void"]
-
-
-def is_void(turn: Turn) -> bool:
-    """Whether a turn has neither a call nor an answer: it could not be read, or the token budget cut it off."""
-    return turn.malformed is not None or "cut" in turn.notes
+__all__ = ["trained_on"]
 
 
-def without_void(
-    sequences: list[TrainingSequence], turns: Sequence[Turn], mask_void: Literal["none", "turn", "trajectory"]
+def trained_on(
+    sequences: list[TrainingSequence],
+    trajectory: Trajectory,
+    mask_void: Literal["none", "turn", "trajectory"],
+    mask_overlong: bool = False,
 ) -> list[TrainingSequence]:
     """The training sequences of a trajectory, with mask 0 on what is left out.
 
     Args:
         sequences: all of them, in order; each run of sampled tokens is a turn, or the notes of a fold.
-        turns: of the trajectory.
+        trajectory: its stop reason and turns count.
         mask_void: `turn`: void turns are left out, and sequences in which nothing remains. `trajectory`: with a void
             turn, everything is.
+        mask_overlong: with the stop reason `max_tokens`, everything is.
 
     Returns:
         At least one sequence. With `turn`, one without images ends with the last token that is trained on, because the
         reward stands on the last token.
     """
-    if mask_void == "none" or not any(map(is_void, turns)):
-        return sequences
-    if mask_void == "trajectory":
+    void = mask_void != "none" and any(map(_is_void, trajectory.turns))
+    if (void and mask_void == "trajectory") or (mask_overlong and trajectory.stop_reason is StopReason.MAX_TOKENS):
         return [sequence._replace(mask=[0] * len(sequence.mask)) for sequence in sequences]
-    runs = _kept(turns)
+    if not void:
+        return sequences
+    runs = _kept(trajectory.turns)
     masked = [_masked(sequence, runs) for sequence in sequences]
     return [sequence for sequence in masked if any(sequence.mask)] or masked[-1:]
+
+
+def _is_void(turn: Turn) -> bool:
+    """Whether a turn has neither a call nor an answer: it could not be read, or the token budget cut it off."""
+    return turn.malformed is not None or "cut" in turn.notes
 
 
 def _kept(turns: Sequence[Turn]) -> Iterator[bool]:
     """For each run of sampled tokens, whether it is trained on."""
     for turn in turns:
-        yield not is_void(turn)
+        yield not _is_void(turn)
         if "fold" in turn.notes:
             yield True
 

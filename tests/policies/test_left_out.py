@@ -1,10 +1,10 @@
-"""What is left out of the loss where a turn has neither call nor answer."""
+"""What is left out of the loss: void turns, and trajectories that the token budget ended."""
 
 import pytest
 
+from agent_rl.policies.left_out import trained_on
 from agent_rl.policies.token_policy import TrainingSequence
-from agent_rl.policies.void_turns import without_void
-from agent_rl.trajectory import Turn
+from agent_rl.trajectory import StopReason, Trajectory, Turn
 
 FIRST = TrainingSequence([1, 2], [3, 4, 5, 6], [1, 1, 0, 1], [-0.1, -0.2, 0.0, -0.3], [])
 LAST = TrainingSequence([1, 2], [7, 8, 9], [0, 1, 1], None, [])
@@ -16,8 +16,12 @@ GOOD, FOLDED, BAD, CUT = (
 )
 
 
-def masks(turns, mode):
-    return [sequence.mask for sequence in without_void([FIRST, LAST], turns, mode)]
+def trained(turns, mode, *, reason=StopReason.ANSWERED, first=FIRST, **settings):
+    return trained_on([first, LAST], Trajectory(prompt=[], stop_reason=reason, turns=turns), mode, **settings)
+
+
+def masks(turns, mode, **settings):
+    return [sequence.mask for sequence in trained(turns, mode, **settings)]
 
 
 @pytest.mark.parametrize("turns", [[GOOD, BAD, GOOD], [BAD, BAD, BAD], [GOOD, GOOD, CUT]])
@@ -42,7 +46,17 @@ def test_void_turns_are_left_out(turns, left):
 
 
 def test_ids_and_log_probs_stay_aligned():
-    (first, _) = without_void([FIRST, LAST], [GOOD, BAD, GOOD], "turn")
+    (first, _) = trained([GOOD, BAD, GOOD], "turn")
     assert first == TrainingSequence([1, 2], [3, 4], [1, 1], [-0.1, -0.2], [])
-    (shown, _) = without_void([FIRST._replace(images=["x"]), LAST], [GOOD, BAD, GOOD], "turn")
+    (shown, _) = trained([GOOD, BAD, GOOD], "turn", first=FIRST._replace(images=["x"]))
     assert (shown.response_ids, shown.mask) == (FIRST.response_ids, [1, 1, 0, 0])  # its images keep their places
+
+
+@pytest.mark.parametrize("reason", StopReason)
+@pytest.mark.parametrize("mode", ["none", "turn"])
+def test_exactly_what_the_token_budget_ended_is_left_out(reason, mode):
+    turns = [GOOD, GOOD, GOOD]  # an observation that no longer fits cuts no turn
+    kept = [FIRST.mask, LAST.mask]
+    nothing = [[0, 0, 0, 0], [0, 0, 0]]
+    assert masks(turns, mode, reason=reason) == kept
+    assert masks(turns, mode, reason=reason, mask_overlong=True) == (nothing if reason == "max_tokens" else kept)
