@@ -48,7 +48,7 @@ def prepare() -> None:
             os.close(alive_w)
             _become_fork_server(other, listener.detach(), alive_r)
     os.close(alive_r)
-    known: Any = forkserver._forkserver  # type: ignore[attr-defined]  # left as by its `ensure_running`
+    known: Any = forkserver._forkserver  # left as by its `ensure_running`
     known._forkserver_address, known._forkserver_alive_fd, known._forkserver_pid = path, alive_w, pid
 
 
