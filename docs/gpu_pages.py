@@ -81,6 +81,37 @@ OTHERS = {
 """Recipes with a critic, with reward models of their own, or with long conversations."""
 
 
+PUBLISHED = (
+    ("weights of Qwen2.5-7B on 8 GPUs", "3.56", "3.55", "https://github.com/hkust-nlp/simpleRL-reason/issues/84"),
+    (
+        "weights of Qwen2.5-0.5B and of its critic on 2 GPUs",
+        "1.84",
+        "1.84",
+        "https://github.com/verl-project/verl/issues/2151",
+    ),
+    (
+        "update of verl's quickstart: PPO, Qwen2.5-0.5B, 1 GPU, T = 4 x 768",
+        "20.8",
+        "18.3",
+        "a user's log of https://verl.readthedocs.io/en/latest/start/quickstart.html",
+    ),
+    (
+        "update of GRPO, Qwen2.5-3B, 2 L20, T = 5,472: all tokens of its step",
+        "28.8",
+        "29.9",
+        "a guide to verl with Harbor on Alibaba Cloud",
+    ),
+    (
+        "update of GSPO, Qwen3-8B, FSDP2, 8 NPUs, T = 2,048",
+        "20.8",
+        "18.1",
+        "verl's nightly run_gspo_qwen3_8b_fsdp2_npu.sh, run 33214313669",
+    ),
+    ("the same with `use_no_sync_for_gradient_accumulation=true`", "47.9", "44.8", "the same, a day before"),
+)
+"""Memory of one GPU in GiB as verl has printed it, and the doctor's estimate."""
+
+
 def _layouts() -> dict[str, dict[str, str]]:
     found = {}
     for folder in sorted(ROOT.glob("recipes/*/size")):
@@ -152,7 +183,8 @@ GPUs. For another machine, it takes that one's facts (`--save-machine`, `--machi
 Of Qwen2.5 on H100 with 80 GB, for gsm8k_calculator with `size=3b` and the model's path. With P parameters, G GPUs,
 T tokens of a micro-batch, B = 4 bytes a number (2 with `fsdp_config.model_dtype=bf16`), and F = the card's free memory:
 
-- states = 4 B P / G (weights, gradients, two moments; LoRA: weights alone; a critic as much again)
+- states = 4 B P / G (weights, gradients, two moments; LoRA: weights alone; a critic as much again); with
+  `use_no_sync_for_gradient_accumulation=true` under FSDP2, B P more less B P / G: verl 0.9.1 has it off
 - activations = 2 T x hidden x layers (17 times as much without gradient checkpointing)
 - logits = 8 T x vocabulary (none with `use_fused_kernels=true`)
 - update = states + activations + logits + 1.5 for CUDA's contexts and NCCL
@@ -163,8 +195,11 @@ T tokens of a micro-batch, B = 4 bytes a number (2 with `fsdp_config.model_dtype
             table(columns, _memory_rows()),
             """The engine's part agrees to 1 % with what SGLang printed at its start for Qwen3-30B-A3B (weights 56.98,
 204.63 left of 287.18 x 0.911, 1,669,816 tokens in 152.88; sglang's pull request 18263), and in the bytes of a token
-for Qwen3-235B-A22B on four H100 (367,404 tokens in 16.46 GiB; vllm's issue 21348). For the trainer's part no published
-figure of verl with its whole configuration was found.
+for Qwen3-235B-A22B on four H100 (367,404 tokens in 16.46 GiB; vllm's issue 21348).
+The trainer's part, without the 1.5 for contexts, against what verl has printed in runs that are public:
+""",
+            table(("run", "published", "estimate", "source"), PUBLISHED),
+            """tests/doctor/checks/test_memory.py computes them.
 
 ## Recipes on other numbers of GPUs
 

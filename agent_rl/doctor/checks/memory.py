@@ -1,7 +1,8 @@
 """Checks of memory and disk, from the number of parameters. They are estimates, and each says what it assumes.
 
 With FSDP and Adam a trained parameter is four numbers (itself, its gradient, the optimizer's two moments), of 4 bytes
-each unless `fsdp_config.model_dtype` says bf16, divided among all GPUs. The activations of a token are the input of
+each unless `fsdp_config.model_dtype` says bf16, divided among all GPUs; FSDP2 does not divide the gradients while their
+sum is deferred (`use_no_sync_for_gradient_accumulation`). The activations of a token are the input of
 each layer (2 bytes a number; 34 without gradient checkpointing) and four times its logits (2 bytes; none with fused
 kernels). The engine takes `gpu_memory_utilization` of the memory free at its start, for its weights (2 bytes) and its
 cache. The reference policy is in the host's memory. An adapter of LoRA is not counted; a critic counts as a second
@@ -66,16 +67,19 @@ def gpu_need(case: Case, card: float) -> GpuNeed:
     parameters, shards = float(case.model.parameters or 0), case.world_size
     one = _number_bytes(case) * parameters / shards
     lora, separate = _is_lora(case), not case.get(f"{OWN}.hybrid_engine", True)
-    critic = STATE * one if _has_critic(case) else 0.0
+    trained = one * (STATE + (shards - 1 if _keeps_whole_gradients(case) else 0))
+    critic = trained if _has_critic(case) else 0.0
     tokens, config = _micro_batch_tokens(case), case.model.config
     kept = 2 if case.get(f"{OWN}.model.enable_gradient_checkpointing", True) else 34
     width = config.get("hidden_size", 0) * config.get("num_hidden_layers", 0)
     vocabulary = 0 if case.get(f"{OWN}.model.use_fused_kernels") else config.get("vocab_size", 0)
     tensor_parallel = case.number(f"{OWN}.rollout.tensor_model_parallel_size", 1)
-    resting = 0.0 if separate else one * (1 if lora else 3) - min(_offloaded(case), 1 if lora else 3) * one + critic
+    resting = 0.0 if separate else one * (1 if lora else 3) - min(_offloaded(case), 1 if lora else 3) * one
+    if not separate and _has_critic(case):
+        resting += STATE * one
     share = float(case.get(f"{OWN}.rollout.gpu_memory_utilization", 0.5))
     return GpuNeed(
-        states=one * (1 if lora else STATE) + critic,
+        states=(one if lora else trained) + critic,
         activations=tokens * width * kept,
         logits=4.0 * tokens * vocabulary * 2,
         resting=resting,
@@ -208,6 +212,12 @@ def _is_lora(case: Case) -> bool:
 
 def _number_bytes(case: Case) -> int:
     return 2 if str(case.get(f"{OWN}.actor.fsdp_config.model_dtype", "fp32")) in ("bf16", "bfloat16", "fp16") else 4
+
+
+def _keeps_whole_gradients(case: Case) -> bool:
+    """FSDP2 has the gradients of all parameters on each GPU until the last micro-batch when their sum is deferred."""
+    deferred = case.get(f"{OWN}.actor.fsdp_config.use_no_sync_for_gradient_accumulation")
+    return bool(deferred) and case.get(f"{OWN}.actor.strategy") == "fsdp2"
 
 
 def _offloaded(case: Case) -> int:

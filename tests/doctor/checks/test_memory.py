@@ -155,3 +155,61 @@ def test_the_engines_pool_is_what_sglang_printed(make_case: MakeCase, tmp_path: 
     need = memory.gpu_need(make_case(keys, on_cpu=False), 287.18 * GIB + memory.CONTEXTS)
     assert need.engine_weights / GIB == pytest.approx(56.98, rel=0.01)
     assert (need.pool - need.engine_weights) / GIB == pytest.approx(204.63, rel=0.01)
+
+
+def shaped(folder: Path, family: str, hidden: int, layers: int, kv: int, inner: int, tied: bool) -> str:
+    """A folder with the config.json of a Qwen."""
+    shape = {"hidden_size": hidden, "num_hidden_layers": layers, "num_key_value_heads": kv, "intermediate_size": inner}
+    shape |= {"num_attention_heads": {896: 14, 2048: 16, 3584: 28, 4096: 32}[hidden], "tie_word_embeddings": tied}
+    shape |= {"vocab_size": 152064 if hidden == 3584 else 151936}
+    (folder / "config.json").write_text(json.dumps({"model_type": family, **shape}))
+    return str(folder)
+
+
+HALF_B = ("qwen2", 896, 24, 2, 4864, True)
+THREE_B = ("qwen2", 2048, 36, 2, 11008, True)
+SEVEN_B = ("qwen2", 3584, 28, 4, 18944, False)
+EIGHT_B = ("qwen3", 4096, 36, 8, 12288, False)
+ACTOR = "actor_rollout_ref.actor"
+DYNAMIC = {f"{ACTOR}.use_dynamic_bsz": True}
+PPO = {"algorithm.adv_estimator": "gae"}
+NIGHTLY = {**DYNAMIC, f"{ACTOR}.ppo_max_token_len_per_gpu": 2048}
+DEFERRED = f"{FSDP}.use_no_sync_for_gradient_accumulation"
+
+
+@pytest.mark.parametrize(
+    ("shape", "gpus", "keys", "printed_gib"),
+    [
+        # "Before building vllm rollout, memory allocated": hkust-nlp/simpleRL-reason's issue 84, and verl's issue 2151,
+        # whose script trains with a critic.
+        (SEVEN_B, 8, {}, 3.564),
+        (HALF_B, 2, PPO, 1.84),
+    ],
+)
+def test_the_weights_take_what_verl_printed(
+    make_case: MakeCase, tmp_path: Path, shape: Any, gpus: int, keys: dict[str, Any], printed_gib: float
+) -> None:
+    known = {"actor_rollout_ref.model.path": shaped(tmp_path, *shape), "trainer.n_gpus_per_node": gpus}
+    need = memory.gpu_need(make_case({**known, **keys}, on_cpu=False), 80 * GIB)
+    assert need.states / memory.STATE / GIB == pytest.approx(printed_gib, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("shape", "gpus", "keys", "printed_gib"),
+    [
+        # verl's quickstart, PPO: a log with its command, 4 sequences of 512 + 256 tokens in a micro-batch.
+        (HALF_B, 1, {**PPO, **DYNAMIC, f"{ACTOR}.ppo_max_token_len_per_gpu": 4 * 768}, 20.76),
+        # GRPO on two L20: 32 tokens a second and GPU in a step of 171 s, all in one micro-batch.
+        (THREE_B, 2, {**DYNAMIC, f"{ACTOR}.ppo_max_token_len_per_gpu": 32 * 171}, 28.8),
+        # verl's nightly of GSPO under FSDP2, as its configuration shipped, and on the day before.
+        (EIGHT_B, 8, NIGHTLY, 20.82),
+        (EIGHT_B, 8, {**NIGHTLY, DEFERRED: True}, 47.87),
+    ],
+)
+def test_an_update_takes_what_verl_reported(
+    make_case: MakeCase, tmp_path: Path, shape: Any, gpus: int, keys: dict[str, Any], printed_gib: float
+) -> None:
+    """`perf/max_memory_allocated_gb`, which has no CUDA contexts."""
+    known = {"actor_rollout_ref.model.path": shaped(tmp_path, *shape), "trainer.n_gpus_per_node": gpus}
+    need = memory.gpu_need(make_case({**known, **keys}, on_cpu=False), 80 * GIB)
+    assert (need.update - memory.CONTEXTS) / GIB == pytest.approx(printed_gib, rel=0.2)
