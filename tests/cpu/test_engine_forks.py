@@ -59,7 +59,9 @@ def start(tmp_path: Path, server: dict[str, str]) -> Any:
 
     def run(what: str, **environment: str) -> dict[str, Any]:
         command = [sys.executable, "-I", "-S", forked_python.__file__, str(tmp_path / "script.py"), what]
-        subprocess.run(command, env={**os.environ, **server, **environment}, cwd=tmp_path, check=True)
+        subprocess.run(
+            command, env={**os.environ, "RAY_AUTH_MODE": "token", **server, **environment}, cwd=tmp_path, check=True
+        )
         found: dict[str, Any] = json.loads(appears(tmp_path / "found").read_text())
         return found
 
