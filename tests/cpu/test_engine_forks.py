@@ -29,6 +29,8 @@ def child(writer):
         "threads": sys.modules["torch"].get_num_threads() if "torch" in sys.modules else None,
     })
     if sys.argv[1] == "fails":
+        while not os.path.exists("found"):
+            time.sleep(0.02)
         parent.send_signal(signal.SIGQUIT)
     time.sleep(60)
 
