@@ -1,6 +1,7 @@
 """Before anything imports verl: the platform, and where caches go. Nothing here imports verl or torch by itself."""
 
 import asyncio
+import gc
 import os
 import secrets
 import sys
@@ -55,6 +56,15 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes longest starts first."""
     items.sort(key=lambda item: groups.rank(item.path))
+
+
+def pytest_collection_finish() -> None:
+    """What tests and modules are made of stays: garbage collections, which tests ask for, need not look at it."""
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    gc.unfreeze()  # at exit, libraries look for what is left
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> groups.Groups | None:

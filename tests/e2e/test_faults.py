@@ -191,7 +191,11 @@ def test_a_loop_that_does_not_exist_stops_the_run_and_says_so(rows: Path, tiny_m
         run_trainer(command, rows / "out", timeout_s=300)
 
 
-def test_a_wrong_key_stops_the_run_before_ray_starts(rows: Path, tiny_model: Path) -> None:
+def test_a_wrong_key_stops_the_run_before_ray_starts(
+    rows: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The address of a Ray that does not run: what a local one is started with is not started, which takes seconds."""
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     command = trainer_command(
         ROOT / "recipes/quickstart", overrides(rows, tiny_model, **{"agent_rl.reward.eficiency.penalty": 1})
     )
@@ -199,4 +203,6 @@ def test_a_wrong_key_stops_the_run_before_ray_starts(rows: Path, tiny_model: Pat
         run_trainer(command, rows / "out", timeout_s=100)
     assert "Did you mean 'efficiency'?" in str(caught.value)
     assert caught.value.status == 2
-    assert "Started a local Ray instance" not in (rows / "out/train.log").read_text()
+    log = (rows / "out/train.log").read_text()
+    assert "Started a local Ray instance" not in log
+    assert "Connecting to existing Ray cluster" not in log

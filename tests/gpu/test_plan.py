@@ -55,6 +55,13 @@ def test_pieces_end_resume_and_say_why_they_did_not_run(tmp_path: Path) -> None:
     assert (tmp_path / "count").read_text() == "xx"
 
 
+def test_a_training_piece_needs_no_gpu_where_the_cpu_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "gpus", lambda: 0)
+    for platform, refused in (("cpu", {"bare_engine"}), ("", {piece.name for piece in PIECES if piece.gpus})):
+        monkeypatch.setenv("VERL_PLATFORM", platform)
+        assert {piece.name for piece in PIECES if "GPU(s) needed" in piece.missing()} == refused
+
+
 def test_no_piece_may_take_more_than_eight_minutes_and_names_are_unique() -> None:
     assert max(piece.limit_s for piece in PIECES) <= 480
     assert len({piece.name for piece in PIECES}) == len(PIECES)
@@ -81,11 +88,14 @@ def test_what_a_training_piece_must_show() -> None:
 
 
 @pytest.mark.recipes
-def test_every_training_piece_composes_for_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("platform", "device"), [("", "cuda"), ("cpu", "cpu")])
+def test_every_training_piece_composes(
+    platform: str, device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from tests.gpu import training_run
 
     monkeypatch.chdir(ROOT)
-    monkeypatch.delenv("VERL_PLATFORM", raising=False)
+    monkeypatch.setenv("VERL_PLATFORM", platform)
     monkeypatch.setattr(training_run, "make_inputs", lambda out: None)
     composed = 0
     for piece in PIECES:
@@ -93,7 +103,7 @@ def test_every_training_piece_composes_for_a_gpu(tmp_path: Path, monkeypatch: py
             *_, name, recipe = piece.command[:5]
             overrides = [word.replace("{out}", str(tmp_path)) for word in piece.command[5:]]
             config = compose(recipe, [*training_run.settings(tmp_path, tmp_path / name, recipe), *overrides])
-            assert config.trainer.device == "cuda"
+            assert config.trainer.device == device
             composed += 1
     assert composed > 15
 
