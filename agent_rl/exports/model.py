@@ -45,6 +45,8 @@ def export_model(run: str, to: Path, gguf: bool = False) -> list[str]:
     if sampling := _sampling(Path(run).expanduser()):
         file = to / GENERATION
         known = json.loads(file.read_text()) if file.is_file() else {}
+        if sampling["top_k"] < 1:  # no limit, which is 0 for transformers and vLLM, and refused by SGLang
+            sampling["top_k"] = _vocabulary(to)
         file.write_text(json.dumps({**known, **sampling}, indent=2) + "\n", encoding="utf-8")
     name = shlex.quote(str(to))
     commands = [f"python -m sglang.launch_server --model-path {name}", f"vllm serve {name}"]
@@ -62,6 +64,12 @@ def _require_template(model: Path) -> None:
         raise ConfigError("RUN", f"the model in {model} has no chat template", remedy)
 
 
+def _vocabulary(model: Path) -> int:
+    """Its size, also of a model that sees images."""
+    config = json.loads((model / "config.json").read_text())
+    return int((config.get("text_config") or config)["vocab_size"])
+
+
 def _sampling(run: Path) -> dict[str, Any]:
     """How the run's rollouts are sampled, in the words of transformers; nothing without a record of the run."""
     record = next((each / "run.json" for each in (run, *run.absolute().parents) if (each / "run.json").is_file()), None)
@@ -69,4 +77,4 @@ def _sampling(run: Path) -> dict[str, Any]:
         return {}
     rollout: Mapping[str, Any] = json.loads(record.read_text())["configuration"]["actor_rollout_ref"]["rollout"]
     chosen = {name: rollout[name] for name in ("temperature", "top_p")}
-    return {**chosen, "top_k": max(0, rollout["top_k"]), "do_sample": chosen["temperature"] > 0}
+    return {**chosen, "top_k": rollout["top_k"], "do_sample": chosen["temperature"] > 0}
