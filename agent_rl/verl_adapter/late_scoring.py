@@ -23,7 +23,7 @@ from uuid import uuid4
 from omegaconf import OmegaConf, open_dict
 
 from agent_rl.errors import FatalError, UnscoredError
-from agent_rl.remote.turns import POLL_S, TURNS
+from agent_rl.remote import turns
 from agent_rl.rewards import groups
 from agent_rl.settings import SECTION
 from agent_rl.settings.reward import ServedModelSettings
@@ -72,7 +72,7 @@ def ask_our_manager(module: ModuleType) -> None:
 
     async def score_each(self: Any, data: Any, in_turn: Collection[str] = ()) -> list[Any]:
         """A result or an exception for each trajectory; requests to the addresses in `in_turn` wait for their turns."""
-        TURNS.manage(in_turn)
+        turns.TURNS.manage(in_turn)
         tasks = [asyncio.create_task(self.compute_score(data[index : index + 1])) for index in range(len(data))]
         uids = data.non_tensor_batch["uid"].tolist()
         for uid in dict.fromkeys(uids):
@@ -84,10 +84,10 @@ def ask_our_manager(module: ModuleType) -> None:
     module.RewardLoopWorker.compute_score = compute_score
 
     async def waiting(self: Any) -> dict[str, int]:
-        return TURNS.waiting()
+        return turns.TURNS.waiting()
 
     async def take_turn(self: Any, address: str) -> None:
-        await TURNS.take(address)
+        await turns.TURNS.take(address)
 
     module.RewardLoopWorker.score_each = score_each
     module.RewardLoopWorker.waiting, module.RewardLoopWorker.take_turn = waiting, take_turn
@@ -258,7 +258,7 @@ async def _give_turns(
             address = max(counts, key=lambda each: counts[each])
             async with served.turn_of(address):
                 await take_turn(address)
-        await asyncio.wait(scoring, timeout=POLL_S)
+        await asyncio.wait(scoring, timeout=turns.POLL_S)
 
 
 def _as_handed_over(module: ModuleType, keys: list[str], partition: str) -> Any:

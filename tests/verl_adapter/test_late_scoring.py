@@ -210,6 +210,14 @@ def test_models_in_turn_are_loaded_where_requests_wait() -> None:
     assert loaded == ["many", "few"]
 
 
+def test_the_workers_methods_cross_processes() -> None:
+    """Ray hands them over by value, with the objects that they name."""
+    code = "import verl\nfrom ray import cloudpickle\nfrom verl.experimental.reward_loop import reward_loop\n"
+    code += "for name in ('compute_score', 'score_each', 'waiting', 'take_turn'):\n"
+    code += "    cloudpickle.loads(cloudpickle.dumps(getattr(reward_loop.RewardLoopWorker, name)))\n    print(name)"
+    assert python(code).split() == ["compute_score", "score_each", "waiting", "take_turn"]
+
+
 def test_errors_cross_processes() -> None:
     wrong = ConfigError("k", "p", "r")
     assert late_scoring._portable(wrong) is wrong
