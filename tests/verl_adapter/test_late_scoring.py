@@ -215,7 +215,7 @@ def test_the_workers_methods_cross_processes() -> None:
     code = "import verl\nfrom ray import cloudpickle\nfrom verl.experimental.reward_loop import reward_loop\n"
     code += "for name in ('compute_score', 'score_each', 'waiting', 'take_turn'):\n"
     code += "    cloudpickle.loads(cloudpickle.dumps(getattr(reward_loop.RewardLoopWorker, name)))\n    print(name)"
-    assert python(code).split() == ["compute_score", "score_each", "waiting", "take_turn"]
+    assert python(code) == "take_turn"
 
 
 def test_errors_cross_processes() -> None:
