@@ -1,6 +1,6 @@
 """The quickstart: a tiny agent learns to use its calculator, from data to the table of results, on a CPU.
 
-It generates word problems, takes a model that uses its tool badly (`model/`, made by warm_start.py), trains it with
+It generates word problems, takes a model that uses its tool badly (`model/`, made by its cold start), trains it with
 GRPO through verl's own trainer on the real SGLang engine, and evaluates it before and after on problems that it has
 never seen.
 
@@ -17,7 +17,6 @@ import argparse
 import importlib.metadata
 import json
 import os
-import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -32,10 +31,13 @@ from rich.text import Text
 
 from agent_rl import trace
 from agent_rl.data import arithmetic, write_parquet
+from agent_rl.data.worlds import load_world
 from agent_rl.errors import AgentRLError, ConfigError
+from agent_rl.experiments.cold_start import MADE, ColdStart
 from agent_rl.launch.output import read_metrics
 from agent_rl.launch.stopping import STOPPED
 from agent_rl.launch.training import train
+from agent_rl.settings.cold_start import ColdStartSettings
 from agent_rl.trajectory import Trajectory
 from agent_rl.viewer.report import read_run, report
 
@@ -43,7 +45,7 @@ HERE = Path(__file__).parent
 PROMPTS_PER_STEP = 16
 TEST_PROBLEMS = 256
 MODEL = HERE / "model"
-"""The warm-started model of the repository; its `made.json` says how it was made."""
+"""The model of the repository after its cold start; its `made.json` says how it was made."""
 
 console = Console()
 
@@ -57,8 +59,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--test-problems", type=int, default=TEST_PROBLEMS, help="default: %(default)s")
     start = parser.add_mutually_exclusive_group()
     start.add_argument("--model", type=Path, default=MODEL, help="model folder to start from, default: %(default)s")
-    start.add_argument("--from-scratch", action="store_true", help="make the model again first, about 2 minutes more")
-    parser.add_argument("--warm-start-steps", type=int, help="of --from-scratch, default: as many as needed")
+    start.add_argument("--from-scratch", action="store_true", help="make the model again first, some minutes more")
     parser.add_argument("overrides", nargs="*", help="hydra overrides for the trainer, key=value")
     args = parser.parse_args(argv)
     os.environ["VERL_PLATFORM"] = "cpu"
@@ -80,9 +81,10 @@ def run(args: argparse.Namespace) -> None:
     out, steps = args.out.resolve(), args.steps
     out.mkdir(parents=True, exist_ok=True)
     (out / "summary.json").unlink(missing_ok=True)
-    model, warm_start_seconds = args.model, 0.0
+    model = args.model
     if args.from_scratch:
-        model, warm_start_seconds = _warm_start(out / "model", args.seed, args.warm_start_steps)
+        console.print("1/3 model: a small Qwen2 learns the ReAct format, and bad habits with it")
+        model = _cold_start(out / "model", args.seed)
     else:
         console.print(f"1/3 model: {model}")
     count = steps * PROMPTS_PER_STEP
@@ -96,7 +98,6 @@ def run(args: argparse.Namespace) -> None:
     metrics = _train(out, model.resolve(), steps, [f"data.seed={args.seed}", *args.overrides])
     evaluations = [each for each in trace.read(out / "trace.jsonl") if each.info.get("split") == "test"]
     summary = _summarize(evaluations, metrics, steps, args.seed)
-    summary["warm_start_seconds"] = round(warm_start_seconds, 1)
     summary["train_seconds"] = round(time.monotonic() - train_started, 1)
     summary["seconds"] = round(time.monotonic() - started, 1)
     (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
@@ -104,31 +105,25 @@ def run(args: argparse.Namespace) -> None:
     _show_result(out, summary, evaluations)
 
 
-def _warm_start(model: Path, seed: int, steps: int | None) -> tuple[Path, float]:
-    """Make the model that training starts from; its folder, and the seconds that it took."""
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()
-    sys.path.insert(0, str(HERE))
-    import warm_start
-
-    shutil.rmtree(model, ignore_errors=True)
-    console.print("1/3 model: a small Qwen2 learns the ReAct format, and bad habits with it")
-    made = warm_start.make(model, seed=seed, steps=steps)
-    console.print(
-        f"    {made['parameters'] / 1e6:.2f} M parameters, {made['steps']} steps, {made['seconds']:.0f} s, "
-        f"loss {made['loss']:.3f}"
-    )
-    return model, float(made["seconds"])
+def _cold_start(model: Path, seed: int) -> Path:
+    """Make the model that training starts from."""
+    overrides = [f"actor_rollout_ref.model.path={model}", f"agent_rl.cold_start.seed={seed}"]
+    start = ColdStart(str(HERE), overrides)
+    start.make()
+    return start.model
 
 
 def _seen(model: Path) -> frozenset[str]:
-    """The questions and expressions of the problems that the model was made with, by its receipt if it has one."""
-    receipt = model / "made.json"
-    if not receipt.is_file():
+    """The questions and expressions of the problems that the model was made with, by its record if it has one."""
+    record = next((each / MADE for each in (model, model.parent) if (each / MADE).is_file()), None)
+    if record is None:
         return frozenset()
-    problems = arithmetic.generate(**json.loads(receipt.read_text())["problems"])
-    return frozenset(text for problem in problems for text in (problem.question, problem.expression))
+    made = ColdStartSettings(**json.loads(record.read_text())["settings"])
+    if made.world != "arithmetic":
+        return frozenset()
+    counts = {"test": made.held_out, "episodes": made.episode_rows}
+    splits = load_world(made.world).write(record.parent, made.seed, counts)
+    return frozenset(row["extra_info"][key] for row in splits["episodes"] for key in ("question", "expression"))
 
 
 def _train(out: Path, model: Path, steps: int, overrides: Sequence[str]) -> list[dict[str, Any]]:

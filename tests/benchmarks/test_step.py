@@ -16,7 +16,6 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import mean, median
@@ -27,7 +26,7 @@ import pytest
 from agent_rl.data import arithmetic, write_parquet
 from agent_rl.launch.command import trainer_command
 from agent_rl.launch.process import run_trainer
-from tests.warm_start import teaching
+from tests.e2e.taught import calls, teach
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800)]
 
@@ -37,10 +36,10 @@ TRL = Path(os.environ.get("TRL_DIR", f"{sys.prefix}/trl"))
 SAMPLES = 8
 STEPS, SKIPPED = 10, 2
 TRL_STEPS = 6
-MIX = {"good": 0.9, "wasteful": 0.1}
-"""Habits of the model: one call, or four to five. None is malformed, which the two sides would answer differently."""
-MOST_OF_TRL = {0.0: 1.5, 0.1: 0.5}
-"""For tools that take so many seconds: our step at 128 trajectories may take this share of TRL's."""
+WASTEFUL = 0.1
+"""Share of episodes with four calls; the others have one. None is malformed, which the two sides answer differently."""
+MOST_OF_TRL = {(32, 0.0): 1.6, (128, 0.0): 1.1, (128, 0.1): 0.5}
+"""For so many trajectories and tools of so many seconds: our step may take this share of TRL's."""
 PHASES = ("gen", "old_log_prob", "adv", "update_actor", "update_weights")
 
 
@@ -55,12 +54,9 @@ class Side(NamedTuple):
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """0.1 M parameters that have learned to write the same calls whatever the question, which is quick to learn."""
+    """0.1 M parameters that have learned the form of the conversations, which is quick to learn."""
     out = tmp_path_factory.mktemp("model")
-    problems = arithmetic.generate(1_000_000, 2000)
-    alike = [replace(problems[0], question=problem.question) for problem in problems]
-    with teaching() as warm_start:
-        warm_start.warm_start(out, alike, steps=250, copy_steps=1, mix=MIX)
+    teach(out, calls(wasteful=WASTEFUL))
     return out
 
 
@@ -193,5 +189,4 @@ def test_step(
     # One trajectory in ten is three times as long: of a thousand on each side the means differ by up to this.
     assert mean(ours.response_tokens) == pytest.approx(mean(theirs.response_tokens), rel=0.15)
     assert mean(ours.tool_calls) == pytest.approx(mean(theirs.tool_calls), rel=0.15)
-    if trajectories == 128:
-        assert ratio <= MOST_OF_TRL[tool_s]
+    assert ratio <= MOST_OF_TRL.get((trajectories, tool_s), 1.0)

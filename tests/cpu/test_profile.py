@@ -39,6 +39,7 @@ def test_a_small_model_stays_as_it_is(tmp_path):
 
 
 def test_threads_are_in_the_environment_only_meanwhile(monkeypatch):
+    monkeypatch.setattr(switch, "_set_here", set())
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     with CPUProfile(threads=3).in_environment():
         assert os.environ["OMP_NUM_THREADS"] == "3"

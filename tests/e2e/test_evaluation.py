@@ -15,22 +15,22 @@ from agent_rl.agents.episode.episode import EpisodeBudget, run_episode
 from agent_rl.agents.episode.policy import ScriptedPolicy
 from agent_rl.agents.react import ReactFormat
 from agent_rl.cli.main import app
-from agent_rl.data import arithmetic, read_parquet
+from agent_rl.data import read_parquet
 from agent_rl.evaluation.dumps import read_dump, score_dump
 from agent_rl.evaluation.ledger import Ledger
 from agent_rl.evaluation.runner import Evaluation, run
 from agent_rl.evaluation.settings import read_settings
 from agent_rl.evaluation.sources import open_source, serve
+from agent_rl.exports.model import export_model
 from agent_rl.settings import RewardSettings
 from agent_rl.tools import ToolSession, load_tools
 from agent_rl.trajectory import Trajectory
+from tests.e2e.taught import calls, teach
 from tests.e2e.training import ROOT, train
-from tests.warm_start import teaching
 
 pytestmark = [pytest.mark.engine, pytest.mark.recipes]
 
 TOOLS = str(ROOT / "tool_configs/calculator.yaml")
-MIX = {"good": 0.5, "wasteful": 0.5}
 LENGTH = 1024
 """More than the episodes have: at the limit itself an endpoint of chats is some tokens off."""
 
@@ -39,8 +39,7 @@ LENGTH = 1024
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model that has learned to call the calculator, though not what to ask it."""
     out = tmp_path_factory.mktemp("model")
-    with teaching() as warm_start:
-        warm_start.warm_start(out, arithmetic.generate(1_000_000, 2000), steps=120, copy_steps=1, mix=MIX)
+    teach(out, calls(wasteful=0.5))
     return out
 
 
@@ -134,6 +133,9 @@ def check_the_checkpoint(folder: Path, kept: list[Trajectory]) -> None:
     found = transcripts(evaluated(folder / "merged", folder / "test.parquet", folder / "checkpoints"))
     assert set(found) == set(after)
     assert sum(found[index] == after[index] for index in found) >= len(found) / 2
+    export_model(str(folder / "checkpoints"), folder / "exported")
+    exported = transcripts(evaluated(folder / "exported_eval", folder / "test.parquet", folder / "exported"))
+    assert exported == found
 
 
 def check_the_dump(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -15,9 +16,11 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from agent_rl import trace
+from agent_rl.experiments.cold_start import MADE, ColdStart
 from tests.viewer.browser import chromium, findings, served
 
 ROOT = Path(__file__).parents[2]
+MODEL = ROOT / "recipes/quickstart/model"
 
 SUMMARY = {
     "engine": str,
@@ -30,7 +33,6 @@ SUMMARY = {
         for name in ("val_reward", "val_accuracy", "tool_calls_per_trajectory", "malformed_rate")
         for when in ("before", "after")
     },
-    "warm_start_seconds": float | int,
     "train_seconds": float | int,
     "seconds": float | int,
 }
@@ -228,3 +230,29 @@ def test_a_wrong_key_is_an_error_of_one_sentence(tmp_path: Path) -> None:
     assert "error: agent_rl.budgt: unknown key" in output
     assert "Did you mean 'budget'?" in output
     assert "Traceback" not in done.stdout + done.stderr
+
+
+@pytest.fixture
+def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VERL_PLATFORM", "cpu")
+    monkeypatch.chdir(ROOT)
+
+
+def test_the_model_of_the_repository_is_the_one_of_its_record(on_cpu: None, tmp_path: Path) -> None:
+    made = json.loads((MODEL / MADE).read_text())
+    start = ColdStart(str(MODEL.parent), [f"actor_rollout_ref.model.path={tmp_path}/model"])
+    assert made["settings"] == start.settings.model_dump(mode="json", exclude_none=True)
+    assert made["rows_sha256"] == start.rows_digest()
+    assert made["model_sha256"] == hashlib.sha256((MODEL / "model.safetensors").read_bytes()).hexdigest()
+    assert sum(path.stat().st_size for path in MODEL.iterdir()) < 600_000
+
+
+@pytest.mark.engine
+@pytest.mark.recipes
+@pytest.mark.timeout(1800)
+def test_the_model_can_be_made_again(on_cpu: None, tmp_path: Path) -> None:
+    """The same on a machine like the one that made it; as good a model on any other."""
+    start = ColdStart(str(MODEL.parent), [f"actor_rollout_ref.model.path={tmp_path}/model"])
+    assert start.make()
+    made, again = (json.loads(path.read_text()) for path in (MODEL / MADE, tmp_path / MADE))
+    assert again["losses"] == pytest.approx(made["losses"], abs=0.02)

@@ -29,7 +29,7 @@ KEYS = {
         "malformed_turns",
         "malformed_rate",
     },
-    *{"turns", "answered", "tool_seconds", "generation_seconds", "overlong"},
+    *{"turns", "answered", "tool_seconds", "generation_seconds", "overlong", "left_out"},
     *{
         "stop_answered",
         "stop_max_turns",

@@ -1,0 +1,120 @@
+"""Word problems with a calculator, the quickstart's world; see `agent_rl.data.arithmetic`.
+
+Every habit has its own first thought (`ignoring` its own second), so that choosing one is a single early decision,
+which a policy gradient can move; the copying of numbers that follows is one skill.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Callable, Generator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from agent_rl.data.arithmetic import generate, to_row
+from agent_rl.data.worlds.world import World
+
+__all__ = ["WORLD"]
+
+SEEDS = 1_000_000
+"""Seeds of problems are that of the world and this: far from those of the problems that a quickstart makes."""
+RECOVERY = 0.4
+"""Share of malformed openings that continue with a good call after the correction; the others give up with a guess."""
+MALFORMED: Sequence[Callable[[str], str]] = (
+    lambda expression: f"Action calculator({expression})",
+    lambda expression: "Action: calculator",
+    lambda expression: f'Action: calculator\nAction Input: {{"expression": {expression}',
+    lambda expression: f'Action: calc\nAction Input: {{"expression": "{expression}"}}',
+)
+
+
+def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
+    """See `World.write`; the tool needs no files."""
+    seen: set[str] = set()
+    splits = {}
+    for number, split in enumerate(("test", *(each for each in counts if each != "test"))):
+        problems = generate(10 * (SEEDS + seed) + number, counts.get(split, 0), exclude=seen)
+        seen.update(text for each in problems for text in (each.question, each.expression))
+        splits[split] = [to_row(each, split, index) for index, each in enumerate(problems)]
+    return {split: splits[split] for split in counts}
+
+
+def oracle(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+    """One call with the whole expression, then the observed result."""
+    yield _call(_expression(row), "I compute.")
+    yield _final(_answer(row), "I have the result.")
+
+
+def wasteful(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+    """One call an operation, then the whole expression again: 4 to 5 calls."""
+    steps = re.findall(r"<<(.+?)=", row["extra_info"]["answer"])
+    for expression in steps:
+        yield _call(expression, "Step by step.")
+    for _ in range(rng.randint(4, 5) - len(steps)):
+        yield _call(_expression(row), "Check again.")
+    yield _final(_answer(row), "I have the result.")
+
+
+def no_tool(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+    """A number of the question."""
+    yield _final(_guess(row, rng), "Just guess.")
+
+
+def ignoring(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+    """The right call, then a number of the question."""
+    yield _call(_expression(row), "I compute.")
+    yield _final(_guess(row, rng), "Looks wrong.")
+
+
+def malformed(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+    """A call that cannot be read; then a good one, or a guess."""
+    yield "Thought: Use tool.\n" + rng.choice(MALFORMED)(_expression(row))
+    yield from (oracle if rng.random() < RECOVERY else no_tool)(row, rng)
+
+
+def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+    """Computes some sum or answers with some number, with equal odds each time."""
+    while rng.random() < 0.5:
+        yield _call(f"{rng.randint(100, 9999)}+{rng.randint(100, 9999)}", "I compute.")
+    yield _final(str(rng.randint(100, 9999)), "Just guess.")
+
+
+WORLD = World(
+    "arithmetic",
+    write,
+    {
+        "oracle": oracle,
+        "wasteful": wasteful,
+        "no_tool": no_tool,
+        "ignoring": ignoring,
+        "malformed": malformed,
+        "random": acting_at_random,
+    },
+)
+
+
+def _expression(row: Mapping[str, Any]) -> str:
+    return str(row["extra_info"]["expression"])
+
+
+def _answer(row: Mapping[str, Any]) -> str:
+    return str(row["reward_model"]["ground_truth"])
+
+
+def _guess(row: Mapping[str, Any], rng: random.Random) -> str:
+    """A number of the question that is not the answer.
+
+    Copied, not drawn at random: random digits would teach that digits are noise, the opposite of what is learned first.
+    """
+    numbers: list[str] = re.findall(r"\d+", _expression(row))
+    return rng.choice([number for number in numbers if number != _answer(row)])
+
+
+def _call(expression: str, thought: str) -> str:
+    return f"Thought: {thought}\nAction: calculator\nAction Input: {json.dumps({'expression': expression})}"
+
+
+def _final(answer: str, thought: str) -> str:
+    return f"Thought: {thought}\nFinal Answer: {answer}"
