@@ -36,8 +36,8 @@ TRL = Path(os.environ.get("TRL_DIR", f"{sys.prefix}/trl"))
 SAMPLES = 8
 STEPS, SKIPPED = 10, 2
 TRL_STEPS = 6
-WASTEFUL = 0.1
-"""Share of episodes with four calls; the others have one. None is malformed, which the two sides answer differently."""
+WASTEFUL = 10
+"""One in so many episodes has four calls, the others one. None is malformed, which the two sides answer differently."""
 MOST_OF_TRL = {(32, 0.0): 1.6, (128, 0.0): 1.1, (128, 0.1): 0.5}
 """For so many trajectories and tools of so many seconds: our step may take this share of TRL's."""
 PHASES = ("gen", "old_log_prob", "adv", "update_actor", "update_weights")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -51,23 +50,23 @@ def teach(folder: Path, conversations: Sequence[list[dict[str, Any]]]) -> float:
     return float(loss.detach())
 
 
-def calls(wasteful: float, count: int = 100) -> list[list[dict[str, Any]]]:
+def calls(wasteful: int, count: int = 24) -> list[list[dict[str, Any]]]:
     """Conversations with the calculator about as many problems, all with the same call, so that it is quick to learn.
 
     Args:
-        wasteful: share that asks four times.
+        wasteful: one in so many asks four times.
     """
     problems = arithmetic.generate(1_000_000, count)
-    same, rng = problems[0], random.Random(0)
+    same = problems[0]
     ask = f"Thought: I compute.\nAction: calculator\nAction Input: {json.dumps({'expression': same.expression})}"
     asked = [("assistant", ask), ("user", f"Observation: {same.answer}")]
     answer = [("assistant", f"Thought: I have the result.\nFinal Answer: {same.answer}")]
     return [
         [
             {"role": role, "content": text}
-            for role, text in [("user", each.question), *asked * (4 if rng.random() < wasteful else 1), *answer]
+            for role, text in [("user", each.question), *asked * (4 if number % wasteful == 0 else 1), *answer]
         ]
-        for each in problems
+        for number, each in enumerate(problems)
     ]
 
 

@@ -39,7 +39,7 @@ LENGTH = 1024
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model that has learned to call the calculator, though not what to ask it."""
     out = tmp_path_factory.mktemp("model")
-    teach(out, calls(wasteful=0.5))
+    teach(out, calls(wasteful=2))
     return out
 
 
