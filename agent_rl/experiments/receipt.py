@@ -78,7 +78,7 @@ def hashes(recipe: str, overrides: Sequence[str] = ()) -> dict[str, str]:
     start = ColdStart(recipe, overrides)
     tools = Path(str(start.config.actor_rollout_ref.rollout.multi_turn.tool_config_path))
     text = json.dumps(resolution.resolved(start.config), sort_keys=True, default=str)
-    text = text.replace(str(Path.cwd()), ".").replace(str(Path.home()), "~")
+    text = text.replace(str(Path.cwd()), ".").replace(f'"{os.environ.get("HOME")}/', '"~/')
     text += tools.read_text(encoding="utf-8") if tools.is_file() else ""
     found = {"configuration": hashlib.sha256(text.encode()).hexdigest()}
     return {**found, "rows": start.rows_digest()} if start.has_rows() else found

@@ -87,7 +87,7 @@ def train_supervised(
     shutil.rmtree(out, ignore_errors=True)
     os.replace(work / f"global_step_{steps}" / "huggingface", out)
     shutil.rmtree(work)
-    return fmean(float(each) for each in _LOSS.findall(log.read_text(errors="replace"))[-20:])
+    return fmean(float(each) for each in _LOSS.findall(log.read_text(errors="replace"))[-min(20, steps) :])
 
 
 def _launcher(devices: int) -> list[str]:

@@ -34,6 +34,7 @@ from agent_rl.data import arithmetic, write_parquet
 from agent_rl.data.worlds import load_world
 from agent_rl.errors import AgentRLError, ConfigError
 from agent_rl.experiments.cold_start import MADE, ColdStart
+from agent_rl.launch.command import quoted
 from agent_rl.launch.output import read_metrics
 from agent_rl.launch.stopping import STOPPED
 from agent_rl.launch.training import train
@@ -107,8 +108,9 @@ def run(args: argparse.Namespace) -> None:
 
 def _cold_start(model: Path, seed: int) -> Path:
     """Make the model that training starts from."""
-    overrides = [f"actor_rollout_ref.model.path={model}", f"agent_rl.cold_start.seed={seed}"]
+    overrides = [f"actor_rollout_ref.model.path={quoted(model)}", f"agent_rl.cold_start.seed={seed}"]
     start = ColdStart(str(HERE), overrides)
+    (start.folder / MADE).unlink(missing_ok=True)  # again, even if it is there
     start.make()
     return start.model
 

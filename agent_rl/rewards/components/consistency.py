@@ -47,10 +47,9 @@ class Consistency(GroupComponent, kind="consistency"):
 
     def __init__(self, name: str, config: ConsistencyConfig) -> None:
         super().__init__(name, config)
-        key = f"agent_rl.reward.components.{name}.config.scorer"
-        own = None if config.embedding is None else Embedder(config.embedding, f"{key.removesuffix('scorer')}embedding")
-        self._embedder = own
-        self._scorer = None if config.scorer == "auto" else find_scorer(config.scorer, key=key)
+        place = f"agent_rl.reward.components.{name}.config"
+        self._embedder = None if config.embedding is None else Embedder(config.embedding, f"{place}.embedding")
+        self._scorer = None if config.scorer == "auto" else find_scorer(config.scorer, key=f"{place}.scorer")
 
     async def measure_group(self, group: Sequence[Trajectory]) -> list[Value | Exception]:
         """The share of each; `logged["answers"]` is the number of different answers in the group.
@@ -78,7 +77,6 @@ class Consistency(GroupComponent, kind="consistency"):
             return None
         texts = list(dict.fromkeys(str(each.answer) for each in group if (each.answer or "").strip()))
         vectors = dict(zip(texts, await self._embedder.embed(texts), strict=True)) if len(texts) > 1 else {}
-
         similar: float = self.config.similar
 
         def near(one: Trajectory, other: Trajectory) -> bool:
