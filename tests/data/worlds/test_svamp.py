@@ -7,17 +7,18 @@ import pytest
 from agent_rl.data.worlds.svamp import WORLD
 
 PUBLISHED = [
-    ("( 290.0 / 2.0 )", "I divide.", "290 / 2"),
+    ("( 290.0 / 2.0 )", "Ann has 290 bananas; bananas in 2 groups. I divide.", "290 / 2"),
     ("( ( 44.0 + 44.0 ) + 58.0 )", "I add.", "(44 + 44) + 58"),
-    ("( 7.5 * ( 3.0 + 2.0 ) )", "I multiply.", "7.5 * (3 + 2)"),
+    ("( 7.5 * ( 3.0 + 2.0 ) )", "bananas in 2 groups. I multiply.", "7.5 * (3 + 2)"),
 ]
 
 
 @pytest.mark.parametrize(("equation", "thought", "expression"), PUBLISHED)
 def test_the_solver_computes_the_equation_and_answers_what_it_sees(equation, thought, expression):
-    row = {"prompt": [{"content": "Ann has 2 apples."}], "extra_info": {"equation": equation}}
+    story = "Ann has 290 bananas, and bananas in 2 groups and 93 oranges. How big is a group?"
+    row = {"prompt": [{"content": story}], "extra_info": {"equation": equation}}
     episode = WORLD.habits["oracle"](row, random.Random(0))
-    call = f'Thought: {thought}\nAction: calculator\nAction Input: {{"expression": "{expression}"}}'
+    call = f'Thought: How big is a group? {thought}\nAction: calculator\nAction Input: {{"expression": "{expression}"}}'
     assert next(episode) == call
     assert episode.send("Observation: 145").endswith("\nFinal Answer: 145")
     assert next(WORLD.habits["wrong_operation"](row, random.Random(0))) != call
