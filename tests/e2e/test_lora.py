@@ -1,4 +1,7 @@
-"""LoRA on a CPU, stopped after two steps and continued: what is trained, what the engine has, what is kept."""
+"""LoRA on a CPU, stopped after two steps and continued: what is trained, what the engine has, what is kept.
+
+The reward is that of verl's reward model under our manager.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from agent_rl.cpu.tiny_model import CORPUS, make_classifier, make_tokenizer
 from tests.e2e.conftest import marked_run
+from tests.e2e.flaky import EVERY
 from tests.e2e.training import PROMPTS, diffs, rollouts, train
 
 pytestmark = pytest.mark.engine
@@ -37,17 +42,28 @@ def third(first: dict[int, dict[str, Any]], folder: Path, tiny_llama: Path) -> d
 
 
 def run(folder: Path, model: Path, steps: int) -> dict[int, dict[str, Any]]:
+    judge = folder / "classifier"
+    if not judge.is_dir():
+        make_classifier(judge, make_tokenizer(CORPUS, judge, 512), hidden=48, layers=2, max_positions=4096)
+    flaky = Path(__file__).with_name("flaky.py")
     with marked_run(PROBE_DIR=str(folder)) as find:
         logged = train(
             folder,
             model,
             "tuning=lora",
+            "+reward.reward_model.rollout.engine_kwargs.sglang.is_embedding=True",
+            f"agent_rl.reward.components.flaky={{kind: '{flaky}:Flaky', weight: 0}}",
             agent="weights_probe",
             script=Path(__file__).with_name("probe_train.py"),
             actor_rollout_ref__model__lora_rank=RANK,
             actor_rollout_ref__model__lora_alpha=ALPHA,
             actor_rollout_ref__actor__use_kl_loss=True,
             actor_rollout_ref__actor__optim__lr=0.01,
+            reward__num_workers=1,
+            reward__reward_model__enable=True,
+            reward__reward_model__model_path=judge,
+            reward__reward_manager__name="trajectory",
+            reward__custom_reward_function__path="null",
             trainer__save_freq=1,
             trainer__total_training_steps=steps,
         )
@@ -60,6 +76,18 @@ def test_two_steps_with_a_kl_loss(first: dict[int, dict[str, Any]]) -> None:
     assert max(diffs(first)) < 1e-5
     assert first[1]["actor/kl_loss"] < 1e-6  # the reference policy is the base model, where the policy began
     assert first[2]["actor/kl_loss"] > 1e-6
+
+
+def test_verls_own_keys_under_our_manager(first: dict[int, dict[str, Any]]) -> None:
+    """verl's model shares the policy's place and becomes a component; a row of each step cannot be scored."""
+    for metrics in first.values():
+        assert metrics["agent/unscored"] == 2  # the two samples of one of four rows
+        assert metrics["agent/flaky"] == 1
+        assert metrics["agent/reward_model"] == pytest.approx(metrics["agent/reward_model_reward_model"]) != 0
+        parts = {"correctness": 1.0, "efficiency": 1.0, "format": 0.2, "reward_model": 1.0}
+        total = sum(weight * metrics[f"agent/{name}"] for name, weight in parts.items())
+        assert metrics["critic/score/mean"] == pytest.approx(total, abs=1e-5)
+        assert metrics["actor/grad_norm"] > 0
 
 
 @pytest.mark.usefixtures("first")
@@ -85,7 +113,7 @@ def test_a_stopped_run_goes_on(folder: Path, tiny_llama: Path, third: dict[int, 
     rows = pq.read_table(folder / "train.parquet").to_pylist()
     truths = [row["reward_model"]["ground_truth"] for row in rows]
     for step in (1, 2, 3):
-        expected = truths[(step - 1) * PROMPTS : step * PROMPTS]
+        expected = [truth for row, truth in enumerate(truths) if row // PROMPTS == step - 1 and row % EVERY != 1]
         assert sorted(sample["gts"] for sample in rollouts(folder, step)) == sorted(2 * expected)
 
 

@@ -82,34 +82,3 @@ def test_a_classifier_that_shares_the_policys_place(
         agree += score(question, sample["output"]) == pytest.approx(sample["score"], abs=1e-4)
     assert len({sample["score"] for sample in samples}) > len(samples) / 2
     assert agree > len(samples) / 2  # the others sampled a special token, which the file's text does not have
-
-
-def test_verls_own_keys_under_our_manager(
-    tmp_path: Path, tiny_llama: Path, run_processes: Callable[[], list[psutil.Process]]
-) -> None:
-    """verl's model shares the policy's place and becomes a component; a row of each step cannot be scored."""
-    folder = tmp_path / "classifier"
-    make_classifier(folder, make_tokenizer(CORPUS, folder, 512), hidden=48, layers=2, max_positions=4096)
-    flaky = Path(__file__).with_name("flaky.py")
-    logged = train(
-        tmp_path,
-        tiny_llama,
-        "+reward.reward_model.rollout.engine_kwargs.sglang.is_embedding=True",
-        f"agent_rl.reward.components.flaky={{kind: '{flaky}:Flaky', weight: 0}}",
-        reward__num_workers=1,
-        reward__reward_model__enable=True,
-        reward__reward_model__model_path=folder,
-        reward__reward_manager__name="trajectory",
-        reward__custom_reward_function__path="null",
-    )
-    assert list(logged) == [1, 2]
-    assert max(diffs(logged)) < 1e-5
-    for metrics in logged.values():
-        assert metrics["agent/unscored"] == 2  # the two samples of one of four rows
-        assert metrics["agent/flaky"] == 1
-        assert metrics["agent/reward_model"] == pytest.approx(metrics["agent/reward_model_reward_model"]) != 0
-        parts = {"correctness": 1.0, "efficiency": 1.0, "format": 0.2, "reward_model": 1.0}
-        total = sum(weight * metrics[f"agent/{name}"] for name, weight in parts.items())
-        assert metrics["critic/score/mean"] == pytest.approx(total, abs=1e-5)
-        assert metrics["actor/grad_norm"] > 0
-    assert run_processes() == []
