@@ -40,11 +40,7 @@ STORIES = (
 VERBS = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide"}
 _OPERATION = re.compile(r"\s([-+*/])\s")
 _WHOLE = re.compile(r"\b(\d+)\.0\b")
-_NUMBER = re.compile(r"\d+(?:\.\d+)?")
-_BREAK = re.compile(rf"[.,;?!](?:\s|$)|{_NUMBER.pattern}|\b(?:and|but|while|if|If)\b")
-"""Where the words about a number end."""
-_BEFORE, _AFTER = 3, 2
-"""Words that are quoted with a number."""
+_SENTENCE = re.compile(r"(?<=[.?!])\s+")
 
 
 def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
@@ -62,8 +58,9 @@ def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[
 
 
 def oracle(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
-    """Repeats the question, quotes the words about each number, and computes the equation with the calculator."""
-    seen = yield _call(_equation(row), _facts(row))
+    """Repeats the question, and computes the equation with the calculator."""
+    question = _SENTENCE.split(str(row["prompt"][-1]["content"]).strip())[-1]
+    seen = yield _call(_equation(row), f"{question} ")
     yield _answer(_observed(seen), "The calculator has the answer.")
 
 
@@ -143,32 +140,16 @@ def _equation(row: Mapping[str, Any]) -> str:
 
 
 def _numbers(row: Mapping[str, Any]) -> list[str]:
-    return _NUMBER.findall(_story(row))
-
-
-def _story(row: Mapping[str, Any]) -> str:
-    return str(row["prompt"][-1]["content"]).strip()
-
-
-def _facts(row: Mapping[str, Any]) -> str:
-    """`How many are left? Ada had 12 apples; gave away 5.`: what a small model needs to choose numbers by."""
-    story, found = _story(row), []
-    for number in _NUMBER.findall(_equation(row)):
-        if place := re.search(rf"(?<![\d.]){re.escape(number)}(?!\.?\d)", story):
-            before = _BREAK.split(story[: place.start()])[-1].split()[-_BEFORE:]
-            after = _BREAK.split(story[place.end() :])[0].split()[:_AFTER]
-            found.append(" ".join([*before, number, *after]))
-    question = re.split(r"(?<=[.?!])\s", story)[-1]
-    return f"{question} {'; '.join(found)}. " if found else f"{question} "
+    return re.findall(r"\d+(?:\.\d+)?", str(row["prompt"][-1]["content"]))
 
 
 def _observed(seen: str) -> str:
     return seen.rpartition("Observation:")[2].strip()
 
 
-def _call(expression: str, facts: str = "") -> str:
+def _call(expression: str, question: str = "") -> str:
     found = _OPERATION.search(expression)
-    thought = f"{facts}I {VERBS[found[1]] if found else 'compute'}."
+    thought = f"{question}I {VERBS[found[1]] if found else 'compute'}."
     return f"Thought: {thought}\nAction: calculator\nAction Input: {json.dumps({'expression': expression})}"
 
 

@@ -7,9 +7,9 @@ import pytest
 from agent_rl.data.worlds.svamp import WORLD
 
 PUBLISHED = [
-    ("( 290.0 / 2.0 )", "Ann has 290 bananas; bananas in 2 groups. I divide.", "290 / 2"),
+    ("( 290.0 / 2.0 )", "I divide.", "290 / 2"),
     ("( ( 44.0 + 44.0 ) + 58.0 )", "I add.", "(44 + 44) + 58"),
-    ("( 7.5 * ( 3.0 + 2.0 ) )", "bananas in 2 groups. I multiply.", "7.5 * (3 + 2)"),
+    ("( 7.5 * ( 3.0 + 2.0 ) )", "I multiply.", "7.5 * (3 + 2)"),
 ]
 
 
