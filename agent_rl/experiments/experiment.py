@@ -100,7 +100,7 @@ class Experiment:
             "hashes": self._hashes,
             "cold_start_model_sha256": start.digest(),
             "versions": self._versions(),
-            "machine": machine(),
+            "machine": machine(start.model),
             "held_out_rows": start.settings.held_out,
             "runs": {name: run.plain() for name, run in runs.items()},
             "policies": {name: round(each.mean, 4) for name, each in policies.items()},

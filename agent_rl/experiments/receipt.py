@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_rl.cpu import switch as cpu
+from agent_rl.cpu.profile import profile_of
 from agent_rl.evaluation.summary import Estimate
 from agent_rl.experiments.cold_start import ColdStart
 from agent_rl.experiments.outcome import Judgement, RunOutcome
@@ -84,13 +85,17 @@ def hashes(recipe: str, overrides: Sequence[str] = ()) -> dict[str, str]:
     return {**found, "rows": start.rows_digest()} if start.has_rows() else found
 
 
-def machine() -> dict[str, Any]:
-    """The processor of this machine, and the threads that torch uses in each process of a run."""
+def machine(model: Path) -> dict[str, Any]:
+    """The processor of this machine, and the threads that torch uses in each process of a run with a model."""
     known = Path("/proc/cpuinfo")
     lines = known.read_text(encoding="utf-8").splitlines() if known.is_file() else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    threads = cpu.child_environment()["OMP_NUM_THREADS"] if cpu.is_selected() else os.environ.get("OMP_NUM_THREADS")
-    return {"cpu": next(names, platform.machine()), "cores": os.cpu_count(), "torch_threads": threads}
+    found = {"cpu": next(names, platform.machine()), "cores": os.cpu_count()}
+    if not cpu.is_selected():
+        return {**found, "torch_threads": os.environ.get("OMP_NUM_THREADS")}
+    profile = profile_of(model)
+    with profile.in_environment():
+        return {**found, "torch_threads": cpu.child_environment()["OMP_NUM_THREADS"], "products": profile.dtype}
 
 
 def check(recipe: Path) -> list[str]:

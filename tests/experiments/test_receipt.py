@@ -1,6 +1,7 @@
 """A receipt says what came out with intervals, and no longer fits when the recipe changes."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from agent_rl.evaluation.summary import estimate_rate
 from agent_rl.experiments.experiment import Experiment
 from agent_rl.experiments.outcome import Judgement, RunOutcome, success
-from agent_rl.experiments.receipt import RECEIPT, check, hashes, verdicts, write_curve
+from agent_rl.experiments.receipt import RECEIPT, check, hashes, machine, verdicts, write_curve
 
 ROOT = Path(__file__).parents[2]
 
@@ -63,6 +64,13 @@ def test_the_curve_is_written_as_numbers_and_as_a_picture(tmp_path):
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.usefixtures("on_cpu")
+def test_the_threads_are_those_of_the_model(tmp_path, monkeypatch):
+    monkeypatch.setattr("agent_rl.cpu.profile.is_users_own", lambda name: False)
+    assert (machine(tmp_path)["torch_threads"], machine(tmp_path)["products"]) == ("1", "float32")
+    assert machine(Path("org/large"))["torch_threads"] == str(len(os.sched_getaffinity(0)))
+
+
 def test_hashes_follow_configuration_and_rows(tiny_recipe, on_cpu, monkeypatch):
     first = hashes(str(tiny_recipe))
     monkeypatch.setenv("HOME", "/")  # as in some containers
@@ -86,8 +94,9 @@ def test_hashes_follow_configuration_and_rows(tiny_recipe, on_cpu, monkeypatch):
 @pytest.mark.parametrize("recipe", sorted(path.parent for path in ROOT.glob("recipes/*/results")), ids=lambda p: p.name)
 def test_receipts_of_the_gallery_hold(recipe):
     receipt = json.loads((recipe / "results" / RECEIPT).read_text())
-    assert len(receipt["runs"]) == 3
-    assert receipt["held_out_rows"] == 300
+    twin = "overrides" not in receipt  # otherwise a published model, which takes half an hour a seed
+    assert len(receipt["runs"]) == (3 if twin else 1)
+    assert receipt["held_out_rows"] == (300 if twin else 200)
     assert all(receipt["holds"].values())
     assert {"curve.csv", "curve.png"} <= {path.name for path in (recipe / "results").iterdir()}
 
