@@ -78,6 +78,7 @@ def evaluate(
       sampling.*                temperature, top_p, top_k, max_response_tokens, body.<field of the request>
       multi_turn.*              max_assistant_turns, max_parallel_calls, max_tool_response_length, ...
       agent_rl.*                as in training
+      size, algo, tuning, ...   an option of the recipe, as in training
       concurrency, timeout_s    episodes at one time; seconds of one request
       seed, limit               of sampling; only so many of the first rows
       api_key_env               environment variable that holds the endpoint's API key
@@ -85,7 +86,7 @@ def evaluate(
     """
     from agent_rl.evaluation.difficulty import write_difficulty
     from agent_rl.evaluation.ledger import Ledger
-    from agent_rl.evaluation.recipe import recipe_values
+    from agent_rl.evaluation.recipe import recipe_values, split_words
     from agent_rl.evaluation.runner import Evaluation
     from agent_rl.evaluation.settings import read_settings
 
@@ -94,7 +95,11 @@ def evaluate(
     given = {key: value for key, value in flags.items() if value is not None}
     if recipe is None and data is None and not any(word.startswith("data=") for word in overrides or []):
         raise ConfigError("--data", "no rows are named", "Give --data FILE, or --recipe NAME for its validation data")
-    settings = read_settings(given, overrides or [], None if recipe is None else recipe_values(recipe))
+    words, values = overrides or [], None
+    if recipe is not None:
+        choices, words = split_words(recipe, words)
+        values = recipe_values(recipe, choices)
+    settings = read_settings(given, words, values)
     evaluation = Evaluation.load(settings)
     folder = out or Path("outputs/eval") / f"{Path(model).name}_{Path(settings.data).stem}"
     with Ledger(folder, settings) as ledger:

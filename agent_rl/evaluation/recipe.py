@@ -6,12 +6,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from agent_rl.errors import ConfigError
-from agent_rl.evaluation.settings import MultiTurnSettings
+from agent_rl.evaluation.settings import EvaluationSettings, MultiTurnSettings
 from agent_rl.launch import resolution
-from agent_rl.launch.composition import compose
+from agent_rl.launch.composition import compose, groups
 from agent_rl.settings import SECTION
 
-__all__ = ["recipe_values", "values_of"]
+__all__ = ["recipe_values", "split_words", "values_of"]
+
+
+def split_words(recipe: str, words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Those of the `key=value` words that choose an option of the recipe, such as `size=0.5b`, and the settings."""
+    known = groups(recipe).keys() - EvaluationSettings.model_fields.keys()
+    choices = [word for word in words if word.lstrip("+").partition("=")[0] in known]
+    return choices, [word for word in words if word not in choices]
 
 
 def recipe_values(recipe: str, overrides: Sequence[str] = ()) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from agent_rl.settings.old_keys import argument_keys, change_config, is_old, tel
 from agent_rl.settings.yaml_files import parts_of, yaml_errors
 from agent_rl.verl_adapter import values
 
-__all__ = ["compose", "nearest_key", "unknown_keys", "verl_defaults"]
+__all__ = ["compose", "groups", "nearest_key", "unknown_keys", "verl_defaults"]
 
 NOT_IN_YAML = (
     "actor_rollout_ref.rollout.agent.agent_loop_manager_class",
@@ -68,6 +68,20 @@ def compose(recipe: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Di
     _check_section(config, folder / "config.yaml")
     _check_values(config, folder / "config.yaml")
     return config
+
+
+def groups(recipe: str | os.PathLike[str]) -> dict[str, list[str]]:
+    """The options of the recipe's groups and of ours, such as `size` and `algo`; verl's are sections, which are keys.
+
+    Args:
+        recipe: a folder with `config.yaml`, or the name of a recipe.
+    """
+    options: dict[str, list[str]] = {}
+    for place in _places(recipe_folder(recipe)):
+        if Path(place) != _verl_config_dir():
+            for file in sorted(Path(place).glob("*/*.yaml")):
+                options.setdefault(file.parent.name, []).append(file.stem)
+    return options
 
 
 @functools.cache
@@ -166,11 +180,7 @@ def _nearest_group(key: str, folder: Path) -> str | None:
     """A remedy for a misspelled group: the nearest of the recipe's and ours, and its options."""
     import difflib
 
-    options: dict[str, list[str]] = {}
-    for place in _places(folder):
-        if Path(place) != _verl_config_dir():  # verl's groups are sections, which are keys as well
-            for file in sorted(Path(place).glob("*/*.yaml")):
-                options.setdefault(file.parent.name, []).append(file.stem)
+    options = groups(folder)
     near = difflib.get_close_matches(key.lstrip("+"), options, n=1, cutoff=0.6)
     return f"Did you mean the group '{near[0]}'? Known: {', '.join(options[near[0]])}." if near else None
 

@@ -7,7 +7,7 @@ import pytest
 
 from agent_rl.data import arithmetic
 from agent_rl.errors import ConfigError
-from agent_rl.evaluation.recipe import recipe_values
+from agent_rl.evaluation.recipe import recipe_values, split_words
 from agent_rl.evaluation.runner import Evaluation
 from agent_rl.evaluation.settings import EvaluationSettings, read_settings
 from agent_rl.launch.recipes import copy_recipe
@@ -50,6 +50,16 @@ def test_flags_and_words_win_over_the_recipe(recipe: Path) -> None:
     assert (settings.data, settings.n, settings.limit, settings.sampling.temperature) == ("other.parquet", 4, 2, 1)
     reward = settings.agent_rl.reward
     assert (reward.efficiency.free_calls, reward.efficiency.penalty) == (1, 0.1)
+
+
+def test_words_that_choose_an_option_of_the_recipe_compose_it() -> None:
+    words = ["size=smollm2", "seed=1", "algo=gspo", "data=other.parquet", "sampling.temperature=0"]
+    choices, settings = split_words("svamp_calculator", words)
+    assert (choices, settings) == (words[0:3:2], words[1:2] + words[3:])
+    greedy = recipe_values("svamp_calculator")["sampling"]["temperature"]
+    assert (greedy, recipe_values("svamp_calculator", choices)["sampling"]["temperature"]) == (0, 1)
+    with pytest.raises(ConfigError, match=r"size: there is no 'smol'.*'smollm2'"):
+        recipe_values("svamp_calculator", ["size=smol"])
 
 
 def test_a_reward_that_only_the_trainer_computes_is_refused(recipe: Path) -> None:

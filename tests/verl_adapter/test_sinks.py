@@ -70,8 +70,10 @@ def test_names_and_readable_samples_arrive_in_tensorboard_mlflow_and_wandb(tmp_p
     assert json.loads(kept) == [{"input": SHOWN[0], "output": SHOWN[1], "score": 0.9}]
 
     (written,) = tmp_path.glob("wandb/offline-run-*/*.wandb")
-    content = written.read_bytes()
-    assert all(name.encode() in content for name in NAMES)
+    end = time.monotonic() + 30
+    while not all(name.encode() in written.read_bytes() for name in NAMES):  # wandb's own process writes it
+        assert time.monotonic() < end, "names are missing"
+        time.sleep(0.1)
     (table,) = tmp_path.glob("wandb/offline-run-*/files/media/table/val/generations_3_*.json")
     assert json.loads(table.read_text())["data"][-1] == [3, *SHOWN, 0.9]
     assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 3
