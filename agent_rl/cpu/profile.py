@@ -55,6 +55,13 @@ class CPUProfile:
         """Keys that differ from `platform/cpu.yaml`, with their values."""
         return {ENGINE: "bfloat16", **dict.fromkeys(TRAINED, "bf16")} if self.bfloat16 else {}
 
+    def use_threads(self) -> None:
+        """Give this process so many; the user's own value stays."""
+        if not is_users_own(THREADS):
+            import torch
+
+            torch.set_num_threads(self.threads)
+
     @contextmanager
     def in_environment(self) -> Iterator[None]:
         """The variable of the threads, for processes that are started meanwhile; the user's own value stays."""

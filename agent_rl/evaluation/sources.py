@@ -24,6 +24,7 @@ from omegaconf import OmegaConf
 
 import agent_rl
 from agent_rl.cpu import switch as cpu
+from agent_rl.cpu.profile import profile_of
 from agent_rl.errors import ConfigError
 from agent_rl.evaluation.settings import EvaluationSettings
 from agent_rl.launch.command import has_accelerator
@@ -35,7 +36,7 @@ from agent_rl.policies.tokens import SGLangTokens, TokenSource, VLLMTokens
 from agent_rl.verl_adapter.chat_tokenizer import load_chat_tokenizer
 from agent_rl.verl_adapter.checkpoints import model_folder
 
-__all__ = ["cpu_flags", "open_source", "serve"]
+__all__ = ["cpu_flags", "open_source", "serve", "server_command"]
 
 START_S = 1200.0
 """Seconds that a server gets to load its model."""
@@ -82,7 +83,10 @@ def _source(settings: EvaluationSettings, url: str, weights: str) -> PolicySourc
         return SGLangTokens(url, chat, sampling, **limits)
     if settings.policy == "vllm":
         return VLLMTokens(url, settings.model, chat, sampling, **limits)
-    return LocalModel(weights, chat, sampling)
+    if not cpu.is_selected():
+        return LocalModel(weights, chat, sampling)
+    profile_of(weights).use_threads()
+    return LocalModel(weights, chat, sampling, dtype="float32")
 
 
 @asynccontextmanager
@@ -120,12 +124,7 @@ def _free_port() -> int:
 
 
 def _start(model: Path, name: str, port: int, log: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "sglang.launch_server", "--model-path", str(model), "--served-model-name", name]
-    command += ["--host", "127.0.0.1", "--port", str(port), "--log-level", "error"]
-    env = dict(os.environ)
-    if cpu.is_selected():
-        command += ["--dtype", "float32", *cpu_flags()]
-        env |= cpu.child_environment()
+    command, env = server_command(model, name, port)
     with open(log, "wb") as output:
         return subprocess.Popen(
             command,
@@ -135,6 +134,25 @@ def _start(model: Path, name: str, port: int, log: Path) -> subprocess.Popen[byt
             preexec_fn=die_with_parent,
             start_new_session=True,
         )
+
+
+def server_command(model: Path, name: str, port: int) -> tuple[list[str], dict[str, str]]:
+    """The command that starts SGLang's server, and its environment; on a CPU with the numbers and threads of training.
+
+    Args:
+        model: the model's folder.
+        name: under which the server knows it.
+        port: on the loopback.
+    """
+    command = [sys.executable, "-m", "sglang.launch_server", "--model-path", str(model), "--served-model-name", name]
+    command += ["--host", "127.0.0.1", "--port", str(port), "--log-level", "error"]
+    env = dict(os.environ)
+    if cpu.is_selected():
+        profile = profile_of(model)
+        command += ["--dtype", profile.dtype, *cpu_flags()]
+        with profile.in_environment():
+            env |= cpu.child_environment()
+    return command, env
 
 
 def cpu_flags() -> list[str]:

@@ -57,5 +57,22 @@ def test_a_process_that_has_loaded_verl_gives_its_children_the_profiles_threads(
     assert os.environ["OMP_NUM_THREADS"] == "1"
 
 
+def test_a_process_gets_the_profiles_threads_unless_the_user_has_set_them(monkeypatch):
+    import torch
+
+    before = torch.get_num_threads()
+    try:
+        monkeypatch.setattr(switch, "_set_here", set())
+        monkeypatch.setenv("OMP_NUM_THREADS", "1")
+        torch.set_num_threads(1)
+        CPUProfile(threads=2).use_threads()
+        assert torch.get_num_threads() == 1
+        monkeypatch.setattr(switch, "_set_here", {"OMP_NUM_THREADS"})
+        CPUProfile(threads=2).use_threads()
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_this_processor_says_what_it_can_do():
     assert "fpu" in processor_flags() or not processor_flags()

@@ -3,9 +3,11 @@ import shutil
 
 import pytest
 
+from agent_rl.cpu import switch
+from agent_rl.cpu.profile import LARGE, profile_of
 from agent_rl.errors import ConfigError
 from agent_rl.evaluation.settings import read_settings
-from agent_rl.evaluation.sources import open_source
+from agent_rl.evaluation.sources import open_source, server_command
 from tests.openai_server import MODEL, Server
 
 
@@ -36,6 +38,17 @@ def test_a_server_needs_a_device_or_the_switch(tmp_path, model_dir, monkeypatch)
     monkeypatch.setattr("agent_rl.evaluation.sources.has_accelerator", lambda: False)
     with pytest.raises(ConfigError, match="VERL_PLATFORM: there is no accelerator"):
         opened(tmp_path, model=model_dir)
+
+
+def test_a_server_on_a_cpu_computes_as_training_does(tmp_path, monkeypatch):
+    monkeypatch.setenv("VERL_PLATFORM", "cpu")
+    monkeypatch.setattr(switch, "_set_here", {"OMP_NUM_THREADS"})
+    with open(tmp_path / "model.safetensors", "wb") as file:
+        file.truncate(LARGE)
+    command, environment = server_command(tmp_path, "m", 20_000)
+    profile = profile_of(tmp_path)
+    assert command[command.index("--dtype") + 1] == profile.dtype
+    assert environment["OMP_NUM_THREADS"] == str(profile.threads)
 
 
 def test_a_model_in_this_process(tmp_path, model_dir):
