@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -70,7 +71,8 @@ def evaluate(
     The same command continues where a killed one ended; other settings need another folder. The folder gets
     trajectories.jsonl, summary.json and table.txt.
 
-    --json: that of summary.json, `all`, `data_sources`, `unscored` (numbers by error) and `missing`, with `folder`.
+    --json: that of summary.json, `all`, `data_sources`, `unscored` (numbers by error), `missing` and `of` (model,
+    versions, hashes of data, tools and settings), with `folder`.
 
     \b
     Further settings, as KEY=VALUE:
@@ -152,9 +154,16 @@ def _written(evaluation: Evaluation, ledger: Ledger) -> dict[str, Any]:
     from rich.console import Console
 
     from agent_rl.evaluation.summary import summarize, table
+    from agent_rl.launch.run_folder import versions
 
     records = ledger.read().values()
     summary = summarize(records, rows=len(evaluation.rows), n=evaluation.settings.n)
+    settings = json.dumps(ledger.fixed, sort_keys=True)
+    summary["of"] = {
+        **{key: ledger.fixed[key] for key in ("model", "data", "tools")},
+        "settings": "sha256:" + hashlib.sha256(settings.encode()).hexdigest(),
+        "versions": versions(),
+    }
     if records:
         (ledger.folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
         with open(ledger.folder / "table.txt", "w") as file:

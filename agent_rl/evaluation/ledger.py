@@ -68,7 +68,9 @@ class Ledger:
             problem = f"another process evaluates into {self.folder}"
             raise ConfigError("--out", problem, "Wait, or name another") from None
         try:
-            self._require_same(_fixed(settings))
+            self.fixed = _fixed(settings)
+            """The settings on which results depend, with the content of files in place of their names."""
+            self._require_same(self.fixed)
         except BaseException:
             self._lock.release()
             raise

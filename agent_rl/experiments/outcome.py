@@ -16,11 +16,15 @@ from agent_rl.evaluation.summary import SOLVED, Estimate, estimate_mean, estimat
 from agent_rl.launch.warnings import series
 from agent_rl.reasoning_rm.sample import SAMPLE, DataSample
 from agent_rl.reasoning_rm.templates import PointwiseTemplate
+from agent_rl.rewards import extra_info
 from agent_rl.rewards.judge.verdict import VerdictError
 from agent_rl.trajectory import Trajectory
 from agent_rl.viewer.report import Run, read_run
 
 __all__ = ["Judgement", "RunOutcome", "judgement", "read_outcome", "solved", "success"]
+
+HABITS = ("tool_calls", "malformed_rate")
+"""Metrics of a trajectory that a receipt shows beside its success."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,8 @@ class RunOutcome:
     Attributes:
         before, after: on the held-out rows, with Wilson's interval.
         gain: of the same rows, with its interval.
+        habits: before and after, by name, of the same rows: tool calls of an episode, share of its turns that is
+            malformed.
         curve: (step, success of the training rows).
         seconds: of all training steps together.
         probs_diff: greatest mean difference between the engine's and the trainer's probabilities in a step.
@@ -48,6 +54,7 @@ class RunOutcome:
     before: Estimate
     after: Estimate
     gain: Estimate
+    habits: Mapping[str, tuple[Estimate, Estimate]] = field(default_factory=dict)
     curve: list[tuple[int, float]] = field(default_factory=list)
     seconds: float = 0.0
     probs_diff: float = 0.0
@@ -56,6 +63,8 @@ class RunOutcome:
     def plain(self) -> dict[str, Any]:
         """JSON data, without the curve."""
         found: dict[str, Any] = {name: _rounded(getattr(self, name)) for name in ("before", "after", "gain")}
+        for name, estimates in self.habits.items():
+            found[name] = dict(zip(("before", "after"), map(_rounded, estimates), strict=True))
         found |= {"steps": len(self.curve), "training_seconds": round(self.seconds, 1),
                   "rollout_probs_diff_mean_max": self.probs_diff}  # fmt: skip
         if self.judgements:
@@ -71,6 +80,7 @@ def read_outcome(folder: Path) -> RunOutcome:
     """
     run = read_run(str(folder))
     tested: dict[int, dict[Any, float]] = {}
+    shown: dict[int, dict[Any, dict[str, float]]] = {}
     judged: dict[int, dict[Any, Judged]] = {}
     trained: dict[int, deque[float]] = {}
     size = _batch(run)
@@ -80,6 +90,7 @@ def read_outcome(folder: Path) -> RunOutcome:
         step = int(trajectory.info["step"])
         if trajectory.info.get("split") == "test":
             tested.setdefault(step, {})[trajectory.info["index"]] = solved(trajectory)
+            shown.setdefault(step, {})[trajectory.info["index"]] = extra_info(trajectory, trajectory.score)
             if verdict := _judged(trajectory):
                 judged.setdefault(step, {})[trajectory.info["index"]] = verdict
         else:  # of a step that a killed run had begun, the last samples are those that were trained on
@@ -88,6 +99,7 @@ def read_outcome(folder: Path) -> RunOutcome:
         raise ConfigError(str(folder), "it was evaluated only once", "Set trainer.val_before_train=true")
     return RunOutcome(
         *success(tested[min(tested)], tested[max(tested)]),
+        habits={name: (_mean(shown[min(tested)], name), _mean(shown[max(tested)], name)) for name in HABITS},
         curve=[(step, fmean(trained[step])) for step in sorted(trained)],
         seconds=sum(value for _, value in series(run.training, "timing_s/step")),
         probs_diff=max((v for _, v in series(run.training, "training/rollout_probs_diff_mean")), default=0.0),
@@ -150,6 +162,10 @@ def _batch(run: Run) -> int | None:
     if configuration is None:
         return None
     return int(configuration["data"]["train_batch_size"] * configuration["actor_rollout_ref"]["rollout"]["n"])
+
+
+def _mean(shown: Mapping[Any, Mapping[str, float]], name: str) -> Estimate:
+    return estimate_mean([[each[name]] for each in shown.values()])
 
 
 def _rounded(estimate: Estimate) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 import re
@@ -112,6 +113,8 @@ def test_kills_change_nothing(tmp_path: Path, data: str, tools: str, server: str
     assert len(episodes(killed)) == 96
     summary = json.loads((killed / "summary.json").read_text())
     assert (summary["missing"], summary["unscored"]) == (0, {})
+    assert summary["of"]["data"] == f"sha256:{hashlib.sha256(Path(data).read_bytes()).hexdigest()}"
+    assert summary["of"] == json.loads((undisturbed / "summary.json").read_text())["of"]
 
 
 def heed_interrupts() -> None:
