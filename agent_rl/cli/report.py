@@ -37,10 +37,11 @@ def report(
 
     Several runs are also compared. The page needs no other file and no network.
 
-    --json: `page`, and with --png `charts`, the files.
+    --json: `page` and, with --png, `charts`, the files; `runs`: of each its command, versions, hashes of files, and
+    metrics as (step, value).
     """
     try:
-        from agent_rl.viewer.report import charts, read_run
+        from agent_rl.viewer.report import charts, facts, read_run
         from agent_rl.viewer.report import report as page
     except ImportError as error:
         raise ConfigError("agent-rl report", f"{error.name} is not installed", "Install agent-rl[service]") from error
@@ -60,6 +61,7 @@ def report(
         problem = f"{error.filename or target} cannot be written ({error.strerror})"
         raise ConfigError("--out, --png", problem, "Name another file or folder") from error
     if as_json:
-        print_json({"page": str(target), "charts": [str(file) for file in files]})
+        shown = {"page": str(target), "charts": [str(file) for file in files], "runs": [facts(each) for each in found]}
+        print_json(shown)
     else:
         print("\n".join(map(str, [target, *files])))

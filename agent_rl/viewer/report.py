@@ -21,7 +21,7 @@ from agent_rl.viewer.index import TraceIndex
 from agent_rl.viewer.query import Query
 from agent_rl.viewer.records import find_sources, visible
 
-__all__ = ["Run", "charts", "read_run", "report"]
+__all__ = ["Run", "charts", "facts", "read_run", "report"]
 
 CHARTS: dict[str, dict[str, str]] = {
     "Reward": {"critic/score/mean": "mean", "critic/score/max": "highest", "critic/score/min": "lowest"},
@@ -99,6 +99,22 @@ def read_run(folder: str) -> Run:
         raise ConfigError(folder, problem, "Name a run's folder, outputs/<experiment>, with metrics.jsonl") from error
     about = path / "run.json"
     return Run(path.resolve().name, path, steps, json.loads(about.read_text()) if about.is_file() else {})
+
+
+def facts(run: Run) -> dict[str, Any]:
+    """What was run and what came out, as JSON data: command, versions, hashes of files, metrics as (step, value)."""
+    program, *words = run.about.get("command") or [""]
+    files: Mapping[str, Any] = run.about.get("files") or {}
+    keys = [*COMPARED, "actor/entropy", "training/rollout_probs_diff_mean"]
+    return {
+        "name": run.name,
+        "command": " ".join([Path(program).name, *words]).strip(),
+        "versions": run.about.get("versions") or {},
+        "sha256": {key: [each.get("sha256") for each in found] for key, found in files.items()},
+        "steps": len(run.training),
+        "validation": dict(_validation(run)),
+        "metrics": {key: points for key in keys if (points := series(run.training, key))},
+    }
 
 
 def report(runs: Sequence[Run], cache: Path | None = None) -> str:

@@ -149,5 +149,14 @@ def test_the_command_writes_page_and_charts_and_refuses_a_folder_without_metrics
     assert (tmp_path / "charts/reward.png").read_bytes().startswith(b"\x89PNG")
     success = (tmp_path / "charts/success_with_its_95_interval.csv").read_text()
     assert success.startswith("step,training,training low,training high\n1,0.5,")
+    about = {"command": ["/home/me/bin/agent-rl", "train", "mine"], "versions": {"verl": "0.9.1"},
+             "files": {"data.train_files": [{"path": "/home/me/train.parquet", "sha256": "beef"}]}}  # fmt: skip
+    (run / "run.json").write_text(json.dumps(about))
+    (facts,) = json.loads(CliRunner().invoke(app, [words[0], "--json"], catch_exceptions=False).stdout)["runs"]
+    assert (facts["command"], facts["steps"], facts["sha256"]) == (
+        "agent-rl train mine", 2, {"data.train_files": ["beef"]},
+    )  # fmt: skip
+    assert facts["metrics"]["critic/score/mean"] == [[1, 0.1], [2, 0.2]]
+    assert facts["validation"] == {"gsm8k/acc/mean@1": [[1, 0.25], [2, 0.25]]}
     with pytest.raises(ConfigError, match=r"no metrics can be read there.*metrics\.jsonl"):
         CliRunner().invoke(app, [str(tmp_path)], catch_exceptions=False)
