@@ -60,6 +60,6 @@ def test_a_model_that_learned_to_judge_judges_an_agent(
     assert list(logged) == [1, 2]
     assert max(diffs(logged)) < 1e-5
     judged = [each for each in trace.read(tmp_path / "agent/trace.jsonl") if each.score is not None]
-    assert all(metrics["agent/unscored"] <= 4 for metrics in logged.values())
+    assert all(metrics["agent/unscored"] < 8 for metrics in logged.values())  # of 8 that are trained on
     assert len({each.score.components["helpful"] for each in judged if each.score}) > 1
     assert run_processes() == []
