@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -154,16 +153,10 @@ def _written(evaluation: Evaluation, ledger: Ledger) -> dict[str, Any]:
     from rich.console import Console
 
     from agent_rl.evaluation.summary import summarize, table
-    from agent_rl.launch.run_folder import versions
 
     records = ledger.read().values()
     summary = summarize(records, rows=len(evaluation.rows), n=evaluation.settings.n)
-    settings = json.dumps(ledger.fixed, sort_keys=True)
-    summary["of"] = {
-        **{key: ledger.fixed[key] for key in ("model", "data", "tools")},
-        "settings": "sha256:" + hashlib.sha256(settings.encode()).hexdigest(),
-        "versions": versions(),
-    }
+    summary["of"] = ledger.about()
     if records:
         (ledger.folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
         with open(ledger.folder / "table.txt", "w") as file:

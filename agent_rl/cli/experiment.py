@@ -61,7 +61,7 @@ def experiment(
         if as_json:
             print_json({"stale": stale})
         else:
-            print("\n".join(stale) or f"{len(folders)} receipts fit their recipes")
+            print("\n".join(stale) or f"the receipts of {len(folders)} recipes fit them")
         raise typer.Exit(1 if stale else 0)
     if recipe is None:
         raise ConfigError("RECIPE", "no recipe is named", "Give one, or --check")

@@ -20,6 +20,7 @@ from filelock import FileLock, Timeout
 from agent_rl import trace
 from agent_rl.errors import ConfigError
 from agent_rl.evaluation.settings import FREE_TO_CHANGE, EvaluationSettings
+from agent_rl.launch.run_folder import versions
 from agent_rl.rewards import extra_info
 from agent_rl.trajectory import Trajectory
 
@@ -68,9 +69,7 @@ class Ledger:
             problem = f"another process evaluates into {self.folder}"
             raise ConfigError("--out", problem, "Wait, or name another") from None
         try:
-            self.fixed = _fixed(settings)
-            """The settings on which results depend, with the content of files in place of their names."""
-            self._require_same(self.fixed)
+            self._require_same(_fixed(settings))
         except BaseException:
             self._lock.release()
             raise
@@ -84,6 +83,16 @@ class Ledger:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def about(self) -> dict[str, Any]:
+        """Of what this is the evaluation: model, SHA-256 of data, tools and `settings.json`, versions."""
+        file = self.folder / "settings.json"
+        known = json.loads(file.read_text())
+        return {
+            **{key: known[key] for key in ("model", "data", "tools")},
+            "settings": _digest(str(file), "--out"),
+            "versions": versions(),
+        }
 
     def append(self, trajectory: Trajectory) -> Record:
         """Store a finished episode."""

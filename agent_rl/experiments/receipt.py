@@ -99,10 +99,11 @@ def machine(model: Path) -> dict[str, Any]:
 
 
 def check(recipe: Path) -> list[str]:
-    """What of a recipe's receipt no longer fits the recipe, in words; nothing where it has none."""
-    file = recipe / "results" / RECEIPT
-    if not file.is_file():
-        return []
+    """What of a recipe's receipts no longer fits the recipe, in words; nothing where it has none."""
+    return [problem for file in sorted((recipe / "results").rglob(RECEIPT)) for problem in _stale(file, recipe)]
+
+
+def _stale(file: Path, recipe: Path) -> list[str]:
     receipt = json.loads(file.read_text())
     known, now = receipt["hashes"], hashes(str(recipe), receipt.get("overrides", ()))
     remedy = f"run VERL_PLATFORM=cpu {receipt['command']} again"

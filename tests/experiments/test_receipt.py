@@ -75,8 +75,8 @@ def test_hashes_follow_configuration_and_rows(tiny_recipe, on_cpu, monkeypatch):
     first = hashes(str(tiny_recipe))
     monkeypatch.setenv("HOME", "/")  # as in some containers
     assert hashes(str(tiny_recipe)) == first
-    results = tiny_recipe / "results"
-    results.mkdir()
+    results = tiny_recipe / "results/variant"  # as deep as --out may put it
+    results.mkdir(parents=True)
     receipt = {"command": f"agent-rl experiment {tiny_recipe} --seeds 1", "hashes": first}
     (results / RECEIPT).write_text(json.dumps(receipt))
     assert check(tiny_recipe) == []
