@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
-from agent_rl.cpu import grammar
+from agent_rl.cpu import grammar, sampling
 
-__all__ = ["decode", "install"]
+__all__ = ["Slots", "decode", "install", "prepare"]
 
 BACKEND = "sglang.srt.layers.attention.torch_native_backend.TorchNativeAttnBackend"
 
@@ -24,14 +24,39 @@ MAX_PADDED = 2**24
 """Elements of the largest padded tensor (64 MiB in fp32)."""
 
 
+class Slots(NamedTuple):
+    """Where the contexts of a batch lie in the caches, which is the same for all layers.
+
+    Shapes: B requests, S tokens of the longest context.
+    """
+
+    flat: torch.Tensor
+    """(B * S,); those behind a context may belong to other requests."""
+    mask_BS: torch.Tensor
+
+
 def install() -> None:
-    """Install the hooks of this module and of `grammar`, on a CPU only; SGLang calls this in each of its processes."""
+    """Install the hooks of this module, `grammar` and `sampling`, on a CPU only; SGLang calls it in its processes."""
     if os.environ.get("SGLANG_USE_CPU_ENGINE") != "1":
         return
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
+    HookRegistry.register(f"{BACKEND}.init_forward_metadata", prepare, HookType.AROUND)
     HookRegistry.register(f"{BACKEND}._run_sdpa_forward_decode", decode, HookType.AROUND)
     grammar.install()
+    sampling.install()
+
+
+def prepare(original: Callable[..., None], backend: Any, forward_batch: Any) -> None:
+    """Before the layers of a step: find the slots of a batch that decodes; arguments are SGLang's."""
+    original(backend, forward_batch)
+    backend.forward_metadata = None
+    if not forward_batch.forward_mode.is_decode():
+        return
+    lens = forward_batch.seq_lens
+    longest = int(lens.max())
+    slots_BS = forward_batch.req_to_token_pool.req_to_token[forward_batch.req_pool_indices, :longest]
+    backend.forward_metadata = Slots(slots_BS.reshape(-1).long(), torch.arange(longest) < lens[:, None])
 
 
 def decode(
@@ -41,32 +66,27 @@ def decode(
     output: torch.Tensor,
     k_cache: torch.Tensor,
     v_cache: torch.Tensor,
-    req_to_token: torch.Tensor,
-    req_pool_indices: torch.Tensor,
-    seq_lens: torch.Tensor,
+    *rest: torch.Tensor,
     **options: Any,
 ) -> torch.Tensor:
     """One new token of each request against its context; arguments and result are SGLang's.
 
     Shapes: query and output (requests, heads, head size), caches (slots, key heads, head size).
     """
-    longest = int(seq_lens.max())
-    if len(seq_lens) * longest * k_cache[0].numel() > MAX_PADDED or k_cache.dtype != query.dtype:
-        return original(backend, query, output, k_cache, v_cache, req_to_token, req_pool_indices, seq_lens, **options)
-    slots_BS = req_to_token[req_pool_indices, :longest]
-    mask_BS = torch.arange(longest) < seq_lens[:, None]  # masked slots may belong to other requests
+    slots: Slots | None = backend.forward_metadata
+    if slots is None or len(slots.flat) * k_cache[0].numel() > MAX_PADDED or k_cache.dtype != query.dtype:
+        return original(backend, query, output, k_cache, v_cache, *rest, **options)
     # `index_select` of whole rows copies memory; indexing with a tensor was eight times as slow.
     keys, values = (
-        cache.flatten(1).index_select(0, slots_BS.reshape(-1).long()).view(*slots_BS.shape, *cache.shape[1:])
+        cache.flatten(1).index_select(0, slots.flat).view(*slots.mask_BS.shape, *cache.shape[1:]).transpose(1, 2)
         for cache in (k_cache, v_cache)
     )
     attended = torch.nn.functional.scaled_dot_product_attention(
-        query[:, :, None],
-        keys.transpose(1, 2),
-        values.transpose(1, 2),
-        attn_mask=mask_BS[:, None, None],
+        query.unflatten(1, (keys.shape[1], -1)),  # query heads that share a key head are like queries of one head
+        keys,
+        values,
+        attn_mask=slots.mask_BS[:, None, None],
         scale=options.get("scaling"),
-        enable_gqa=options.get("enable_gqa", False),
     )
-    output.copy_(attended[:, :, 0])
+    output.copy_(attended.flatten(1, 2))
     return output

@@ -9,10 +9,13 @@ from tests.forks import ROOT, Forks
 
 COMPARE = """
 import torch
+from types import SimpleNamespace
+from sglang.srt.model_executor.forward_batch_info import ForwardMode
 from sglang.srt.plugins import load_plugins
 from sglang.srt.layers.attention.torch_native_backend import TorchNativeAttnBackend as Backend
 load_plugins()
 ours, own = Backend._run_sdpa_forward_decode, Backend._run_sdpa_forward_decode.__wrapped__
+backend = object.__new__(Backend)
 
 torch.manual_seed(0)
 def check(heads, key_heads, size, lens):
@@ -22,11 +25,16 @@ def check(heads, key_heads, size, lens):
     rows = torch.randperm(9)[: len(lens)]
     options = dict(scaling=0.3, enable_gqa=heads != key_heads)
     q = torch.randn(len(lens), heads, size)
-    found = [attend(None, q, torch.empty_like(q), k, v, table, rows, lens, **options) for attend in (ours, own)]
+    pool, mode = SimpleNamespace(req_to_token=table), ForwardMode.DECODE
+    backend.init_forward_metadata(
+        SimpleNamespace(forward_mode=mode, seq_lens=lens, req_to_token_pool=pool, req_pool_indices=rows)
+    )
+    found = [attend(backend, q, torch.empty_like(q), k, v, table, rows, lens, **options) for attend in (ours, own)]
     torch.testing.assert_close(*found)
 
 check(4, 4, 8, [5, 60, 17])
 check(4, 2, 16, [1, 33])
+check(6, 2, 8, [40, 3, 9])
 check(2, 1, 8, [12])
 print("same")
 """

@@ -1,0 +1,48 @@
+"""Sampling on a CPU by the inverse of the cumulated probabilities, in SGLang's processes.
+
+torch.multinomial draws a random number for each entry of the vocabulary: 69 ms for 64 requests and 49,152 entries on
+one core, where the sums take 3 ms. That was most of what a model of 135 M parameters needs for a token, and a tenth of
+it with one of 0.1 M. `agent_rl.cpu.attention.install` loads this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+__all__ = ["install", "sample"]
+
+SAMPLER = "sglang.srt.layers.sampler.sampling_from_probs_torch"
+
+AT_A_TIME = 2**16
+"""Probabilities whose sums stay in a core's cache."""
+
+
+def install() -> None:
+    """Hook SGLang's function."""
+    from sglang.srt.plugins.hook_registry import HookRegistry, HookType
+
+    HookRegistry.register(SAMPLER, sample, HookType.AROUND)
+
+
+def sample(original: Callable[..., torch.Tensor], probs: torch.Tensor, **options: Any) -> torch.Tensor:
+    """A token for each request; arguments and result are SGLang's.
+
+    A request with a seed of its own is left to SGLang's function, and so are probabilities that are no numbers: it
+    refuses them. Sums are in float64, so that none of a large vocabulary is lost.
+
+    Shapes: probs (requests, vocabulary), result (requests,) in int32.
+    """
+    if options.get("sampling_seed") is not None or probs.device.type != "cpu":
+        return original(probs, **options)
+    drawn = torch.rand(len(probs), 1, dtype=torch.float64)
+    rows = max(1, AT_A_TIME // probs.shape[1])
+    tokens = []
+    for some, draw in zip(probs.split(rows), drawn.split(rows), strict=True):
+        sums = some.cumsum(-1, dtype=torch.float64)
+        if not sums[:, -1].isfinite().all():
+            return original(probs, **options)
+        tokens.append(torch.searchsorted(sums, draw * sums[:, -1:], right=True))
+    return torch.cat(tokens)[:, 0].clamp_(max=probs.shape[1] - 1).to(torch.int32)

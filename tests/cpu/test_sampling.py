@@ -1,0 +1,66 @@
+"""Tokens are sampled with their probabilities; SGLang's processes do it by sums."""
+
+import json
+
+import torch
+
+from agent_rl.cpu import sampling
+from tests.cpu.test_attention import python
+
+LOADED = """
+import json, torch
+from sglang.srt.plugins import load_plugins
+load_plugins()
+from sglang.srt.layers import sampler
+draw = sampler.sampling_from_probs_torch
+torch.manual_seed(0)
+"""
+
+
+def test_tokens_come_with_their_probabilities() -> None:
+    """20,000 draws from each of two distributions: four standard deviations are at most 0.0142."""
+    code = """
+probs = torch.tensor([[0.0, 0.5, 0.0, 0.3, 0.2, 0.0], [0.98, 0.0, 0.01, 0.0, 0.0, 0.01]])
+drawn = draw(probs.repeat_interleave(20_000, 0))
+print(drawn.dtype, json.dumps([(rows.bincount(minlength=6) / 20_000).tolist() for rows in drawn.view(2, -1)]))
+"""
+    kind, _, found = python(LOADED + code).partition(" ")
+    assert kind == "torch.int32"
+    for got, expected in zip(json.loads(found), [[0, 0.5, 0, 0.3, 0.2, 0], [0.98, 0, 0.01, 0, 0, 0.01]], strict=True):
+        assert all(abs(share - wanted) < 0.0142 for share, wanted in zip(got, expected, strict=True))
+        assert [share == 0 for share in got] == [wanted == 0 for wanted in expected]
+
+
+def test_rows_of_a_large_vocabulary_are_drawn_each_for_itself() -> None:
+    code = """
+from agent_rl.cpu import sampling
+sampling.AT_A_TIME = 3 * 1000
+wanted = torch.randint(0, 1000, (64,))
+found = draw(torch.nn.functional.one_hot(wanted, 1000).float())
+print(bool((found == wanted).all()) and len(set(draw(torch.ones(64, 1000) / 1000).tolist())) > 50)
+"""
+    assert python(LOADED + code) == "True"
+
+
+def test_what_is_no_probability_is_refused_as_by_torch() -> None:
+    code = """
+try:
+    draw(torch.tensor([[0.5, float("nan")]]))
+except RuntimeError as error:
+    print(error)
+"""
+    assert "inf" in python(LOADED + code)
+
+
+def test_requests_with_a_seed_are_left_to_sglang() -> None:
+    seeds = torch.tensor([3, 4])
+    found = sampling.sample(lambda probs, sampling_seed: sampling_seed, torch.ones(2, 5) / 5, sampling_seed=seeds)
+    assert found is seeds
+
+
+def test_sglang_would_sample_by_a_random_number_for_each_entry() -> None:
+    code = """
+import inspect
+print("torch.multinomial(probs, num_samples=1)" in inspect.getsource(inspect.unwrap(draw)))
+"""
+    assert python(LOADED + code) == "True"
