@@ -21,7 +21,7 @@ from statistics import median
 import psutil
 import pytest
 
-from agent_rl.launch.process import run_trainer
+from agent_rl.launch.process import NEW_METRICS, run_trainer
 from tests.benchmarks.test_step import ROOT, SAMPLES, model, step_command, write_rows
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
@@ -93,7 +93,7 @@ def test_each_change_is_worth_its_lines(
     monkeypatch.setenv("ABLATION_FOLDER", str(off))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(custom), str(ROOT), os.environ.get("PYTHONPATH", "")]))
     write_rows(tmp_path, PROMPTS, len(schedule), 0.0)
-    steps = Steps(tmp_path / "metrics.jsonl", off, schedule)
+    steps = Steps(tmp_path / NEW_METRICS, off, schedule)
     steps.start()
     try:
         run_trainer(step_command(tmp_path, model, PROMPTS, len(schedule)), tmp_path, timeout_s=3000)

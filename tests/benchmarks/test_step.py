@@ -1,9 +1,11 @@
 """Seconds of a whole training step on this CPU, against TRL's GRPOTrainer on the same model, rows and tool.
 
 A step is generation with tool calls, rewards, log-probs, update and whatever else passes between the end of one step
-and the end of the next; the median of those after the first two counts. Both sides write and read conversations alike,
-token for token, and how long they were is shown beside what they cost. torch has one thread in every process. TRL, one
-process, then has one core; ours are several processes and have all of them.
+and the end of the next. All steps after the first two count, on both sides with the same prompts in the same order: a
+batch without a long conversation takes TRL half as long as one with a single one, so that the median of a few steps
+depends on chance. Both sides write and read conversations alike, token for token, and how long they were is shown
+beside what they cost. Both have all cores: TRL is one process with a thread for each, which is faster than with one;
+ours are several processes.
 
 TRL runs before and after ours, so that other load of the machine meets both.
 """
@@ -23,9 +25,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from agent_rl.cpu.profile import profile_of
 from agent_rl.data import arithmetic, write_parquet
 from agent_rl.launch.command import trainer_command
-from agent_rl.launch.process import run_trainer
+from agent_rl.launch.process import NEW_METRICS, run_trainer
 from tests.e2e.taught import calls, teach
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800)]
@@ -34,11 +37,12 @@ ROOT = Path(__file__).parents[2]
 TRL = Path(os.environ.get("TRL_DIR", f"{sys.prefix}/trl"))
 """Where `make bench` puts TRL, which verl must not find."""
 SAMPLES = 8
-STEPS, SKIPPED = 10, 2
-TRL_STEPS = 6
+STEPS = {0.0: 20, 0.1: 7}
+"""By the seconds of the tool: TRL runs one call after the other."""
+SKIPPED = 2
 WASTEFUL = 10
 """One in so many episodes has four calls, the others one. None is malformed, which the two sides answer differently."""
-MOST_OF_TRL = {(32, 0.0): 1.6, (128, 0.0): 1.1, (128, 0.1): 0.5}
+MOST_OF_TRL = {(32, 0.0): 2.6, (128, 0.0): 1.7, (32, 0.1): 0.5, (128, 0.1): 0.5}
 """For so many trajectories and tools of so many seconds: our step may take this share of TRL's."""
 PHASES = ("gen", "old_log_prob", "adv", "update_actor", "update_weights")
 
@@ -82,6 +86,7 @@ def step_command(out: Path, model: Path, prompts: int, steps: int) -> list[str]:
             f"actor_rollout_ref.rollout.n={SAMPLES}",
             f"actor_rollout_ref.model.path={model}",
             f"actor_rollout_ref.rollout.multi_turn.tool_config_path={out}/tools.yaml",
+            "data.shuffle=false",
             "actor_rollout_ref.actor.optim.lr=1e-6",  # the conversations stay as long as they are
             "agent_rl.budget.max_malformed=1",  # where TRL ends a conversation
             f"trainer.total_training_steps={steps}",
@@ -94,10 +99,10 @@ def step_command(out: Path, model: Path, prompts: int, steps: int) -> list[str]:
 
 
 def run_ours(out: Path, model: Path, prompts: int, tool_s: float) -> Side:
-    write_rows(out, prompts, STEPS, tool_s)
-    command = step_command(out, model, prompts, STEPS)
+    write_rows(out, prompts, STEPS[tool_s], tool_s)
+    command = step_command(out, model, prompts, STEPS[tool_s])
     logged: list[dict[str, Any]] = []
-    with LineClock(out / "metrics.jsonl") as clock:
+    with profile_of(model).in_environment(), LineClock(out / NEW_METRICS) as clock:
         run_trainer(command, out, on_metrics=lambda _, metrics: logged.append(metrics), timeout_s=900)
     counted = logged[SKIPPED:]
     assert max(metrics["training/rollout_probs_diff_mean"] for metrics in logged) < 1e-3
@@ -110,7 +115,7 @@ def run_ours(out: Path, model: Path, prompts: int, tool_s: float) -> Side:
 
 
 class LineClock(threading.Thread):
-    """Notes when each line of a file was written: a logged step."""
+    """Notes when verl wrote each line of a file: a logged step. The launcher reads them half a second later."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -130,8 +135,8 @@ class LineClock(threading.Thread):
         self.join()
 
 
-def run_trl(out: Path, model: Path, prompts: int, tool_s: float) -> Side:
-    problems, _ = arithmetic.train_test(0, prompts * TRL_STEPS, 16)
+def run_trl(out: Path, model: Path, prompts: int, tool_s: float, seed: int) -> Side:
+    problems, _ = arithmetic.train_test(0, prompts * STEPS[tool_s], 16)
     rows = [{"prompt": [{"role": "user", "content": p.question}], "ground_truth": p.answer} for p in problems]
     out.mkdir()
     (out / "rows.json").write_text(json.dumps(rows))
@@ -140,13 +145,15 @@ def run_trl(out: Path, model: Path, prompts: int, tool_s: float) -> Side:
         "rows_path": f"{out}/rows.json",
         "prompts": prompts,
         "samples": SAMPLES,
-        "steps": TRL_STEPS,
+        "steps": STEPS[tool_s],
+        "seed": seed,
         "tool_s": tool_s,
         "out": f"{out}/trainer",
     }
     command = [sys.executable, str(Path(__file__).with_name("trl_step.py")), json.dumps(settings)]
-    env = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": f"{ROOT}{os.pathsep}{TRL}", "HF_HOME": f"{out}/cache"}
-    env.pop("VERL_PLATFORM", None)
+    env = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{TRL}", "HF_HOME": f"{out}/cache"}
+    for name in ("VERL_PLATFORM", "OMP_NUM_THREADS"):
+        env.pop(name, None)
     done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=600, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout.splitlines()[-1])
@@ -157,7 +164,7 @@ def run_trl(out: Path, model: Path, prompts: int, tool_s: float) -> Side:
 def show(name: str, side: Side) -> None:
     phases = ", ".join(f"{phase} {seconds:.2f}" for phase, seconds in side.phases.items())
     print(
-        f"{name:8} {median(side.seconds):8.2f} {min(side.seconds):8.2f} {max(side.seconds):8.2f}"
+        f"{name:8} {mean(side.seconds):8.2f} {min(side.seconds):8.2f} {max(side.seconds):8.2f}"
         f" {mean(side.response_tokens):8.1f} {mean(side.tool_calls):8.2f}  {phases}"
     )
 
@@ -176,14 +183,14 @@ def test_step(
         pytest.skip("TRL is not installed: make bench does it")
     monkeypatch.setenv("VERL_PLATFORM", "cpu")
     prompts = trajectories // SAMPLES
-    before = run_trl(tmp_path / "before", model, prompts, tool_s)
+    before = run_trl(tmp_path / "before", model, prompts, tool_s, seed=0)
     ours = run_ours(tmp_path, model, prompts, tool_s)
-    after = run_trl(tmp_path / "after", model, prompts, tool_s)
+    after = run_trl(tmp_path / "after", model, prompts, tool_s, seed=1)
     theirs = Side(*(x + y for x, y in zip(before[:3], after[:3], strict=True)), phases={})
-    ratio = median(ours.seconds) / median(theirs.seconds)
+    ratio = mean(ours.seconds) / mean(theirs.seconds)
     with capsys.disabled():
         print(f"\n{trajectories} trajectories, tools of {tool_s} s: {ratio:.2f} of TRL's step")
-        print("seconds    median      min      max   tokens    calls")
+        print("seconds      mean      min      max   tokens    calls")
         show("agent_rl", ours)
         show("TRL", theirs)
     # One trajectory in ten is three times as long: of a thousand on each side the means differ by up to this.

@@ -7,6 +7,7 @@ as that agent does, and a response schema reads the calls. TRL gets the settings
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from itertools import pairwise
@@ -76,8 +77,10 @@ class Clock(TrainerCallback):
         self.times.append(time.perf_counter())
 
 
-def main(model: str, rows_path: str, prompts: int, samples: int, steps: int, tool_s: float, out: str) -> None:
-    torch.set_num_threads(1)
+def main(
+    model: str, rows_path: str, prompts: int, samples: int, steps: int, tool_s: float, seed: int, out: str
+) -> None:
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
     rows = json.loads(Path(rows_path).read_text())
     tokenizer = AutoTokenizer.from_pretrained(model)
     tokenizer.chat_template = CHAT_TEMPLATE
@@ -122,6 +125,8 @@ def main(model: str, rows_path: str, prompts: int, samples: int, steps: int, too
             learning_rate=1e-6,
             beta=0.0,
             max_steps=steps,
+            seed=seed,
+            shuffle_dataset=False,
             logging_steps=1,
             save_strategy="no",
             report_to=[],
