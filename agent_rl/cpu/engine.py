@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,25 +16,35 @@ from verl.utils.seqlen_balancing import restore_dynamic_batch
 from verl.workers.engine.base import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead, FSDPEngineWithValueHead
 
+from agent_rl.cpu.profile import TRAINING_THREADS
 from agent_rl.cpu.shared_memory import full_tensor
 
 __all__ = ["CPUEngineWithLMHead", "CPUEngineWithValueHead"]
 
+IMAGES = "multi_modal_inputs"
+
 
 class _OnCPU:
     engine_config: Any
+
+    def initialize(self) -> None:
+        """Run verl's method with the threads of a process that trains."""
+        if threads := os.environ.get(TRAINING_THREADS):
+            torch.set_num_threads(int(threads))
+        super().initialize()  # type: ignore[misc]
 
     def forward_backward_batch(
         self, data: TensorDict, loss_function: Callable[..., Any], forward_only: bool = False
     ) -> dict[str, Any]:
         """Run verl's method with sequences of similar length in the same micro-batch, which pads to the longest.
 
-        Values that are no tensors (prompts, reward components) are removed: verl would copy each for its micro-batch.
+        Values that are no tensors are removed, but for a batch with images: verl would copy each for its micro-batch.
 
         Losses are normalised over the whole mini-batch, so that its order does not matter. The model's output has the
         original order.
         """
-        data = data.exclude(*(key for key, value in data.items() if isinstance(value, NonTensorStack)))
+        stacks = {key: value for key, value in data.items() if isinstance(value, NonTensorStack)}
+        data = data.exclude(*(key for key, value in stacks.items() if key != IMAGES or not any(value.tolist())))
         if (
             tu.get_non_tensor_data(data, "use_dynamic_bsz", True)
             or tu.get_non_tensor_data(data, "force_group_size", 1) > 1

@@ -80,5 +80,6 @@ HOOKS: tuple[tuple[str, Callable[[ModuleType], None]], ...] = (
     ("verl.workers.rollout.llm_server", speed.single_server),
     ("verl.experimental.agent_loop.agent_loop", speed.loop_construction),
     ("verl.trainer.ppo.v1.agent_loop_tq", speed.trajectory_puts),
+    ("verl.utils.transferqueue_utils", speed.fetched_tensors),
 )
 """Each function with the module whose import it waits for."""

@@ -1,10 +1,11 @@
 """Threads and number type of a run on a CPU, by the size of its model and what the processor can do.
 
-A model of some 100,000 parameters is fastest in float32 with one thread for each process: its matrices are too small to
-be divided. A real one spends its time in large products. Engine and trainer take turns in synchronous training, so each
-gets all cores; processors that multiply bfloat16 in hardware do so about four times as fast as float32 (measured with
-avx512_bf16 for 1024x576x1536: 453 against 100 GFLOPS on one core, 694 against 172 on two). The trainer's weights,
-gradients' sums and optimizer stay float32.
+A model of some 100,000 parameters is fastest in float32 with one thread for each process: the single tokens of a batch
+are too little to be divided. An update has whole sequences, and in synchronous training nothing else runs meanwhile:
+with two threads it takes a quarter less. A real model spends its time in large products. Engine and trainer take
+turns, so each gets all cores; processors that multiply bfloat16 in hardware do so about four times as fast as float32
+(measured with avx512_bf16 for 1024x576x1536: 453 against 100 GFLOPS on one core, 694 against 172 on two). The
+trainer's weights, gradients' sums and optimizer stay float32.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ from pathlib import Path
 
 from agent_rl.cpu.switch import is_users_own
 
-__all__ = ["CPUProfile", "processor_flags", "profile_of"]
+__all__ = ["TRAINING_THREADS", "CPUProfile", "processor_flags", "profile_of"]
 
 LARGE = 64 << 20
 """Bytes of weights from which a model is worth several threads."""
 BFLOAT16 = ("amx_bf16", "avx512_bf16")
 """Instructions, as /proc/cpuinfo names them, that multiply bfloat16."""
 THREADS = "OMP_NUM_THREADS"
+TRAINING_THREADS = "AGENT_RL_TRAINING_THREADS"
+"""Environment variable of the processes that train, where they have more threads than others."""
 TRAINED = (
     "actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype",
     "actor_rollout_ref.ref.fsdp_config.mixed_precision.param_dtype",
@@ -38,11 +41,13 @@ class CPUProfile:
 
     Attributes:
         threads: of torch in each process.
+        training_threads: of torch in a process that trains.
         bfloat16: whether products are computed in it; the engine then keeps its weights and KV cache in it.
         reason: in words.
     """
 
     threads: int = 1
+    training_threads: int = 1
     bfloat16: bool = False
     reason: str = "a small model"
 
@@ -64,22 +69,27 @@ class CPUProfile:
 
     @contextmanager
     def in_environment(self) -> Iterator[None]:
-        """The variable of the threads, for processes that are started meanwhile; the user's own value stays."""
+        """The variables of the threads, for processes that are started meanwhile; the user's own value stays."""
         if is_users_own(THREADS):
             yield
             return
-        before = os.environ.get(THREADS)
-        os.environ[THREADS] = str(self.threads)
+        before = {name: os.environ.get(name) for name in (THREADS, TRAINING_THREADS)}
+        os.environ.update({THREADS: str(self.threads), TRAINING_THREADS: str(self.training_threads)})
         try:
             yield
         finally:
-            del os.environ[THREADS]
-            if before is not None:
-                os.environ[THREADS] = before
+            for name, value in before.items():
+                del os.environ[name]
+                if value is not None:
+                    os.environ[name] = value
 
 
 def profile_of(
-    model: str | Path, alone: bool = True, cores: int | None = None, flags: frozenset[str] | None = None
+    model: str | Path,
+    alone: bool = True,
+    cores: int | None = None,
+    flags: frozenset[str] | None = None,
+    processes: int = 1,
 ) -> CPUProfile:
     """The profile for a model.
 
@@ -88,14 +98,17 @@ def profile_of(
         alone: whether engine and trainer take turns; otherwise each gets half of the cores.
         cores: None: those that this process may use.
         flags: of the processor; None: of this one.
+        processes: that train.
     """
-    if not _is_large(str(model)):
-        return CPUProfile()
     cores = cores or len(os.sched_getaffinity(0))
+    if not _is_large(str(model)):
+        return CPUProfile(training_threads=min(2, max(1, cores // processes)) if alone else 1)
     known = processor_flags() if flags is None else flags
     found = next((each for each in BFLOAT16 if each in known), "")
+    threads = cores if alone else max(1, cores // 2)
     return CPUProfile(
-        threads=cores if alone else max(1, cores // 2),
+        threads=threads,
+        training_threads=threads,
         bfloat16=bool(found),
         reason=f"a large model; the processor has {found or 'no instructions for bfloat16'}",
     )

@@ -14,11 +14,9 @@ from typing import Any
 
 from hydra.errors import InstantiationException
 
-__all__ = ["loop_construction", "replay_buffer_polling", "single_server", "trajectory_puts"]
+__all__ = ["fetched_tensors", "loop_construction", "replay_buffer_polling", "single_server", "trajectory_puts"]
 
 POLL_INTERVAL_S = 0.05
-
-GATHER_S = 0.02
 
 
 def loop_construction(module: ModuleType) -> None:
@@ -94,8 +92,27 @@ def trajectory_puts(module: ModuleType) -> None:
     module.list_of_dict_to_tensordict = lambda fields: fields  # type: ignore[attr-defined]
 
 
+def fetched_tensors(module: ModuleType) -> None:
+    """`verl.utils.transferqueue_utils`: a training worker gets the tensors of a batch, and `multi_modal_inputs`.
+
+    verl sends it all that is stored of a trajectory: prompts as messages, ground truths, reward components. To decode
+    them, and to copy them for each mini-batch, was a seventh of an update.
+    """
+    original = module._async_meta_to_realdata
+
+    @functools.wraps(original)
+    async def to_data(meta: Any) -> Any:
+        if isinstance(meta, module.KVBatchMeta):
+            meta = await module.async_kv_batch_meta2batch_meta(meta)
+        schema = meta.field_schema.items()
+        read = [name for name, field in schema if name == "multi_modal_inputs" or not field.get("is_non_tensor")]
+        return await original(meta.select_fields(read))
+
+    module._async_meta_to_realdata = to_data  # type: ignore[attr-defined]
+
+
 class _TogetherQueue:
-    """The module `transfer_queue` with puts that wait `GATHER_S` for others of the same kind.
+    """The module `transfer_queue` with puts that wait while one of the same kind is under way, and then go together.
 
     Ray pickles it together with the worker's class, while no put waits.
     """
@@ -103,6 +120,7 @@ class _TogetherQueue:
     def __init__(self, queue: Any, to_tensordict: Any) -> None:
         self._queue, self._to_tensordict = queue, to_tensordict
         self._waiting: dict[Hashable, _Put] = {}
+        self._under_way: dict[Hashable, asyncio.Lock] = {}
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # pickle looks names up before `_queue` is set
@@ -126,10 +144,10 @@ class _TogetherQueue:
         await asyncio.shield(put.done)
 
     async def _store(self, kind: tuple[str, Any]) -> None:
-        await asyncio.sleep(GATHER_S)
-        put = self._waiting.pop(kind)
-        fields = self._to_tensordict(put.fields) if put.fields else None
-        await self._queue.async_kv_batch_put(keys=put.keys, fields=fields, tags=put.tags, partition_id=kind[0])
+        async with self._under_way.setdefault(kind, asyncio.Lock()):
+            put = self._waiting.pop(kind)
+            fields = self._to_tensordict(put.fields) if put.fields else None
+            await self._queue.async_kv_batch_put(keys=put.keys, fields=fields, tags=put.tags, partition_id=kind[0])
 
 
 class _Put:

@@ -189,7 +189,8 @@ def _composed(
 def _profile(config: DictConfig) -> CPUProfile:
     """Of a run on a CPU."""
     alone = OmegaConf.select(config, "trainer.v1.trainer_mode") in (None, "sync")
-    return profile_of(str(config.actor_rollout_ref.model.path), alone)
+    processes = config.trainer.n_gpus_per_node
+    return profile_of(str(config.actor_rollout_ref.model.path), alone, processes=processes)
 
 
 def _user_command() -> list[str]:

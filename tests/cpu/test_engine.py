@@ -1,5 +1,7 @@
 """Sequences of like length share a micro-batch, and nobody notices; in a process of its own, as in test_patches."""
 
+import pytest
+
 from tests.forks import python
 
 ENGINE = """
@@ -35,6 +37,35 @@ assert run(False, use_dynamic_bsz=False) == {"model_output": {}, "loss": [0.5]}
 print("same")
 """
     assert python(ENGINE + code) == "same"
+
+
+@pytest.mark.parametrize(("images", "kept"), [("[{}] * 6", False), ("[{}] * 5 + [{'pixel_values': 1}]", True)])
+def test_images_reach_the_model(images: str, kept: bool) -> None:
+    code = f"""
+from agent_rl.cpu import engine as module
+seen = []
+def as_verl(self, data, loss_function, forward_only=False):
+    seen.append(module.IMAGES in data)
+    return {{"model_output": {{}}, "loss": [0.5]}}
+CPUEngineWithLMHead.__mro__[2].forward_backward_batch = as_verl
+rows = torch.nested.as_nested_tensor([torch.full((n,), n) for n in LENGTHS], layout=torch.jagged)
+data = tu.get_tensordict({{"input_ids": rows, module.IMAGES: {images}}}, dict(use_dynamic_bsz=False))
+engine.forward_backward_batch(data, None)
+print(seen)
+"""
+    assert python(ENGINE + code) == f"[{kept}]"
+
+
+def test_an_engine_takes_the_threads_of_a_process_that_trains() -> None:
+    code = """
+import os
+CPUEngineWithLMHead.__mro__[2].initialize = lambda self: print(torch.get_num_threads())
+engine.initialize()
+os.environ["AGENT_RL_TRAINING_THREADS"] = "2"
+torch.set_num_threads(1)
+engine.initialize()
+"""
+    assert python(ENGINE + code) == "2"
 
 
 def test_what_is_no_tensor_would_be_copied_for_each_micro_batch() -> None:

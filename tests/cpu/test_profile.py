@@ -5,7 +5,7 @@ import os
 import pytest
 
 from agent_rl.cpu import switch
-from agent_rl.cpu.profile import LARGE, CPUProfile, processor_flags, profile_of
+from agent_rl.cpu.profile import LARGE, TRAINING_THREADS, CPUProfile, processor_flags, profile_of
 
 
 @pytest.fixture
@@ -34,19 +34,28 @@ def test_a_large_model_gets_cores_and_the_fastest_numbers(large, alone, flags, t
 def test_a_small_model_stays_as_it_is(tmp_path):
     (tmp_path / "model.safetensors").write_bytes(b"0" * 1000)
     for model in (tmp_path, tmp_path / "absent", "outputs/worlds/x/model"):
-        assert profile_of(model, flags=frozenset({"amx_bf16"})) == CPUProfile()
+        assert profile_of(model, cores=1, flags=frozenset({"amx_bf16"})) == CPUProfile()
     assert profile_of("Qwen/Qwen2.5-0.5B-Instruct", flags=frozenset({"amx_bf16"})).bfloat16
+
+
+@pytest.mark.parametrize(
+    ("cores", "processes", "alone", "threads"), [(8, 1, True, 2), (4, 4, True, 1), (2, 4, True, 1), (8, 1, False, 1)]
+)
+def test_the_update_of_a_small_model_gets_a_second_core_that_nobody_uses(tmp_path, cores, processes, alone, threads):
+    profile = profile_of(tmp_path, alone, cores, processes=processes)
+    assert (profile.threads, profile.training_threads) == (1, threads)
 
 
 def test_threads_are_in_the_environment_only_meanwhile(monkeypatch):
     monkeypatch.setattr(switch, "_set_here", set())
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    with CPUProfile(threads=3).in_environment():
-        assert os.environ["OMP_NUM_THREADS"] == "3"
-    assert "OMP_NUM_THREADS" not in os.environ
+    with CPUProfile(threads=3, training_threads=4).in_environment():
+        assert (os.environ["OMP_NUM_THREADS"], os.environ[TRAINING_THREADS]) == ("3", "4")
+    assert not {"OMP_NUM_THREADS", TRAINING_THREADS} & os.environ.keys()
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     with CPUProfile(threads=3).in_environment():
         assert os.environ["OMP_NUM_THREADS"] == "2"
+        assert TRAINING_THREADS not in os.environ
 
 
 def test_a_process_that_has_loaded_verl_gives_its_children_the_profiles_threads(monkeypatch):

@@ -140,3 +140,35 @@ def test_a_queue_of_puts_can_be_sent_to_a_worker() -> None:
 def test_verl_would_store_each_trajectory_alone() -> None:
     code = "asyncio.run(main(put('a', 1), put('b', 2)))\nprint(len(stored))"
     assert python(PUTS + code, plugins="none") == "2"
+
+
+FETCH = """
+import asyncio, torch, verl
+from types import SimpleNamespace
+from transfer_queue import BatchMeta
+from verl.utils import transferqueue_utils as module
+
+meta = BatchMeta(
+    global_indexes=[0, 1],
+    partition_ids=["train"] * 2,
+    field_schema={
+        name: {"dtype": None, "shape": None, "is_nested": False, "is_non_tensor": kind is str}
+        for name, kind in {"responses": int, "raw_prompt": str, "multi_modal_inputs": str, "mask": int}.items()
+    },
+)
+asked = []
+async def data(found):
+    asked.append(sorted(found.field_names))
+    return {}
+module.tq.get_client = lambda: SimpleNamespace(async_get_data=data)
+asyncio.run(module._async_meta_to_realdata(meta))
+print(asked[0])
+"""
+
+
+def test_a_training_worker_fetches_tensors_and_images() -> None:
+    assert python(FETCH) == "['mask', 'multi_modal_inputs', 'responses']"
+
+
+def test_verl_would_fetch_all_that_is_stored() -> None:
+    assert python(FETCH, plugins="none") == "['mask', 'multi_modal_inputs', 'raw_prompt', 'responses']"

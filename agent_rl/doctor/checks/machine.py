@@ -91,7 +91,9 @@ def cores(case: Case) -> Iterator[Finding]:
         yield ok(str(count))
         return
     alone = (case.get("trainer.v1.trainer_mode") or "sync") == "sync"
-    profile = profile_of(case.model.folder or case.model.name, alone, count)
+    profile = profile_of(
+        case.model.folder or case.model.name, alone, count, processes=case.get("trainer.n_gpus_per_node") or 1
+    )
     if threads not in (None, "", str(profile.threads)):
         text = f"{threads}: processes that share {count} cores were measured up to 15 times slower than with 1"
         yield warning(text, f"Unset it; agent_rl sets {profile.threads}", "OMP_NUM_THREADS")
@@ -100,6 +102,8 @@ def cores(case: Case) -> Iterator[Finding]:
     else:
         yield ok(str(count))
     each = f"{profile.threads} thread{'s' if profile.threads > 1 else ''} in each process"
+    if profile.training_threads > profile.threads:
+        each += f" ({profile.training_threads} where it trains)"
     yield ok(f"{profile.dtype}, {each}: {profile.reason}", "CPU profile")
 
 
