@@ -10,6 +10,8 @@ from agent_rl.doctor.diagnosis import diagnose, run_checks
 from agent_rl.launch.composition import compose
 from tests.user_bugs import BUGS, Bug, write
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:

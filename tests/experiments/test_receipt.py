@@ -71,6 +71,7 @@ def test_the_threads_are_those_of_the_model(tmp_path, monkeypatch):
     assert machine(Path("org/large"))["torch_threads"] == str(len(os.sched_getaffinity(0)))
 
 
+@pytest.mark.slow
 def test_hashes_follow_configuration_and_rows(tiny_recipe, on_cpu, monkeypatch):
     first = hashes(str(tiny_recipe))
     monkeypatch.setenv("HOME", "/")  # as in some containers
@@ -101,6 +102,7 @@ def test_receipts_of_the_gallery_hold(recipe):
     assert {"curve.csv", "curve.png"} <= {path.name for path in (recipe / "results").iterdir()}
 
 
+@pytest.mark.slow
 def test_words_for_all_runs_are_in_the_hashes_and_a_data_set_that_is_not_at_hand_is_not(tiny_recipe, on_cpu, tmp_path):
     words = ["agent_rl.cold_start.rows=recipe", f"data.train_files={tmp_path}/absent.parquet"]
     run = Experiment(str(tiny_recipe), 1, [*words, "data.seed=1,2"], tmp_path)

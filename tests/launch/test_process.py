@@ -12,6 +12,8 @@ import pytest
 from agent_rl.launch.output import read_metrics
 from agent_rl.launch.process import SHARED_MEMORY, TrainerError, remove_unused, run_trainer, shared_files
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def without_workers(monkeypatch: pytest.MonkeyPatch) -> None:

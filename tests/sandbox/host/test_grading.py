@@ -8,6 +8,8 @@ import pytest
 from agent_rl.errors import UnscoredError
 from agent_rl.sandbox import ExecutionStatus, FunctionCase, PythonSandbox, StdioCase, grade
 
+pytestmark = pytest.mark.slow
+
 ADD = "def add(a, b):\n    return a + b\n"
 PRINT_SUM = "a, b = map(int, input().split())\nprint(a + b)\n"
 

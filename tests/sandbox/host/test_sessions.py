@@ -10,6 +10,8 @@ import pytest
 from agent_rl.sandbox import PythonSandbox
 from tests.descriptors import descriptors, left_open
 
+pytestmark = pytest.mark.slow
+
 
 def stat(pid):
     return Path(f"/proc/{pid}/stat").read_text().split()
