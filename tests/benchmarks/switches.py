@@ -48,6 +48,7 @@ def switch_log_probs(no_flash_attention):
 @wrapt.when_imported("agent_rl.cpu.speed")
 def switch_speed(speed):
     switch(speed, "single_server", "LLMServerClient._acquire_server", "LLMServerClient._release_server")
+    switch(speed, "fetched_tensors", "_async_meta_to_realdata")
     construct, together = speed.loop_construction, speed.trajectory_puts
 
     @functools.wraps(construct)
@@ -90,12 +91,19 @@ def switch_polling(module):
     module.ReplayBuffer.poll_interval = property(interval, lambda self, value: None)
 
 
+def original(method, *args, **kwargs):
+    """SGLang's own, in place of a hook."""
+    return method(*args, **kwargs)
+
+
 @wrapt.when_imported("agent_rl.cpu.attention")
 def switch_attention(attention):
-    def original(method, *args, **kwargs):
-        return method(*args, **kwargs)
-
     attention.decode = either("decode", attention.decode, original)
+
+
+@wrapt.when_imported("agent_rl.cpu.sampling")
+def switch_sampling(sampling):
+    sampling.sample = either("sample", sampling.sample, original)
 
 
 @wrapt.when_imported("agent_rl.cpu.engine")

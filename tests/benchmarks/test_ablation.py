@@ -38,6 +38,8 @@ CHANGES = (
     "loop_construction",
     "trajectory_puts",
     "decode",
+    "sample",
+    "fetched_tensors",
     "sorted_micro_batches",
 )
 
