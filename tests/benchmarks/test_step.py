@@ -42,7 +42,7 @@ STEPS = {0.0: 20, 0.1: 7}
 SKIPPED = 2
 WASTEFUL = 10
 """One in so many episodes has four calls, the others one. None is malformed, which the two sides answer differently."""
-MOST_OF_TRL = {(32, 0.0): 2.6, (128, 0.0): 1.7, (32, 0.1): 0.5, (128, 0.1): 0.5}
+MOST_OF_TRL = {(32, 0.0): 2.6, (128, 0.0): 1.7, (32, 0.1): 0.35, (128, 0.1): 0.2}
 """For so many trajectories and tools of so many seconds: our step may take this share of TRL's."""
 PHASES = ("gen", "old_log_prob", "adv", "update_actor", "update_weights")
 
