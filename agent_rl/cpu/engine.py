@@ -18,10 +18,9 @@ from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead, FSDP
 
 from agent_rl.cpu.profile import TRAINING_THREADS
 from agent_rl.cpu.shared_memory import full_tensor
+from agent_rl.cpu.speed import IMAGES
 
 __all__ = ["CPUEngineWithLMHead", "CPUEngineWithValueHead"]
-
-IMAGES = "multi_modal_inputs"
 
 
 class _OnCPU:
@@ -38,13 +37,13 @@ class _OnCPU:
     ) -> dict[str, Any]:
         """Run verl's method with sequences of similar length in the same micro-batch, which pads to the longest.
 
-        Values that are no tensors are removed, but for a batch with images: verl would copy each for its micro-batch.
+        Of a batch without images their empty places are removed: verl would copy each for its micro-batch.
 
         Losses are normalised over the whole mini-batch, so that its order does not matter. The model's output has the
         original order.
         """
-        stacks = {key: value for key, value in data.items() if isinstance(value, NonTensorStack)}
-        data = data.exclude(*(key for key, value in stacks.items() if key != IMAGES or not any(value.tolist())))
+        if isinstance(images := data.get(IMAGES), NonTensorStack) and not any(images.tolist()):
+            data = data.exclude(IMAGES)
         if (
             tu.get_non_tensor_data(data, "use_dynamic_bsz", True)
             or tu.get_non_tensor_data(data, "force_group_size", 1) > 1

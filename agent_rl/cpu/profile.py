@@ -2,7 +2,7 @@
 
 A model of some 100,000 parameters is fastest in float32 with one thread for each process: the single tokens of a batch
 are too little to be divided. An update has whole sequences, and in synchronous training nothing else runs meanwhile:
-with two threads it takes a quarter less. A real model spends its time in large products. Engine and trainer take
+with two threads it takes a fifth less. A real model spends its time in large products. Engine and trainer take
 turns, so each gets all cores; processors that multiply bfloat16 in hardware do so about four times as fast as float32
 (measured with avx512_bf16 for 1024x576x1536: 453 against 100 GFLOPS on one core, 694 against 172 on two). The
 trainer's weights, gradients' sums and optimizer stay float32.
@@ -27,6 +27,8 @@ BFLOAT16 = ("amx_bf16", "avx512_bf16")
 THREADS = "OMP_NUM_THREADS"
 TRAINING_THREADS = "AGENT_RL_TRAINING_THREADS"
 """Environment variable of the processes that train, where they have more threads than others."""
+SMALL_UPDATE_THREADS = 2
+"""With which a small model's update was measured."""
 TRAINED = (
     "actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype",
     "actor_rollout_ref.ref.fsdp_config.mixed_precision.param_dtype",
@@ -102,7 +104,7 @@ def profile_of(
     """
     cores = cores or len(os.sched_getaffinity(0))
     if not _is_large(str(model)):
-        return CPUProfile(training_threads=min(2, max(1, cores // processes)) if alone else 1)
+        return CPUProfile(training_threads=min(SMALL_UPDATE_THREADS, max(1, cores // processes)) if alone else 1)
     known = processor_flags() if flags is None else flags
     found = next((each for each in BFLOAT16 if each in known), "")
     threads = cores if alone else max(1, cores // 2)

@@ -1,8 +1,8 @@
 """Sampling on a CPU by the inverse of the cumulated probabilities, in SGLang's processes.
 
 torch.multinomial draws a random number for each entry of the vocabulary: 69 ms for 64 requests and 49,152 entries on
-one core, where the sums take 3 ms. That was most of what a model of 135 M parameters needs for a token, and a tenth of
-it with one of 0.1 M. `agent_rl.cpu.attention.install` loads this.
+one core, where the sums take 3 ms. It was a tenth of what the engine did with a model of 0.1 M parameters.
+`agent_rl.cpu.attention.install` loads this.
 """
 
 from __future__ import annotations

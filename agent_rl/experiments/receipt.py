@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_rl.cpu import switch as cpu
-from agent_rl.cpu.profile import profile_of
+from agent_rl.cpu.profile import TRAINING_THREADS, profile_of
 from agent_rl.evaluation.summary import Estimate
 from agent_rl.experiments.cold_start import ColdStart
 from agent_rl.experiments.outcome import Judgement, RunOutcome
@@ -86,7 +86,7 @@ def hashes(recipe: str, overrides: Sequence[str] = ()) -> dict[str, str]:
 
 
 def machine(model: Path) -> dict[str, Any]:
-    """The processor of this machine, and the threads that torch uses in each process of a run with a model."""
+    """The processor of the machine, and torch's threads in a run with a model: in each process, and where it trains."""
     known = Path("/proc/cpuinfo")
     lines = known.read_text(encoding="utf-8").splitlines() if known.is_file() else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
@@ -95,7 +95,9 @@ def machine(model: Path) -> dict[str, Any]:
         return {**found, "torch_threads": os.environ.get("OMP_NUM_THREADS")}
     profile = profile_of(model)
     with profile.in_environment():
-        return {**found, "torch_threads": cpu.child_environment()["OMP_NUM_THREADS"], "products": profile.dtype}
+        threads = cpu.child_environment()["OMP_NUM_THREADS"]
+        training = os.environ.get(TRAINING_THREADS, threads)
+        return {**found, "torch_threads": threads, "training_threads": training, "products": profile.dtype}
 
 
 def check(recipe: Path) -> list[str]:

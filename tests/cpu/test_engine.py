@@ -13,7 +13,7 @@ LENGTHS = [7, 2, 9, 1, 5, 3]
 seen = []
 
 def as_verl(self, data, loss_function, forward_only=False):
-    seen.append(([len(row) for row in data["input_ids"].unbind()], data["row"].tolist(), "name" in data))
+    seen.append(([len(row) for row in data["input_ids"].unbind()], data["row"].tolist()))
     return {"model_output": {"log_probs": data["input_ids"].clone()} if forward_only else {}, "loss": [0.5]}
 
 CPUEngineWithLMHead.__mro__[2].forward_backward_batch = as_verl
@@ -22,7 +22,6 @@ engine = object.__new__(CPUEngineWithLMHead)
 def run(forward_only, **settings):
     rows = [torch.full((length,), length) for length in LENGTHS]
     fields = {"input_ids": torch.nested.as_nested_tensor(rows, layout=torch.jagged), "row": torch.arange(6)}
-    fields["name"] = list("abcdef")
     return engine.forward_backward_batch(tu.get_tensordict(fields, settings), None, forward_only)
 """
 
@@ -30,7 +29,7 @@ def run(forward_only, **settings):
 def test_micro_batches_hold_like_lengths_and_the_result_has_the_given_order() -> None:
     code = """
 result = run(True, use_dynamic_bsz=False)
-assert seen == [(sorted(LENGTHS), [3, 1, 5, 4, 0, 2], False)], seen
+assert seen == [(sorted(LENGTHS), [3, 1, 5, 4, 0, 2])], seen
 rows = result["model_output"]["log_probs"].unbind()
 assert [len(row) for row in rows] == [int(row[0]) for row in rows] == LENGTHS, rows
 assert run(False, use_dynamic_bsz=False) == {"model_output": {}, "loss": [0.5]}
@@ -40,16 +39,16 @@ print("same")
 
 
 @pytest.mark.parametrize(("images", "kept"), [("[{}] * 6", False), ("[{}] * 5 + [{'pixel_values': 1}]", True)])
-def test_images_reach_the_model(images: str, kept: bool) -> None:
+def test_only_images_that_are_there_are_copied(images: str, kept: bool) -> None:
     code = f"""
-from agent_rl.cpu import engine as module
+from agent_rl.cpu.speed import IMAGES
 seen = []
 def as_verl(self, data, loss_function, forward_only=False):
-    seen.append(module.IMAGES in data)
+    seen.append(IMAGES in data)
     return {{"model_output": {{}}, "loss": [0.5]}}
 CPUEngineWithLMHead.__mro__[2].forward_backward_batch = as_verl
 rows = torch.nested.as_nested_tensor([torch.full((n,), n) for n in LENGTHS], layout=torch.jagged)
-data = tu.get_tensordict({{"input_ids": rows, module.IMAGES: {images}}}, dict(use_dynamic_bsz=False))
+data = tu.get_tensordict({{"input_ids": rows, IMAGES: {images}}}, dict(use_dynamic_bsz=False))
 engine.forward_backward_batch(data, None)
 print(seen)
 """
@@ -81,6 +80,6 @@ def test_what_verl_arranges_itself_is_left_alone() -> None:
     code = """
 run(True, use_dynamic_bsz=True)
 run(True, use_dynamic_bsz=False, force_group_size=2)
-print(seen == [(LENGTHS, list(range(6)), False)] * 2)
+print(seen == [(LENGTHS, list(range(6)))] * 2)
 """
     assert python(ENGINE + code) == "True"

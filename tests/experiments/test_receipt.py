@@ -67,8 +67,14 @@ def test_the_curve_is_written_as_numbers_and_as_a_picture(tmp_path):
 @pytest.mark.usefixtures("on_cpu")
 def test_the_threads_are_those_of_the_model(tmp_path, monkeypatch):
     monkeypatch.setattr("agent_rl.cpu.profile.is_users_own", lambda name: False)
-    assert (machine(tmp_path)["torch_threads"], machine(tmp_path)["products"]) == ("1", "float32")
-    assert machine(Path("org/large"))["torch_threads"] == str(len(os.sched_getaffinity(0)))
+    cores = len(os.sched_getaffinity(0))
+    small, large = machine(tmp_path), machine(Path("org/large"))
+    assert (small["torch_threads"], small["training_threads"], small["products"]) == (
+        "1",
+        str(min(2, cores)),
+        "float32",
+    )
+    assert large["torch_threads"] == large["training_threads"] == str(cores)
 
 
 @pytest.mark.slow

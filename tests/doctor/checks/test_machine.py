@@ -82,3 +82,4 @@ def test_threads_that_fight_for_the_cores(make_case: MakeCase) -> None:
     findings = {finding.subject: finding for finding in machine.cores(make_case(environ={"OMP_NUM_THREADS": "8"}))}
     assert findings["OMP_NUM_THREADS"].status is Status.WARNING
     assert "OMP_NUM_THREADS" not in {finding.subject for finding in machine.cores(make_case())}
+    assert "(2 where it trains)" in findings["CPU profile"].text
