@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_rl.data.rows import make_row
-from agent_rl.data.worlds.world import World, native_turn
+from agent_rl.data.worlds.world import World, held_out, native_turn, split_rows
 
 __all__ = ["WORLD"]
 
@@ -71,23 +71,9 @@ HIDDEN = ((9, 4), (2, 5), (13, 3), (5, 2))
 
 def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
     """See `World.write`; no files are needed."""
-    named = list(itertools.product(NAMES, itertools.permutations(LETTERS, 2)))
-    random.Random(seed).shuffle(named)
-    held_out = len(named) // 4
-    pools = {
-        split: list(itertools.product(those, TASKS, range(4)))
-        for split, those in (("test", named[:held_out]), ("other", named[held_out:]))
-    }
-    for split, pool in pools.items():
-        random.Random(f"{seed}/{split}").shuffle(pool)
-    others = iter(pools["other"])
-    return {
-        split: [
-            _row(*task, split, index)
-            for index, task in enumerate(itertools.islice(iter(pools["test"]) if split == "test" else others, count))
-        ]
-        for split, count in counts.items()
-    }
+    named = itertools.product(NAMES, itertools.permutations(LETTERS, 2))
+    pools = (itertools.product(some, TASKS, range(4)) for some in held_out(named, seed))
+    return split_rows(pools, seed, counts, lambda task, *place: _row(*task, *place))
 
 
 def oracle(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:

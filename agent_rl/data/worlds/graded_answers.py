@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_rl.data.rows import make_row
-from agent_rl.data.worlds.world import World
+from agent_rl.data.worlds.world import World, held_out, split_rows
 
 __all__ = ["THINGS", "TONES", "WORLD", "Part", "answer_of", "request_for", "split_pairs"]
 
@@ -56,22 +56,8 @@ Part = tuple[int, int]
 
 def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
     """See `World.write`; nothing else is written."""
-    pools = {
-        split: list(itertools.product(some, THINGS))
-        for split, some in zip(("test", "other"), split_pairs(seed), strict=True)
-    }
-    for split, pool in pools.items():
-        random.Random(f"{seed}/{split}").shuffle(pool)
-    others = iter(pools["other"])
-    return {
-        split: [
-            _row(*pair, thing, split, index)
-            for index, (pair, thing) in enumerate(
-                itertools.islice(iter(pools["test"]) if split == "test" else others, count)
-            )
-        ]
-        for split, count in counts.items()
-    }
+    pools = (itertools.product(some, THINGS) for some in split_pairs(seed))
+    return split_rows(pools, seed, counts, lambda task, split, index: _row(*task[0], task[1], split, index))
 
 
 def oracle(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
@@ -122,10 +108,7 @@ def split_pairs(seed: int) -> tuple[list[tuple[Part, Part]], list[tuple[Part, Pa
     openings, deeds = (
         [(level, number) for level, texts in enumerate(each) for number in range(len(texts))] for each in (TONES, DEEDS)
     )
-    pairs = list(itertools.product(openings, deeds))
-    random.Random(seed).shuffle(pairs)
-    held_out = len(pairs) // 4
-    return pairs[:held_out], pairs[held_out:]
+    return held_out(itertools.product(openings, deeds), seed)
 
 
 def request_for(thing: str) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_rl.data.rows import make_row
-from agent_rl.data.worlds.world import World
+from agent_rl.data.worlds.world import World, held_out, split_rows
 
 __all__ = ["WORLD"]
 
@@ -30,23 +30,9 @@ NUMBERS = range(11, 100)
 
 def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
     """See `World.write`; no files are needed."""
-    pairs = list(itertools.product(NUMBERS, NUMBERS))
-    random.Random(seed).shuffle(pairs)
-    held_out = len(pairs) // 4
-    pools = {
-        split: list(itertools.product(those, QUESTIONS))
-        for split, those in (("test", pairs[:held_out]), ("other", pairs[held_out:]))
-    }
-    for split, pool in pools.items():
-        random.Random(f"{seed}/{split}").shuffle(pool)
-    others = iter(pools["other"])
-    return {
-        split: [
-            _row(seed, *task, split, index)
-            for index, task in enumerate(itertools.islice(iter(pools["test"]) if split == "test" else others, count))
-        ]
-        for split, count in counts.items()
-    }
+    pairs = itertools.product(NUMBERS, NUMBERS)
+    pools = (itertools.product(some, QUESTIONS) for some in held_out(pairs, seed))
+    return split_rows(pools, seed, counts, lambda task, *place: _row(seed, *task, *place))
 
 
 def oracle(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:

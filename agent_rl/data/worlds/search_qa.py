@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_rl.data.rows import make_row
-from agent_rl.data.worlds.world import World
+from agent_rl.data.worlds.world import World, split_rows
 
 __all__ = ["WORLD"]
 
@@ -59,20 +59,8 @@ def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[
         for number, ((key, person), value) in enumerate(known.items()):
             text = f"The {key} of {person} is {value}."
             file.write(json.dumps({"id": str(number), "title": person, "text": text}) + "\n")
-    pools = {
-        split: list(itertools.product(who, RELATIONS, FACTS))
-        for split, who in (("test", people[:HELD_OUT]), ("other", people[HELD_OUT:]))
-    }
-    for split, pool in pools.items():
-        random.Random(f"{seed}/{split}").shuffle(pool)
-    others = iter(pools["other"])
-    return {
-        split: [
-            _row(known, *task, split, index)
-            for index, task in enumerate(itertools.islice(iter(pools["test"]) if split == "test" else others, count))
-        ]
-        for split, count in counts.items()
-    }
+    pools = (itertools.product(who, RELATIONS, FACTS) for who in (people[:HELD_OUT], people[HELD_OUT:]))
+    return split_rows(pools, seed, counts, lambda task, *place: _row(known, *task, *place))
 
 
 def oracle(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_rl.data.rows import make_row
-from agent_rl.data.worlds.world import World, native_turn
+from agent_rl.data.worlds.world import World, held_out, native_turn
 from agent_rl.tools.builtin._service.shop import ENDS
 
 __all__ = ["WORLD"]
@@ -30,15 +30,12 @@ DATABASE = "shop.json"
 
 def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
     """See `World.write`; the database of all orders is `folder/shop.json`."""
-    numbers = list(range(10_000, 100_000))
-    random.Random(seed).shuffle(numbers)
-    held_out = len(numbers) // 4
-    pools = {"test": iter(numbers[:held_out]), "other": iter(numbers[held_out:])}
+    test, other = map(iter, held_out(range(10_000, 100_000), seed))
     orders: dict[str, dict[str, str]] = {}
     splits: dict[str, list[dict[str, Any]]] = {}
     for split, count in counts.items():
         rng = random.Random(f"{seed}/{split}")
-        chosen = itertools.islice(pools["test" if split == "test" else "other"], count)
+        chosen = itertools.islice(test if split == "test" else other, count)
         splits[split] = []
         for index, number in enumerate(chosen):
             order = {"item": rng.choice(ITEMS), "state": rng.choice(list(ENDS))}

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_rl.data.rows import make_row
-from agent_rl.data.worlds.world import World
+from agent_rl.data.worlds.world import World, split_rows
 
 __all__ = ["WORLD"]
 
@@ -44,21 +44,9 @@ def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[
     databases.mkdir(parents=True, exist_ok=True)
     for number, schema in enumerate(schemas):
         _make_database(databases / f"{number}.sqlite", schema, random.Random(f"{seed}/{number}"))
-    held_out = SCHEMAS // 4
-    pools = {
-        split: list(itertools.product(numbers, THINGS, QUESTIONS))
-        for split, numbers in (("test", range(held_out)), ("other", range(held_out, SCHEMAS)))
-    }
-    for split, pool in pools.items():
-        random.Random(f"{seed}/{split}").shuffle(pool)
-    others = iter(pools["other"])
-    return {
-        split: [
-            _row(databases, schemas, *task, split, index)
-            for index, task in enumerate(itertools.islice(iter(pools["test"]) if split == "test" else others, count))
-        ]
-        for split, count in counts.items()
-    }
+    numbers = (range(SCHEMAS // 4), range(SCHEMAS // 4, SCHEMAS))
+    pools = (itertools.product(some, THINGS, QUESTIONS) for some in numbers)
+    return split_rows(pools, seed, counts, lambda task, *place: _row(databases, schemas, *task, *place))
 
 
 def oracle(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_rl.data.rows import make_row
-from agent_rl.data.worlds.world import World
+from agent_rl.data.worlds.world import World, held_out
 
 __all__ = ["WORLD"]
 
@@ -35,16 +35,13 @@ Turns = Generator[str, str, None]
 
 def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
     """See `World.write`; `folder/household.json` has the rooms of all, and each row what is in them."""
-    pairs = list(itertools.product(THINGS, TARGETS))
-    random.Random(seed).shuffle(pairs)
-    held_out, seen = len(pairs) // 4, set[str]()
+    test, other = held_out(itertools.product(THINGS, TARGETS), seed)
     folder.mkdir(parents=True, exist_ok=True)
     rooms: dict[str, dict[str, str]] = {room: {} for room in (*SEARCHED, *TARGETS)}
     (folder / DATABASE).write_text(json.dumps({"rooms": rooms, "things": {}}), encoding="utf-8")
-    splits = {}
+    splits, seen = {}, set[str]()
     for split, count in counts.items():
-        rng = random.Random(f"{seed}/{split}")
-        pool = pairs[:held_out] if split == "test" else pairs[held_out:]
+        rng, pool = random.Random(f"{seed}/{split}"), test if split == "test" else other
         splits[split] = [_row(folder, rng, pool, seen, split, index) for index in range(count)]
     return splits
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_rl.data.rows import make_row
-from agent_rl.data.worlds.world import World, native_turn
+from agent_rl.data.worlds.world import World, held_out, native_turn
 
 __all__ = ["WORLD"]
 
@@ -43,13 +43,10 @@ Pair = tuple[int, int]
 
 def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
     """See `World.write`; no files are needed."""
-    pairs = list(itertools.product(range(8), NUMBERS))
-    random.Random(seed).shuffle(pairs)
-    held_out, seen = len(pairs) // 4, set[str]()
-    splits = {}
+    test, other = held_out(itertools.product(range(8), NUMBERS), seed)
+    splits, seen = {}, set[str]()
     for split, count in counts.items():
-        rng = random.Random(f"{seed}/{split}")
-        pool = pairs[:held_out] if split == "test" else pairs[held_out:]
+        rng, pool = random.Random(f"{seed}/{split}"), test if split == "test" else other
         splits[split] = [_row(rng, pool, seen, split, index) for index in range(count)]
     return splits
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-__all__ = ["Habit", "World", "native_turn"]
+__all__ = ["Habit", "World", "held_out", "native_turn", "split_rows"]
 
+Task = TypeVar("Task")
 Row = Mapping[str, Any]
 Habit = Callable[[Row, random.Random], Generator[str, str, None]]
 """Acts in the episode of a row: yields turns in the agent's format, and is sent what the environment answers."""
@@ -36,6 +38,42 @@ class World:
     habits: Mapping[str, Habit]
     baselines: tuple[str, ...] = ("no_tool",)
     works: Callable[[Row], bool] = lambda row: True
+
+
+def held_out(values: Iterable[Task], seed: int) -> tuple[list[Task], list[Task]]:
+    """A quarter of the values, for test rows, and the others, in random order."""
+    shuffled = list(values)
+    random.Random(seed).shuffle(shuffled)
+    quarter = len(shuffled) // 4
+    return shuffled[:quarter], shuffled[quarter:]
+
+
+def split_rows(
+    pools: Iterable[Iterable[Task]],
+    seed: int,
+    counts: Mapping[str, int],
+    to_row: Callable[[Task, str, int], dict[str, Any]],
+) -> dict[str, list[dict[str, Any]]]:
+    """So many rows for each split, each of a task that no other row has.
+
+    Args:
+        pools: the tasks of the test rows, and those that the other splits share.
+        seed: of the order in which a pool is used.
+        counts: the numbers of rows, by split.
+        to_row: makes a row of a task, the split and the row's number in it.
+    """
+    tasks = {}
+    for name, pool in zip(("test", "other"), pools, strict=True):
+        shuffled = list(pool)
+        random.Random(f"{seed}/{name}").shuffle(shuffled)
+        tasks[name] = iter(shuffled)
+    return {
+        split: [
+            to_row(task, split, index)
+            for index, task in enumerate(itertools.islice(tasks["test" if split == "test" else "other"], count))
+        ]
+        for split, count in counts.items()
+    }
 
 
 def native_turn(thought: str, *calls: Mapping[str, Any]) -> str:
