@@ -27,9 +27,6 @@ class TemplateBuilder(ContinuousTokenBuilder):
         super().__init__(template.tokenizer, chat_template_kwargs=template.options)
         self.template = template
 
-    closes_turns = True
-    """Whether `merge_context_tokens` writes the token that ends a turn, if the turn did not."""
-
     @property
     def turn_ends(self) -> frozenset[int]:
         """The tokens that end a turn and are not part of its text."""

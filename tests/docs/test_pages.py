@@ -14,8 +14,6 @@ from agent_rl.settings import AgentRLSettings
 from agent_rl.settings.reward import ComponentSettings, ServedModelSettings
 from tests.docs.pages import PAGES, ROOT, anchors, blocks, commands, exists, read
 
-MADE_BY_THE_READER = {"my_tools.yaml", "my_train.py"}
-
 
 @pytest.mark.parametrize("page", PAGES)
 def test_links_lead_to_files_and_headings(page: str) -> None:

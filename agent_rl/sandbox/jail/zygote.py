@@ -191,7 +191,7 @@ class _Zygote:
     def serve(self) -> Job | None:
         """Answer orders; returns a job in a child, and None here once the trainer is gone."""
         self._control.send(json.dumps({**self._greeting, "scratch": self._root.path}).encode())
-        poll = self._poll = select.poll()
+        poll = select.poll()
         poll.register(self._control, select.POLLIN)
         poll.register(self._wake, select.POLLIN)
         wake = self._wake

@@ -6,7 +6,7 @@ from agent_rl.trajectory import StopReason, ToolStatus, Trajectory
 from tests.rewards.lab.episodes import FALLBACK, trajectories
 
 GUESSES = ["72", "73", "10"]
-RIGHT, WRONG, LOST, _ = trajectories(FALLBACK[:1])
+RIGHT, WRONG, *_ = trajectories(FALLBACK[:1])
 
 
 def mutated(name, trajectory=WRONG):
