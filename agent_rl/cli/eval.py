@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from agent_rl.evaluation.ledger import Ledger, Record
     from agent_rl.evaluation.runner import Evaluation
 
-__all__ = ["GROUP", "app", "run_missing"]
+__all__ = ["GROUP", "app", "run_missing", "short_name"]
 
 GROUP = "train"
 
@@ -46,7 +46,10 @@ def evaluate(
     tools: Annotated[str | None, typer.Option(help="YAML file of tools")] = None,
     n: Annotated[int | None, typer.Option("-n", help="Episodes for each row; default: the recipe's, or 1")] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder of this evaluation; default: outputs/eval/<model>_<data>")
+        Path | None,
+        typer.Option(
+            help="Folder of this evaluation; default: outputs/eval/<model>_<data>, of a checkpoint with its step"
+        ),
     ] = None,
     difficulty: Annotated[
         Path | None,
@@ -71,7 +74,7 @@ def evaluate(
     trajectories.jsonl, summary.json and table.txt.
 
     --json: that of summary.json, `all`, `data_sources`, `unscored` (numbers by error), `missing` and `of` (model,
-    versions, hashes of data, tools and settings), with `folder`.
+    versions, hashes of weights, data, tools and settings), with `folder`.
 
     \b
     Further settings, as KEY=VALUE:
@@ -90,6 +93,7 @@ def evaluate(
     from agent_rl.evaluation.recipe import recipe_values, split_words
     from agent_rl.evaluation.runner import Evaluation
     from agent_rl.evaluation.settings import read_settings
+    from agent_rl.verl_adapter.checkpoints import model_folder
 
     flags: dict[str, object] = {"data": data, "model": model, "endpoint": endpoint, "loop": loop, "script": script}
     flags |= {"tools": tools, "n": n}
@@ -102,12 +106,24 @@ def evaluate(
         values = recipe_values(recipe, choices)
     settings = read_settings(given, words, values)
     evaluation = Evaluation.load(settings)
-    folder = out or Path("outputs/eval") / f"{Path(model).name}_{Path(settings.data).stem}"
-    with Ledger(folder, settings) as ledger:
+    at_endpoint = settings.endpoint or settings.policy == "vllm"
+    weights = None if at_endpoint else model_folder(settings.model, "model")
+    folder = out or Path("outputs/eval") / f"{short_name(weights or Path(model))}_{Path(settings.data).stem}"
+    with Ledger(folder, settings, weights) as ledger:
         _run(evaluation, ledger, as_json)
         if difficulty is not None:
             count = write_difficulty(ledger.read().values(), evaluation.rows, difficulty)
             print(f"{count} rows with a difficulty: {difficulty}")
+
+
+def short_name(model: Path) -> str:
+    """A model's name in that of a folder: of a checkpoint, its run and step."""
+    from agent_rl.verl_adapter.checkpoints import MERGED
+
+    if model.name != MERGED:
+        return model.name
+    *_, run, step = (part for part in model.absolute().parent.parts if part != "checkpoints")
+    return f"{run}_{step}"
 
 
 def _run(evaluation: Evaluation, ledger: Ledger, as_json: bool) -> None:

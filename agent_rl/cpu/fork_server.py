@@ -121,6 +121,7 @@ def fork_workers(module: ModuleType) -> None:
 def main(fd: int) -> None:
     """Serve until standard input ends; in a fork, become the script."""
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # as Ray does for its processes: they end with the driver
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)  # see `launch.process.begin_child`
     given = dict(os.environ)
     if sys.path[0] == os.getcwd():
         sys.path[0] = ""  # the same folder; a fork replaces it by its script's

@@ -27,7 +27,6 @@ class CPUHttpServer(SGLangHttpServer):
         ranks = self.config.tensor_model_parallel_size * self.config.data_parallel_size
         cores = ",".join(map(str, psutil.Process().cpu_affinity()))
         os.environ.setdefault("SGLANG_CPU_OMP_THREADS_BIND", "|".join([cores] * ranks))
-        os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # compiling asks for triton's backends; there are none
         await super().launch_server(*args, **kwargs)
 
 

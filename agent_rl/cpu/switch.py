@@ -27,6 +27,8 @@ ENVIRONMENT = {
     "MALLOC_MMAP_THRESHOLD_": "33554432",
     "MALLOC_TRIM_THRESHOLD_": "268435456",
     "SGLANG_USE_CPU_ENGINE": "1",
+    # Compiling asks for triton's backends, of which there are none. Read when SGLang is imported.
+    "TORCHDYNAMO_DISABLE": "1",
     # verl reads each worker's visible devices from the variable that the platform names.
     "CPU_VISIBLE_DEVICES": "0",
     "TOKENIZERS_PARALLELISM": "false",

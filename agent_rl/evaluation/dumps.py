@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -37,6 +38,8 @@ from agent_rl.trajectory import Message, StopReason, Trajectory, Turn
 __all__ = ["DumpedSample", "read_dump", "score_dump", "step_table", "to_trajectory"]
 
 _KEYS = ("input", "output", "gts", "score", "step")
+_PADDING = re.compile(r"pad[0-9a-f]{32}_")
+"""The rows with which verl fills up a batch; `verl_adapter.patches.rollouts` leaves them out of new dumps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,8 @@ def read_dump(path: str | os.PathLike[str]) -> list[DumpedSample]:
     for file in files:
         for number, line in enumerate(_lines(file), start=1):
             sample, key = _sample(line, f"{file}, line {number}", number)
-            found[sample.step, key] = sample
+            if not _PADDING.match(key):
+                found[sample.step, key] = sample
     if not found:
         raise ConfigError(str(path), "there are no samples", "Name the folder in trainer.rollout_data_dir")
     return sorted(found.values(), key=lambda sample: sample.step)

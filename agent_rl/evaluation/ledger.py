@@ -23,8 +23,11 @@ from agent_rl.evaluation.settings import FREE_TO_CHANGE, EvaluationSettings
 from agent_rl.launch.run_folder import versions
 from agent_rl.rewards import extra_info
 from agent_rl.trajectory import Trajectory
+from agent_rl.verl_adapter.checkpoints import weights_digest
 
 __all__ = ["Ledger", "Record", "summarize_trajectory"]
+
+WEIGHTS = "weights"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +53,13 @@ class Ledger:
     Args:
         folder: is made where it does not exist.
         settings: what is to be evaluated.
+        model: the folder of the weights; None where an endpoint has them.
 
     Raises:
-        ConfigError: the folder holds an evaluation with other settings, or another process uses it.
+        ConfigError: the folder holds an evaluation with other settings or weights, or another process uses it.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], settings: EvaluationSettings) -> None:
+    def __init__(self, folder: str | os.PathLike[str], settings: EvaluationSettings, model: Path | None = None) -> None:
         self.folder = Path(folder)
         self.path = self.folder / "trajectories.jsonl"
         try:
@@ -69,7 +73,7 @@ class Ledger:
             problem = f"another process evaluates into {self.folder}"
             raise ConfigError("--out", problem, "Wait, or name another") from None
         try:
-            self._require_same(_fixed(settings))
+            self._require_same({**_fixed(settings), WEIGHTS: model and f"sha256:{weights_digest(model)}"})
         except BaseException:
             self._lock.release()
             raise
@@ -85,11 +89,11 @@ class Ledger:
         self.close()
 
     def about(self) -> dict[str, Any]:
-        """Of what this is the evaluation: model, SHA-256 of data, tools and `settings.json`, versions."""
+        """Of what this is the evaluation: model, SHA-256 of weights, data, tools and `settings.json`, versions."""
         file = self.folder / "settings.json"
         known = json.loads(file.read_text())
         return {
-            **{key: known[key] for key in ("model", "data", "tools")},
+            **{key: known.get(key) for key in ("model", WEIGHTS, "data", "tools")},
             "settings": _digest(str(file), "--out"),
             "versions": versions(),
         }
@@ -119,6 +123,8 @@ class Ledger:
         known = dict(_leaves(json.loads(path.read_text())))
         wanted = dict(_leaves(fixed))
         for key in [*wanted, *known]:
+            if key == WEIGHTS and None in (known.get(key), wanted.get(key)):
+                continue  # an endpoint does not tell
             if known.get(key) != wanted.get(key):
                 problem = f"{wanted.get(key)!r}, but {self.folder} was begun with {known.get(key)!r}"
                 raise ConfigError(key, problem, "Name another folder (--out), or use the same settings")

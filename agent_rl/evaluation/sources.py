@@ -28,7 +28,7 @@ from agent_rl.cpu.profile import profile_of
 from agent_rl.errors import ConfigError
 from agent_rl.evaluation.settings import EvaluationSettings
 from agent_rl.launch.command import has_accelerator
-from agent_rl.launch.process import STOP_S, die_with_parent
+from agent_rl.launch.process import STOP_S, begin_child
 from agent_rl.policies import PolicySource
 from agent_rl.policies.chat import ChatEndpoint
 from agent_rl.policies.local import LocalModel
@@ -131,7 +131,7 @@ def _start(model: Path, name: str, port: int, log: Path) -> subprocess.Popen[byt
             stdout=output,
             stderr=subprocess.STDOUT,
             env=env,
-            preexec_fn=die_with_parent,
+            preexec_fn=begin_child,
             start_new_session=True,
         )
 

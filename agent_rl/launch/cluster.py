@@ -30,7 +30,7 @@ from agent_rl.cpu import switch as cpu
 from agent_rl.cpu.fork_server import fork_server
 from agent_rl.errors import AgentRLError, ConfigError
 from agent_rl.launch.command import joins_ray
-from agent_rl.launch.process import die_with_parent, end_all, stop
+from agent_rl.launch.process import begin_child, end_all, stop
 from agent_rl.launch.stopping import StopRequest
 
 __all__ = ["ClusterError", "Nodes", "node_options", "run_head", "run_worker"]
@@ -186,7 +186,7 @@ class _RayNode:
         self.output = output
         self.process = subprocess.Popen(
             command, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-            start_new_session=True, preexec_fn=die_with_parent,
+            start_new_session=True, preexec_fn=begin_child,
         )  # fmt: skip
 
     def check(self, problem: str) -> None:

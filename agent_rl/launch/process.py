@@ -26,7 +26,7 @@ from agent_rl.launch.stopping import Aborted, StoppedRun, StopRequest
 
 __all__ = [
     "TrainerError",
-    "die_with_parent",
+    "begin_child",
     "end_all",
     "logger_environment",
     "remove_unused",
@@ -108,7 +108,7 @@ def run_trainer(
             with fork_server(env, output) as forks:
                 child = subprocess.Popen(
                     command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env={**env, **forks},
-                    start_new_session=True, preexec_fn=die_with_parent,
+                    start_new_session=True, preexec_fn=begin_child,
                 )  # fmt: skip
                 try:
                     _follow(child, _Tail(log, start, on_output), _Metrics(metrics, on_metrics), timeout_s, watch)
@@ -168,9 +168,14 @@ def end_all(variable: str, value: str) -> None:
         process.kill()
 
 
-def die_with_parent() -> None:
-    """For `preexec_fn`: the kernel kills the child when its parent dies."""
+def begin_child() -> None:
+    """For `preexec_fn`: the child dies with its parent, and SIGQUIT ends it.
+
+    A shell lets its background jobs ignore SIGQUIT, and they leave that to their children. But SGLang's processes tell
+    their server by it that they have failed: a run would wait for a dead engine for ever.
+    """
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # Linux's PR_SET_PDEATHSIG
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 def shared_files() -> set[Path]:

@@ -15,7 +15,7 @@ from statistics import fmean
 from agent_rl.cpu import switch as cpu
 from agent_rl.cpu.profile import profile_of
 from agent_rl.launch.command import quoted
-from agent_rl.launch.process import TrainerError, die_with_parent
+from agent_rl.launch.process import TrainerError, begin_child
 
 __all__ = ["train_supervised"]
 
@@ -78,7 +78,7 @@ def train_supervised(
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "ab") as output:
         done = subprocess.run(
-            [*command, *overrides], stdout=output, stderr=subprocess.STDOUT, env=env, preexec_fn=die_with_parent,
+            [*command, *overrides], stdout=output, stderr=subprocess.STDOUT, env=env, preexec_fn=begin_child,
             check=False,
         )  # fmt: skip
     if done.returncode:

@@ -5,15 +5,19 @@ verl's merger always writes bfloat16: a policy that was trained in float32 gets 
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+from filelock import FileLock
 
 from agent_rl.errors import ConfigError
 
-__all__ = ["MERGED", "model_folder", "policy_shards", "require_model", "settings_folder"]
+__all__ = ["MERGED", "model_folder", "policy_shards", "require_model", "settings_folder", "weights_digest"]
 
 MERGED = "merged_model"
 """The merged model's folder in that of the checkpoint, `global_step_N`."""
@@ -38,9 +42,21 @@ def model_folder(model: str, key: str) -> Path:
         problem = f"{model} is neither a model (no config.json) nor a checkpoint of training (no actor folder)"
         raise ConfigError(key, problem, "Correct the path")
     merged = shards.parent / MERGED
-    if not merged.is_dir():
+    if not _is_of(shards, merged):
         _merge(shards, merged, key)
     return merged
+
+
+def weights_digest(model: Path) -> str:
+    """The SHA-256 of a model's weights; of several files, that of a list of theirs.
+
+    Args:
+        model: the model's folder.
+    """
+    files = sorted(model.glob("*.safetensors")) or sorted(model.glob("*.bin"))
+    with ThreadPoolExecutor() as pool:
+        digests = list(pool.map(_sha256, files))
+    return digests[0] if len(digests) == 1 else hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
 
 def policy_shards(folder: Path) -> Path | None:
@@ -74,18 +90,33 @@ def require_model(model: str, key: str) -> None:
         raise ConfigError(key, f"{model} is a checkpoint of training, which verl cannot load", remedy)
 
 
+def _is_of(shards: Path, merged: Path) -> bool:
+    """Whether the model was merged from these shards: a run that went back to an earlier step writes new ones."""
+    if not merged.is_dir():
+        return False
+    made = merged.stat().st_mtime
+    return all(each.stat().st_mtime <= made for each in shards.rglob("*") if each.is_file())
+
+
 def _merge(shards: Path, target: Path, key: str) -> None:
+    try:
+        with FileLock(target.with_suffix(".lock")):
+            if not _is_of(shards, target):  # another process may have merged it meanwhile
+                shutil.rmtree(target, ignore_errors=True)
+                _merge_alone(shards, target, key)
+    except OSError as error:
+        problem = f"the merged model of {shards} cannot be written: {error.strerror}"
+        raise ConfigError(key, problem, "Copy the checkpoint to a folder that you may write to") from error
+
+
+def _merge_alone(shards: Path, target: Path, key: str) -> None:
     temporary, log = target.with_suffix(".tmp"), target.with_suffix(".log")
     shutil.rmtree(temporary, ignore_errors=True)
     backend = "fsdp" if (shards / "fsdp_config.json").is_file() else "megatron"
     command = [sys.executable, "-m", "verl.model_merger", "merge", "--backend", backend]
     command += ["--local_dir", str(shards), "--target_dir", str(temporary)]
-    try:
-        with open(log, "wb") as output:
-            done = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, check=False)
-    except OSError as error:
-        problem = f"the merged model of {shards} cannot be written: {error.strerror}"
-        raise ConfigError(key, problem, "Copy the checkpoint to a folder that you may write to") from error
+    with open(log, "wb") as output:
+        done = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, check=False)
     if done.returncode:
         last = (log.read_text(errors="replace").strip() or "no output").splitlines()[-1]
         raise ConfigError(key, f"verl cannot merge {shards}: {last}", f"See {log}")
@@ -102,3 +133,11 @@ def _apply_adapter(folder: Path) -> None:
     base = AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
     PeftModel.from_pretrained(base, folder / "lora_adapter").merge_and_unload().save_pretrained(folder)
     shutil.rmtree(folder / "lora_adapter")
+
+
+def _sha256(file: Path) -> str:
+    digest = hashlib.sha256()
+    with open(file, "rb") as content:
+        while chunk := content.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()

@@ -17,7 +17,12 @@ from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-__all__ = ["even_mini_batches", "mini_batches"]
+__all__ = ["even_mini_batches", "mini_batches", "trained_keys"]
+
+
+def trained_keys(batch: Any) -> list[str]:
+    """The keys of a batch, without those of the rows that only fill it up."""
+    return [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
 
 
 def mini_batches(trainer: Any, part: Any) -> int:
@@ -63,7 +68,7 @@ def _split(
     @functools.wraps(original)
     def update(self: Any, batch: Any, metrics: dict[str, Any]) -> Any:
         number, workers = mini_batches(self, part(self.config)), getattr(self, group)
-        rows = sum(not tag.get("is_padding", False) for tag in batch.tags)
+        rows = len(trained_keys(batch))
         full = number * part(self.config).ppo_mini_batch_size * self.config.actor_rollout_ref.rollout.n
         if rows == len(batch.tags) == full:
             return original(self, batch, metrics)

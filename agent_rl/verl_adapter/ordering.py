@@ -28,6 +28,7 @@ from agent_rl.data.order import RowOrder
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.settings import SECTION, AgentRLSettings, DataSettings
 from agent_rl.verl_adapter.late_scoring import finals
+from agent_rl.verl_adapter.mini_batches import trained_keys
 from agent_rl.verl_adapter.numbered_rows import ROW, NumberedRows, read_frame, rows_of
 
 __all__ = ["Draws", "RunOrder", "check", "order_rows", "report_removed"]
@@ -73,9 +74,7 @@ def order_rows(module: ModuleType) -> None:
     def step(self: Any, metrics: dict[str, Any], timing_raw: dict[str, Any]) -> Any:
         batch = original_step(self, metrics, timing_raw)
         if (run := getattr(self, "_agent_rl_order", None)) is not None:
-            is_padding = [tag.get("is_padding", False) for tag in batch.tags]
-            keys = [key for key, padding in zip(batch.keys, is_padding, strict=True) if not padding]
-            visits = [*run.visits(module.tq, keys, batch.partition_id), *run.removed]
+            visits = [*run.visits(module.tq, trained_keys(batch), batch.partition_id), *run.removed]
             run.removed = []
             run.report(self.global_steps, visits)
             metrics.update(run.metrics(visits))

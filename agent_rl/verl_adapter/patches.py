@@ -16,6 +16,7 @@ from agent_rl.settings import AgentRLSettings
 from agent_rl.verl_adapter.algorithms import remax
 from agent_rl.verl_adapter.failures import ERRORS_PARTITION, require_scored, require_working
 from agent_rl.verl_adapter.late_scoring import finals
+from agent_rl.verl_adapter.mini_batches import trained_keys
 
 __all__ = [
     "VERL_VERSION",
@@ -95,7 +96,7 @@ def step_metrics(module: ModuleType) -> None:
     @functools.wraps(original)
     def compute_metrics(self: Any, batch: Any, metrics: dict[str, Any], *args: Any, **kwargs: Any) -> None:
         original(self, batch, metrics, *args, **kwargs)
-        keys = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
+        keys = trained_keys(batch)
         data = module.tq.kv_batch_get(
             keys=finals(keys), partition_id=batch.partition_id, select_fields=["extra_fields"]
         )
@@ -124,9 +125,14 @@ def step_metrics(module: ModuleType) -> None:
 def rollouts(module: ModuleType) -> None:
     """`verl.trainer.ppo.v1.trainer_base`: write what the reward manager reports into the training's rollouts.
 
-    verl writes it into those of a validation only. Without it nothing says whether the last turn was cut off.
+    verl writes it into those of a validation only. Without it nothing says whether the last turn was cut off. Rows that
+    only fill up a batch, which verl writes as empty texts of reward 0, are left out.
     """
-    original = module.PPOTrainer._dump_generations
+    original, log = module.PPOTrainer._dump_generations, module.PPOTrainer._log_rollout_data
+
+    @functools.wraps(log)
+    def log_rollout_data(self: Any, batch: Any, *args: Any, **kwargs: Any) -> None:
+        log(self, batch.select_keys(trained_keys(batch)), *args, **kwargs)
 
     @functools.wraps(original)
     def dump(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -138,7 +144,7 @@ def rollouts(module: ModuleType) -> None:
                 columns.setdefault(name, [each.get(name) for each in own])
         original(self, *args, **kwargs)
 
-    module.PPOTrainer._dump_generations = dump
+    module.PPOTrainer._dump_generations, module.PPOTrainer._log_rollout_data = dump, log_rollout_data
 
 
 _OF_A_ROLLOUT = ("input", "output", "gts", "score", "step")

@@ -18,6 +18,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from agent_rl import trace
+from agent_rl.cli.eval import short_name
 from agent_rl.cli.main import app
 from agent_rl.errors import ConfigError
 from tests.evaluation.conftest import ROOT
@@ -94,6 +95,18 @@ def episodes(out: Path) -> dict[str, object]:
         assert trajectory.id not in found, "an episode was run twice"
         found[trajectory.id] = trajectory.to_dict()
     return found
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("outputs/my_run/checkpoints/global_step_30/merged_model", "my_run_global_step_30"),
+        ("/data/kept/global_step_3/merged_model", "kept_global_step_3"),
+        ("recipes/quickstart/model", "model"),
+    ],
+)
+def test_the_default_folder_of_a_checkpoint_has_its_run_and_step(model: str, name: str) -> None:
+    assert short_name(Path(model)) == name
 
 
 @bounded

@@ -13,8 +13,9 @@ import psutil
 import pytest
 
 LAUNCHER = """
-import json, os, sys
+import json, os, signal, sys
 from agent_rl.cpu.fork_server import fork_server
+signal.signal(signal.SIGQUIT, signal.SIG_IGN)  # as in the background of a shell
 with fork_server(os.environ, sys.stderr) as more:
     print(json.dumps(more), flush=True)
     sys.stdin.read()

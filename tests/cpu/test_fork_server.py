@@ -81,6 +81,15 @@ def test_what_the_kernel_ends_first_and_last_stays_so(tmp_path: Path, server: di
     assert json.loads(done.stdout)["is"] == ["900", os.nice(0) + 5]
 
 
+def test_sglang_can_report_a_dead_engine_and_compiles_nothing(tmp_path: Path, server: dict[str, str]) -> None:
+    code = (
+        "import signal\nfrom sglang.srt.layers.vocab_parallel_embedding import get_masked_input_and_mask as mask\n"
+        "found.update(quits=signal.getsignal(signal.SIGQUIT) == signal.SIG_DFL)\n"
+        "found.update(compiled=hasattr(mask, '_torchdynamo_orig_callable'))"
+    )
+    assert fork(tmp_path, code, **server) == {"quits": True, "compiled": False}
+
+
 def test_ray_starts_its_workers_so_unless_the_user_has_chosen_a_python() -> None:
     code = (
         "import os, verl.utils.device as device\nfrom omegaconf import OmegaConf\n"

@@ -172,6 +172,14 @@ def test_a_folder_is_scored_by_step(dump):
         assert summary[step]["reward"]["rows"] == 2
 
 
+def test_rows_that_only_fill_up_a_batch_are_no_samples(dump):
+    before = read_dump(dump)
+    with open(dump / "1.jsonl", "a") as file:
+        for number in range(2):
+            file.write(line(1, f"pad{'0af5' * 8}_{number}_0", "", 0.0) + "\n")
+    assert read_dump(dump) == before
+
+
 def test_one_file_and_other_weights(dump):
     weights = RewardSettings.model_validate({"correctness": {"weight": 10}, "overlong": {"penalty": 1.0}})
     scored = asyncio.run(score_dump(read_dump(dump / "2.jsonl"), ReactFormat(), [], weights))

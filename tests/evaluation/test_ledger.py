@@ -1,3 +1,4 @@
+import hashlib
 import json
 from pathlib import Path
 
@@ -97,6 +98,18 @@ def test_other_content_of_a_file_is_refused_and_another_place_is_not(tmp_path, d
         Ledger(tmp_path / "out", moved)
     with pytest.raises(ConfigError, match=r"^data: .* cannot be read"):
         Ledger(tmp_path / "out", settings(str(tmp_path / "none.parquet")))
+
+
+def test_other_weights_are_refused_where_both_are_known(tmp_path, data):
+    given, weights = settings(data), tmp_path / "model.safetensors"
+    weights.write_text("first")
+    with Ledger(tmp_path / "out", given, tmp_path) as ledger:
+        ledger.append(trajectory(0, 0))
+        assert ledger.about()["weights"] == f"sha256:{hashlib.sha256(b'first').hexdigest()}"
+    weights.write_text("second")
+    Ledger(tmp_path / "out", settings(data, endpoint="http://other")).close()
+    with pytest.raises(ConfigError, match=r"^weights: 'sha256:"):
+        Ledger(tmp_path / "out", given, tmp_path)
 
 
 def test_settings_may_change_before_the_first_episode(tmp_path, data):

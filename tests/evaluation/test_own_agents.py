@@ -1,6 +1,8 @@
 """A user's own agents are evaluated, audited and scored again as the package's are, by a real script."""
 
+import hashlib
 import json
+from pathlib import Path
 
 import pytest
 
@@ -79,6 +81,8 @@ def test_an_agent_of_a_script_is_evaluated_and_its_tokens_are_audited(
 ):
     done = evaluated(data, tools, script, model_dir, tmp_path / "out", loop)
     assert done.returncode == 0, done.stderr[-2000:]
+    weights = hashlib.sha256(Path(model_dir, "model.safetensors").read_bytes()).hexdigest()
+    assert json.loads((tmp_path / "out/summary.json").read_text())["of"]["weights"] == f"sha256:{weights}"
     found = list(trace.read(tmp_path / "out/trajectories.jsonl"))
     assert [(each.agent, each.error) for each in found] == [(loop, None)] * 2
     assert all(each.prompt[0].content == told and each.score is not None for each in found)

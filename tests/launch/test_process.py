@@ -1,6 +1,7 @@
 import json
 import mmap
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -100,6 +101,15 @@ def test_a_trainer_that_hangs_is_stopped(tmp_path: Path) -> None:
         run_trainer(script("import time; time.sleep(60)"), tmp_path, timeout_s=1)
     left = set(psutil.Process().children()) - before
     assert not [process for process in left if process.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_sigquit_of_an_engine_is_not_ignored_in_the_background_of_a_shell(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGQUIT, signal.SIG_IGN)
+    try:
+        with pytest.raises(TrainerError, match="SIGQUIT ended it"):
+            run_trainer(script("import os, signal; os.kill(os.getpid(), signal.SIGQUIT)"), tmp_path)
+    finally:
+        signal.signal(signal.SIGQUIT, before)
 
 
 def test_the_trainer_dies_with_its_parent(tmp_path: Path) -> None:

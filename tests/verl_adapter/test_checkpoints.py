@@ -2,11 +2,13 @@
 
 import json
 import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from agent_rl.errors import ConfigError
-from agent_rl.verl_adapter.checkpoints import MERGED, model_folder, require_model
+from agent_rl.verl_adapter.checkpoints import MERGED, model_folder, require_model, weights_digest
 from tests.policies.conftest import model_dir
 
 __all__ = ["model_dir"]
@@ -67,6 +69,43 @@ def test_a_checkpoint_is_merged_once_however_it_is_named(checkpoint, model, tmp_
         assert model_folder(str(name), "model") == merged == run / "global_step_3" / MERGED
     assert (merged / "config.json").stat().st_mtime_ns == written
     assert (merged / "tokenizer_config.json").exists()
+
+
+def test_shards_that_were_written_anew_are_merged_anew(checkpoint, model):
+    import torch
+
+    run = checkpoint(model.state_dict())
+    old = weights_digest(model_folder(str(run), "model"))
+    with torch.no_grad():
+        model.model.embed_tokens.weight += 1
+    shard = run / "global_step_3/actor/model_world_size_1_rank_0.pt"
+    torch.save(model.state_dict(), shard)
+    merged = model_folder(str(run), "model")
+    assert weights_digest(merged) != old
+    assert torch.allclose(logits(loaded(merged)), logits(model), atol=0.05, rtol=0.02)
+
+
+def test_two_at_a_time_merge_a_checkpoint_once(checkpoint, model, monkeypatch):
+    run, merge, merges = checkpoint(model.state_dict()), subprocess.run, []
+
+    def counted(*args, **options):
+        merges.append(args)
+        return merge(*args, **options)
+
+    monkeypatch.setattr(subprocess, "run", counted)
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(lambda _: model_folder(str(run), "model"), range(2))
+    assert first == second
+    assert len(merges) == 1
+
+
+def test_a_digest_is_of_all_files_of_weights(tmp_path):
+    (tmp_path / "model-00001-of-00002.safetensors").write_bytes(b"a" * 3_000_000)
+    one = weights_digest(tmp_path)
+    (tmp_path / "model-00002-of-00002.safetensors").write_bytes(b"b")
+    both = weights_digest(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    assert one != both == weights_digest(tmp_path)
 
 
 def test_an_adapter_is_part_of_the_weights(checkpoint, model, tmp_path):

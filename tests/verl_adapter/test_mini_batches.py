@@ -46,7 +46,7 @@ def told(rows, filled, **sizes):
     tags = [{"is_padding": i >= rows} for i in range(rows + filled)]
     self = trainer(actor_rollout_wg=SimpleNamespace(update_actor=update), distillation_config=None, **sizes)
     group = self.actor_rollout_wg
-    try: module.PPOTrainer._update_actor(self, SimpleNamespace(tags=tags, extra_info={}), {})
+    try: module.PPOTrainer._update_actor(self, SimpleNamespace(keys=range(rows + filled), tags=tags, extra_info={}), {})
     except Stop: pass
     assert self.actor_rollout_wg is group
     return [given.get(key) for key in ("mini_batch_size", "num_mini_batch", "global_batch_size")]
