@@ -22,6 +22,7 @@ from agent_rl.cli.eval import short_name
 from agent_rl.cli.main import app
 from agent_rl.errors import ConfigError
 from tests.evaluation.conftest import ROOT
+from tests.interrupts import heed_interrupts
 from tests.openai_server import MODEL
 from tests.profiles import bounded, times
 
@@ -128,11 +129,6 @@ def test_kills_change_nothing(tmp_path: Path, data: str, tools: str, server: str
     assert (summary["missing"], summary["unscored"]) == (0, {})
     assert summary["of"]["data"] == f"sha256:{hashlib.sha256(Path(data).read_bytes()).hexdigest()}"
     assert summary["of"] == json.loads((undisturbed / "summary.json").read_text())["of"]
-
-
-def heed_interrupts() -> None:
-    """Also where the tests themselves run in a background that ignores them."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def test_an_interrupt_is_one_line(tmp_path: Path, data: str, tools: str, server: str) -> None:

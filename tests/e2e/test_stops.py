@@ -28,6 +28,7 @@ from agent_rl.settings import RewardSettings
 from agent_rl.tools import load_tools
 from tests.e2e.conftest import FindProcesses, gone
 from tests.e2e.training import PROMPTS, ROOT, KeptRequest, overrides, train
+from tests.interrupts import heed_interrupts
 
 pytestmark = [pytest.mark.engine, pytest.mark.recipes]
 
@@ -155,7 +156,7 @@ def interrupted(
     """Run a command, and send it signals when it has printed something; its exit status and its records."""
     log = folder / "printed"
     with open(log, "wb") as file:
-        child = subprocess.Popen(command, stdout=file, stderr=file, cwd=ROOT)
+        child = subprocess.Popen(command, stdout=file, stderr=file, cwd=ROOT, preexec_fn=heed_interrupts)
         while until not in log.read_text():
             assert child.poll() is None, log.read_text()
             time.sleep(0.05)

@@ -1,0 +1,10 @@
+"""Interrupts of child processes."""
+
+import signal
+
+__all__ = ["heed_interrupts"]
+
+
+def heed_interrupts() -> None:
+    """For `preexec_fn`: heed SIGINT, also where the tests themselves run in a background that ignores it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
