@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -36,6 +36,8 @@ class Case:
         environ: the environment that the run would inherit.
         folder: where it would be started: relative paths begin here.
         config: the composed configuration; None without a recipe, or when it does not compose.
+        recipe: as the user names it; None without one.
+        overrides: of the user.
         script: the user's own entry point, as for `agent-rl train --script`.
         given: facts of the machine on which the run would be; None: this one.
     """
@@ -43,6 +45,8 @@ class Case:
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     folder: Path = field(default_factory=Path.cwd)
     config: DictConfig | None = None
+    recipe: str | None = None
+    overrides: Sequence[str] = ()
     script: Path | None = None
     given: Machine | None = None
 

@@ -14,7 +14,6 @@ __all__ = [
     "ModelFiles",
     "find_model",
     "incomplete_files",
-    "names_a_folder",
     "parameters_by_shape",
     "parameters_in_files",
 ]
@@ -65,11 +64,6 @@ def find_model(name: str) -> ModelFiles:
     if found := re.search(r"(\d+(?:\.\d+)?)B(?![a-z])", Path(name).name, re.IGNORECASE):
         return ModelFiles(name, folder, config, int(float(found[1]) * 1e9), "its name")
     return ModelFiles(name, folder, config)
-
-
-def names_a_folder(name: str) -> bool:
-    """Whether a model's name can only be a folder: a name of the hub is `owner/model`."""
-    return name.startswith(("/", ".", "~", "outputs/")) or name.count("/") != 1
 
 
 def parameters_in_files(folder: Path) -> int:

@@ -7,17 +7,28 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
+from omegaconf import DictConfig, OmegaConf
 
 import agent_rl
 from agent_rl.errors import ConfigError, did_you_mean
 
-__all__ = ["copy_recipe", "data_scripts", "described", "found_files", "recipe_folder", "share_folder"]
+__all__ = [
+    "copy_recipe",
+    "data_scripts",
+    "described",
+    "found_files",
+    "model_remedy",
+    "recipe_folder",
+    "rows_remedy",
+    "share_folder",
+]
 
 _FILE = re.compile(r"(?P<path>[\w.-][\w./-]*\.(?:yaml|yml|json|jsonl|parquet|md|txt|py))(?::\w+)?")
 _SHARED = re.compile(r"(?:tool_configs|recipes/\w+)/(\w+\.(?:yaml|py))")
@@ -94,6 +105,42 @@ def data_scripts(folder: Path) -> list[Path]:
         next((place / name for place in places if (place / name).is_file()), None) for name in dict.fromkeys(names)
     ]
     return [path for path in found if path is not None]
+
+
+def rows_remedy(path: str, recipe: str, overrides: Sequence[str], config: DictConfig) -> str:
+    """What to do about a file of rows that is not there; see `cold_start_command` for the arguments."""
+    commands = [f"python {os.path.relpath(script)}" for script in data_scripts(recipe_folder(recipe))]
+    if made := cold_start_command(path, recipe, overrides, config):
+        commands = [made]
+    return f"Make it with: {' '.join(commands)}; or correct the path" if commands else "Correct the path"
+
+
+def model_remedy(path: str, recipe: str, overrides: Sequence[str], config: DictConfig, on_cpu: bool) -> str:
+    """What to do about a model that is not there; see `cold_start_command` for the arguments."""
+    if made := cold_start_command(path, recipe, overrides, config):
+        return f"Make it with: {made}; or correct the path"
+    if on_cpu:
+        return f"An untrained one: python -m agent_rl.cpu.tiny_model --out {shlex.quote(path)}; or correct the path"
+    return "Correct the path, or name a model of the hub"
+
+
+def cold_start_command(path: str, recipe: str, overrides: Sequence[str], config: DictConfig) -> str | None:
+    """The command that makes the rows and the model of a recipe's cold start.
+
+    Args:
+        path: of rows or a model.
+        recipe: as the user names it.
+        overrides: of the user.
+        config: composed of both.
+
+    Returns:
+        None for a path that is not the cold start's.
+    """
+    model = str(OmegaConf.select(config, "actor_rollout_ref.model.path"))
+    folder, made = (Path(each).expanduser().absolute().parent for each in (path, model))
+    if not OmegaConf.select(config, "agent_rl.cold_start") or folder != made:
+        return None
+    return shlex.join(["agent-rl", "sft", recipe, *overrides])
 
 
 def copy_recipe(name: str, target: Path) -> list[Path]:

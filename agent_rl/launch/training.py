@@ -22,12 +22,12 @@ from agent_rl.launch.composition import compose
 from agent_rl.launch.display import Steady, choose
 from agent_rl.launch.gpu_environment import gpu_environment
 from agent_rl.launch.process import logger_environment, run_trainer
-from agent_rl.launch.recipes import data_scripts, recipe_folder
+from agent_rl.launch.recipes import model_remedy, rows_remedy
 from agent_rl.launch.run_folder import RunFolder
 from agent_rl.launch.screen import Screen
 from agent_rl.launch.stopping import Aborted, StoppedRun, StopRequest
 from agent_rl.settings import AgentRLSettings
-from agent_rl.verl_adapter.checkpoints import model_folder, policy_shards
+from agent_rl.verl_adapter.checkpoints import model_folder, names_a_folder, policy_shards
 
 __all__ = ["dry_run", "train"]
 
@@ -91,8 +91,9 @@ def _train(
         return None
     if nodes is None:
         require_device()
-    _require_data(config, recipe)
+    _require_rows(config, recipe, overrides)
     _make_tiny_models(config)
+    _require_model(config, recipe, overrides)
     shown = Steady(screen or choose(AgentRLSettings.from_config(config).run.progress))
     command += _merged_checkpoint(config, shown)
     if "VERL_FILE_LOGGER_PATH" in os.environ:
@@ -199,17 +200,21 @@ def _user_command() -> list[str]:
     return words[1:] if len(words) > 1 and Path(words[1]).name == "agent-rl" else words
 
 
-def _require_data(config: DictConfig, recipe: str) -> None:
+def _require_rows(config: DictConfig, recipe: str, overrides: Sequence[str]) -> None:
     """Refuse files of rows that are not there, which a worker would miss after a minute."""
     for key in ("data.train_files", "data.val_files"):
         named = OmegaConf.select(config, key) or []
         for path in [named] if isinstance(named, str) else named:
             if "://" not in path and not Path(path).expanduser().exists():
-                scripts = " ".join(
-                    f"python {os.path.relpath(script)}" for script in data_scripts(recipe_folder(recipe))
-                )
-                remedy = f"Make it with: {scripts}; or correct the path" if scripts else "Correct the path"
-                raise ConfigError(key, f"there is no {path}", remedy)
+                raise ConfigError(key, f"there is no {path}", rows_remedy(path, recipe, overrides, config))
+
+
+def _require_model(config: DictConfig, recipe: str, overrides: Sequence[str]) -> None:
+    """Refuse a folder that is not there, which verl would look for on the hub."""
+    model = str(config.actor_rollout_ref.model.path)
+    if names_a_folder(model) and not Path(model).expanduser().exists():
+        remedy = model_remedy(model, recipe, overrides, config, cpu.is_selected())
+        raise ConfigError(MODEL, f"there is no {model}", remedy)
 
 
 def _merged_checkpoint(config: DictConfig, shown: Steady) -> list[str]:

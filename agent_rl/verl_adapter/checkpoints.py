@@ -17,7 +17,15 @@ from filelock import FileLock
 
 from agent_rl.errors import ConfigError
 
-__all__ = ["MERGED", "model_folder", "policy_shards", "require_model", "settings_folder", "weights_digest"]
+__all__ = [
+    "MERGED",
+    "model_folder",
+    "names_a_folder",
+    "policy_shards",
+    "require_model",
+    "settings_folder",
+    "weights_digest",
+]
 
 MERGED = "merged_model"
 """The merged model's folder in that of the checkpoint, `global_step_N`."""
@@ -76,6 +84,11 @@ def settings_folder(shards: Path) -> Path:
     """The folder with the configuration and the tokenizer of a checkpoint's model."""
     beside = shards / "huggingface"
     return beside if beside.is_dir() else shards / "model/huggingface"
+
+
+def names_a_folder(name: str) -> bool:
+    """Whether a model's name can only be a folder: a name of the hub is `owner/model`, or of an old model one word."""
+    return name.startswith(("/", ".", "~", "outputs/")) or name.count("/") > 1
 
 
 def require_model(model: str, key: str) -> None:

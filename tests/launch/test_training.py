@@ -39,6 +39,7 @@ def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
     (data := tmp_path / "data/gsm8k_multiturn_w_tool").mkdir(parents=True)
     for split in ("train", "test"):
         (data / f"{split}.parquet").touch()
+    (tmp_path / "outputs/tiny_model").mkdir(parents=True)
     return seen
 
 
@@ -48,6 +49,25 @@ def test_rows_that_are_not_there_are_missed_at_once(started: list[list[str]], tm
         ConfigError, match=r"data\.val_files: there is no .*Make it with: python .*multiturn_w_tool\.py;"
     ):
         training.train(RECIPE)
+    assert started == []
+
+
+def test_a_folder_of_a_model_that_is_not_there_is_missed_at_once(started: list[list[str]]) -> None:
+    with pytest.raises(ConfigError, match=r"model\.path: there is no models/mine/x\. .*tiny_model --out models/mine/x"):
+        training.train(RECIPE, ["actor_rollout_ref.model.path=models/mine/x"])
+    assert started == []
+
+
+@pytest.mark.parametrize("missing", ["train.parquet", "model"])
+def test_what_a_cold_start_makes_is_made_by_its_command(missing: str, started: list[list[str]], tmp_path: Path) -> None:
+    folder = tmp_path / "outputs/worlds/search_qa"
+    (folder / "model").mkdir(parents=True)
+    for split in ("train", "test"):
+        (folder / f"{split}.parquet").touch()
+    (folder / missing).rename(folder / "moved")
+    made = "Make it with: agent-rl sft search_qa trainer.total_epochs=2;"
+    with pytest.raises(ConfigError, match=rf"there is no outputs/.*{missing}\. {made}"):
+        training.train("search_qa", ["trainer.total_epochs=2"])
     assert started == []
 
 
@@ -135,7 +155,7 @@ def test_a_wrong_configuration_starts_nothing(override: str, started: list[list[
     with pytest.raises(ConfigError):
         training.train(RECIPE, [override])
     assert started == []
-    assert not (tmp_path / "outputs").exists()
+    assert [each.name for each in (tmp_path / "outputs").iterdir()] == ["tiny_model"]
 
 
 def test_the_nodes_are_said_to_verl_unless_the_user_has(monkeypatch: pytest.MonkeyPatch) -> None:

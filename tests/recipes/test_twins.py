@@ -19,7 +19,7 @@ def test_a_twin_trains_two_steps_and_its_solver_is_always_right(name, tmp_path, 
     receipt = Experiment(str(tiny_twin(name, tmp_path)), 1, words, tmp_path / "runs").run(tmp_path / "results")
     assert "failed" not in receipt
     assert receipt["policies"]["oracle"] == 1.0
-    assert max(mean for policy, mean in receipt["policies"].items() if policy != "oracle") <= 0.7
+    assert max(mean for policy, mean in receipt["policies"].items() if policy != "oracle") <= 0.8  # of twelve rows
     (run,) = receipt["runs"].values()
     assert run["steps"] == 2
     assert json.loads((tmp_path / "results/receipt.json").read_text()) == receipt

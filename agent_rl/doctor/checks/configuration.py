@@ -14,13 +14,14 @@ from omegaconf import OmegaConf
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.check import Finding, Needs, check, ok, problem, reason, skipped, warning
 from agent_rl.doctor.checks.data import total_steps
-from agent_rl.doctor.model_files import incomplete_files, names_a_folder
+from agent_rl.doctor.model_files import incomplete_files
 from agent_rl.errors import ConfigError, FatalError
 from agent_rl.launch import resolution
+from agent_rl.launch.recipes import model_remedy
 from agent_rl.launch.run_folder import RunFolder
 from agent_rl.launch.training import TINY_MODEL
 from agent_rl.verl_adapter import inspection
-from agent_rl.verl_adapter.checkpoints import settings_folder
+from agent_rl.verl_adapter.checkpoints import names_a_folder, settings_folder
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
 OUTPUTS = (
@@ -203,8 +204,8 @@ def _absent(case: Case, name: str) -> Finding:
     if case.on_cpu and name == TINY_MODEL:
         return skipped(f"{name} is made when the run starts")
     if names_a_folder(name) or (case.folder / name.partition("/")[0]).is_dir():
-        tiny = f"On a CPU: python -m agent_rl.cpu.tiny_model --out {name}; or correct the path"
-        remedy = tiny if case.on_cpu else "Correct the path, or name a model of the hub"
+        assert case.config is not None
+        remedy = model_remedy(name, str(case.recipe), case.overrides, case.config, case.on_cpu)
         text = f"actor_rollout_ref.model.path={name}: there is no such folder (from {case.folder})"
         return problem(text, remedy)
     for key in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):

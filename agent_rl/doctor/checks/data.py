@@ -27,6 +27,7 @@ from agent_rl.doctor.checks.chat_template import load_template
 from agent_rl.doctor.checks.tools import tool_specs
 from agent_rl.doctor.rows import VERLS, known_rows
 from agent_rl.errors import ConfigError, did_you_mean
+from agent_rl.launch.recipes import rows_remedy
 from agent_rl.policies.chat_template import with_syntax
 from agent_rl.rewards.user_function import CUSTOM_FUNCTION
 from agent_rl.settings.yaml_files import read_yaml
@@ -183,7 +184,10 @@ def _is_complete(case: Case) -> bool:
 def _contract(case: Case, key: str, file: RowsFile) -> Finding:
     shown = case.shown(file.path)
     if file.error is not None:
-        return problem(f"{shown}: {file.error.problem}", file.error.remedy, key)
+        remedy = file.error.remedy
+        if case.config is not None and case.recipe is not None and not Path(file.path).exists():
+            remedy = rows_remedy(shown, case.recipe, case.overrides, case.config)
+        return problem(f"{shown}: {file.error.problem}", remedy, key)
     try:
         check_rows([{"agent_name": case.default_agent, **row} for row in file.rows], source=shown)
     except ConfigError as error:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from agent_rl.agents.users.user import gives_verdict, load_user
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.check import Finding, Needs, check, ok, problem, reason, skipped, warning
-from agent_rl.doctor.model_files import find_model, incomplete_files, names_a_folder
+from agent_rl.doctor.model_files import find_model, incomplete_files
 from agent_rl.errors import ConfigError, UnscoredError, did_you_mean
 from agent_rl.launch.training import TINY_CLASSIFIER, TINY_MODEL
 from agent_rl.rewards import Reward, find_scorer, route
@@ -16,6 +16,7 @@ from agent_rl.rewards.scorers import SCORERS, score_now
 from agent_rl.rewards.user_function import CUSTOM_FUNCTION
 from agent_rl.settings import SECTION, TERMS
 from agent_rl.verl_adapter import custom_function, inspection
+from agent_rl.verl_adapter.checkpoints import names_a_folder
 
 MANAGER = "reward.reward_manager.name"
 OURS = "trajectory"
