@@ -37,7 +37,7 @@ def start(tiny_recipe):
         patch.setenv("SQL_DATABASES", str(tiny_recipe.parent))
         patch.chdir(ROOT)
         start = ColdStart(str(tiny_recipe))
-        assert start.make()
+        start.make()  # unless another module has
         yield start
 
 
