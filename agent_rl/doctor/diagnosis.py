@@ -56,9 +56,7 @@ def diagnose(
     tell(f"composing the configuration of {recipe}")
     nodes = Case(environ=environ).nodes
     config, composed = _composed(recipe, [*([f"trainer.nnodes={nodes.count}"] if nodes else []), *overrides])
-    case = Case(
-        environ=environ, config=config, recipe=recipe, overrides=overrides, script=script, given=machine
-    )  # fmt: skip
+    case = Case(environ=environ, config=config, recipe=recipe, overrides=overrides, script=script, given=machine)
     if config is None:
         groups = dict.fromkeys(check.group for check in all_checks() if check.needs is not Needs.MACHINE)
         text = f"{', '.join(groups)}: they need the composed configuration"

@@ -31,6 +31,7 @@ from agent_rl.settings import AgentRLSettings
 from agent_rl.settings.cold_start import ColdStartSettings, ColdStartStage
 from agent_rl.trajectory import Trajectory
 from agent_rl.verl_adapter.chat_tokenizer import load_chat_tokenizer
+from agent_rl.verl_adapter.checkpoints import weights_digest
 
 __all__ = ["MADE", "ColdStart"]
 
@@ -96,7 +97,7 @@ class ColdStart:
 
     def digest(self) -> str:
         """The SHA-256 of the model's weights; another processor makes another model."""
-        return hashlib.sha256((self.model / "model.safetensors").read_bytes()).hexdigest()
+        return weights_digest(self.model)
 
     def has_rows(self) -> bool:
         """Whether the rows can be had: generated ones always, those of a data set where its files are."""

@@ -88,7 +88,7 @@ def settings_folder(shards: Path) -> Path:
 
 def names_a_folder(name: str) -> bool:
     """Whether a model's name can only be a folder: a name of the hub is `owner/model`, or of an old model one word."""
-    return name.startswith(("/", ".", "~", "outputs/")) or name.count("/") > 1
+    return name.startswith(("/", ".", "~", "outputs/")) or (name.count("/") > 1 and "://" not in name)
 
 
 def require_model(model: str, key: str) -> None:

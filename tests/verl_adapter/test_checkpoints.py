@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from agent_rl.errors import ConfigError
-from agent_rl.verl_adapter.checkpoints import MERGED, model_folder, require_model, weights_digest
+from agent_rl.verl_adapter.checkpoints import MERGED, model_folder, names_a_folder, require_model, weights_digest
 from tests.policies.conftest import model_dir
 
 __all__ = ["model_dir"]
@@ -139,3 +139,19 @@ def test_verl_alone_is_not_given_a_checkpoint(checkpoint, model, model_dir):
     require_model("Qwen/Qwen2.5-3B-Instruct", "model")
     with pytest.raises(ConfigError, match=r"is a checkpoint of training.*agent-rl train"):
         require_model(str(run), "model")
+
+
+@pytest.mark.parametrize(
+    ("name", "only_a_folder"),
+    [
+        ("Qwen/Qwen2.5-3B", False),
+        ("gpt2", False),
+        ("hdfs://models/qwen/3b", False),
+        ("outputs/model", True),
+        ("models/mine/x", True),
+        ("/a", True),
+        ("~/a", True),
+    ],
+)
+def test_names_of_the_hub_and_addresses_are_no_folders(name, only_a_folder):
+    assert names_a_folder(name) == only_a_folder
