@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,10 @@ LAST_LINES = 15
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _PREFIX = re.compile(r"^\([A-Za-z_]\w* [^)]*\) ?")
 _EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception)): (.+)$")
+_NO_ENGINE = re.compile("ActorDiedError|Failed to complete async request|Cannot connect to host")
+"""What the trainer gets when the engine's server is gone."""
+_ENGINES_EXCEPTION = re.compile(r"\b\w+ hit an exception: Traceback")
+_ENGINES_CRASH = re.compile(r"\bSubprocess (\w+) \(pid=\d+\) crashed with exit code (-?\d+)")
 _BEGINNINGS = ("Traceback (most recent", "The above exception was", "During handling of", "Error executing job")
 """What stands above a traceback; hydra leaves the first of these out."""
 TOTAL = re.compile(r"\bTotal training steps: (\d+)$")
@@ -92,10 +96,10 @@ def failure(log: Path, start: int, status: int) -> str:
     if status == WRONG and (refused := next((line for line in reversed(lines) if line.startswith("error: ")), None)):
         return f"{named(refused.removeprefix('error: '))}\nThe whole output: {log}"
     cause, shown = _cause(lines)
-    if cause is None and status < 0:
-        cause = f"{signal.Signals(-status).name} ended it" + " (is memory short?)" * (status == -signal.SIGKILL)
+    if cause is not None and _NO_ENGINE.search(cause):
+        cause, shown = _engines_end(lines) or (cause, shown)
     excerpt = "".join(f"\n  | {named(line)}" for line in shown)
-    return f"the trainer failed: {named(cause or f'exit status {status}')}{excerpt}\nThe whole output: {log}"
+    return f"the trainer failed: {named(cause or _ended(status))}{excerpt}\nThe whole output: {log}"
 
 
 def _cause(lines: list[str]) -> tuple[str | None, list[str]]:
@@ -108,14 +112,37 @@ def _cause(lines: list[str]) -> tuple[str | None, list[str]]:
         if found and not found[1].startswith("ray.exceptions.RayTaskError"):
             message = " ".join([found[2], *lines[index + 1 : index + 2]]) if found[2].endswith(":") else found[2]
             cause = f"{found[1].rsplit('.', 1)[-1]}: {message}"
-            return cause, [] if found[1].startswith("agent_rl.") else list(_traceback(lines, index))
+            return cause, [] if found[1].startswith("agent_rl.") else _traceback(lines, index)
     return None, lines[-LAST_LINES:]
 
 
-def _traceback(lines: list[str], end: int) -> Iterator[str]:
+def _engines_end(lines: list[str]) -> tuple[str, list[str]] | None:
+    """Why a process of SGLang has ended, and its traceback; None where none says so."""
+    for index, line in enumerate(lines):
+        if _ENGINES_EXCEPTION.search(line):
+            for end in range(index + 1, len(lines)):
+                if found := _EXCEPTION.match(lines[end].strip()):
+                    return f"SGLang: {found[1].rsplit('.', 1)[-1]}: {found[2]}", _last(lines, index, end)
+        if crash := _ENGINES_CRASH.search(line):
+            return f"SGLang's process {crash[1]}: {_ended(int(crash[2]))}", []
+    return None
+
+
+def _ended(status: int) -> str:
+    """How a process ended, by its exit status, which is negative for a signal."""
+    if status >= 0:
+        return f"exit status {status}"
+    return f"{signal.Signals(-status).name} ended it" + " (is memory short?)" * (status == -signal.SIGKILL)
+
+
+def _traceback(lines: list[str], end: int) -> list[str]:
     """The lines of the traceback that ends there, the last of them if it is long."""
     begin = next((at for at in range(end, -1, -1) if lines[at].startswith(_BEGINNINGS)), end)
-    yield from lines[max(begin + 1, end - LAST_LINES) : end]
+    return _last(lines, begin, end)
+
+
+def _last(lines: list[str], begin: int, end: int) -> list[str]:
+    return lines[max(begin + 1, end - LAST_LINES) : end]
 
 
 def bare(line: str) -> str:

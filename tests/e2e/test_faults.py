@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -154,6 +156,29 @@ def test_every_fault_ends_as_its_owner_says_and_the_step_completes(run: Run) -> 
 
 def test_a_killed_driver_leaves_no_process_behind(run: Run) -> None:
     assert run.left == []
+
+
+@pytest.mark.recipes
+def test_a_killed_engine_ends_a_run_in_the_background_of_a_shell(rows: Path, tiny_model: Path) -> None:
+    """Such a job ignores SIGQUIT, by which SGLang's processes report."""
+    write_rows(rows, ("answers",) * 4)
+    keys = {"trainer.total_training_steps": 1000, "trainer.total_epochs": 1000}
+    command = trainer_command(
+        ROOT / "recipes/quickstart", overrides(rows, tiny_model, **keys), script=ROOT / "tests/e2e/faults_train.py"
+    )
+
+    def kill(step: int, metrics: dict[str, Any]) -> None:
+        if step == 1:
+            processes = psutil.Process().children(recursive=True)
+            (server,) = [each for each in processes if "CPUHttpServer" in each.name()]
+            max(server.children(recursive=True), key=lambda each: sum(each.cpu_times()[:2])).kill()
+
+    before = signal.signal(signal.SIGQUIT, signal.SIG_IGN)
+    try:
+        with pytest.raises(TrainerError, match="SGLang's process scheduler_0: SIGKILL ended it"):
+            run_trainer(command, rows / "out", on_metrics=kill, timeout_s=200)
+    finally:
+        signal.signal(signal.SIGQUIT, before)
 
 
 @pytest.mark.recipes

@@ -50,6 +50,30 @@ def test_a_failure_shows_the_traceback_without_the_wrapper_that_repeats_it(tmp_p
     ]
 
 
+DIED = "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task."
+
+
+def test_an_engine_that_failed_is_the_cause(tmp_path: Path) -> None:
+    engine = [
+        "(CPUHttpServer pid=7) [2026-11-23 17:24:24 TP0] Scheduler hit an exception: Traceback (most recent call last):",
+        '(CPUHttpServer pid=7)   File "scheduler.py", line 3, in run',
+        "(CPUHttpServer pid=7) torch.OutOfMemoryError: CUDA out of memory",
+    ]
+    text = failure(log(tmp_path, *engine, "Traceback (most recent call last):", "  await it", DIED), 0, 1)
+    assert text.splitlines()[:2] == [
+        "the trainer failed: SGLang: OutOfMemoryError: CUDA out of memory",
+        '  |   File "scheduler.py", line 3, in run',
+    ]
+    assert "OutOfMemoryError" not in failure(log(tmp_path, *engine, "ValueError: a bug"), 0, 1)
+
+
+def test_an_engine_that_was_killed_is_the_cause(tmp_path: Path) -> None:
+    crash = "[2026-11-23 17:22:51] Subprocess scheduler_0 (pid=20130) crashed with exit code -9. Triggering SIGQUIT"
+    text = failure(log(tmp_path, crash, f"UnscoredError: 128 failed, the last with: {DIED}"), 0, 1)
+    assert text.startswith("the trainer failed: SGLang's process scheduler_0: SIGKILL ended it (is memory short?)\n")
+    assert "died unexpectedly" in failure(log(tmp_path, DIED), 0, 1)
+
+
 def test_a_failure_of_a_killed_trainer_names_the_signal(tmp_path: Path) -> None:
     text = failure(log(tmp_path, "step 1", "step 2"), 0, -9)
     assert "SIGKILL ended it (is memory short?)" in text
