@@ -25,6 +25,7 @@ from omegaconf import OmegaConf
 from agent_rl.errors import AgentRLError, FatalError, UnscoredError
 from agent_rl.secrets import Redactor
 from agent_rl.verl_adapter.failures import ERRORS_PARTITION
+from agent_rl.verl_adapter.lost_workers import LostProcessError
 
 __all__ = ["COMMAND", "STOP_FILE", "ask_while_waiting", "keep_command", "save_at_stop"]
 
@@ -100,6 +101,8 @@ def save_at_stop(module: ModuleType) -> None:
             progress.stopped = True
             _save_complete(module, self)
             self._shutdown_dump_executor()
+        except LostProcessError as error:
+            raise FatalError(f"{error}{_saved(module, self) if error.has_store else ''}") from error
         except AgentRLError as error:
             kind = FatalError if isinstance(error, FatalError) else UnscoredError
             raise kind(f"{error}{_saved(module, self)}") from error

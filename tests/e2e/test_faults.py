@@ -159,8 +159,18 @@ def test_a_killed_driver_leaves_no_process_behind(run: Run) -> None:
 
 
 @pytest.mark.recipes
-def test_a_killed_engine_ends_a_run_in_the_background_of_a_shell(rows: Path, tiny_model: Path) -> None:
-    """Such a job ignores SIGQUIT, by which SGLang's processes report."""
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("CPUHttpServer", "SGLang's process scheduler_0: SIGKILL ended it"),
+        ("AgentLoopWorkerTQ", r"the process of AgentLoopWorkerTQ .*Step \d+ is saved in .*global_step"),
+        ("SimpleStorageUnit", "the process of SimpleStorageUnit .* has died"),
+    ],
+)
+def test_a_killed_process_ends_a_run_in_the_background_of_a_shell(
+    name: str, said: str, rows: Path, tiny_model: Path
+) -> None:
+    """Such a job ignores SIGQUIT, by which SGLang's processes report. Of an engine's server its scheduler is killed."""
     write_rows(rows, ("answers",) * 4)
     keys = {"trainer.total_training_steps": 1000, "trainer.total_epochs": 1000}
     command = trainer_command(
@@ -169,13 +179,13 @@ def test_a_killed_engine_ends_a_run_in_the_background_of_a_shell(rows: Path, tin
 
     def kill(step: int, metrics: dict[str, Any]) -> None:
         if step == 1:
-            processes = psutil.Process().children(recursive=True)
-            (server,) = [each for each in processes if "CPUHttpServer" in each.name()]
-            max(server.children(recursive=True), key=lambda each: sum(each.cpu_times()[:2])).kill()
+            (found,) = [each for each in psutil.Process().children(recursive=True) if name in each.name()]
+            under = found.children(recursive=True) if name == "CPUHttpServer" else [found]
+            max(under, key=lambda each: sum(each.cpu_times()[:2])).kill()
 
     before = signal.signal(signal.SIGQUIT, signal.SIG_IGN)
     try:
-        with pytest.raises(TrainerError, match="SGLang's process scheduler_0: SIGKILL ended it"):
+        with pytest.raises(TrainerError, match=said):
             run_trainer(command, rows / "out", on_metrics=kill, timeout_s=200)
     finally:
         signal.signal(signal.SIGQUIT, before)
