@@ -8,9 +8,11 @@ command line, a configuration or a path cannot be used; 130: interrupted.
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import inspect
 import os
+import resource
 import shlex
 import sys
 import textwrap
@@ -35,6 +37,12 @@ RENAMED = {"score": "reward score", "version": "--version"}
 GROUPS = ("start", "check", "train", "look", "reward", "data")
 """Of commands, in the order in which people need them."""
 INTERRUPTED = 130
+OPEN_FILES = 65_536
+"""Enough for some thousand requests at one time; programs that close all that may be open take long with millions."""
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""Errors of a disk, or of the user's share of it."""
+LIMITS = (*FULL, errno.EMFILE)
+"""Errors that name no wrong path."""
 WIDEST = 60
 """Characters of a command's sentence in the list of all; of a longer one, what stands before its colon."""
 
@@ -154,14 +162,16 @@ def main() -> None:
         sys.argv.remove(DEBUG)
         os.environ["HYDRA_FULL_ERROR"] = "1"  # for the trainer
     sys.path.insert(0, os.getcwd())  # as for `python -m`, by which the trainer starts
+    _allow_open_files()
     try:
         sys.exit(app(standalone_mode=False, prog_name="agent-rl"))
     except (AgentRLError, OSError) as error:
-        if debug or (isinstance(error, OSError) and error.filename is None):
+        if debug or (isinstance(error, OSError) and error.filename is None and error.errno not in LIMITS):
             raise
         trace = f"{error.trace}\n" if isinstance(error, UserCodeError) else ""
         print(f"{trace}error: {_line(error)}", file=sys.stderr)
-        sys.exit(2 if isinstance(error, ConfigError | OSError) else 1)
+        unusable = isinstance(error, ConfigError) or (isinstance(error, OSError) and error.errno not in LIMITS)
+        sys.exit(2 if unusable else 1)
     except Exception as error:
         if not hasattr(error, "format_message"):  # typer has no public class for a wrong command line
             raise
@@ -173,9 +183,23 @@ def main() -> None:
         sys.exit(2)
 
 
+def _allow_open_files() -> None:
+    """Raise the limit of open files as far as the user may, as Ray and SGLang do: each request needs one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 def _line(error: AgentRLError | OSError) -> str:
     if isinstance(error, AgentRLError):
         return str(error)
+    if error.errno == errno.EMFILE:
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        return f"more than {most:,} files are open. Raise the limit (ulimit -n), or lower what runs at one time"
+    if error.errno in FULL:
+        place = f"for {error.filename}" if error.filename else "on a disk to which this command writes"
+        return f"no space is left {place} ({error.strerror}). Make room, and repeat the command"
     return f"{error.filename}: {error.strerror}. Name a file or a folder that can be used"
 
 

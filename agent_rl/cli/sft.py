@@ -30,7 +30,8 @@ def sft(
       VERL_PLATFORM=cpu agent-rl train recipes/text_to_sql
 
     The recipe's agent runs the episodes with its tools, and verl's SFT trainer learns their turns. The section
-    agent_rl.cold_start says what is taught. What is there already is kept, unless the section has changed.
+    agent_rl.cold_start says what is taught. What is there already is kept, unless the section has changed; after an
+    interruption, the same command goes on with the stage that was not finished.
 
     --json: `folder` and `model`, paths, and `made`, false where all was there.
     """

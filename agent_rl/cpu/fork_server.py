@@ -73,7 +73,10 @@ def fork_server(environ: Mapping[str, str], output: Any) -> Iterator[dict[str, s
     if not switch.is_selected() or environ.get("RAY_ADDRESS", "local") not in ("", "local"):
         yield {}
         return
-    folder = tempfile.mkdtemp(prefix="agent_rl_")
+    short = environ.get("RAY_TMPDIR")  # as the path of a socket must be
+    if short:
+        os.makedirs(short, exist_ok=True)  # Ray would make it
+    folder = tempfile.mkdtemp(prefix="agent_rl_", dir=short or None)
     path = f"{folder}/forks"
     environ = {**environ, **switch.child_environment(), "OMP_NUM_THREADS": "1"}  # OpenMP's threads would not survive
     try:

@@ -18,7 +18,7 @@ from typing import Any
 
 from agent_rl.errors import ConfigError
 
-__all__ = ["at_time", "database_file", "make_database", "schema_of"]
+__all__ = ["at_time", "database_file", "make_database", "new_database", "schema_of"]
 
 _WORDS = r"(?:BIG|SMALL)?SERIAL|REFERENCES\s+[\w.]+\s*\([^)]*\)|NOW\s*\(\s*\)|CURRENT_TIMESTAMP|CURRENT_DATE"
 _TOKEN = re.compile(rf"'(?:[^']|'')*'|--[^\n]*|\b(?:{_WORDS})(?!\w)", re.IGNORECASE)
@@ -51,7 +51,7 @@ def make_database(dump: Path, target: Path, now: datetime) -> None:
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with closing(duckdb.connect()) as source, closing(sqlite3.connect(temporary)) as database:
+        with closing(duckdb.connect()) as source, closing(new_database(temporary)) as database:
             source.execute("SET TimeZone = 'UTC'; CREATE SCHEMA IF NOT EXISTS public; CREATE SCHEMA IF NOT EXISTS dump")
             source.execute("SET schema = 'dump'")
             source.execute(f"CREATE MACRO dump.to_char(t, f) AS strftime(t, {_duckdbs_format()})")
@@ -66,6 +66,11 @@ def make_database(dump: Path, target: Path, now: datetime) -> None:
         raise ConfigError(str(dump), f"it cannot be run ({str(error).splitlines()[0]})", "Correct the dump") from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def new_database(path: Path) -> sqlite3.Connection:
+    """A database that nobody else knows yet: without locks, which the file system of a cluster may not have."""
+    return sqlite3.connect(f"{path.absolute().as_uri()}?vfs=unix-none", uri=True)
 
 
 def at_time(query: str, now: datetime) -> str:
@@ -99,7 +104,7 @@ def schema_of(database: Path) -> str:
         ConfigError: the file is no SQLite database.
     """
     try:
-        with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
+        with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
             rows = connection.execute("SELECT sql FROM sqlite_master WHERE type = 'table'").fetchall()
     except sqlite3.Error as error:
         raise ConfigError(str(database), f"it is no SQLite database ({error})", "Copy it again") from error

@@ -99,8 +99,16 @@ class Ledger:
         }
 
     def append(self, trajectory: Trajectory) -> Record:
-        """Store a finished episode."""
-        trace.append(self.path, trajectory)
+        """Store a finished episode.
+
+        Raises:
+            OSError: with the file's name; nothing of the episode is stored.
+        """
+        try:
+            trace.append(self.path, trajectory)
+        except OSError as error:
+            error.filename = error.filename or str(self.path)
+            raise
         return summarize_trajectory(trajectory)
 
     def read(self) -> dict[tuple[int, int], Record]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from agent_rl.concurrency import together
 from agent_rl.errors import UnscoredError
@@ -14,19 +14,26 @@ from agent_rl.trajectory import Trajectory
 __all__ = ["run_scripts"]
 
 
-async def run_scripts(evaluation: Evaluation, chat: ChatTokenizer, scripts: Sequence[Script]) -> list[Trajectory]:
+async def run_scripts(
+    evaluation: Evaluation,
+    chat: ChatTokenizer,
+    scripts: Sequence[Script],
+    on_episode: Callable[[], None] = lambda: None,
+) -> list[Trajectory]:
     """The scored trajectories, in the order of the rows; `info["tokens"]` has what a trainer would get.
 
     Args:
         evaluation: what to run.
         chat: the tokenizer of the model that is to write such turns.
         scripts: one for each row.
+        on_episode: called after each.
     """
     found: dict[int, Trajectory] = {}
 
     async def work(numbers: Iterator[int]) -> None:
         for number in numbers:
             found[number] = await _episode(evaluation, chat, scripts[number], number)
+            on_episode()
 
     numbers = iter(range(len(evaluation.rows)))
     try:

@@ -25,9 +25,10 @@ from omegaconf import OmegaConf
 import agent_rl
 from agent_rl.cpu import switch as cpu
 from agent_rl.cpu.profile import profile_of
-from agent_rl.errors import ConfigError
+from agent_rl.errors import ConfigError, EngineError
 from agent_rl.evaluation.settings import EvaluationSettings
 from agent_rl.launch.command import has_accelerator
+from agent_rl.launch.output import process_end
 from agent_rl.launch.process import STOP_S, begin_child
 from agent_rl.policies import PolicySource
 from agent_rl.policies.chat import ChatEndpoint
@@ -100,6 +101,7 @@ async def serve(model: Path, name: str, log: Path) -> AsyncIterator[str]:
 
     Raises:
         ConfigError: there is no accelerator and the CPU was not chosen, or the server does not start.
+        EngineError: it has ended before it was asked to.
     """
     if not (cpu.is_selected() or has_accelerator()):
         remedy = "Set VERL_PLATFORM=cpu to use the CPU, or name a server with --endpoint"
@@ -109,7 +111,12 @@ async def serve(model: Path, name: str, log: Path) -> AsyncIterator[str]:
     try:
         url = f"http://127.0.0.1:{port}"
         await _ready(url, process, log)
-        yield url
+        try:
+            yield url
+        except EngineError as error:
+            _require_alive(process, log, error)
+            raise
+        _require_alive(process, log)
     finally:
         await asyncio.to_thread(_stop, process)
 
@@ -170,7 +177,8 @@ async def _ready(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
     async with httpx.AsyncClient(trust_env=False) as client:
         while time.monotonic() < deadline:
             if process.poll() is not None:
-                raise ConfigError("model", f"SGLang does not start: {_last_line(log)}", f"See {log}")
+                problem = f"SGLang does not start: {process_end(log, process.returncode)}"
+                raise ConfigError("model", problem, f"See {log}")
             with contextlib.suppress(httpx.TransportError):
                 if (await client.get(f"{url}/health", timeout=5)).is_success:
                     return
@@ -188,5 +196,8 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _last_line(log: Path) -> str:
-    return (log.read_text(errors="replace").strip() or "no output").splitlines()[-1]
+def _require_alive(process: subprocess.Popen[bytes], log: Path, error: EngineError | None = None) -> None:
+    """Refuse results of a server that has ended; an error is what was seen of its end."""
+    if process.poll() is not None:
+        seen = "" if error is None else f". {error}"
+        raise EngineError(f"the server has ended: {process_end(log, process.returncode)}. See {log}{seen}") from error

@@ -10,12 +10,15 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import math
+import os
 import random
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from agent_rl.cpu import switch as cpu
 from agent_rl.data import read_parquet, write_parquet
 from agent_rl.data.worlds import World, load_world
 from agent_rl.errors import ConfigError
@@ -27,6 +30,7 @@ from agent_rl.launch.composition import compose
 from agent_rl.launch.run_folder import versions
 from agent_rl.launch.supervised import train_supervised
 from agent_rl.policies.tokens import ChatTokenizer
+from agent_rl.progress import progress
 from agent_rl.settings import AgentRLSettings
 from agent_rl.settings.cold_start import ColdStartSettings, ColdStartStage
 from agent_rl.trajectory import Trajectory
@@ -41,6 +45,8 @@ SAMPLE = 300
 """Episodes whose text the tokenizer is trained on."""
 SHORT, TOKENS_PER_GPU = 1024, 8192
 """Least limits of the SFT trainer, its defaults: tokens of an episode, and of a pass of the model on a GPU."""
+MICRO = 16
+"""Most episodes in one pass of a model on a CPU."""
 MADE = "made.json"
 """File beside the model: what it was made with."""
 
@@ -73,26 +79,34 @@ class ColdStart:
         self._longest = int(config.data.max_prompt_length) + int(config.data.max_response_length)
 
     def make(self) -> bool:
-        """Make what is not there yet, or was made by other settings or of other rows; False: all was there."""
+        """Make what is not there yet, or was made by other settings or of other rows; False: all was there.
+
+        A trained stage is kept: after an end in between, the next call begins with the stage after it.
+
+        Raises:
+            ConfigError: a batch cannot be made.
+            KeyboardInterrupt: saying how many stages are kept.
+        """
         asked = {
             "settings": self.settings.model_dump(mode="json", exclude_none=True), "rows_sha256": self.rows_digest()
         }  # fmt: skip
-        made = self.folder / MADE
-        if made.is_file() and json.loads(made.read_text()).items() >= asked.items():
+        record = self._record(asked)
+        if "model_sha256" in record:
             return False
-        made.unlink(missing_ok=True)
-        rows = self.write_rows()
-        model, losses = self._first_model(rows[EPISODES]), []
+        self._check_batch()
+        rows, stages, losses = self.write_rows(), self.settings.stages, record.get("losses", [])
+        model = self._stage(len(losses)) if losses else self._first_model(rows[EPISODES])
         tokenizer = load_chat_tokenizer(str(model))
-        for number, stage in enumerate(self.settings.stages, start=1):
-            target = self.model if number == len(self.settings.stages) else self.folder / f"stage_{number}"
-            file = self._write_episodes(rows[EPISODES], tokenizer, stage, number)
-            losses.append(train_supervised(model, file, target, stage.steps, self._overrides(stage), self._devices))
-            model = target
-        made.write_text(
-            json.dumps({**asked, "losses": losses, "model_sha256": self.digest(), "versions": versions()}, indent=2)
-            + "\n"
-        )
+        try:
+            for number, stage in enumerate(stages[len(losses) :], start=len(losses) + 1):
+                file = self._write_episodes(rows[EPISODES], tokenizer, stage, number)
+                losses.append(self._train(model, file, self._stage(number), stage))
+                self._write_record({**asked, "losses": losses})
+                model = self._stage(number)
+        except KeyboardInterrupt:
+            kept = f"{len(losses)} of {len(stages)} stages are kept in {self.folder}" if losses else ""
+            raise KeyboardInterrupt(kept) from None
+        self._write_record({**asked, "losses": losses, "model_sha256": self.digest(), "versions": versions()})
         return True
 
     def digest(self) -> str:
@@ -157,7 +171,37 @@ class ColdStart:
             rng = random.Random(f"{seed}/{number}")
             habit = self.world.habits[rng.choices(list(mix), list(mix.values()))[0]]
             scripts.append(habit(row, rng))
-        return asyncio.run(run_scripts(evaluation, chat, scripts))
+        with progress("worked episodes", len(scripts)) as advance:
+            return asyncio.run(run_scripts(evaluation, chat, scripts, advance))
+
+    def _record(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """What was made as it is asked now; without `model_sha256` it lacks stages, and it is removed if it is void."""
+        file = self.folder / MADE
+        record: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
+        if record.items() >= asked.items() and (self._stage(len(record["losses"])) / "config.json").is_file():
+            return record
+        file.unlink(missing_ok=True)
+        return {}
+
+    def _write_record(self, record: Mapping[str, Any]) -> None:
+        temporary = self.folder / f"{MADE}.tmp"
+        temporary.write_text(json.dumps(record, indent=2) + "\n")
+        os.replace(temporary, self.folder / MADE)
+
+    def _stage(self, number: int) -> Path:
+        """The model after a stage."""
+        return self.model if number == len(self.settings.stages) else self.folder / f"stage_{number}"
+
+    def _check_batch(self) -> None:
+        """Refuse a batch that the devices cannot share: the trainer would leave episodes out, or fail."""
+        batch, micro = self.settings.batch, self.settings.micro_batch
+        if batch % self._devices:
+            problem = f"{self._devices} devices (trainer.n_gpus_per_node) cannot share {batch} episodes"
+            raise ConfigError("agent_rl.cold_start.batch", problem, f"Name a multiple of {self._devices}")
+        share = batch // self._devices
+        if micro is not None and share % micro:
+            problem = f"a device's {share} episodes of a batch cannot be divided by {micro}"
+            raise ConfigError("agent_rl.cold_start.micro_batch", problem, f"Name a divisor of {share}")
 
     def _first_model(self, rows: Sequence[Mapping[str, Any]]) -> Path:
         """The model to begin with: the named one, or one with random weights and a tokenizer for the world's episodes.
@@ -191,14 +235,28 @@ class ColdStart:
         found = self.run(stage.mix, EPISODES, chat, f"{self.settings.seed}/{number}")
         sequences = [sequence for each in found for sequence in each.info["tokens"]["sequences"]]
         file = self.folder / f"stage_{number}.parquet"
+        if len(sequences) < self.settings.batch:
+            problem = f"a batch has {self.settings.batch} episodes, and only {len(sequences)} were worked"
+            raise ConfigError(
+                "agent_rl.cold_start.batch", problem, "Lower it, or raise agent_rl.cold_start.episode_rows"
+            )
         kept = [{name: each[name] for name in ("prompt_ids", "response_ids", "mask")} for each in sequences]
         pq.write_table(pa.Table.from_pylist(kept), file)
         return file
 
+    def _train(self, model: Path, episodes: Path, target: Path, stage: ColdStartStage) -> float:
+        with progress(f"steps to {target.name}", stage.steps) as advance:
+            return train_supervised(
+                model, episodes, target, stage.steps, self._overrides(stage), self._devices,
+                lambda loss: advance(note=f"{target.name}: loss {loss:.3f}"),
+            )  # fmt: skip
+
     def _overrides(self, stage: ColdStartStage) -> list[str]:
         micro, length = self.settings.micro_batch, max(SHORT, self._longest)
+        if micro is None and cpu.is_selected():
+            micro = math.gcd(MICRO, self.settings.batch // self._devices)
         return [
-            *([] if micro is None else [f"data.micro_batch_size_per_gpu={micro}"]),
+            *([] if micro is None else ["data.use_dynamic_bsz=False", f"data.micro_batch_size_per_gpu={micro}"]),
             f"data.max_length={length}",
             f"data.max_token_len_per_gpu={max(TOKENS_PER_GPU, length)}",
             f"data.train_batch_size={self.settings.batch}",

@@ -5,16 +5,18 @@ verl, Ray and the engine write more than a thousand lines to the log before the 
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import signal
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from agent_rl.launch.characters import named
 
-__all__ = ["MESSAGE", "TOTAL", "bare", "failure", "read_metrics", "step_line", "validations"]
+__all__ = ["MESSAGE", "TOTAL", "bare", "failure", "process_end", "read_metrics", "step_line", "validations"]
 
 MESSAGE = "agent_rl: "
 """What a line of the log begins with that the user is shown."""
@@ -23,12 +25,20 @@ WRONG = 2
 """Exit status of a trainer that refuses its configuration, or the user's code, before it starts."""
 LAST_LINES = 15
 """Lines of the log that a failure shows."""
+ROOM = 1 << 20
+"""Bytes without which a folder counts as full: what did not fit has mostly been removed again."""
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-_PREFIX = re.compile(r"^\([A-Za-z_]\w* [^)]*\) ?")
+_PREFIX = re.compile(r"^(?:\([A-Za-z_]\w* [^)]*\) ?|\[rank\d+\]: ?)")
 _EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception)): (.+)$")
+_WRAPPERS = ("ray.exceptions.RayTaskError", "torch.distributed.elastic.")
+"""Exceptions that tell of one in another process."""
 _NO_ENGINE = re.compile("ActorDiedError|Failed to complete async request|Cannot connect to host")
-"""What the trainer gets when the engine's server is gone."""
+"""What the trainer gets when the engine's server is gone, or another process of the run."""
+_DEAD_ACTOR = re.compile(
+    r"ActorDiedError: .*\n\s*class_name: (?P<name>\S+)\n\s*actor_id: .*\n\s*pid: (?P<pid>\d+)\n(\s*\w+: .*\n)*?"
+    r"\s*ip: (?P<ip>\S+)(?P<node>\n\s*The actor died because its node has died)?"
+)
 _ENGINES_EXCEPTION = re.compile(r"\b\w+ hit an exception: Traceback")
 _ENGINES_CRASH = re.compile(r"\bSubprocess (\w+) \(pid=\d+\) crashed with exit code (-?\d+)")
 _BEGINNINGS = ("Traceback (most recent", "The above exception was", "During handling of", "Error executing job")
@@ -81,35 +91,56 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
     return [{"step": record["step"], **record["data"]} for record in map(json.loads, lines)]
 
 
-def failure(log: Path, start: int, status: int) -> str:
+def failure(log: Path, start: int, status: int, folders: Iterable[Path] = ()) -> str:
     """Why the trainer failed, the last useful lines of its output, and where the log is.
 
     Args:
         log: of all output.
         start: bytes of the log before this start of the trainer.
         status: exit status of the trainer, negative for a signal.
+        folders: in which it writes; one without space is the cause, whatever the exception is
+            (torch.save: "unexpected pos 13696 vs 13588").
     """
-    with open(log, "rb") as file:
-        file.seek(start)
-        lines = [bare(line) for line in file.read().decode(errors="replace").splitlines()]
-    lines = [line for line in lines if line.strip() and "HYDRA_FULL_ERROR" not in line]
+    lines = _lines(log, start)
     if status == WRONG and (refused := next((line for line in reversed(lines) if line.startswith("error: ")), None)):
         return f"{named(refused.removeprefix('error: '))}\nThe whole output: {log}"
     cause, shown = _cause(lines)
     if cause is not None and _NO_ENGINE.search(cause):
-        cause, shown = _engines_end(lines) or (cause, shown)
+        cause, shown = _engines_end(lines) or _actors_end(lines) or (cause, shown)
     excerpt = "".join(f"\n  | {named(line)}" for line in shown)
-    return f"the trainer failed: {named(cause or _ended(status))}{excerpt}\nThe whole output: {log}"
+    cause = _unless_full(named(cause or _ended(status)), folders)
+    return f"the trainer failed: {cause}{excerpt}\nThe whole output: {log}"
+
+
+def process_end(log: Path, status: int, start: int = 0) -> str:
+    """Why a process of verl or SGLang has ended, or has not started.
+
+    Args:
+        log: of its output.
+        status: its exit status, negative for a signal.
+        start: bytes of the log before this start of the process.
+    """
+    lines = _lines(log, start)
+    found = _engines_end(lines)
+    cause = found[0] if found else _ended(status) if status < 0 else _cause(lines)[0] or (lines or ["no output"])[-1]
+    return _unless_full(named(cause), [log.parent])
+
+
+def _lines(log: Path, start: int) -> list[str]:
+    with open(log, "rb") as file:
+        file.seek(start)
+        lines = [bare(line) for line in file.read().decode(errors="replace").splitlines()]
+    return [line for line in lines if line.strip() and "HYDRA_FULL_ERROR" not in line]
 
 
 def _cause(lines: list[str]) -> tuple[str | None, list[str]]:
-    """The last exception (not Ray's wrapper, which repeats the remote traceback) and its traceback, or the last lines.
+    """The last exception (not a wrapper: Ray's repeats the remote traceback) and its traceback, or the last lines.
 
     The message of one of our own errors says enough.
     """
     for index in range(len(lines) - 1, -1, -1):
         found = _EXCEPTION.match(lines[index].strip())
-        if found and not found[1].startswith("ray.exceptions.RayTaskError"):
+        if found and not found[1].startswith(_WRAPPERS):
             message = " ".join([found[2], *lines[index + 1 : index + 2]]) if found[2].endswith(":") else found[2]
             cause = f"{found[1].rsplit('.', 1)[-1]}: {message}"
             return cause, [] if found[1].startswith("agent_rl.") else _traceback(lines, index)
@@ -126,6 +157,33 @@ def _engines_end(lines: list[str]) -> tuple[str, list[str]] | None:
         if crash := _ENGINES_CRASH.search(line):
             return f"SGLang's process {crash[1]}: {_ended(int(crash[2]))}", []
     return None
+
+
+def _actors_end(lines: list[str]) -> tuple[str, list[str]] | None:
+    """Which process of the run was the first to die, without the traceback of who waited; None where Ray names none."""
+    found = _DEAD_ACTOR.search("\n".join(lines))
+    if found is None:
+        return None
+    if found["node"]:
+        return f"the node {found['ip']} does not answer any more, and was taken for dead", []
+    process = f"the process of {found['name']} (pid {found['pid']}, on {found['ip']})"
+    return f"{process} has died: it crashed, or was killed (is memory short?)", []
+
+
+def _unless_full(cause: str, folders: Iterable[Path]) -> str:
+    """The cause, or the folder without space that is behind it."""
+    full = next(filter(_is_full, folders), None)
+    return cause if full is None else f"no space is left in {full} ({cause}). Make room, and repeat the command"
+
+
+def _is_full(folder: Path) -> bool:
+    """Whether the disk or the user's quota has no room for a file."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(ROOM))
+    except OSError as error:
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return False
 
 
 def _ended(status: int) -> str:
@@ -146,5 +204,5 @@ def _last(lines: list[str], begin: int, end: int) -> list[str]:
 
 
 def bare(line: str) -> str:
-    """The line without colours, and without what Ray puts before the line of another process."""
+    """The line without colours, and without what Ray or torch puts before the line of another process."""
     return _PREFIX.sub("", _COLOUR.sub("", line)).rstrip()

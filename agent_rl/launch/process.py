@@ -22,6 +22,7 @@ import psutil
 from agent_rl.cpu.fork_server import fork_server
 from agent_rl.errors import AgentRLError
 from agent_rl.launch.output import failure
+from agent_rl.launch.outside import LONGEST, SHORT
 from agent_rl.launch.stopping import Aborted, StoppedRun, StopRequest
 
 __all__ = [
@@ -73,6 +74,7 @@ def run_trainer(
     environ: Mapping[str, str] | None = None,
     watch: Callable[[], None] | None = None,
     stopping: StopRequest | None = None,
+    checkpoints: str | os.PathLike[str] | None = None,
 ) -> StoppedRun | None:
     """Run the trainer as a child that cannot outlive this process, in a session of its own: Ctrl-C is for us.
 
@@ -87,6 +89,7 @@ def run_trainer(
             folders.
         watch: called again and again; an exception that it raises ends the trainer.
         stopping: by which the run can be asked to end early.
+        checkpoints: where the trainer saves them, if that is not below the folder.
 
     Returns:
         Where the run has ended, if it has ended early because it was asked to.
@@ -123,7 +126,8 @@ def run_trainer(
             metrics.unlink(missing_ok=True)
             remove_unused(shared_files() - before)
     if child.returncode:
-        raise TrainerError(failure(log, start, child.returncode), child.returncode)
+        written = [out, *([] if checkpoints is None else [Path(checkpoints)])]
+        raise TrainerError(failure(log, start, child.returncode, written), child.returncode)
     return stopping.answer() if stopping else None
 
 
@@ -136,7 +140,9 @@ def logger_environment(folder: Path, environ: Mapping[str, str] = os.environ) ->
 @contextmanager
 def _private_environment(out: Path) -> Iterator[dict[str, str]]:
     """Our environment, but nothing is written outside the folder, except for temporary files until the end."""
-    temporary = tempfile.mkdtemp(prefix="agent_rl_")  # Ray's sockets need a short path
+    usual = tempfile.gettempdir()
+    has_room = len(f"{usual}/agent_rl_00000000") <= LONGEST  # for Ray's sockets
+    temporary = tempfile.mkdtemp(prefix="agent_rl_", dir=usual if has_room else SHORT)
     try:
         yield {
             **os.environ,

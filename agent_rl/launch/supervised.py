@@ -8,14 +8,16 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
 
 from agent_rl.cpu import switch as cpu
 from agent_rl.cpu.profile import profile_of
 from agent_rl.launch.command import quoted
-from agent_rl.launch.process import TrainerError, begin_child
+from agent_rl.launch.output import process_end
+from agent_rl.launch.process import TrainerError, begin_child, stop
 
 __all__ = ["train_supervised"]
 
@@ -28,8 +30,6 @@ CPU = (
     "engine.use_torch_compile=False",
     "engine.dtype=float32",
     "++engine.mixed_precision={param_dtype:fp32,reduce_dtype:fp32,buffer_dtype:fp32}",
-    "data.use_dynamic_bsz=False",
-    "data.micro_batch_size_per_gpu=16",
     "data.num_workers=0",
 )
 """What a run on a CPU needs: the same as in `config/platform/cpu.yaml`, under the names of this trainer."""
@@ -42,11 +42,17 @@ FIXED = (
     "checkpoint.save_contents=[hf_model]",
 )
 
-_LOSS = re.compile(r"train/loss:([\d.e-]+)")
+_LOSS = re.compile(rb"train/loss:([\d.e-]+)")
 
 
 def train_supervised(
-    model: Path, episodes: Path, out: Path, steps: int, overrides: Sequence[str] = (), devices: int = 1
+    model: Path,
+    episodes: Path,
+    out: Path,
+    steps: int,
+    overrides: Sequence[str] = (),
+    devices: int = 1,
+    on_step: Callable[[float], None] = lambda loss: None,
 ) -> float:
     """Train a model for so many steps on one node, and write it to a folder.
 
@@ -57,6 +63,7 @@ def train_supervised(
         steps: optimizer steps.
         overrides: further keys of verl's `sft_trainer_engine.yaml`.
         devices: processes, each with a device; several share the model's weights.
+        on_step: called with the loss of each step, in nats a token.
 
     Returns:
         The mean loss of the last 20 steps, in nats a token.
@@ -76,18 +83,31 @@ def train_supervised(
         with profile.in_environment():
             env |= cpu.child_environment()
     log.parent.mkdir(parents=True, exist_ok=True)
+    losses: deque[float] = deque(maxlen=20)
     with open(log, "ab") as output:
-        done = subprocess.run(
-            [*command, *overrides], stdout=output, stderr=subprocess.STDOUT, env=env, preexec_fn=begin_child,
-            check=False,
-        )  # fmt: skip
-    if done.returncode:
-        last = (log.read_text(errors="replace").strip() or "no output").splitlines()[-1]
-        raise TrainerError(f"supervised training failed: {last} (see {log})", done.returncode)
+        start = output.tell()
+        child = subprocess.Popen(
+            [*command, *overrides], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env, preexec_fn=begin_child
+        )
+        with child:
+            assert child.stdout is not None
+            try:
+                for line in child.stdout:
+                    output.write(line)
+                    output.flush()
+                    if found := _LOSS.search(line):
+                        losses.append(float(found[1]))
+                        on_step(losses[-1])
+            except BaseException:
+                stop(child)
+                raise
+    if child.returncode:
+        end = process_end(log, child.returncode, start)
+        raise TrainerError(f"supervised training failed: {end}. See {log}", child.returncode)
     shutil.rmtree(out, ignore_errors=True)
     os.replace(work / f"global_step_{steps}" / "huggingface", out)
     shutil.rmtree(work)
-    return fmean(float(each) for each in _LOSS.findall(log.read_text(errors="replace"))[-min(20, steps) :])
+    return fmean(losses)
 
 
 def _launcher(devices: int) -> list[str]:

@@ -21,6 +21,7 @@ from agent_rl.launch.command import JOINING, command_line, joins_ray, quoted, re
 from agent_rl.launch.composition import compose
 from agent_rl.launch.display import Steady, choose
 from agent_rl.launch.gpu_environment import gpu_environment
+from agent_rl.launch.outside import require_home, temporary_files
 from agent_rl.launch.process import logger_environment, run_trainer
 from agent_rl.launch.recipes import model_remedy, rows_remedy
 from agent_rl.launch.run_folder import RunFolder
@@ -84,8 +85,9 @@ def _train(
     config, command = _composed(recipe, overrides, script, nodes)
     if problems := resolution.problems(config):
         raise problems[0]
-    if not cpu.is_selected():
-        os.environ.update(gpu_environment())  # Ray and every process of the run inherit it
+    os.environ.update(_variables())  # Ray and every process of the run inherit it
+    if environ is not None:
+        require_home(environ)
     if nodes is not None and nodes.rank > 0:
         run_worker(nodes, node_options(config, head=False), nodes_timeout_s, stopping)
         return None
@@ -103,37 +105,52 @@ def _train(
         if nodes is not None or joins_ray():  # whose processes do not inherit our environment
             variables = logger_environment(run.path).items()
             command += [f"++ray_kwargs.ray_init.runtime_env.env_vars.{name}={quoted(at)}" for name, at in variables]
-        stopping.begin(run.path)
-        stopping.can_wait = lambda: shown.progress.is_training
-        stopping.on_abort = lambda by: shown(lambda to: to.stopping(by, at_once=True))
-        stopped: list[StoppedRun | None] = []
+        return _run(run, config, command, nodes, nodes_timeout_s, shown, environ, stopping)
 
-        def start(env: Mapping[str, str] | None, watch: Callable[[], None] | None = None) -> None:
-            answer = run_trainer(
-                command,
-                run.path,
-                on_metrics=lambda step, metrics: shown(lambda to: to.step(step, metrics)),
-                on_output=lambda line: shown(lambda to: to.line(line)),
-                environ=env,
-                watch=_watch(shown, stopping, watch),
-                stopping=stopping,
-            )
-            stopped.append(answer)
 
-        shown(lambda to: to.begin(run.path, run.notes, resolution.resolved(config)))
-        try:
-            with _profile(config).in_environment() if cpu.is_selected() else nullcontext():
-                if nodes is not None:
-                    run_head(nodes, start, node_options(config, head=True), nodes_timeout_s)
-                else:
-                    start(environ)
-            shown(lambda to: to.end(stopped[0]))
-        except Aborted as error:
-            by = error.by
-            shown(lambda to: to.aborted(by))
-            raise
-        finally:
-            shown(lambda to: to.close())
+def _run(
+    run: RunFolder,
+    config: DictConfig,
+    command: list[str],
+    nodes: Nodes | None,
+    nodes_timeout_s: float,
+    shown: Steady,
+    environ: Mapping[str, str] | None,
+    stopping: StopRequest,
+) -> StoppedRun | None:
+    """Start the trainer, here or at the head of several nodes, and show the run until it has ended."""
+    stopping.begin(run.path)
+    stopping.can_wait = lambda: shown.progress.is_training
+    stopping.on_abort = lambda by: shown(lambda to: to.stopping(by, at_once=True))
+    stopped: list[StoppedRun | None] = []
+
+    def start(env: Mapping[str, str] | None, watch: Callable[[], None] | None = None) -> None:
+        answer = run_trainer(
+            command,
+            run.path,
+            on_metrics=lambda step, metrics: shown(lambda to: to.step(step, metrics)),
+            on_output=lambda line: shown(lambda to: to.line(line)),
+            environ=env,
+            watch=_watch(shown, stopping, watch),
+            stopping=stopping,
+            checkpoints=config.trainer.default_local_dir,
+        )
+        stopped.append(answer)
+
+    shown(lambda to: to.begin(run.path, run.notes, resolution.resolved(config)))
+    try:
+        with _profile(config).in_environment() if cpu.is_selected() else nullcontext():
+            if nodes is not None:
+                run_head(nodes, start, node_options(config, head=True), nodes_timeout_s)
+            else:
+                start(environ)
+        shown(lambda to: to.end(stopped[0]))
+    except Aborted as error:
+        by = error.by
+        shown(lambda to: to.aborted(by))
+        raise
+    finally:
+        shown(lambda to: to.close())
     return stopped[0]
 
 
@@ -165,10 +182,14 @@ def dry_run(recipe: str, overrides: Sequence[str] = (), script: str | None = Non
     """
     config, command = _composed(recipe, overrides, script, Nodes.from_environment())
     notes = [f"error: {problem}" for problem in resolution.problems(config)]
-    wanted = {} if cpu.is_selected() else gpu_environment()
-    if wanted:
+    if wanted := _variables():
         command = ["env", *(f"{name}={value}" for name, value in wanted.items()), *command]
     return resolution.to_yaml(config), [*notes, shlex.join(command)]
+
+
+def _variables() -> dict[str, str]:
+    """What a run needs in its environment, and does not have."""
+    return {**temporary_files(), **({} if cpu.is_selected() else gpu_environment())}
 
 
 def _composed(

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ClientOptions", "PolicySource", "PolicyUsage", "Sampling", "open_client"]
 
-LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-
 
 class Sampling(BaseModel):
     """How turns are sampled; the names are those of verl's `val_kwargs`."""
@@ -93,7 +91,7 @@ class PolicySource(ABC):
 def open_client(
     url: str, model: str, *, api_key_env: str | None = None, concurrency: int = 64, timeout_s: float = 600
 ) -> ChatClient:
-    """A client for a model's server. Proxies of the environment are used unless the server is on this machine.
+    """A client for a model's server.
 
     Args:
         url: of the server; `/v1` is added where no path is given.
@@ -109,4 +107,4 @@ def open_client(
         raise ConfigError("endpoint", f"{url!r} is not an address", "Write it as http://127.0.0.1:8000")
     limits = {"max_concurrent": concurrency, "timeout_s": timeout_s, "total_s": 3 * timeout_s}
     config = EndpointConfig.model_validate({"url": url, "model": model, "api_key_env": api_key_env, **limits})
-    return ChatClient(config, trust_env=not url.split("://", 1)[1].startswith(LOOPBACK))
+    return ChatClient(config)

@@ -134,7 +134,6 @@ class ChatClient:
         config: the endpoint.
         key: the configuration key of `config`, for errors; empty: the endpoint was named on a command line.
         json_modes: how to ask for JSON by a schema; a mode that the server refuses is not tried again.
-        trust_env: use the proxies and certificates that the environment names.
 
     Raises:
         ConfigError: the API key is not in the environment.
@@ -146,7 +145,6 @@ class ChatClient:
         key: str = "",
         *,
         json_modes: Sequence[JsonMode] = JSON_MODES,
-        trust_env: bool = False,
     ) -> None:
         self.config, self._key = config, key
         base = config.url.rstrip("/")
@@ -154,7 +152,7 @@ class ChatClient:
         self.host = self.url.split("/")[2].rpartition("@")[2]
         self.usage = EndpointUsage()
         headers = bearer(config.api_key_env, self._named("api_key_env"))
-        self._remote = Remote(self.url, headers=headers, limits=config, trust_env=trust_env)
+        self._remote = Remote(self.url, headers=headers, limits=config)
         self._slots = PerLoop(lambda: asyncio.Semaphore(config.max_concurrent))
         self._breaker = CircuitBreaker(config.breaker, self.host)
         self._json_modes, self._json_mode = tuple(json_modes), 0

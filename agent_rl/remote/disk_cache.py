@@ -48,7 +48,7 @@ class DiskCache:
             self._create_when_free()
         except (OSError, sqlite3.Error) as error:
             problem = f"{path} cannot be used as a cache of {kind}: {error}"
-            remedy = "Delete the file if it is a broken cache, or name another"
+            remedy = "Name another, on a disk of this machine, or delete the file if it is a broken cache"
             raise ConfigError(key, problem, remedy) from error
 
     def get(self, key: str) -> str | None:

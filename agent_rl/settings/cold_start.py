@@ -56,7 +56,7 @@ class ColdStartSettings(Section):
     batch: int = Field(default=32, ge=1)
     """Worked episodes of an optimizer step."""
     micro_batch: int | None = Field(default=None, ge=1)
-    """Worked episodes in one pass of the model. None: 16 on a CPU, else verl's default."""
+    """Worked episodes in one pass of the model. None: at most 16 on a CPU, as many as 8192 tokens hold on a GPU."""
     base: str | None = None
     """Folder of a model to begin with, which keeps its tokenizer. None: `model` is made from scratch."""
     model: SmallModelSettings = SmallModelSettings()

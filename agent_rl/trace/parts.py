@@ -7,14 +7,21 @@ Only a process that is killed within a write leaves part of a line, which the ne
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import hashlib
 import io
 import itertools
 import os
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 __all__ = ["append_lines", "beside", "firsts", "parts"]
+
+NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
+"""Errors of a file system without locks."""
 
 _newest: dict[Path, int] = {}
 """The part that this process has written last, by the path of the first."""
@@ -38,8 +45,7 @@ def append_lines(path: str | os.PathLike[str], lines: bytes, *, part_bytes: int 
     while part_bytes and _size(_part(first, number)) >= part_bytes:
         number += 1
     _newest[first] = number
-    with _opened(_part(first, number)) as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with _opened(_part(first, number)) as file, _locked(file):
         end = file.seek(0, os.SEEK_END)
         file.seek(max(0, end - 1))
         view = memoryview(lines if file.read(1) in (b"", b"\n") else b"\n" + lines)
@@ -81,6 +87,26 @@ def _opened(path: Path) -> io.FileIO:
     except FileNotFoundError:
         path.parent.mkdir(parents=True, exist_ok=True)
         return open(path, "ab+", buffering=0)
+
+
+@contextmanager
+def _locked(file: io.FileIO) -> Iterator[None]:
+    """Alone with the file; where its file system has no locks (Lustre is often mounted so), on this node alone."""
+    with ExitStack() as stack:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError as error:
+            if error.errno not in NO_LOCKS:
+                raise
+            digest = hashlib.sha256(os.path.realpath(file.name).encode()).hexdigest()[:16]
+            place = Path(tempfile.gettempdir()) / f"agent_rl-{os.getuid()}-{digest}.lock"
+            fcntl.flock(stack.enter_context(open(place, "ab", opener=_opener)), fcntl.LOCK_EX)
+        yield
+
+
+def _opener(path: str, flags: int) -> int:
+    """Of a file of our own: no link that somebody else has made leads elsewhere."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 def _size(path: Path) -> int:

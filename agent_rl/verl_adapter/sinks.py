@@ -89,7 +89,8 @@ def separate_sinks(module: ModuleType) -> None:
 
 def conversation(text: str, first: str) -> str:
     """A decoded conversation with its roles as headings; `first` is the role of what stands before the first one."""
-    return "\n\n".join(f"[{role}]\n{said}" for role, said in segments(text, first) if said.strip())
+    said = [f"[{role}]\n{words}" for role, words in segments(text, first) if words.strip()]
+    return "\n\n".join(said) or f"[{first}]"
 
 
 _sinks: dict[str, _Sink] = {}

@@ -2,15 +2,18 @@
 
 It is incremental: `refresh` reads what was appended since, and begins a file anew that has become shorter or another.
 Nothing is ever written to the files or locked in their folders.
-The database lies in the user's cache folder, one for each set of files, and can be deleted at any time.
+The database lies in the user's cache folder, one for each set of files, and can be deleted at any time. Where that
+folder can hold none, it lies in a temporary one.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import sqlite3
+import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -33,6 +36,8 @@ VERSION = 2
 PAGE = 50
 _BATCH = 2_000
 
+logger = logging.getLogger(__name__)
+
 
 def cache_folder() -> Path:
     """Where indexes are kept."""
@@ -45,28 +50,29 @@ class TraceIndex:
     Args:
         sources: the files.
         folder: of the database; None: `cache_folder()`.
+
+    Raises:
+        OSError: not even a temporary one can be made.
     """
 
     def __init__(self, sources: Sequence[Source], folder: Path | None = None) -> None:
         self.sources = list(sources)
-        folder = folder or cache_folder()
-        folder.mkdir(parents=True, exist_ok=True)
-        key = hashlib.sha256("\0".join(sorted(str(source.path) for source in sources)).encode()).hexdigest()[:16]
-        self.path = folder / f"{key}-v{VERSION}.db"
-        self._alone = FileLock(self.path.with_suffix(".lock"))
         self._lock = threading.Lock()
         self._tokens: dict[str, trace.TokenReader] = {}
-        with self._alone:
-            try:
-                self._writer = self._opened()
-            except sqlite3.DatabaseError:  # of a machine that lost its power
-                for file in folder.glob(f"{self.path.name}*"):
-                    file.unlink()
-                self._writer = self._opened()
+        self._own: tempfile.TemporaryDirectory[str] | None = None
+        folder = folder or cache_folder()
+        try:
+            self._open_in(folder)
+        except (OSError, sqlite3.Error) as error:  # no home directory, or one whose file system has no locks
+            self._own = tempfile.TemporaryDirectory(prefix="agent_rl-viewer-")
+            logger.warning("%s cannot hold the index (%s): it is made anew each time", folder, error)
+            self._open_in(Path(self._own.name))
 
     def close(self) -> None:
         """Close the database."""
         self._writer.close()
+        if self._own is not None:
+            self._own.cleanup()
 
     def refresh(self, progress: Callable[[int], None] = lambda count: None) -> int:
         """Read what has been written since; returns the number of new trajectories.
@@ -212,6 +218,19 @@ class TraceIndex:
         database.execute("PRAGMA journal_mode=WAL")
         database.execute("PRAGMA synchronous=OFF")  # it can be made again
         return database
+
+    def _open_in(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        key = hashlib.sha256("\0".join(sorted(str(source.path) for source in self.sources)).encode()).hexdigest()[:16]
+        self.path = folder / f"{key}-v{VERSION}.db"
+        self._alone = FileLock(self.path.with_suffix(".lock"))
+        with self._alone:
+            try:
+                self._writer = self._opened()
+            except sqlite3.DatabaseError:  # of a machine that lost its power
+                for file in folder.glob(f"{self.path.name}*"):
+                    file.unlink()
+                self._writer = self._opened()
 
     def _opened(self) -> sqlite3.Connection:
         database = self._connect()

@@ -23,10 +23,10 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def doctor(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def doctor(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "agent_rl.cli.main", "doctor", *arguments]
     env = {key: value for key, value in os.environ.items() if key not in ("RAY_ADDRESS", "NNODES")}
-    env |= {"COLUMNS": "80", "VERL_PLATFORM": "cpu", "RAY_TMPDIR": str(folder), **environment}
+    env |= {"COLUMNS": "80", "VERL_PLATFORM": "cpu", "RAY_TMPDIR": "/nowhere", **environment}
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=env, timeout=300)
 
 
@@ -38,7 +38,7 @@ def data(folder: Path) -> list[str]:
 
 
 def test_the_recipe_on_a_cpu_is_healthy(tmp_path: Path, tiny_model: Path) -> None:
-    done = doctor(tmp_path, RECIPE, *data(tmp_path), f"actor_rollout_ref.model.path={tiny_model}", "--json")
+    done = doctor(RECIPE, *data(tmp_path), f"actor_rollout_ref.model.path={tiny_model}", "--json")
     findings = json.loads(done.stdout)["findings"]
     groups = dict.fromkeys(finding["group"] for finding in findings)
     assert list(groups) == [
@@ -52,7 +52,6 @@ def test_the_recipe_on_a_cpu_is_healthy(tmp_path: Path, tiny_model: Path) -> Non
 def test_what_is_broken_is_listed_all_at_once(tmp_path: Path, tiny_model: Path) -> None:
     (tmp_path / "tools.yaml").write_text("tools: [{name: calculater}]")
     done = doctor(
-        tmp_path,
         RECIPE,
         *data(tmp_path),
         f"actor_rollout_ref.model.path={tiny_model}",
@@ -71,18 +70,18 @@ def test_what_is_broken_is_listed_all_at_once(tmp_path: Path, tiny_model: Path) 
     assert done.stdout.rstrip().endswith(": not ready.")
 
 
-def test_without_a_recipe(tmp_path: Path) -> None:
-    done = doctor(tmp_path)
+def test_without_a_recipe() -> None:
+    done = doctor()
     assert "verl plugin" in done.stdout
     assert "chat template" not in done.stdout
     assert done.stdout.rstrip().endswith("ready.")
 
 
-def test_an_override_without_a_recipe_is_one_line(tmp_path: Path) -> None:
-    done = doctor(tmp_path, "trainer.nnodes=2")
+def test_an_override_without_a_recipe_is_one_line() -> None:
+    done = doctor("trainer.nnodes=2")
     assert done.returncode == 2
     assert done.stderr.startswith("error: trainer.nnodes=2: an override without a recipe")
 
 
-def test_help_explains(tmp_path: Path) -> None:
-    assert "before a GPU is used" in doctor(tmp_path, "--help").stdout
+def test_help_explains() -> None:
+    assert "before a GPU is used" in doctor("--help").stdout

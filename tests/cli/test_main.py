@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import subprocess
@@ -9,6 +10,7 @@ from omegaconf import OmegaConf
 from typer.testing import CliRunner, Result
 
 import agent_rl
+from agent_rl.cli import main
 from agent_rl.cli.main import GROUPS, app
 from agent_rl.errors import ConfigError
 from tests import forks
@@ -245,6 +247,23 @@ def test_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].startswith("error: /dev/null/run: Not a directory. Name a")
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("file", "place"), [(None, "on a disk to which this command writes"), ("out/x.json", "for out/x.json")]
+)
+def test_a_full_disk_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], file: str | None, place: str
+) -> None:
+    def fail(**_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", file)
+
+    monkeypatch.setattr(main, "app", fail)
+    monkeypatch.setattr(sys, "path", [*sys.path])  # to which the entry point adds
+    with pytest.raises(SystemExit, match="1"):
+        main.main()
+    said = f"error: no space is left {place} (No space left on device). Make room, and repeat the command\n"
+    assert capsys.readouterr().err == said
 
 
 def test_modules_of_the_working_directory_are_found(tmp_path: Path) -> None:

@@ -1,13 +1,14 @@
 """Databases from dumps: the same each time, with the clock of the dump stopped."""
 
 import sqlite3
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent_rl.data.databases import at_time, database_file, make_database, schema_of
+from agent_rl.data.databases import at_time, database_file, make_database, new_database, schema_of
 from agent_rl.errors import ConfigError
 
 NOW = datetime(2025, 1, 15, 12)
@@ -73,3 +74,18 @@ def test_databases_are_found_as_spider_and_bird_lay_them_out(tmp_path: Path) -> 
     (tmp_path / "d.sqlite").write_text("not a database at all, but text" * 100)
     with pytest.raises(ConfigError, match="no SQLite database"):
         schema_of(tmp_path / "d.sqlite")
+
+
+def test_databases_are_made_and_described_without_locks(tmp_path: Path) -> None:
+    """Which the file system of a cluster may not have; here another process seems to hold all of them."""
+    path = tmp_path / "d.sqlite"
+    with closing(new_database(path)) as made:
+        made.execute("CREATE TABLE first (a)")
+        made.commit()
+        with closing(sqlite3.connect(path, isolation_level=None, timeout=0)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            assert schema_of(path) == "CREATE TABLE first (a);"
+            made.execute("CREATE TABLE second (a)")
+            made.commit()
+            other.execute("ROLLBACK")
+    assert tables(path).keys() == {"first", "second"}

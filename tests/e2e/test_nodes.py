@@ -19,6 +19,7 @@ import psutil
 import pytest
 
 from agent_rl.data import arithmetic, write_parquet
+from agent_rl.launch.outside import LONGEST
 from tests.e2e.conftest import gone
 
 ROOT = Path(__file__).parents[2]
@@ -62,10 +63,11 @@ def start(
     monkeypatch.setenv("NNODES", "2")
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", str(port))
-    temporary = tempfile.mkdtemp(prefix="agent_rl_")  # Ray's sockets need a short path
+    temporary = tempfile.mkdtemp(prefix="agent_rl_")
 
     def launch(rank: int, *command: str) -> subprocess.Popen[bytes]:
-        node = {"NODE_RANK": str(rank), "RAY_TMPDIR": f"{temporary}/{rank}", "TMPDIR": temporary}
+        longest = f"{temporary}/{rank}".ljust(LONGEST, "_")
+        node = {"NODE_RANK": str(rank), "RAY_TMPDIR": longest, "TMPDIR": temporary}
         with open(tmp_path / f"rank{rank}.log", "wb") as log:
             return subprocess.Popen(
                 [sys.executable, *command], stdout=log, stderr=log, env={**os.environ, **node}, cwd=ROOT

@@ -1,5 +1,6 @@
 import hashlib
 import json
+import resource
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,20 @@ def test_an_unscored_episode_says_why_and_is_replaced_by_a_later_one(tmp_path, d
     assert summarize_trajectory(trajectory(0, 0, None)) == Record(
         0, 0, "sums", "no score", tokens={"input": 50, "sampled": 7, "requests": 2}, seconds=2.0
     )
+
+
+def test_a_file_that_cannot_grow_is_named(tmp_path, data):
+    with Ledger(tmp_path / "out", settings(data)) as ledger:
+        ledger.append(trajectory(0, 0))
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (ledger.path.stat().st_size, hard))
+        try:
+            with pytest.raises(OSError, match="File too large") as caught:
+                ledger.append(trajectory(1, 0))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert caught.value.filename == str(ledger.path)
+        assert len(ledger.read()) == 1
 
 
 def test_a_torn_line_anywhere_is_no_episode(tmp_path, data):

@@ -1,17 +1,21 @@
 """A cold start through verl's SFT trainer, in two steps."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from safetensors.torch import load_file
 
+from agent_rl import progress
 from agent_rl.cpu.tiny_model import CORPUS, make_model, make_tokenizer
 from agent_rl.data import write_parquet
 from agent_rl.data.math_dataset import to_row
 from agent_rl.errors import ConfigError
+from agent_rl.experiments import cold_start
 from agent_rl.experiments.cold_start import ColdStart
+from agent_rl.launch.supervised import train_supervised
 from agent_rl.verl_adapter.chat_tokenizer import load_chat_tokenizer
 
 pytestmark = pytest.mark.trainer
@@ -84,12 +88,56 @@ def test_published_rows_with_nothing_to_run_are_not_worked(retool, tmp_path):
         start.rows(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["batch=3"], "cold_start.batch: 2 devices .* cannot share 3 episodes. Name a multiple of 2"),
+        (["batch=4", "micro_batch=3"], "micro_batch: a device's 2 episodes .* divided by 3. Name a divisor of 2"),
+        (["batch=4"], "cold_start.batch: a batch has 4 episodes, and only 2 were worked. Lower it, or raise .*_rows"),
+    ],
+)
+def test_a_batch_that_cannot_be_made_is_named_before_the_trainer_starts(retool, words, problem):
+    with pytest.raises(ConfigError, match=problem):
+        ColdStart("recipes/math_python", [*retool, *(f"agent_rl.cold_start.{word}" for word in words)]).make()
+
+
 @pytest.mark.recipes
-def test_published_solutions_are_run_by_the_agent_and_taught_on_two_devices(retool):
+def test_an_interrupted_cold_start_goes_on_after_its_last_whole_stage(retool, monkeypatch):
+    """Interrupted in its second stage, it trains that one alone; the model is that of one go."""
+
+    def train(model, episodes, out, *rest):
+        trained.append(out.name)
+        if interrupted and out.name == interrupted[0]:
+            raise KeyboardInterrupt
+        return train_supervised(model, episodes, out, *rest)
+
+    stages = "agent_rl.cold_start.stages=[{mix:{oracle:1},steps:1},{mix:{oracle:1},steps:2}]"
+    words, trained, interrupted = [*retool, "trainer.n_gpus_per_node=1", stages], [], ["model"]
+    monkeypatch.setattr(cold_start, "train_supervised", train)
+    with pytest.raises(KeyboardInterrupt, match=r"1 of 2 stages are kept in .*made"):
+        ColdStart("recipes/math_python", words).make()
+    interrupted.clear()
+    start = ColdStart("recipes/math_python", words)
+    assert start.make()
+    assert trained == ["stage_1", "model", "model"]
+    assert not start.make()
+    once = start.digest()
+    shutil.rmtree(start.model)  # made by nobody any more: all anew
+    assert start.make()
+    assert trained[3:] == ["stage_1", "model"]
+    assert start.digest() == once
+
+
+@pytest.mark.recipes
+def test_published_solutions_are_run_by_the_agent_and_taught_on_two_devices(retool, monkeypatch, capsys):
+    monkeypatch.setattr(progress, "PATIENCE_S", 0)
     start = ColdStart("recipes/math_python", retool)
     assert start.make()
-    losses = json.loads((start.folder / "made.json").read_text())["losses"]
-    assert len(losses) == 1
+    (loss,) = json.loads((start.folder / "made.json").read_text())["losses"]
+    assert 0 < loss < 20
+    shown = capsys.readouterr().err
+    assert "worked episodes: 1 of 2, 0:0" in shown
+    assert "steps to model: 1 of 2, 0:" in shown
     before, after = (load_file(folder / "model.safetensors") for folder in (start.folder.parent / "base", start.model))
     assert any(not after[name].float().equal(before[name].float()) for name in after)
     bought, added = start.run({"oracle": 1}, "episodes", load_chat_tokenizer(str(start.model)), "a test")

@@ -1,7 +1,13 @@
+import errno
+import io
 import json
+import tempfile
 from pathlib import Path
+from typing import NoReturn
 
-from agent_rl.launch.output import failure, read_metrics, step_line
+import pytest
+
+from agent_rl.launch.output import failure, process_end, read_metrics, step_line
 
 STEP = {
     "critic/score/mean": 0.4156,
@@ -50,6 +56,22 @@ def test_a_failure_shows_the_traceback_without_the_wrapper_that_repeats_it(tmp_p
     ]
 
 
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_is_named_whatever_the_exception_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    class Full(io.BytesIO):
+        def write(self, *_: object) -> NoReturn:
+            raise OSError(number, "no space")
+
+    path = log(tmp_path, "Traceback (most recent call last):", "  save()", "RuntimeError: unexpected pos 64 vs 0")
+    assert failure(path, 0, 1, [tmp_path, Path("/nowhere")]).startswith("the trainer failed: RuntimeError: unexp")
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda dir: Full() if dir == tmp_path else io.BytesIO())
+    assert failure(path, 0, 1, [Path("/nowhere"), tmp_path]).startswith(
+        f"the trainer failed: no space is left in {tmp_path} (RuntimeError: unexpected pos 64 vs 0). Make room"
+    )
+
+
 DIED = "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task."
 
 
@@ -74,10 +96,51 @@ def test_an_engine_that_was_killed_is_the_cause(tmp_path: Path) -> None:
     assert "died unexpectedly" in failure(log(tmp_path, DIED), 0, 1)
 
 
+@pytest.mark.parametrize(
+    ("last", "cause"),
+    [
+        ("The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR",
+         "the process of WorkerDict (pid 2956, on 192.0.2.2) has died: it crashed, or was killed (is memory short?)"),
+        ("The actor died because its node has died. Node Id: 7504",
+         "the node 192.0.2.2 does not answer any more, and was taken for dead"),
+    ],
+)  # fmt: skip
+def test_a_process_that_was_killed_and_a_node_that_is_gone_are_named(tmp_path: Path, last: str, cause: str) -> None:
+    named = ["class_name: WorkerDict", "actor_id: 0c33", "pid: 2956", "name: x_0", "namespace: 435", "ip: 192.0.2.2"]
+    lines = [*(f"(TaskRunner pid=3) \t{each}" for each in named), f"(TaskRunner pid=3) {last}"]
+    text = failure(log(tmp_path, "Traceback (most recent call last):", "  get()", DIED, *lines), 0, 1)
+    assert text == f"the trainer failed: {cause}\nThe whole output: {tmp_path / 'train.log'}"
+
+
 def test_a_failure_of_a_killed_trainer_names_the_signal(tmp_path: Path) -> None:
     text = failure(log(tmp_path, "step 1", "step 2"), 0, -9)
     assert "SIGKILL ended it (is memory short?)" in text
     assert "  | step 2" in text
+
+
+CRASH = "[2026-11-24 02:21:00] Subprocess scheduler_0 (pid=7) crashed with exit code -9. Triggering SIGQUIT"
+OPTION = "launch_server.py: error: argument --tp: invalid int value: 'x'"
+
+ELASTIC = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: train FAILED"
+
+
+@pytest.mark.parametrize(
+    ("lines", "status", "end"),
+    [
+        ([], -9, "SIGKILL ended it (is memory short?)"),
+        ([], 3, "no output"),
+        ([CRASH, "SIGQUIT received."], -3, "SGLang's process scheduler_0: SIGKILL ended it (is memory short?)"),
+        (["Traceback (most recent call last):", "ValueError: no", "resource_tracker: a leak"], 1, "ValueError: no"),
+        (["usage: launch_server.py", OPTION], 2, OPTION),
+        (["[rank1]: ValueError: no", ELASTIC, "  time : 2026-11-24"], 1, "ValueError: no"),
+    ],
+)
+def test_the_end_of_a_process_has_a_cause(tmp_path: Path, lines: list[str], status: int, end: str) -> None:
+    path = log(tmp_path, *lines)
+    assert process_end(path, status) == end
+    before = path.stat().st_size
+    path.write_text(path.read_text() + "ValueError: of this start\n")
+    assert process_end(path, 1, before) == "ValueError: of this start"
 
 
 def test_a_failure_shows_no_control_sequence_of_what_failed(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 import json
 import mmap
-import os
 import signal
 import subprocess
 import sys
@@ -10,8 +9,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from agent_rl.launch import process as module
 from agent_rl.launch.output import read_metrics
-from agent_rl.launch.process import SHARED_MEMORY, TrainerError, remove_unused, run_trainer, shared_files
+from agent_rl.launch.process import TrainerError, remove_unused, run_trainer, shared_files
 
 pytestmark = pytest.mark.slow
 
@@ -129,26 +129,26 @@ def test_the_trainer_dies_with_its_parent(tmp_path: Path) -> None:
     assert not psutil.wait_procs([child], timeout=5)[1]
 
 
-def test_what_a_killed_process_leaves_in_shared_memory_is_removed(tmp_path: Path) -> None:
-    name = f"agent_rl_test_{os.getpid()}"
-    files = [SHARED_MEMORY / f"sem.mp-{name}", SHARED_MEMORY / f"sglang_loads_{name}.shm", SHARED_MEMORY / name]
-    try:
-        run_trainer(script(f"for path in {list(map(str, files))}: open(path, 'wb').write(bytes(8))"), tmp_path)
-        assert [path.exists() for path in files] == [False, False, True]
-    finally:
-        files[2].unlink(missing_ok=True)
+@pytest.fixture
+def shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in its place: other tests look at the real one."""
+    monkeypatch.setattr(module, "SHARED_MEMORY", tmp_path / "shm")
+    module.SHARED_MEMORY.mkdir()
+    return module.SHARED_MEMORY
 
 
-def test_what_a_process_still_uses_stays_in_shared_memory() -> None:
-    path = SHARED_MEMORY / f"sem.mp-agent_rl_test_{os.getpid()}"
-    before = shared_files()
-    try:
-        path.write_bytes(bytes(8))
-        assert shared_files() - before == {path}
-        with open(path, "r+b") as file, mmap.mmap(file.fileno(), 8):
-            remove_unused({path})
-            assert path.exists()
+def test_what_a_killed_process_leaves_in_shared_memory_is_removed(tmp_path: Path, shared_memory: Path) -> None:
+    files = [shared_memory / name for name in ("sem.mp-x", "sglang_loads_x.shm", "x")]
+    run_trainer(script(f"for path in {list(map(str, files))}: open(path, 'wb').write(bytes(8))"), tmp_path)
+    assert [path.exists() for path in files] == [False, False, True]
+
+
+def test_what_a_process_still_uses_stays_in_shared_memory(shared_memory: Path) -> None:
+    path = shared_memory / "sem.mp-x"
+    path.write_bytes(bytes(8))
+    assert shared_files() == {path}
+    with open(path, "r+b") as file, mmap.mmap(file.fileno(), 8):
         remove_unused({path})
-        assert not path.exists()
-    finally:
-        path.unlink(missing_ok=True)
+        assert path.exists()
+    remove_unused({path})
+    assert not path.exists()

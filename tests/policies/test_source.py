@@ -17,8 +17,3 @@ def test_sampling_is_checked_and_knows_its_keys():
 def test_an_address_has_a_scheme(url):
     with pytest.raises(ConfigError, match=r"endpoint: .* is not an address"):
         open_client(url, "m")
-
-
-@pytest.mark.parametrize(("url", "trusted"), [("http://127.0.0.1:1", False), ("https://api.example.org/v1", True)])
-def test_proxies_are_for_what_is_not_on_this_machine(url, trusted):
-    assert open_client(url, "m")._remote._trust_env is trusted

@@ -32,12 +32,10 @@ def quick_delays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote, "JITTER_S", 0.0)
 
 
-def client(
-    server: FaultyServer | None, json_modes: Sequence[JsonMode] = JSON_MODES, trust_env: bool = False, **config: Any
-) -> ChatClient:
+def client(server: FaultyServer | None, json_modes: Sequence[JsonMode] = JSON_MODES, **config: Any) -> ChatClient:
     url = "http://localhost:1" if server is None else server.url
     checked = EndpointConfig.model_validate({"url": url, "model": "m", **config})
-    return ChatClient(checked, "a.config", json_modes=json_modes, trust_env=trust_env)
+    return ChatClient(checked, "a.config", json_modes=json_modes)
 
 
 def chat(judge: ChatClient, seed: int = 0) -> Coroutine[Any, Any, Completion]:

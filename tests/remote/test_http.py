@@ -12,6 +12,7 @@ import pytest
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.remote import Remote, RemoteError, RemoteLimits
 from agent_rl.remote import http as module
+from agent_rl.remote.http import is_near
 from agent_rl.secrets import secret
 from tests.http_faults import FaultyServer, answer, cut_short, drop, endless, hang, trickle
 
@@ -231,9 +232,14 @@ def test_a_header_that_cannot_be_sent_is_not_shown():
     assert KEY not in repr(caught.getrepr(style="long"))
 
 
-def test_cookies_and_proxies_of_the_environment_are_ignored(monkeypatch):
-    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+def test_a_header_with_letters_outside_ascii_is_not_a_proxys_fault():
+    with pytest.raises(ValueError, match="a header of the request cannot be sent"):
+        asyncio.run(
+            Remote("http://judge.example.com", headers={"Authorization": "Bearer schlüssel"}).request("GET", "/")
+        )
 
+
+def test_no_cookie_is_kept():
     async def twice(remote):
         async with remote:
             return [await remote.request("GET", "/") for _ in range(2)]
@@ -241,9 +247,41 @@ def test_cookies_and_proxies_of_the_environment_are_ignored(monkeypatch):
     with FaultyServer(default=answer(200, {}, set_cookie="session=1; Path=/")) as server:
         assert [response.status for response in asyncio.run(twice(Remote(server.url)))] == [200, 200]
         assert server.requests[1].headers["cookie"] is None
-        asked = Remote(server.url, trust_env=True, limits=RemoteLimits(attempts=1))
-        with pytest.raises(RemoteError, match="cannot connect"):
-            asyncio.run(asked.request("GET", "/"))
+
+
+@pytest.mark.parametrize("variable", ["HTTP_PROXY", "ALL_PROXY"])
+def test_hosts_elsewhere_are_reached_through_a_proxy_and_near_ones_directly(monkeypatch, variable):
+    elsewhere, excepted = "http://judge.example.com/v1", "http://judge.example.invalid/v1"
+
+    async def ask_all(remote):
+        async with remote:
+            await remote.request("GET", server.url)
+            await remote.request("GET", elsewhere)
+            with pytest.raises(RemoteError, match="cannot connect"):
+                await remote.request("GET", excepted)
+
+    with FaultyServer(default=answer(200, {})) as server, FaultyServer(default=answer(200, {})) as proxy:
+        monkeypatch.setenv(variable, proxy.url)
+        monkeypatch.setenv("NO_PROXY", ".invalid")
+        asyncio.run(ask_all(Remote(limits=RemoteLimits(attempts=1))))
+        assert [request.path for request in proxy.requests] == [elsewhere]
+        assert [request.path for request in server.requests] == ["/"]
+
+
+def test_a_proxy_that_cannot_be_used_is_named(monkeypatch):
+    monkeypatch.setenv("ALL_PROXY", f"gopher://user:{KEY}@127.0.0.1:1")
+    with pytest.raises(RemoteError, match=r"^judge\.example\.com: cannot use the proxy .*gopher") as caught:
+        asyncio.run(Remote("http://judge.example.com").request("GET", "/"))
+    assert KEY not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("host", "near"),
+    [("127.0.0.1", True), ("localhost", True), ("node-17", True), ("10.1.2.3", True), ("fd00::1", True), ("::1", True),
+     ("8.8.8.8", False), ("2001:4860:4860::8888", False), ("api.example.com", False)],
+)  # fmt: skip
+def test_near_hosts_are_those_that_no_proxy_reaches(host, near):
+    assert is_near(host) is near
 
 
 def test_logs_and_errors_hold_no_secret(caplog):

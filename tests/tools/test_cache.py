@@ -300,7 +300,7 @@ def test_broken_file_is_named(tmp_path, content):
     path = tmp_path / "cache.sqlite"
     path.write_bytes(content)
     spec = counting()
-    with pytest.raises(ConfigError, match=r"agent_rl\.tools\.cache_path: .*cache\.sqlite cannot be used.*Delete"):
+    with pytest.raises(ConfigError, match=r"agent_rl\.tools\.cache_path: .*cache\.sqlite cannot be used.*delete"):
         ToolSession([spec], default_timeout_s=1, settings=stored(path))
     ToolSession([counting("trajectory")], default_timeout_s=1, settings=stored(path))  # asks for no file
 

@@ -1,11 +1,15 @@
 import errno
+import fcntl
+import itertools
 import json
 import os
 import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -61,6 +65,31 @@ def test_of_lines_that_a_full_disk_does_not_take_nothing_is_left(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert caught.value.errno == errno.EFBIG
     assert path.read_bytes() == b"before\n"
+
+
+def test_where_a_file_system_has_no_locks_the_processes_of_a_node_wait_for_one_another(tmp_path, monkeypatch):
+    """As on Lustre, which is often mounted so; the threads have files of their own, as processes have."""
+    path, local, lock = tmp_path / "lustre/trace.jsonl", tmp_path / "local", fcntl.flock
+    local.mkdir()
+
+    def flock(file, operation):
+        if "lustre" in str(file.name):
+            raise OSError(errno.ENOSYS, "Function not implemented")
+        lock(file, operation)
+
+    monkeypatch.setattr(tempfile, "tempdir", str(local))
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: trace.append_lines(path, b"%d\n" % number * 1000), range(200)))
+    blocks = [list(block) for _, block in itertools.groupby(path.read_text().splitlines())]
+    assert sorted(int(block[0]) for block in blocks) == list(range(200))
+    assert {len(block) for block in blocks} == {1000}
+    (made,) = local.iterdir()
+    made.unlink()
+    made.symlink_to(tmp_path / "elsewhere")  # of somebody else
+    with pytest.raises(OSError, match="symbolic links"):
+        trace.append_lines(path, b"last\n")
+    assert not (tmp_path / "elsewhere").exists()
 
 
 def killed_within_a_write(path):

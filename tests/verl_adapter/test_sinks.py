@@ -79,6 +79,10 @@ def test_names_and_readable_samples_arrive_in_tensorboard_mlflow_and_wandb(tmp_p
     assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 3
 
 
+def test_an_answer_without_words_has_its_heading():
+    assert sinks.conversation(" \n", "assistant") == "[assistant]"
+
+
 def test_a_sink_that_cannot_be_started_is_reported_and_the_others_go_on(tmp_path, monkeypatch, capfd):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("TENSORBOARD_DIR", str(tmp_path / "file/below"))

@@ -133,6 +133,24 @@ def test_a_broken_database_is_made_again(run: Path, index: TraceIndex, tmp_path:
     again.close()
 
 
+@pytest.mark.parametrize("obstacle", ["the folder", "the database"])
+def test_where_none_can_be_kept_an_index_is_temporary(
+    run: Path, index: TraceIndex, tmp_path: Path, caplog: pytest.LogCaptureFixture, obstacle: str
+) -> None:
+    """As without a home directory, or on a file system without locks."""
+    folder = tmp_path / "cache of another"
+    if obstacle == "the folder":
+        folder.write_text("a file")
+    else:
+        (folder / index.path.name).mkdir(parents=True)
+    own = TraceIndex(find_sources([str(run)]), folder)
+    assert own.refresh() == own.count() == 25
+    assert f"{folder} cannot hold the index (" in caplog.text
+    assert own.path.exists()
+    own.close()
+    assert not own.path.parent.exists()
+
+
 def test_what_a_database_cannot_keep_is_left_out_or_replaced(run: Path, index: TraceIndex) -> None:
     lines = [
         json.dumps({**trajectory(9, 0).to_dict(), "answer": "lone \ud800", "error": "\udfff"}),

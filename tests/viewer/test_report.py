@@ -42,6 +42,12 @@ def shown(*folders: Path) -> str:
     return report([read_run(str(folder)) for folder in folders], folders[0].parent / "cache")
 
 
+def test_of_one_validation_no_change_is_shown(tmp_path: Path) -> None:
+    said = "none after it"
+    assert said in shown(with_metrics(tmp_path / "one", 1))
+    assert said not in shown(with_metrics(tmp_path / "two", 2))
+
+
 def test_a_run_is_shown_with_its_curves_and_trajectories(run: Path) -> None:
     about = {
         "command": ["agent-rl", "train", "mine"],

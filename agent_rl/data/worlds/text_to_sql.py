@@ -9,12 +9,12 @@ from __future__ import annotations
 import itertools
 import json
 import random
-import sqlite3
 from collections.abc import Generator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from agent_rl.data.databases import new_database
 from agent_rl.data.rows import make_row
 from agent_rl.data.worlds.world import World, split_rows
 
@@ -105,7 +105,7 @@ def _make_database(path: Path, schema: Schema, rng: random.Random) -> None:
     table, name, amount, price = schema
     numbers = rng.sample(range(10, 1000), 2 * len(THINGS))
     path.unlink(missing_ok=True)
-    with closing(sqlite3.connect(path)) as database:
+    with closing(new_database(path)) as database:
         database.execute(f"CREATE TABLE {table} ({name} TEXT, {amount} INTEGER, {price} INTEGER)")
         database.executemany(
             f"INSERT INTO {table} VALUES (?, ?, ?)", zip(THINGS, numbers[::2], numbers[1::2], strict=True)

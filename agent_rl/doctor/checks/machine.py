@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from agent_rl.cpu.profile import profile_of
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.check import Finding, Needs, check, ok, problem, skipped, warning
+from agent_rl.errors import ConfigError
+from agent_rl.launch.outside import require_home
 
 BUSY = 0.05
 """Share of a GPU's memory in use above which the GPU counts as busy."""
@@ -80,6 +82,16 @@ def tensor_parallel(case: Case) -> Finding:
         return problem(text, f"Set {key} to a divisor of {heads}")
     engines = world // group
     return ok(f"{parallel}: {engines} engine{'s' if engines > 1 else ''} on {world} GPU(s)")
+
+
+@check("machine", "home directory", Needs.MACHINE)
+def home_directory(case: Case) -> Finding:
+    """Files can be kept in the home directory, or have other places."""
+    try:
+        require_home(case.environ)
+    except ConfigError as error:
+        return problem(error.problem, error.remedy, error.key)
+    return ok(case.environ.get("HOME", "that of the user"))
 
 
 @check("machine", "CPU cores", Needs.MACHINE)

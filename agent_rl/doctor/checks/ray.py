@@ -8,8 +8,10 @@ from pathlib import Path
 
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.check import Finding, Needs, check, ok, problem, skipped, warning
+from agent_rl.errors import ConfigError
 from agent_rl.launch.cluster import Nodes
 from agent_rl.launch.command import SIZES
+from agent_rl.launch.outside import ray_folder, temporary_files
 
 TIMEOUT_S = 2.0
 CPUS_PER_GPU = 3
@@ -36,7 +38,7 @@ def ray_cluster(case: Case) -> Finding:
     if named == "local":
         return ok("RAY_ADDRESS=local: the run starts its own")
     # Where Ray notes the cluster that was started last: `ray start` writes it, `ray.init` reads it.
-    file = Path(case.environ.get("RAY_TMPDIR") or case.environ.get("TMPDIR") or "/tmp") / "ray/ray_current_cluster"
+    file = Path(ray_folder(case.environ)) / "ray/ray_current_cluster"
     address = file.read_text(errors="replace").strip() if file.is_file() else ""
     if not address:
         return ok("none runs here; the run starts its own")
@@ -48,6 +50,19 @@ def ray_cluster(case: Case) -> Finding:
         text = f"one runs here ({address}); the run would join it, and Ray refuses {', '.join(refused)} then"
         return problem(text, f"Set RAY_ADDRESS={address} to join it, or RAY_ADDRESS=local to start one")
     return warning(f"one runs here ({address}); the run would join it", "Or set RAY_ADDRESS=local")
+
+
+@check("Ray", "folder of Ray", Needs.MACHINE)
+def folder(case: Case) -> Finding:
+    """The folder in which Ray makes its sockets leaves room for their names; otherwise no run starts."""
+    try:
+        changed = temporary_files(case.environ)
+    except ConfigError as error:
+        return problem(error.problem, error.remedy, error.key)
+    if case.joins:
+        return ok("the cluster's")
+    why = f": TMPDIR={case.environ['TMPDIR']} leaves no room for sockets" if changed else ""
+    return ok(f"{ray_folder(case.environ)}{why}")
 
 
 @check("Ray", needs=Needs.MACHINE)

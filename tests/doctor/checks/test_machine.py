@@ -18,6 +18,11 @@ def test_no_accelerator_and_no_switch(make_case: MakeCase, monkeypatch: pytest.M
     assert only(machine.accelerator(elsewhere)).status is Status.SKIPPED
 
 
+def test_a_home_directory_in_which_nothing_can_be_kept(make_case: MakeCase) -> None:
+    assert only(machine.home_directory(make_case(environ={"HOME": "/proc/1"}))).status is Status.PROBLEM
+    assert only(machine.home_directory(make_case(environ={"HOME": "/tmp"}))).text == "/tmp"
+
+
 def test_the_cpu_was_chosen_but_the_profile_is_not_there(make_case: MakeCase) -> None:
     finding = only(machine.accelerator(make_case({"trainer.device": "cuda"})))
     assert finding.status is Status.PROBLEM

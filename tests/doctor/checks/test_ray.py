@@ -40,6 +40,13 @@ def test_a_machine_without_a_ray_cluster_passes(make_case: MakeCase, tmp_path: P
     assert only(ray.ray_cluster(make_case(environ={"RAY_TMPDIR": str(tmp_path)}))).status is Status.OK
 
 
+def test_the_folder_of_ray_leaves_room_for_its_sockets(make_case: MakeCase) -> None:
+    long = "/scratch".ljust(60, "x")
+    assert only(ray.folder(make_case(environ={}))).status is Status.OK
+    assert only(ray.folder(make_case(environ={"TMPDIR": long}))).text.startswith("/tmp: TMPDIR=/scratchx")
+    assert only(ray.folder(make_case(environ={"RAY_TMPDIR": long}))).status is Status.PROBLEM
+
+
 def test_an_address_where_nothing_answers(make_case: MakeCase, silent: int, listening: int) -> None:
     finding = only(ray.ray_cluster(make_case(environ={"RAY_ADDRESS": f"127.0.0.1:{silent}"}, on_cpu=False)))
     assert finding.status is Status.PROBLEM

@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 from mcp.client.session import ClientSession
@@ -37,6 +38,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from agent_rl.concurrency import PerLoop
 from agent_rl.errors import ToolError, UnscoredError
+from agent_rl.remote.http import certificates, is_near
 from agent_rl.tools.builtin._mcp.server import McpServer
 from agent_rl.tools.builtin._mcp.stdio import MAX_MESSAGE_BYTES, Process
 
@@ -162,7 +164,8 @@ class McpConnection:
             timeout=httpx2.Timeout(server.connect_timeout_s, read=None),  # a call is limited by whoever makes it
             limits=httpx2.Limits(max_connections=None),
             event_hooks={"request": [_bound_close], "response": [_note_error]},
-            trust_env=server.trust_env,
+            trust_env=not is_near(urlsplit(server.url).hostname or ""),
+            verify=certificates(),
         )
         async with client:
             async with streamable_http_client(

@@ -28,8 +28,6 @@ class McpServer(ToolConfig):
     headers_from: dict[str, str] = Field(default={})
     session: Literal["trajectory", "shared"] = "trajectory"
     connect_timeout_s: float = Field(default=10.0, gt=0)
-    trust_env: bool = False
-    """Whether HTTP uses the proxies and certificates that the environment names."""
 
     @property
     def key(self) -> str:
@@ -69,7 +67,7 @@ class McpServer(ToolConfig):
             raise ConfigError(
                 "command, url", f"{given} given", "Write one: `command: [python, server.py]` or `url: http://...`"
             )
-        for key in ("headers_from", "trust_env") if self.url is None else ("env", "env_from", "cwd"):
+        for key in ("headers_from",) if self.url is None else ("env", "env_from", "cwd"):
             if value := getattr(self, key):
                 raise ConfigError(key, f"has no effect on this server (value {value!r})", "Remove it")
         if self.url is not None:
