@@ -101,8 +101,9 @@ def test_keys_that_only_dataclasses_have_are_still_missing_in_the_yaml(key: str)
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.name)
 def test_a_recipe_sets_nothing_that_a_group_decides(recipe: Path) -> None:
-    """A recipe's own keys win over its groups: such a key would take `algo=` and `kl=` their effect."""
-    decided = {key for group in ("algo", "kl") for path in (CONFIG / group).glob("*.yaml") for key in leaves(path)}
+    """A recipe's own keys win over its groups: such a key would take `algo=`, `kl=` and `val=` their effect."""
+    files = [path for group in ("algo", "kl", "val") for path in (CONFIG / group).glob("*.yaml")]
+    decided = {key for path in files for key in leaves(path)}
     own = {key: path.name for path in [recipe / "config.yaml", *recipe.glob("size/*.yaml")] for key in leaves(path)}
     assert {key: own[key] for key in decided & own.keys() - FOLLOWING} == {}
 
