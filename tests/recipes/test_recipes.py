@@ -108,8 +108,11 @@ def test_a_recipe_sets_nothing_that_a_group_decides(recipe: Path) -> None:
     assert {key: own[key] for key in decided & own.keys() - FOLLOWING} == {}
 
 
-FOLLOWING = {"actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu"}
-"""What a group takes from another key, for recipes that do not say."""
+FOLLOWING = {
+    "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu",  # the group takes it from another key
+    "actor_rollout_ref.actor.kl_loss_coef",  # only kl=loss reads it
+}
+"""What a recipe may say, since no choice of a group loses its effect."""
 
 
 def leaves(path: Path) -> set[str]:
