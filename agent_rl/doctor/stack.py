@@ -77,21 +77,6 @@ def _is_separate(case: Case) -> bool:
     return str(case.get("trainer.v1.trainer_mode", "")) == "separate_async"
 
 
-def _flash_attention(case: Case) -> str:
-    version = case.machine.version("flash-attn")
-    return f"flash-attn {version}" if version else "no flash-attn"
-
-
-def _from_hub(case: Case) -> bool:
-    """Whether transformers would fetch the attention kernel from the hub."""
-    chosen = str(case.get(ATTENTION, "flash_attention_2"))
-    return chosen == "flash_attention_2" and case.machine.version("flash-attn") is None
-
-
-def _is_offline(case: Case) -> bool:
-    return any(case.environ.get(name, "") not in ("", "0") for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"))
-
-
 def _allocator(case: Case) -> str:
     return ",".join(
         filter(None, (case.environ.get(name, "") for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")))
@@ -227,25 +212,6 @@ STACK = (
         lambda case: case.machine.version("cupy-cuda13x") == "14.0.1",
         "Run pip install cupy-cuda13x==14.0.1",
         _is_separate,
-    ),
-    NodeRequirement(
-        "attention kernel",
-        "flash-attn, the hub, or attn_implementation=sdpa",
-        "transformers asks the hub for a kernel, through the package kernels, and HF_HUB_OFFLINE forbids that",
-        "transformers/integrations/hub_kernels.py",
-        lambda case: f"{_flash_attention(case)}, HF_HUB_OFFLINE={case.environ.get('HF_HUB_OFFLINE', '')}",
-        lambda case: not (_from_hub(case) and _is_offline(case)),
-        f"Add ++{ATTENTION}=sdpa, or unset HF_HUB_OFFLINE for the first run",
-    ),
-    NodeRequirement(
-        "kernels",
-        "the package kernels, where flash-attn is not installed",
-        "transformers refuses flash_attention_2",
-        "transformers/modeling_utils.py; sglang 0.5.13 requires kernels>=0.14.1,<0.15",
-        lambda case: f"kernels {case.machine.version('kernels') or 'is not installed'}",
-        lambda case: case.machine.version("kernels") is not None,
-        f"Run pip install 'kernels>=0.14.1,<0.15', or add ++{ATTENTION}=sdpa",
-        _from_hub,
     ),
     NodeRequirement(
         "allocator",
