@@ -49,6 +49,7 @@ class Reward:
         fusion: the server on which the scorers `code` and `code_all` run programs; None: the sandbox of this machine.
 
     Attributes:
+        sources: the reward by pattern of data sources; the first that fits counts, `*` is that of all others.
         components: those of all data sources, without the built-in terms.
         scorers: those that the settings name.
         needs_groups: whether the samples of one prompt have to be scored together, by `score_group`.
@@ -66,14 +67,16 @@ class Reward:
         fusion: FusionServer | None = None,
     ) -> None:
         made: dict[str, Component | GroupComponent] = {}
-        self._default = SourceReward(settings, SECTION, max_response_tokens, judged, made)
-        self._by_pattern = {}
+        self.max_response_tokens = max_response_tokens
+        default = SourceReward(settings, SECTION, max_response_tokens, judged, made)
+        self.sources: dict[str, SourceReward] = {}
         for pattern in settings.per_data_source:
             key = f"{SECTION}.per_data_source.{pattern}"
             overridden = _overridden(settings, pattern, key)
-            self._by_pattern[pattern] = SourceReward(overridden, key, max_response_tokens, judged, made)
+            self.sources[pattern] = SourceReward(overridden, key, max_response_tokens, judged, made)
+        sources = [default, *self.sources.values()]
+        self.sources.setdefault("*", default)
         self.components = list(made.values())
-        sources = [self._default, *self._by_pattern.values()]
         answers = [source.answers for source in sources if source.answers is not None]
         self.scorers = list(dict.fromkeys(each.scorer for each in answers if each.scorer is not None))
         for each in answers:
@@ -130,22 +133,23 @@ class Reward:
         """What scores the answers of a data source; None: nothing does."""
         return self._source(data_source).answers
 
-    async def reweigh(self, trajectory: Trajectory) -> Score:
+    async def reweigh(self, trajectory: Trajectory, source: SourceReward | None = None) -> Score:
         """The score that a scored trajectory would have with these settings, without measuring again.
 
         Efficiency, format and overlong are computed again; other values are the stored ones, which are already
         normalized, clipped by these settings.
+
+        Args:
+            trajectory: with its score.
+            source: the reward to use; None: that of its data source.
 
         Raises:
             UnscoredError: there is no stored score, or it lacks a value that these settings need.
         """
         if trajectory.score is None:
             raise UnscoredError("it has no stored score")
-        stored, source, measured = (
-            trajectory.score.components,
-            self._source(trajectory.data_source),
-            Measurement(trajectory),
-        )
+        stored, measured = trajectory.score.components, Measurement(trajectory)
+        source = source or self._source(trajectory.data_source)
         logged = (trajectory.info.get("reward") or {}).get("logged", {})
         for term in chain(*source.waves):
             if term.name in _COUNTED and term.settings.normalize != "group":
@@ -162,8 +166,7 @@ class Reward:
             await component.close()
 
     def _source(self, data_source: str) -> SourceReward:
-        found = (source for pattern, source in self._by_pattern.items() if fnmatchcase(data_source, pattern))
-        return next(found, self._default)
+        return next(source for pattern, source in self.sources.items() if fnmatchcase(data_source, pattern))
 
     def _result(self, source: SourceReward, measured: Measurement) -> Score | Exception:
         noted = {"logged": {key: measured.logged.get(key, 0.0) for key in self._logs}} if self._logs else {}

@@ -36,6 +36,8 @@ class SourceReward:
         made: the components that exist already; those with the same configuration are shared.
 
     Attributes:
+        judged: see `Reward`.
+        rule: how the values are combined: `combine`.
         stops: whether code of the user that raises stops the run.
     """
 
@@ -53,7 +55,7 @@ class SourceReward:
                 made[same] = make_component(name, kind, config, where)
             return made[same]
 
-        self.stops = settings.on_error == "stop"
+        self.judged, self.rule, self.stops = judged, settings.combine, settings.on_error == "stop"
         self.terms = _counted(settings, max_response_tokens)
         api = None
         if settings.reward_api is not None:
