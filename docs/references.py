@@ -33,8 +33,8 @@ from pydantic_core import PydanticUndefined
 
 from agent_rl.agents.registry import agent_names
 from agent_rl.agents.syntaxes import SYNTAXES
-from agent_rl.cli._explain import reward_of
 from agent_rl.cli.main import app
+from agent_rl.doctor.case import Case
 from agent_rl.evaluation.settings import EvaluationSettings
 from agent_rl.launch.composition import compose
 from agent_rl.launch.recipes import described
@@ -506,7 +506,7 @@ REWARD = ("<!-- The reward, by make docs: do not edit. -->", "<!-- The end of th
 def recipe_page(name: str) -> str:
     """The README of a recipe, with the formula of its reward between two comments."""
     page, (start, end) = (ROOT / "recipes" / name / "README.md").read_text(encoding="utf-8"), REWARD
-    (formula,) = formulas(reward_of(compose(f"recipes/{name}"))[1]).values()
+    (formula,) = formulas(Case(config=compose(f"recipes/{name}")).reward).values()
     block = f"{start}\n```text\n{formula}\n```\n{end}"
     made, count = re.subn(f"{re.escape(start)}.*?{re.escape(end)}", lambda _: block, page, flags=re.DOTALL)
     if count != 1:
@@ -518,7 +518,7 @@ def _interval(estimate: Mapping[str, float]) -> str:
     return f"{estimate['mean']:.2f} [{estimate['low']:.2f}, {estimate['high']:.2f}]"
 
 
-PAGES = {
+PAGES: dict[str, Callable[[], str]] = {
     "reference/receipts.md": receipts_page,
     "reference/settings.md": settings_page,
     "reference/commands.md": commands_page,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from agent_rl.cli._arguments import Json, agent_names, print_json, recipe_names
+from agent_rl.cli._explain import explain
 from agent_rl.cli._reward_inputs import (
     configuration,
     configured,
@@ -22,7 +23,6 @@ from agent_rl.cli._reward_inputs import (
     settings_of,
     stored_trajectories,
 )
-from agent_rl.cli._explain import explain
 from agent_rl.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
@@ -35,7 +35,9 @@ __all__ = ["GROUP", "app"]
 
 GROUP = "reward"
 
-app = typer.Typer(help="Explain, score, attack and serve a reward outside training.", no_args_is_help=True, add_completion=False)
+app = typer.Typer(
+    help="Explain, score, attack and serve a reward outside training.", no_args_is_help=True, add_completion=False
+)
 
 app.command()(explain)
 

@@ -23,7 +23,7 @@ from agent_rl.rewards.components.correctness import Correctness
 from agent_rl.rewards.metrics import counted
 from agent_rl.rewards.source_reward import Measurement, SourceReward
 from agent_rl.sandbox.host.fusion import FusionServer
-from agent_rl.settings import RewardSettings
+from agent_rl.settings import TERMS, RewardSettings
 from agent_rl.settings.errors import Place, validated
 from agent_rl.trajectory import Score, Trajectory
 from agent_rl.user_code import sort_out
@@ -133,15 +133,21 @@ class Reward:
         """What scores the answers of a data source; None: nothing does."""
         return self._source(data_source).answers
 
-    async def reweigh(self, trajectory: Trajectory, source: SourceReward | None = None) -> Score:
+    async def by_rules(self, trajectory: Trajectory, verdict: float, pattern: str) -> Score:
+        """The score by `TERMS` alone; any other component counts with the value 0 where its gate is open."""
+        source, measured = self.sources[pattern], Measurement(trajectory, verdict)
+        for term in chain(*source.waves):
+            if term.name in TERMS:
+                await term.measure([measured])
+            elif term.open(measured):
+                measured.values[term.name] = 0.0
+        return self._total(source, measured)
+
+    async def reweigh(self, trajectory: Trajectory) -> Score:
         """The score that a scored trajectory would have with these settings, without measuring again.
 
         Efficiency, format and overlong are computed again; other values are the stored ones, which are already
         normalized, clipped by these settings.
-
-        Args:
-            trajectory: with its score.
-            source: the reward to use; None: that of its data source.
 
         Raises:
             UnscoredError: there is no stored score, or it lacks a value that these settings need.
@@ -149,7 +155,7 @@ class Reward:
         if trajectory.score is None:
             raise UnscoredError("it has no stored score")
         stored, measured = trajectory.score.components, Measurement(trajectory)
-        source = source or self._source(trajectory.data_source)
+        source = self._source(trajectory.data_source)
         logged = (trajectory.info.get("reward") or {}).get("logged", {})
         for term in chain(*source.waves):
             if term.name in _COUNTED and term.settings.normalize != "group":

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from agent_rl.agents.episode.budget import DEFAULT_MAX_TURNS
 from agent_rl.agents.users.user import gives_verdict, load_user
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.check import Finding, Needs, check, ok, problem, reason, skipped, warning
 from agent_rl.doctor.model_files import find_model, incomplete_files
 from agent_rl.errors import ConfigError, UnscoredError, did_you_mean
 from agent_rl.launch.training import TINY_CLASSIFIER, TINY_MODEL
-from agent_rl.rewards import Reward, find_scorer, route
+from agent_rl.rewards import find_scorer, route
 from agent_rl.rewards.formula import GIVING_UP, HONEST_WORK, payments
 from agent_rl.rewards.scorers import SCORERS, score_now
 from agent_rl.rewards.user_function import CUSTOM_FUNCTION
@@ -22,7 +21,6 @@ from agent_rl.verl_adapter.checkpoints import names_a_folder
 
 MANAGER = "reward.reward_manager.name"
 OURS = "trajectory"
-MAX_TURNS = "actor_rollout_ref.rollout.multi_turn.max_assistant_turns"
 MODELS = f"{SECTION}.reward.models"
 CLASSIFIERS = ("SequenceClassification", "Reward")
 """Parts of the names of architectures that give a score."""
@@ -37,10 +35,9 @@ def weights(case: Case) -> Finding | None:
     settings = case.settings.reward
     if case.get(MANAGER) != OURS:
         return None
-    _reward(case)
     terms = {name: getattr(settings, name) for name in TERMS} | settings.components
-    weights = {name: term.weight_at(None) for name, term in terms.items() if getattr(term, "penalty", 1)}
-    parts = {name: weight for name, weight in weights.items() if weight}
+    parts = {name: weight for name, term in terms.items() if (weight := term.weight_at(None))}
+    case.reward  # noqa: B018 - raises where a component cannot be constructed
     if not parts:
         text = "every weight is 0: there is nothing to learn from"
         return problem(text, "Set agent_rl.reward.correctness.weight")
@@ -50,22 +47,16 @@ def weights(case: Case) -> Finding | None:
 @check("reward", "giving up")
 def giving_up(case: Case) -> Finding | None:
     """Giving up at once pays no more than a wrong answer after honest work: a call in every turn but the last."""
-    if case.get(MANAGER) != OURS:
+    if case.get(MANAGER) != OURS or case.settings.reward.correctness.scorer == "none":
         return None
-    reward, turns = _reward(case), case.number(MAX_TURNS, DEFAULT_MAX_TURNS)
-    for pattern, source in reward.sources.items():
-        pays = payments(reward, pattern, turns, case.settings.budget)
-        given_up, worked = pays[GIVING_UP].known, pays[HONEST_WORK].known
-        if source.answers is not None and given_up > worked + 1e-9:
+    pays = payments(case.reward, case.max_turns, case.settings.budget)
+    for pattern, by_behaviour in pays.items():
+        given_up, worked = by_behaviour[GIVING_UP][0], by_behaviour[HONEST_WORK][0]
+        if given_up > worked + 1e-9:
             where = "" if pattern == "*" else f" (data sources {pattern})"
-            text = f"giving up at once pays {given_up:.4g}, a wrong answer after {turns - 1} calls {worked:.4g}{where}"
-            return warning(text, f"Write {SECTION}.reward.efficiency: {{gate: correctness >= 1}}, which charges right answers only")
-    return ok("honest work pays no less than giving up at once")
-
-
-def _reward(case: Case) -> Reward:
-    limit, judged = case.get("data.max_response_length"), bool(case.get(f"{CUSTOM_FUNCTION}.path"))
-    return Reward(case.settings.reward, max_response_tokens=limit, judged=judged)
+            text = f"giving up at once pays {given_up:.4g}, a wrong answer after honest work {worked:.4g}{where}"
+            return warning(text, f"Write {SECTION}.reward.efficiency: {{gate: correctness >= 1}}")
+    return ok("giving up at once pays no more than honest work")
 
 
 @check("reward", "ground truth")
