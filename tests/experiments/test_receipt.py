@@ -102,12 +102,12 @@ def test_hashes_follow_configuration_and_rows(tiny_recipe, on_cpu, monkeypatch):
 @pytest.mark.slow
 def test_another_default_of_the_reward_is_another_reward_and_its_spelling_is_not(tiny_recipe, on_cpu, monkeypatch):
     first = hashes(str(tiny_recipe))
-    assert hashes(str(tiny_recipe), ["+agent_rl.reward.correctness.weight=1"]) == first
-    assert hashes(str(tiny_recipe), ["+agent_rl.reward.efficiency.free_calls=3"])["reward"] != first["reward"]
+    assert hashes(str(tiny_recipe), ["agent_rl.reward.format.turns=3"]) == first
+    assert hashes(str(tiny_recipe), ["agent_rl.reward.efficiency.free_calls=3"])["reward"] != first["reward"]
     monkeypatch.setattr(EfficiencySettings, "_counted", 2.0)
-    named = hashes(str(tiny_recipe), ["+agent_rl.reward.efficiency.free_calls=3"])
+    named = hashes(str(tiny_recipe), ["agent_rl.reward.efficiency.free_calls=3"])
     assert named == {**first, "reward": named["reward"]}
-    assert named != hashes(str(tiny_recipe), ["+agent_rl.reward.efficiency.weight=1"])
+    assert named != hashes(str(tiny_recipe), ["agent_rl.reward.efficiency.weight=1"])
 
 
 @pytest.mark.parametrize("recipe", sorted(path.parent for path in ROOT.glob("recipes/*/results")), ids=lambda p: p.name)
