@@ -3,7 +3,7 @@
 A worker is a program that writes the line `"ready"`, and then one JSON line for each JSON line that it reads, until its
 input ends. It is started when it is needed and kept for the next request; one that exceeds a request's time is killed.
 As many run as there are requests at once. Of the environment it gets what a program needs to be found and to run, and
-no keys.
+no keys. Seconds in which a worker waits for a core do not count, up to five times a request's limit.
 
 What this does not promise: after this process was killed, a worker ends at its next line, and not before.
 """
@@ -23,6 +23,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from agent_rl.errors import UnscoredError
+from agent_rl.sandbox.jail.protocol import PATIENCE
+from agent_rl.sandbox.jail.run_queue import waited_s
 
 __all__ = ["WorkerDied", "WorkerTimeout", "Workers", "bare_environment"]
 
@@ -75,6 +77,8 @@ class Workers:
     def ask(self, request: Any, timeout_s: float, may_be_kept: Callable[[Any], bool] | None = None) -> Any:
         """The answer to `request`, both as JSON data; blocks for at most `timeout_s` and a worker's start.
 
+        A worker that waits for a core may take longer.
+
         Args:
             request: what is asked.
             timeout_s: until the whole answer is there.
@@ -83,7 +87,7 @@ class Workers:
         Raises:
             WorkerTimeout: no answer in time.
             WorkerDied: the worker ended instead.
-            UnscoredError: none can be started.
+            UnscoredError: none can be started, or it waited for a core for most of the time.
             ValueError: the request cannot be written as JSON.
         """
         data = json.dumps(request).encode() + b"\n"
@@ -140,13 +144,19 @@ def _exchange(process: subprocess.Popen[bytes], data: bytes, timeout_s: float) -
     """Write `data` and read one line, whichever is possible first."""
     assert process.stdin is not None
     assert process.stdout is not None
-    deadline, parts, rest = time.monotonic() + timeout_s, [], memoryview(data)
+    began, waited_before = time.monotonic(), waited_s(process.pid)
+    deadline, parts, rest = began + timeout_s, [], memoryview(data)
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
         if rest:
             selector.register(process.stdin, selectors.EVENT_WRITE)
-        while (left := deadline - time.monotonic()) > 0:
-            for key, _ in selector.select(left):
+        while True:
+            if time.monotonic() >= deadline:
+                waited = waited_s(process.pid) - waited_before
+                deadline = began + min(timeout_s + waited, PATIENCE * timeout_s)
+                if time.monotonic() >= deadline:
+                    break
+            for key, _ in selector.select(max(0.0, deadline - time.monotonic())):
                 if key.fileobj is process.stdin:
                     with contextlib.suppress(BrokenPipeError):  # which its output's end shows as well
                         rest = rest[os.write(key.fd, rest) :]
@@ -160,6 +170,8 @@ def _exchange(process: subprocess.Popen[bytes], data: bytes, timeout_s: float) -
                 parts.append(part)
                 if part.endswith(b"\n"):
                     return b"".join(parts)
+    if waited > (PATIENCE - 1) * timeout_s:
+        raise UnscoredError(f"the machine is too busy: a process waited {waited:.3g} s for a core")
     raise WorkerTimeout(f"no answer within {timeout_s:g} s")
 
 

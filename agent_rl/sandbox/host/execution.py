@@ -46,8 +46,8 @@ class Execution:
         value: from `SandboxSession.call` only: what the function returned, as JSON text that the program could have
             forged.
         wall_s: seconds from the fork to the end; waiting for a free place is not in it.
-        own_s: the same without those of waiting for a core, or its processor seconds where they are more. A TIMEOUT with
-            less than the limit says that the machine was busy, and nothing about the program.
+        own_s: the same without those of waiting for a core, or its processor seconds where they are more; a TIMEOUT
+            with less than the limit proves nothing.
     """
 
     status: ExecutionStatus

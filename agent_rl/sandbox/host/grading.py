@@ -116,8 +116,8 @@ async def grade(
             pass `await shared_sandbox()` where many programs are graded.
         timeout_s: seconds for one case, those of waiting for a core not counted.
         memory_mb: MiB for one case.
-        total_timeout_s: seconds for all, as if the program had all places of the sandbox to itself; cases that would not
-            have ended by then are not passed.
+        total_timeout_s: seconds for all, as if the program had all places to itself; cases that would not have ended by
+            then are not passed.
         stop_at_first_failure: give up all cases after the first that is not passed.
         float_tolerance: how far floats, and words of an output that are numbers, may be off, absolutely and relative to
             what is expected.

@@ -1,12 +1,10 @@
 """`Places`: how many programs, queries and comparisons run at a time, over all processes of a user on this node.
 
-A place is a lock on one byte of a file in the temporary folder. The kernel frees it with the process that has it,
-whatever ended that. Whoever finds no free place looks again every few milliseconds. In one process the places go to
-those who wait in the order in which they came; between processes chance decides, and no process keeps them all: four
-times a second one that becomes free is left to whoever looks first.
+A place is a lock on one byte of a file in the temporary folder; the kernel frees it with the process that has it. Tasks
+of one process get places in their order. Between processes chance decides, and none keeps all places: four times a
+second one that becomes free is left to whoever looks first.
 
-What this does not promise: processes with another TMPDIR, and users who cannot lock files in theirs, have places of
-their own.
+What this does not promise: processes with another TMPDIR, or without locks there, have places of their own.
 """
 
 from __future__ import annotations
@@ -20,53 +18,50 @@ import random
 import struct
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
+from typing import TypeVar
 
-__all__ = ["PLACES", "Places", "place_of_node"]
+from agent_rl.errors import UnscoredError
+
+__all__ = ["PLACES", "Places", "in_a_place"]
+
+T = TypeVar("T")
 
 PLACES = max(4, len(os.sched_getaffinity(0)))
-"""Of a node: its cores that this process may use, but at least 4."""
-_LOOK_S = 0.005  # until the next look, and at least as many times this for each place, since a look costs as much:
-_LOOK_S_EACH = 0.0002
+"""Of a node: the cores that this process may use, but at least 4."""
 _KEEP_S = 0.25
-_TAKEN = (errno.EAGAIN, errno.EACCES)
 _LOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux
 
 
 class Places:
-    """The places for one event loop; an asynchronous context manager that many tasks may enter, as a semaphore.
+    """Places for one event loop: an asynchronous context manager that many tasks may enter, as a semaphore.
 
     Args:
         count: how many there are.
-        shared: with the other processes of this node; otherwise they are this object's alone.
+        shared: with all processes of this node; otherwise they are this object's alone.
     """
 
     def __init__(self, count: int, *, shared: bool = True) -> None:
-        self._file = _open() if shared else -1
-        self._free = list(range(count))
-        self._taken: list[int] = []
-        self._turn = asyncio.Lock()
-        self._freed = asyncio.Event()
-        self._left = time.monotonic()
-        self._look_s = max(_LOOK_S, _LOOK_S_EACH * count)
+        self._file = -1
+        with contextlib.suppress(OSError):  # no folder to write to
+            if shared:
+                path = f"{tempfile.gettempdir()}/agent_rl-{os.getuid()}-places.lock"
+                self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        self._free, self._taken = list(range(count)), list[int]()
+        self._turn, self._freed = asyncio.Lock(), asyncio.Event()
+        self._left_one = time.monotonic()
+        self._look_s = max(0.005, 0.0002 * count)  # a look takes a microsecond for each place
 
     def take(self) -> bool:
         """Take a place, if one is free."""
-        for place in reversed(self._free):  # the last that was given back is the likeliest to be free
-            if self._lock(place, fcntl.F_WRLCK):
-                self._free.remove(place)
-                self._taken.append(place)
-                return True
-        return False
-
-    def give_back(self) -> None:
-        """Free a place that was taken."""
-        place = self._taken.pop()
-        self._lock(place, fcntl.F_UNLCK)
-        self._free.append(place)
+        place = next((place for place in reversed(self._free) if self._lock(place, fcntl.F_WRLCK)), None)
+        if place is not None:
+            self._free.remove(place)
+            self._taken.append(place)
+        return place is not None
 
     def pause_s(self) -> float:
-        """Seconds until the next look."""
+        """Seconds until the next look for a place."""
         return self._look_s * random.uniform(0.5, 1.5)
 
     async def __aenter__(self) -> None:
@@ -80,50 +75,40 @@ class Places:
                     timer.cancel()
 
     async def __aexit__(self, *_: object) -> None:
-        self.give_back()
-        now = time.monotonic()
-        if self._file < 0 or now - self._left < _KEEP_S:
+        self._free.append(place := self._taken.pop())
+        self._lock(place, fcntl.F_UNLCK)
+        if time.monotonic() - self._left_one < _KEEP_S:
             self._freed.set()
         else:
-            self._left = now
+            self._left_one = time.monotonic()
 
     def close(self) -> None:
         """Free all places; what still has one may give it back later."""
-        self._lock(0, fcntl.F_UNLCK, 0)  # a fork of this process has the file as well, so that closing it may not do
+        self._lock(0, fcntl.F_UNLCK, size=0)  # 0: all. A fork of this process may have the file open as well
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
     def _lock(self, place: int, kind: int, size: int = 1) -> bool:
-        """Lock or unlock `size` places (0: all from there); False: another one has it."""
-        if self._file < 0:
-            return True
         try:
-            fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, _LOCK.pack(kind, os.SEEK_SET, place, size, 0))
-        except OSError as error:
-            if error.errno in _TAKEN:
-                return False
-            os.close(self._file)  # a file system without locks
-            self._file = -1
+            if self._file >= 0:
+                fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, _LOCK.pack(kind, os.SEEK_SET, place, size, 0))
+        except OSError as error:  # another one has it, unless the file system has no locks
+            return error.errno not in (errno.EAGAIN, errno.EACCES)
         return True
 
 
-@contextlib.contextmanager
-def place_of_node() -> Iterator[None]:
-    """A place for a thread, which is blocked until one is free."""
-    places = Places(PLACES)
-    try:
-        while not places.take():
-            time.sleep(places.pause_s())
-        yield
-    finally:
-        places.close()
-
-
-def _open() -> int:
-    """The file; -1 where there can be none."""
-    try:
-        path = f"{tempfile.gettempdir()}/agent_rl-{os.getuid()}-places.lock"
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    except OSError:
-        return -1
+def in_a_place(work: Callable[[], T]) -> T:
+    """What `work` returns, in a place of this node for the calling thread; once more if it raises UnscoredError."""
+    for is_last in (False, True):
+        places = Places(PLACES)
+        try:
+            while not places.take():
+                time.sleep(places.pause_s())
+            return work()
+        except UnscoredError:
+            if is_last:
+                raise
+        finally:
+            places.close()
+    raise AssertionError

@@ -89,9 +89,7 @@ class PythonSandbox:
     async def __aenter__(self) -> PythonSandbox:
         if self._pool is not None:
             raise RuntimeError("this PythonSandbox is open already")
-        self._pool = Pool(
-            self._settings, Places(self.max_concurrency, shared=self._shares_places), self._output_bytes
-        )
+        self._pool = Pool(self._settings, Places(self.max_concurrency, shared=self._shares_places), self._output_bytes)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -134,8 +132,8 @@ class PythonSandbox:
         Args:
             code: the program.
             stdin: its standard input.
-            timeout_s: seconds from its start, those of waiting for a core not counted (but five times as many at most by
-                the clock), and as many processor seconds of all its threads together.
+            timeout_s: seconds without those of waiting for a core (but at most five times as many by the clock), and as
+                many processor seconds of all its threads together.
             memory_mb: MiB of address space beyond that of an interpreter with its packages loaded.
             show_last: print the value of a final expression, as a notebook does.
             output_bytes: what it may write, where that is more than the sandbox's own `output_bytes`.

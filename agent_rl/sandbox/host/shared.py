@@ -82,11 +82,7 @@ def raise_if_not_run(execution: Execution, key: str) -> None:
 
 
 async def repeated_if_busy(run: Callable[[], Awaitable[Execution]], limit_s: float) -> Execution:
-    """The outcome of `run`, which is repeated once when the machine was too busy to say whether the program is too slow.
-
-    Args:
-        run: runs the program, in a place of its own each time.
-        limit_s: of the program.
+    """The outcome of `run`, repeated once where a timeout does not prove that the program needs `limit_s` seconds.
 
     Raises:
         UnscoredError: the machine was too busy both times.
@@ -95,5 +91,4 @@ async def repeated_if_busy(run: Callable[[], Awaitable[Execution]], limit_s: flo
         execution = await run()
         if execution.status != ExecutionStatus.TIMEOUT or execution.own_s >= limit_s:
             return execution
-    problem = f"ran for {execution.own_s:.3g} of its {limit_s:g} s, and waited for a core the rest of {execution.wall_s:.3g} s"
-    raise UnscoredError(f"the machine is too busy to grade a program: it {problem}, twice")
+    raise UnscoredError(f"the machine is too busy: a program had {execution.own_s:.3g} s of its {limit_s:g} s, twice")

@@ -1,4 +1,4 @@
-"""How long a process was ready to run and had no core: seconds that are not its own."""
+"""Seconds in which a process was ready to run and had no core: they are not its own."""
 
 from __future__ import annotations
 
@@ -9,28 +9,22 @@ __all__ = ["waited_s"]
 
 
 def waited_s(pid: int, proc: int | None = None) -> float:
-    """Seconds that a thread of `pid` has waited for a core that the process itself did not use; the most of any thread.
+    """The most seconds that a thread of `pid` has waited for a core, less those in which its other threads used one.
 
-    No program can add to them: while a thread waits, its core runs another thread of the program, whose time is
-    subtracted here, or somebody else's. 0 where the kernel does not count them.
+    A program cannot add to them by threads that wait for each other. 0 where the kernel does not count them.
 
     Args:
-        pid: a process that has not been waited for.
+        pid: the process, which has not been reaped.
         proc: a descriptor of /proc; None: that of this process.
     """
-    tasks = f"{pid}/task" if proc is not None else f"/proc/{pid}/task"
-    ran_waited = []
-    with contextlib.suppress(OSError):
-        folder = os.open(tasks, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=proc)
-        try:
-            for task in os.listdir(folder):
-                with (
-                    contextlib.suppress(OSError, ValueError),  # it has ended meanwhile
-                    open(os.open(f"{task}/schedstat", os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder), "rb") as file,
-                ):
-                    ran, waited, _ = map(int, file.read().split())
-                    ran_waited.append((ran, waited))
-        finally:
-            os.close(folder)
-    ran_ns = sum(ran for ran, _ in ran_waited)
-    return max([0, *(waited + ran - ran_ns for ran, waited in ran_waited)]) / 1e9
+    counts = [(0, 0)]  # nanoseconds on a core, and waiting for one
+    with contextlib.ExitStack() as stack, contextlib.suppress(OSError, ValueError):  # a thread, or the process, is gone
+        path = f"{'' if proc is not None else '/proc/'}{pid}/task"
+        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=proc)
+        stack.callback(os.close, folder)
+        for task in os.listdir(folder):
+            file = os.open(f"{task}/schedstat", os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
+            stack.callback(os.close, file)
+            ran, waited, _ = map(int, os.read(file, 100).split())
+            counts.append((ran, waited))
+    return max(0, max(map(sum, counts)) - sum(ran for ran, _ in counts)) / 1e9
