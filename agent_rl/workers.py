@@ -3,7 +3,7 @@
 A worker is a program that writes the line `"ready"`, and then one JSON line for each JSON line that it reads, until its
 input ends. It is started when it is needed and kept for the next request; one that exceeds a request's time is killed.
 As many run as there are requests at once. Of the environment it gets what a program needs to be found and to run, and
-no keys. Seconds in which a worker waits for a core do not count, up to five times a request's limit.
+no keys. Seconds in which a worker waits for a core do not count, up to twenty times a request's limit.
 
 What this does not promise: after this process was killed, a worker ends at its next line, and not before.
 """

@@ -16,7 +16,7 @@ __all__ = ["Child"]
 
 _READ_BYTES = 1 << 16
 _READ_AFTER_S = 0.02  # a pipe holds 64 KiB: most programs have ended before anybody needs to read
-_HANG_S = 15.0  # after a deadline, until a zygote that has not said anything is killed
+_HANG_S = 30.0  # after a deadline, until a zygote that has not said anything is killed
 _TICK_S = 1.0  # in which that is counted, so that an event loop that stands still counts little
 _EXCESS = {
     Reason.DISK: "it wrote more to disk than it may",

@@ -31,7 +31,7 @@ _MIB = 1 << 20
 _READ_BYTES = 1 << 16
 _MARGIN_S = 0.05  # by which a zygote's clock for a run is ahead of ours
 _STALL_S = 0.1  # by which the event loop is late at a deadline
-_END_S = 1.0  # from the end of the channel to the report of the end of the process
+_END_S = 5.0  # from the end of the channel to the report of the end of the process
 
 
 class SandboxSession:
@@ -194,7 +194,8 @@ class _Process(Child):
         self.drain()
         if self.overflow and not self.ended.done():
             await asyncio.wait((self.ended,))
-        own_s = self._loop.time() - started - max(0.0, self._zygote.waited_s(self._number) - waited_before)
+        waited_s = max(0.0, self._zygote.waited_s(self._number) - waited_before)  # before the time: rather too little
+        own_s = self._loop.time() - started - waited_s
         if not self.ended.done():
             self.order(Op.PAUSE)
             if own_s > limit_s - _MARGIN_S:  # the zygote knows: pausing ends what is late

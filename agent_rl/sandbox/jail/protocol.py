@@ -46,7 +46,7 @@ RECORD = struct.Struct("<QBidd")
 Own seconds count from the start of the limit, without those of waiting for a core; at least the processor's.
 """
 
-PATIENCE = 5
+PATIENCE = 20
 """Times its limit that a program may take by the clock while it waits for a core."""
 
 NONCE_BYTES = 16
