@@ -24,13 +24,14 @@ from typing import Any
 
 from agent_rl.errors import UnscoredError
 from agent_rl.sandbox.jail.protocol import PATIENCE
-from agent_rl.sandbox.jail.run_queue import waited_s
+from agent_rl.sandbox.jail.run_queue import run_queue
 
 __all__ = ["WorkerDied", "WorkerTimeout", "Workers", "bare_environment"]
 
 START_S = 60.0
 """Seconds until a worker is ready."""
 _READ_BYTES = 1 << 16
+_LOOK_S = 0.005  # between two looks at a worker whose time seems to be over
 _PASSED_ON = (
     *("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "HOME"),
     *("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE"),
@@ -144,7 +145,7 @@ def _exchange(process: subprocess.Popen[bytes], data: bytes, timeout_s: float) -
     """Write `data` and read one line, whichever is possible first."""
     assert process.stdin is not None
     assert process.stdout is not None
-    began, waited_before = time.monotonic(), waited_s(process.pid)
+    began, (ran_before, waited_before, _) = time.monotonic(), run_queue(process.pid)
     deadline, parts, rest = began + timeout_s, [], memoryview(data)
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
@@ -152,11 +153,15 @@ def _exchange(process: subprocess.Popen[bytes], data: bytes, timeout_s: float) -
             selector.register(process.stdin, selectors.EVENT_WRITE)
         while True:
             if time.monotonic() >= deadline:
-                waited = waited_s(process.pid) - waited_before
-                deadline = began + min(timeout_s + waited, PATIENCE * timeout_s)
-                if time.monotonic() >= deadline:
-                    break
-            for key, _ in selector.select(max(0.0, deadline - time.monotonic())):
+                ran_s, waited_s, is_ready = run_queue(process.pid)
+                elapsed_s = time.monotonic() - began
+                own_s = max(ran_s - ran_before, 0.0 if is_ready else elapsed_s - waited_s + waited_before)
+                if own_s >= timeout_s:
+                    raise WorkerTimeout(f"no answer within {timeout_s:g} s")
+                if elapsed_s >= PATIENCE * timeout_s:
+                    raise UnscoredError(f"the machine is too busy: a process had {own_s:.3g} s of its {timeout_s:g} s")
+                deadline = time.monotonic() + max(_LOOK_S, timeout_s - own_s)
+            for key, _ in selector.select(deadline - time.monotonic()):
                 if key.fileobj is process.stdin:
                     with contextlib.suppress(BrokenPipeError):  # which its output's end shows as well
                         rest = rest[os.write(key.fd, rest) :]
@@ -170,9 +175,6 @@ def _exchange(process: subprocess.Popen[bytes], data: bytes, timeout_s: float) -
                 parts.append(part)
                 if part.endswith(b"\n"):
                     return b"".join(parts)
-    if waited > (PATIENCE - 1) * timeout_s:
-        raise UnscoredError(f"the machine is too busy: a process waited {waited:.3g} s for a core")
-    raise WorkerTimeout(f"no answer within {timeout_s:g} s")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

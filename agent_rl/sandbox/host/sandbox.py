@@ -132,7 +132,7 @@ class PythonSandbox:
         Args:
             code: the program.
             stdin: its standard input.
-            timeout_s: seconds without those of waiting for a core (but at most twenty times as many by the clock), and as
+            timeout_s: seconds without those of waiting for a core (by the clock at most twenty times as many), and as
                 many processor seconds of all its threads together.
             memory_mb: MiB of address space beyond that of an interpreter with its packages loaded.
             show_last: print the value of a final expression, as a notebook does.

@@ -20,7 +20,7 @@ import anyio
 
 from agent_rl.sandbox.host.execution import Execution, ExecutionStatus
 from agent_rl.sandbox.jail.protocol import FORK, ORDER, PACKET_BYTES, RECORD, Op, Reason, ZygoteSettings
-from agent_rl.sandbox.jail.run_queue import waited_s
+from agent_rl.sandbox.jail.run_queue import run_queue
 
 __all__ = ["End", "Lost", "NotRun", "Zygote"]
 
@@ -190,7 +190,7 @@ class Zygote:
 
     def waited_s(self, number: int) -> float:
         """Seconds that a child has waited for a core; 0 while it is new."""
-        return waited_s(self._running[number]) if number in self._running else 0.0
+        return run_queue(self._running[number])[1] if number in self._running else 0.0
 
     def kill(self) -> None:
         """Kill the zygote itself, because it does not answer."""

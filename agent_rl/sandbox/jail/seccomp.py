@@ -39,7 +39,7 @@ _ABSENT = ("clone3", "openat2")  # C libraries fall back to clone and openat
 
 _THREAD_FLAGS = (0x3D0F00, 0x7D0F00)  # pthread_create of glibc and of musl, to the bit
 _FCNTL = (0, 1, 2, 3, 4, 5, 6, 7, 1030, 1032)
-"""Duplicates, flags, F_GETPIPE_SZ, and the locks that SQLite needs: only who may write can have one alone, unlike flock.
+"""Duplicates, flags, F_GETPIPE_SZ, and locks for SQLite: unlike with flock, only who may write can have one alone.
 
 No F_SETOWN or F_SETSIG: they send signals to other processes.
 """

@@ -33,7 +33,7 @@ from .layers import Confinement, Plan
 from .namespace import enter_namespace
 from .probe import probe
 from .protocol import FORK, ORDER, PACKET_BYTES, PATIENCE, RECORD, SOFT_SIGNAL, Op, Reason, ZygoteSettings
-from .run_queue import waited_s
+from .run_queue import run_queue
 from .scratch import ScratchRoot, excess, remove_tree, sweep
 from .syscalls import PR_SET_DUMPABLE, PR_SET_PDEATHSIG, call
 from .warm import preload, reset_signals
@@ -157,7 +157,7 @@ class _Zygote:
         layers = plan.layers if plan is not None else frozenset()
         self._in_namespace = "namespace" in layers
         proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)  # a namespace of our own has none
-        self._waited_s = partial(waited_s, proc=proc)
+        self._run_queue = partial(run_queue, proc=proc)
         self._excess = partial(excess, proc, limits=settings, count_threads="uid" not in layers)
         if self._in_namespace:
             enter_namespace(readable, root.path)
@@ -240,7 +240,7 @@ class _Zygote:
         if op == Op.RESUME:
             now = time.monotonic()
             child.cpu_before += child.cpu_s()
-            child.waited_before, child.waited_s = self._waited_s(child.pid), 0.0
+            child.waited_before, child.waited_s = self._run_queue(child.pid)[1], 0.0
             child.limit_s, child.began, child.deadline = limit_s, now, now + limit_s
             child.due = child.look = min(now + _WATCH_S, child.deadline)
             os.kill(child.pid, signal.SIGCONT)
@@ -378,19 +378,20 @@ class _Zygote:
             os.kill(child.pid, signal.SIGKILL)
             return
         left_s = child.limit_s - child.cpu_s()
-        if now >= child.deadline and left_s > 0:
-            self._note_wait(child)
-        if now >= child.deadline or left_s <= 0:
+        is_ready = now >= child.deadline and left_s > 0 and self._note_wait(child)
+        if left_s <= 0 or (now >= child.deadline and not is_ready) or now >= child.began + PATIENCE * child.limit_s:
             child.reason, child.look = Reason.DEADLINE, math.inf
             child.due = now + (_SOFT_S if left_s > 0 else _SOFT_S / _CORES)
             os.kill(child.pid, SOFT_SIGNAL)
         else:
-            child.due = min(now + max(_LEAST_S, left_s / _CORES), child.deadline)
+            child.due = max(now + _LEAST_S, min(now + left_s / _CORES, child.deadline))
 
-    def _note_wait(self, child: _Forked) -> None:
-        """Move its deadline by the seconds in which it had no core; a thread that has ended is not seen any more."""
-        child.waited_s = max(child.waited_s, self._waited_s(child.pid) - child.waited_before)
-        child.deadline = child.began + min(child.limit_s + child.waited_s, PATIENCE * child.limit_s)
+    def _note_wait(self, child: _Forked) -> bool:
+        """Move its deadline by the seconds in which it had no core. Returns whether it may lack one now."""
+        _, waited_s, is_ready = self._run_queue(child.pid)
+        child.waited_s = max(child.waited_s, waited_s - child.waited_before)
+        child.deadline = child.began + child.limit_s + child.waited_s
+        return is_ready
 
     def _look(self, child: _Forked, now: float) -> None:
         self._note_wait(child)
