@@ -24,7 +24,7 @@ from tests.profiles import FULL
 
 pytestmark = pytest.mark.slow
 
-PROGRAMS, CASES, CASE_S, WORK_S = 12, 3, 0.15, 0.05
+CASES, CASE_S, WORK_S = 2, 0.4, 0.1
 WORKER = f"""
 import asyncio, json, os, sys
 os.sched_setaffinity(0, {{{CORE}}})
