@@ -99,16 +99,11 @@ class Places:
 
 
 def in_a_place(work: Callable[[], T]) -> T:
-    """What `work` returns, in a place of this node for the calling thread; once more if it raises UnscoredError."""
-    for is_last in (False, True):
-        places = Places(PLACES)
+    """What `work` returns in a place of this node for the calling thread; once more if it raises UnscoredError."""
+    with contextlib.closing(Places(PLACES)) as places:
+        while not places.take():
+            time.sleep(places.pause_s())
         try:
-            while not places.take():
-                time.sleep(places.pause_s())
             return work()
         except UnscoredError:
-            if is_last:
-                raise
-        finally:
-            places.close()
-    raise AssertionError
+            return work()

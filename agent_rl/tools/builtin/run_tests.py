@@ -52,7 +52,7 @@ class RunTests(Tool):
     settings: RunTestsConfig
     idempotent = True
     max_concurrency = TOOL_CONCURRENCY
-    timeout_s = 600.0
+    timeout_s = 3600.0  # waiting for places is in it
     description = (
         "Run your program on the visible tests. You are shown which of them fail, what your program gave and what was "
         "expected. Other tests grade the answer."
