@@ -7,8 +7,8 @@ may also be an SQL script that creates them. Instead of `tables`, `database` may
 is opened read-only.
 
 Rows are compared as a multiset, or in order if the right query sorts; columns by position; floats to 10^-6. A query
-runs in a process of its own, where the kernel limits its time and memory: it can only read, for at most two
-processor seconds, and give at most 10,000 rows and 16 million characters. Its tables are made again for every comparison.
+runs in a process of its own, where the kernel limits its time and memory: it can only read, for at most two processor
+seconds, and give at most 10,000 rows and 16 million characters. Its tables are made again for every comparison.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class Pool:
 
     def __init__(self, settings: ZygoteSettings, places: Places, output_bytes: int) -> None:
         self.loop = asyncio.get_running_loop()
-        self.places = places
+        self.slots = places
         self.output_bytes = output_bytes
         self.report: IsolationReport | None = None
         self._settings = settings
@@ -159,7 +159,7 @@ class Pool:
 
     async def stop(self) -> None:
         """Stop all zygotes and the programs that they run."""
-        self.places.close()
+        self.slots.close()
         for start in self._starts.values():
             start.cancel()
         await asyncio.gather(*self._starts.values(), return_exceptions=True)

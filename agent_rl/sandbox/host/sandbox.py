@@ -148,7 +148,7 @@ class PythonSandbox:
         order = SHOW_LAST * show_last, len(source), timeout_s, memory_mb * _MIB
         kind = pool.kind_for(code)
         suspect = False  # whether it may have killed the process that ran it
-        async with pool.places:
+        async with pool.slots:
             for _ in range(2):
                 try:
                     zygote = await pool.start_alone(kind) if suspect else pool.ready(kind) or await pool.get(kind)

@@ -106,7 +106,7 @@ class SandboxSession:
         source = code.encode("utf-8", "surrogatepass")
         nonce = os.urandom(NONCE_BYTES)
         cell = CELL.pack(nonce, flags, len(source), len(data)) + source + data
-        async with self._turn, self._pool.places:
+        async with self._turn, self._pool.slots:
             if not self._open:
                 raise RuntimeError("SandboxSession.run outside of `async with`")
             if self._process is not None and self._process.ended.done():
