@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import math
 import re
+from fractions import Fraction
 from typing import Any
 
 __all__ = ["NotComparable", "longest_text", "plain", "read_result", "same_output", "same_value"]
 
+_FRACTIONAL = re.compile(r"[.eE]")
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)  # one way to match, whatever the text
 
 
@@ -91,7 +93,8 @@ def same_output(got: str, expected: str, tolerance: float = 0.0) -> bool:
     Args:
         got: standard output of the program.
         expected: what it should be.
-        tolerance: above 0, words that are numbers may differ by this much, absolutely and relative to the expected one.
+        tolerance: above 0, words that are numbers with a point or an exponent may differ by this much, absolutely, and
+            where the expected one has it, relative to that. Whole numbers are equal or not.
     """
     got_lines, expected_lines = _trimmed(got), _trimmed(expected)
     if got_lines == expected_lines:
@@ -109,9 +112,15 @@ def _same_words(got: str, expected: str, tolerance: float) -> bool:
     got_words, expected_words = got.split(), expected.split()
     return len(got_words) == len(expected_words) and all(
         one == other
-        or bool(_NUMBER.fullmatch(one) and _NUMBER.fullmatch(other) and _near(float(one), float(other), tolerance))
+        or bool(_NUMBER.fullmatch(one) and _NUMBER.fullmatch(other) and _near_words(one, other, tolerance))
         for one, other in zip(got_words, expected_words, strict=True)
     )
+
+
+def _near_words(got: str, expected: str, tolerance: float) -> bool:
+    if _FRACTIONAL.search(expected):
+        return _near(float(got), float(expected), tolerance)
+    return abs(Fraction(got) - Fraction(expected)) <= (tolerance if _FRACTIONAL.search(got) else 0)
 
 
 def _is_number(value: Any) -> bool:
