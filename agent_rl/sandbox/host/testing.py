@@ -105,7 +105,7 @@ async def _run(pool: Pool, program: str, order: str, limit_s: float, memory_byte
             children.append(child)
             child.allow(_OUTPUT_BYTES)
             child.feed(source, limit_s, last=True)
-        e = children[1].execution(await children[1].ended, limit_s); print(e.stderr); return e
+        return children[1].execution(await children[1].ended, limit_s)
     finally:
         for child in children:
             child.close()

@@ -290,8 +290,6 @@ class TestSide(Link):
             message = super().receive()
             return {"set": [], **message}
         except Exception:  # noqa: BLE001 - whatever a forged message may cause
-            import traceback; traceback.print_exc()
-            import traceback; traceback.print_exc()
             raise self._broken("what the program answers cannot be read") from None
 
     def outcome(self, reply: Any) -> tuple[bool, Any]:
@@ -301,8 +299,6 @@ class TestSide(Link):
             failed, value = super().outcome(reply)
             return failed and isinstance(value, BaseException), value
         except Exception:  # noqa: BLE001 - whatever a forged reply may cause
-            import traceback; traceback.print_exc()
-            import traceback; traceback.print_exc()
             raise self._broken("what the program answers cannot be read") from None
 
     def encode_object(self, value: Any) -> Any:
