@@ -280,14 +280,14 @@ class _ProgramSide(Link):
         return base(base.__iter__(value)) if hasattr(base, "__iter__") and base is not str else base.__add__(value, base())
 
     def update(self, message: Any) -> None:
-        """Also makes the objects of the row's own classes."""
-        for number in message.get("drop", ()):
-            self.drop(number)
+        """Also makes the objects of the row's own classes, and forgets what the tests do not hold any more."""
         if local := message.get("local"):
             self._local = [object.__new__(self._namespace[name]) for name, _ in local]
             for value, (_, state) in zip(self._local, local, strict=True):
                 vars(value).update({name: self.decode(item) for name, item in state})
         super().update(message)
+        for number in message.get("drop", ()):
+            self.drop(number)
 
     def encode_object(self, value: Any) -> Any:
         """An object as its number and its class; a class with its bases and its special methods."""
@@ -308,7 +308,7 @@ class _ProgramSide(Link):
                 return self._local[parts]
             case "e":
                 return _Callback(self, parts)
-            case "s":
+            case "z":
                 return lambda value, *args: getattr(type(value), parts)(value, *args)
             case "x":
                 return getattr(builtins, parts[0])(*self.decode(parts[1]))

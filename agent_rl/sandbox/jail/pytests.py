@@ -27,7 +27,7 @@ from types import CodeType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
 from .call import begin
-from .stand_ins import Broken, CannotCross, TestSide
+from .stand_ins import Broken, CannotCross, TestSide, is_stand_in
 
 __all__ = ["run_tests"]
 
@@ -348,6 +348,8 @@ def _prepare(link: TestSide) -> None:
             setattr(module, name, closed(name))
     seed = random.seed
     random.seed = lambda *args: (seed(*args), link.call({"g": "random:seed"}, *args))[0]
+    run = asyncio.run
+    asyncio.run = lambda main, **_: link.call({"g": "asyncio:run"}, main) if is_stand_in(main) else run(main)
     names = {"mark": _Mark(), "param": _param, "fixture": _fixture, "raises": _raises, "approx": _Approx}
     _Module("pytest", lambda name: closed(name)(), {**names, "skip": _skip, "xfail": _skip, "fail": _fail})
     unittest.mock = _Module("unittest.mock", lambda name: closed(name)())  # type: ignore[attr-defined]
@@ -423,6 +425,7 @@ def _execute(link: TestSide, names: dict[str, Any], tree: ast.Module, order: Map
 
 def _is_test(tree: ast.Module) -> bool:
     """Whether the module asserts something itself, or calls `check`."""
-    nodes = [node for each in tree.body if not isinstance(each, ast.FunctionDef | ast.ClassDef) for node in ast.walk(each)]
+    defined = ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef
+    nodes = [node for each in tree.body if not isinstance(each, defined) for node in ast.walk(each)]
     calls = [ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)]
     return any(isinstance(node, ast.Assert) for node in nodes) or "check" in calls or "pytest.raises" in calls

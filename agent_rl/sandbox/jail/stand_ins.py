@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 from .link import DATA, Link
 
-__all__ = ["Broken", "CannotCross", "TestSide"]
+__all__ = ["Broken", "CannotCross", "TestSide", "is_stand_in"]
 
 MAX_MESSAGE_BYTES = 32 << 20
 _MOST_ITEMS = 100_000
@@ -34,7 +34,7 @@ trunc floor ceil call await format aiter anext aenter aexit
 """.split()  # noqa: SIM905
 _SPECIALS = _OPERATORS | {f"__{name}__" for name in _OTHERS}
 _VERDICTS = ("startswith", "endswith", "issubset", "issuperset", "isdisjoint")
-_TYPES = {kind.__name__: kind for kind in vars(types).values() if isinstance(kind, type)}
+_TYPES = {kind.__name__: kind for kind in (types.FunctionType, types.MethodType, types.GeneratorType)}
 
 
 class Broken(BaseException):
@@ -55,7 +55,8 @@ def _made(value: Any) -> Any:
     return value
 
 
-def _is_ours(value: Any) -> bool:
+def is_stand_in(value: Any) -> bool:
+    """Whether it stands for a class or an object of the program."""
     return isinstance(type(value), _StandInType) or type(value) is _StandInType
 
 
@@ -72,15 +73,15 @@ def _withheld(value: Any, special: str) -> Any:
 
 def _comparison(special: str) -> Callable[[Any, Any], Any]:
     def compare(self: Any, other: Any) -> Any:
-        if not _is_ours(other):
+        if not is_stand_in(other):
             is_data = issubclass(vars(type(self)).get("\0base", object), DATA)
             return getattr(LINK.content(self), special)(other) if is_data else _withheld(self, special)
         if special == "__ne__" and not _defines(self, special):
             return not self == other  # noqa: SIM201
         if not _defines(self, special):
             return NotImplemented
-        same = LINK.call({"s": special}, self, other)
-        if special == "__eq__" and same is True and LINK.call({"s": special}, self, LINK.stranger()) is True:
+        same = LINK.call({"z": special}, self, other)
+        if special == "__eq__" and same is True and LINK.call({"z": special}, self, LINK.stranger()) is True:
             return False  # it equals everything
         return same
 
@@ -98,9 +99,9 @@ def _special(name: str) -> Callable[..., Any]:
             return getattr(LINK.content(self), name)(*args)
         if name == "__contains__" and not made:
             return any(item == args[0] for item in self)
-        if name in _OPERATORS and not made and not _is_ours(args[0]):
+        if name in _OPERATORS and not made and not is_stand_in(args[0]):
             return _withheld(self, name)
-        value = LINK.call({"s": name}, self, *args)
+        value = LINK.call({"z": name}, self, *args)
         return _made(value) if made and name in _OPERATORS else value
 
     return method
@@ -131,11 +132,14 @@ class _StandInType(type):
     def __iter__(cls) -> Iterator[Any]:
         return iter(LINK.call(_function("list"), cls))
 
+    def __bool__(cls) -> bool:
+        return True
+
     def __len__(cls) -> int:
         return int(LINK.call(_function("len"), cls))
 
     def __getitem__(cls, key: Any) -> Any:
-        return LINK.call({"s": "__getitem__"}, cls, key)
+        return LINK.call({"z": "__getitem__"}, cls, key)
 
 
 class _StandIn(metaclass=_StandInType):
@@ -229,7 +233,7 @@ class TestSide(Link):
     def content(self, value: Any) -> Any:
         """The plain data of an object."""
         data = self.call({"own": "content"}, value)
-        return NotImplemented if _is_ours(data) else data
+        return NotImplemented if is_stand_in(data) else data
 
     def stranger(self) -> Any:
         """An object of the program that equals no other."""
@@ -247,30 +251,31 @@ class TestSide(Link):
         self._depth += 1
         try:
             return super().call(target, *args, **kwargs)
-        except RecursionError:
-            raise self.refuse("a value is nested too deep") from None
         finally:
             self._depth -= 1
 
     def send(self, message: dict[str, Any]) -> None:
-        """As `Link.send`; raises Broken where the program has ended."""
+        """Also which containers nothing here holds any more; raises Broken where the program has ended."""
+        drop = [number for number, entry in self.shared.items() if sys.getrefcount(entry[0]) == 2]
+        for number in drop:
+            self.drop(number)
         try:
-            super().send(message)
+            super().send({**message, "drop": drop})
         except OSError:
             raise self._broken("the program has ended") from None
 
     def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Also which containers nothing here holds any more, and the state of the row's own objects."""
-        drop = [number for number, entry in self.shared.items() if sys.getrefcount(entry[0]) == 2]
-        for number in drop:
-            self.drop(number)
+        """Also the state of the row's own objects."""
         self._pending = {}
-        message = super().arguments(args, kwargs)
+        try:
+            message = super().arguments(args, kwargs)
+        except RecursionError:
+            raise self.refuse("a value is nested too deep") from None
         local: list[Any] = []
         while len(local) < len(self._pending):
             value = list(self._pending.values())[len(local)][1]
             local.append([type(value).__name__, [[name, self.encode(item)] for name, item in vars(value).items()]])
-        return {**message, "drop": drop, "local": local}
+        return {**message, "local": local}
 
     def read(self, size: int) -> bytes:
         """As `Link.read`; raises Broken where the program ends, takes too long or writes too much."""
@@ -304,7 +309,7 @@ class TestSide(Link):
     def encode_object(self, value: Any) -> Any:
         """Stand-ins, functions, classes of the standard library, iterators, objects of the row's own classes."""
         kind = type(value)
-        if _is_ours(value):
+        if is_stand_in(value):
             return {"h": vars(value)[_NUMBER]}
         if kind in self.local:
             return {"p": self._pending.setdefault(id(value), (len(self._pending), value))[0]}
@@ -337,22 +342,22 @@ class TestSide(Link):
         if (value := self._stand_ins.get(parts[0])) is not None:
             vars(value)[_MADE] = False
             return value
-        value = kind.__new__(kind) if tag == "x" else object.__new__(kind if _is_ours(kind) else _StandIn)
+        value = kind.__new__(kind) if tag == "x" else object.__new__(kind if is_stand_in(kind) else _StandIn)
         if tag == "x":
             object.__setattr__(value, "args", (*self.decode(parts[2]),))
-        if _is_ours(value):
+        if is_stand_in(value):
             vars(value).update({_NUMBER: parts[0], _MADE: False})
             self._stand_ins[parts[0]] = value
         return value
 
     def _new_class(self, number: int, name: str, module: str, bases: list[Any], own: list[str]) -> Any:
-        real = getattr(sys.modules.get(module), name, None) if _is_standard(module) else None
+        real = getattr(sys.modules.get(module), name, None) if _is_standard(module) and module != "unittest.case" else None
         if isinstance(real, type) and issubclass(real, BaseException):
             self._stand_ins[number] = real
             return real
         parents = [self.decode(base) for base in bases]
         data = [vars(each).get("\0base", each) for each in parents if each in DATA or "\0base" in vars(each)]
-        parents = [each for each in parents if _is_ours(each) or issubclass(each, BaseException)]
+        parents = [each for each in parents if is_stand_in(each) or issubclass(each, BaseException)]
         if not any(isinstance(parent, _StandInType) for parent in parents):
             parents.insert(0, _StandIn)
         content: dict[str, Any] = {_NUMBER: number, _OWN: own, "__module__": module}
