@@ -230,7 +230,10 @@ class _Runner:
         choices = [_rows(mark) for mark in marks if mark.name == "parametrize"]
         direct = {name for rows in choices for params, _ in rows for name in params}
         asked = [name for mark in marks if mark.name == "usefixtures" for name in mark.args]
-        first = sorted([*asked, *(each.name for each in fixtures.values() if each.autouse)], key=lambda name: -_rank(fixtures, name))
+        first = sorted(
+            [*asked, *(each.name for each in fixtures.values() if each.autouse)],
+            key=lambda name: -_rank(fixtures, name),
+        )
         needed = [*first, *_parameters(function)]
         for name in needed:  # which grows
             if name in fixtures and name not in direct:

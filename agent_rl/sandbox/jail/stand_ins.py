@@ -351,7 +351,9 @@ class TestSide(Link):
         return value
 
     def _new_class(self, number: int, name: str, module: str, bases: list[Any], own: list[str]) -> Any:
-        real = getattr(sys.modules.get(module), name, None) if _is_standard(module) and module != "unittest.case" else None
+        real = (
+            getattr(sys.modules.get(module), name, None) if _is_standard(module) and module != "unittest.case" else None
+        )
         if isinstance(real, type) and issubclass(real, BaseException):
             self._stand_ins[number] = real
             return real
