@@ -15,6 +15,7 @@ from typing import Any
 __all__ = ["NotComparable", "longest_text", "plain", "read_result", "same_output", "same_value"]
 
 _FRACTIONAL = re.compile(r"[.eE]")
+_LONGEST = 1000  # characters of a number with a point that is compared with a whole one
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)  # one way to match, whatever the text
 
 
@@ -119,7 +120,9 @@ def _same_words(got: str, expected: str, tolerance: float) -> bool:
 def _near_words(got: str, expected: str, tolerance: float) -> bool:
     if _FRACTIONAL.search(expected):
         return _near(float(got), float(expected), tolerance)
-    return abs(Fraction(got) - Fraction(expected)) <= (tolerance if _FRACTIONAL.search(got) else 0)
+    if not _FRACTIONAL.search(got) or max(len(got), len(expected)) > _LONGEST:
+        return got.lstrip("+0") == expected.lstrip("+0")
+    return abs(Fraction(got) - Fraction(expected)) <= tolerance
 
 
 def _is_number(value: Any) -> bool:

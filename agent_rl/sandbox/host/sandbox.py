@@ -91,7 +91,7 @@ class PythonSandbox:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        pool = self.open_pool()
+        pool = self._open_pool()
         self._pool = None
         await pool.stop()
 
@@ -106,7 +106,7 @@ class PythonSandbox:
         Raises:
             UnscoredError: the sandbox's process could not be started.
         """
-        pool = self.open_pool()
+        pool = self._open_pool()
         try:
             await pool.get("lean")
         except NotRun as error:
@@ -138,7 +138,7 @@ class PythonSandbox:
         Returns:
             How it ended. Only wrong arguments and cancellation raise; a cancelled program is killed.
         """
-        pool = self.open_pool()
+        pool = self._open_pool()
         check_limits(timeout_s, memory_mb)
         source = code.encode("utf-8", "surrogatepass")
         request = source + stdin.encode("utf-8", "surrogatepass") if stdin else source
@@ -169,10 +169,9 @@ class PythonSandbox:
             memory_mb: MiB of address space beyond that of an interpreter with its packages loaded.
         """
         check_limits(timeout_s, memory_mb)
-        return SandboxSession(self.open_pool(), timeout_s, memory_mb)
+        return SandboxSession(self._open_pool(), timeout_s, memory_mb)
 
-    def open_pool(self) -> Pool:
-        """What its programs share; for this package only. RuntimeError outside of `async with` and in another loop."""
+    def _open_pool(self) -> Pool:
         if self._pool is None:
             raise RuntimeError("PythonSandbox is used outside of `async with`")
         self._pool.check_loop()

@@ -68,7 +68,7 @@ async def grade_by_tests(
     """
     order = {**asdict(tests), "limit_s": timeout_s, "stop": stop_at_first_failure}
     program = "\n\n".join(part for part in (tests.prefix, code) if part)
-    pool = sandbox.open_pool()
+    pool = sandbox._open_pool()
     async with pool.slots:
         try:
             execution = await _run(pool, program, json.dumps(order), total_timeout_s, memory_mb << 20)

@@ -84,7 +84,7 @@ _BEYOND = re.compile(
 _WORDS_WITHIN = re.compile(r"\\(?:text|mbox|mathrm)\w*\s*\{[^{}]*\}\s*[^\s.^{$\\]")
 _EQUATION_WITHIN = re.compile(r"[({][^(]*=.*[)}]")
 _SEVERAL = re.compile(
-    r"\\\\|(?<!\\)\||,\s*\\[lc]?dots|\\(?:lor|vee|mid|equiv|implies|iff|to|\w*[Rr]ightarrow)(?![a-zA-Z])"
+    r"\\\\(?![a-zA-Z])|(?<!\\)\||,\s*\\[lc]?dots|\\(?:lor|vee|mid|equiv|implies|iff|to|\w*[Rr]ightarrow)(?![a-zA-Z])"
 )
 _LOOKS_LIKE_MATH = re.compile(r"[0-9\\^_=+<>]")
 
