@@ -1,7 +1,7 @@
 """Write APPS, TACO, CodeContests, HumanEval, LeetCode, KodCode or MBPP as files of rows.
 
-Each row is tried: its published solution has to pass its tests, and functions that return None have to fail. Rows that do
-not are left out and counted.
+Each row is tried: its published solution has to pass its tests, and functions that return None have to fail them. Rows
+for which that is not so are left out and counted.
 """
 
 from collections.abc import Mapping

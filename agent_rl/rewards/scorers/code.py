@@ -7,11 +7,11 @@ ground truth has one of these forms; where it is null, they are looked for in `e
   also `{"assert_case": [...]}`, asserts as lines of text, and pairs `[input, output]`;
 - tests as Python, with pytest's semantics (`agent_rl.sandbox.grade_by_tests`): a text, or
   `{"test": ..., "entry_point": ..., "prompt": ...}` as LeetCode and HumanEval have it, `{"functional": ...}`,
-  `{"pytest": ...}`. The prompt, or `extra_info["prefix"]`, is put before the program, and its functions are those of the
-  tests; an entry point may also stand in `extra_info`. Each assert of `check(candidate)` counts as a test.
+  `{"pytest": ...}`. The prompt, or `extra_info["prefix"]`, is put before the program, and the tests use its functions;
+  an entry point may also stand in `extra_info`. Each assert of `check(candidate)` counts as a test.
 
-Numbers with a point or an exponent may be off by 10^-6. On a machine without isolation no program is run, and the answer
-is unscored; so it is where a test needs what cannot be sent to the program, such as a mock or a file.
+Numbers with a point or an exponent may be off by 10^-6. On a machine without isolation no program is run, and the
+answer is unscored; so it is where a test needs what cannot be sent to the program, such as a mock or a file.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ async def _score(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]
 
 async def _graded(code: str, tests: _Tests | PythonTests, *, all_or_nothing: bool) -> GradeReport:
     sandbox = await shared_sandbox(packages=PACKAGES)
-    limits = {"timeout_s": CASE_S, "total_timeout_s": TOTAL_S}
+    limits: dict[str, Any] = {"timeout_s": CASE_S, "total_timeout_s": TOTAL_S}
     if isinstance(tests, PythonTests):
         return await grade_by_tests(code, tests, sandbox=sandbox, stop_at_first_failure=all_or_nothing, **limits)
     return await grade(

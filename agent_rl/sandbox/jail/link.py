@@ -15,6 +15,7 @@ import os
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -28,44 +29,29 @@ _DATES = (f"datetime.{name}" for name in ("date", "time", "datetime", "timedelta
 _STANDARD = ("decimal.Decimal", "fractions.Fraction", *_DATES)
 
 
-def _pairs(value: Any) -> list[Any]:
-    return [list(pair) for pair in value.items()]
+def _pairs(value: Any) -> Any:
+    return map(list, value.items())
 
 
-_TAGS: dict[type, tuple[str, Callable[[Any], Any]]] = {
-    tuple: ("t", list),
-    set: ("s", list),
-    frozenset: ("f", list),
-    dict: ("d", _pairs),
-    defaultdict: ("d", _pairs),
-    OrderedDict: ("O", _pairs),
-    Counter: ("C", _pairs),
-    deque: ("q", lambda value: (list(value), value.maxlen)),
-    bytes: ("b", lambda value: [value.hex()]),
-    bytearray: ("B", lambda value: [value.hex()]),
-    complex: ("c", lambda value: (value.real, value.imag)),
-    range: ("r", lambda value: (value.start, value.stop, value.step)),
-    slice: ("l", lambda value: (value.start, value.stop, value.step)),
-    type(NotImplemented): ("N", lambda value: ()),
-    type(Ellipsis): ("E", lambda value: ()),
-}
-_MAKE: dict[str, Callable[..., Any]] = {
-    "t": lambda *items: items,
-    "s": lambda *items: set(items),
-    "f": lambda *items: frozenset(items),
-    "d": lambda *pairs: dict(pairs),
-    "O": lambda *pairs: OrderedDict(pairs),
-    "C": lambda *pairs: Counter(dict(pairs)),
-    "q": deque,
-    "b": bytes.fromhex,
-    "B": bytearray.fromhex,
-    "c": complex,
-    "r": range,
-    "l": slice,
-    "N": lambda: NotImplemented,
-    "E": lambda: ...,
-    "i": lambda text: int(text, 16),
-}
+# Tag, type, the parts of a value, and how they become one again.
+_KINDS: list[tuple[str, type, Callable[[Any], Any], Callable[..., Any]]] = [
+    ("t", tuple, list, lambda *items: items),
+    ("s", set, list, lambda *items: set(items)),
+    ("f", frozenset, list, lambda *items: frozenset(items)),
+    ("d", defaultdict, _pairs, lambda *pairs: dict(pairs)),
+    ("d", dict, _pairs, lambda *pairs: dict(pairs)),
+    ("O", OrderedDict, _pairs, lambda *pairs: OrderedDict(pairs)),
+    ("C", Counter, _pairs, lambda *pairs: Counter(dict(pairs))),
+    ("q", deque, lambda value: (list(value), value.maxlen), deque),
+    ("b", bytes, lambda value: [value.hex()], bytes.fromhex),
+    ("B", bytearray, lambda value: [value.hex()], bytearray.fromhex),
+    ("c", complex, lambda value: (value.real, value.imag), complex),
+    ("r", range, lambda value: (value.start, value.stop, value.step), range),
+    ("l", slice, lambda value: (value.start, value.stop, value.step), slice),
+    ("N", type(NotImplemented), lambda value: (), lambda: NotImplemented),
+]
+_TAGS = {kind: (tag, parts) for tag, kind, parts, _ in _KINDS}
+_MAKE: dict[str, Callable[..., Any]] = {tag: make for tag, _, _, make in _KINDS} | {"i": lambda text: int(text, 16)}
 
 
 class Link:
@@ -98,10 +84,13 @@ class Link:
         name = f"{kind.__module__}.{kind.__qualname__}"
         if name in _STANDARD:
             return {"o": [name, *map(self.encode, value.__reduce__()[1])]}
-        if name == "numpy.ndarray" and value.dtype.kind in "biufc":
-            return {"a": [value.dtype.str, list(value.shape), value.tobytes().hex()]}
-        if kind.__module__ == "numpy" and hasattr(value, "item") and not hasattr(value, "__len__"):
-            return self.encode(value.item())
+        if kind.__module__ == "numpy" and hasattr(value, "dtype") and value.dtype.kind in "biufc":
+            is_array = name == "numpy.ndarray"
+            return (
+                {"a": [value.dtype.str, list(value.shape), value.tobytes().hex()]}
+                if is_array
+                else self.encode(value.item())
+            )
         return self.encode_object(value)
 
     def decode(self, data: Any) -> Any:
@@ -239,16 +228,6 @@ def _merged(old: Any, new: Any) -> Any:
     return old
 
 
-class _Callback:
-    """A function of the tests."""
-
-    def __init__(self, link: Link, number: int) -> None:
-        self.link, self.number = link, number
-
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        return self.link.call({"e": self.number}, *args, **kwargs)
-
-
 class _ProgramSide(Link):
     """In the program's process, where nothing can be relied upon by the other end."""
 
@@ -259,6 +238,7 @@ class _ProgramSide(Link):
         self._places: dict[int, int] = {}
         self._described: set[int] = set()
         self._local: list[Any] = []
+        self._callbacks: dict[int, int] = {}
         self._output = sys.stdout = io.StringIO()
 
     def own_names(self) -> list[str]:
@@ -293,8 +273,8 @@ class _ProgramSide(Link):
 
     def encode_object(self, value: Any) -> Any:
         """An object as its number and its class; a class with its bases and its special methods."""
-        if isinstance(value, _Callback):
-            return {"e": value.number}
+        if id(value) in self._callbacks:
+            return {"e": self._callbacks[id(value)]}
         if isinstance(value, type):
             return self._class(value)
         if isinstance(value, BaseException):
@@ -303,21 +283,18 @@ class _ProgramSide(Link):
 
     def decode_object(self, tag: str, parts: Any) -> Any:
         """What the tests name: an object, a special method, something of the standard library, ..."""
-        match tag:
-            case "h":
-                return self._objects[parts]
-            case "p":
-                return self._local[parts]
-            case "e":
-                return _Callback(self, parts)
-            case "z":
-                return lambda value, *args: getattr(type(value), parts)(value, *args)
-            case "x":
-                return getattr(builtins, parts[0])(*self.decode(parts[1]))
-            case "y":
-                return iter(self.decode(parts))
-            case "own":
-                return getattr(self, parts)
+        if tag in ("h", "p"):
+            return (self._objects if tag == "h" else self._local)[parts]
+        if tag == "e":
+            callback = self._objects[self._place(partial(self.call, {"e": parts}))]
+            self._callbacks[id(callback)] = parts
+            return callback
+        if tag == "z":
+            return lambda value, *args: getattr(type(value), parts)(value, *args)
+        if tag == "x":
+            return getattr(builtins, parts[0])(*self.decode(parts[1]))
+        if tag in ("y", "own"):
+            return iter(self.decode(parts)) if tag == "y" else getattr(self, parts)
         module, _, path = parts.partition(":")
         value: Any = importlib.import_module(module)
         for name in path.split("."):

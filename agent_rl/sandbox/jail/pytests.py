@@ -8,22 +8,19 @@ test that uses anything else of pytest, mocks or files says nothing about the pr
 from __future__ import annotations
 
 import ast
-import asyncio
 import builtins
 import importlib.util
 import inspect
 import io
-import json
 import math
 import os
 import random
 import re
 import sys
-import unittest
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import product
-from types import CodeType, MethodType, ModuleType, SimpleNamespace
+from types import CodeType, ModuleType, SimpleNamespace
 from typing import Any
 
 from .call import begin
@@ -59,15 +56,16 @@ class _Mark:
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         if len(args) != 1 or kwargs or not (inspect.isfunction(args[0]) or inspect.isclass(args[0])):
             return _Mark(self.name, args, kwargs)
-        args[0].pytestmark = [self, *vars(args[0]).get("pytestmark", ())]
-        return args[0]
+        target: Any = args[0]
+        target.pytestmark = [self, *vars(target).get("pytestmark", ())]
+        return target
 
 
 class _Param(tuple[Any, ...]):
     marks: Sequence[_Mark] = ()
 
 
-def _param(*values: Any, marks: Any = (), id: Any = None) -> _Param:  # noqa: A002 - as in pytest
+def _param(*values: Any, marks: Any = (), id: Any = None) -> _Param:
     param = _Param(values)
     param.marks = marks if isinstance(marks, list | tuple) else (marks,)
     return param
@@ -100,7 +98,8 @@ def _around(scope: str, hooks: Callable[[str], Any], names: tuple[str, str], *ar
 
 @contextmanager
 def _raises(expected: Any, *, match: Any = None) -> Iterator[Any]:
-    info = SimpleNamespace(match=lambda pattern: re.search(pattern, str(info.value)) or _fail())
+    info = SimpleNamespace()
+    info.match = lambda pattern: _true(re.search(pattern, str(info.value)))
     try:
         yield info
     except expected as error:
@@ -114,7 +113,7 @@ def _raises(expected: Any, *, match: Any = None) -> Iterator[Any]:
 
 
 class _Approx:
-    def __init__(self, expected: Any, rel: Any = None, abs: Any = None, nan_ok: bool = False) -> None:  # noqa: A002
+    def __init__(self, expected: Any, rel: Any = None, abs: Any = None, nan_ok: bool = False) -> None:
         self.expected, self.rel, self.abs, self.nan_ok = expected, rel, abs, nan_ok
 
     def __eq__(self, actual: Any) -> bool:
@@ -183,9 +182,9 @@ class _Runner:
                 if mark.name in ("skip", "xfail") or (mark.name == "skipif" and mark.args[0]):
                     raise _Skip
             work()
-        except (_Skip, unittest.SkipTest):
-            return
         except BaseException as error:  # noqa: BLE001 - also SystemExit of the program
+            if isinstance(error, (_Skip, *_unittest("SkipTest"))):
+                return
             outcome, reason = "failed", type(error).__name__
         if link.problem is not None:
             outcome, reason = "failed" if isinstance(link.problem, Broken) else "unknown", str(link.problem)
@@ -199,13 +198,14 @@ class _Runner:
             if inspect.isfunction(value) and name.startswith("test"):
                 around = _around("function", names.get, ("setup_function", "teardown_function"), value)
                 self._function(value, {**fixtures, around.name: around}, _marks(names), lambda: None)
-            elif inspect.isclass(value) and getattr(value, "__module__", "") == _NAME:
-                if name.startswith("Test") or issubclass(value, unittest.TestCase):
+            elif inspect.isclass(value) and value.__module__ == _NAME:
+                is_test = name.startswith("Test") or issubclass(value, _unittest("TestCase"))
+                if is_test:
                     self._class(value, fixtures, _marks(names))
         self._close("module", "package", "session")
 
     def _class(self, kind: Any, fixtures: Mapping[str, _Fixture], marks: Sequence[_Mark]) -> None:
-        is_unittest = issubclass(kind, unittest.TestCase)
+        is_unittest = issubclass(kind, _unittest("TestCase"))
         style = ("setUpClass", "tearDownClass", "setUp", "tearDown") if is_unittest else _HOOKS
         names = {name: getattr(kind, name) for base in kind.__mro__[::-1] for name in vars(base)}
         marks = [*(mark for base in kind.__mro__ for mark in _marks(vars(base))), *marks]
@@ -285,7 +285,7 @@ def _capsys() -> Iterator[Any]:
     before = sys.stdout
 
     def read() -> Any:
-        text, sys.stdout = sys.stdout.getvalue(), io.StringIO()  # type: ignore[attr-defined]
+        text, sys.stdout = sys.stdout.getvalue(), io.StringIO()  # type: ignore[union-attr]
         return SimpleNamespace(out=text, err="")
 
     sys.stdout = io.StringIO()
@@ -295,6 +295,11 @@ def _capsys() -> Iterator[Any]:
 
 _HOOKS = ("setup_class", "teardown_class", "setup_method", "teardown_method")
 _BUILT_IN = {"capsys": _Fixture(_capsys, {})}
+
+
+def _unittest(name: str) -> tuple[type, ...]:
+    """A class of unittest, where the tests have imported it."""
+    return (getattr(sys.modules["unittest"], name),) if "unittest" in sys.modules else ()
 
 
 def _fixtures(names: Mapping[str, Any], *more: _Fixture) -> dict[str, _Fixture]:
@@ -324,7 +329,7 @@ def _rows(mark: _Mark) -> list[tuple[dict[str, Any], Sequence[_Mark]]]:
 
 
 def _finish(value: Any) -> Any:
-    return asyncio.run(value) if inspect.iscoroutine(value) else value
+    return importlib.import_module("asyncio").run(value) if inspect.iscoroutine(value) else value
 
 
 def _true(value: Any) -> None:
@@ -351,19 +356,24 @@ def _prepare(link: TestSide) -> None:
             setattr(module, name, closed(name))
     seed = random.seed
     random.seed = lambda *args: (seed(*args), link.call({"g": "random:seed"}, *args))[0]
-    run = asyncio.run
-    asyncio.run = lambda main, **_: link.call({"g": "asyncio:run"}, main) if is_stand_in(main) else run(main)
     names = {"mark": _Mark(), "param": _param, "fixture": _fixture, "raises": _raises, "approx": _Approx}
-    _Module("pytest", lambda name: closed(name)(), {**names, "skip": _skip, "xfail": _skip, "fail": _fail})
-    unittest.mock = _Module("unittest.mock", lambda name: closed(name)())  # type: ignore[attr-defined]
+    names |= {"skip": _skip, "xfail": _skip, "fail": _fail, "importorskip": importlib.import_module}
+    _Module("pytest", lambda name: closed(name)(), names)
+
+
+def _run_in_program(link: TestSide) -> None:
+    """Let `asyncio.run` take what a coroutine function of the program returns."""
+    module: Any = importlib.import_module("asyncio")
+    run = module.run
+    module.run = lambda main, **_: link.call({"g": "asyncio:run"}, main) if is_stand_in(main) else run(main)
 
 
 def run_tests(order: Mapping[str, Any], descriptor: int) -> list[tuple[str, str]]:
     """Run the tests of a row.
 
     Args:
-        order: `tests` and `prefix` as source, `entry_point` of `check(candidate)` as an expression, `limit_s` of a call,
-            and whether to `stop` at the first test that is not passed.
+        order: `tests` and `prefix` as source, `entry_point` of `check(candidate)` as an expression, `limit_s` of a
+            call, and whether to `stop` at the first test that is not passed.
         descriptor: the socket to the program.
 
     Returns:
@@ -419,10 +429,13 @@ def _execute(link: TestSide, names: dict[str, Any], tree: ast.Module, order: Map
         if name not in names or names[name] is before.get(name):
             names[name] = link.name(name)
     for node in ast.walk(tree):
-        wanted = [each.name for each in node.names] if isinstance(node, ast.Import) else [getattr(node, "module", None)]
-        for name in wanted:
-            if name and (root := name.partition(".")[0]) not in sys.modules and not importlib.util.find_spec(root):
-                raise link.refuse(f"the tests import {root}")
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            for name in [f"{getattr(node, 'module', None) or ''}.{each.name}".lstrip(".") for each in node.names]:
+                root = name.partition(".")[0]
+                if name.startswith("unittest.mock") or not (root in sys.modules or importlib.util.find_spec(root)):
+                    raise link.refuse(f"the tests import {name}")
+                if root == "asyncio":
+                    _run_in_program(link)
     exec(compile(tree, _NAME, "exec"), names)  # noqa: S102 - as above
 
 

@@ -8,7 +8,6 @@ is expected, and could say yes. Two objects of the program are compared by the p
 from __future__ import annotations
 
 import builtins
-import json
 import os
 import select
 import sys
@@ -16,7 +15,7 @@ import time
 import types
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Any, NoReturn
+from typing import Any
 
 from .link import DATA, Link
 
@@ -34,6 +33,8 @@ trunc floor ceil call await format aiter anext aenter aexit
 """.split()  # noqa: SIM905
 _SPECIALS = _OPERATORS | {f"__{name}__" for name in _OTHERS}
 _VERDICTS = ("startswith", "endswith", "issubset", "issuperset", "isdisjoint")
+LINK: Any = None
+"""The `TestSide` of this process."""
 _TYPES = {kind.__name__: kind for kind in (types.FunctionType, types.MethodType, types.GeneratorType)}
 
 
@@ -107,16 +108,20 @@ def _special(name: str) -> Callable[..., Any]:
     return method
 
 
-def _awaited(value: Any) -> Iterator[Any]:
+def _awaited(value: Any) -> Any:
     return LINK.call({"g": "asyncio:run"}, value)
     yield
+
+
+def _delegated(target: Any) -> Callable[..., Any]:
+    return lambda self, *_: _made(LINK.call(target, self))
 
 
 class _StandInType(type):
     """The class of the classes of the program."""
 
     def __new__(cls, name: str, _: Any, content: dict[str, Any]) -> Any:
-        if "LINK" in globals():
+        if LINK is not None:
             raise LINK.refuse(f"the class {name} of the tests derives from one of the program")
         return type.__new__(cls, name, (), content)
 
@@ -129,11 +134,11 @@ class _StandInType(type):
     def __setattr__(cls, name: str, value: Any) -> None:
         LINK.call(_function("setattr"), cls, name, value)
 
-    def __iter__(cls) -> Iterator[Any]:
-        return iter(LINK.call(_function("list"), cls))
-
     def __bool__(cls) -> bool:
         return True
+
+    def __iter__(cls) -> Iterator[Any]:
+        return iter(LINK.call(_function("list"), cls))
 
     def __len__(cls) -> int:
         return int(LINK.call(_function("len"), cls))
@@ -159,31 +164,15 @@ class _StandIn(metaclass=_StandInType):
     def __delattr__(self, name: str) -> None:
         LINK.call(_function("delattr"), self, name)
 
-    def __repr__(self) -> str:
-        return str(LINK.call(_function("repr"), self))
-
-    def __str__(self) -> str:
-        return str(LINK.call(_function("str"), self))
-
-    def __hash__(self) -> int:
-        return int(LINK.call(_function("hash"), self))
-
-    def __deepcopy__(self, _: Any = None) -> Any:
-        return _made(LINK.call({"g": "copy:deepcopy"}, self))
-
-    def __copy__(self) -> Any:
-        return _made(LINK.call({"g": "copy:copy"}, self))
-
-    def __reduce_ex__(self, _: Any) -> NoReturn:
-        raise LINK.refuse("an object of the program is pickled")
+    __repr__, __str__, __hash__ = (_delegated(_function(name)) for name in ("repr", "str", "hash"))
+    __copy__, __deepcopy__ = (_delegated({"g": f"copy:{name}"}) for name in ("copy", "deepcopy"))
+    __eq__, __ne__, __lt__, __le__, __gt__, __ge__ = map(_comparison, _COMPARISONS)
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
         kind = type(self)
         is_builtin = kind.__module__ == "builtins"
         return _TYPES.get(kind.__name__, kind) if is_builtin else vars(kind).get("\0shown", kind)
-
-    __eq__, __ne__, __lt__, __le__, __gt__, __ge__ = map(_comparison, _COMPARISONS)
 
 
 class TestSide(Link):
@@ -373,7 +362,3 @@ class TestSide(Link):
 
 def _is_standard(module: str) -> bool:
     return module.partition(".")[0] in sys.stdlib_module_names
-
-
-LINK: TestSide
-"""The one of this process."""

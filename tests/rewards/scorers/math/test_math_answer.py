@@ -51,7 +51,7 @@ def test_values_joined_by_a_sign_are_none_of_them(answer: str, strict: str) -> N
 
 
 def test_a_ratio_is_its_value() -> None:
-    assert score_math_strict("\\boxed{10:20}", "5:10", {}) == 1.0
+    assert score_now(SCORERS["math_strict"], "\\boxed{10:20}", "5:10") == 1.0
 
 
 @pytest.mark.parametrize("truth", [None, "", "  ", [], True, {"a": 1}, ["5", None], "x" * 1001])
