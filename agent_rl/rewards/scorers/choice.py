@@ -1,7 +1,7 @@
 r"""Multiple choice: 1.0 when the answer names the right letter, else 0.0.
 
 The letter is read from `<answer>`, from `\boxed{}`, after "the answer is" and at the begin of a short text: `B`, `(B)`,
-`B. Paris`, `**B**`, `option B`, `the second option`, but not `B-cell`. An answer with two different letters has none. The
+`B. Paris`, `**B**`, `option B`, `the second option`, but not `B-cell`. An answer with two letters has none. The
 ground truth is a letter, or the index of the choice, counted from 0. With a list `extra_info["choices"]`, the text of a
 choice is read as its letter.
 """
