@@ -48,9 +48,9 @@ WHOLE_SOURCES = (
 PACKAGES = ("numpy", "sympy", "sortedcontainers")
 """What programs may import, as at the judges of programming contests."""
 CASE_S = 5.0
-"""Wall-clock seconds of one case."""
+"""Seconds of one case, those of waiting for a core not counted."""
 TOTAL_S = 60.0
-"""Wall-clock seconds of all cases of one program."""
+"""Seconds of all cases of one program, as if it had all places of the node to itself."""
 FLOAT_TOLERANCE = 1e-6
 MAX_CODE_CHARS = 100_000
 _FUNCTION_KEYS = ("entry_point", "fn_name", "function")

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from agent_rl.sandbox.host.execution import Execution, ExecutionStatus
 from agent_rl.sandbox.host.pool import Pool
 from agent_rl.sandbox.host.supervisor import End, NotRun, Zygote
-from agent_rl.sandbox.jail.protocol import MEMORY_SIGNAL, Op, Reason
+from agent_rl.sandbox.jail.protocol import MEMORY_SIGNAL, PATIENCE, Op, Reason
 
 __all__ = ["Child"]
 
 _READ_BYTES = 1 << 16
 _READ_AFTER_S = 0.02  # a pipe holds 64 KiB: most programs have ended before anybody needs to read
-_HANG_S = 15.0  # after a deadline, until a zygote that has not said anything is killed
+_HANG_S = 30.0  # after a deadline, until a zygote that has not said anything is killed
 _TICK_S = 1.0  # in which that is counted, so that an event loop that stands still counts little
 _EXCESS = {
     Reason.DISK: "it wrote more to disk than it may",
@@ -83,7 +83,7 @@ class Child:
             last: close the channel after it, so that the child finds an end.
         """
         self._rest, self._last = memoryview(data), last
-        self._patience_s = limit_s + _HANG_S
+        self._patience_s = PATIENCE * limit_s + _HANG_S
         self._hang = self._loop.call_later(_TICK_S, self._tick)
         self._write()
 
@@ -98,7 +98,7 @@ class Child:
         status, exit_code, remark = _verdict(end, self.overflow, limit_s)
         if remark:
             err += f"{'' if not err or err.endswith(chr(10)) else chr(10)}sandbox: {remark}\n"
-        return Execution(status, out, err, exit_code, end.wall_s)
+        return Execution(status, out, err, exit_code, end.wall_s, own_s=end.own_s)
 
     def drain(self) -> None:
         """Read what is there now, without waiting."""

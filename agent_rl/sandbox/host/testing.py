@@ -10,7 +10,9 @@ from __future__ import annotations
 import json
 import os
 import socket
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from agent_rl.errors import UnscoredError
 from agent_rl.sandbox.host.execution import Execution, ExecutionStatus
@@ -18,8 +20,9 @@ from agent_rl.sandbox.host.grading import CaseResult, GradeReport
 from agent_rl.sandbox.host.pool import Pool
 from agent_rl.sandbox.host.process import Child
 from agent_rl.sandbox.host.sandbox import PythonSandbox
+from agent_rl.sandbox.host.shared import repeated_if_busy
 from agent_rl.sandbox.host.supervisor import Lost, NotRun
-from agent_rl.sandbox.jail.protocol import SERVE, TEST
+from agent_rl.sandbox.jail.protocol import SERVE, TEST, Op
 
 __all__ = ["PythonTests", "grade_by_tests"]
 
@@ -58,29 +61,35 @@ async def grade_by_tests(
         code: the program, without the prefix.
         tests: its tests.
         sandbox: where to run both.
-        timeout_s: wall-clock seconds of one call of the program; no test is passed after a call that takes longer.
+        timeout_s: seconds of one call of the program, those of waiting for a core not counted; no test is passed after
+            a call that takes longer.
         memory_mb: MiB for each of the two processes.
-        total_timeout_s: wall-clock seconds for all tests.
+        total_timeout_s: seconds for all tests, counted likewise.
         stop_at_first_failure: give up after the first test that is not passed.
 
     Raises:
-        UnscoredError: a test needs what cannot be sent to the program, there is no test, or the sandbox failed.
+        UnscoredError: a test needs what cannot be sent to the program, there is no test, the sandbox failed, or the
+            machine was twice too busy to say whether the program is too slow.
     """
     order = {**asdict(tests), "limit_s": timeout_s, "stop": stop_at_first_failure}
     program = "\n\n".join(part for part in (tests.prefix, code) if part)
     pool = sandbox._open_pool()
-    async with pool.slots:
-        try:
-            execution = await _run(pool, program, json.dumps(order), total_timeout_s, memory_mb << 20)
-        except NotRun as error:
-            execution = error.execution
-        except Lost:
-            execution = Execution(ExecutionStatus.UNAVAILABLE, stderr="its process died")
+
+    async def run() -> Execution:
+        async with pool.places:
+            try:
+                return await _run(pool, program, order, total_timeout_s, memory_mb << 20)
+            except NotRun as error:
+                return error.execution
+            except Lost:
+                return Execution(ExecutionStatus.UNAVAILABLE, stderr="its process died")
+
+    execution = await repeated_if_busy(run, timeout_s)
     if execution.status in _FAILED:
         return GradeReport((CaseResult(False, execution.status, "the tests were ended", execution.wall_s),))
     if execution.status != ExecutionStatus.OK:
         raise UnscoredError(f"a program could not be graded: {execution.stderr.strip()[-300:]}")
-    results = json.loads(execution.stdout)
+    results = json.loads(execution.stdout)["results"]
     failed = [outcome == "failed" for outcome, _ in results]
     unknown = next(
         (reason for outcome, reason in results if outcome == "unknown"), None if results else "there are none"
@@ -90,24 +99,35 @@ async def grade_by_tests(
     return GradeReport(tuple(CaseResult(outcome == "passed", execution.status, reason) for outcome, reason in results))
 
 
-async def _run(pool: Pool, program: str, order: str, limit_s: float, memory_bytes: int) -> Execution:
+async def _run(pool: Pool, program: str, order: Mapping[str, Any], limit_s: float, memory_bytes: int) -> Execution:
     """The tests' process from fork to end; the program's is ended with it.
+
+    A TIMEOUT of it is a call that has taken long, of which the program may have waited for a core.
 
     Raises:
         Lost: a zygote died.
         NotRun: a process could not be started.
     """
     children: list[Child] = []
+    text_of_order = json.dumps(order)
     ends = [end.detach() for end in socket.socketpair()]
     try:
-        for flags, text, kind in ((SERVE, program, program), (TEST, order, order)):
+        for flags, text, kind in ((SERVE, program, program), (TEST, text_of_order, order["tests"])):
             source = text.encode("utf-8", "surrogatepass")
             zygote = await pool.get(pool.kind_for(kind))
             child = Child(pool, zygote, (flags, len(source), limit_s, memory_bytes), os.pipe, (ends.pop(),))
             children.append(child)
             child.allow(_OUTPUT_BYTES)
             child.feed(source, limit_s, last=True)
-        return children[1].execution(await children[1].ended, limit_s)
+        program_child, tests_child = children
+        execution = tests_child.execution(await tests_child.ended, limit_s)
+        if execution.status == ExecutionStatus.OK and (slow_s := json.loads(execution.stdout)["slow_s"]):
+            program_child.order(Op.KILL)
+            end = await program_child.ended
+            own_s = slow_s - (end.wall_s - end.own_s)
+            if own_s < order["limit_s"]:
+                return replace(execution, status=ExecutionStatus.TIMEOUT, own_s=own_s)
+        return execution
     finally:
         for child in children:
             child.close()

@@ -88,7 +88,7 @@ def run(job: Job) -> NoReturn:
         os._exit(0)
     text = _read(0, code_bytes).decode("utf-8", "replace")
     if flags & TEST:
-        os.write(1, json.dumps(run_tests(json.loads(text), _CHANNEL)).encode())
+        os.write(1, run_tests(json.loads(text), _CHANNEL).encode())
         os._exit(0)
     exit_code, out_of_memory, _ = execute(text, "<sandbox>", bool(flags & SHOW_LAST), serves=bool(flags & SERVE))
     exit_code = _finish(exit_code)

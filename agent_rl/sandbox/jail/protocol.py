@@ -22,6 +22,7 @@ __all__ = [
     "NONCE_BYTES",
     "ORDER",
     "PACKET_BYTES",
+    "PATIENCE",
     "RECORD",
     "SERVE",
     "SESSION",
@@ -40,8 +41,14 @@ FORK = struct.Struct("<BQBIdQ")
 ORDER = struct.Struct("<BQd")
 """op, number of the execution, limit in seconds (for RESUME)."""
 
-RECORD = struct.Struct("<QBid")
-"""Number of the execution, reason, the kernel's wait status (STARTED: the pid), seconds from fork to end."""
+RECORD = struct.Struct("<QBidd")
+"""Number of the execution, reason, the kernel's wait status (STARTED: the pid), seconds from fork to end, own seconds.
+
+Own seconds count from the start of the limit, without those of waiting for a core; at least the processor's.
+"""
+
+PATIENCE = 20
+"""Times its limit that a program may take by the clock while it waits for a core."""
 
 NONCE_BYTES = 16
 CELL = struct.Struct(f"<{NONCE_BYTES}sBII")

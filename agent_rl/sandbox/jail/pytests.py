@@ -12,6 +12,7 @@ import builtins
 import importlib.util
 import inspect
 import io
+import json
 import math
 import os
 import random
@@ -368,7 +369,7 @@ def _run_in_program(link: TestSide) -> None:
     module.run = lambda main, **_: link.call({"g": "asyncio:run"}, main) if is_stand_in(main) else run(main)
 
 
-def run_tests(order: Mapping[str, Any], descriptor: int) -> list[tuple[str, str]]:
+def run_tests(order: Mapping[str, Any], descriptor: int) -> str:
     """Run the tests of a row.
 
     Args:
@@ -377,7 +378,8 @@ def run_tests(order: Mapping[str, Any], descriptor: int) -> list[tuple[str, str]
         descriptor: the socket to the program.
 
     Returns:
-        "passed", "failed" or "unknown" for each test, with the reason.
+        JSON with `results`, "passed", "failed" or "unknown" of each test and the reason, and `slow_s`, the seconds of a
+        call that was given up although the program has used less of a processor.
     """
     sys.stdout = io.StringIO()
     link = TestSide(descriptor, order["limit_s"])
@@ -394,7 +396,7 @@ def run_tests(order: Mapping[str, Any], descriptor: int) -> list[tuple[str, str]
             least = len(runner.results) + asserts
             runner.attempt(lambda: check(eval(entry, names)), counts=not asserts)  # noqa: S307 - the row's own code
             runner.results += [("failed", "not reached")] * (least - len(runner.results))
-    return runner.results
+    return json.dumps({"results": runner.results, "slow_s": link.slow_s})
 
 
 def _divide(tree: ast.Module) -> int:
@@ -422,6 +424,7 @@ def _execute(link: TestSide, names: dict[str, Any], tree: ast.Module, order: Map
         exec(order["prefix"], names)  # noqa: S102 - the row's own code, in a jail
     names.pop(order["entry_point"].partition("(")[0], None)
     link.local = {each for each in names.values() if inspect.isclass(each) and each.__module__ == _NAME}
+    link.find_process()
     own = link.call({"own": "own_names"})
     _Module("solution", link.name, {"__all__": own})
     asked = _names(compile(tree, _NAME, "exec")) | _names(compile(order["entry_point"] or "0", _NAME, "eval"))

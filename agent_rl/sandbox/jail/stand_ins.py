@@ -18,6 +18,7 @@ from itertools import islice
 from typing import Any
 
 from .link import DATA, Link
+from .protocol import PATIENCE
 
 __all__ = ["Broken", "CannotCross", "TestSide", "is_stand_in"]
 
@@ -180,10 +181,11 @@ class TestSide(Link):
 
     Args:
         descriptor: the socket.
-        limit_s: wall-clock seconds of one call.
+        limit_s: processor seconds of one call, and `PATIENCE` times as many by the clock.
 
     Attributes:
         problem: why the running test says nothing, or why no test is passed any more; None: there is no problem.
+        slow_s: seconds by the clock of the call that was given up for them; 0: none was.
         named: the classes that the tests have asked for by name.
         local: the classes of the row itself; their objects are made again in the program.
     """
@@ -193,7 +195,9 @@ class TestSide(Link):
         self.problem: BaseException | None = None
         self.named: set[type] = set()
         self.local: set[type] = set()
-        self._limit_s, self._deadline, self._depth = limit_s, 0.0, 0
+        self._limit_s, self._depth, self.slow_s = limit_s, 0, 0.0
+        self._began, self._deadline, self._used_before = 0.0, 0.0, 0.0
+        self._pid = -1
         self._stand_ins: dict[int, Any] = {}
         self._functions: list[Any] = []
         self._pending: dict[int, tuple[int, Any]] = {}
@@ -202,6 +206,11 @@ class TestSide(Link):
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLIN)
         globals()["LINK"] = self
+
+    def find_process(self) -> None:
+        """Ask for the program's process id; a false one prolongs a call, to its limit by the clock."""
+        pid = self.call({"g": "os:getpid"})
+        self._pid = pid if type(pid) is int else -1
 
     def refuse(self, why: str) -> CannotCross:
         """Note that the running test says nothing about the program; returns what to raise."""
@@ -236,7 +245,8 @@ class TestSide(Link):
         if (sys.stdin, builtins.input) != self._inputs:
             raise self.refuse("the test replaces standard input")
         if not self._depth:
-            self._deadline = time.monotonic() + self._limit_s
+            self._began, self._used_before = time.monotonic(), self._used_s()
+            self._deadline = self._began + self._limit_s
         self._depth += 1
         try:
             return super().call(target, *args, **kwargs)
@@ -266,12 +276,23 @@ class TestSide(Link):
             local.append([type(value).__name__, [[name, self.encode(item)] for name, item in vars(value).items()]])
         return {**message, "local": local}
 
+    def _used_s(self) -> float:
+        """Processor seconds of the program; 0 while its process is not known."""
+        try:
+            return time.clock_gettime(~self._pid << 3 | 2) if self._pid > 0 else 0.0  # as clock_getcpuclockid has it
+        except (OSError, OverflowError):
+            return self._used_before + self._limit_s
+
     def read(self, size: int) -> bytes:
         """As `Link.read`; raises Broken where the program ends, takes too long or writes too much."""
         data = bytearray()
         while len(data) < size:
-            if not self._poll.poll(max(0.0, self._deadline - time.monotonic()) * 1000):
-                raise self._broken("a call takes too long")
+            while not self._poll.poll(max(0.0, self._deadline - time.monotonic()) * 1000):
+                left_s, now = self._limit_s - (self._used_s() - self._used_before), time.monotonic()
+                if left_s <= 0 or now - self._began > PATIENCE * self._limit_s:
+                    self.slow_s = now - self._began if left_s > 0 else 0.0
+                    raise self._broken("a call takes too long")
+                self._deadline = now + left_s
             part = os.read(self.descriptor, min(size - len(data), 1 << 20)) if size <= MAX_MESSAGE_BYTES else b""
             if not part:
                 raise self._broken("the program has ended")
