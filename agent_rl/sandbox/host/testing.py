@@ -123,8 +123,8 @@ async def _run(pool: Pool, program: str, order: Mapping[str, Any], limit_s: floa
         execution = tests_child.execution(await tests_child.ended, limit_s)
         if execution.status == ExecutionStatus.OK and (slow_s := json.loads(execution.stdout)["slow_s"]):
             program_child.order(Op.KILL)
-            end = await program_child.ended
-            own_s = slow_s - (end.wall_s - end.own_s)
+            program_end = await program_child.ended
+            own_s = slow_s - (program_end.wall_s - program_end.own_s)
             if own_s < order["limit_s"]:
                 return replace(execution, status=ExecutionStatus.TIMEOUT, own_s=own_s)
         return execution
