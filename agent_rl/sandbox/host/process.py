@@ -35,6 +35,7 @@ class Child:
         zygote: what forks it.
         order: flags, bytes of code, limit in seconds, limit in bytes of memory.
         channel: makes the descriptors of its input: the child's, and ours.
+        link: its end of a socket to another child, if it has one; it is closed here.
 
     Attributes:
         ended: the future of the child's end; it raises `Lost` if the zygote dies first.
@@ -43,14 +44,19 @@ class Child:
     """
 
     def __init__(
-        self, pool: Pool, zygote: Zygote, order: tuple[int, int, float, int], channel: Callable[[], tuple[int, int]]
+        self,
+        pool: Pool,
+        zygote: Zygote,
+        order: tuple[int, int, float, int],
+        channel: Callable[[], tuple[int, int]],
+        link: tuple[int, ...] = (),
     ) -> None:
         opened: list[int] = []
         try:
             for make in (channel, os.pipe, os.pipe):
                 opened += make()
         except OSError as error:
-            for descriptor in opened:
+            for descriptor in (*opened, *link):
                 os.close(descriptor)
             raise NotRun(f"there are no descriptors left: {error}") from None
         child_in, self.channel, out, child_out, err, child_err = opened
@@ -66,7 +72,7 @@ class Child:
         self._hang: asyncio.TimerHandle | None = None
         self._waiting = False  # for the child to read its input
         self.overflow = False
-        self._number, self.ended = zygote.fork(*order, (child_in, child_out, child_err))
+        self._number, self.ended = zygote.fork(*order, (child_in, child_out, child_err, *link))
 
     def feed(self, data: bytes, limit_s: float, *, last: bool) -> None:
         """Write `data` to the channel without waiting; what does not fit follows as the child reads.

@@ -171,7 +171,7 @@ class Zygote:
         return len(self._ends)
 
     def fork(
-        self, flags: int, code_bytes: int, limit_s: float, memory_bytes: int, descriptors: tuple[int, int, int]
+        self, flags: int, code_bytes: int, limit_s: float, memory_bytes: int, descriptors: tuple[int, ...]
     ) -> tuple[int, asyncio.Future[End]]:
         """Request a child with `descriptors`, which are closed here once they have been sent.
 

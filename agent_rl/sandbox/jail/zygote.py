@@ -50,7 +50,7 @@ _CORES = len(os.sched_getaffinity(0))
 _SOFT_S = 0.1  # between the soft signal and SIGKILL
 _OOM_SCORE = "500"  # when memory runs out, programs go before the trainer
 _FORK = Op.FORK
-_JOB_DESCRIPTORS = 3
+_JOB_DESCRIPTORS = 4
 _RECORDS_BYTES = PACKET_BYTES // RECORD.size * RECORD.size
 
 
