@@ -111,8 +111,7 @@ def _trimmed(text: str) -> list[str]:
 def _same_words(got: str, expected: str, tolerance: float) -> bool:
     got_words, expected_words = got.split(), expected.split()
     return len(got_words) == len(expected_words) and all(
-        one == other
-        or bool(_NUMBER.fullmatch(one) and _NUMBER.fullmatch(other) and _near_words(one, other, tolerance))
+        one == other or bool(_NUMBER.fullmatch(one) and _NUMBER.fullmatch(other) and _near_words(one, other, tolerance))
         for one, other in zip(got_words, expected_words, strict=True)
     )
 

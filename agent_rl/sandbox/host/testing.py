@@ -82,7 +82,9 @@ async def grade_by_tests(
         raise UnscoredError(f"a program could not be graded: {execution.stderr.strip()[-300:]}")
     results = json.loads(execution.stdout)
     failed = [outcome == "failed" for outcome, _ in results]
-    unknown = next((reason for outcome, reason in results if outcome == "unknown"), None if results else "there are none")
+    unknown = next(
+        (reason for outcome, reason in results if outcome == "unknown"), None if results else "there are none"
+    )
     if unknown is not None and not (stop_at_first_failure and any(failed)):
         raise UnscoredError(f"the tests cannot be run: {unknown}")
     return GradeReport(tuple(CaseResult(outcome == "passed", execution.status, reason) for outcome, reason in results))

@@ -277,7 +277,9 @@ class _ProgramSide(Link):
         base: Any = next(base for base in DATA if isinstance(value, base))
         if issubclass(base, dict):
             return base(base.items(value))
-        return base(base.__iter__(value)) if hasattr(base, "__iter__") and base is not str else base.__add__(value, base())
+        return (
+            base(base.__iter__(value)) if hasattr(base, "__iter__") and base is not str else base.__add__(value, base())
+        )
 
     def update(self, message: Any) -> None:
         """Also makes the objects of the row's own classes, and forgets what the tests do not hold any more."""

@@ -8,7 +8,6 @@ is expected, and could say yes. Two objects of the program are compared by the p
 from __future__ import annotations
 
 import builtins
-import json
 import os
 import select
 import sys
@@ -351,7 +350,9 @@ class TestSide(Link):
         return value
 
     def _new_class(self, number: int, name: str, module: str, bases: list[Any], own: list[str]) -> Any:
-        real = getattr(sys.modules.get(module), name, None) if _is_standard(module) and module != "unittest.case" else None
+        real = (
+            getattr(sys.modules.get(module), name, None) if _is_standard(module) and module != "unittest.case" else None
+        )
         if isinstance(real, type) and issubclass(real, BaseException):
             self._stand_ins[number] = real
             return real

@@ -244,9 +244,9 @@ CHEATS = {
         "class A(metaclass=M):\n    def __getattr__(self, name): return lambda *a, **k: True\n"
         + "".join(
             f"    __{name}__ = lambda self, *a: True\n"
-            for name in "eq lt le gt ge contains bool call instancecheck startswith".split()
+            for name in ["eq", "lt", "le", "gt", "ge", "contains", "bool", "call", "instancecheck", "startswith"]
         )
-        + "".join(f"    __{name}__ = lambda self, *a: 0.0\n" for name in "sub rsub abs float round".split())
+        + "".join(f"    __{name}__ = lambda self, *a: 0.0\n" for name in ["sub", "rsub", "abs", "float", "round"])
         + "    __hash__ = lambda self: 1\n    __ne__ = lambda self, other: False\n    __len__ = lambda self: 3\n"
         + "    __class__ = str\n"
         + F
