@@ -45,7 +45,7 @@ WHOLE_SOURCES = (
     *("leetcode*", "*/LeetCode*", "kodcode*", "*/KodCode*", "humaneval*", "openai_humaneval", "*/humaneval*"),
 )
 """Data sets whose tests belong together, as in their own scores: a wrong function passes some of them by chance."""
-PACKAGES = ("numpy", "sympy", "sortedcontainers")
+PACKAGES = ("numpy", "sympy", "sortedcontainers", "pytest")
 """What programs may import, as at the judges of programming contests."""
 CASE_S = 5.0
 """Seconds of one case, those of waiting for a core not counted."""

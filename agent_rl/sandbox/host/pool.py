@@ -22,6 +22,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "numpy": ("numpy", "numpy.random", "numpy.linalg", "numpy.fft"),
     "sympy": ("numpy", "numpy.random", "numpy.linalg", "numpy.fft", "sympy"),
     "reasoning_gym": ("reasoning_gym",),  # three seconds to import
+    "pytest": ("pytest", "_pytest.helpconfig", "_pytest.skipping", "_pytest.unittest", "pdb"),
 }
 """What each kind of zygote has loaded. A fork copies page tables, so plain programs get a small parent."""
 
@@ -34,6 +35,7 @@ _WORDS = {
     "reasoning_gym": ("reasoning_gym",),
     "sympy": ("sympy", "mpmath"),
     "numpy": ("numpy", "scipy", "pandas", "sklearn"),
+    "pytest": ("pytest", "unittest", "def test", "class Test"),
 }
 _PAUSES_S = (0.3, 0.6, 1.2, 2.4)  # between attempts to start one
 _BUSY = 4

@@ -76,7 +76,7 @@ async def grade_by_tests(
     pool = sandbox._open_pool()
 
     async def run() -> Execution:
-        async with pool.places:
+        async with pool.slots:
             try:
                 return await _run(pool, program, order, total_timeout_s, memory_mb << 20)
             except NotRun as error:
