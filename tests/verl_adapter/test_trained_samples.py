@@ -127,7 +127,9 @@ def test_verl_cannot_normalise_over_no_token():
     assert "at least one valid token" in python(IDLE.format(estimator="gae"), plugins="none")
 
 
-VALIDATION = QUIET + """
+VALIDATION = (
+    QUIET
+    + """
 import numpy as np
 from types import SimpleNamespace
 made = sessions.trainer("sync", "actor_rollout_ref.rollout.val_kwargs.n=8", "trainer.log_val_generations=0")
@@ -152,6 +154,7 @@ try:
 except Exception as error:
     print(f"{{type(error).__name__}}: {{error}}")
 """
+)
 
 
 def test_a_validation_is_that_of_its_survivors_also_after_a_batch_without_one():
@@ -164,14 +167,21 @@ def test_a_validation_is_that_of_its_survivors_also_after_a_batch_without_one():
 
 def test_a_validation_of_which_nothing_has_a_score_stops_the_run():
     ended = python(VALIDATION.format(lost=3, batches=[1]))
-    assert ended.startswith("UnscoredError: no trajectory of the validation is usable: every trajectory failed; 8 failed")
+    assert ended.startswith(
+        "UnscoredError: no trajectory of the validation is usable: every trajectory failed; 8 failed"
+    )
 
 
 def test_verl_would_end_at_a_batch_without_a_row():
-    assert python(VALIDATION.format(lost=3, batches=[1]), plugins="none") == "ValueError: keys or partition were not found!"
+    assert (
+        python(VALIDATION.format(lost=3, batches=[1]), plugins="none")
+        == "ValueError: keys or partition were not found!"
+    )
 
 
-LATE = QUIET + """
+LATE = (
+    QUIET
+    + """
 from types import SimpleNamespace
 from agent_rl.errors import ConfigError
 from agent_rl.verl_adapter import late_scoring
@@ -186,13 +196,16 @@ except ConfigError:
     again, _ = made.replay_buffer.sample(1, "train", 3)
     print(set(batch.keys) < set(again.keys))
 """
+)
 
 
 def test_prompts_whose_late_scoring_is_fatal_are_finished_again_for_the_checkpoint():
     assert python(LATE) == "True"
 
 
-METRICS = QUIET + """
+METRICS = (
+    QUIET
+    + """
 made = sessions.trainer("sync", "data.train_batch_size=2", "algorithm.adv_estimator=grpo")
 sessions.submit(made, 2)
 rows, _ = made.replay_buffer.sample(1, "train", 2)
@@ -203,6 +216,7 @@ sessions.QUEUE.kv_batch_put(["a", "b"], "agent_rl_errors", tags=[tag, tag | {"va
 metrics = sessions.measured(made, rows)
 print(metrics["agent/unscored"], metrics["agent/rare"], sessions.QUEUE.kv_list("agent_rl_errors"))
 """
+)
 
 
 def test_failures_of_a_validation_are_not_the_steps_and_rare_numbers_are_logged():
