@@ -64,7 +64,7 @@ OF_THE_STEP = {
     "evicted_share": "those with a score whose group had too few of them, or no greedy answer (ReMax)",
     "filtered_share": "those that `algorithm.filter_groups` replaced, because the rewards of their group were equal",
     "stale_share": "those that were replaced because they were sampled too many steps ago",
-    "<fate>_tokens": "response tokens of such a trajectory, sampled and observed together; mean over those that are known",
+    "<fate>_tokens": "response tokens of such a trajectory, sampled and observed; mean over those that are known",
     "<fate>_turns": "turns of such a trajectory; mean over those that are known",
     "skipped_updates": "updates without a token, or without a group, to train on; they were skipped",
     "greedy_reward": "ReMax: reward of the greedy answers, mean over the prompts",

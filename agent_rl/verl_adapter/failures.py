@@ -12,9 +12,9 @@ import functools
 import inspect
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 from hydra.errors import InstantiationException
@@ -23,8 +23,7 @@ from agent_rl.errors import FatalError, UnscoredError, did_you_mean
 from agent_rl.rewards import groups
 from agent_rl.settings import AgentRLSettings
 from agent_rl.user_code import RepeatedBugs
-from agent_rl.verl_adapter.algorithms import remax
-from agent_rl.verl_adapter.survivors import Sample, fewest, finals, samples
+from agent_rl.verl_adapter.survivors import Sample, finals, is_usable, samples
 
 __all__ = [
     "ERRORS_PARTITION",
@@ -89,36 +88,21 @@ def session_errors(module: ModuleType) -> None:
         calls = [inspect.getcoroutinelocals(task.get_coro()) for task in tasks]  # type: ignore[arg-type]
         if not all(calls):  # they have ended: verl settles them again after an error of its own
             return list(await original(tasks))
-        sessions = [_Session.of(arguments) for arguments in calls]
+        validate, config = bool(calls[0]["trajectory"]["validate"]), calls[0]["self"].config
         await original(tasks)
-        errors = {session: error for session, task in zip(sessions, tasks, strict=True) if (error := _error(task))}
-        for session, task in zip(sessions, tasks, strict=True):
-            if (error := errors.get(session)) is not None:
-                tag = _tag(error, session.validate, _ends.get(task, Sample("lost")))
-                await module.tq.async_kv_put(key=session.key, partition_id=ERRORS_PARTITION, tag=tag)
-        if sessions[0].validate or any(map(_is_fatal, errors.values())) or not _is_usable(sessions, errors):
-            return list(errors.values())
-        for session, error in errors.items():  # verl logs those that are returned
-            logger.error("Session %s failed, the others of its group are kept", session.key, exc_info=error)
+        failed = {}
+        for row, task in zip([call["kwargs"] for call in calls], tasks, strict=True):
+            if (error := _error(task)) is not None:
+                failed[row["session_id"]] = error
+                key, tag = f"{row['uid']}_{row['session_id']}", _tag(error, validate, _ends.get(task, Sample("lost")))
+                await module.tq.async_kv_put(key=key, partition_id=ERRORS_PARTITION, tag=tag)
+        if validate or any(map(_is_fatal, failed.values())) or not is_usable(failed, len(tasks), config):
+            return list(failed.values())
+        for error in failed.values():  # verl logs those that are returned
+            logger.error("A session failed; the others of its group are kept", exc_info=error)
         return []
 
     module._settle_session_tasks = settle  # type: ignore[attr-defined]
-
-
-class _Session(NamedTuple):
-    """What the coroutine of a session that has not begun yet is called with."""
-
-    key: str
-    validate: bool
-    is_greedy: bool
-    at_least: int
-
-    @classmethod
-    def of(cls, call: Mapping[str, Any]) -> _Session:
-        row, validate, config = call["kwargs"], bool(call["trajectory"]["validate"]), call["self"].config
-        is_remax = config.algorithm.adv_estimator == remax.ESTIMATOR and not validate
-        is_greedy = is_remax and row["session_id"] == remax.GREEDY_SESSION
-        return cls(f"{row['uid']}_{row['session_id']}", validate, is_greedy, fewest(config))
 
 
 def _error(task: asyncio.Task[Any]) -> BaseException | None:
@@ -127,13 +111,6 @@ def _error(task: asyncio.Task[Any]) -> BaseException | None:
     if error is None and task not in _with_output:
         return UnscoredError("the agent loop returned no training sequence")
     return error
-
-
-def _is_usable(sessions: Sequence[_Session], failed: Collection[_Session]) -> bool:
-    """Whether a prompt can be trained on without its failed sessions; ReMax's greedy one is needed, and no sample."""
-    survivors = [session for session in sessions if session not in failed]
-    lacks_greedy = any(session.is_greedy for session in failed)
-    return not lacks_greedy and sum(not each.is_greedy for each in survivors) >= sessions[0].at_least
 
 
 def _tag(error: BaseException, validate: bool, end: Sample) -> dict[str, Any]:
@@ -149,7 +126,7 @@ def error_stops(module: ModuleType) -> None:
     """
     original_sync = module.ReplayBuffer._sync_metadata_from_transfer_queue
     original_wait = module.ReplayBufferAsync.wait_for_sampleable
-    original_evict = module.ReplayBufferAsync._evict_terminal_groups
+    original_evict = module.ReplayBuffer._evict_terminal_groups
 
     @functools.wraps(original_sync)
     def sync(self: Any) -> None:
@@ -167,15 +144,15 @@ def error_stops(module: ModuleType) -> None:
         for fate, uids in (("stale", stale), ("filtered", filtered - stale), ("evicted", failures - stale - filtered)):
             tags = {key: tag for key, tag in self.partitions[partition_id].items() if key.split("_")[0] in uids}
             not_trained.extend(samples(fate, tags, reported(module.tq, tags, partition_id)))
-        failed = len(failures)
-        self._failed_in_a_row = 0 if self.finished_keys[partition_id] else self._failed_in_a_row + failed
-        if failed and self._failed_in_a_row >= self._hopeless:
-            raise UnscoredError(nothing_usable(self, f"{self._failed_in_a_row} groups failed in a row"))
+        if isinstance(self, module.ReplayBufferAsync):
+            self._failed_in_a_row = 0 if self.finished_keys[partition_id] else self._failed_in_a_row + len(failures)
+            if failures and self._failed_in_a_row >= self._hopeless:
+                raise UnscoredError(nothing_usable(self, f"{self._failed_in_a_row} groups failed in a row"))
         return original_evict(self, global_steps, partition_id, reasons)
 
     module.ReplayBuffer._sync_metadata_from_transfer_queue = sync
     module.ReplayBufferAsync.wait_for_sampleable = wait
-    module.ReplayBufferAsync._evict_terminal_groups = evict
+    module.ReplayBuffer._evict_terminal_groups = evict
     for buffer in (module.ReplayBuffer, module.ReplayBufferAsync):
         buffer.sample = _explained(buffer.sample)
 

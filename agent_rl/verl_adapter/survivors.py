@@ -14,7 +14,18 @@ from typing import Any, NamedTuple
 
 from agent_rl.verl_adapter.algorithms import remax
 
-__all__ = ["Sample", "fewest", "filled", "final_rows", "finals", "lone", "samples", "session_of", "share_metrics"]
+__all__ = [
+    "Sample",
+    "fewest",
+    "filled",
+    "final_rows",
+    "finals",
+    "is_usable",
+    "lone",
+    "samples",
+    "session_of",
+    "share_metrics",
+]
 
 WITHOUT_GROUP = ("gae", "reinforce_plus_plus", "remax", remax.ESTIMATOR)
 """Estimators whose baseline is not the group's."""
@@ -33,6 +44,16 @@ def fewest(config: Any) -> int:
     """Fewest samples of a prompt that can be trained on: 2 where the baseline is the group's, otherwise 1."""
     estimator, n = config.algorithm.adv_estimator, config.actor_rollout_ref.rollout.n
     return 1 if estimator in WITHOUT_GROUP or n == 1 else 2
+
+
+def is_usable(failed: Collection[int], sessions: int, config: Any) -> bool:
+    """Whether a prompt can be trained on without the sessions of it that have failed, of so many.
+
+    With ReMax the first session is greedy: it is not a sample, and the group needs it.
+    """
+    if config.algorithm.adv_estimator == remax.ESTIMATOR:
+        return remax.GREEDY_SESSION not in failed and sessions - len(failed) > 1
+    return sessions - len(failed) >= fewest(config)
 
 
 def session_of(key: str) -> str:

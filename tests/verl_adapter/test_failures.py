@@ -1,17 +1,12 @@
 """Each works, and is still needed: the second half of each pair fails once verl does the thing itself."""
 
-import inspect
-from collections.abc import Sequence
 from contextlib import nullcontext
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from agent_rl.errors import FatalError, UnscoredError
 from agent_rl.user_code import RepeatedBugs
 from agent_rl.verl_adapter import failures
-from agent_rl.verl_adapter.algorithms import remax
 from agent_rl.verl_adapter.failures import require_scored
 from tests.forks import python
 
@@ -117,48 +112,6 @@ def test_what_workers_report_is_counted_once_over_all_steps(monkeypatch: pytest.
         failures.require_working(dict(list(tags.items())[4:]))
     with pytest.raises(FatalError, match=r"^wrong key$"):
         failures.require_working({"key": {"error": "wrong key", "fatal": True}})
-
-
-class Worker:
-    def __init__(self, estimator: str, n: int) -> None:
-        algorithm, rollout = SimpleNamespace(adv_estimator=estimator), SimpleNamespace(n=n)
-        self.config = SimpleNamespace(algorithm=algorithm, actor_rollout_ref=SimpleNamespace(rollout=rollout))
-
-    async def session(self, trajectory: dict[str, bool], **kwargs: Any) -> None: ...
-
-
-def call(estimator: str, n: int, session: int, *, validate: bool = False) -> failures._Session:
-    worker = Worker(estimator, n).session({"validate": validate}, uid="u", session_id=session)
-    try:
-        return failures._Session.of(inspect.getcoroutinelocals(worker))
-    finally:
-        worker.close()
-
-
-@pytest.mark.parametrize(
-    ("estimator", "n", "sessions", "failed", "usable"),
-    [
-        ("grpo", 8, 8, range(6), True),
-        ("grpo", 8, 8, range(7), False),
-        ("my_estimator", 2, 2, [0], False),
-        ("grpo", 1, 1, [], True),
-        ("gae", 4, 4, [0, 1, 2], True),
-        ("reinforce_plus_plus", 4, 4, [0, 1, 2, 3], False),
-        (remax.ESTIMATOR, 2, 3, [1], True),
-        (remax.ESTIMATOR, 2, 3, [1, 2], False),  # the greedy session is not a sample
-        (remax.ESTIMATOR, 2, 3, [0], False),  # and there is no baseline without it
-    ],
-)
-def test_a_group_is_kept_while_its_estimator_can_use_it(
-    estimator: str, n: int, sessions: int, failed: Sequence[int], usable: bool
-) -> None:
-    calls = [call(estimator, n, session) for session in range(sessions)]
-    assert failures._is_usable(calls, [calls[each] for each in failed]) is usable
-
-
-def test_a_validation_has_no_greedy_session() -> None:
-    assert call(remax.ESTIMATOR, 2, 0).is_greedy
-    assert call(remax.ESTIMATOR, 2, 0, validate=True) == ("u_0", True, False, 1)
 
 
 def test_verl_still_says_by_an_argument_whether_a_session_is_of_a_validation() -> None:

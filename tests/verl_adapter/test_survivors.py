@@ -1,10 +1,12 @@
 """Which samples are trained on, and what is counted of the others."""
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 
 import pytest
 
 from agent_rl.verl_adapter import survivors
+from agent_rl.verl_adapter.algorithms import remax
 from agent_rl.verl_adapter.survivors import Sample
 
 KEYS = ["a_0_0", "a_0_1", "b_1_0", "a_3_0", "c_2_0", "c_2_1"]
@@ -22,13 +24,27 @@ def test_sequences_of_one_trajectory_are_one_sample() -> None:
 
 
 @pytest.mark.parametrize(
-    ("estimator", "n", "fewest"),
-    [("grpo", 8, 2), ("rloo", 2, 2), ("grpo", 1, 1), ("gae", 8, 1), ("reinforce_plus_plus_baseline", 8, 2)],
+    ("estimator", "n", "sessions", "failed", "usable"),
+    [
+        ("grpo", 8, 8, range(6), True),
+        ("grpo", 8, 8, range(7), False),
+        ("reinforce_plus_plus_baseline", 2, 2, [0], False),
+        ("my_estimator", 2, 2, [0], False),
+        ("grpo", 1, 1, [], True),
+        ("grpo", 1, 1, [0], False),
+        ("gae", 4, 4, [0, 1, 2], True),
+        ("reinforce_plus_plus", 4, 4, [0, 1, 2, 3], False),
+        (remax.ESTIMATOR, 2, 3, [1], True),
+        (remax.ESTIMATOR, 2, 3, [1, 2], False),  # the greedy session is not a sample
+        (remax.ESTIMATOR, 2, 3, [0], False),  # and there is no baseline without it
+    ],
 )
-def test_a_baseline_of_the_group_needs_two_samples(estimator: str, n: int, fewest: int) -> None:
+def test_a_group_is_kept_while_its_estimator_can_use_it(
+    estimator: str, n: int, sessions: int, failed: Sequence[int], usable: bool
+) -> None:
     rollout = SimpleNamespace(rollout=SimpleNamespace(n=n))
     config = SimpleNamespace(algorithm=SimpleNamespace(adv_estimator=estimator), actor_rollout_ref=rollout)
-    assert survivors.fewest(config) == fewest
+    assert survivors.is_usable(failed, sessions, config) is usable
 
 
 def test_sizes_of_what_was_lost_stand_next_to_those_of_what_was_kept() -> None:

@@ -1,4 +1,4 @@
-"""A failure costs one sample in every mode, and a trajectory counts once; through verl's worker, buffers and trainer."""
+"""A failure costs one sample in every mode, a trajectory counts once: verl's worker, buffers and trainer."""
 
 import json
 import statistics
@@ -106,7 +106,8 @@ def test_verl_would_count_each_sequence():
 
 IDLE = QUIET + (
     "sessions.Worker.mask = 0\n"
-    "made = sessions.trainer('sync', 'data.train_batch_size=2', 'algorithm.adv_estimator={estimator}')\nsessions.submit(made, 2)\n"
+    "made = sessions.trainer('sync', 'data.train_batch_size=2', 'algorithm.adv_estimator={estimator}')\n"
+    "sessions.submit(made, 2)\n"
     "rows, _ = made.replay_buffer.sample(1, 'train', 2)\nrows = made._balance_batch(rows, {{}})\n"
     "for key in rows.keys:\n"
     "    row = sessions.QUEUE.fields['train', key]\n"
@@ -144,9 +145,8 @@ def generate(batch):
 made.agent_loop_manager = SimpleNamespace(generate_sequences=generate)
 made.reward_loop_manager = SimpleNamespace(reward_loop_worker_handles=[])
 made.tokenizer = SimpleNamespace(pad_token_id=0, decode=lambda ids, **_: "text")
-made.val_dataloader = [
-    {{"raw_prompt": np.array([["hi"]], dtype=object), "data_source": np.array(["math"], dtype=object)}} for _ in {batches}
-]
+row = {{"raw_prompt": np.array([["hi"]], dtype=object), "data_source": np.array(["math"], dtype=object)}}
+made.val_dataloader = [dict(row) for _ in {batches}]
 made._agent_rl_progress = SimpleNamespace(complete=1, begun=1)
 made.total_training_steps = 1
 try:
