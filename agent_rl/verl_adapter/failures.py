@@ -85,13 +85,13 @@ def session_errors(module: ModuleType) -> None:
     @functools.wraps(original)
     async def settle(tasks: list[asyncio.Task[Any]]) -> list[BaseException]:
         groups.expect(tasks)
-        calls = [inspect.getcoroutinelocals(task.get_coro()) for task in tasks]  # type: ignore[arg-type]
+        calls = [_call(task) for task in tasks]
         if not all(calls):  # they have ended: verl settles them again after an error of its own
             return list(await original(tasks))
         validate, config = bool(calls[0]["trajectory"]["validate"]), calls[0]["self"].config
         await original(tasks)
         failed = {}
-        for row, task in zip([call["kwargs"] for call in calls], tasks, strict=True):
+        for row, task in zip(calls, tasks, strict=True):
             if (error := _error(task)) is not None:
                 failed[row["session_id"]] = error
                 key, tag = f"{row['uid']}_{row['session_id']}", _tag(error, validate, _ends.get(task, Sample("lost")))
@@ -103,6 +103,12 @@ def session_errors(module: ModuleType) -> None:
         return []
 
     module._settle_session_tasks = settle  # type: ignore[attr-defined]
+
+
+def _call(task: asyncio.Task[Any]) -> dict[str, Any]:
+    """The arguments of a session that has not begun yet, and its worker as `self`; Ray wraps the methods of actors."""
+    found = inspect.getcoroutinelocals(task.get_coro())  # type: ignore[arg-type]
+    return found | found.get("kwargs", {}) | found.get("_kwargs", {})
 
 
 def _error(task: asyncio.Task[Any]) -> BaseException | None:

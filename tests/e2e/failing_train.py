@@ -23,7 +23,7 @@ def compute_score(extra_info: dict[str, Any], **more: Any) -> float:
     session = int(extra_info["trajectory"]["id"].rpartition("_")[2])
     if failure(extra_info["index"], session) == REWARD:
         raise UnscoredError("the judge is away")
-    return (extra_info["index"] * 3 + session * 5) % 7 / 8
+    return float((extra_info["index"] * 3 + session * 5) % 7 / 8)
 
 
 class Scripted:

@@ -66,8 +66,8 @@ def test_a_failure_costs_one_sample(mode: str, tmp_path: Path, tiny_llama: Path)
         own = rewards[uid]
         assert set(advantages) == set(own)
         mean, deviation = statistics.fmean(own.values()), statistics.stdev(own.values())
-        for session, advantage in advantages.items():
-            assert advantage == pytest.approx((own[session] - mean) / (deviation + 1e-6), abs=1e-4)
+        for session, value in advantages.items():
+            assert value == pytest.approx((own[session] - mean) / (deviation + 1e-6), abs=1e-4)
 
     small = {uid for uid in ended if ended[uid] == N and len(rewards[uid]) < 2}
     evicted = sum(step.get("training/rollout_failure/evicted_samples", 0) for step in logged.values())

@@ -90,7 +90,7 @@ def survives(prompt: int, session: int, share: float = 0.05) -> bool:
     return session < WORST.get(prompt, N) and not (unlucky and prompt not in WORST)
 
 
-class Worker(agent_loop_tq.AgentLoopWorkerTQ.__ray_actor_class__):  # type: ignore[misc]
+class Worker(agent_loop_tq.AgentLoopWorkerTQ.__ray_actor_class__):
     """verl's, whose agent loop answers at once or fails."""
 
     mask = 1
@@ -99,7 +99,11 @@ class Worker(agent_loop_tq.AgentLoopWorkerTQ.__ray_actor_class__):  # type: igno
         self.config, self.processor = config, None
         self.distillation_enabled, self.reward_loop_worker_handles = False, None
 
-    async def _run_agent_loop(self, sampling_params: Any, trajectory: Any, **kwargs: Any) -> Any:
+    async def _run_agent_loop(self, *_args: Any, _ray_trace_ctx: Any = None, **_kwargs: Any) -> Any:
+        """As Ray wraps a method of an actor."""
+        return await self.session(*_args, **_kwargs)
+
+    async def session(self, sampling_params: Any, trajectory: Any, **kwargs: Any) -> Any:
         failures.measure(tokens=9, turns=2)
         if not survives(kwargs["index"], kwargs["session_id"]):
             if kwargs["index"] % 2:

@@ -31,7 +31,7 @@ class Trainer:
         self.global_steps, self.total_training_steps, self.saved, self.can_save = 0, 9, list[int](), can_save
         self.train_dataloader = SimpleNamespace(state_dict=dict)
         self.replay_buffer = SimpleNamespace()
-        self.checkpoint_manager = SimpleNamespace(update_weights=lambda step: step == 1 or stalled())
+        self.checkpoint_manager = SimpleNamespace(update_weights=lambda step: None if step == 1 else stalled())
 
     def step(self) -> None: ...
 
