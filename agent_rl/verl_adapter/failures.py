@@ -108,7 +108,7 @@ def session_errors(module: ModuleType) -> None:
 def _call(task: asyncio.Task[Any]) -> dict[str, Any]:
     """The arguments of a session that has not begun yet, and its worker as `self`; Ray wraps the methods of actors."""
     found: dict[str, Any] = inspect.getcoroutinelocals(task.get_coro())  # type: ignore[arg-type]
-    return found | found.get("kwargs", {}) | found.get("_kwargs", {})
+    return {**found, **found.get("kwargs", {}), **found.get("_kwargs", {})}
 
 
 def _error(task: asyncio.Task[Any]) -> BaseException | None:

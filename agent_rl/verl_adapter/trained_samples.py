@@ -58,15 +58,18 @@ def compare_trajectories(module: ModuleType) -> None:
 
     @functools.wraps(estimate)
     def estimate_once(data: Any, batch_keys: Sequence[str], adv_estimator: Any, **options: Any) -> Any:
-        trainers[0]._agent_rl_idle |= not bool(data.batch["response_mask"].any())
-        if trainers[0]._agent_rl_idle:
+        (self,) = trainers
+        self._agent_rl_idle |= not bool(data.batch["response_mask"].any())
+        compute = functools.partial(estimate, adv_estimator=adv_estimator, **options)
+        if self._agent_rl_idle:
             counts["skipped_updates"] += 1
             data.batch["advantages"] = data.batch["returns"] = data.batch["token_level_rewards"] * 0
             return data
-        compute = functools.partial(estimate, adv_estimator=adv_estimator, **options)
-        if adv_estimator in OF_A_GROUP:
-            return _of_trajectories(compute, data, batch_keys)
-        return compute(data, batch_keys=batch_keys)
+        is_of_group = adv_estimator in OF_A_GROUP
+        self._agent_rl_advantages = (  # for `keep_batches`
+            _of_trajectories(compute, data, batch_keys) if is_of_group else compute(data, batch_keys=batch_keys)
+        )
+        return self._agent_rl_advantages
 
     @functools.wraps(original)
     def compute_advantage(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -52,15 +52,12 @@ def limit_syncs(module: ModuleType) -> None:
         limit_s = AgentRLSettings.from_config(self.config).run.weight_sync_timeout_s
         for name in ("checkpoint_manager", "standalone_checkpoint_manager"):
             if (manager := getattr(self, name, None)) is not None:
-                manager.update_weights = _limited(manager.update_weights, limit_s)
+                manager.update_weights = functools.partial(_limited, limit_s, manager.update_weights)
         return original(self, *args, **kwargs)
 
     module.PPOTrainer.fit = fit
 
 
-def _limited(sync: Any, limit_s: float) -> Any:
-    def limited(*args: Any, **kwargs: Any) -> Any:
-        with within(limit_s, LateSyncError(limit_s)):
-            return sync(*args, **kwargs)
-
-    return limited
+def _limited(limit_s: float, sync: Any, *args: Any, **kwargs: Any) -> Any:
+    with within(limit_s, LateSyncError(limit_s)):
+        return sync(*args, **kwargs)
