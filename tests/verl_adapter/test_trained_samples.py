@@ -221,3 +221,25 @@ print(metrics["agent/unscored"], metrics["agent/rare"], sessions.QUEUE.kv_list("
 
 def test_failures_of_a_validation_are_not_the_steps_and_rare_numbers_are_logged():
     assert python(METRICS) == "1 3.0 {'agent_rl_errors': {}}"
+
+
+WRITTEN = (
+    QUIET
+    + """
+from agent_rl.verl_adapter import late_scoring
+made = sessions.trainer("sync", "data.train_batch_size=1", "algorithm.adv_estimator=grpo")
+sessions.submit(made, 1)
+batch, _ = made.replay_buffer.sample(1, "train", 1)
+rows = [sessions.QUEUE.fields["train", key] for key in batch.keys]
+for row in rows:
+    row["response_mask"] = row["response_mask"].clone()
+    row["response_mask"][-1] = 0
+result = {"reward_score": 0.5, "reward_extra_info": {}}
+late_scoring._write(sessions.trainer_base, batch, {key.rpartition("_")[0]: result for key in batch.keys})
+print({(float(row["rm_scores"][-2]), float(row["rm_scores"].sum())) for row in rows})
+"""
+)
+
+
+def test_a_late_reward_stands_on_the_last_token_that_is_trained_on():
+    assert python(WRITTEN) == "{(0.5, 0.5)}"
