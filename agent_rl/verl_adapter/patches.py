@@ -106,7 +106,7 @@ def step_metrics(module: ModuleType) -> None:
                 metrics[f"agent/{key}"] = sum(values) / len(values)
         errors = (module.tq.kv_list(ERRORS_PARTITION) or {}).get(ERRORS_PARTITION, {})
         failed = [tag for tag in errors.values() if not tag["validate"]]
-        tags = {key: tag for key, tag in zip(batch.keys, batch.tags, strict=True) if key in set(keys)}
+        tags = {key: tag for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding")}
         lost = [Sample("lost", tag["tokens"], tag["turns"]) for tag in failed]
         shares = share_metrics([*samples("kept", tags, infos), *lost, *not_trained])
         numbers = {"unscored": len(failed), "skipped_updates": 0, **counts, **shares}
