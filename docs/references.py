@@ -396,7 +396,9 @@ What a run logs beside verl's own metrics, under the same names in every logger 
             """## In a validation
 
 verl logs the numbers of `agent/` for each data source, as `val-core/<source>/acc/mean@<n>` and
-`val-aux/<source>/<number>/mean@<n>`. MLflow has `_at_` in the place of `@`.
+`val-aux/<source>/<number>/mean@<n>`, here over the trajectories that have a score; `val-core/<source>/missing` is the
+number of the others, which count as the mean of their prompt's samples in `best@<n>` and `std@<n>`. MLflow has `_at_`
+in the place of `@`.
 """,
         ]
     )
