@@ -18,7 +18,7 @@ from agent_rl.errors import ConfigError, ToolError, ToolTimeoutError, UnscoredEr
 from agent_rl.tools.base import Tool, ToolOutput, TrajectoryScope
 from agent_rl.tools.cache import ResultCache, canonical_json, digest
 from agent_rl.tools.spec import ToolSpec
-from agent_rl.trajectory import ToolResult
+from agent_rl.trajectory import ToolResult, plain, plain_reward
 
 __all__ = ["MAX_SHOWN", "Slot", "one_line"]
 
@@ -39,13 +39,12 @@ class Slot:
         scope: the resources that the trajectory's tools share.
 
     Raises:
-        ConfigError: for retries or a cache on a class that is not idempotent.
+        ConfigError: for retries of a class that is not idempotent, or a cache for a tool that is not reusable.
     """
 
     def __init__(self, spec: ToolSpec, limit_s: float, scope: TrajectoryScope) -> None:
-        if (spec.retries or spec.cache != "off") and not getattr(spec.cls, "idempotent", False):
-            problem = f"{spec.cls.__qualname__} is not idempotent (retries {spec.retries}, cache {spec.cache!r})"
-            raise ConfigError(f"tool {spec.name}", problem, "Set `idempotent = True` on a class that may be repeated")
+        if problem := spec.problem():
+            raise ConfigError(f"tool {spec.name}.{problem[0]}", *problem[1:])
         self.spec = spec
         self.limit_s = limit_s
         self.tool: Tool | None = None
@@ -118,6 +117,10 @@ class Slot:
             raise TypeError(f"call must return a str or a ToolOutput with a text, not {type(output).__name__}")
         if not isinstance(output.answer, str | None):
             raise TypeError(f"the answer of a ToolOutput must be a str, not {type(output.answer).__name__}")
+        output.reward = plain_reward("the reward of its ToolOutput", output.reward)
+        output.metrics = {
+            key: plain(f"metrics[{key!r}] of its ToolOutput", each) for key, each in output.metrics.items()
+        }
         return output
 
     async def _start(self) -> Tool:

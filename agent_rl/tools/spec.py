@@ -41,6 +41,8 @@ class ToolSpec:
     """Repeats of a call, within its time, when the tool's infrastructure fails."""
     cache: CacheScope = "off"
     """Whether equal calls are answered from memory: in one trajectory, or in all trajectories of one worker process."""
+    reusable: bool | None = None
+    """Whether the same arguments give the same text, whatever was called before; None: as the class says."""
 
     @classmethod
     def from_class(cls, tool: type[Tool], *, config: Mapping[str, Any] | None = None) -> ToolSpec:
@@ -61,6 +63,22 @@ class ToolSpec:
     def is_verl(self) -> bool:
         """Whether `cls` is a verl `BaseTool` (constructor `(config, tool_schema)`) and needs an adapter."""
         return not issubclass(self.cls, Tool)
+
+    def problem(self) -> tuple[str, str, str] | None:
+        """(key, problem, remedy) of `retries` or `cache` where the tool does not allow it."""
+        name = self.cls.__qualname__
+        if self.retries and not getattr(self.cls, "idempotent", False):
+            remedy = "Remove it, or set `idempotent = True` on a class whose calls may be sent twice"
+            return "retries", f"{name} is not idempotent (value {self.retries})", remedy
+        if self.cache != "off" and not self.may_be_reused:
+            remedy = "Remove it, or write `reusable: true` where a result depends on nothing but the arguments"
+            return "cache", f"{name} is not reusable (value {self.cache!r})", remedy
+        return None
+
+    @property
+    def may_be_reused(self) -> bool:
+        """Whether a result may be reused instead of calling again."""
+        return getattr(self.cls, "reusable", False) if self.reusable is None else self.reusable
 
     def schema(self) -> dict[str, Any]:
         """The OpenAI function dict, a copy that the caller may change."""

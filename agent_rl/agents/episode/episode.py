@@ -21,7 +21,17 @@ from agent_rl.agents.users.user import User, opened
 from agent_rl.concurrency import OutOfTime, uninterrupted, within
 from agent_rl.errors import AgentRLError, EngineError, FatalError, MalformedActionError
 from agent_rl.tools import ToolSession
-from agent_rl.trajectory import Message, StopReason, ToolCall, ToolResult, ToolStatus, Trajectory, Turn
+from agent_rl.trajectory import (
+    Message,
+    StopReason,
+    ToolCall,
+    ToolResult,
+    ToolStatus,
+    Trajectory,
+    Turn,
+    plain,
+    plain_reward,
+)
 from agent_rl.user_code import BrokenCallError, is_outage
 
 __all__ = ["EpisodeBudget", "FinalTurn", "Format", "Step", "run_episode"]
@@ -31,7 +41,9 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 _NOT_RUN = {
+    StopReason.MAX_TURNS: "the number of turns is spent",
     StopReason.MAX_TOOL_CALLS: "the number of tool calls is spent",
+    StopReason.MAX_TOKENS: "the number of tokens is spent",
     StopReason.MAX_SECONDS: "the time is up",
     StopReason.REPETITION: "you have asked for this before",
 }
@@ -79,7 +91,8 @@ async def run_episode(
             pass
         trajectory.stop_reason = reason
         if user is not None:
-            trajectory.verdict = await user.score(trajectory)
+            trajectory.verdict = plain_reward("the user's verdict", await user.score(trajectory))
+        _check(trajectory)
     except FatalError:
         raise
     except Exception as error:  # noqa: BLE001 - what a hook or the user raises goes to the caller, with what went before
@@ -93,6 +106,23 @@ async def run_episode(
     trajectory.prompt_tokens, trajectory.response_tokens = policy.prompt_tokens, policy.response_tokens
     trajectory.seconds = time.monotonic() - episode.started
     return trajectory
+
+
+def _check(trajectory: Trajectory) -> None:
+    """What hooks, users and agents have noted, as JSON data.
+
+    Raises:
+        ValueError: it is not, or a reward is not a finite number.
+    """
+    for number, turn in enumerate(trajectory.turns, 1):
+        turn.notes = {key: plain(f"notes[{key!r}] of turn {number}", value) for key, value in turn.notes.items()}
+        plain_reward(f"notes['reward'] of turn {number}", turn.notes.get("reward"))
+        for result in turn.results:
+            result.reward = plain_reward(f"the reward of {result.name!r} in turn {number}", result.reward)
+
+
+def _skipped(call: ToolCall, reason: StopReason) -> ToolResult:
+    return ToolResult(call.id, call.name, f"Skipped: {_NOT_RUN.get(reason, '')}.", ToolStatus.SKIPPED)
 
 
 def _explain(trajectory: Trajectory, error: Exception) -> None:
@@ -200,13 +230,18 @@ class _Episode:
 
     async def _hand_in(self, turn: Turn) -> StopReason:
         """The last turn asks for calls: only those that hand in the answer are run."""
+        reason = self.announced or StopReason.MAX_TURNS
         calls = [call for call in turn.calls if self.tools.answers(call.name)]
         if calls:
             try:
-                turn.results, turn.tool_seconds = await self._timed(self._run(calls), self._seconds_left())
+                results, turn.tool_seconds = await self._timed(self._run(calls), self._seconds_left())
             except OutOfTime:
                 return StopReason.MAX_SECONDS
-        return self._answered(turn) or self.announced or StopReason.MAX_TURNS
+            run = iter(results)
+            turn.results = [
+                next(run) if self.tools.answers(each.name) else _skipped(each, reason) for each in turn.calls
+            ]
+        return self._answered(turn) or reason
 
     def _answered(self, turn: Turn) -> StopReason | None:
         for result in turn.results:
@@ -257,8 +292,7 @@ class _Episode:
         kept[StopReason.MAX_SECONDS] = bool(final and final.reserve_seconds)
         if final is None or self.announced or self._turns_left() == 0 or not kept.get(reason, True):
             return reason
-        text = f"Skipped: {_NOT_RUN.get(reason, '')}."
-        turn.results = [ToolResult(call.id, call.name, text, ToolStatus.SKIPPED) for call in turn.calls]
+        turn.results = [_skipped(call, reason) for call in turn.calls]
         return await self._announce(turn, reason, turn.results)
 
     async def _announce(
