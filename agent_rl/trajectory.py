@@ -285,12 +285,12 @@ class Trajectory:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON data (only str, int, float, bool, None, list, dict)."""
-        data: dict[str, Any] = _adapter().dump_python(self, mode="json")
+        data: dict[str, Any] = _adapter().dump_python(self, mode="json", fallback=_from_array)
         return data
 
     def to_json(self) -> str:
         """One line of JSON."""
-        return _adapter().dump_json(self).decode()
+        return _adapter().dump_json(self, fallback=_from_array).decode()
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Trajectory:
@@ -328,12 +328,8 @@ def call_key(call: ToolCall) -> str:
 def plain(what: str, value: Any) -> Any:
     """The value as JSON data; numbers and arrays of numpy and torch become Python's.
 
-    Args:
-        what: the value is, for errors.
-        value: any data.
-
     Raises:
-        ValueError: it holds what JSON cannot express.
+        ValueError: it cannot be; the message begins with `what`.
     """
     try:
         return to_jsonable_python(value, fallback=_from_array)
@@ -345,7 +341,7 @@ def plain_reward(what: str, value: Any) -> float | None:
     """A step reward or a verdict as a number of Python.
 
     Raises:
-        ValueError: it is not a finite number. JSON has only null for NaN, so that a reward worker would find none.
+        ValueError: it is not finite (a trace and a reward worker would read null), or not a number.
     """
     number: float | None = plain(what, value)
     if number is not None and not (type(number) in (int, float) and math.isfinite(number)):

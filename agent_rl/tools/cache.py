@@ -101,13 +101,10 @@ def shared_cache(path: str | None) -> ResultCache:
 
 
 def _encode(output: ToolOutput) -> str | None:
-    """JSON; None for a result that is not kept: one that ends the episode, has images, or metrics that are not JSON."""
+    """JSON; None for a result that is not kept: one that ends the episode, or has images."""
     if output.answer is not None or output.images:
         return None
-    try:
-        return json.dumps([output.text, output.reward, output.metrics])
-    except (TypeError, ValueError, RecursionError):
-        return None
+    return json.dumps([output.text, output.reward, output.metrics])
 
 
 def _decode(kept: str, result: ToolResult) -> ToolOutput:

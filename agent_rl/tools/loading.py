@@ -274,10 +274,8 @@ class _Entry:
         declared = {key: getattr(spec, key) for key in ("timeout_s", "max_concurrency", "reusable")} | {"cache": "off"}
         declared["retries"] = getattr(spec.cls, "retries", 0) if is_idempotent else 0
         limits = validated(_Limits, declared | given, self.place)
-        spec = replace(spec, **limits.model_dump())
-        if problem := spec.problem():
-            self._fail(*problem)
-        return spec
+        with self.place.around():
+            return replace(spec, **limits.model_dump())
 
 
 def _given(function: Any) -> dict[str, Any]:

@@ -74,8 +74,7 @@ class ToolSession:
             its defaults, but no result is reused.
 
     Raises:
-        ConfigError: for retries of a class that is not idempotent, a cache for a tool that is not reusable, or a file
-            that cannot be used.
+        ConfigError: for a file that cannot be used.
     """
 
     def __init__(

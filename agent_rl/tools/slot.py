@@ -14,7 +14,7 @@ from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from agent_rl.concurrency import OutOfTime, gate, in_thread, repeated, within
-from agent_rl.errors import ConfigError, ToolError, ToolTimeoutError, UnscoredError
+from agent_rl.errors import ToolError, ToolTimeoutError, UnscoredError
 from agent_rl.tools.base import Tool, ToolOutput, TrajectoryScope
 from agent_rl.tools.cache import ResultCache, canonical_json, digest
 from agent_rl.tools.spec import ToolSpec
@@ -37,14 +37,9 @@ class Slot:
         spec: the tool as it is configured.
         limit_s: seconds of one call, and of closing.
         scope: the resources that the trajectory's tools share.
-
-    Raises:
-        ConfigError: for retries of a class that is not idempotent, or a cache for a tool that is not reusable.
     """
 
     def __init__(self, spec: ToolSpec, limit_s: float, scope: TrajectoryScope) -> None:
-        if problem := spec.problem():
-            raise ConfigError(f"tool {spec.name}.{problem[0]}", *problem[1:])
         self.spec = spec
         self.limit_s = limit_s
         self.tool: Tool | None = None

@@ -21,17 +21,7 @@ from agent_rl.agents.users.user import User, opened
 from agent_rl.concurrency import OutOfTime, uninterrupted, within
 from agent_rl.errors import AgentRLError, EngineError, FatalError, MalformedActionError
 from agent_rl.tools import ToolSession
-from agent_rl.trajectory import (
-    Message,
-    StopReason,
-    ToolCall,
-    ToolResult,
-    ToolStatus,
-    Trajectory,
-    Turn,
-    plain,
-    plain_reward,
-)
+from agent_rl.trajectory import Message, StopReason, ToolCall, ToolResult, ToolStatus, Trajectory, Turn, plain_reward
 from agent_rl.user_code import BrokenCallError, is_outage
 
 __all__ = ["EpisodeBudget", "FinalTurn", "Format", "Step", "run_episode"]
@@ -92,7 +82,6 @@ async def run_episode(
         trajectory.stop_reason = reason
         if user is not None:
             trajectory.verdict = plain_reward("the user's verdict", await user.score(trajectory))
-        _check(trajectory)
     except FatalError:
         raise
     except Exception as error:  # noqa: BLE001 - what a hook or the user raises goes to the caller, with what went before
@@ -108,17 +97,12 @@ async def run_episode(
     return trajectory
 
 
-def _check(trajectory: Trajectory) -> None:
-    """What hooks, users and agents have noted, as JSON data.
-
-    Raises:
-        ValueError: it is not, or a reward is not a finite number.
-    """
-    for number, turn in enumerate(trajectory.turns, 1):
-        turn.notes = {key: plain(f"notes[{key!r}] of turn {number}", value) for key, value in turn.notes.items()}
-        plain_reward(f"notes['reward'] of turn {number}", turn.notes.get("reward"))
-        for result in turn.results:
-            result.reward = plain_reward(f"the reward of {result.name!r} in turn {number}", result.reward)
+def _check_rewards(turn: Turn) -> None:
+    """Refuse what a hook or a user has written and JSON does not express."""
+    for result in turn.results:
+        result.reward = plain_reward(f"the reward of {result.name!r}", result.reward)
+    if "reward" in turn.notes:
+        turn.notes["reward"] = plain_reward("notes['reward'] of a turn", turn.notes["reward"])
 
 
 def _skipped(call: ToolCall, reason: StopReason) -> ToolResult:
@@ -171,7 +155,8 @@ class _Episode:
         self.trajectory.turns.append(turn)
         reason = await self._act(turn, generated)
         if reason is None and self.hooks is not None and await self.hooks.after_turn(self.trajectory, turn):
-            return StopReason.STOPPED
+            reason = StopReason.STOPPED
+        _check_rewards(turn)
         return reason
 
     async def _act(self, turn: Turn, generated: Generation) -> StopReason | None:
@@ -238,9 +223,7 @@ class _Episode:
             except OutOfTime:
                 return StopReason.MAX_SECONDS
             run = iter(results)
-            turn.results = [
-                next(run) if self.tools.answers(each.name) else _skipped(each, reason) for each in turn.calls
-            ]
+            turn.results = [next(run) if call in calls else _skipped(call, reason) for call in turn.calls]
         return self._answered(turn) or reason
 
     def _answered(self, turn: Turn) -> StopReason | None:
