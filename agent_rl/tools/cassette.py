@@ -160,9 +160,6 @@ class Cassette:
         try:
             answers = [_parse(line).result for line in lines]
             append_lines(self.path, b"".join(lines))
-        except ValueError as error:
-            tools = ", ".join(call.tool for call in calls)
-            raise FatalError(f"a result of {tools} cannot be recorded: {error}") from error
         except OSError as error:
             raise FatalError(f"{_SETTING}: {self.path} cannot be written any more: {error}") from error
         return answers

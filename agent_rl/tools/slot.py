@@ -114,7 +114,7 @@ class Slot:
             raise TypeError(f"the answer of a ToolOutput must be a str, not {type(output.answer).__name__}")
         output.reward = plain_reward("the reward of its ToolOutput", output.reward)
         output.metrics = {
-            key: plain(f"metrics[{key!r}] of its ToolOutput", each) for key, each in output.metrics.items()
+            str(key): plain(f"metrics[{key!r}] of its ToolOutput", each) for key, each in output.metrics.items()
         }
         return output
 

@@ -208,19 +208,20 @@ class Rolling(Tool):
         return str(len(self.made))
 
 
-@pytest.mark.parametrize(("idempotent", "reuse"), [(True, True), (True, False), (False, True)])
-def test_repeated_call_is_answered_from_memory_only_where_that_is_safe(idempotent, reuse):
-    cls = type("Made", (Rolling,), {"made": [], "idempotent": idempotent})
+@pytest.mark.parametrize(("flags", "reuse"), [(("reusable",), True), (("reusable",), False), (("idempotent",), True)])
+def test_repeated_call_is_answered_from_memory_only_where_that_is_safe(flags, reuse):
+    """A call that may be sent twice is another matter: what it reads may have changed since."""
+    cls = type("Made", (Rolling,), {"made": [], **dict.fromkeys(flags, True)})
     texts = [act("1", "rolling"), act("2", "rolling"), act("1", "rolling"), ANSWER]
     trajectory = run(texts, ToolSpec.from_class(cls), reuse=reuse)
-    kept = idempotent and reuse
+    kept = "reusable" in flags and reuse
     assert [result.text for result in trajectory.results] == ["1", "2", "1" if kept else "3"]
     assert trajectory.tool_stats["rolling"].cached == (1 if kept else 0)
     assert trajectory.repeated_calls == 1
 
 
 def test_failed_call_is_not_answered_from_memory():
-    cls = type("Made", (Rolling,), {"made": [], "idempotent": True})
+    cls = type("Made", (Rolling,), {"made": [], "reusable": True})
     run([act("bad", "rolling")] * 2 + [ANSWER], ToolSpec.from_class(cls), reuse=True)
     assert cls.made == ["bad", "bad"]
 
