@@ -354,7 +354,7 @@ def _from_array(value: Any) -> Any:
         return dict(value)
     if hasattr(value, "tolist"):
         return value.tolist()
-    raise TypeError(f"a {type(value).__name__} is not JSON")
+    raise TypeError(f"{type(value).__name__} is not a type of JSON")
 
 
 _NOT_THE_ROWS = (
