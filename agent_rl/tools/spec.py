@@ -55,6 +55,8 @@ class ToolSpec:
         if self.cache != "off" and not self.may_be_reused:
             remedy = "Remove it, or write `reusable: true` if the arguments alone decide the result"
             raise ConfigError("cache", f"{name} is not reusable (value {self.cache!r})", remedy)
+        if self.reusable and self.is_verl:
+            raise ConfigError("reusable", f"{name} is verl's, whose results are not kept", "Remove it, or write a Tool")
 
     @classmethod
     def from_class(cls, tool: type[Tool], *, config: Mapping[str, Any] | None = None) -> ToolSpec:

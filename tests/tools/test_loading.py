@@ -280,6 +280,10 @@ BROKEN = [  # YAML, and what the message must say
     (entry("{class_name: 'own.py:Repeatable', cache: share}"), [".cache", "'share'", "Did you mean 'shared'?"]),
     (entry("{class_name: 'own.py:Search', cache: shared}"), [".cache: Search is not reusable (value 'shared')"]),
     (entry("{name: calculator, cache: shared, reusable: false}"), [".cache: Calculator is not reusable"]),
+    (
+        entry("{class_name: 'own.py:VerlOwnSchema', reusable: true}"),
+        [".reusable: VerlOwnSchema is verl's, whose results are not kept"],
+    ),
     (entry("{name: run_tests, cache: trajectory}"), [".cache: RunTests is not reusable", "reusable: true"]),
     (entry("{class_name: 'own.py:Search', retries: 2}"), [".retries", "idempotent = True"]),
     (entry("{class_name: 'own.py:AbstractSet'}"), ["AbstractSet is abstract"]),
