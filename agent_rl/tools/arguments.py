@@ -119,8 +119,7 @@ _Validator: Any = extend(Draft202012Validator, {"uniqueItems": unique_items})  #
 
 def make_validator(parameters: Mapping[str, Any]) -> Validator:
     """A validator that fetches nothing from the network."""
-    validator: Validator = _Validator(parameters, registry=Registry())
-    return validator
+    return _Validator(parameters, registry=Registry())  # type: ignore[no-any-return]
 
 
 @cache
