@@ -127,7 +127,7 @@ def test_slow_headers_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_connections_without_a_request_keep_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond the limit those that have waited longest are closed; `HEADERS_S` is long over only after this test."""
+    """Beyond the limit those that have waited longest are closed; `HEADERS_S` does not end within this test."""
     monkeypatch.setattr(server, "most_connections", lambda: 8)
 
     async def begin(port: int) -> asyncio.StreamReader:
