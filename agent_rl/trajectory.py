@@ -12,6 +12,7 @@ sample.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, time
@@ -22,6 +23,7 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from pydantic import Field, PlainSerializer, TypeAdapter, ValidationError
+from pydantic_core import to_jsonable_python
 
 __all__ = [
     "LEFT_OUT",
@@ -37,6 +39,8 @@ __all__ = [
     "Trajectory",
     "Turn",
     "call_key",
+    "plain",
+    "plain_reward",
     "row_data",
 ]
 
@@ -283,12 +287,12 @@ class Trajectory:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON data (only str, int, float, bool, None, list, dict)."""
-        data: dict[str, Any] = _adapter().dump_python(self, mode="json")
+        data: dict[str, Any] = _adapter().dump_python(self, mode="json", fallback=_from_array)
         return data
 
     def to_json(self) -> str:
         """One line of JSON."""
-        return _adapter().dump_json(self).decode()
+        return _adapter().dump_json(self, fallback=_from_array).decode()
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Trajectory:
@@ -321,6 +325,38 @@ class Trajectory:
 def call_key(call: ToolCall) -> str:
     """The same for equal calls, whatever the order of their arguments."""
     return f"{call.name} {json.dumps(call.arguments, sort_keys=True, separators=(',', ':'), default=repr)}"
+
+
+def plain(what: str, value: Any) -> Any:
+    """The value as JSON data; numbers and arrays of numpy and torch become Python's.
+
+    Raises:
+        ValueError: it cannot be; the message begins with `what`.
+    """
+    try:
+        return to_jsonable_python(value, fallback=_from_array)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{what}: {error}") from error
+
+
+def plain_reward(what: str, value: Any) -> float | None:
+    """A step reward or a verdict as a number of Python.
+
+    Raises:
+        ValueError: it is not finite (a trace and a reward worker would read null), or not a number.
+    """
+    number: float | None = plain(what, value)
+    if number is not None and not (type(number) in (int, float) and math.isfinite(number)):
+        raise ValueError(f"{what} is {value!r}, not a finite number")
+    return number
+
+
+def _from_array(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} is not a type of JSON")
 
 
 _NOT_THE_ROWS = (

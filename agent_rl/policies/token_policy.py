@@ -34,7 +34,7 @@ class TrainingSequence(NamedTuple):
     logprobs: list[float] | None
     """For each response token, 0 where it was not sampled; None when not requested."""
     images: list[Any]
-    """Those of the prompt and the results, in order."""
+    """Those whose places are in these tokens, in order."""
 
 
 class TokenPolicy(Policy):
@@ -90,6 +90,7 @@ class TokenPolicy(Policy):
         self._earlier: list[TrainingSequence] = []
         self.earlier_tokens: list[int] = []
         self.images: list[Any] = []
+        self._answered_images = 0  # those before the last sampled token
         self.prompt_ids: list[int] = []
         self.ids: list[int] = []
         self.mask: list[int] = []
@@ -153,6 +154,7 @@ class TokenPolicy(Policy):
         if self._turn_ends is None and (finished or self.reserve) and len(self.mask) < self._response_length:
             self._append(self._missing_end(kept[-1], stopped or not finished))
         self._messages.append({"role": "assistant", "content": text})
+        self._answered_images = len(self.images)
         return Generation(text, len(kept), "stop" if finished else "length")
 
     async def extend(self, messages: Sequence[ChatMessage]) -> bool:
@@ -211,9 +213,8 @@ class TokenPolicy(Policy):
             return None
         start = len(self.prompt_ids)
         logprobs = None if self.logprobs is None else self.logprobs[:end]
-        return TrainingSequence(
-            self.prompt_ids, self.ids[start : start + end], self.mask[:end], logprobs, list(self.images)
-        )
+        images = self.images[: self._answered_images]
+        return TrainingSequence(self.prompt_ids, self.ids[start : start + end], self.mask[:end], logprobs, images)
 
     def _restart(self, ids: list[int], images: list[Any]) -> bool:
         """Continue from these ids in a new training sequence; False, with nothing changed, if they do not fit.

@@ -81,7 +81,7 @@ class ToolsSettings(Section):
     """What an exception of a tool leads to that is neither a `ToolError` nor an outage. `unscored`: the trajectory is
     not scored, and the same traceback eight times in a run stops it. `observe`: the policy is shown the exception."""
     reuse_results: bool = True
-    """Whether a repeated call is answered by the earlier result, where the tool is idempotent."""
+    """Whether a repeated call is answered by the earlier result, where the tool is reusable."""
     cassette: CassetteSettings = CassetteSettings()
 
 

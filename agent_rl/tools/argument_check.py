@@ -1,8 +1,8 @@
 """`checked`: the arguments of a call, coerced and validated where they hold nobody else up.
 
 Most schemas take a time in proportion to the arguments, and small arguments are checked at once. A pattern can take
-forever for thirty characters, and unique items or references much longer than their length says: those, and large
-arguments, are checked in a worker process, which is killed when the time is over.
+forever for thirty characters, and references much longer than their length says: those, and large arguments, are
+checked in a worker process, which is killed when the time is over.
 """
 
 from __future__ import annotations

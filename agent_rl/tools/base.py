@@ -81,10 +81,13 @@ class Tool(ABC):
     max_concurrency: ClassVar[int | None] = None
     """Calls that run at once in one worker process, unless the tool's entry says otherwise; None: no limit."""
     idempotent: ClassVar[bool] = False
-    """Whether a call may be repeated: the same arguments give the same text, whatever was called before. Only such a
-    tool is retried when its infrastructure fails, and only its results may be cached."""
+    """Whether a call may be sent twice: it then has the effect of one. Only such a tool is retried when its
+    infrastructure fails."""
     retries: ClassVar[int] = 2
     """How often an idempotent tool's call is repeated, unless its entry says so; 0 where the tool itself retries."""
+    reusable: ClassVar[bool] = False
+    """Whether the same arguments give the same text, whatever was called before: a pure function, or a search in what
+    nobody changes. Only then is a result reused instead of calling again; the tool's entry may say otherwise."""
     answers: ClassVar[bool] = False
     """Whether a call hands in the final answer: it is run in an episode's last turn too, and no budget counts it."""
 

@@ -1,4 +1,4 @@
-"""Results of idempotent tools, kept so that equal calls are executed once.
+"""Results of reusable tools, kept so that equal calls are executed once.
 
 A `ResultCache` is bounded in entries and bytes and forgets the least recently used. Of concurrent equal calls one is
 executed and the others wait for it. With a `DiskCache` behind it, results outlive the process and are shared with
@@ -12,7 +12,7 @@ import asyncio
 import hashlib
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import cache
 from typing import Any
 
@@ -20,7 +20,7 @@ from agent_rl.concurrency import PerLoop
 from agent_rl.remote.disk_cache import DiskCache
 from agent_rl.remote.reply_cache import MAX_BYTES, TextStore
 from agent_rl.tools.base import ToolOutput
-from agent_rl.trajectory import ToolResult
+from agent_rl.trajectory import ToolResult, plain
 
 __all__ = ["MAX_ENTRIES", "ResultCache", "canonical_json", "digest", "shared_cache"]
 
@@ -31,10 +31,10 @@ def canonical_json(value: Any) -> str:
     """One text for equal JSON data, whatever the order of its keys; arrays and mappings of other kinds count as JSON.
 
     Raises:
-        TypeError: for a value that is not JSON.
+        ValueError: for a value that is not JSON.
         RecursionError: for data nested too deeply.
     """
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=_plain)
+    return json.dumps(plain("the value", value), sort_keys=True, separators=(",", ":"))
 
 
 def digest(text: str) -> str:
@@ -100,22 +100,11 @@ def shared_cache(path: str | None) -> ResultCache:
     return ResultCache(DiskCache(path, key="agent_rl.tools.cache_path", kind="tool results") if path else None)
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return dict(value)
-    if hasattr(value, "tolist"):  # numpy's, as parquet gives them
-        return value.tolist()
-    raise TypeError(f"not JSON: {type(value).__name__}")
-
-
 def _encode(output: ToolOutput) -> str | None:
-    """JSON; None for a result that is not kept: one that ends the episode, has images, or metrics that are not JSON."""
+    """JSON; None for a result that is not kept: one that ends the episode, or has images."""
     if output.answer is not None or output.images:
         return None
-    try:
-        return json.dumps([output.text, output.reward, output.metrics])
-    except (TypeError, ValueError, RecursionError):
-        return None
+    return json.dumps([output.text, output.reward, output.metrics])
 
 
 def _decode(kept: str, result: ToolResult) -> ToolOutput:

@@ -2,7 +2,7 @@
 
 A recording appends one JSON line for each call: the call, the earlier calls that it depends on, and the result before
 it was cut for the policy. A replay answers the same calls with the same results, seconds included. Two calls are the
-same when tool, arguments and the row's `create_kwargs` agree, and, unless the tool is idempotent, the trajectory's
+same when tool, arguments and the row's `create_kwargs` agree, and, unless the tool is reusable, the trajectory's
 earlier calls of tools that are not. What was recorded several times is replayed in its order, and then again from the
 first; records with the trajectory's own label come first, which keeps a replay deterministic while trajectories run at
 the same time.
@@ -160,9 +160,6 @@ class Cassette:
         try:
             answers = [_parse(line).result for line in lines]
             append_lines(self.path, b"".join(lines))
-        except ValueError as error:
-            tools = ", ".join(call.tool for call in calls)
-            raise FatalError(f"a result of {tools} cannot be recorded: {error}") from error
         except OSError as error:
             raise FatalError(f"{_SETTING}: {self.path} cannot be written any more: {error}") from error
         return answers
@@ -178,7 +175,7 @@ class Tape:
 
     def __init__(self, cassette: Cassette, specs: Iterable[ToolSpec], tools_kwargs: Mapping[str, Any]) -> None:
         self._cassette = cassette
-        self._stateful = {spec.name for spec in specs if not getattr(spec.cls, "idempotent", False)}
+        self._stateful = {spec.name for spec in specs if not spec.may_be_reused}
         redacted = {name: cassette.redact(tools_kwargs.get(name)) for name in tools_kwargs}
         self._create_kwargs = {name: digest(canonical_json(value)) for name, value in redacted.items() if value}
         self._history = ""

@@ -75,6 +75,7 @@ def _entry(spec: ToolSpec) -> dict[str, Any]:
         "max_concurrency": spec.max_concurrency,
         "retries": spec.retries if getattr(spec.cls, "idempotent", False) else None,
         "cache": None if spec.cache == "off" else spec.cache,
+        "reusable": spec.reusable,
     }
     is_function = issubclass(spec.cls, FunctionTool)
     entry: dict[str, Any] = dict(spec.config) if is_function else {"class_name": _class_name(spec.cls)}

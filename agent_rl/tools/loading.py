@@ -7,8 +7,9 @@
         config: {top_k: 3}
         timeout_s: 5                            # of one call
         max_concurrency: 8                      # calls at once in a worker process
-        retries: 2                              # for a tool that declares itself idempotent ...
-        cache: trajectory                       # ... as is this: off, trajectory, or shared by a worker process
+        retries: 2                              # for a class that is idempotent
+        reusable: true                          # the same arguments give the same text, whatever was called before
+        cache: trajectory                       # for a reusable tool: off, trajectory, or shared by a worker process
 
 `name`, `description` and `parameters` (a JSON schema, or a mapping of each argument to its type) override what the
 class or the function says. verl's form (`class_name`, `config` with `type: native`, `tool_schema`) is read as well, and
@@ -119,6 +120,7 @@ class _Limits(_Strict):
     retries: int | None = Field(default=None, ge=0)
     cache: Annotated[CacheScope | None, BeforeValidator(lambda value: "off" if value is False else value)] = None
     """YAML reads an unquoted `off` as false."""
+    reusable: bool | None = None
 
 
 class _Fields(_Limits, _Function):
@@ -269,14 +271,11 @@ class _Entry:
         fields = self.fields
         given = {key: value for key in _Limits.model_fields if (value := getattr(fields, key)) is not None}
         is_idempotent = issubclass(spec.cls, Tool) and spec.cls.idempotent
-        for key in ("retries", "cache"):
-            if given.get(key, "off") not in (0, "off") and not is_idempotent:
-                problem = f"{spec.cls.__qualname__} does not declare itself idempotent (value {given[key]!r})"
-                self._fail(key, problem, "Remove it, or set `idempotent = True` on a class that may be repeated")
-        declared = {"timeout_s": spec.timeout_s, "max_concurrency": spec.max_concurrency, "cache": "off"}
+        declared = {key: getattr(spec, key) for key in ("timeout_s", "max_concurrency", "reusable")} | {"cache": "off"}
         declared["retries"] = getattr(spec.cls, "retries", 0) if is_idempotent else 0
         limits = validated(_Limits, declared | given, self.place)
-        return replace(spec, **limits.model_dump())
+        with self.place.around():
+            return replace(spec, **limits.model_dump())
 
 
 def _given(function: Any) -> dict[str, Any]:

@@ -74,7 +74,7 @@ class ToolSession:
             its defaults, but no result is reused.
 
     Raises:
-        ConfigError: for retries or a cache on a class that is not idempotent, or a file that cannot be used.
+        ConfigError: for a file that cannot be used.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class ToolSession:
         for slot in self._slots.values():
             if slot.spec.cache != "off":
                 slot.cache = shared_cache(settings.cache_path) if slot.spec.cache == "shared" else ResultCache()
-            elif settings.reuse_results and getattr(slot.spec.cls, "idempotent", False):
+            elif settings.reuse_results and slot.spec.may_be_reused:
                 slot.cache = ResultCache()
         self._tools_kwargs = tools_kwargs or {}
         self._max_parallel_calls = max_parallel_calls

@@ -14,11 +14,11 @@ from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from agent_rl.concurrency import OutOfTime, gate, in_thread, repeated, within
-from agent_rl.errors import ConfigError, ToolError, ToolTimeoutError, UnscoredError
+from agent_rl.errors import ToolError, ToolTimeoutError, UnscoredError
 from agent_rl.tools.base import Tool, ToolOutput, TrajectoryScope
 from agent_rl.tools.cache import ResultCache, canonical_json, digest
 from agent_rl.tools.spec import ToolSpec
-from agent_rl.trajectory import ToolResult
+from agent_rl.trajectory import ToolResult, plain, plain_reward
 
 __all__ = ["MAX_SHOWN", "Slot", "one_line"]
 
@@ -37,15 +37,9 @@ class Slot:
         spec: the tool as it is configured.
         limit_s: seconds of one call, and of closing.
         scope: the resources that the trajectory's tools share.
-
-    Raises:
-        ConfigError: for retries or a cache on a class that is not idempotent.
     """
 
     def __init__(self, spec: ToolSpec, limit_s: float, scope: TrajectoryScope) -> None:
-        if (spec.retries or spec.cache != "off") and not getattr(spec.cls, "idempotent", False):
-            problem = f"{spec.cls.__qualname__} is not idempotent (retries {spec.retries}, cache {spec.cache!r})"
-            raise ConfigError(f"tool {spec.name}", problem, "Set `idempotent = True` on a class that may be repeated")
         self.spec = spec
         self.limit_s = limit_s
         self.tool: Tool | None = None
@@ -118,6 +112,10 @@ class Slot:
             raise TypeError(f"call must return a str or a ToolOutput with a text, not {type(output).__name__}")
         if not isinstance(output.answer, str | None):
             raise TypeError(f"the answer of a ToolOutput must be a str, not {type(output.answer).__name__}")
+        output.reward = plain_reward("the reward of its ToolOutput", output.reward)
+        output.metrics = {
+            str(key): plain(f"metrics[{key!r}] of its ToolOutput", each) for key, each in output.metrics.items()
+        }
         return output
 
     async def _start(self) -> Tool:

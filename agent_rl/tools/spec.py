@@ -26,6 +26,9 @@ class ToolSpec:
     """A tool's name and schema as the policy sees them, and the class and config that answer its calls.
 
     All trajectories share it; each makes its own instance of the tool from it.
+
+    Raises:
+        ConfigError: for retries of a class that is not idempotent, or a cache for a tool that is not reusable.
     """
 
     name: str
@@ -41,6 +44,19 @@ class ToolSpec:
     """Repeats of a call, within its time, when the tool's infrastructure fails."""
     cache: CacheScope = "off"
     """Whether equal calls are answered from memory: in one trajectory, or in all trajectories of one worker process."""
+    reusable: bool | None = None
+    """Whether the same arguments give the same text, whatever was called before; None: as the class says."""
+
+    def __post_init__(self) -> None:
+        name = self.cls.__qualname__
+        if self.retries and not getattr(self.cls, "idempotent", False):
+            remedy = "Remove it, or set `idempotent = True` on a class whose calls may be sent twice"
+            raise ConfigError("retries", f"{name} is not idempotent (value {self.retries})", remedy)
+        if self.cache != "off" and not self.may_be_reused:
+            remedy = "Remove it, or write `reusable: true` if the arguments alone decide the result"
+            raise ConfigError("cache", f"{name} is not reusable (value {self.cache!r})", remedy)
+        if self.reusable and self.is_verl:
+            raise ConfigError("reusable", f"{name} is verl's, whose results are not kept", "Remove it, or write a Tool")
 
     @classmethod
     def from_class(cls, tool: type[Tool], *, config: Mapping[str, Any] | None = None) -> ToolSpec:
@@ -61,6 +77,11 @@ class ToolSpec:
     def is_verl(self) -> bool:
         """Whether `cls` is a verl `BaseTool` (constructor `(config, tool_schema)`) and needs an adapter."""
         return not issubclass(self.cls, Tool)
+
+    @property
+    def may_be_reused(self) -> bool:
+        """Whether a result may be reused instead of calling again."""
+        return getattr(self.cls, "reusable", False) if self.reusable is None else self.reusable
 
     def schema(self) -> dict[str, Any]:
         """The OpenAI function dict, a copy that the caller may change."""

@@ -31,7 +31,7 @@ def test_tools() -> None:
 
 def test_keys_of_a_tool() -> None:
     told = names(" ".join(first_column("docs/guides/tools.md", "key |")))
-    assert told == {"name", "description", "parameters", "timeout_s", "max_concurrency", "retries", "cache"}
+    assert told == {"name", "description", "parameters", "timeout_s", "max_concurrency", "retries", "reusable", "cache"}
 
 
 def test_agents_and_syntaxes() -> None:

@@ -2,14 +2,18 @@
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("verl")
 
+from verl.utils.tokenizer.continuous_token import ContinuousTokenBuilder, MergeResult
+
 from agent_rl.agents.react import ReactFormat
 from agent_rl.errors import ConfigError, FatalError
 from agent_rl.policies.media import Media, has_media
+from agent_rl.policies.token_policy import TokenPolicy
 from agent_rl.settings.episode import ToolsSettings
 from agent_rl.tools import ToolSession, load_tools
 from agent_rl.tools.cassette import Cassette
@@ -34,7 +38,7 @@ from agent_rl.tools import Tool, ToolOutput
 class Camera(Tool):
     name, description = "camera", "Takes pictures."
     parameters = {"type": "object", "properties": {"colours": {"type": "array"}}}
-    idempotent = True
+    reusable = True
     taken = 0
 
     async def call(self, arguments):
@@ -170,6 +174,66 @@ def test_image_that_no_longer_fits_is_in_no_sequence(run):
     output, _ = run("tool_call_agent", CALL % '["red"]', "Colours.", more=["data.max_response_length=45"])
     assert output.extra_fields["trajectory"]["stop_reason"] == "max_tokens"
     assert output.multi_modal_data == {}
+
+
+def test_image_that_no_turn_has_answered_is_handed_to_nobody(run, processor, tmp_path):
+    (tmp_path / "stop.py").write_text(
+        "from agent_rl.agents.episode.hooks import Hooks\n\n\nclass Stop(Hooks):\n"
+        "    async def after_turn(self, trajectory, turn):\n        return len(trajectory.turns) == 2\n"
+    )
+    turns = [CALL % '["red"]', CALL % '["green", "blue"]', "Colours."]
+    output, _ = run("tool_call_agent", *turns, more=[f"+agent_rl.hooks={tmp_path}/stop.py:Stop"])
+    assert output.extra_fields["trajectory"]["stop_reason"] == "stopped"
+    assert processor.tokenizer.decode(output.response_ids).count("<image>") == 4
+    assert len(output.multi_modal_data["images"]) == 1
+
+
+def test_each_sequence_has_the_images_whose_places_it_keeps():
+    """One token stands for an image; the conversation is begun again with an image that no turn has answered."""
+
+    class Builder(ContinuousTokenBuilder):
+        turn_ends = frozenset({7})
+
+        def __init__(self):
+            pass
+
+        def supports_multimodal(self):
+            return True
+
+        def build_initial_tokens(self, messages, **_):
+            return [1, *(IMAGE for message in messages for part in message["content"] if part["type"] == "image"), 2]
+
+        def merge_context_tokens(self, earlier, updated, ids, tools=None):
+            return MergeResult([*ids, 3, IMAGE, 4], 3)
+
+    class Engine:
+        async def generate(self, **_):
+            return SimpleNamespace(
+                token_ids=[10, 7], log_probs=None, stop_reason="stop", num_preempted=None, extra_fields={}
+            )
+
+    IMAGE = 99
+    tokenizer = SimpleNamespace(
+        unk_token_id=0, eos_token_id=7, convert_tokens_to_ids=lambda _: 0, decode=lambda ids, **_: "x"
+    )
+    shown = [{"role": "user", "content": [{"type": "image", "image": name}]} for name in "abc"]
+
+    async def play():
+        policy = TokenPolicy(
+            Engine(), Builder(), tokenizer, {}, prompt_length=20, response_length=99, engine_stops=True
+        )
+        await policy.begin(shown[:1], [])
+        for message in shown[1:]:
+            await policy.generate()
+            await policy.extend([message])
+        await policy.begin(shown, [])
+        await policy.generate()
+        await policy.extend(shown[:1])
+        return policy.sequences()
+
+    sequences = asyncio.run(play())
+    assert [sequence.images for sequence in sequences] == [["a", "b"], ["a", "b", "c"]]
+    assert [(each.prompt_ids + each.response_ids).count(IMAGE) for each in sequences] == [2, 3]
 
 
 def test_model_without_vision_is_refused(run):

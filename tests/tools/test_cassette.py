@@ -43,7 +43,7 @@ class Noise(Tool):
     name = "noise"
     description = "d"
     parameters = OPEN
-    idempotent = True
+    reusable = True
     made = 0
 
     async def start(self):
@@ -132,7 +132,7 @@ def test_calls_of_a_stateful_tool_differ_by_the_earlier_calls(path):
     run(cassette, [call("counter")], [call("calculator", expression="1")], [call("counter")])
     replay = Cassette.replay(path)
     results = run(replay, [call("counter")], [call("counter")], [call("calculator", expression="1")])
-    assert [result.text for result in results] == ["1", "2", "1"], "idempotent calls between them do not matter"
+    assert [result.text for result in results] == ["1", "2", "1"], "reusable calls between them do not matter"
     with pytest.raises(CassetteMissError, match="recorded with other earlier calls"):
         run(replay, [call("counter")], [call("counter")], [call("counter")])
 
@@ -180,23 +180,6 @@ def test_turn_without_a_result_is_not_recorded(path, error):
     with pytest.raises((UnscoredError, FatalError), match="failed"):
         run(cassette, [call("calculator", expression="1")], [call("noise", error=error), call("noise")])
     assert path.read_text().count("\n") == 1
-
-
-def test_result_that_is_no_result_stops_the_run(path):
-    class Wrong(Noise):
-        name = "wrong"
-
-        async def call(self, arguments):
-            return ToolOutput("t", reward="high")
-
-    async def once():
-        cassette = Cassette.record(path)
-        async with ToolSession([ToolSpec.from_class(Wrong)], default_timeout_s=5, cassette=cassette) as session:
-            await session.run([call("wrong")])
-
-    with pytest.raises(FatalError, match=r"a result of wrong cannot be recorded.*result\.reward"):
-        asyncio.run(once())
-    assert path.read_text() == ""
 
 
 def test_cancelled_turn_is_not_recorded(path):

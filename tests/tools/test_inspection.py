@@ -22,7 +22,7 @@ class Echo(Tool):
         "properties": {"text": {"type": "string"}, "times": {"type": ["integer", "null"]}, "any": {}},
         "required": ["text"],
     }
-    idempotent = True
+    idempotent = reusable = True
 
     async def call(self, arguments):
         return f"{self.config.get('before', '')}{self.create_kwargs.get('name', '')}{arguments['text']}"
@@ -71,12 +71,13 @@ def test_an_expanded_file_gives_the_same_tools(file, tmp_path):
         file("""
         tools:
           - {class_name: "own.py:Both", timeout_s: 3, cache: shared, retries: 0}
+          - {name: python, reusable: true}
           - {name: calculator, description: 'Ünusual: \\${x} and 1e3.'}
     """)
     )
     text = expand(specs)
     assert "Ünusual" in text
-    assert [entry["name"] for entry in yaml.safe_load(text)["tools"]] == ["echo_a", "echo_b", "calculator"]
+    assert [entry["name"] for entry in yaml.safe_load(text)["tools"]] == ["echo_a", "echo_b", "python", "calculator"]
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "expanded.yaml").write_text(text)

@@ -9,6 +9,7 @@ import pytest
 
 from agent_rl.errors import ConfigError
 from agent_rl.tools import load_tools
+from agent_rl.tools.builtin import built_in_class, built_in_names
 from agent_rl.tools.builtin.calculator import Calculator
 
 OWN = """
@@ -41,7 +42,7 @@ OWN = """
                 raise ValueError("no index")
 
     class Repeatable(Search):
-        idempotent = True
+        idempotent = reusable = True
 
     class Pair(Toolset):
         @classmethod
@@ -182,6 +183,23 @@ def test_limits_of_a_tool(load):
     assert (eager.retries, eager.cache) == (0, "shared")
 
 
+def test_an_entry_says_whether_results_are_reused(load):
+    specs = load("""
+        tools:
+          - {class_name: "own.py:Search", name: a, reusable: true, cache: shared}
+          - {class_name: "own.py:Search", name: b}
+          - {class_name: "own.py:Repeatable", name: c}
+          - {class_name: "own.py:Repeatable", name: d, reusable: false}
+    """)
+    assert [spec.may_be_reused for spec in specs] == [True, False, True, False]
+
+
+@pytest.mark.parametrize("name", built_in_names())
+def test_which_built_in_tools_are_reusable(name):
+    """What a call answers depends on its arguments alone: nothing behind them changes while the policy works."""
+    assert getattr(built_in_class(name), "reusable", False) is (name in {"calculator", "search", "sql", "sympy"})
+
+
 def test_a_toolset_gives_several_tools_with_the_limits_of_the_entry(load):
     specs = load("""
         tools:
@@ -260,7 +278,13 @@ BROKEN = [  # YAML, and what the message must say
     (entry("{name: calculator, max_concurrency: true}"), [".max_concurrency", "got True"]),
     (entry("{class_name: 'own.py:Repeatable', retries: -1}"), [".retries: expected a whole number of at least 0"]),
     (entry("{class_name: 'own.py:Repeatable', cache: share}"), [".cache", "'share'", "Did you mean 'shared'?"]),
-    (entry("{class_name: 'own.py:Search', cache: shared}"), [".cache: Search does not declare itself idempotent"]),
+    (entry("{class_name: 'own.py:Search', cache: shared}"), [".cache: Search is not reusable (value 'shared')"]),
+    (entry("{name: calculator, cache: shared, reusable: false}"), [".cache: Calculator is not reusable"]),
+    (
+        entry("{class_name: 'own.py:VerlOwnSchema', reusable: true}"),
+        [".reusable: VerlOwnSchema is verl's, whose results are not kept"],
+    ),
+    (entry("{name: run_tests, cache: trajectory}"), [".cache: RunTests is not reusable", "reusable: true"]),
     (entry("{class_name: 'own.py:Search', retries: 2}"), [".retries", "idempotent = True"]),
     (entry("{class_name: 'own.py:AbstractSet'}"), ["AbstractSet is abstract"]),
     (entry("{class_name: 'own.py:Pair'}"), [".config: names: missing"]),

@@ -4,7 +4,9 @@ import asyncio
 import contextlib
 import copy
 import inspect
+import json
 import logging
+import math
 import pickle
 import subprocess
 import sys
@@ -12,6 +14,7 @@ import threading
 import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -432,6 +435,38 @@ def test_rewards_and_metrics_are_passed_on():
     (result,) = run(spec, [call()])
     assert (result.text, result.reward, result.metrics, result.answer) == ("t", 0.5, {"hits": 2}, "lone ?")
     assert result.queue_seconds == 0
+
+
+def test_numbers_of_numpy_become_numbers_of_python():
+    metrics = {"hits": np.int64(3), "found": np.bool_(True), "scores": np.array([0.5, 1.5]), 1: {"a": (np.float32(2),)}}
+    spec, _ = spec_of(call=lambda self, arguments: ToolOutput("t", np.float32(0.25), metrics))
+    (result,) = run(spec, [call()])
+    plain = {"hits": 3, "found": True, "scores": [0.5, 1.5], "1": {"a": [2.0]}}
+    assert json.dumps([result.reward, result.metrics]) == json.dumps([0.25, plain])
+    assert "hits" in metrics
+    assert type(metrics["hits"]) is np.int64, "the tool may keep it"
+
+
+@pytest.mark.parametrize(
+    ("output", "problem"),
+    [
+        (ToolOutput("t", math.nan), "the reward of its ToolOutput is nan, not a finite number"),
+        (ToolOutput("t", np.float32("inf")), "the reward of its ToolOutput is np.float32(inf), not a finite number"),
+        (ToolOutput("t", "high"), "the reward of its ToolOutput is 'high', not a finite number"),
+        (ToolOutput("t", True), "the reward of its ToolOutput is True, not a finite number"),
+        (
+            ToolOutput("t", metrics={"fine": 1, "page": object()}),
+            "metrics['page'] of its ToolOutput: object is not a type of JSON",
+        ),
+    ],
+)
+def test_what_json_does_not_express_is_a_bug_of_the_tool(output, problem, caplog):
+    caplog.set_level(logging.CRITICAL)
+    spec, _ = spec_of(call=lambda self, arguments: output)
+    with pytest.raises(BrokenCallError) as caught:
+        run(spec, [call()])
+    assert "tool 'recorder' failed at" in str(caught.value)
+    assert problem in str(caught.value)
 
 
 def test_create_kwargs_reach_the_instance():

@@ -86,7 +86,7 @@ WRONG = [  # what is written instead of what, the entry's field, and what the me
         "  max_concurrency: 4",
         "  cache: shared",
         "(own.py:Weather).cache",
-        "idempotent = True",
+        "reusable: true",
     ),
     ("unset variable", "shop.sqlite", "${oc.env:NO_SUCH_VARIABLE}", "tools[3].config.database", "NO_SUCH_VARIABLE"),
     ("no mapping", "name: calculator\n    timeout_s: 5", "calculator", "tools[0]", "Write `- name: calculator`"),

@@ -21,7 +21,7 @@ from agent_rl.agents.users.user import User, opened
 from agent_rl.concurrency import OutOfTime, uninterrupted, within
 from agent_rl.errors import AgentRLError, EngineError, FatalError, MalformedActionError
 from agent_rl.tools import ToolSession
-from agent_rl.trajectory import Message, StopReason, ToolCall, ToolResult, ToolStatus, Trajectory, Turn
+from agent_rl.trajectory import Message, StopReason, ToolCall, ToolResult, ToolStatus, Trajectory, Turn, plain_reward
 from agent_rl.user_code import BrokenCallError, is_outage
 
 __all__ = ["EpisodeBudget", "FinalTurn", "Format", "Step", "run_episode"]
@@ -31,7 +31,9 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 _NOT_RUN = {
+    StopReason.MAX_TURNS: "the number of turns is spent",
     StopReason.MAX_TOOL_CALLS: "the number of tool calls is spent",
+    StopReason.MAX_TOKENS: "the number of tokens is spent",
     StopReason.MAX_SECONDS: "the time is up",
     StopReason.REPETITION: "you have asked for this before",
 }
@@ -79,7 +81,7 @@ async def run_episode(
             pass
         trajectory.stop_reason = reason
         if user is not None:
-            trajectory.verdict = await user.score(trajectory)
+            trajectory.verdict = plain_reward("the user's verdict", await user.score(trajectory))
     except FatalError:
         raise
     except Exception as error:  # noqa: BLE001 - what a hook or the user raises goes to the caller, with what went before
@@ -94,6 +96,18 @@ async def run_episode(
     trajectory.longest_tokens = policy.longest_tokens
     trajectory.seconds = time.monotonic() - episode.started
     return trajectory
+
+
+def _check_rewards(turn: Turn) -> None:
+    """Refuse what a hook or a user has written and JSON does not express."""
+    for result in turn.results:
+        result.reward = plain_reward(f"the reward of {result.name!r}", result.reward)
+    if "reward" in turn.notes:
+        turn.notes["reward"] = plain_reward("notes['reward'] of a turn", turn.notes["reward"])
+
+
+def _skipped(call: ToolCall, reason: StopReason) -> ToolResult:
+    return ToolResult(call.id, call.name, f"Skipped: {_NOT_RUN.get(reason, '')}.", ToolStatus.SKIPPED)
 
 
 def _explain(trajectory: Trajectory, error: Exception) -> None:
@@ -142,7 +156,8 @@ class _Episode:
         self.trajectory.turns.append(turn)
         reason = await self._act(turn, generated)
         if reason is None and self.hooks is not None and await self.hooks.after_turn(self.trajectory, turn):
-            return StopReason.STOPPED
+            reason = StopReason.STOPPED
+        _check_rewards(turn)
         return reason
 
     async def _act(self, turn: Turn, generated: Generation) -> StopReason | None:
@@ -201,13 +216,16 @@ class _Episode:
 
     async def _hand_in(self, turn: Turn) -> StopReason:
         """The last turn asks for calls: only those that hand in the answer are run."""
+        reason = self.announced or StopReason.MAX_TURNS
         calls = [call for call in turn.calls if self.tools.answers(call.name)]
         if calls:
             try:
-                turn.results, turn.tool_seconds = await self._timed(self._run(calls), self._seconds_left())
+                results, turn.tool_seconds = await self._timed(self._run(calls), self._seconds_left())
             except OutOfTime:
                 return StopReason.MAX_SECONDS
-        return self._answered(turn) or self.announced or StopReason.MAX_TURNS
+            run = iter(results)
+            turn.results = [next(run) if call in calls else _skipped(call, reason) for call in turn.calls]
+        return self._answered(turn) or reason
 
     def _answered(self, turn: Turn) -> StopReason | None:
         for result in turn.results:
@@ -258,8 +276,7 @@ class _Episode:
         kept[StopReason.MAX_SECONDS] = bool(final and final.reserve_seconds)
         if final is None or self.announced or self._turns_left() == 0 or not kept.get(reason, True):
             return reason
-        text = f"Skipped: {_NOT_RUN.get(reason, '')}."
-        turn.results = [ToolResult(call.id, call.name, text, ToolStatus.SKIPPED) for call in turn.calls]
+        turn.results = [_skipped(call, reason) for call in turn.calls]
         return await self._announce(turn, reason, turn.results)
 
     async def _announce(

@@ -19,6 +19,7 @@ from agent_rl.errors import ConfigError
 from agent_rl.rewards.scorers.extraction import last_block
 from agent_rl.rewards.scorers.scorer import built_in, unusable
 from agent_rl.rewards.scorers.text_rules import compiled, found
+from agent_rl.tools.arguments import unique_items
 
 __all__ = ["extract_json", "score_json_schema"]
 
@@ -66,7 +67,8 @@ def _validator(schema_text: str) -> Any:
         raise ValueError("not a schema")
     kind: Any = validator_for(schema, default=jsonschema.Draft202012Validator)
     kind.check_schema(schema)
-    bounded: Any = extend(kind, {"pattern": _pattern, "patternProperties": _pattern_properties})  # type: ignore[no-untyped-call]
+    own = {"pattern": _pattern, "patternProperties": _pattern_properties, "uniqueItems": unique_items}
+    bounded: Any = extend(kind, own)  # type: ignore[no-untyped-call]
     return bounded(schema)
 
 

@@ -28,7 +28,7 @@ class Calculator(Tool):
 
     name = "calculator"
     Config = ToolConfig
-    idempotent = True
+    idempotent = reusable = True
     description = (
         "Evaluate an arithmetic expression exactly. Supports + - * / // % ** ^ ! parentheses, percent (20% is 0.2), "
         "pi, e and the functions sqrt, abs, round, floor, ceil, min, max, sum, gcd, lcm, pow, factorial, exp, "

@@ -21,7 +21,8 @@
 
 `places` says where an argument goes: path, query, header, body (one key of a JSON object) or whole_body, and its name
 there when that is another one. Default: path when the path names it, query for GET and DELETE, else body. `idempotent`
-(default: for GET, HEAD and OPTIONS) says that a call may be repeated and its result cached.
+(default: for GET, HEAD and OPTIONS) says that a call may be sent twice; `reusable: true` that its answer never changes,
+whatever was called before, so that a repeated call is answered by the earlier result.
 
 The policy reads a 4xx as an error; a 429, a 5xx and trouble with the connection leave the trajectory unscored once the
 attempts are spent, and so does a 401 when the entry has `auth`. What this does not promise: that what an allowed host
@@ -195,7 +196,9 @@ def _spec(endpoint: HttpEndpoint, parsed: HttpConnection, connection: Mapping[st
     cls = IdempotentHttpTool if request.repeatable else HttpTool
     parameters = {"properties": {}, "additionalProperties": False, **endpoint.parameters}
     config = {**connection, "request": request.model_dump(exclude_unset=True)}
-    return ToolSpec(endpoint.name, endpoint.description, parameters, cls, config, timeout_s=2 * parsed.total_s)
+    return ToolSpec(
+        endpoint.name, endpoint.description, parameters, cls, config, 2 * parsed.total_s, reusable=endpoint.reusable
+    )
 
 
 def _read_tool(config: Mapping[str, Any]) -> tuple[Service, HttpRequest]:

@@ -16,8 +16,9 @@
 
 The server lists its tools once, when the file is loaded. Entries with the same server settings share sessions.
 Where a name has characters that a tool's name cannot have, they become `_`, and the description gives the server's
-name. Only a tool that the server annotates as read-only or idempotent is repeated when the infrastructure fails; the
-hint does not promise that its answers never change, so set `cache` only where you know that.
+name. Only a tool that the server annotates as read-only or idempotent is repeated when the infrastructure fails. The
+hint does not promise that its answers never change: where you know that, write `reusable: true` beside `config`, and
+equal calls are answered by the earlier result.
 
 With `command` and `session: trajectory` each trajectory has a process of its own (a Python server: about 70 MiB and
 0.7 s of CPU), and loses its state when that process ends: it is not scored. A shared session that was lost is opened

@@ -88,6 +88,7 @@ class Search(Tool):
     timeout_s: ClassVar[float | None] = 300.0
     """Above what the retries of a request take, so that a slow server is not taken for the policy's mistake."""
     idempotent: ClassVar[bool] = True
+    reusable: ClassVar[bool] = True
     retries: ClassVar[int] = 0  # `Remote` has its own
 
     @classmethod

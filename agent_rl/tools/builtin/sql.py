@@ -64,7 +64,7 @@ class Sql(Tool):
     name = "sql"
     Config = SqlConfig
     settings: SqlConfig
-    idempotent = True
+    idempotent = reusable = True  # the file does not change
     max_concurrency = 8  # each in a process of its own
     description = (
         "Query the database with one read-only SQL statement. The query .schema lists tables with their columns and "

@@ -45,7 +45,7 @@ class SymPy(Tool):
     name = "sympy"
     Config = SymPyConfig
     settings: SymPyConfig
-    idempotent = True
+    idempotent = reusable = True
     max_concurrency = TOOL_CONCURRENCY
     description = (
         "Exact algebra and calculus. Write x^2 or x**2, 2x or 2*x, equations with =, several separated by ;, "

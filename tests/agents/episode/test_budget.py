@@ -1,13 +1,16 @@
 """Budgets: the final turn is announced once, whatever budget is nearly spent; repeated turns are counted."""
 
 import asyncio
+import json
 import time
 
 import pytest
 
 from agent_rl.agents.episode.budget import FINAL_TURN, EpisodeLimits, FinalTurn, Repeats, make_budget
 from agent_rl.agents.episode.policy import ScriptedPolicy
+from agent_rl.agents.tool_call import ToolCallFormat
 from agent_rl.errors import ConfigError, ToolError
+from agent_rl.rewards.user_function import scorer_info
 from agent_rl.settings import AgentRLSettings
 from agent_rl.tools import Tool, ToolSpec
 from agent_rl.tools.builtin.calculator import Calculator
@@ -80,6 +83,28 @@ def test_answer_may_be_handed_in_by_a_tool_in_the_last_turn(budget):
 def test_handing_in_the_answer_is_not_counted():
     trajectory = run([SUBMIT], ToolSpec.from_class(SubmitAnswer), max_tool_calls=0)
     assert trajectory.stop_reason is StopReason.ANSWERED
+
+
+@pytest.mark.parametrize("final", [None, FINAL])
+def test_other_calls_of_a_last_turn_are_named_as_skipped_in_their_order(final):
+    """What a reward reads as executed is what was executed."""
+    names = ("probe", "submit_answer", "probe")
+    calls = [{"name": name, "arguments": {"expression" if name == "probe" else "answer": "42"}} for name in names]
+    both = "".join(f"<tool_call>{json.dumps(each)}</tool_call>" for each in calls)
+    spec, life = probe()
+    specs = [spec, ToolSpec.from_class(SubmitAnswer)]
+    trajectory = run([both], *specs, form=ToolCallFormat(), final=final, max_turns=1)
+    (turn,) = trajectory.turns
+    assert [(result.name, result.status.value) for result in turn.results] == [
+        ("probe", "skipped"),
+        ("submit_answer", "ok"),
+        ("probe", "skipped"),
+    ]
+    assert [result.call_id for result in turn.results] == [call.id for call in turn.calls]
+    assert turn.results[0].text == "Skipped: the number of turns is spent."
+    assert (trajectory.stop_reason, trajectory.answer, life) == (StopReason.ANSWERED, "42", [])
+    trajectory.agent = "tool_call_agent"
+    assert [call["name"] for call in scorer_info(trajectory)["executed_calls"]] == ["submit_answer"]
 
 
 def test_answer_that_cannot_be_handed_in_ends_the_episode():
@@ -208,19 +233,20 @@ class Rolling(Tool):
         return str(len(self.made))
 
 
-@pytest.mark.parametrize(("idempotent", "reuse"), [(True, True), (True, False), (False, True)])
-def test_repeated_call_is_answered_from_memory_only_where_that_is_safe(idempotent, reuse):
-    cls = type("Made", (Rolling,), {"made": [], "idempotent": idempotent})
+@pytest.mark.parametrize(("flags", "reuse"), [(("reusable",), True), (("reusable",), False), (("idempotent",), True)])
+def test_repeated_call_is_answered_from_memory_only_where_that_is_safe(flags, reuse):
+    """A call that may be sent twice is another matter: what it reads may have changed since."""
+    cls = type("Made", (Rolling,), {"made": [], **dict.fromkeys(flags, True)})
     texts = [act("1", "rolling"), act("2", "rolling"), act("1", "rolling"), ANSWER]
     trajectory = run(texts, ToolSpec.from_class(cls), reuse=reuse)
-    kept = idempotent and reuse
+    kept = "reusable" in flags and reuse
     assert [result.text for result in trajectory.results] == ["1", "2", "1" if kept else "3"]
     assert trajectory.tool_stats["rolling"].cached == (1 if kept else 0)
     assert trajectory.repeated_calls == 1
 
 
 def test_failed_call_is_not_answered_from_memory():
-    cls = type("Made", (Rolling,), {"made": [], "idempotent": True})
+    cls = type("Made", (Rolling,), {"made": [], "reusable": True})
     run([act("bad", "rolling")] * 2 + [ANSWER], ToolSpec.from_class(cls), reuse=True)
     assert cls.made == ["bad", "bad"]
 

@@ -1,12 +1,14 @@
 """Hooks see every turn and call, answer calls, change results and end episodes; what they raise is not hidden."""
 
 import inspect
+import math
 
+import numpy as np
 import pytest
 
 from agent_rl.agents.episode.hooks import Hooks, load_hooks
 from agent_rl.errors import ConfigError
-from agent_rl.trajectory import StopReason, ToolResult
+from agent_rl.trajectory import StopReason, ToolResult, Trajectory
 from tests.agents.episodes import ANSWER, act, probe, run
 
 
@@ -84,6 +86,37 @@ def test_what_a_hook_raises_ends_the_episode_unscored_and_releases_state():
     assert "KeyError" in trajectory.info["bug"]
     assert len(trajectory.turns) == 1
     assert life == ["start", "close"]
+
+
+@pytest.mark.parametrize("reward", [math.nan, math.inf, "good", True])
+@pytest.mark.parametrize("place", ["note", "result"])
+def test_reward_that_is_no_finite_number_is_a_bug_of_the_hook(reward, place):
+    """JSON has no NaN: a reward worker would read null, which is no reward at all, and train on the rest."""
+
+    class Judging(Hooks):
+        async def after_turn(self, trajectory, turn):
+            if place == "note":
+                turn.notes["reward"] = reward
+
+        async def after_tool(self, trajectory, call, result):
+            if place == "result":
+                result.reward = reward
+
+    trajectory = run([act(), ANSWER], hooks=Judging())
+    assert (trajectory.stop_reason, len(trajectory.turns)) == (StopReason.ERROR, 1)
+    what = "notes['reward'] of a turn" if place == "note" else "the reward of 'calculator'"
+    assert f"{what} is {reward!r}, not a finite number" in trajectory.error
+    assert "ValueError" in trajectory.info["bug"]
+
+
+def test_numbers_of_numpy_in_what_a_hook_writes_become_json():
+    class Judging(Hooks):
+        async def after_turn(self, trajectory, turn):
+            turn.notes |= {"reward": np.float32(0.5), "seen": np.int64(2)}
+
+    trajectory = run([act(), ANSWER], hooks=Judging())
+    assert trajectory.to_dict()["turns"][0]["notes"] == {"reward": 0.5, "seen": 2}
+    assert Trajectory.from_json(trajectory.to_json()).turns[0].notes == {"reward": 0.5, "seen": 2}
 
 
 def test_class_is_found_by_its_path(tmp_path, monkeypatch):

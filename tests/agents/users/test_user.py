@@ -1,6 +1,7 @@
 """Simulated users: what a class may do, and what an episode with one is."""
 
 import asyncio
+import math
 
 import pytest
 
@@ -116,6 +117,17 @@ def test_user_that_fails_is_unscored(where, turns):
     assert len(trajectory.turns) == turns
     assert trajectory.prompt[-1].content == "Hi."
     assert user.life[-1] == "finish"
+
+
+@pytest.mark.parametrize("verdict", [math.nan, "good"])
+def test_verdict_that_is_no_finite_number_is_a_bug_of_the_user(verdict):
+    class Judging(Probe):
+        async def score(self, trajectory):
+            return verdict
+
+    trajectory = run(Judging({}), "a", max_turns=1)
+    assert (trajectory.stop_reason, trajectory.verdict) == (StopReason.ERROR, None)
+    assert f"the user's verdict is {verdict!r}, not a finite number" in trajectory.error
 
 
 def test_cancelled_episode_finishes_its_user():

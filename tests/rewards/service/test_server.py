@@ -126,6 +126,42 @@ def test_slow_headers_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> Non
     assert later.startswith(b"HTTP/1.1 200 OK")
 
 
+def test_connections_without_a_request_keep_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the limit those that have waited longest are closed; `HEADERS_S` does not end within this test."""
+    monkeypatch.setattr(server, "most_connections", lambda: 8)
+
+    async def begin(port: int) -> asyncio.StreamReader:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /health HTTP/1.1\r\n")
+        held.append((reader, writer))
+        return reader
+
+    async def main() -> list[bool]:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+            running = server._server(ServiceSettings(rules=RewardSettings()))
+            serving = asyncio.create_task(running.serve(sockets=[listener]))
+            try:
+                async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
+                    for _ in range(3):
+                        for _ in range(8):
+                            await begin(port)
+                        body = {"solution_str": "4", "ground_truth": "4"}
+                        assert (await http.get("/health")).status_code == 200
+                        assert (await http.post("/get_reward", json=body)).status_code == 200
+                    assert len(running.server_state.connections) == 8
+                    return [reader.at_eof() for reader, _ in held]
+            finally:
+                for _, writer in held:
+                    writer.close()
+                running.should_exit = True
+                await serving
+
+    held: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+    assert asyncio.run(main()) == [True] * 17 + [False] * 7
+    assert not server._Protocol._waiting
+
+
 def test_an_answer_may_take_longer_than_headers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(server, "HEADERS_S", 0.2)
     rules = tmp_path / "rules.py"

@@ -14,6 +14,7 @@ import yaml
 
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.remote import http as remote
+from agent_rl.settings.episode import ToolsSettings
 from agent_rl.tools import ToolSession, load_tools
 from agent_rl.tools.builtin.http import HttpTool, IdempotentHttpTool
 from agent_rl.trajectory import ToolCall, ToolStatus
@@ -271,6 +272,18 @@ def test_only_idempotent_requests_are_retried(tmp_path, extra, cls, sent):
             with pytest.raises(UnscoredError):
                 call([spec], {"city": "Bern"})
     assert len(server.requests) == sent
+
+
+@pytest.mark.parametrize(("extra", "sent"), [({}, 3), ({"idempotent": True}, 3), ({"reusable": True}, 2)])
+def test_a_repeated_read_is_sent_again_unless_its_answer_is_declared_to_be_the_same(tmp_path, extra, sent):
+    async def main(specs):
+        async with ToolSession(specs, default_timeout_s=20, settings=ToolsSettings()) as session:
+            for name, arguments in (("weather", {"city": "Bern"}), ("order", {"id": 1}), ("weather", {"city": "Bern"})):
+                await session.run([ToolCall(name, arguments)])
+
+    with FaultyServer() as server:
+        asyncio.run(main(specs_of(tmp_path, {**CITY, **extra}, POST, base_url=server.url)))
+    assert [request.method for request in server.requests] == ["GET", "POST", "GET"][:sent]
 
 
 BASIC = f"user:{KEY}"

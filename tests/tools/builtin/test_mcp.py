@@ -158,9 +158,15 @@ def test_only_what_the_server_annotates_may_be_repeated(tmp_path, specs, remote)
     repeatable = {spec.name for spec in specs if spec.cls is IdempotentMcpTool}
     assert repeatable == {"read_env", "read_pid", "crash_once"}
     assert {spec.retries for spec in specs if spec.cls is McpTool} == {0}
-    with pytest.raises(ConfigError, match="does not declare itself idempotent"):
-        load(tmp_path, {**remote, "include": ["add"]}, cache="trajectory")
-    assert load(tmp_path, {**remote, "include": ["read_env"]}, cache="trajectory")[0].cache == "trajectory"
+
+
+def test_only_what_the_entry_declares_reusable_is_reused(tmp_path, specs, remote):
+    """The server's hints do not say that nothing else changes what a tool reads."""
+    assert not any(spec.may_be_reused for spec in specs)
+    with pytest.raises(ConfigError, match=r"cache: IdempotentMcpTool is not reusable .*reusable: true"):
+        load(tmp_path, {**remote, "include": ["read_env"]}, cache="trajectory")
+    (spec,) = load(tmp_path, {**remote, "include": ["read_env"]}, reusable=True, cache="trajectory")
+    assert (spec.cache, spec.may_be_reused) == ("trajectory", True)
 
 
 def test_what_the_policy_reads(specs):

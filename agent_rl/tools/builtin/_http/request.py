@@ -74,7 +74,7 @@ class HttpRequest(ToolConfig):
 
     @property
     def repeatable(self) -> bool:
-        """Whether equal calls give equal answers."""
+        """Whether a call may be sent twice."""
         return self.method in ("GET", "HEAD", "OPTIONS") if self.idempotent is None else self.idempotent
 
     @property
@@ -92,6 +92,7 @@ class HttpEndpoint(HttpRequest):
     name: str
     description: str
     parameters: dict[str, Any] = Field(default_factory=lambda: {"type": "object"})
+    reusable: bool | None = None
 
     def request(self, taken: Collection[tuple[str, str]]) -> HttpRequest:
         """The request alone, with a place for each argument.
