@@ -15,7 +15,7 @@ __all__ = ["recipe_values", "split_words", "values_of"]
 
 
 def split_words(recipe: str, words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Those of the `key=value` words that change the recipe, such as `size=0.5b`, and the settings of the evaluation."""
+    """Those of the `key=value` words that change the recipe, such as `size=0.5b`, and an evaluation's own settings."""
     known = {*groups(recipe).keys() - EvaluationSettings.model_fields.keys(), *TRAINING_ONLY}
     choices = [word for word in words if word.lstrip("+").partition("=")[0] in known]
     return choices, [word for word in words if word not in choices]

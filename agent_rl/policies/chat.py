@@ -148,7 +148,7 @@ class ChatPolicy(Policy):
         self._usage.input_tokens += prompt
         limit = self._endpoint.sampling.max_prompt_tokens or UNLIMITED
         if not self.prompt_tokens and prompt > limit:
-            raise UnscoredError(f"the prompt has {prompt} tokens, more than sampling.max_prompt_tokens={limit}: raise it")
+            raise UnscoredError(f"the prompt has {prompt} tokens, more than sampling.max_prompt_tokens={limit}")
         self.prompt_tokens = self.prompt_tokens or prompt
         self._first = self._first or min(prompt, limit)  # of a restarted conversation the rest counts as response
         self._grown = max(self._grown, prompt + sampled - self._first)
