@@ -1,12 +1,8 @@
-"""The keys of training that reach a prompt or its tokens, each with the setting of an evaluation that has its value.
-
-An evaluation reads a recipe's values through this list, and its command line takes the keys of training as well. What
-only training's data set or processor can do is listed too: an evaluation of such a recipe is refused by name.
-"""
+"""The keys of training that reach a prompt or its tokens, each with the setting of an evaluation that has its value."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import reduce
 from typing import Any
 
 from agent_rl.agents.episode.budget import EpisodeLimits
@@ -21,16 +17,14 @@ _LENGTHS = {"prompt_length": "sampling.max_prompt_tokens", "response_length": "s
 PROMPT_KEYS = {
     SECTION: SECTION,
     "data.apply_chat_template_kwargs": "apply_chat_template_kwargs",
-    **{f"data.max_{name}": own for name, own in _LENGTHS.items()},
-    **{f"{_ROLLOUT}.{name}": own for name, own in _LENGTHS.items()},
     "actor_rollout_ref.model.custom_chat_template": "custom_chat_template",
     "actor_rollout_ref.model.tokenizer_path": "tokenizer",
     f"{_ROLLOUT}.agent.default_agent_loop": "default_loop",
     f"{_ROLLOUT}.multi_turn.tool_config_path": "tools",
     **{f"{_ROLLOUT}.multi_turn.{name}": f"multi_turn.{name}" for name in EpisodeLimits._fields if name not in _LENGTHS},
+    **{f"data.max_{name}": own for name, own in _LENGTHS.items()},
+    **{f"{_ROLLOUT}.{name}": own for name, own in _LENGTHS.items()},  # what the loop reads, `data.max_...` by default
 }
-"""By the key of training. The loop reads a length from the second of its two keys, which has the first's value where it
-is not set."""
 
 TRAINING_ONLY: dict[str, tuple[Any, ...]] = {
     "data.custom_cls.path": (None, "pkg://agent_rl/verl_adapter/row_data_set"),
@@ -44,25 +38,20 @@ TRAINING_ONLY: dict[str, tuple[Any, ...]] = {
 
 def as_setting(word: str) -> str:
     """A `key=value` word with the key of an evaluation, where it has a key of training."""
-    for trained, own in PROMPT_KEYS.items():
-        if word.startswith((f"{trained}.", f"{trained}=")):
-            return own + word[len(trained) :]
-    return word
+    found = (own + word[len(key) :] for key, own in PROMPT_KEYS.items() if word.startswith((f"{key}.", f"{key}=")))
+    return next(found, word)
 
 
-def rendering_values(config: Mapping[str, Any]) -> dict[str, Any]:
+def rendering_values(config: Any) -> dict[str, Any]:
     """What a resolved configuration of training says about prompts, as nested settings of an evaluation."""
     found: dict[str, Any] = {}
-    for trained, own in PROMPT_KEYS.items():
-        *sections, name = own.split(".")
-        place = found
-        for section in sections:
-            place = place.setdefault(section, {})
-        place[name] = _value(config, trained)
+    for key, own in PROMPT_KEYS.items():
+        section, _, name = own.rpartition(".")
+        (found.setdefault(section, {}) if section else found)[name] = _value(config, key)
     return found
 
 
-def refuse_training_only(config: Mapping[str, Any]) -> None:
+def refuse_training_only(config: Any) -> None:
     """Refuse a resolved configuration whose prompts an evaluation cannot make.
 
     Raises:
@@ -71,10 +60,8 @@ def refuse_training_only(config: Mapping[str, Any]) -> None:
     for key, harmless in TRAINING_ONLY.items():
         if (value := _value(config, key)) not in harmless:
             problem = f"{value!r} changes the prompts of training, and an evaluation cannot do the same"
-            raise ConfigError(key, problem, f"Add {key}={'{}' if harmless[0] == {} else harmless[0] or 'null'}")
+            raise ConfigError(key, problem, f"Add {key}={'null' if harmless[0] is None else harmless[0]}")
 
 
 def _value(config: Any, key: str) -> Any:
-    for name in key.split("."):
-        config = (config or {}).get(name)
-    return config
+    return reduce(lambda section, name: (section or {}).get(name), key.split("."), config)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,7 +61,10 @@ class Evaluation:
         if settings.default_loop is not None:
             rows = [{**row, "agent_name": row.get("agent_name") or settings.default_loop} for row in rows]
         check_rows(rows, source=settings.data)
-        _require_shown(rows, settings)
+        for column in ("images", "videos"):
+            if any(row.get(column) for row in rows) and (column, settings.policy) != ("images", "chat"):
+                problem = f"its rows have {column}, which policy={settings.policy} is not shown"
+                raise ConfigError(settings.data, problem, "Use policy=chat for images, and leave videos out")
         function, limit = settings.reward.custom_reward_function.model_dump(), settings.sampling.max_response_tokens
         reward = configured_reward(settings.agent_rl.reward, function, max_response_tokens=limit)
         if reward.needs_groups:
@@ -188,19 +191,6 @@ class _Runner:
             }
             raise repeatable(error, trajectory, self.ledger.folder / "failed_rewards", config) from error
         return trajectory
-
-
-def _require_shown(rows: Sequence[Mapping[str, Any]], settings: EvaluationSettings) -> None:
-    """Refuse rows with media that the policy would not be shown.
-
-    Raises:
-        ConfigError: naming the column.
-    """
-    for column in ("images", "videos"):
-        if any(row.get(column) for row in rows) and (column == "videos" or settings.policy != "chat"):
-            problem = f"the rows have {column}, which policy={settings.policy} is not shown"
-            remedy = "Use policy=chat" if column == "images" else "Leave these rows out"
-            raise ConfigError(f"{settings.data}: {column}", problem, remedy)
 
 
 def columns(row: dict[str, Any], number: int, sample: int) -> dict[str, Any]:

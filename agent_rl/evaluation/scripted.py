@@ -47,9 +47,7 @@ async def _episode(evaluation: Evaluation, chat: ChatTokenizer, script: Script, 
     row = evaluation.rows[number]
     loop = evaluation.loop(evaluation.agent(row), chat.tokenizer)
     format = loop.format()
-    settings = evaluation.settings
-    drop_thoughts = settings.agent_rl.thinking.history == "template"
-    policy = ScriptedTokens(script, chat, settings.sampling.max_response_tokens, format, drop_thoughts=drop_thoughts)
+    policy = ScriptedTokens(script, chat, evaluation.settings.sampling.max_response_tokens, format)
     trajectory = await loop.run_row(columns(row, number, 0), policy, format)
     trajectory.info["tokens"] = policy.record()
     try:

@@ -85,7 +85,7 @@ class EvaluationSettings(_Section):
     policy: PolicyKind = "chat"
     """The policy: an OpenAI-compatible endpoint, SGLang or vLLM with token ids, or transformers in this process."""
     tokenizer: str | None = None
-    """Tokenizer of the policies over tokens and of a server that is started; null: that of `model`."""
+    """Tokenizer of the policies over tokens; null: that of `model`."""
     apply_chat_template_kwargs: dict[str, Any] = {}
     """Further variables of the chat template, as `data.apply_chat_template_kwargs`; a chat endpoint is sent them as
     `chat_template_kwargs`."""

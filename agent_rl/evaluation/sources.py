@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -62,12 +62,7 @@ async def open_source(settings: EvaluationSettings, folder: Path) -> AsyncIterat
             model = await asyncio.to_thread(model_folder, settings.model, "model")
             weights = str(model)
             if settings.policy != "local":
-                log, flags = folder / "server.log", _template_flags(settings, folder)
-                url = await stack.enter_async_context(serve(model, settings.model, log, flags))
-        elif settings.policy == "chat" and settings.custom_chat_template is not None:
-            problem = f"{url} renders conversations with the template that it was started with"
-            remedy = "Start it with --chat-template and add custom_chat_template=null, or use policy=sglang or vllm"
-            raise ConfigError("custom_chat_template", problem, remedy)
+                url = await stack.enter_async_context(serve(model, settings.model, folder / "server.log"))
         elif settings.policy == "local":
             raise ConfigError("endpoint", "policy=local uses no endpoint", "Leave one of the two out")
         source = _source(settings, url or "", weights)
@@ -83,8 +78,10 @@ def _source(settings: EvaluationSettings, url: str, weights: str) -> PolicySourc
     sampling, variables = settings.sampling, settings.apply_chat_template_kwargs
     limits: Any = settings.model_dump(include={"api_key_env", "concurrency", "timeout_s"})
     if settings.policy == "chat":
-        own = sampling.body.get("chat_template_kwargs", {})
-        if variables and own is not None:
+        if settings.custom_chat_template is not None:
+            remedy = "Use policy=sglang or vllm, or add custom_chat_template=null where the server's is the same"
+            raise ConfigError("custom_chat_template", "a server of policy=chat renders with its own template", remedy)
+        if variables and (own := sampling.body.get("chat_template_kwargs", {})) is not None:
             body = {**sampling.body, "chat_template_kwargs": {**variables, **own}}
             sampling = sampling.model_copy(update={"body": body})
         return ChatEndpoint(url, settings.model, sampling, **limits)
@@ -99,25 +96,14 @@ def _source(settings: EvaluationSettings, url: str, weights: str) -> PolicySourc
     return LocalModel(weights, chat, sampling, dtype="float32")
 
 
-def _template_flags(settings: EvaluationSettings, folder: Path) -> list[str]:
-    """The flags with which a server renders with the tokenizer and the template of the settings."""
-    flags = ["--tokenizer-path", settings.tokenizer] if settings.tokenizer else []
-    if settings.custom_chat_template is None:
-        return flags
-    file = folder / "chat_template.jinja"
-    file.write_text(settings.custom_chat_template, encoding="utf-8")
-    return [*flags, "--chat-template", str(file)]
-
-
 @asynccontextmanager
-async def serve(model: Path, name: str, log: Path, flags: Sequence[str] = ()) -> AsyncIterator[str]:
+async def serve(model: Path, name: str, log: Path) -> AsyncIterator[str]:
     """Start a server, and yield its address when it answers.
 
     Args:
         model: the model's folder.
         name: under which the server knows it.
         log: gets the server's output.
-        flags: further ones of SGLang's command line.
 
     Raises:
         ConfigError: there is no accelerator and the CPU was not chosen, or the server does not start.
@@ -127,7 +113,7 @@ async def serve(model: Path, name: str, log: Path, flags: Sequence[str] = ()) ->
         remedy = "Set VERL_PLATFORM=cpu to use the CPU, or name a server with --endpoint"
         raise ConfigError("VERL_PLATFORM", "there is no accelerator on this machine", remedy)
     port = _free_port()
-    process = _start(model, name, port, log, flags)
+    process = _start(model, name, port, log)
     try:
         url = f"http://127.0.0.1:{port}"
         await _ready(url, process, log)
@@ -150,11 +136,11 @@ def _free_port() -> int:
             return port
 
 
-def _start(model: Path, name: str, port: int, log: Path, flags: Sequence[str]) -> subprocess.Popen[bytes]:
+def _start(model: Path, name: str, port: int, log: Path) -> subprocess.Popen[bytes]:
     command, env = server_command(model, name, port)
     with open(log, "wb") as output:
         return subprocess.Popen(
-            [*command, *flags],
+            command,
             stdout=output,
             stderr=subprocess.STDOUT,
             env=env,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
 from agent_rl import trace
 from agent_rl.errors import ConfigError
@@ -37,16 +37,9 @@ class Judgement:
     unparsable: float
 
 
-class _Sample(NamedTuple):
-    """One episode of a held-out row."""
-
-    solved: float
-    reported: Mapping[str, float]
-    verdict: Judged | None
-
-
-_Rows = dict[str, dict[str, list[_Sample]]]
-"""The samples by row and, below it, by the evaluation."""
+_Solved = Mapping[Any, Sequence[float]]
+_Samples = list[tuple[float, dict[str, float], Judged | None]]
+"""Whether each is solved, what its metrics are, and its verdict, where it gives one."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +85,7 @@ def read_outcome(folder: Path) -> RunOutcome:
         ConfigError: it was not evaluated before and after training, or not on the same rows.
     """
     run = read_run(str(folder))
-    tested: dict[int, _Rows] = {}
+    tested: dict[int, dict[str, dict[str, _Samples]]] = {}  # by step, row and evaluation
     trained: dict[int, deque[float]] = {}
     size = _batch(run)
     for trajectory in trace.read(folder / "trace.jsonl", torn="skip"):
@@ -100,21 +93,26 @@ def read_outcome(folder: Path) -> RunOutcome:
             continue
         step = int(trajectory.info["step"])
         if trajectory.info.get("split") == "test":
-            sample = _Sample(solved(trajectory), extra_info(trajectory, trajectory.score), _judged(trajectory))
+            sample = solved(trajectory), extra_info(trajectory, trajectory.score), _judged(trajectory)
             group = trajectory.id.rpartition("_")[0]
             tested.setdefault(step, {}).setdefault(_row(trajectory), {}).setdefault(group, []).append(sample)
         else:  # of a step that a killed run had begun, the last samples are those that were trained on
             trained.setdefault(step, deque(maxlen=size)).append(solved(trajectory))
     if len(tested) < 2:
         raise ConfigError(str(folder), "it was evaluated only once", "Set trainer.val_before_train=true")
-    before, after = (_newest(tested[step]) for step in (min(tested), max(tested)))
+    rows = (tested[step] for step in (min(tested), max(tested)))  # a run that was killed repeats an evaluation
+    before, after = ({row: list(evaluations.values())[-1] for row, evaluations in each.items()} for each in rows)
     return RunOutcome(
-        *success(*({row: [each.solved for each in rows[row]] for row in rows} for rows in (before, after))),
+        *success(*({row: [each[0] for each in rows[row]] for row in rows} for rows in (before, after))),
         habits={name: (_mean(before, name), _mean(after, name)) for name in HABITS},
         curve=[(step, fmean(trained[step])) for step in sorted(trained)],
         seconds=sum(value for _, value in series(run.training, "timing_s/step")),
         probs_diff=max((v for _, v in series(run.training, "training/rollout_probs_diff_mean")), default=0.0),
-        judgements=tuple(_agreement(found) for rows in (before, after) if (found := _verdicts(rows))),
+        judgements=tuple(
+            _agreement(found)
+            for rows in (before, after)
+            if (found := [verdict for samples in rows.values() for *_, verdict in samples if verdict])
+        ),
     )
 
 
@@ -129,9 +127,7 @@ def judgement(trajectories: Iterable[Trajectory]) -> Judgement | None:
     return _agreement(found) if found else None
 
 
-def success(
-    before: Mapping[Any, Sequence[float]], after: Mapping[Any, Sequence[float]]
-) -> tuple[Estimate, Estimate, Estimate]:
+def success(before: _Solved, after: _Solved) -> tuple[Estimate, Estimate, Estimate]:
     """Success before and after, and the gain, of the same rows.
 
     Args:
@@ -178,25 +174,13 @@ def _batch(run: Run) -> int | None:
 
 
 def _row(trajectory: Trajectory) -> str:
-    """What all samples of a held-out row have in common, and no other row: rows of several files share their numbers.
-
-    The prompt is left out, which a simulated user may write.
-    """
+    """What the samples of a row have in common, and no other row: files share numbers, a simulated user may write."""
     columns = [trajectory.row.get(name) for name in ("extra_info", "reward_model")]
     return json.dumps([trajectory.data_source, trajectory.info["index"], *columns], sort_keys=True)
 
 
-def _newest(rows: _Rows) -> dict[str, list[_Sample]]:
-    """The samples of each row in the newest evaluation of a step, which a run that was killed repeats."""
-    return {row: list(groups.values())[-1] for row, groups in rows.items()}
-
-
-def _verdicts(rows: Mapping[Any, Sequence[_Sample]]) -> list[Judged]:
-    return [each.verdict for samples in rows.values() for each in samples if each.verdict is not None]
-
-
-def _mean(rows: Mapping[Any, Sequence[_Sample]], name: str) -> Estimate:
-    return estimate_mean([[each.reported[name] for each in samples] for samples in rows.values()])
+def _mean(rows: Mapping[str, _Samples], name: str) -> Estimate:
+    return estimate_mean([[metrics[name] for _, metrics, _ in samples] for samples in rows.values()])
 
 
 def _rounded(estimate: Estimate) -> dict[str, Any]:

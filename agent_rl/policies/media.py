@@ -127,20 +127,13 @@ def with_images(messages: Sequence[ChatMessage], images: Sequence[Mapping[str, A
     """The messages with a row's images at their marks, in the form that verl's data set gives them."""
     from PIL import Image
 
-    left = iter(images)
-
-    def parts(text: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
-        for piece in filter(None, re.split(f"({IMAGE})", text)):
-            if piece != IMAGE:
-                found.append({"type": "text", "text": piece})
-                continue
-            image = next(left)
-            stored = io.BytesIO(image["bytes"]) if image.get("bytes") else image["path"]
-            found.append({"type": "image", "image": Image.open(stored).convert("RGB")})
-        return found
-
-    return [{**message, "content": parts(message["content"])} for message in messages]
+    stored = (io.BytesIO(image["bytes"]) if image.get("bytes") else image["path"] for image in images)
+    parts = ({"type": "image", "image": Image.open(each).convert("RGB")} for each in stored)
+    return [
+        {**message, "content": [next(parts) if piece == IMAGE else {"type": "text", "text": piece}
+                                for piece in re.split(f"({IMAGE})", message["content"]) if piece]}
+        for message in messages
+    ]  # fmt: skip
 
 
 def without_images(messages: Sequence[ChatMessage]) -> list[ChatMessage]:

@@ -29,18 +29,9 @@ class ScriptedTokens(TokenPolicy):
         chat: the model's tokenizer.
         response_length: most tokens after the prompt.
         format: of the agent.
-        drop_thoughts: as for `TokenPolicy`.
     """
 
-    def __init__(
-        self,
-        script: Script,
-        chat: ChatTokenizer,
-        response_length: int,
-        format: Format,
-        *,
-        drop_thoughts: bool = False,
-    ) -> None:
+    def __init__(self, script: Script, chat: ChatTokenizer, response_length: int, format: Format) -> None:
         self._sampler = _Sampler(script, chat.tokenizer)
         super().__init__(
             self._sampler,
@@ -51,7 +42,6 @@ class ScriptedTokens(TokenPolicy):
             response_length=response_length,
             engine_stops=False,
             format=format,
-            drop_thoughts=drop_thoughts,
         )
 
     async def extend(self, messages: Sequence[ChatMessage]) -> bool:

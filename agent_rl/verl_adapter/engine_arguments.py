@@ -27,12 +27,7 @@ RENAMED = {
 
 
 def known_arguments(arguments: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
-    """The arguments under known names; of both names of one, the value under the newer counts.
-
-    Args:
-        arguments: by name.
-        known: the names that the engine takes.
-    """
+    """The arguments under names that the engine knows; of both names of one, the newer's value counts."""
     found = dict(arguments)
     for older, newer in RENAMED.items():
         values = [found.pop(name) for name in (newer, older) if name in found]
