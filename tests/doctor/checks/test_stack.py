@@ -55,7 +55,12 @@ def test_the_engines_batches(make_case: MakeCase, keys: dict[str, Any], status: 
     ("version", "keys", "text"),
     [
         ("0.5.13", {}, ": up to 512"),
-        ("0.5.14", {}, ": up to 512; SGLang 0.5.14 gets cuda_graph_max_bs as cuda_graph_max_bs_decode"),
+        (
+            "0.5.14",
+            {},
+            ": up to 512; SGLang 0.5.14 gets disable_piecewise_cuda_graph as disable_prefill_cuda_graph, "
+            "cuda_graph_max_bs as cuda_graph_max_bs_decode",
+        ),
         (
             "0.5.13",
             {f"{SGLANG}.cuda_graph_max_bs_decode": 64},
