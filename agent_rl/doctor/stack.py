@@ -18,7 +18,7 @@ from agent_rl.doctor.compiling import CUDA as COMPILED_CUDA
 from agent_rl.doctor.compiling import PYTHON as COMPILED_PYTHON
 from agent_rl.launch.gpu_environment import CUDA, RUNTIME
 
-__all__ = ["STACK", "NodeRequirement"]
+__all__ = ["ATTENTION", "STACK", "NodeRequirement", "at_least"]
 
 ROLLOUT = "actor_rollout_ref.rollout"
 ATTENTION = "actor_rollout_ref.model.override_config.attn_implementation"
@@ -51,7 +51,8 @@ class NodeRequirement:
     severity: Status = Status.PROBLEM
 
 
-def _at_least(version: str, least: str) -> bool:
+def at_least(version: str, least: str) -> bool:
+    """Whether a version is another one or newer; not, where it is not a version."""
     try:
         return Version(version) >= Version(least)
     except InvalidVersion:
@@ -59,11 +60,11 @@ def _at_least(version: str, least: str) -> bool:
 
 
 def _oldest_driver(case: Case) -> str:
-    return min((gpu.driver for gpu in case.gpus), key=lambda driver: (_at_least(driver, "0"), driver))
+    return min((gpu.driver for gpu in case.gpus), key=lambda driver: (at_least(driver, "0"), driver))
 
 
 def _least_capability(case: Case) -> str:
-    return min((gpu.capability for gpu in case.gpus), key=lambda each: float(each) if _at_least(each, "0") else 0.0)
+    return min((gpu.capability for gpu in case.gpus), key=lambda each: float(each) if at_least(each, "0") else 0.0)
 
 
 def _engine(case: Case, key: str) -> str:
@@ -115,7 +116,7 @@ STACK = (
         "torch finds no GPU",
         "https://docs.nvidia.com/cuda/archive/13.0.0/cuda-toolkit-release-notes/index.html (table 2, CUDA 13.x)",
         lambda case: _oldest_driver(case),
-        lambda case: _at_least(_oldest_driver(case), "580"),
+        lambda case: at_least(_oldest_driver(case), "580"),
         "Install a driver of the 580 branch or newer",
     ),
     NodeRequirement(
@@ -133,7 +134,7 @@ STACK = (
         "no bf16, and flashinfer has no kernels",
         "https://docs.flashinfer.ai/installation.html (sm75 at least); bf16 matrix units begin with 8.0",
         lambda case: _least_capability(case),
-        lambda case: _at_least(_least_capability(case), "8.0"),
+        lambda case: at_least(_least_capability(case), "8.0"),
         "Use an A100, L40, RTX 30 or newer",
     ),
     NodeRequirement(
@@ -142,7 +143,7 @@ STACK = (
         "weights are stored in FP8 and computed with in bf16",
         "sglang/srt/layers/quantization/fp8.py (Marlin below 8.9)",
         lambda case: f"{_least_capability(case)}, with rollout.quantization=fp8",
-        lambda case: _at_least(_least_capability(case), "8.9"),
+        lambda case: at_least(_least_capability(case), "8.9"),
         f"Remove {ROLLOUT}.quantization",
         lambda case: str(case.get(f"{ROLLOUT}.quantization", "")) == "fp8",
         Status.WARNING,
@@ -173,7 +174,7 @@ STACK = (
         "libraries of the wheels do not load: version `GLIBC_2.34' not found",
         "symbols of CUDA extensions (https://github.com/vllm-project/vllm/issues/41103); torch 2.11 itself asks 2.28",
         lambda case: case.machine.glibc or "another C library",
-        lambda case: _at_least(case.machine.glibc, "2.34"),
+        lambda case: at_least(case.machine.glibc, "2.34"),
         "Use a container or distribution with it: Ubuntu 22.04, Debian 12, RHEL 9",
     ),
     NodeRequirement(

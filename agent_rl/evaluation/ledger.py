@@ -22,12 +22,15 @@ from agent_rl.errors import ConfigError
 from agent_rl.evaluation.settings import FREE_TO_CHANGE, EvaluationSettings
 from agent_rl.launch.run_folder import versions
 from agent_rl.rewards import extra_info
+from agent_rl.settings.yaml_files import read_yaml
 from agent_rl.trajectory import Trajectory
-from agent_rl.verl_adapter.checkpoints import weights_digest
+from agent_rl.verl_adapter.checkpoints import file_digest, weights_digest
 
 __all__ = ["Ledger", "Record", "summarize_trajectory"]
 
 WEIGHTS = "weights"
+WRITTEN = {"trace", "run", "cache_path"}
+"""Keys below which the names of files are that are written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,21 +158,44 @@ def summarize_trajectory(trajectory: Trajectory) -> Record:
 
 
 def _fixed(settings: EvaluationSettings) -> dict[str, Any]:
-    """The settings on which results depend, with the content of files in place of their names."""
-    fixed = settings.model_dump(mode="json", exclude=set(FREE_TO_CHANGE))
+    """The settings on which results depend, with the content of files instead of their names."""
+    fixed: dict[str, Any] = _by_content(settings.model_dump(mode="json", exclude=set(FREE_TO_CHANGE)))
     fixed["data"] = _digest(settings.data, "data")
     fixed["tools"] = settings.tools and _digest(settings.tools, "tools")
+    if settings.tools:
+        entries = read_yaml(Path(settings.tools))
+        code = _by_content(entries, Path(settings.tools).parent)
+        if code != entries:  # tools of the user, documents, programs of servers
+            fixed["tools"] = f"sha256:{hashlib.sha256(json.dumps([fixed['tools'], code]).encode()).hexdigest()}"
     fixed["script"] = settings.script and _digest(settings.script, "script")
-    function = fixed["reward"]["custom_reward_function"]
-    if function["path"] and not function["path"].startswith("pkg://"):
-        path = function["path"].removeprefix("file://")
-        function["path"] = _digest(path, "reward.custom_reward_function.path")
     return fixed
+
+
+def _by_content(value: Any, folder: Path = Path()) -> Any:
+    """Plain data, with the digest of the file that a text names (`FILE`, `FILE:OBJECT`, `MODULE.OBJECT`) instead of it.
+
+    Files that an evaluation or a training run writes keep their names.
+    """
+    if isinstance(value, dict):
+        written = WRITTEN | ({"path"} if value.get("mode") == "record" else set())
+        return {key: item if key in written else _by_content(item, folder) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_by_content(item, folder) for item in value]
+    if not isinstance(value, str):
+        return value
+    file, _, attribute = value.removeprefix("file://").rpartition(":")
+    module, _, name = value.rpartition(".")
+    forms = (value.removeprefix("file://"), ""), (file, attribute), (f"{module.replace('.', '/')}.py", name)
+    for path, named in ((os.path.expanduser(path), named) for path, named in forms):
+        for place in (folder / path, Path(path)):
+            if os.path.isfile(place):
+                return f"{_digest(str(place), value)}:{named}".rstrip(":")
+    return value
 
 
 def _digest(path: str, key: str) -> str:
     try:
-        return "sha256:" + hashlib.sha256(Path(path).read_bytes()).hexdigest()
+        return f"sha256:{file_digest(Path(path))}"
     except OSError as error:
         raise ConfigError(key, f"{path} cannot be read ({error.strerror})", "Correct the path") from error
 

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from agent_rl.errors import ConfigError
-from agent_rl.evaluation.settings import EvaluationSettings, MultiTurnSettings
+from agent_rl.evaluation.prompt_keys import TRAINING_ONLY, refuse_training_only, rendering_values
+from agent_rl.evaluation.settings import EvaluationSettings
 from agent_rl.launch import resolution
 from agent_rl.launch.composition import compose, groups
-from agent_rl.settings import SECTION
 
 __all__ = ["recipe_values", "split_words", "values_of"]
 
 
 def split_words(recipe: str, words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Those of the `key=value` words that choose an option of the recipe, such as `size=0.5b`, and the settings."""
-    known = groups(recipe).keys() - EvaluationSettings.model_fields.keys()
+    """Those of the `key=value` words that change the recipe, such as `size=0.5b`, and an evaluation's own settings."""
+    known = {*groups(recipe).keys() - EvaluationSettings.model_fields.keys(), *TRAINING_ONLY}
     choices = [word for word in words if word.lstrip("+").partition("=")[0] in known]
     return choices, [word for word in words if word not in choices]
 
@@ -29,9 +29,11 @@ def recipe_values(recipe: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
         overrides: hydra overrides.
 
     Raises:
-        ConfigError: for a recipe that does not compose, and as `values_of`.
+        ConfigError: for a recipe that does not compose, one whose prompts only training can make, and as `values_of`.
     """
-    return values_of(compose(recipe, overrides))
+    config = compose(recipe, overrides)
+    refuse_training_only(resolution.resolved(config))
+    return values_of(config)
 
 
 def values_of(config: Any) -> dict[str, Any]:
@@ -48,19 +50,16 @@ def values_of(config: Any) -> dict[str, Any]:
         problem = f"the recipe's reward is that of verl's manager {name!r}, which an evaluation does not have"
         raise ConfigError("reward.reward_manager.name", problem, "Set it to trajectory in the recipe")
     chosen = rollout["val_kwargs"]
-    sampling = {"temperature": chosen["temperature"], "top_p": chosen["top_p"]}
+    values = rendering_values(plain)
+    values["sampling"] |= {"temperature": chosen["temperature"], "top_p": chosen["top_p"]}
     if chosen["top_k"] > 0:
-        sampling["top_k"] = chosen["top_k"]
+        values["sampling"]["top_k"] = chosen["top_k"]
     return {
+        **values,
         "data": _one(data["val_files"]),
-        "tools": rollout["multi_turn"]["tool_config_path"],
-        "default_loop": rollout["agent"]["default_agent_loop"],
         "n": chosen["n"],
         "limit": data["val_max_samples"] if data["val_max_samples"] > 0 else None,
-        "sampling": {**sampling, "max_response_tokens": data["max_response_length"]},
-        "multi_turn": {key: rollout["multi_turn"][key] for key in MultiTurnSettings.model_fields},
         "reward": {"custom_reward_function": reward["custom_reward_function"]},
-        SECTION: plain.get(SECTION) or {},
     }
 
 

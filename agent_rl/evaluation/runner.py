@@ -20,6 +20,7 @@ from agent_rl.evaluation.ledger import Ledger, Record
 from agent_rl.evaluation.settings import EvaluationSettings
 from agent_rl.policies import PolicySource
 from agent_rl.policies.chat_template import with_syntax
+from agent_rl.policies.media import with_images
 from agent_rl.policies.source import PolicyUsage
 from agent_rl.policies.token_policy import TokenPolicy
 from agent_rl.rewards import Reward
@@ -60,6 +61,10 @@ class Evaluation:
         if settings.default_loop is not None:
             rows = [{**row, "agent_name": row.get("agent_name") or settings.default_loop} for row in rows]
         check_rows(rows, source=settings.data)
+        for column in ("images", "videos"):
+            if any(row.get(column) for row in rows) and (column, settings.policy) != ("images", "chat"):
+                problem = f"its rows have {column}, which policy={settings.policy} is not shown"
+                raise ConfigError(settings.data, problem, "Use policy=chat for images, and leave videos out")
         function, limit = settings.reward.custom_reward_function.model_dump(), settings.sampling.max_response_tokens
         reward = configured_reward(settings.agent_rl.reward, function, max_response_tokens=limit)
         if reward.needs_groups:
@@ -93,7 +98,7 @@ class Evaluation:
             response_length=given.sampling.max_response_tokens, **given.multi_turn.model_dump(mode="python")
         )
         if tokenizer is not None:
-            limits = with_syntax(limits, tokenizer)
+            limits = with_syntax(limits, tokenizer, given.apply_chat_template_kwargs)
         return make_loop(agent, EpisodeSetup(given.agent_rl, limits, self.specs, tokenizer))
 
 
@@ -191,9 +196,10 @@ class _Runner:
 def columns(row: dict[str, Any], number: int, sample: int) -> dict[str, Any]:
     """The row as verl's worker gives it to a loop."""
     info = row["extra_info"]
+    prompt = copy.deepcopy(list(row["prompt"]))
     return {
         **row,
-        "raw_prompt": copy.deepcopy(list(row["prompt"])),
+        "raw_prompt": with_images(prompt, row["images"]) if row.get("images") else prompt,
         "tools_kwargs": info.get("tools_kwargs"),
         "index": info.get("index"),
         "uid": number,

@@ -10,6 +10,7 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel, ConfigDict, Field
 
 from agent_rl.errors import ConfigError
+from agent_rl.evaluation.prompt_keys import as_setting
 from agent_rl.policies import Sampling
 from agent_rl.settings import SECTION, AgentRLSettings
 from agent_rl.settings.errors import validated
@@ -85,6 +86,11 @@ class EvaluationSettings(_Section):
     """The policy: an OpenAI-compatible endpoint, SGLang or vLLM with token ids, or transformers in this process."""
     tokenizer: str | None = None
     """Tokenizer of the policies over tokens; null: that of `model`."""
+    apply_chat_template_kwargs: dict[str, Any] = {}
+    """Further variables of the chat template, as `data.apply_chat_template_kwargs`; a chat endpoint is sent them as
+    `chat_template_kwargs`."""
+    custom_chat_template: str | None = None
+    """Chat template instead of the tokenizer's, as `actor_rollout_ref.model.custom_chat_template`."""
     sampling: Sampling = Sampling()
     """How turns are sampled; a table of its own below."""
     multi_turn: MultiTurnSettings = MultiTurnSettings()
@@ -142,7 +148,7 @@ def read_section(overrides: Sequence[str]) -> AgentRLSettings:
 def _words(overrides: Sequence[str]) -> dict[str, Any]:
     overrides, notes = change_arguments([word.lstrip("+") for word in overrides], "eval")
     tell(notes)
-    overrides = [word.lstrip("+") for word in overrides]
+    overrides = [as_setting(word.lstrip("+")) for word in overrides]
     for word in overrides:
         if "=" not in word:
             raise ConfigError(word, "not a setting", "Write KEY=VALUE, for example sampling.temperature=0")

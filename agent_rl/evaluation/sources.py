@@ -75,11 +75,17 @@ async def open_source(settings: EvaluationSettings, folder: Path) -> AsyncIterat
 
 
 def _source(settings: EvaluationSettings, url: str, weights: str) -> PolicySource:
-    sampling = settings.sampling
+    sampling, variables = settings.sampling, settings.apply_chat_template_kwargs
     limits: Any = settings.model_dump(include={"api_key_env", "concurrency", "timeout_s"})
     if settings.policy == "chat":
+        if settings.custom_chat_template is not None:
+            remedy = "Use policy=sglang or vllm, or add custom_chat_template=null where the server's is the same"
+            raise ConfigError("custom_chat_template", "a server of policy=chat renders with its own template", remedy)
+        if variables and (own := sampling.body.get("chat_template_kwargs", {})) is not None:
+            body = {**sampling.body, "chat_template_kwargs": {**variables, **own}}
+            sampling = sampling.model_copy(update={"body": body})
         return ChatEndpoint(url, settings.model, sampling, **limits)
-    chat = load_chat_tokenizer(settings.tokenizer or weights)
+    chat = load_chat_tokenizer(settings.tokenizer or weights, variables, settings.custom_chat_template)
     if settings.policy == "sglang":
         return SGLangTokens(url, chat, sampling, **limits)
     if settings.policy == "vllm":

@@ -96,7 +96,7 @@ class ColdStart:
         self._check_batch()
         rows, stages, losses = self.write_rows(), self.settings.stages, record.get("losses", [])
         model = self._stage(len(losses)) if losses else self._first_model(rows[EPISODES])
-        tokenizer = load_chat_tokenizer(str(model))
+        tokenizer = self.chat(model)
         try:
             for number, stage in enumerate(stages[len(losses) :], start=len(losses) + 1):
                 file = self._write_episodes(rows[EPISODES], tokenizer, stage, number)
@@ -108,6 +108,12 @@ class ColdStart:
             raise KeyboardInterrupt(kept) from None
         self._write_record({**asked, "losses": losses, "model_sha256": self.digest(), "versions": versions()})
         return True
+
+    def chat(self, model: Path) -> ChatTokenizer:
+        """The tokenizer in a model's folder, with the chat template of the recipe's training."""
+        return load_chat_tokenizer(
+            str(model), self._values["apply_chat_template_kwargs"], self._values["custom_chat_template"]
+        )
 
     def digest(self) -> str:
         """The SHA-256 of the model's weights; another processor makes another model."""
@@ -220,7 +226,7 @@ class ColdStart:
         folder, shape = self.folder / "stage_0", self.settings.model
         make_model(folder, make_tokenizer(CORPUS, folder), hidden=8, layers=1, heads=1)
         mix = self.settings.stages[-1].mix
-        worked = self.run(mix, EPISODES, load_chat_tokenizer(str(folder)), "words", SAMPLE)
+        worked = self.run(mix, EPISODES, self.chat(folder), "words", SAMPLE)
         texts = [text for each in worked for text in _texts(each)]
         tokenizer = make_tokenizer(["user", "assistant", *texts], folder, shape.vocabulary)
         make_model(folder, tokenizer, seed=self.settings.seed, **shape.model_dump(exclude={"vocabulary"}))

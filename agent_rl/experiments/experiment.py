@@ -26,7 +26,6 @@ from agent_rl.experiments.receipt import RECEIPT, hashes, machine, verdicts, wri
 from agent_rl.launch.command import quoted
 from agent_rl.launch.recipes import recipe_folder
 from agent_rl.launch.training import train
-from agent_rl.verl_adapter.chat_tokenizer import load_chat_tokenizer
 
 __all__ = ["Experiment", "comparison"]
 
@@ -81,7 +80,7 @@ class Experiment:
         begun = time.monotonic()
         if start.make():
             self._say(f"cold start: {start.model}, {time.monotonic() - begun:.0f} s")
-        chat, baselines = load_chat_tokenizer(str(start.model)), start.world.baselines
+        chat, baselines = start.chat(start.model), start.world.baselines
         episodes = {name: start.run({name: 1.0}, "test", chat, name) for name in ("oracle", *baselines, "random")}
         policies = {name: estimate_rate([[solved(each)] for each in found]) for name, found in episodes.items()}
         judgements = {name: found for name, each in episodes.items() if (found := judgement(each))}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -34,6 +35,11 @@ class Judgement:
     spearman: float
     """Of the verdicts that can be read; 0 where it is not defined."""
     unparsable: float
+
+
+_Solved = Mapping[Any, Sequence[float]]
+_Samples = list[tuple[float, dict[str, float], Judged | None]]
+"""Whether each is solved, what its metrics are, and its verdict, where it gives one."""
 
 
 @dataclass(frozen=True)
@@ -79,9 +85,7 @@ def read_outcome(folder: Path) -> RunOutcome:
         ConfigError: it was not evaluated before and after training, or not on the same rows.
     """
     run = read_run(str(folder))
-    tested: dict[int, dict[Any, float]] = {}
-    shown: dict[int, dict[Any, dict[str, float]]] = {}
-    judged: dict[int, dict[Any, Judged]] = {}
+    tested: dict[int, dict[str, dict[str, _Samples]]] = {}  # by step, row and evaluation
     trained: dict[int, deque[float]] = {}
     size = _batch(run)
     for trajectory in trace.read(folder / "trace.jsonl", torn="skip"):
@@ -89,21 +93,26 @@ def read_outcome(folder: Path) -> RunOutcome:
             continue
         step = int(trajectory.info["step"])
         if trajectory.info.get("split") == "test":
-            tested.setdefault(step, {})[trajectory.info["index"]] = solved(trajectory)
-            shown.setdefault(step, {})[trajectory.info["index"]] = extra_info(trajectory, trajectory.score)
-            if verdict := _judged(trajectory):
-                judged.setdefault(step, {})[trajectory.info["index"]] = verdict
+            sample = solved(trajectory), extra_info(trajectory, trajectory.score), _judged(trajectory)
+            group = trajectory.id.rpartition("_")[0]
+            tested.setdefault(step, {}).setdefault(_row(trajectory), {}).setdefault(group, []).append(sample)
         else:  # of a step that a killed run had begun, the last samples are those that were trained on
             trained.setdefault(step, deque(maxlen=size)).append(solved(trajectory))
     if len(tested) < 2:
         raise ConfigError(str(folder), "it was evaluated only once", "Set trainer.val_before_train=true")
+    rows = (tested[step] for step in (min(tested), max(tested)))  # a run that was killed repeats an evaluation
+    before, after = ({row: list(evaluations.values())[-1] for row, evaluations in each.items()} for each in rows)
     return RunOutcome(
-        *success(tested[min(tested)], tested[max(tested)]),
-        habits={name: (_mean(shown[min(tested)], name), _mean(shown[max(tested)], name)) for name in HABITS},
+        *success(*({row: [each[0] for each in rows[row]] for row in rows} for rows in (before, after))),
+        habits={name: (_mean(before, name), _mean(after, name)) for name in HABITS},
         curve=[(step, fmean(trained[step])) for step in sorted(trained)],
         seconds=sum(value for _, value in series(run.training, "timing_s/step")),
         probs_diff=max((v for _, v in series(run.training, "training/rollout_probs_diff_mean")), default=0.0),
-        judgements=tuple(_agreement(judged[step].values()) for step in (min(judged), max(judged))) if judged else (),
+        judgements=tuple(
+            _agreement(found)
+            for rows in (before, after)
+            if (found := [verdict for samples in rows.values() for *_, verdict in samples if verdict])
+        ),
     )
 
 
@@ -118,11 +127,11 @@ def judgement(trajectories: Iterable[Trajectory]) -> Judgement | None:
     return _agreement(found) if found else None
 
 
-def success(before: Mapping[Any, float], after: Mapping[Any, float]) -> tuple[Estimate, Estimate, Estimate]:
+def success(before: _Solved, after: _Solved) -> tuple[Estimate, Estimate, Estimate]:
     """Success before and after, and the gain, of the same rows.
 
     Args:
-        before: 0 or 1 by row.
+        before: by row, 0 or 1 of each of its samples.
         after: the same.
 
     Raises:
@@ -133,9 +142,9 @@ def success(before: Mapping[Any, float], after: Mapping[Any, float]) -> tuple[Es
         raise ConfigError("trace.jsonl", f"{missing} rows were scored only once", "Start this seed again")
     rows = sorted(before)
     return (
-        estimate_rate([[before[row]] for row in rows]),
-        estimate_rate([[after[row]] for row in rows]),
-        estimate_mean([[after[row] - before[row]] for row in rows]),
+        estimate_rate([before[row] for row in rows]),
+        estimate_rate([after[row] for row in rows]),
+        estimate_mean([[fmean(after[row]) - fmean(before[row])] for row in rows]),
     )
 
 
@@ -164,8 +173,14 @@ def _batch(run: Run) -> int | None:
     return int(configuration["data"]["train_batch_size"] * configuration["actor_rollout_ref"]["rollout"]["n"])
 
 
-def _mean(shown: Mapping[Any, Mapping[str, float]], name: str) -> Estimate:
-    return estimate_mean([[each[name]] for each in shown.values()])
+def _row(trajectory: Trajectory) -> str:
+    """What the samples of a row have in common, and no other row: files share numbers, a simulated user may write."""
+    columns = [trajectory.row.get(name) for name in ("extra_info", "reward_model")]
+    return json.dumps([trajectory.data_source, trajectory.info["index"], *columns], sort_keys=True)
+
+
+def _mean(rows: Mapping[str, _Samples], name: str) -> Estimate:
+    return estimate_mean([[metrics[name] for _, metrics, _ in samples] for samples in rows.values()])
 
 
 def _rounded(estimate: Estimate) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from agent_rl.agents.episode.budget import UNLIMITED
 from agent_rl.agents.episode.format import Format
 from agent_rl.agents.episode.policy import ChatMessage, Generation, Policy, cut_at_stop
 from agent_rl.agents.syntaxes.reading import read_json
@@ -79,7 +80,7 @@ class ChatPolicy(Policy):
         Raises:
             EngineError: the endpoint fails.
             ConfigError: the endpoint refuses the key or the model, and has never answered.
-            UnscoredError: the prompt does not fit the endpoint's context.
+            UnscoredError: the prompt does not fit the endpoint's context, or `max_prompt_tokens`.
         """
         left = self._left()
         if left <= 0:  # the observation has used up what was left
@@ -145,8 +146,11 @@ class ChatPolicy(Policy):
         prompt, sampled = (int(usage.get(key) or 0) for key in ("prompt_tokens", "completion_tokens"))
         self._usage.requests += 1
         self._usage.input_tokens += prompt
+        limit = self._endpoint.sampling.max_prompt_tokens or UNLIMITED
+        if not self.prompt_tokens and prompt > limit:
+            raise UnscoredError(f"the prompt has {prompt} tokens, more than sampling.max_prompt_tokens={limit}")
         self.prompt_tokens = self.prompt_tokens or prompt
-        self._first = self._first or prompt
+        self._first = self._first or min(prompt, limit)  # of a restarted conversation the rest counts as response
         self._grown = max(self._grown, prompt + sampled - self._first)
         self._pending = 0
         self._per_character = (prompt + sampled) / max(1, _characters(self.messages))

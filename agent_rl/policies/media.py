@@ -5,14 +5,17 @@ Those of the prompt come as verl reads them from the row's messages; images may 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import io
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from agent_rl.agents.episode.policy import ChatMessage
+from agent_rl.data.contract import IMAGE
 from agent_rl.errors import ConfigError
 
-__all__ = ["Media", "has_media", "new_images", "require_vision", "without_images"]
+__all__ = ["Media", "has_media", "new_images", "require_vision", "with_images", "without_images"]
 
 _IMAGES = ("image", "image_url")
 """Types of a part of a message."""
@@ -118,6 +121,19 @@ def require_vision(builder: Any) -> None:
 def has_media(messages: Sequence[ChatMessage]) -> bool:
     """Whether any message has more than text."""
     return any(part["type"] != "text" for message in messages for part in _parts(message))
+
+
+def with_images(messages: Sequence[ChatMessage], images: Sequence[Mapping[str, Any]]) -> list[ChatMessage]:
+    """The messages with a row's images at their marks, in the form that verl's data set gives them."""
+    from PIL import Image
+
+    stored = (io.BytesIO(image["bytes"]) if image.get("bytes") else image["path"] for image in images)
+    parts = ({"type": "image", "image": Image.open(each).convert("RGB")} for each in stored)
+    return [
+        {**message, "content": [next(parts) if piece == IMAGE else {"type": "text", "text": piece}
+                                for piece in re.split(f"({IMAGE})", message["content"]) if piece]}
+        for message in messages
+    ]  # fmt: skip
 
 
 def without_images(messages: Sequence[ChatMessage]) -> list[ChatMessage]:

@@ -30,6 +30,8 @@ class Sampling(BaseModel):
     """Share of the probability that is sampled from, the most likely tokens first; 1: all."""
     top_k: int | None = Field(default=None, ge=1)
     """Number of the most likely tokens that are sampled from; not a key of OpenAI, but of the other endpoints."""
+    max_prompt_tokens: int | None = Field(default=None, ge=1)
+    """Tokens of a prompt, as `data.max_prompt_length`: an episode with a longer one is unscored; null: no limit."""
     max_response_tokens: int = Field(default=2048, ge=1)
     """Tokens of one episode after the prompt, observations included, as `data.max_response_length`."""
     body: dict[str, Any] = Field(default_factory=dict)

@@ -89,7 +89,7 @@ class TokenSource(PolicySource):
             self.builder,
             self.tokenizer,
             params,
-            prompt_length=UNLIMITED,
+            prompt_length=sampling.max_prompt_tokens or UNLIMITED,
             response_length=sampling.max_response_tokens,
             engine_stops=self.engine_stops,
             format=format,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from agent_rl.errors import ConfigError
 from agent_rl.policies.tokens import ChatTokenizer
@@ -11,11 +13,15 @@ from agent_rl.policies.tokens import ChatTokenizer
 __all__ = ["load_chat_tokenizer"]
 
 
-def load_chat_tokenizer(model: str) -> ChatTokenizer:
+def load_chat_tokenizer(
+    model: str, options: Mapping[str, Any] | None = None, template: str | None = None
+) -> ChatTokenizer:
     """Load the tokenizer as verl does, with the builder of a run.
 
     Args:
         model: folder or name of the model.
+        options: further variables of the chat template (`data.apply_chat_template_kwargs`).
+        template: instead of the tokenizer's chat template (`actor_rollout_ref.model.custom_chat_template`).
 
     Raises:
         ConfigError: when there is no tokenizer, or verl is not installed.
@@ -31,7 +37,9 @@ def load_chat_tokenizer(model: str) -> ChatTokenizer:
     except (OSError, ValueError) as error:
         problem = f"there is no tokenizer in {model!r} ({str(error).splitlines()[0]})"
         raise ConfigError("tokenizer", problem, "Name the model's folder or its name on the Hub") from None
-    return ChatTokenizer(tokenizer, token_builder(tokenizer, _model_type(model), {}, None))
+    if template is not None:
+        tokenizer.chat_template = template
+    return ChatTokenizer(tokenizer, token_builder(tokenizer, _model_type(model), dict(options or {}), None))
 
 
 def _model_type(model: str) -> str | None:

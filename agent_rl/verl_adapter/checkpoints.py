@@ -19,6 +19,7 @@ from agent_rl.errors import ConfigError
 
 __all__ = [
     "MERGED",
+    "file_digest",
     "model_folder",
     "names_a_folder",
     "policy_shards",
@@ -63,8 +64,17 @@ def weights_digest(model: Path) -> str:
     """
     files = sorted(model.glob("*.safetensors")) or sorted(model.glob("*.bin"))
     with ThreadPoolExecutor() as pool:
-        digests = list(pool.map(_sha256, files))
+        digests = list(pool.map(file_digest, files))
     return digests[0] if len(digests) == 1 else hashlib.sha256("\n".join(digests).encode()).hexdigest()
+
+
+def file_digest(file: Path) -> str:
+    """The SHA-256 of a file's content."""
+    digest = hashlib.sha256()
+    with open(file, "rb") as content:
+        while chunk := content.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()
 
 
 def policy_shards(folder: Path) -> Path | None:
@@ -146,11 +156,3 @@ def _apply_adapter(folder: Path) -> None:
     base = AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
     PeftModel.from_pretrained(base, folder / "lora_adapter").merge_and_unload().save_pretrained(folder)
     shutil.rmtree(folder / "lora_adapter")
-
-
-def _sha256(file: Path) -> str:
-    digest = hashlib.sha256()
-    with open(file, "rb") as content:
-        while chunk := content.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()

@@ -8,6 +8,7 @@ from types import ModuleType
 from agent_rl.cpu import switch
 from agent_rl.verl_adapter import (
     early_checks,
+    engine_arguments,
     failures,
     kept_batches,
     last_step,
@@ -65,6 +66,7 @@ def hooks() -> list[Hook]:
         ("verl.trainer.ppo.v1.trainer_base", trained_samples.compare_trajectories),
         ("verl.trainer.ppo.v1.trainer_base", trained_samples.validate_survivors),
         ("verl.trainer.ppo.v1.trainer_base", trained_samples.accept_empty_batches),
+        ("verl.workers.rollout.sglang_rollout.async_sglang_server", engine_arguments.rename_arguments),
         ("verl.trainer.ppo.v1.trainer_base", patches.step_metrics),
         ("verl.trainer.ppo.v1.trainer_base", patches.rollouts),
         ("verl.trainer.ppo.v1.trainer_base", kept_batches.keep_batches),

@@ -115,6 +115,48 @@ def test_other_content_of_a_file_is_refused_and_another_place_is_not(tmp_path, d
         Ledger(tmp_path / "out", settings(str(tmp_path / "none.parquet")))
 
 
+@pytest.mark.parametrize(
+    ("word", "key"),
+    [
+        ("agent_rl.reward.correctness.scorer=FILE:f", "agent_rl.reward.correctness.scorer"),
+        ("agent_rl.reward.correctness.scorer=mine.f", "agent_rl.reward.correctness.scorer"),
+        ("agent_rl.reward.components.own.kind=FILE:C", "agent_rl.reward.components.own.kind"),
+        ("agent_rl.reward.components.judge={kind: judge, config: {rubric: FILE, models: [{template: FILE}]}}",
+         "agent_rl.reward.components.judge.config.rubric"),
+        ("agent_rl.reward.components.judge={kind: judge, config: {models: [{template: FILE}]}}",
+         "agent_rl.reward.components.judge.config.models"),
+        ("agent_rl.reward.combine=FILE:f", "agent_rl.reward.combine"),
+        ("agent_rl.hooks=FILE:H", "agent_rl.hooks"),
+        ("agent_rl.user_sim.user=FILE:U", "agent_rl.user_sim.user"),
+        ("reward.custom_reward_function.path=FILE", "reward.custom_reward_function.path"),
+    ],
+)  # fmt: skip
+def test_files_that_a_setting_names_are_compared_by_their_content(tmp_path, data, monkeypatch, word, key):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    file, copy = tmp_path / "mine.py", tmp_path / "elsewhere/mine.py"
+    file.write_text("first")
+    copy.write_text("first")
+    begun(tmp_path / "out", settings(data, word.replace("FILE", str(file))))
+    Ledger(tmp_path / "out", settings(data, word.replace("FILE", str(copy)))).close()
+    file.write_text("second")
+    with pytest.raises(ConfigError, match=rf"^{key}: .*sha256:"):
+        Ledger(tmp_path / "out", settings(data, word.replace("FILE", str(file))))
+
+
+def test_files_that_a_tool_file_names_are_compared_and_what_a_run_writes_is_not(tmp_path, data):
+    (tmp_path / "code.py").write_text("first")
+    (tmp_path / "trace.jsonl").write_text("first")
+    (tmp_path / "tools.yaml").write_text("tools: [{function: 'code.py:f'}]")
+    given = settings(data, f"agent_rl.trace.path={tmp_path}/trace.jsonl", tools=str(tmp_path / "tools.yaml"))
+    begun(tmp_path / "out", given)
+    (tmp_path / "trace.jsonl").write_text("second")
+    Ledger(tmp_path / "out", given).close()
+    (tmp_path / "code.py").write_text("second")
+    with pytest.raises(ConfigError, match=r"^tools: 'sha256:"):
+        Ledger(tmp_path / "out", given)
+
+
 def test_other_weights_are_refused_where_both_are_known(tmp_path, data):
     given, weights = settings(data), tmp_path / "model.safetensors"
     weights.write_text("first")

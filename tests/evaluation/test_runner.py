@@ -8,10 +8,11 @@ from typer.testing import CliRunner
 
 from agent_rl import trace
 from agent_rl.cli.main import app
+from agent_rl.data import make_row, write_parquet
 from agent_rl.errors import ConfigError, EngineError, FatalError
 from agent_rl.evaluation import runner
 from agent_rl.evaluation.ledger import Ledger
-from agent_rl.evaluation.runner import Evaluation, load_specs, run
+from agent_rl.evaluation.runner import Evaluation, columns, load_specs, run
 from agent_rl.evaluation.settings import read_settings
 from agent_rl.evaluation.summary import summarize
 from agent_rl.policies.chat import ChatEndpoint
@@ -56,6 +57,28 @@ def test_every_row_is_run_so_many_times_and_scored(tmp_path, data, tools):
     assert summary["all"]["pass"]["1"]["mean"] == pytest.approx(right / 36, abs=1e-6)
     assert set(summary["data_sources"]) == {"gsm8k_even", "gsm8k_odd"}
     assert summary["all"]["tokens"]["requests"] == sum(len(trajectory.turns) for trajectory in trajectories)
+
+
+def test_a_policy_is_shown_the_images_of_a_row_or_the_rows_are_refused(tmp_path, tools):
+    from PIL import Image
+
+    Image.new("RGB", (5, 3), "red").save(tmp_path / "red.png")
+    row = make_row(
+        prompt="<image>Which of <image> is red?", images=[Image.new("L", (4, 4)), str(tmp_path / "red.png")],
+        data_source="gsm8k", ground_truth="2", split="test", index=0,
+    )  # fmt: skip
+    write_parquet([row], tmp_path / "rows.parquet")
+    evaluation = Evaluation.load(settings(str(tmp_path / "rows.parquet"), tools))
+    (message,) = columns(evaluation.rows[0], 0, 0)["raw_prompt"]
+    first, said, second, asked = message["content"]
+    assert [first["image"].size, second["image"].size, second["image"].getpixel((0, 0))] == [
+        (4, 4),
+        (5, 3),
+        (255, 0, 0),
+    ]
+    assert (said["text"], asked["text"]) == ("Which of ", " is red?")
+    with pytest.raises(ConfigError, match="its rows have images, which policy=sglang is not shown"):
+        Evaluation.load(settings(str(tmp_path / "rows.parquet"), tools, "policy=sglang"))
 
 
 ABILITY = """

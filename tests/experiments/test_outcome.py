@@ -11,13 +11,13 @@ from agent_rl.trajectory import Score, StopReason, Trajectory, Turn
 
 
 def test_the_gain_is_of_the_same_rows():
-    before, after = {n: float(n < 30) for n in range(100)}, {n: float(n < 80) for n in range(100)}
+    before, after = {n: [float(n < 30)] for n in range(100)}, {n: [float(n < 80)] for n in range(100)}
     first, last, gain = success(before, after)
     assert (first.mean, last.mean, gain.mean) == pytest.approx((0.3, 0.8, 0.5))
     assert 0.2 < first.low < 0.3 < first.high < 0.41
     assert 0.39 < gain.low < 0.5 < gain.high < 0.61
     with pytest.raises(ConfigError, match="1 rows were scored only once"):
-        success(before, dict.fromkeys(range(99), 1.0))
+        success(before, {n: before[n] for n in range(99)})
 
 
 @pytest.fixture
@@ -72,3 +72,19 @@ def test_a_run_without_an_evaluation_at_the_end(folder):
     (folder / "trace.jsonl").write_text("\n".join(kept) + "\n")
     with pytest.raises(ConfigError, match="evaluated only once"):
         read_outcome(folder)
+
+
+def test_rows_of_several_files_and_several_samples_of_a_row(tmp_path):
+    """Two files that number their rows alike, two samples of a row; the last evaluation was killed and repeated."""
+    (tmp_path / "metrics.jsonl").write_text("")
+    (tmp_path / "run.json").write_text("{}")
+    written = [("a", 0, (0.0, 0.0)), ("b", 0, (1.0, 0.0)), ("a", 2, (0.0,)), ("a", 2, (1.0, 0.0)), ("b", 2, (1.0, 1.0))]
+    for number, (source, step, values) in enumerate(written):
+        for sample, value in enumerate(values):
+            found = Trajectory([], StopReason.ANSWERED, [Turn("!")], score=Score(value, {"correctness": value}),
+                               id=f"{number}_{sample}", data_source=source, row={"extra_info": {"index": 0}},
+                               info={"split": "test", "step": step, "index": 0})  # fmt: skip
+            trace.append(tmp_path / "trace.jsonl", found)
+    found = read_outcome(tmp_path)
+    assert (found.before.mean, found.after.mean, found.gain.mean) == (0.25, 0.75, 0.5)
+    assert (found.before.rows, found.habits["tool_calls"][0].rows) == (2, 2)

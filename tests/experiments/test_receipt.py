@@ -33,7 +33,7 @@ def test_what_is_asked_of_a_twin(after, oracle, no_tool, holds):
     def rate(share):
         return estimate_rate([[float(n < share * 300)] for n in range(300)])
 
-    gain = success({n: float(n < 90) for n in range(300)}, {n: float(n < after * 300) for n in range(300)})[2]
+    gain = success({n: [float(n < 90)] for n in range(300)}, {n: [float(n < after * 300)] for n in range(300)})[2]
     outcome = RunOutcome(rate(0.3), rate(after), gain)
     assert list(verdicts([], {"oracle": rate(1.0), "no_tool": rate(0.0)}).values()) == [False, True, False]
     assert tuple(verdicts([outcome], {"oracle": rate(oracle), "no_tool": rate(no_tool)}).values()) == holds

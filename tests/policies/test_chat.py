@@ -145,6 +145,26 @@ def test_a_replaced_conversation_counts_its_own_tokens():
     assert (policy.prompt_tokens, policy.response_tokens) == (10, 4 + 8)
 
 
+def test_a_prompt_is_as_long_as_in_training():
+    """A longer one is not scored; of a replaced conversation the tokens beyond the limit count as response."""
+
+    async def ask(server, *conversations):
+        async with endpoint(server, max_prompt_tokens=20, max_response_tokens=50) as source:
+            policy = source.policy(PolicyUsage())
+            for messages in conversations:
+                await policy.begin(messages, [])
+                await policy.generate()
+            return policy.response_tokens
+
+    with FaultyServer(*[answer(200, said("a", usage=used(tokens, 4))) for tokens in (20, 30)]) as server:
+        assert asyncio.run(ask(server, PROMPT, PROMPT)) == 4 + 10 + 4
+    with (
+        FaultyServer(answer(200, said("a", usage=used(21, 4)))) as server,
+        pytest.raises(UnscoredError, match=r"has 21 tokens, more than sampling\.max_prompt_tokens=20"),
+    ):
+        asyncio.run(ask(server, PROMPT))
+
+
 def test_an_observation_that_leaves_no_token_is_not_appended():
     async def ask(server):
         async with endpoint(server, max_response_tokens=20) as source:

@@ -1,0 +1,67 @@
+"""The keys of training that reach a prompt or its tokens, each with the setting of an evaluation that has its value."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any
+
+from agent_rl.agents.episode.budget import EpisodeLimits
+from agent_rl.errors import ConfigError
+from agent_rl.settings import SECTION
+
+__all__ = ["PROMPT_KEYS", "TRAINING_ONLY", "as_setting", "refuse_training_only", "rendering_values"]
+
+_ROLLOUT = "actor_rollout_ref.rollout"
+_LENGTHS = {"prompt_length": "sampling.max_prompt_tokens", "response_length": "sampling.max_response_tokens"}
+
+PROMPT_KEYS = {
+    SECTION: SECTION,
+    "data.apply_chat_template_kwargs": "apply_chat_template_kwargs",
+    "actor_rollout_ref.model.custom_chat_template": "custom_chat_template",
+    "actor_rollout_ref.model.tokenizer_path": "tokenizer",
+    f"{_ROLLOUT}.agent.default_agent_loop": "default_loop",
+    f"{_ROLLOUT}.multi_turn.tool_config_path": "tools",
+    **{f"{_ROLLOUT}.multi_turn.{name}": f"multi_turn.{name}" for name in EpisodeLimits._fields if name not in _LENGTHS},
+    **{f"data.max_{name}": own for name, own in _LENGTHS.items()},
+    **{f"{_ROLLOUT}.{name}": own for name, own in _LENGTHS.items()},  # what the loop reads, `data.max_...` by default
+}
+
+TRAINING_ONLY: dict[str, tuple[Any, ...]] = {
+    "data.custom_cls.path": (None, "pkg://agent_rl/verl_adapter/row_data_set"),
+    "data.prompt_key": ("prompt",),
+    "data.image_key": ("images",),
+    "data.mm_processor_kwargs": ({}, None),
+    f"{_ROLLOUT}.multi_turn.function_tool_path": (None,),
+}
+"""Keys that an evaluation has no setting for, with the values that change no prompt."""
+
+
+def as_setting(word: str) -> str:
+    """A `key=value` word with the key of an evaluation, where it has a key of training."""
+    found = (own + word[len(key) :] for key, own in PROMPT_KEYS.items() if word.startswith((f"{key}.", f"{key}=")))
+    return next(found, word)
+
+
+def rendering_values(config: Any) -> dict[str, Any]:
+    """What a resolved configuration of training says about prompts, as nested settings of an evaluation."""
+    found: dict[str, Any] = {}
+    for key, own in PROMPT_KEYS.items():
+        section, _, name = own.rpartition(".")
+        (found.setdefault(section, {}) if section else found)[name] = _value(config, key)
+    return found
+
+
+def refuse_training_only(config: Any) -> None:
+    """Refuse a resolved configuration whose prompts an evaluation cannot make.
+
+    Raises:
+        ConfigError: naming the key.
+    """
+    for key, harmless in TRAINING_ONLY.items():
+        if (value := _value(config, key)) not in harmless:
+            problem = f"{value!r} changes the prompts of training, and an evaluation cannot do the same"
+            raise ConfigError(key, problem, f"Add {key}={'null' if harmless[0] is None else harmless[0]}")
+
+
+def _value(config: Any, key: str) -> Any:
+    return reduce(lambda section, name: (section or {}).get(name), key.split("."), config)
