@@ -45,9 +45,14 @@ SHAPES: dict[str, dict[str, Any]] = {
 """Qwen2.5's published shapes."""
 
 ROLLOUT, OFFLOAD = "actor_rollout_ref.rollout", "actor_rollout_ref.actor.fsdp_config.optimizer_offload=true"
+ONE_GPU_TOKENS = (
+    "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=8192",
+    "actor_rollout_ref.ref.log_prob_max_token_len_per_gpu=32768",
+)
+"""Smaller logits in the update, and fewer copies of the reference policy, which comes from the host for each batch."""
 SIZES: tuple[tuple[str, int, tuple[str, ...]], ...] = (
     ("0.5B", 1, ("actor_rollout_ref.actor.ppo_max_token_len_per_gpu=8192", f"{ROLLOUT}.gpu_memory_utilization=0.5")),
-    ("3B", 1, (OFFLOAD,)),
+    ("3B", 1, (OFFLOAD, *ONE_GPU_TOKENS)),
     ("3B", 8, ()),
     ("7B", 1, ("tuning=lora",)),
     ("7B", 8, ()),
@@ -58,13 +63,14 @@ SIZES: tuple[tuple[str, int, tuple[str, ...]], ...] = (
 """Model, GPUs, and what gsm8k_calculator with `size=3b` is told beside them."""
 
 LORA = "tuning=lora actor_rollout_ref.actor.optim.lr=1e-5"
+SMALLER = " ".join((OFFLOAD, *ONE_GPU_TOKENS))
 SHARED = "agent_rl.reward.models.{}.placement=shared"
 TWO_SHARED = f"{SHARED.format('helpful')} {SHARED.format('polite')}"
 ALONE = "agent_rl.reward.models.helpful.n_gpus_per_node=1 agent_rl.reward.models.helpful.tensor_parallel_size=1"
 HALF_B = "actor_rollout_ref.model.path=Qwen/Qwen2.5-0.5B-Instruct"
 ONE, FOUR = "trainer.n_gpus_per_node=1", "trainer.n_gpus_per_node=4"
 OTHERS = {
-    "bt_reward_model": {"1": f"{ONE} {OFFLOAD} {SHARED.format('preference')}", "4": SHARED.format("preference")},
+    "bt_reward_model": {"1": f"{ONE} {SMALLER} {SHARED.format('preference')}", "4": SHARED.format("preference")},
     "code_fusion": {"1": f"{ONE} {HALF_B}", "4": f"{FOUR} {OFFLOAD}"},
     "hh_rlhf": {
         "1": f"{ONE} {HALF_B} {SHARED.format('preference')}",
@@ -74,7 +80,7 @@ OTHERS = {
         f"reasoning_rm_{kind}": {"1": f"{ONE} {LORA} {ROLLOUT}.tensor_model_parallel_size=1", "4": FOUR}
         for kind in ("pairwise", "pointwise")
     },
-    "self_judged": {"1": f"{ONE} {OFFLOAD} {SHARED.format('trained')}", "4": f"{FOUR} {SHARED.format('trained')}"},
+    "self_judged": {"1": f"{ONE} {SMALLER} {SHARED.format('trained')}", "4": f"{FOUR} {SHARED.format('trained')}"},
     "service": {"1": f"{ONE} {LORA}", "4": FOUR},
     "multi_rm": {"1": f"{ONE} {LORA} {TWO_SHARED} {ALONE}", "4": TWO_SHARED},
 }
@@ -117,7 +123,7 @@ def _layouts() -> dict[str, dict[str, str]]:
     for folder in sorted(ROOT.glob("recipes/*/size")):
         recipe = folder.parent.name
         large = re.search(r"size: [78]b", (folder.parent / "config.yaml").read_text())
-        found[recipe] = OTHERS.get(recipe, {"1": f"{ONE} {LORA if large else OFFLOAD}", "4": FOUR})
+        found[recipe] = OTHERS.get(recipe, {"1": f"{ONE} {LORA if large else SMALLER}", "4": FOUR})
     return found
 
 
