@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.check import Finding, Needs, check, ok, problem, warning
+from agent_rl.doctor.checks.memory import has_no_graphs
 from agent_rl.doctor.stack import ATTENTION, STACK
 from agent_rl.verl_adapter.one_update import needs_pass
 
@@ -52,7 +53,7 @@ def engine_batches(case: Case) -> Finding | None:
     trajectories = -(-case.number("data.train_batch_size", 1) * case.number(f"{rollout}.n", 1) // engines)
     most = case.number(f"{rollout}.max_num_seqs", 256)
     sglang = case.get(f"{rollout}.engine_kwargs.sglang", {})
-    eager = bool(case.get(f"{rollout}.enforce_eager") or sglang.get("disable_cuda_graph"))
+    eager = has_no_graphs(case)
     graphs = "none" if eager else f"up to {sglang.get('cuda_graph_max_bs', 'what SGLang takes for the GPU')}"
     text = f"{trajectories} trajectories for each engine, {min(most, trajectories)} at once, CUDA graphs: {graphs}"
     if sglang.get("disable_radix_cache"):
