@@ -76,12 +76,12 @@ def groups(recipe: str | os.PathLike[str]) -> dict[str, list[str]]:
     Args:
         recipe: a folder with `config.yaml`, or the name of a recipe.
     """
-    options: dict[str, list[str]] = {}
+    options: dict[str, dict[str, None]] = {}
     for place in _places(recipe_folder(recipe)):
         if Path(place) != _verl_config_dir():
             for file in sorted(Path(place).glob("*/*.yaml")):
-                options.setdefault(file.parent.name, []).append(file.stem)
-    return options
+                options.setdefault(file.parent.name, {})[file.stem] = None  # a recipe may replace one of ours
+    return {group: list(choices) for group, choices in options.items()}
 
 
 @functools.cache

@@ -49,7 +49,7 @@ def test_components_and_scorers() -> None:
 
 
 def test_groups() -> None:
-    rows = re.findall(r"^\| `(\w+)=` \| ([\w, ]+) \|", read("docs/start.md"), re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)=` \| ([\w@, ]+) \|", read("docs/start.md"), re.MULTILINE)
     told = {group: set(choices.split(", ")) for group, choices in rows if group != "size"}
     folders = [path for path in (ROOT / "agent_rl/config").iterdir() if path.is_dir() and path.name != "__pycache__"]
     groups = {folder.name: {file.stem for file in folder.glob("*.yaml")} for folder in folders}
@@ -73,7 +73,7 @@ def test_keys_of_verl_exist(page: str) -> None:
 
 @pytest.mark.parametrize("page", ["docs/symptoms.md", "docs/guides/other_frameworks.md"])
 def test_words_of_the_groups_exist(page: str) -> None:
-    for group, choice in re.findall(r"`(algo|kl|tuning|mode)=(\w+)", read(page)):
+    for group, choice in re.findall(r"`(algo|kl|tuning|mode|val)=([\w@]+)", read(page)):
         assert (ROOT / f"agent_rl/config/{group}/{choice}.yaml").is_file(), (group, choice)
 
 

@@ -1,9 +1,10 @@
+import shutil
 from pathlib import Path
 
 import pytest
 
 from agent_rl.errors import ConfigError
-from agent_rl.launch.composition import compose, unknown_keys
+from agent_rl.launch.composition import compose, groups, unknown_keys
 
 pytestmark = pytest.mark.slow
 
@@ -43,6 +44,22 @@ def test_a_key_may_be_added_on_purpose() -> None:
     config = compose(GSM8K, ["+mine.key=1"])
     assert config.mine.key == 1
     assert "mine" in unknown_keys(config)
+
+
+@pytest.mark.parametrize(("choice", "samples", "temperature"), [("greedy", 1, 0), ("avg@8", 8, 1.0)])
+def test_a_word_chooses_how_validation_samples(choice: str, samples: int, temperature: float) -> None:
+    sampling = compose(GSM8K, [f"val={choice}"]).actor_rollout_ref.rollout.val_kwargs
+    assert (sampling.n, sampling.temperature, sampling.top_p) == (samples, temperature, 1.0)
+
+
+def test_a_recipe_may_replace_a_choice_of_a_group(tmp_path: Path) -> None:
+    shutil.copytree(GSM8K, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "val").mkdir()
+    text = "# @package _global_\nactor_rollout_ref: {rollout: {val_kwargs: {n: 8, temperature: 0.4}}}\n"
+    (tmp_path / "val/avg@8.yaml").write_text(text)
+    assert compose(tmp_path, ["val=avg@8"]).actor_rollout_ref.rollout.val_kwargs.temperature == 0.4
+    assert compose(tmp_path, ["val=avg@16"]).actor_rollout_ref.rollout.val_kwargs.temperature == 1.0
+    assert sorted(groups(tmp_path)["val"]) == ["avg@1", "avg@16", "avg@32", "avg@4", "avg@8", "greedy"]
 
 
 def test_an_element_of_a_list_may_be_overridden() -> None:

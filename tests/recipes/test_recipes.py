@@ -101,14 +101,18 @@ def test_keys_that_only_dataclasses_have_are_still_missing_in_the_yaml(key: str)
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.name)
 def test_a_recipe_sets_nothing_that_a_group_decides(recipe: Path) -> None:
-    """A recipe's own keys win over its groups: such a key would take `algo=` and `kl=` their effect."""
-    decided = {key for group in ("algo", "kl") for path in (CONFIG / group).glob("*.yaml") for key in leaves(path)}
+    """A recipe's own keys win over its groups: such a key would take `algo=`, `kl=` and `val=` their effect."""
+    files = [path for group in ("algo", "kl", "val") for path in (CONFIG / group).glob("*.yaml")]
+    decided = {key for path in files for key in leaves(path)}
     own = {key: path.name for path in [recipe / "config.yaml", *recipe.glob("size/*.yaml")] for key in leaves(path)}
     assert {key: own[key] for key in decided & own.keys() - FOLLOWING} == {}
 
 
-FOLLOWING = {"actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu"}
-"""What a group takes from another key, for recipes that do not say."""
+FOLLOWING = {
+    "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu",  # the group takes it from another key
+    "actor_rollout_ref.actor.kl_loss_coef",  # only kl=loss reads it
+}
+"""What a recipe may say, since no choice of a group loses its effect."""
 
 
 def leaves(path: Path) -> set[str]:
