@@ -45,9 +45,14 @@ SHAPES: dict[str, dict[str, Any]] = {
 """Qwen2.5's published shapes."""
 
 ROLLOUT, OFFLOAD = "actor_rollout_ref.rollout", "actor_rollout_ref.actor.fsdp_config.optimizer_offload=true"
+ONE_GPU_TOKENS = (
+    "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=8192",
+    "actor_rollout_ref.ref.log_prob_max_token_len_per_gpu=32768",
+)
+"""Smaller logits in the update, and fewer copies of the reference policy, which comes from the host for each batch."""
 SIZES: tuple[tuple[str, int, tuple[str, ...]], ...] = (
     ("0.5B", 1, ("actor_rollout_ref.actor.ppo_max_token_len_per_gpu=8192", f"{ROLLOUT}.gpu_memory_utilization=0.5")),
-    ("3B", 1, (OFFLOAD,)),
+    ("3B", 1, (OFFLOAD, *ONE_GPU_TOKENS)),
     ("3B", 8, ()),
     ("7B", 1, ("tuning=lora",)),
     ("7B", 8, ()),
@@ -58,13 +63,14 @@ SIZES: tuple[tuple[str, int, tuple[str, ...]], ...] = (
 """Model, GPUs, and what gsm8k_calculator with `size=3b` is told beside them."""
 
 LORA = "tuning=lora actor_rollout_ref.actor.optim.lr=1e-5"
+SMALLER = " ".join((OFFLOAD, *ONE_GPU_TOKENS))
 SHARED = "agent_rl.reward.models.{}.placement=shared"
 TWO_SHARED = f"{SHARED.format('helpful')} {SHARED.format('polite')}"
 ALONE = "agent_rl.reward.models.helpful.n_gpus_per_node=1 agent_rl.reward.models.helpful.tensor_parallel_size=1"
 HALF_B = "actor_rollout_ref.model.path=Qwen/Qwen2.5-0.5B-Instruct"
 ONE, FOUR = "trainer.n_gpus_per_node=1", "trainer.n_gpus_per_node=4"
 OTHERS = {
-    "bt_reward_model": {"1": f"{ONE} {OFFLOAD} {SHARED.format('preference')}", "4": SHARED.format("preference")},
+    "bt_reward_model": {"1": f"{ONE} {SMALLER} {SHARED.format('preference')}", "4": SHARED.format("preference")},
     "code_fusion": {"1": f"{ONE} {HALF_B}", "4": f"{FOUR} {OFFLOAD}"},
     "hh_rlhf": {
         "1": f"{ONE} {HALF_B} {SHARED.format('preference')}",
@@ -74,7 +80,7 @@ OTHERS = {
         f"reasoning_rm_{kind}": {"1": f"{ONE} {LORA} {ROLLOUT}.tensor_model_parallel_size=1", "4": FOUR}
         for kind in ("pairwise", "pointwise")
     },
-    "self_judged": {"1": f"{ONE} {OFFLOAD} {SHARED.format('trained')}", "4": f"{FOUR} {SHARED.format('trained')}"},
+    "self_judged": {"1": f"{ONE} {SMALLER} {SHARED.format('trained')}", "4": f"{FOUR} {SHARED.format('trained')}"},
     "service": {"1": f"{ONE} {LORA}", "4": FOUR},
     "multi_rm": {"1": f"{ONE} {LORA} {TWO_SHARED} {ALONE}", "4": TWO_SHARED},
 }
@@ -92,22 +98,22 @@ PUBLISHED = (
     (
         "update of verl's quickstart: PPO, Qwen2.5-0.5B, 1 GPU, T = 4 x 768",
         "20.8",
-        "18.3",
+        "18.8",
         "a user's log of https://verl.readthedocs.io/en/latest/start/quickstart.html",
     ),
     (
         "update of GRPO, Qwen2.5-3B, 2 L20, T = 5,472: all tokens of its step",
         "28.8",
-        "29.9",
+        "31.1",
         "a guide to verl with Harbor on Alibaba Cloud",
     ),
     (
         "update of GSPO, Qwen3-8B, FSDP2, 8 NPUs, T = 2,048",
         "20.8",
-        "18.1",
+        "20.5",
         "verl's nightly run_gspo_qwen3_8b_fsdp2_npu.sh, run 33214313669",
     ),
-    ("the same with `use_no_sync_for_gradient_accumulation=true`", "47.9", "44.8", "the same, a day before"),
+    ("the same with `use_no_sync_for_gradient_accumulation=true`", "47.9", "47.2", "the same, a day before"),
 )
 """Memory of one GPU in GiB as verl has printed it, and the doctor's estimate."""
 
@@ -117,7 +123,7 @@ def _layouts() -> dict[str, dict[str, str]]:
     for folder in sorted(ROOT.glob("recipes/*/size")):
         recipe = folder.parent.name
         large = re.search(r"size: [78]b", (folder.parent / "config.yaml").read_text())
-        found[recipe] = OTHERS.get(recipe, {"1": f"{ONE} {LORA if large else OFFLOAD}", "4": FOUR})
+        found[recipe] = OTHERS.get(recipe, {"1": f"{ONE} {LORA if large else SMALLER}", "4": FOUR})
     return found
 
 
@@ -164,13 +170,40 @@ def gpu_page(note: str, table: Any) -> str:
 # A GPU node
 
 Nobody has run agent_rl on a GPU yet: everything here is derived, from the sources that are named, by formulas, or by
-dry runs. [tests/gpu](../../tests/gpu/README.md) measures it in an hour on one GPU.
+dry runs. [tests/gpu](../../tests/gpu/README.md) measures it on one GPU.
+
+## The first run
+
+```bash
+python3.12 -m venv .venv && . .venv/bin/activate   # Python 3.10, 3.11 or 3.12
+pip install uv
+uv pip install "agent-rl[sglang] @ git+<this repository>"  # 4.4 GB to download, 9 GB on the disk
+agent-rl doctor quickstart                 # what would stop a run on this machine, and how to fix it
+agent-rl sft quickstart                    # makes rows and a model of 0.1 M parameters
+agent-rl train quickstart                  # one GPU: does the whole loop work here?
+agent-rl train gsm8k_calculator size=0.5b  # a real model, one GPU with 24 GB or more
+```
+
+Where the download is fast, installing takes 5 to 15 minutes. While the engine starts for the first time on a machine it
+compiles kernels, for 2 to 4 minutes, and the run says so. `VERL_PLATFORM=cpu` before a command tries it without the
+GPUs, in the same installation.
+
+Installing needs an index of packages. Of the rest only gsm8k_calculator needs the hub, for its rows and its model;
+attention needs no download. For a node without internet, fill the cache on another machine, in a folder that both see:
+
+```bash
+export HF_HOME=/shared/huggingface
+hf download Qwen/Qwen2.5-0.5B-Instruct
+python data_preprocess/gsm8k_multiturn_w_tool.py
+```
+
+On the node, set the same `HF_HOME` and `HF_HUB_OFFLINE=1`.
 
 ## What the launcher sets
 
 `agent-rl train` gives its processes, and those of a Ray cluster that it joins, `LD_LIBRARY_PATH` with the folder of
-`libcudart.so.13` in the wheels, `CUDA_HOME` with the toolkit that has `nvcc`, and the environment's `bin` on `PATH`.
-What you have set stays. `--dry-run` prints them before the command.
+`libcudart.so.13` in the wheels, `CUDA_HOME` with the newest complete toolkit in `/usr/local` or on `PATH`, and the
+environment's `bin` on `PATH`. What you have set stays. `--dry-run` prints them before the command.
 
 ## What the node needs
 
@@ -187,16 +220,17 @@ T tokens of a micro-batch, B = 4 bytes a number (2 with `fsdp_config.model_dtype
   `use_no_sync_for_gradient_accumulation=true` under FSDP2, B P more less B P / G: verl 0.9.1 has it off
 - activations = 2 T x hidden x layers (17 times as much without gradient checkpointing)
 - logits = 8 T x vocabulary (none with `use_fused_kernels=true`)
-- update = states + activations + logits + 1.5 for CUDA's contexts and NCCL
+- update = states + activations + logits + 4 x vocabulary x hidden bytes (each GPU gathers that matrix and its gradient)
+  + 1.5 for the engine's CUDA graphs + 1.5 for CUDA's contexts and NCCL
 - engine = `gpu_memory_utilization` x (F - B P / G - 1.5); its cache = engine - 2 P / TP, a token of it = 4 x layers
   x key-value heads x head / TP bytes, with TP GPUs of an engine
-- rollout = engine + what of the states stays + 1.5
+- rollout = engine + what of the states stays + 1.5 + 1.5
 """,
             table(columns, _memory_rows()),
             """The engine's part agrees to 1 % with what SGLang printed at its start for Qwen3-30B-A3B (weights 56.98,
 204.63 left of 287.18 x 0.911, 1,669,816 tokens in 152.88; sglang's pull request 18263), and in the bytes of a token
 for Qwen3-235B-A22B on four H100 (367,404 tokens in 16.46 GiB; vllm's issue 21348).
-The trainer's part, without the 1.5 for contexts, against what verl has printed in runs that are public:
+The trainer's part, without graphs and contexts, against what verl has printed in runs that are public:
 """,
             table(("run", "published", "estimate", "source"), PUBLISHED),
             """tests/doctor/checks/test_memory.py computes them.

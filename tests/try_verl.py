@@ -24,7 +24,7 @@ from packaging.requirements import Requirement
 from rich.console import Console
 from rich.table import Table
 
-from agent_rl.cpu.switch import STAND_INS_DIR
+from agent_rl.cpu.switch import stand_ins
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("agent_rl/verl_adapter", "agent_rl/cpu")
@@ -148,7 +148,7 @@ def main(release: str) -> int:
     console = Console(width=160 if not sys.stdout.isatty() else None)
     python = install(release)
     env = environment() | {"VERL_USE_EXTERNAL_PLUGINS": "none"}
-    env["PYTHONPATH"] += os.pathsep + str(STAND_INS_DIR)
+    env["PYTHONPATH"] = os.pathsep.join([env["PYTHONPATH"], *stand_ins()])
     done = subprocess.run([python, __file__, "--probe"], capture_output=True, text=True, env=env, cwd=ROOT, check=False)
     if done.returncode:
         console.print(done.stderr, markup=False)

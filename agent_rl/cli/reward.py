@@ -92,7 +92,7 @@ def score(
     \b
       agent-rl reward score trajectories.jsonl --config recipes/gsm8k_calculator
       agent-rl reward score trajectories.jsonl agent_rl.reward.efficiency.penalty=0.2 --out scored.jsonl
-      agent-rl reward score outputs/my_run/rollouts --tools tool_configs/calculator.yaml
+      agent-rl reward score outputs/my_run/trace.jsonl --tools tool_configs/calculator.yaml
 
     The trajectories of one prompt are scored together. An unscored one is counted, and kept with its error. For
     verl's dumps, scores are shown for each step. The same command goes on after an interruption.

@@ -55,7 +55,8 @@ def prepare(original: Callable[..., None], backend: Any, forward_batch: Any) -> 
         return
     lens = forward_batch.seq_lens
     longest = int(lens.max())
-    slots_BS = forward_batch.req_to_token_pool.req_to_token[forward_batch.req_pool_indices, :longest]
+    pool = getattr(forward_batch, "req_to_token_pool", None) or backend.req_to_token_pool  # SGLang 0.5.12, 0.5.13
+    slots_BS = pool.req_to_token[forward_batch.req_pool_indices, :longest]
     backend.forward_metadata = Slots(slots_BS.reshape(-1).long(), torch.arange(longest) < lens[:, None])
 
 
@@ -74,7 +75,8 @@ def decode(
     Shapes: query and output (requests, heads, head size), caches (slots, key heads, head size).
     """
     slots: Slots | None = backend.forward_metadata
-    if slots is None or len(slots.flat) * k_cache[0].numel() > MAX_PADDED or k_cache.dtype != query.dtype:
+    others = options.get("is_cross_attn") or options.get("sliding_window_size")  # of SGLang 0.5.13
+    if others or slots is None or len(slots.flat) * k_cache[0].numel() > MAX_PADDED or k_cache.dtype != query.dtype:
         return original(backend, query, output, k_cache, v_cache, *rest, **options)
     # `index_select` of whole rows copies memory; indexing with a tensor was eight times as slow.
     keys, values = (

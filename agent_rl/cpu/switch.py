@@ -4,19 +4,33 @@ verl reads the variable itself to choose its platform. If it is `cpu`, the plugi
 that imports verl, which sets threads and environment variables for this process and its children. The engine flags
 and dtypes are the hydra group `platform=cpu` (agent_rl/config/platform/cpu.yaml), which the launcher adds.
 
-The stand-ins are on the path of child processes only: whether torchvision exists is decided when transformers is first
-imported, which verl has done by then. verl imports SGLang in Ray workers only, which are children.
+The stand-ins, for packages that are not installed, are on the path of child processes only: whether torchvision exists
+is decided when transformers is first imported, which verl has done by then. verl imports SGLang in Ray workers only,
+which are children.
 """
 
 from __future__ import annotations
 
+import functools
 import os
+import sys
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
 from agent_rl.errors import ConfigError
 
-__all__ = ["ENVIRONMENT", "STAND_INS_DIR", "activate", "check", "child_environment", "is_selected", "is_users_own"]
+__all__ = [
+    "ENVIRONMENT",
+    "NO_GPUS",
+    "STAND_INS_DIR",
+    "activate",
+    "check",
+    "child_environment",
+    "is_selected",
+    "is_users_own",
+    "stand_ins",
+]
 
 STAND_INS_DIR = Path(__file__).parent / "stand_ins"
 
@@ -42,6 +56,9 @@ ENVIRONMENT = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
 """Defaults: a variable that the user has set keeps its value."""
+NO_GPUS = {"CUDA_VISIBLE_DEVICES": ",".join(["-1"] * 128)}
+"""Hides the machine's GPUs, of which Slurm and users name some: SGLang would choose them. Ray gives each worker one of
+these for each logical GPU that it reserves, and refuses to start with fewer."""
 _set_here: set[str] = set()
 """Variables that `activate` has set in this process."""
 
@@ -56,13 +73,23 @@ def is_users_own(name: str) -> bool:
     return name in os.environ and name not in _set_here
 
 
+@functools.cache
+def stand_ins() -> list[str]:
+    """The folders of the stand-ins for packages that are not installed."""
+    real = [path for path in sys.path if not _is_stand_in(path)]
+    specs = {folder: PathFinder.find_spec(folder.name, real) for folder in sorted(STAND_INS_DIR.glob("[!_]*"))}
+    return [str(folder) for folder, spec in specs.items() if spec is None or spec.origin is None]
+
+
+def _is_stand_in(path: str) -> bool:
+    return Path(path).is_relative_to(STAND_INS_DIR)
+
+
 def child_environment() -> dict[str, str]:
-    """The variables that a child process needs before it imports anything; the user's own values stay."""
-    paths = [
-        path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path not in ("", str(STAND_INS_DIR))
-    ]
+    """The variables that a child process needs before it imports anything; defaults that the user has set stay."""
+    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and not _is_stand_in(path)]
     chosen = {name: os.environ.get(name, value) for name, value in ENVIRONMENT.items()}
-    return {**chosen, "PYTHONPATH": os.pathsep.join([*paths, str(STAND_INS_DIR)])}
+    return {**chosen, **NO_GPUS, "PYTHONPATH": os.pathsep.join([*paths, *stand_ins()])}
 
 
 def activate() -> None:

@@ -28,6 +28,7 @@ from packaging.utils import canonicalize_name
 from agent_rl.doctor.compiling import try_compilers
 from agent_rl.doctor.devices import Gpu, read_gpus, visible
 from agent_rl.errors import ConfigError
+from agent_rl.launch.cluster import interfaces
 from agent_rl.launch.command import has_accelerator
 from agent_rl.launch.gpu_environment import RUNTIME, cuda_home, gpu_environment, missing_parts
 
@@ -144,6 +145,11 @@ class Machine:
         return self._fact("nvcc", lambda: _nvcc_version(self.cuda_home))
 
     @cached_property
+    def interfaces(self) -> list[str]:
+        """Interfaces with an address that another node could use."""
+        return self._fact("interfaces", interfaces)
+
+    @cached_property
     def compiler(self) -> str:
         """A C compiler; empty: none."""
         path = self.environ.get("PATH")
@@ -200,7 +206,9 @@ class Machine:
 FACTS = tuple(name for name, value in vars(Machine).items() if isinstance(value, cached_property))
 """The names of all facts, as a file has them."""
 
-_MATTERS = re.compile(r"(VERL_|CUDA_|HF_|PYTORCH_|SGLANG_|NCCL_|RAY_ADDRESS|OMP_NUM_THREADS|NNODES|NODE_RANK|MASTER_)")
+_MATTERS = re.compile(
+    r"(VERL_|CUDA_|HF_|PYTORCH_|SGLANG_|NCCL_|GLOO_|RAY_ADDRESS|OMP_NUM_THREADS|NNODES|NODE_RANK|MASTER_)"
+)
 
 
 def _free(path: Path) -> int | None:

@@ -71,6 +71,12 @@ def _engine(case: Case, key: str) -> str:
     return str(case.get(f"{ROLLOUT}.engine_kwargs.sglang.{key}", ""))
 
 
+def _head_size(case: Case) -> int:
+    """Numbers of one attention head; 0: unknown."""
+    config = case.model.config
+    return int(config.get("head_dim") or config.get("hidden_size", 0) // config.get("num_attention_heads", 1))
+
+
 def _toolkit(case: Case) -> str:
     machine = case.machine
     lacks = f", {machine.cuda_home} lacks {', '.join(machine.missing_parts)}" if machine.missing_parts else ""
@@ -216,6 +222,16 @@ STACK = (
         "Install Python's headers (apt-get install python3-dev, for this Python's version)",
         "triton/runtime/build.py",
         "Triton cannot build its launcher",
+    ),
+    NodeRequirement(
+        "size of a head",
+        "64, 128 or 256, with flashinfer's attention",
+        "the engine ends at its first batch",
+        "https://docs.flashinfer.ai/api/attention.html (head_dim)",
+        lambda case: str(_head_size(case)),
+        lambda case: _head_size(case) in (64, 128, 256),
+        f"Add ++{ROLLOUT}.engine_kwargs.sglang.attention_backend=triton",
+        lambda case: _head_size(case) > 0 and _engine(case, "attention_backend") in ("", "flashinfer"),
     ),
     NodeRequirement(
         "C compiler",

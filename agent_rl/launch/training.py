@@ -18,7 +18,7 @@ from agent_rl.cpu.profile import CPUProfile, profile_of
 from agent_rl.errors import ConfigError
 from agent_rl.launch import resolution
 from agent_rl.launch.cluster import Nodes, node_options, run_head, run_worker
-from agent_rl.launch.command import JOINING, command_line, joins_ray, quoted, require_device
+from agent_rl.launch.command import JOINING, command_line, has_accelerator, joins_ray, quoted, require_device
 from agent_rl.launch.composition import compose, verl_defaults
 from agent_rl.launch.display import Steady, choose
 from agent_rl.launch.gpu_environment import gpu_environment
@@ -193,7 +193,9 @@ def dry_run(recipe: str, overrides: Sequence[str] = (), script: str | None = Non
 
 def _variables() -> dict[str, str]:
     """What a run needs in its environment, and does not have."""
-    return {**temporary_files(), **({} if cpu.is_selected() else gpu_environment())}
+    if cpu.is_selected():
+        return {**temporary_files(), **(cpu.NO_GPUS if has_accelerator() else {})}
+    return {**temporary_files(), **gpu_environment()}
 
 
 def _composed(

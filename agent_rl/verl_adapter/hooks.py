@@ -52,8 +52,8 @@ def hooks() -> list[Hook]:
         ("verl.utils.tracking", sinks.separate_sinks),
         ("verl.utils.config", early_checks.early_checks),
         ("verl.tools.tool_registry", patches.tool_loading),
-        ("verl.utils.model", _critic_attention),
-        ("verl.utils.torch_functional", _token_log_probs),
+        ("verl.utils.model", _without_flash_attn("value_head_attention")),
+        ("verl.utils.torch_functional", _without_flash_attn("token_log_probs")),
         ("verl.experimental.agent_loop.agent_loop", failures.outputs_of_sessions),
         ("verl.trainer.ppo.v1.agent_loop_tq", failures.session_errors),
         ("verl.trainer.ppo.v1.replay_buffer", failures.error_stops),
@@ -89,36 +89,20 @@ def hooks() -> list[Hook]:
 
         return [*found, *HOOKS]
     models = "verl.models.transformers"
-    found += [(f"{models}.{name}", _multimodal_attention) for name in ("qwen2_vl", "glm4v")]
-    return [*found, ("transformers.modeling_flash_attention_utils", _packed_attention)]
+    found += [(f"{models}.{name}", _without_flash_attn("multimodal_attention")) for name in ("qwen2_vl", "glm4v")]
+    return [*found, ("transformers.modeling_flash_attention_utils", _without_flash_attn("packed_attention"))]
 
 
-def _packed_attention(module: ModuleType) -> None:
-    """Flash attention on a GPU where flash-attn is not installed."""
-    from agent_rl.verl_adapter import no_flash_attention
+def _without_flash_attn(name: str) -> Callable[[ModuleType], None]:
+    """A patch for where flash-attn is not installed; its module imports torch."""
 
-    no_flash_attention.packed_attention(module)
+    def patch(module: ModuleType) -> None:
+        from agent_rl.verl_adapter import no_flash_attention
 
+        getattr(no_flash_attention, name)(module)
 
-def _multimodal_attention(module: ModuleType) -> None:
-    """The same for verl's attention of models with images."""
-    from agent_rl.verl_adapter import no_flash_attention
-
-    no_flash_attention.multimodal_attention(module)
-
-
-def _critic_attention(module: ModuleType) -> None:
-    """The critic's attention where flash-attn is not installed."""
-    from agent_rl.verl_adapter import no_flash_attention
-
-    no_flash_attention.value_head_attention(module)
-
-
-def _token_log_probs(module: ModuleType) -> None:
-    """Log-probs where flash-attn is not installed."""
-    from agent_rl.verl_adapter import no_flash_attention
-
-    no_flash_attention.token_log_probs(module)
+    patch.__name__ = name
+    return patch
 
 
 def _install_loops(module: ModuleType) -> None:

@@ -6,6 +6,7 @@ doctor run these checks on the composed configuration, and the trainer runs them
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -74,6 +75,9 @@ FOLDERS = (
     "trainer.resume_from_path",
 )
 
+PARALLEL = ("tensor_model_parallel_size", "data_parallel_size", "pipeline_model_parallel_size")
+"""Keys of the rollout whose product is the number of GPUs of one engine."""
+
 OF_ANY_TYPE = ("algorithm.rollout_correction.rollout_is_threshold",)
 """Keys whose default is a number and that take text as well."""
 
@@ -117,6 +121,7 @@ def check_values(config: Any) -> None:
     if _get(config, ROUTED_EXPERTS) is True:
         problem = "the agents of agent_rl do not keep the experts that the engine has chosen"
         raise ConfigError(ROUTED_EXPERTS, problem, "Set it to false, and router_replay.mode to R2 or disabled")
+    _check_parallel(config)
     for key in KL_NAME_KEYS:
         name = str(_get(config, key, unresolved="kl"))
         if name.removesuffix("+") not in KL_NAMES:
@@ -132,6 +137,20 @@ def _check_engine(name: str) -> None:
             f"been tried with {name!r}",
             "Set it to sglang; agent-rl eval also takes a server of vLLM (--endpoint, policy=vllm or chat)",
         )
+
+
+def _check_parallel(config: Any) -> None:
+    """Refuse engines that do not divide the GPUs: Ray would look for the last one's until its time is over."""
+    owner = "trainer" if _get(config, "actor_rollout_ref.hybrid_engine", unresolved=True) else ROLLOUT
+    counts = [_get(config, f"{owner}.{key}", unresolved=1) for key in ("nnodes", "n_gpus_per_node")]
+    sizes = [_get(config, f"{ROLLOUT}.{key}", unresolved=1) for key in PARALLEL]
+    if not all(type(each) is int and each >= 1 for each in (*counts, *sizes)):
+        return
+    gpus, group = math.prod(counts), math.prod(sizes)
+    if gpus % group:
+        key = f"{ROLLOUT}.{PARALLEL[0]}"
+        problem = f"an engine of {group} GPUs does not divide the run's {gpus} ({owner}.n_gpus_per_node x nnodes)"
+        raise ConfigError(key, problem, f"Set {key}=1: an engine for each GPU, or another divisor of {gpus}")
 
 
 def check_types(config: Any, defaults: Any) -> None:

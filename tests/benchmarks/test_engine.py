@@ -38,7 +38,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "sglang.launch_server", "--model-path", str(folder), "--port", str(port)]
     command += ["--dtype", "float32", "--skip-tokenizer-init", "--log-level", "error", *cpu_flags()]
-    env = os.environ | cpu.ENVIRONMENT | {"PYTHONPATH": str(cpu.STAND_INS_DIR)}
+    env = os.environ | cpu.ENVIRONMENT | {"PYTHONPATH": os.pathsep.join(cpu.stand_ins())}
     started = time.monotonic()
     with open(folder / "log", "wb") as log, subprocess.Popen(command, env=env, stdout=log, stderr=log) as process:
         url = f"http://127.0.0.1:{port}"

@@ -48,7 +48,7 @@ print("for seq_idx in range" in inspect.getsource(Backend._run_sdpa_forward_deco
 
 SGLANG = Forks(
     "import sglang.srt.entrypoints.http_server, sglang.srt.managers.scheduler",
-    {**os.environ, **cpu.ENVIRONMENT, "PYTHONPATH": f"{ROOT}{os.pathsep}{cpu.STAND_INS_DIR}"},
+    {**os.environ, **cpu.ENVIRONMENT, "PYTHONPATH": os.pathsep.join([str(ROOT), *cpu.stand_ins()])},
 )
 
 

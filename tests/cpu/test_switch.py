@@ -16,14 +16,14 @@ ROOT = Path(__file__).parents[2]
 
 def python(code: str, *arguments: str, **environment: str) -> Done:
     """The code with these variables, where verl is not imported yet."""
-    drop = ("VERL_PLATFORM", "OMP_NUM_THREADS", "PYTHONPATH", *cpu.ENVIRONMENT)
+    drop = ("VERL_PLATFORM", "OMP_NUM_THREADS", "PYTHONPATH", *cpu.ENVIRONMENT, *cpu.NO_GPUS)
     return FORKS.run(code, *arguments, mode=Mode({**dict.fromkeys(drop), **environment}, preload=""))
 
 
 def test_the_switch_prepares_this_process_and_its_children() -> None:
     done = python(
         "import verl, os, torch; print(torch.get_num_threads(), os.environ['SGLANG_USE_CPU_ENGINE'], "
-        "os.environ['PYTHONPATH'].endswith('stand_ins'))",
+        "os.environ['PYTHONPATH'].endswith('stand_ins/triton'))",
         VERL_PLATFORM="cpu",
     )
     assert done.stdout.split() == ["1", "1", "True"], done.stderr
@@ -37,6 +37,39 @@ def test_what_the_user_has_set_is_left_alone() -> None:
         PYTHONPATH="/mine",
     )
     assert done.stdout.split() == ["2", "/mine"], done.stderr
+
+
+def test_a_package_that_is_installed_has_no_stand_in(tmp_path: Path) -> None:
+    (tmp_path / "triton").mkdir()
+    (tmp_path / "triton/__init__.py").touch()
+    (tmp_path / "torchvision").mkdir()  # a folder alone is not a package
+    code = (
+        "import sys, os; sys.path.append(sys.argv[1])\n"
+        "from agent_rl.cpu.switch import STAND_INS_DIR, child_environment as environment\n"
+        "os.environ['PYTHONPATH'] = f'/mine:{STAND_INS_DIR}/triton'\n"
+        "print(*(path.rpartition('/')[2] for path in environment()['PYTHONPATH'].split(':')))"
+    )
+    done = python(code, str(tmp_path), VERL_PLATFORM="cpu")
+    assert done.stdout.split() == ["mine", "sgl_kernel", "torchvision"], done.stderr
+
+
+HIDDEN = """
+import subprocess
+import torch
+torch.cuda.is_available = lambda: bool(torch.cuda._parse_visible_devices())
+before = torch.cuda.is_available()
+import verl
+from ray._private.accelerators import NvidiaGPUAcceleratorManager as nvidia
+child = subprocess.run(["printenv", "CUDA_VISIBLE_DEVICES"], capture_output=True, text=True)
+ids = nvidia.get_current_process_visible_accelerator_ids()
+nvidia.set_current_process_visible_accelerator_ids(ids[:2])  # as Ray does in a worker with two logical GPUs
+print(before, torch.cuda.is_available(), child.stdout.strip() == ",".join(ids), len(ids) >= 64)
+"""
+
+
+def test_gpus_are_hidden_from_this_process_its_children_and_rays_workers() -> None:
+    done = python(HIDDEN, VERL_PLATFORM="cpu", CUDA_VISIBLE_DEVICES="0,1")
+    assert done.stdout.split() == ["True", "False", "True", "True"], done.stderr
 
 
 def test_without_the_switch_nothing_is_prepared() -> None:

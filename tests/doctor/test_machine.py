@@ -123,6 +123,9 @@ FAULTS: dict[str, tuple[Callable[[Facts], None], dict[str, Any], str, str]] = {
     "incomplete toolkit": (
         fact("missing_parts", ["lib64/libcudart.so"]), {}, "CUDA toolkit", "/usr/local/cuda lacks lib64/libcudart.so",
     ),
+    "small heads": (
+        lambda facts: None, {"actor_rollout_ref.model.path": "recipes/quickstart/model"}, "size of a head", "16",
+    ),
     "linking": (fact("compiled", {"CUDA": "ld: cannot find -lcudart"}), {}, "compiling with CUDA", "-lcudart"),
     "Python's headers": (fact("compiled", {"Python.h": "no such file"}), {}, "compiling with Python.h", "no such file"),
     "allocator": (

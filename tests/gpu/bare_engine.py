@@ -22,7 +22,12 @@ def main(out: Path) -> None:
     import sglang
 
     engine = sglang.Engine(
-        model_path=str(out / "model"), mem_fraction_static=0.3, attention_backend="flashinfer", log_level="error"
+        model_path=str(out / "model"),
+        mem_fraction_static=0.3,
+        attention_backend="flashinfer",
+        cuda_graph_max_bs=PROMPTS,
+        disable_piecewise_cuda_graph=True,
+        log_level="error",
     )
     prompts = [[random.Random(row).randrange(3, 500) for _ in range(PROMPT_TOKENS)] for row in range(PROMPTS)]
     parameters = {"max_new_tokens": TOKENS, "temperature": 1.0, "ignore_eos": True}

@@ -40,6 +40,7 @@ class Piece:
         command: after the interpreter; `{out}` is the folder of the plan.
         needs: modules that must be importable.
         gpus: that must be there.
+        minutes: that it takes on an H100, an estimate.
         limit_s: seconds after which it is ended.
         where: a path that must exist; empty: none.
     """
@@ -49,6 +50,7 @@ class Piece:
     command: tuple[str, ...]
     needs: tuple[str, ...] = ()
     gpus: int = 0
+    minutes: float = 0.3
     limit_s: float = MOST_S
     where: str = ""
 
@@ -79,10 +81,17 @@ def gpus() -> int:
 def train(name: str, what: str, *overrides: str, gpus: int = 1, recipe: str = "gsm8k_calculator", **more: Any) -> Piece:
     """A piece that trains two steps, or as many as it is told."""
     command = ("-m", "tests.gpu.training_run", "{out}", name, recipe, *overrides)
-    return Piece(name, what, command, STACK, gpus, **more)
+    return Piece(name, what, command, STACK, gpus, **{"minutes": 1.2, **more})
 
 
 LORA = ("tuning=lora", "actor_rollout_ref.model.lora_rank=8", "actor_rollout_ref.model.lora_alpha=16")
+REAL = (
+    "trainer.total_training_steps=2", "data.train_batch_size=64", "data.max_response_length=1024",
+    "actor_rollout_ref.actor.ppo_mini_batch_size=64", "actor_rollout_ref.rollout.n=8",
+    "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=8192", "actor_rollout_ref.rollout.max_num_seqs=256",
+    "actor_rollout_ref.rollout.gpu_memory_utilization=0.5",
+)  # fmt: skip
+"""Sizes near those of a recipe."""
 PREFERENCE = "agent_rl.reward.models.preference"
 PIECES: tuple[Piece, ...] = (
     Piece("environment", "machine, driver, packages", ("-m", f"{FREE}", "environment"), limit_s=120),
@@ -97,7 +106,7 @@ PIECES: tuple[Piece, ...] = (
         "estimate", "the update's memory against the doctor's estimate", ("-m", FREE, "estimate", "{out}"),
         ("omegaconf", "hydra", "verl"), limit_s=120,
     ),
-    Piece("bare_engine", "tokens a second of SGLang alone", ("-m", "tests.gpu.bare_engine", "{out}"), STACK, 1),
+    Piece("bare_engine", "tokens a second of SGLang alone", ("-m", "tests.gpu.bare_engine", "{out}"), STACK, 1, 1.5),
     train("quickstart", "the whole loop on the GPU engine, ten steps", "trainer.total_training_steps=10"),
     *(
         train(algorithm, f"two steps of {algorithm}", f"algo={algorithm}", "kl=none")
@@ -118,12 +127,19 @@ PIECES: tuple[Piece, ...] = (
           "actor_rollout_ref.rollout.multi_turn.format=auto"),
     train("reward_model", "a served reward model on the policy's GPU", f"{PREFERENCE}.path={{out}}/classifier",
           f"{PREFERENCE}.placement=shared", recipe="bt_reward_model"),
-    train("sdpa", "torch's attention instead of a kernel from the hub",
+    train("sdpa", "attention over all packed tokens, instead of torch's kernel for packed sequences",
           "++actor_rollout_ref.model.override_config.attn_implementation=sdpa"),
+    train("resume", "a run of two steps, and a third one from its checkpoint", "trainer.save_freq=1", minutes=2.5),
     train("two_engines", "FSDP2 over two GPUs, an engine on each", "trainer.n_gpus_per_node=2", gpus=2),
     train("tensor_parallel", "FSDP2 over two GPUs, one engine on both", "trainer.n_gpus_per_node=2",
           "actor_rollout_ref.rollout.tensor_model_parallel_size=2", gpus=2),
-    train("svamp", "a real small model on its recipe", recipe="svamp_calculator", where="recipes/svamp_calculator"),
+    train("qwen_1_5b", "the shape of Qwen2.5-1.5B with random weights, two steps", *REAL,
+          "actor_rollout_ref.model.path={out}/1.5b", minutes=4),
+    train("qwen_3b", "the shape of Qwen2.5-3B with random weights, two steps", *REAL,
+          "actor_rollout_ref.model.path={out}/3b", "actor_rollout_ref.actor.fsdp_config.optimizer_offload=true",
+          minutes=6),
+    train("svamp", "a real small model on its recipe", recipe="svamp_calculator", where="recipes/svamp_calculator",
+          minutes=3),
 )  # fmt: skip
 
 
@@ -149,7 +165,7 @@ def run(pieces: Sequence[Piece], out: Path, again: Sequence[str] = (), tell: Cal
             tell(f"{piece.name}: has run")
             continue
         reason = piece.missing()
-        tell(f"{piece.name}: {reason or piece.what}")
+        tell(f"{piece.name}: {reason or f'{piece.what}, about {piece.minutes:g} min'}")
         answer = {"status": "not run", "why": reason} if reason else _run(piece, out)
         file.write_text(json.dumps({"what": piece.what, **answer}, indent=1) + "\n")
         tell(f"{piece.name}: {answer['status']}")

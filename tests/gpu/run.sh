@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What one GPU says about this package in an hour: bash tests/gpu/run.sh OUT [--only NAME ...] [--again NAME ...]
+# What one GPU says about this package in half an hour: bash tests/gpu/run.sh OUT [--only NAME ...] [--again NAME ...]
 # Offline and resumable: a piece that has ended is not run again. OUT/report.md and OUT/report.json are written after each.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -9,5 +9,5 @@ for place in .venv-gpu .venv; do
     break
   fi
 done
-export HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 HF_DATASETS_OFFLINE=1 PYTHONUNBUFFERED=1 PYTHONPATH="$PWD"
+export HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 HF_DATASETS_OFFLINE=1 PYTHONUNBUFFERED=1 PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"
 exec python3 -m tests.gpu.plan "$@"

@@ -62,6 +62,11 @@ def test_a_training_piece_needs_no_gpu_where_the_cpu_is_chosen(monkeypatch: pyte
         assert {piece.name for piece in PIECES if "GPU(s) needed" in piece.missing()} == refused
 
 
+def test_the_minutes_of_one_gpu_are_those_that_the_readme_names() -> None:
+    minutes = sum(piece.minutes for piece in PIECES if piece.gpus < 2 and not piece.where)
+    assert f"about {5 * round(minutes / 5)} minutes on one GPU" in (ROOT / "tests/gpu/README.md").read_text()
+
+
 def test_no_piece_may_take_more_than_eight_minutes_and_names_are_unique() -> None:
     assert max(piece.limit_s for piece in PIECES) <= 480
     assert len({piece.name for piece in PIECES}) == len(PIECES)
@@ -76,6 +81,7 @@ STEP = {
 def test_what_a_training_piece_must_show() -> None:
     check({1: STEP, 2: STEP}, stale=False)
     assert figures({1: STEP, 2: STEP})["generated tokens/s"] == 3200
+    assert "generated tokens/s" not in figures({1: STEP, 2: STEP}, of_a_gpu=False)
     check({1: STEP, 2: {**STEP, "training/rollout_probs_diff_mean": 0.5}}, stale=True)
     for wrong in (
         {"training/rollout_probs_diff_mean": 0.5}, {"agent/unscored": 2}, {"actor/grad_norm": 0.0},

@@ -1,8 +1,9 @@
 """A short training run of a piece: `python -m tests.gpu.training_run OUT NAME RECIPE key=value ...` prints JSON.
 
-The model has 1.5 M parameters and is made on the spot, so a run says whether the loop works on this machine and whether
-trainer and engine agree after each move of the weights; it says nothing about the speed of a model of real size. The
-recipe svamp_calculator brings a real one. `AGENT_RL_GPU_OVERRIDES` has overrides for every run.
+The model has some million parameters and is made on the spot, so a run says whether the loop works on this machine and
+whether trainer and engine agree after each move of the weights; it says nothing about the speed of a model of real
+size. Two pieces have the shape of one, and random weights; svamp_calculator brings a real one.
+`AGENT_RL_GPU_OVERRIDES` has overrides for every run.
 """
 
 from __future__ import annotations
@@ -31,6 +32,16 @@ SHOWN = {
 }
 """The median over the steps after the first, which has the warm-up in it."""
 DIFF, CORRELATION = "training/rollout_probs_diff_mean", "training/rollout_actor_probs_pearson_corr"
+OF_A_GPU = ("tokens/s of a GPU", "GiB")
+SHAPES = {
+    "model": (512, 2, 4, 2, 1024, None, 0.085),
+    "1.5b": (1536, 28, 12, 2, 8960, 151_936, 0.02),
+    "3b": (2048, 36, 16, 2, 11_008, 151_936, 0.02),
+}
+"""Width, layers, heads, key heads, width of the MLP, vocabulary (None: the tokenizer's), deviation of the weights.
+
+Heads are of 128, several for each key head, as in Qwen2.5. Weights of the first are large enough that it prefers some
+tokens: among 512 equally likely ones no difference would show."""
 STALE = ("mode=colocate_async", "mode=separate_async")
 
 
@@ -38,11 +49,18 @@ def main(out: Path, name: str, recipe: str, *given: str) -> None:
     """Make what the run needs, train, check, print."""
     folder = out / "runs" / name
     more = os.environ.get("AGENT_RL_GPU_OVERRIDES", "").split()
-    training.train(recipe, [*settings(out, folder, recipe), *given, *more])
+    for shape in SHAPES:
+        if f"actor_rollout_ref.model.path={out}/{shape}" in given:
+            make_model(out, shape)
+    arguments = [*settings(out, folder, recipe), *given, *more]
+    if name == "resume":
+        training.train(recipe, [*arguments, "trainer.total_training_steps=2"])
+    training.train(recipe, arguments)
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     steps = {line["step"]: line["data"] for line in lines if "training/global_step" in line["data"]}
-    check(steps, stale=any(word in STALE for word in given))
-    print("\n" + json.dumps(figures(steps)))
+    stale = any(word in STALE for word in given)
+    check(steps, stale)
+    print("\n" + json.dumps(figures(steps, of_a_gpu=not (stale or cpu.is_selected()))))
 
 
 def settings(out: Path, folder: Path, recipe: str) -> list[str]:
@@ -78,6 +96,9 @@ def settings(out: Path, folder: Path, recipe: str) -> list[str]:
             values |= {
                 "actor_rollout_ref.actor.ppo_max_token_len_per_gpu": 4096,
                 "actor_rollout_ref.rollout.gpu_memory_utilization": 0.3,
+                "actor_rollout_ref.rollout.max_num_seqs": 32,
+                "++actor_rollout_ref.rollout.engine_kwargs.sglang.cuda_graph_max_bs": 16,  # a start within seconds
+                "++ray_kwargs.ray_init.include_dashboard": False,
             }
     return [f"{key}={value}" for key, value in values.items()]
 
@@ -103,18 +124,19 @@ def check(steps: dict[int, dict[str, Any]], stale: bool) -> None:
         raise SystemExit("; ".join(wrong))
 
 
-def figures(steps: dict[int, dict[str, Any]]) -> dict[str, Any]:
-    """What the report shows."""
+def figures(steps: dict[int, dict[str, Any]], of_a_gpu: bool = True) -> dict[str, Any]:
+    """What the report shows; rates and memory mean nothing on a CPU, nor tokens where a step does not wait for them."""
     later = [metrics for step, metrics in sorted(steps.items()) if step > 1]
     found: dict[str, Any] = {"steps": len(steps), "first step s": steps[1]["timing_s/step"]}
     for key, name in SHOWN.items():
         values = [metrics[key] for metrics in later if key in metrics]
-        if values:
+        if values and (of_a_gpu or name not in OF_A_GPU):
             found[name] = median(values)
     found["probs diff"] = max(metrics[DIFF] for metrics in steps.values())
-    found["generated tokens/s"] = median(
-        metrics["response_length/mean"] * 32 / metrics["timing_s/gen"] for metrics in later
-    )
+    if of_a_gpu:
+        found["generated tokens/s"] = median(
+            metrics["response_length/mean"] * 32 / metrics["timing_s/gen"] for metrics in later
+        )
     return found
 
 
@@ -122,16 +144,43 @@ def make_inputs(out: Path) -> None:
     """The model, a classifier and the rows, unless they are there."""
     if (out / "rows.parquet").exists():
         return
-    from agent_rl.cpu.tiny_model import CORPUS, make_classifier, make_model, make_tokenizer
+    from agent_rl.cpu.tiny_model import CORPUS, make_classifier, make_tokenizer
 
-    # heads of 64, which CUDA's attention kernels accept, and two key-value heads, which two GPUs can share; weights
-    # large enough that it prefers some tokens: among 512 equally likely ones no difference would show
-    tokenizer = make_tokenizer(CORPUS, out / "model", 512)
-    make_model(out / "model", tokenizer, hidden=256, layers=2, heads=4, max_positions=4096, init_std=0.12)
+    make_model(out, "model")
     tokenizer = make_tokenizer(CORPUS, out / "classifier", 512)
     make_classifier(out / "classifier", tokenizer, hidden=256, layers=2, max_positions=4096)
     problems, _ = arithmetic.train_test(0, 128, 16)
     write_parquet([arithmetic.to_row(each, "train", i) for i, each in enumerate(problems)], out / "rows.parquet")
+
+
+def make_model(out: Path, name: str) -> None:
+    """A model of one of `SHAPES` with random weights, unless it is there."""
+    if (out / name / "config.json").exists():
+        return
+    import torch
+    from transformers import GenerationConfig, Qwen2Config, Qwen2ForCausalLM
+
+    from agent_rl.cpu.tiny_model import CORPUS, make_tokenizer
+
+    tokenizer = make_tokenizer(CORPUS, out / name, 512)
+    hidden, layers, heads, key_heads, mlp, vocabulary, deviation = SHAPES[name]
+    ids = {"bos_token_id": None, "eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
+    config = Qwen2Config(
+        hidden_size=hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=key_heads,
+        intermediate_size=mlp,
+        vocab_size=vocabulary or len(tokenizer),
+        initializer_range=deviation,
+        max_position_embeddings=4096,
+        tie_word_embeddings=True,
+        **ids,
+    )
+    torch.manual_seed(0)
+    model = Qwen2ForCausalLM._from_config(config, dtype=torch.float32 if name == "model" else torch.bfloat16)
+    model.generation_config = GenerationConfig(**{**ids, "do_sample": True, "temperature": 1.0})
+    model.save_pretrained(str(out / name))
 
 
 if __name__ == "__main__":

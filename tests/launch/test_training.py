@@ -284,12 +284,13 @@ def test_run_sh_without_a_usable_environment_says_so(tmp_path: Path, python: str
 
 
 def test_the_slurm_script_runs_the_same_command_on_every_node(tmp_path: Path) -> None:
-    (tmp_path / "srun").write_text('#!/bin/sh\n[ -n "$RAY_AUTH_TOKEN" ] && shift && SLURM_NNODES=2 SLURM_NODEID=1 "$@"')
+    script = '[ -n "$RAY_AUTH_TOKEN" ] && [ "$SRUN_CPUS_PER_TASK" = 96 ] && shift && SLURM_NNODES=2 SLURM_NODEID=1 "$@"'
+    (tmp_path / "srun").write_text(f"#!/bin/sh\n{script}")
     (tmp_path / "srun").chmod(0o755)
     (tmp_path / "scontrol").write_text("#!/bin/sh\necho host7\n")
     (tmp_path / "scontrol").chmod(0o755)
     command = ["bash", "recipes/slurm.sbatch", "gsm8k_calculator", "trainer.total_epochs=7", "--dry-run"]
-    done = shell(["env", "SLURM_JOB_NODELIST=host[7-8]", *command], tmp_path)
+    done = shell(["env", "SLURM_JOB_NODELIST=host[7-8]", "SLURM_CPUS_PER_TASK=96", *command], tmp_path)
     trainer = OmegaConf.create(done.stdout).trainer
     assert (trainer.total_epochs, trainer.nnodes) == (7, 2), done.stderr
 

@@ -19,6 +19,7 @@ RECIPE = ROOT / "recipes/gsm8k_calculator"
 README = (RECIPE / "README.md").read_text()
 GIB = 2**30
 CONTEXTS = 1.5  # GiB on each GPU: CUDA contexts of trainer and engine, NCCL
+GRAPHS = 1.5  # and the engine's CUDA graphs
 QWEN = {  # hidden, layers, heads, key-value heads, MLP, vocabulary, tied embeddings: Qwen2.5's published configurations
     "0.5b": (896, 24, 14, 2, 4864, 151_936, True),
     "3b": (2048, 36, 16, 2, 11_008, 151_936, True),
@@ -155,6 +156,7 @@ def memory(size: str, config: DictConfig, card: float) -> dict[str, Any]:
     cache = pool - 2 * parameters / GIB
     cached = cache * GIB / (2 * layers * kv_heads * (hidden // heads) * 2)
     states = 16 * parameters / gpus / GIB
+    whole = 4 * hidden * vocabulary / GIB + GRAPHS
     activations = tokens * hidden * layers * 2 / GIB
     logits = 4 * tokens * vocabulary * 2 / GIB
     return {
@@ -162,11 +164,11 @@ def memory(size: str, config: DictConfig, card: float) -> dict[str, Any]:
         "states": f"{states:.1f}",
         "activations": f"{activations:.1f}",
         "logits": f"{logits:.1f}",
-        "update": f"{states + activations + logits + CONTEXTS:.0f}",
+        "update": f"{states + activations + logits + whole + CONTEXTS:.0f}",
         "pool": f"{pool:.1f}",
         "cache": f"{cache:.1f}",
         "tokens": f"{cached / 1000:.0f} k",
-        "rollout": f"{12 * parameters / gpus / GIB + pool + CONTEXTS:.0f}",
+        "rollout": f"{12 * parameters / gpus / GIB + pool + GRAPHS + CONTEXTS:.0f}",
     }
 
 

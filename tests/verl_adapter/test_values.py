@@ -69,6 +69,17 @@ def test_types_that_verl_takes_pass() -> None:
     checked(algorithm__rollout_correction__rollout_is_threshold="0.5_5.0")
 
 
+def test_engines_divide_the_gpus() -> None:
+    two = {"actor_rollout_ref__rollout__tensor_model_parallel_size": 2}
+    checked(**two, trainer__n_gpus_per_node=1, trainer__nnodes=2)
+    assert refused(**two, trainer__n_gpus_per_node=1).endswith(
+        "an engine of 2 GPUs does not divide the run's 1 (trainer.n_gpus_per_node x nnodes). "
+        "Set actor_rollout_ref.rollout.tensor_model_parallel_size=1: an engine for each GPU, or another divisor of 1"
+    )
+    separate = {"actor_rollout_ref__hybrid_engine": False, "actor_rollout_ref__rollout__nnodes": 1}
+    assert "divide the run's 3" in refused(**two, **separate, actor_rollout_ref__rollout__n_gpus_per_node=3)
+
+
 @pytest.mark.parametrize("key", values.FILES)
 def test_a_folder_is_no_file(key: str, tmp_path: Path) -> None:
     (tmp_path / "rows.parquet").touch()

@@ -30,6 +30,8 @@ OUTPUTS = (
     "trainer.validation_data_dir",
     "agent_rl.trace.path",
 )
+ENGINE_RESERVE = 6
+"""Positions of the context that SGLang keeps from a request."""
 CHANGE = "Change the values that it names"
 MINI = "actor_rollout_ref.actor.ppo_mini_batch_size"
 
@@ -148,6 +150,9 @@ def context(case: Case) -> Finding:
     if prompt + response > longest:
         remedy = "Lower one of them, or take a model with a longer context"
         return problem(f"{wanted} is more than the model's {longest} positions", remedy)
+    if prompt + response > longest - ENGINE_RESERVE:
+        text = f"{wanted}: the engine refuses the last {ENGINE_RESERVE} of the model's {longest} positions"
+        return warning(text, f"Set data.max_response_length={longest - ENGINE_RESERVE - prompt} or less")
     return ok(f"{prompt} + {response} of {longest} tokens")
 
 

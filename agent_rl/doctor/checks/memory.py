@@ -1,12 +1,13 @@
 """Checks of memory and disk, from the number of parameters. They are estimates, and each says what it assumes.
 
 With FSDP and Adam a trained parameter is four numbers (itself, its gradient, the optimizer's two moments), of 4 bytes
-each unless `fsdp_config.model_dtype` says bf16, divided among all GPUs; FSDP2 does not divide the gradients while their
-sum is deferred (`use_no_sync_for_gradient_accumulation`). The activations of a token are the input of
-each layer (2 bytes a number; 34 without gradient checkpointing) and four times its logits (2 bytes; none with fused
-kernels). The engine takes `gpu_memory_utilization` of the memory free at its start, for its weights (2 bytes) and its
-cache. The reference policy is in the host's memory. An adapter of LoRA is not counted; a critic counts as a second
-model. The README of gsm8k_calculator derives the same figures.
+each unless `fsdp_config.model_dtype` says bf16, divided among all GPUs; FSDP2 does not divide the gradients while
+their sum is deferred (`use_no_sync_for_gradient_accumulation`). The activations of a token are the input of each layer
+(2 bytes a number; 34 without gradient checkpointing) and four times its logits (2 bytes; none with fused kernels).
+Each GPU gathers the vocabulary's matrix: 2 bytes a weight, and 2 for its gradient. The engine takes
+`gpu_memory_utilization` of the memory free at its start, for its weights (2 bytes) and its cache. The reference policy
+is in the host's memory. An adapter of LoRA is not counted; a critic counts as a second model. The README of
+gsm8k_calculator derives the same figures.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ PROCESS = 2 * GIB
 """Host memory for each GPU's trainer and engine processes; a guess."""
 CONTEXTS = 1.5 * GIB
 """On each GPU: CUDA contexts of trainer and engine, NCCL."""
+GRAPHS = 1.5 * GIB
+"""The engine's CUDA graphs, which it keeps during the update; a guess."""
 TIGHT = 0.9
 """Share of the available memory above which an estimate is reported as tight."""
 OWN = "actor_rollout_ref"
@@ -44,6 +47,9 @@ class GpuNeed:
     """Weights, gradients and moments of the policy, and of a critic."""
     activations: float
     logits: float
+    vocabulary: float
+    """The weights and gradients of the matrix that every GPU gathers."""
+    graphs: float
     resting: float
     """The part of the states that stays on the GPU while the engine generates: no gradients, nothing offloaded."""
     pool: float
@@ -54,12 +60,12 @@ class GpuNeed:
     @property
     def update(self) -> float:
         """In total while training, when the engine has released its memory."""
-        return self.states + self.activations + self.logits + CONTEXTS
+        return self.states + self.activations + self.logits + self.vocabulary + self.graphs + CONTEXTS
 
     @property
     def rollout(self) -> float:
         """In total while the engine generates."""
-        return self.resting + self.pool + CONTEXTS
+        return self.resting + self.pool + self.graphs + CONTEXTS
 
 
 def gpu_need(case: Case, card: float) -> GpuNeed:
@@ -82,6 +88,8 @@ def gpu_need(case: Case, card: float) -> GpuNeed:
         states=(one if lora else trained) + critic,
         activations=tokens * width * kept,
         logits=4.0 * tokens * vocabulary * 2,
+        vocabulary=4.0 * config.get("vocab_size", 0) * config.get("hidden_size", 0),
+        graphs=0 if separate or has_no_graphs(case) else GRAPHS,
         resting=resting,
         pool=share * (card - CONTEXTS - (0 if separate else one)),
         engine_weights=parameters * 2 / tensor_parallel,
@@ -108,7 +116,8 @@ def gpu(case: Case) -> Iterator[Finding]:
 def _training(case: Case, need: GpuNeed, total: int) -> Finding:
     detail = (
         f"{_billions(case)} parameters ({case.model.source}) over {case.world_size} GPU(s): states "
-        f"{_gib(need.states)}, activations {_gib(need.activations)}, logits {_gib(need.logits)}"
+        f"{_gib(need.states)}, activations {_gib(need.activations)}, logits {_gib(need.logits)}, the vocabulary's "
+        f"matrix {_gib(need.vocabulary)}, CUDA graphs {_gib(need.graphs)}"
     )
     if not case.model.config:
         detail += " (both unknown without the model's config.json)"
@@ -203,6 +212,13 @@ def _fits(need: float, there: float, detail: str, remedy: str, subject: str = ""
     if need > there:
         return problem(text, remedy, subject)
     return warning(f"tight, {text}", remedy, subject) if need > TIGHT * there else ok(text, subject)
+
+
+def has_no_graphs(case: Case) -> bool:
+    """Whether the engine runs without CUDA graphs."""
+    rollout = f"{OWN}.rollout"
+    sglang = case.get(f"{rollout}.engine_kwargs.sglang", {})
+    return bool(case.get(f"{rollout}.enforce_eager") or sglang.get("disable_cuda_graph"))
 
 
 def _is_lora(case: Case) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.check import Finding, Needs, check, ok, problem, skipped, warning
 from agent_rl.errors import ConfigError
-from agent_rl.launch.cluster import Nodes
+from agent_rl.launch.cluster import Nodes, unclear_interface
 from agent_rl.launch.command import SIZES
 from agent_rl.launch.outside import ray_folder, temporary_files
 
@@ -17,7 +17,7 @@ TIMEOUT_S = 2.0
 CPUS_PER_GPU = 3
 """Logical CPUs that verl's resource pools reserve with each GPU (`max_colocate_count`)."""
 CPUS_PER_ENGINE_GPU = 2
-"""The same for engines on GPUs of their own."""
+"""The same for engines and served models on GPUs of their own."""
 FIXED_CPUS = 2
 """One for TransferQueue's controller, and one that must be free while actors without a reservation are placed."""
 
@@ -95,6 +95,10 @@ def nodes(case: Case) -> Finding:
         if several.count < count:
             return problem(f"{text}the run would wait forever", remedy)
         return warning(f"{text}nodes would stand idle", remedy)
+    unclear = unclear_interface(case.machine.interfaces, case.environ) if count > 1 else ""
+    if unclear and (several or case.joins):
+        sentence, _, remedy = unclear.rpartition(": ")
+        return warning(f"{count}; {sentence}", remedy[0].upper() + remedy[1:])
     if several:
         return ok(f"{count}, this one is {several.rank}")
     if count > 1 and not case.joins:
@@ -109,7 +113,10 @@ def logical_cpus(case: Case) -> Finding:
     storage = case.get("transfer_queue.backend.SimpleStorage.num_data_storage_units", 8)
     units = int(storage) if case.get("transfer_queue.backend.storage_backend") == "SimpleStorage" else 0
     own = 0 if case.get("actor_rollout_ref.hybrid_engine", True) else case.engine_world
-    need = FIXED_CPUS + units + CPUS_PER_GPU * case.world_size + CPUS_PER_ENGINE_GPU * own
+    served = case.settings.reward.models.values()
+    own += sum(model.n_gpus_per_node * model.nnodes for model in served if not model.visits)
+    per_gpu = max(CPUS_PER_GPU, 2 + sum(model.visits for model in served))  # `served_models.reward_pools`
+    need = FIXED_CPUS + units + per_gpu * case.world_size + CPUS_PER_ENGINE_GPU * own
     given, machines = case.get("ray_kwargs.ray_init.num_cpus"), case.number("trainer.nnodes", 1)
     if case.joins:
         return skipped(f"the cluster needs {need}; its nodes are not checked")
@@ -119,7 +126,7 @@ def logical_cpus(case: Case) -> Finding:
     source = "ray_kwargs.ray_init.num_cpus" if given is not None else "the machine's cores"
     if there < need:
         more = FIXED_CPUS + CPUS_PER_ENGINE_GPU * own
-        detail = f"{units} storage units, {CPUS_PER_GPU} for each of {case.world_size} GPU(s), {more} more"
+        detail = f"{units} storage units, {per_gpu} for each of {case.world_size} GPU(s), {more} more"
         return problem(
             f"{there} ({source}), {need} needed ({detail}): the run would wait forever",
             f"Set ray_kwargs.ray_init.num_cpus={-(-need // machines)}: the number is logical, cores may be fewer",

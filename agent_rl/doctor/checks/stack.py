@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.check import Finding, Needs, check, ok, problem, warning
+from agent_rl.doctor.checks.memory import has_no_graphs
 from agent_rl.doctor.stack import ATTENTION, STACK, at_least
 from agent_rl.verl_adapter.engine_arguments import RENAMED, RENAMED_IN, known_arguments
 from agent_rl.verl_adapter.one_update import needs_pass
@@ -54,7 +55,7 @@ def engine_batches(case: Case) -> Finding | None:
     most = case.number(f"{rollout}.max_num_seqs", 256)
     given = case.get(f"{rollout}.engine_kwargs.sglang", {})
     sglang = known_arguments(given, RENAMED.values())
-    eager = bool(case.get(f"{rollout}.enforce_eager") or sglang.get("disable_cuda_graph"))
+    eager = has_no_graphs(case)
     graphs = "none" if eager else f"up to {sglang.get('cuda_graph_max_bs_decode', 'what SGLang takes for the GPU')}"
     text = f"{trajectories} trajectories for each engine, {min(most, trajectories)} at once, CUDA graphs: {graphs}"
     version = case.machine.version("sglang") or "0"

@@ -75,6 +75,8 @@ def test_a_hub_name_is_not_asked_for(make_case: MakeCase, tmp_path: Path, monkey
 def test_trajectories_longer_than_the_context(make_case: MakeCase) -> None:
     assert only(configuration.context(make_case())).text == "1024 + 256 of 2048 tokens"
     assert only(configuration.context(make_case({"data.max_response_length": 2048}))).status is Status.PROBLEM
+    whole = only(configuration.context(make_case({"data.max_response_length": 1024})))
+    assert (whole.status, whole.remedy) == (Status.WARNING, "Set data.max_response_length=1018 or less")
     assert only(configuration.context(make_case({MODEL: "some/model"}))).status is Status.SKIPPED
 
 

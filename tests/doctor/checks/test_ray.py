@@ -1,13 +1,15 @@
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from agent_rl.doctor.check import Status
+from agent_rl.doctor.check import Finding, Status
 from agent_rl.doctor.checks import ray
+from agent_rl.doctor.machine import Machine
 from agent_rl.errors import ConfigError
-from tests.doctor.conftest import MakeCase, only, with_gpus
+from tests.doctor.conftest import MakeCase, node_facts, only, with_gpus
 
 SECOND = {"NNODES": "2", "NODE_RANK": "1", "MASTER_ADDR": "host0"}
 UNITS = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
@@ -107,6 +109,19 @@ def test_configured_nodes_must_match_the_environment(
     assert only(ray.nodes(case)).status.value == status
 
 
+def test_nodes_with_several_addresses_need_an_interface_by_name(make_case: MakeCase) -> None:
+    def finding(names: list[str], **environ: str) -> Finding:
+        facts = node_facts(interfaces=names)
+        case = make_case({"trainer.nnodes": 2}, on_cpu=False, environ={**SECOND, **environ})
+        return only(ray.nodes(replace(case, given=Machine(case.environ, facts))))
+
+    unclear = finding(["eth0", "ib0"])
+    assert (unclear.status, "eth0, ib0" in unclear.text) == (Status.WARNING, True)
+    assert unclear.remedy.startswith("Set NCCL_SOCKET_IFNAME")
+    assert finding(["eth0"]).status is Status.OK
+    assert finding(["eth0", "ib0"], GLOO_SOCKET_IFNAME="ib0").status is Status.OK
+
+
 def test_a_rank_beyond_the_nodes(make_case: MakeCase) -> None:
     with pytest.raises(ConfigError, match="NODE_RANK: 2 of 2 nodes"):
         list(ray.nodes(make_case(environ={**SECOND, "NODE_RANK": "2"})))
@@ -123,6 +138,11 @@ def test_room_for_the_actors(make_case: MakeCase, tmp_path: Path) -> None:
     gpus = with_gpus(tmp_path, 8)
     eight = only(ray.logical_cpus(make_case({"ray_kwargs.ray_init.num_cpus": 33}, on_cpu=False, environ=gpus)))
     assert "34 needed" in eight.text
+    helpers = {"own": {"path": "a", "n_gpus_per_node": 2}, "polite": {"path": "b", "placement": "shared"},
+               "terse": {"path": "c", "placement": "in_turn"}}  # fmt: skip
+    keys = {"ray_kwargs.ray_init.num_cpus": 45, "agent_rl.reward.models": helpers}
+    served = only(ray.logical_cpus(make_case(keys, on_cpu=False, environ=gpus)))
+    assert "46 needed (8 storage units, 4 for each of 8 GPU(s), 6 more)" in served.text
     two = {**SECOND, **gpus}
     twice = make_case({"ray_kwargs.ray_init.num_cpus": 29, "trainer.nnodes": 2}, on_cpu=False, environ=two)
     assert only(ray.logical_cpus(twice)).status is Status.OK  # 58 on two machines, as many as are needed
