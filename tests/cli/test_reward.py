@@ -73,7 +73,7 @@ def test_score_scores_by_the_configuration(stored: Path) -> None:
     assert [each.id for each in scored] == [each.id for each in trace.read(stored)]
     for each in scored:
         assert each.score
-        assert each.score.total == each.score.components["correctness"] + each.score.components["efficiency"]
+        assert each.score.total == each.score.components["correctness"]
     table = run("score", stored)
     assert table.exit_code == 0
     assert "correctness" in table.stdout
@@ -113,7 +113,8 @@ def test_scorers_get_the_row_where_it_is_given(stored: Path) -> None:
 def test_a_recipe_and_a_file_say_the_same(stored: Path) -> None:
     pytest.importorskip("verl")
     file = stored.parent / "reward.yaml"
-    reward = "{efficiency: {penalty: 0.3}, overlong: {penalty: 1}}"
+    own = "efficiency: {penalty: 0.3, gate: correctness >= 1}, format: {weight: 0.2}"  # those of the recipe
+    reward = f"{{{own}, overlong: {{penalty: 1}}}}"
     file.write_text(f"agent_rl: {{reward: {reward}}}\ndata: {{max_response_length: 2048}}\n")
     by_file = data("score", stored, "--config", file)
     words = ["agent_rl.reward.efficiency.penalty=0.3", "agent_rl.reward.overlong.penalty=1"]
@@ -175,16 +176,17 @@ def test_an_attack_from_a_file_is_run_by_its_name(stored: Path) -> None:
 
 def test_what_if_weighs_stored_groups(stored: Path) -> None:
     scored = stored.parent / "scored.jsonl"
-    run("score", stored, "--out", scored)
-    same = data("what-if", scored)
+    format = "agent_rl.reward.format.weight=0.2"
+    run("score", stored, format, "--out", scored)
+    same = data("what-if", scored, format)
     assert (same["groups"], same["compared"], same["flips"]) == (8, 32, [])
     assert same["before"] == same["after"]
-    less = ["agent_rl.reward.correctness.weight=0", "agent_rl.reward.efficiency.weight=0"]
+    less = ["agent_rl.reward.correctness.weight=0", format]
     flat = data("what-if", scored, *less)
     assert flat["flips"]
     assert flat["reward"][1]["mean"] < flat["reward"][0]["mean"]
     assert data("what-if", scored, *less, "--remeasure") == flat
-    off = data("what-if", scored, *less, "agent_rl.reward.format.weight=0")
+    off = data("what-if", scored, less[0])
     assert off["after"]["without_variance"] == off["after"]["filtered"] == 8
     shown = run("what-if", scored, "agent_rl.reward.correctness.weight=-1")
     assert shown.exit_code == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,8 +40,9 @@ def test_weights_and_values_add_up_to_the_reward() -> None:
     assert record["score"]["total"] == pytest.approx(1.75)
 
 
-def test_another_combination_is_said_and_older_traces_have_values_alone() -> None:
-    record = scored(combine="min", format={"weight": 0.5})
+def test_another_combination_is_said_and_older_traces_have_values_alone(tmp_path: Path) -> None:
+    (tmp_path / "rule.py").write_text("def least(values, weights, trajectory):\n    return min(values.values())\n")
+    record = scored(combine=f"{tmp_path}/rule.py:least", format={"weight": 0.5})
     assert not read_breakdown(record).adds_up
     del record["score"]["weights"]
     found = read_breakdown(record)
