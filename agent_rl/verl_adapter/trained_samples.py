@@ -99,7 +99,7 @@ def _of_trajectories(compute: Callable[..., Any], data: Any, keys: Sequence[str]
 def _unless_idle(update: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(update)
     def update_or_skip(self: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
-        return batch if self._agent_rl_idle else update(self, batch, *args, **kwargs)
+        return batch if getattr(self, "_agent_rl_idle", False) else update(self, batch, *args, **kwargs)
 
     return update_or_skip
 
