@@ -67,8 +67,12 @@ def _defines(value: Any, special: str) -> bool:
 
 
 def _withheld(value: Any, special: str) -> Any:
-    """What a special method of an object says about plain data, without asking the program."""
-    if type(value) in LINK.named and _defines(value, special):
+    """What a special method of an object says about plain data, without asking the program.
+
+    Only where the tests have made the object is it known that they mean its method: no program is to be unscored for
+    what it returns.
+    """
+    if vars(value)[_MADE] and _defines(value, special):
         raise LINK.refuse(f"{special} of an object would see what is expected")
     return NotImplemented
 
@@ -186,14 +190,12 @@ class TestSide(Link):
     Attributes:
         problem: why the running test says nothing, or why no test is passed any more; None: there is no problem.
         slow_s: seconds by the clock of the call that was given up for them; 0: none was.
-        named: the classes that the tests have asked for by name.
         local: the classes of the row itself; their objects are made again in the program.
     """
 
     def __init__(self, descriptor: int, limit_s: float) -> None:
         super().__init__(descriptor, 0)
         self.problem: BaseException | None = None
-        self.named: set[type] = set()
         self.local: set[type] = set()
         self._limit_s, self._depth, self.slow_s = limit_s, 0, 0.0
         self._began, self._deadline, self._used_before = 0.0, 0.0, 0.0
@@ -223,10 +225,7 @@ class TestSide(Link):
 
     def name(self, name: str) -> Any:
         """The value of a name of the program."""
-        value = self.call({"own": "global_value"}, name)
-        if isinstance(value, _StandInType):
-            self.named.add(value)
-        return value
+        return self.call({"own": "global_value"}, name)
 
     def content(self, value: Any) -> Any:
         """The plain data of an object."""

@@ -212,7 +212,7 @@ UNKNOWN = {
     "what pytest alone has": "import pytest\ndef test():\n    with pytest.warns(UserWarning): same(1)",
     "a package that is not there": "import no_such_package\ndef test(): assert same(1) == 1",
     "no test": "x = 1",
-    "what an object would see": "def test(): assert Cart([1]).add(2) + 3 == 6",
+    "what an object would see": "def test(): assert Cart([1]) == [1]",
 }
 
 F = "def f(x):\n    return "
@@ -356,6 +356,27 @@ def test_helpers_of_the_row_are_not_the_programs(box):
     assert box.do(outcome(box.sandbox, turn, tests)) == (1, 1)
     cheat = "def turn(head): pass\ndef values(node): return [3, 2, 1]"
     assert box.do(outcome(box.sandbox, cheat, tests)) == (0, 1)
+
+
+def test_an_object_of_the_tests_own_class_does_not_make_a_test_unscored(box):
+    specials = "".join(
+        f"    __{name}__ = lambda self, *_: True\n" for name in ["eq", "lt", "gt", "contains", "sub", "rsub"]
+    )
+    program = f"class Box:\n    def __init__(self, *_): pass\n    def get(self): return Box()\n    def me(self): return self\n{specials}"
+    tests = "\n".join(
+        f"def test_{number}():\n    box = Box(1)\n    assert {text}"
+        for number, text in enumerate(
+            [
+                "box.get() == 3",
+                "box.me() == 3",
+                "abs(box.me() - 3.5) < 1",
+                "box.get() > 3",
+                "3 in box.get()",
+                "3 in box.me()",
+            ]
+        )
+    )
+    assert box.do(outcome(box.sandbox, program, PythonTests(f"from solution import Box\n{tests}"))) == (0, 6)
 
 
 def test_a_failed_test_is_certain_where_another_is_unknown(box):
