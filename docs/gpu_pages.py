@@ -175,7 +175,8 @@ dry runs. [tests/gpu](../../tests/gpu/README.md) measures it on one GPU.
 ## The first run
 
 ```bash
-python3.12 -m venv .venv && . .venv/bin/activate   # Python 3.10, 3.11 or 3.12
+python -m venv .venv                       # Python 3.10, 3.11 or 3.12
+. .venv/bin/activate
 pip install uv
 uv pip install "agent-rl[sglang] @ git+<this repository>"  # 4.4 GB to download, 9 GB on the disk
 agent-rl doctor quickstart                 # what would stop a run on this machine, and how to fix it
