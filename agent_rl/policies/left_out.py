@@ -36,8 +36,8 @@ def trained_on(
         mask_overlong: with the stop reason `max_tokens`, everything is.
 
     Returns:
-        At least one sequence. With `turn`, one without images ends with the last token that is trained on, because the
-        reward stands on the last token.
+        At least one sequence. With `turn`, it ends with the last token that is trained on, because the reward stands on
+        the last token, unless an image follows.
     """
     void = mask_void != "none" and any(map(_is_void, trajectory.turns))
     if (void and mask_void == "trajectory") or (mask_overlong and trajectory.stop_reason is StopReason.MAX_TOKENS):
@@ -54,20 +54,25 @@ def _is_void(turn: Turn) -> bool:
     return turn.malformed is not None or "cut" in turn.notes
 
 
-def _kept(turns: Sequence[Turn]) -> Iterator[bool]:
-    """For each run of sampled tokens, whether it is trained on."""
+def _kept(turns: Sequence[Turn]) -> Iterator[tuple[bool, bool]]:
+    """For each run of sampled tokens, whether it is trained on, and whether images follow it."""
     for turn in turns:
-        yield not _is_void(turn)
+        yield not _is_void(turn), any(result.images for result in turn.results)
         if "fold" in turn.notes:
-            yield True
+            yield True, False
 
 
-def _masked(sequence: TrainingSequence, runs: Iterator[bool]) -> TrainingSequence:
+def _masked(sequence: TrainingSequence, runs: Iterator[tuple[bool, bool]]) -> TrainingSequence:
     mask: list[int] = []
+    images_follow = False
     for sampled, run in groupby(sequence.mask):
-        mask += [int(bool(sampled) and next(runs))] * len(list(run))
+        kept = False
+        if sampled:
+            kept, images = next(runs)
+            images_follow = images or (images_follow and not kept)
+        mask += [int(kept)] * len(list(run))
     end = len(mask)
-    if any(mask) and not sequence.images:
+    if any(mask) and not images_follow:
         end -= mask[::-1].index(1)
     logprobs = None if sequence.logprobs is None else sequence.logprobs[:end]
     return sequence._replace(response_ids=sequence.response_ids[:end], mask=mask[:end], logprobs=logprobs)

@@ -58,9 +58,17 @@ OF_THE_REWARD = {
     "<component>_<number>": "what a component logs beside its value: `raw`, `open` (its gate), a model's score",
 }
 OF_THE_STEP = {
-    "unscored": "trajectories without a score since the last step; they do not enter training",
+    "unscored": "trajectories without a score since the last step, without a validation's; they do not enter training",
+    "kept_share": "share of the trajectories since the last step that were trained on, and so on for these fates:",
+    "lost_share": "those that failed",
+    "evicted_share": "those with a score whose group had too few of them, or no greedy answer (ReMax)",
+    "filtered_share": "those that `algorithm.filter_groups` replaced, because the rewards of their group were equal",
+    "stale_share": "those that were replaced because they were sampled too many steps ago",
+    "<fate>_tokens": "response tokens of such a trajectory, sampled and observed; mean over those that are known",
+    "<fate>_turns": "turns of such a trajectory; mean over those that are known",
+    "skipped_updates": "updates without a token, or without a group, to train on; they were skipped",
     "greedy_reward": "ReMax: reward of the greedy answers, mean over the prompts",
-    "without_baseline": "ReMax: prompts without a greedy answer",
+    "without_baseline": "ReMax: prompts without a greedy answer, which were left out",
     "reward_model_loads": "loads of models with `placement: in_turn`; `timing_s/reward_model_loads` has their seconds",
 }
 OF_THE_DATA = {

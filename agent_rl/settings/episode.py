@@ -122,3 +122,6 @@ class RunSettings(Section):
     """Steps from one pass of the policy that computes log-probs before the update to the next, in a run where the
     update's own do as well: a batch is used for one update, and no KL penalty in the reward and no correction reads
     them. It gives `actor/entropy` and more about how far engine and trainer are apart. 1: in each step."""
+    weight_sync_timeout_s: float = Field(default=1800.0, gt=0)
+    """Seconds after which a transfer of the weights to the engine, which usually takes less than a minute, counts as a
+    deadlock and ends the run."""

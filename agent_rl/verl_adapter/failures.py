@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
-from uuid import uuid4
+from weakref import WeakKeyDictionary, WeakSet
 
 from hydra.errors import InstantiationException
 
@@ -22,33 +23,106 @@ from agent_rl.errors import FatalError, UnscoredError, did_you_mean
 from agent_rl.rewards import groups
 from agent_rl.settings import AgentRLSettings
 from agent_rl.user_code import RepeatedBugs
+from agent_rl.verl_adapter.survivors import Sample, finals, is_usable, samples
 
-__all__ = ["ERRORS_PARTITION", "error_stops", "filter_limit", "require_scored", "require_working", "session_errors"]
+__all__ = [
+    "ERRORS_PARTITION",
+    "error_stops",
+    "filter_limit",
+    "measure",
+    "not_trained",
+    "nothing_usable",
+    "outputs_of_sessions",
+    "reported",
+    "require_scored",
+    "require_working",
+    "session_errors",
+]
+
+logger = logging.getLogger(__name__)
 
 ERRORS_PARTITION = "agent_rl_errors"
 """TransferQueue partition with a tag for each failed trajectory, from the workers for the trainer."""
 
 
-def session_errors(module: ModuleType) -> None:
-    """`verl.trainer.ppo.v1.agent_loop_tq`: report to the trainer why a trajectory failed.
+not_trained: list[Sample] = []
+"""Scored samples of the trainer's run that were left out since the last step."""
+_ends: WeakKeyDictionary[Any, Sample] = WeakKeyDictionary()
+"""How far the session of a task of this worker came before it may have failed."""
+_with_output: WeakSet[Any] = WeakSet()
+"""The tasks whose agent loop returned training sequences."""
 
-    verl logs the error in the worker and marks the group, without a count; a wrong configuration fails one group after
-    the other instead of stopping the run. The samples of a prompt are also registered as a group, before they begin.
+
+def measure(tokens: float, turns: float) -> None:
+    """Note the size of the session of the current task, in case it fails later."""
+    _ends[asyncio.current_task()] = Sample("lost", tokens, turns)
+
+
+def outputs_of_sessions(module: ModuleType) -> None:
+    """`verl.experimental.agent_loop.agent_loop`: note which sessions return training sequences, which are then scored.
+
+    A session whose loop returns an empty list is finished for verl, although it has written nothing.
+    """
+    original = module.AgentLoopWorker._compute_score
+
+    @functools.wraps(original)
+    async def compute_score(self: Any, *args: Any, **kwargs: Any) -> None:
+        _with_output.add(asyncio.current_task())
+        await original(self, *args, **kwargs)
+
+    module.AgentLoopWorker._compute_score = compute_score
+
+
+def session_errors(module: ModuleType) -> None:
+    """`verl.trainer.ppo.v1.agent_loop_tq`: report why a trajectory failed, and keep the group without it.
+
+    verl logs the error and marks the group as failed, without a count: the asynchronous modes throw away all of its
+    samples, and a wrong configuration fails one group after the other instead of stopping the run. Here a group that
+    can be trained on without the failed samples is finished. Its samples are also registered, before they begin.
     """
     original = module._settle_session_tasks
 
     @functools.wraps(original)
     async def settle(tasks: list[asyncio.Task[Any]]) -> list[BaseException]:
         groups.expect(tasks)
-        validate = any(_of_validation(task) for task in tasks)
-        errors: list[BaseException] = await original(tasks)
-        for error in errors:
-            reason = f"{type(error).__name__}: {_reason(error)}"
-            tag = {"error": reason, "fatal": _is_fatal(error), "validate": validate, "bug": getattr(error, "bug", "")}
-            await module.tq.async_kv_put(key=uuid4().hex, partition_id=ERRORS_PARTITION, tag=tag)
-        return errors
+        calls = [_call(task) for task in tasks]
+        if not all(calls):  # they have ended: verl settles them again after an error of its own
+            return list(await original(tasks))
+        validate, config = bool(calls[0]["trajectory"]["validate"]), calls[0]["self"].config
+        await original(tasks)
+        failed = {}
+        for row, task in zip(calls, tasks, strict=True):
+            if (error := _error(task)) is not None:
+                failed[row["session_id"]] = error
+                key, tag = f"{row['uid']}_{row['session_id']}", _tag(error, validate, _ends.get(task, Sample("lost")))
+                await module.tq.async_kv_put(key=key, partition_id=ERRORS_PARTITION, tag=tag)
+        if validate or any(map(_is_fatal, failed.values())) or not is_usable(failed, len(tasks), config):
+            return list(failed.values())
+        for error in failed.values():  # verl logs those that are returned
+            logger.error("A session failed; the others of its group are kept", exc_info=error)
+        return []
 
     module._settle_session_tasks = settle  # type: ignore[attr-defined]
+
+
+def _call(task: asyncio.Task[Any]) -> dict[str, Any]:
+    """The arguments of a session that has not begun yet, and its worker as `self`; Ray wraps the methods of actors."""
+    found: dict[str, Any] = inspect.getcoroutinelocals(task.get_coro())  # type: ignore[arg-type]
+    return {**found, **found.get("kwargs", {}), **found.get("_kwargs", {})}
+
+
+def _error(task: asyncio.Task[Any]) -> BaseException | None:
+    """Why the session of a task that has ended has written nothing; None: it has written something."""
+    error = asyncio.CancelledError("cancelled") if task.cancelled() else task.exception()
+    if error is None and task not in _with_output:
+        return UnscoredError("the agent loop returned no training sequence")
+    return error
+
+
+def _tag(error: BaseException, validate: bool, end: Sample) -> dict[str, Any]:
+    """What the trainer gets of a failed session."""
+    tag = {"error": f"{type(error).__name__}: {_reason(error)}", "fatal": _is_fatal(error), "validate": validate}
+    return {**tag, "bug": getattr(error, "bug", ""), "tokens": end.tokens, "turns": end.turns}
 
 
 def error_stops(module: ModuleType) -> None:
@@ -58,7 +132,7 @@ def error_stops(module: ModuleType) -> None:
     """
     original_sync = module.ReplayBuffer._sync_metadata_from_transfer_queue
     original_wait = module.ReplayBufferAsync.wait_for_sampleable
-    original_evict = module.ReplayBufferAsync._evict_terminal_groups
+    original_evict = module.ReplayBuffer._evict_terminal_groups
 
     @functools.wraps(original_sync)
     def sync(self: Any) -> None:
@@ -72,17 +146,29 @@ def error_stops(module: ModuleType) -> None:
 
     @functools.wraps(original_evict)
     def evict(self: Any, global_steps: int, partition_id: str, reasons: Any) -> Any:
-        failed = len(reasons[2])
-        self._failed_in_a_row = 0 if self.finished_keys[partition_id] else self._failed_in_a_row + failed
-        if failed and self._failed_in_a_row >= self._hopeless:
-            raise UnscoredError(_nothing_usable(self, f"{self._failed_in_a_row} groups failed in a row"))
+        stale, filtered, failures = reasons[:3]  # they may overlap
+        for fate, uids in (("stale", stale), ("filtered", filtered - stale), ("evicted", failures - stale - filtered)):
+            tags = {key: tag for key, tag in self.partitions[partition_id].items() if key.split("_")[0] in uids}
+            not_trained.extend(samples(fate, tags, reported(module.tq, tags, partition_id)))
+        if isinstance(self, module.ReplayBufferAsync):
+            self._failed_in_a_row = 0 if self.finished_keys[partition_id] else self._failed_in_a_row + len(failures)
+            if failures and self._failed_in_a_row >= self._hopeless:
+                raise UnscoredError(nothing_usable(self, f"{self._failed_in_a_row} groups failed in a row"))
         return original_evict(self, global_steps, partition_id, reasons)
 
     module.ReplayBuffer._sync_metadata_from_transfer_queue = sync
     module.ReplayBufferAsync.wait_for_sampleable = wait
-    module.ReplayBufferAsync._evict_terminal_groups = evict
+    module.ReplayBuffer._evict_terminal_groups = evict
     for buffer in (module.ReplayBuffer, module.ReplayBufferAsync):
         buffer.sample = _explained(buffer.sample)
+
+
+def reported(queue: Any, keys: Iterable[str], partition_id: str) -> list[dict[str, Any]]:
+    """What the reward manager reports of each trajectory, in the order of `finals`; empty while it has no score."""
+    if not (last := finals(list(keys))):
+        return []
+    data = queue.kv_batch_get(keys=last, partition_id=partition_id, select_fields=["extra_fields"])
+    return [dict(getattr(each, "data", each)).get("reward_extra_info") or {} for each in data["extra_fields"]]
 
 
 def filter_limit(module: ModuleType) -> None:
@@ -180,19 +266,20 @@ def _explained(original: Callable[..., Any]) -> Callable[..., Any]:
         except RuntimeError as error:  # verl's for training; in validation it continues with an empty batch
             if "no materializable trajectories" not in str(error):
                 raise
-            raise UnscoredError(_nothing_usable(self, error)) from error
-        if not batch.keys:
-            raise UnscoredError(_nothing_usable(self, "every trajectory failed"))
+            raise UnscoredError(nothing_usable(self, error)) from error
+        if not batch.keys and batch.partition_id != "val":
+            raise UnscoredError(nothing_usable(self, "every trajectory failed"))
         self.sampling = False
         return batch, metrics
 
     return sample
 
 
-def _nothing_usable(buffer: Any, problem: object) -> str:
+def nothing_usable(buffer: Any, problem: object, of: str = "of the step") -> str:
+    """A sentence with the last error that the replay buffer has read."""
     tags = list(buffer.partitions.get(ERRORS_PARTITION, {}).values())
     last = f"; {len(tags)} failed, the last with: {tags[-1].get('error')}" if tags else ""
-    return f"no trajectory of the step is usable: {problem}{last}"
+    return f"no trajectory {of} is usable: {problem}{last}"
 
 
 def _is_fatal(error: BaseException) -> bool:
@@ -204,12 +291,6 @@ def _is_fatal(error: BaseException) -> bool:
 def _unregistered(error: BaseException) -> bool:
     """Whether verl asserted that an agent loop is not registered."""
     return isinstance(error, AssertionError) and "not registered" in str(error)
-
-
-def _of_validation(task: asyncio.Task[Any]) -> bool:
-    """Whether a session that has not begun yet belongs to a validation, which is an argument of its coroutine."""
-    arguments = inspect.getcoroutinelocals(task.get_coro())  # type: ignore[arg-type]
-    return bool((arguments.get("trajectory") or {}).get("validate"))
 
 
 def _reason(error: BaseException) -> str:

@@ -24,6 +24,8 @@ from agent_rl.verl_adapter import (
     sinks,
     spelling,
     stages,
+    trained_samples,
+    weight_sync,
 )
 from agent_rl.verl_adapter.algorithms import remax
 
@@ -52,6 +54,7 @@ def hooks() -> list[Hook]:
         ("verl.tools.tool_registry", patches.tool_loading),
         ("verl.utils.model", _critic_attention),
         ("verl.utils.torch_functional", _token_log_probs),
+        ("verl.experimental.agent_loop.agent_loop", failures.outputs_of_sessions),
         ("verl.trainer.ppo.v1.agent_loop_tq", failures.session_errors),
         ("verl.trainer.ppo.v1.replay_buffer", failures.error_stops),
         ("verl.trainer.ppo.v1.replay_buffer", last_step.ask_while_waiting),
@@ -60,12 +63,17 @@ def hooks() -> list[Hook]:
         ("verl.trainer.ppo.v1.trainer_base", one_update.leave_out_pass),
         ("verl.workers.engine_workers", one_update.detached_log_probs),
         ("verl.workers.rollout.sglang_rollout.async_sglang_server", engine_arguments.rename_arguments),
+        ("verl.trainer.ppo.v1.trainer_base", trained_samples.leave_out_lone),
+        ("verl.trainer.ppo.v1.trainer_base", trained_samples.compare_trajectories),
+        ("verl.trainer.ppo.v1.trainer_base", trained_samples.validate_survivors),
+        ("verl.trainer.ppo.v1.trainer_base", trained_samples.accept_empty_batches),
         ("verl.trainer.ppo.v1.trainer_base", patches.step_metrics),
         ("verl.trainer.ppo.v1.trainer_base", patches.rollouts),
         ("verl.trainer.ppo.v1.trainer_base", kept_batches.keep_batches),
         ("verl.trainer.ppo.v1.trainer_base", failures.filter_limit),
         ("verl.trainer.ppo.v1.trainer_base", stages.tell_parts),
         ("verl.trainer.ppo.v1.trainer_base", lost_workers.stop_without_workers),
+        ("verl.trainer.ppo.v1.trainer_base", weight_sync.limit_syncs),
         ("verl.trainer.ppo.v1.trainer_base", last_step.save_at_stop),
         ("verl.trainer.ppo.v1.trainer_base", ordering.order_rows),  # a report that fails comes after a complete step
         ("verl.trainer.ppo.v1.replay_buffer", ordering.report_removed),

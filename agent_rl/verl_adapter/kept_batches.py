@@ -19,26 +19,17 @@ __all__ = ["keep_batches"]
 
 def keep_batches(module: ModuleType) -> None:
     """`verl.trainer.ppo.v1.trainer_base`: write a batch into the trace when its advantages are there."""
-    estimate, original = module.compute_advantage_for_multi_trajectories, module.PPOTrainer._compute_advantage
-    computed: list[Any] = []
-
-    @functools.wraps(estimate)
-    def estimate_and_keep(*args: Any, **kwargs: Any) -> Any:
-        data = estimate(*args, **kwargs)
-        computed.append(data)
-        return data
+    original = module.PPOTrainer._compute_advantage
 
     @functools.wraps(original)
     def compute(self: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
-        computed.clear()
         result = original(self, batch, *args, **kwargs)
-        writer = _writer(self)
-        if writer is not None and computed:
+        writer, data = _writer(self), vars(self).pop("_agent_rl_advantages", None)
+        if writer is not None and data is not None:
             update = getattr(self, "local_trigger_step", 0)
-            writer.batch(lambda: _batch(self.global_steps, update, batch, computed.pop()))
+            writer.batch(lambda: _batch(self.global_steps, update, batch, data))
         return result
 
-    module.compute_advantage_for_multi_trajectories = estimate_and_keep  # type: ignore[attr-defined]
     module.PPOTrainer._compute_advantage = compute
 
 

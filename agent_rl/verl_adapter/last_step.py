@@ -26,6 +26,7 @@ from agent_rl.errors import AgentRLError, FatalError, UnscoredError
 from agent_rl.secrets import Redactor
 from agent_rl.verl_adapter.failures import ERRORS_PARTITION
 from agent_rl.verl_adapter.lost_workers import LostProcessError
+from agent_rl.verl_adapter.weight_sync import LateSyncError, within
 
 __all__ = ["COMMAND", "STOP_FILE", "ask_while_waiting", "keep_command", "save_at_stop"]
 
@@ -103,6 +104,9 @@ def save_at_stop(module: ModuleType) -> None:
             self._shutdown_dump_executor()
         except LostProcessError as error:
             raise FatalError(f"{error}{_saved(module, self) if error.has_store else ''}") from error
+        except LateSyncError as error:
+            with within(error.limit_s, error):  # the trainer's workers may take part in the sync
+                raise FatalError(f"{error}{_saved(module, self)}") from error
         except AgentRLError as error:
             kind = FatalError if isinstance(error, FatalError) else UnscoredError
             raise kind(f"{error}{_saved(module, self)}") from error

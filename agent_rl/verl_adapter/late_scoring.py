@@ -18,17 +18,17 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, 
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
-from uuid import uuid4
 
 from omegaconf import OmegaConf, open_dict
 
-from agent_rl.errors import FatalError, UnscoredError
+from agent_rl.errors import AgentRLError, FatalError, UnscoredError
 from agent_rl.remote import turns
 from agent_rl.rewards import groups
 from agent_rl.settings import SECTION
 from agent_rl.settings.reward import ServedModelSettings
 from agent_rl.verl_adapter.failures import ERRORS_PARTITION
 from agent_rl.verl_adapter.served_models import KIND, Served, named, write_addresses
+from agent_rl.verl_adapter.survivors import finals, session_of
 
 __all__ = [
     "MANAGER",
@@ -36,7 +36,6 @@ __all__ = [
     "after_sampling",
     "ask_our_manager",
     "awake_in_its_own_pool",
-    "finals",
     "late_handles",
 ]
 
@@ -45,7 +44,10 @@ MANAGER = "trajectory"
 ROUTER_MODEL = "reward_model"
 """The name of verl's own reward model for components, and of the component that is added if none uses it."""
 
-_ROW = ("raw_prompt", "data_source", "reward_model", "extra_info", "agent_name", "index", "uid", "extra_fields")
+_ROW = (
+    *("raw_prompt", "data_source", "reward_model", "extra_info", "agent_name", "index", "uid", "global_steps"),
+    "extra_fields",
+)
 
 
 def ask_our_manager(module: ModuleType) -> None:
@@ -136,23 +138,21 @@ def after_sampling(module: ModuleType) -> None:
         if self.config.reward.reward_manager.name != MANAGER:
             return original(self, batch, metrics)
         keys, served = finals(batch.keys), self.served_models
+        if not keys:  # of a validation
+            return batch
         before = (served.loads, served.loading_s) if served is not None else (0, 0.0)
         with _awake(self):
             results = _scored(self, module, batch, keys)
         if metrics is not None and served is not None and served.in_turn:
             metrics["agent/reward_model_loads"] = served.loads - before[0]
             metrics["timing_s/reward_model_loads"] = served.loading_s - before[1]
-        return _written(module, batch, dict(zip(keys, results, strict=True)))
+        try:
+            return _written(module, batch, dict(zip(keys, results, strict=True)))
+        except AgentRLError:
+            _put_back(module, batch)
+            raise
 
     module.PPOTrainer._compute_reward_colocate = compute
-
-
-def finals(keys: Sequence[str]) -> list[str]:
-    """The last of the keys `{uid}_{session}_{index}` of each session, which stands for the whole trajectory."""
-    last: dict[str, str] = {}
-    for key in sorted(keys, key=lambda key: int(key.rpartition("_")[2])):
-        last[key.rpartition("_")[0]] = key
-    return list(last.values())
 
 
 def _custom(reward: Any) -> bool:
@@ -296,12 +296,19 @@ def _objects(values: Any) -> Any:
     return objects
 
 
+def _put_back(module: ModuleType, batch: Any) -> None:
+    """Make the prompts of a batch finished again: a checkpoint of an asynchronous mode is resumed from these."""
+    steps = {key.split("_")[0]: tag["global_steps"] for key, tag in zip(batch.keys, batch.tags, strict=True)}
+    tags = [{"is_prompt": True, "status": "finished", "global_steps": step} for step in steps.values()]
+    module.tq.kv_batch_put(keys=list(steps), partition_id=batch.partition_id, tags=tags)
+
+
 def _written(module: ModuleType, batch: Any, results: dict[str, Any]) -> Any:
     """Store the scores in TransferQueue, and return the batch without unscored trajectories.
 
     Raises:
         FatalError: a trajectory could not be scored because the configuration or code is wrong.
-        UnscoredError: none could be scored.
+        UnscoredError: none of a training's could be scored.
     """
     failed = {key: result for key, result in results.items() if isinstance(result, BaseException)}
     for error in failed.values():
@@ -310,22 +317,25 @@ def _written(module: ModuleType, batch: Any, results: dict[str, Any]) -> Any:
     if failed:
         validate = batch.partition_id != "train"
         reasons = [f"{type(error).__name__}: {error}" for error in failed.values()]
-        tags = [{"error": reason, "fatal": False, "validate": validate} for reason in reasons]
-        module.tq.kv_batch_put(keys=[uuid4().hex for _ in tags], partition_id=ERRORS_PARTITION, tags=tags)
-        if len(failed) == len(results):
+        tags = [
+            {"error": reason, "fatal": False, "validate": validate, "tokens": None, "turns": None} for reason in reasons
+        ]
+        module.tq.kv_batch_put(keys=list(map(session_of, failed)), partition_id=ERRORS_PARTITION, tags=tags)
+        if len(failed) == len(results) and not validate:
             raise UnscoredError(
                 f"no trajectory of the step is usable: {len(failed)} failed, the last with: {reasons[-1]}"
             )
-        gone = {key.rpartition("_")[0] for key in failed}
-        lost = [key for key in batch.keys if key.rpartition("_")[0] in gone]
+        gone = {session_of(key) for key in failed}
+        lost = [key for key in batch.keys if session_of(key) in gone]
         module.tq.kv_clear(keys=lost, partition_id=batch.partition_id)
         batch = batch.select_keys([key for key in batch.keys if key not in set(lost)])
-    _write(module, batch, {key.rpartition("_")[0]: result for key, result in results.items()})
+    if batch.keys:
+        _write(module, batch, {session_of(key): result for key, result in results.items()})
     return batch
 
 
 def _write(module: ModuleType, batch: Any, results: dict[str, Any]) -> None:
-    """Give every sequence of a trajectory its score, at the last token, and the manager's reported values."""
+    """Give every sequence of a trajectory its score, at the last token trained on, and what the manager reports."""
     import torch
     from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
@@ -334,9 +344,9 @@ def _write(module: ModuleType, batch: Any, results: dict[str, Any]) -> None:
     )
     rows = []
     for key, mask, extra in zip(batch.keys, data["response_mask"].unbind(), data["extra_fields"], strict=True):
-        result = results[key.rpartition("_")[0]]
+        result = results[session_of(key)]
         scores = torch.zeros(len(mask), dtype=torch.float32)
-        scores[-1] = result["reward_score"]
+        scores[mask.nonzero()[-1] if mask.any() else -1] = result["reward_score"]
         fields = dict(getattr(extra, "data", extra)) | {"reward_extra_info": result["reward_extra_info"]}
         rows.append({"rm_scores": scores, "extra_fields": fields})
     module.tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=list_of_dict_to_tensordict(rows))

@@ -2,7 +2,7 @@
 
 A thin adapter: it finds the agent loop's `Trajectory`, has it scored by `agent_rl.rewards.compose`, and appends it to
 the trace. An unscored trajectory raises, so that verl drops this session and keeps the others of its group. In
-validation verl counts the missing session as `acc=0` (`acc_success_only` leaves it out).
+validation it is counted as missing (`trained_samples.validate_survivors`).
 
 `reward.sandbox_fusion` is where the scorer `code` runs programs. With `reward.reward_model.enable` the model's score is
 the component `reward_model`, or part of the component that uses the model (agent_rl/verl_adapter/late_scoring.py).
@@ -228,6 +228,7 @@ def _fill_in(trajectory: Trajectory, row: dict[str, Any]) -> None:
         trajectory.ground_truth = (trajectory.row.get("reward_model") or {}).get("ground_truth")
     if "index" not in trajectory.info:
         trajectory.info["index"] = trajectory.extra_info.get("index", _plain(row.get("index")))
+    trajectory.info.setdefault("step", _plain(row.get("global_steps")))
 
 
 def _from_response(text: str, row: dict[str, Any]) -> Trajectory:

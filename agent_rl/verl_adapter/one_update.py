@@ -60,8 +60,9 @@ def leave_out_pass(module: ModuleType) -> None:
 
     @functools.wraps(correct)
     def correct_if_there(batch: Any, *args: Any, **kwargs: Any) -> Any:
-        """Nothing corrects where the pass is left out; without corrections this only computes metrics."""
-        return correct(batch, *args, **kwargs) if "old_log_probs" in batch.batch else (batch, {})
+        """Nothing corrects where the pass is left out, or no token is trained on, which verl refuses."""
+        has_tokens = "old_log_probs" in batch.batch and bool(batch.batch["response_mask"].any())
+        return correct(batch, *args, **kwargs) if has_tokens else (batch, {})
 
     @functools.wraps(update)
     def update_and_name(self: Any, batch: Any, metrics: dict[str, Any]) -> Any:

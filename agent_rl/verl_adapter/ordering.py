@@ -27,9 +27,9 @@ from agent_rl.data.growth import HarderVersions
 from agent_rl.data.order import RowOrder
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.settings import SECTION, AgentRLSettings, DataSettings
-from agent_rl.verl_adapter.late_scoring import finals
 from agent_rl.verl_adapter.mini_batches import trained_keys
 from agent_rl.verl_adapter.numbered_rows import ROW, NumberedRows, read_frame, rows_of
+from agent_rl.verl_adapter.survivors import finals
 
 __all__ = ["Draws", "RunOrder", "check", "order_rows", "report_removed"]
 

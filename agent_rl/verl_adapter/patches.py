@@ -14,9 +14,10 @@ from agent_rl.errors import ConfigError
 from agent_rl.rewards.watch import ComponentWatch
 from agent_rl.settings import AgentRLSettings
 from agent_rl.verl_adapter.algorithms import remax
-from agent_rl.verl_adapter.failures import ERRORS_PARTITION, require_scored, require_working
-from agent_rl.verl_adapter.late_scoring import finals
+from agent_rl.verl_adapter.failures import ERRORS_PARTITION, not_trained, reported, require_scored, require_working
 from agent_rl.verl_adapter.mini_batches import trained_keys
+from agent_rl.verl_adapter.survivors import Sample, finals, samples, session_of, share_metrics
+from agent_rl.verl_adapter.trained_samples import counts
 
 __all__ = [
     "VERL_VERSION",
@@ -86,10 +87,10 @@ def tool_loading(module: ModuleType) -> None:
 def step_metrics(module: ModuleType) -> None:
     """`verl.trainer.ppo.v1.trainer_base`: log the reward's components with each training step.
 
-    verl logs what a reward manager reports in validation only. Adds `agent/<key>` (mean over the step's trajectories)
-    and `agent/unscored` (number of trajectories that failed since the last step). With ReMax, its baselines. A
-    component with the same value for all trajectories of many steps is reported. A run in which too large a share
-    fails is stopped.
+    verl logs what a reward manager reports in validation only. Adds `agent/<key>` (mean over the step's trajectories),
+    `agent/unscored` (number of the training's trajectories that failed since the last step), and share and size of what
+    was trained on and of what was not. With ReMax, its baselines. A component with the same value for all trajectories
+    of many steps is reported. A run in which too large a share fails is stopped.
     """
     original = module.PPOTrainer._compute_metrics
 
@@ -97,22 +98,25 @@ def step_metrics(module: ModuleType) -> None:
     def compute_metrics(self: Any, batch: Any, metrics: dict[str, Any], *args: Any, **kwargs: Any) -> None:
         original(self, batch, metrics, *args, **kwargs)
         keys = trained_keys(batch)
-        data = module.tq.kv_batch_get(
-            keys=finals(keys), partition_id=batch.partition_id, select_fields=["extra_fields"]
-        )
-        infos = [fields.get("reward_extra_info", {}) for fields in data.pop("extra_fields").tolist()]
-        sessions = [key.rpartition("_")[0] for key in finals(keys)]
-        self._agent_rl_reported = dict(zip(sessions, infos, strict=True))  # for `rollouts`
-        for key in infos[0]:
+        infos = reported(module.tq, keys, batch.partition_id)
+        self._agent_rl_reported = dict(zip(map(session_of, finals(keys)), infos, strict=True))  # for `rollouts`
+        for key in dict.fromkeys(key for info in infos for key in info):
             values = [info[key] for info in infos if isinstance(info.get(key), int | float)]
             if values:
                 metrics[f"agent/{key}"] = sum(values) / len(values)
-        failed = (module.tq.kv_list(ERRORS_PARTITION) or {}).get(ERRORS_PARTITION, {})
-        metrics["agent/unscored"] = len(failed)
-        if failed:
-            require_working(failed)
-            module.tq.kv_clear(keys=list(failed), partition_id=ERRORS_PARTITION)
-        unscored = [tag["error"] for tag in failed.values() if not tag["validate"]]
+        errors = (module.tq.kv_list(ERRORS_PARTITION) or {}).get(ERRORS_PARTITION, {})
+        failed = [tag for tag in errors.values() if not tag["validate"]]
+        tags = {key: tag for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding")}
+        lost = [Sample("lost", tag["tokens"], tag["turns"]) for tag in failed]
+        shares = share_metrics([*samples("kept", tags, infos), *lost, *not_trained])
+        numbers = {"unscored": len(failed), "skipped_updates": 0, **counts, **shares}
+        metrics.update({f"agent/{name}": value for name, value in numbers.items()})
+        counts.clear()
+        not_trained.clear()
+        if errors:
+            require_working(errors)
+            module.tq.kv_clear(keys=list(errors), partition_id=ERRORS_PARTITION)
+        unscored = [tag["error"] for tag in failed]
         for sentence in _watch(self).step(infos, unscored):
             print(f"agent_rl: {sentence}", flush=True)
         require_scored(self.config, len(infos), unscored)

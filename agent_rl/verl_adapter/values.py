@@ -92,6 +92,8 @@ NOT_IN_V1 = {
 ENGINE = f"{ROLLOUT}.name"
 SUPPORTED_ENGINE = "sglang"
 
+ROUTED_EXPERTS = f"{ROLLOUT}.enable_rollout_routing_replay"
+
 KL_NAME_KEYS = ("algorithm.kl_penalty", f"{ACTOR}.kl_loss_type")
 KL_NAMES = ("abs", "k1", "k2", "k3", "kl", "low_var_kl", "mse")
 
@@ -112,6 +114,9 @@ def check_values(config: Any) -> None:
             _check_path(key, path, folder=key in FOLDERS)
     _check_engine(str(_get(config, ENGINE, unresolved=SUPPORTED_ENGINE)))
     _check_estimator(config)
+    if _get(config, ROUTED_EXPERTS) is True:
+        problem = "the agents of agent_rl do not keep the experts that the engine has chosen"
+        raise ConfigError(ROUTED_EXPERTS, problem, "Set it to false, and router_replay.mode to R2 or disabled")
     for key in KL_NAME_KEYS:
         name = str(_get(config, key, unresolved="kl"))
         if name.removesuffix("+") not in KL_NAMES:

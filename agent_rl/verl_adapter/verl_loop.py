@@ -23,6 +23,7 @@ from agent_rl.settings import AgentRLSettings
 from agent_rl.trace import TraceWriter
 from agent_rl.trajectory import LEFT_OUT, Trajectory
 from agent_rl.user_code import BrokenCallError
+from agent_rl.verl_adapter.failures import measure
 from agent_rl.verl_adapter.garbage import collected_in_pauses
 from agent_rl.verl_adapter.token_builder import of_any_template
 from agent_rl.verl_adapter.verl_tools import to_specs
@@ -80,6 +81,7 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
         try:
             async with collected_in_pauses():
                 trajectory = await self.run_row(row, policy, format)
+            measure(policy.response_tokens, len(trajectory.turns))
             if self._trace is not None:
                 trajectory = await self._trace.images(trajectory)
             if trajectory.error is not None:
@@ -154,15 +156,18 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
 
 
 class _Output(AgentLoopOutput):
-    """verl's output; it stores the trajectory for the trainer only if it has no score yet.
+    """verl's output, with the reward on the last token that is trained on: some estimators do not read it elsewhere.
 
-    The trainer fetches `extra_fields` of every sample at each step, and has no use for the text of the conversation.
+    It stores the trajectory for the trainer only if it has no score yet. The trainer fetches `extra_fields` of every
+    sample at each step, and has no use for the text of the conversation.
     """
 
     def as_dict(self) -> dict[str, Any]:
         if self.reward_score is not None:
             self.extra_fields.pop("trajectory", None)
         fields: dict[str, Any] = super().as_dict()
+        if "rm_scores" in fields and any(self.response_mask):
+            fields["rm_scores"] = fields["rm_scores"].roll(-self.response_mask[::-1].index(1))
         return fields
 
 

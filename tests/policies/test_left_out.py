@@ -4,7 +4,7 @@ import pytest
 
 from agent_rl.policies.left_out import trained_on
 from agent_rl.policies.token_policy import TrainingSequence
-from agent_rl.trajectory import StopReason, Trajectory, Turn
+from agent_rl.trajectory import StopReason, ToolResult, Trajectory, Turn
 
 FIRST = TrainingSequence([1, 2], [3, 4, 5, 6], [1, 1, 0, 1], [-0.1, -0.2, 0.0, -0.3], [])
 LAST = TrainingSequence([1, 2], [7, 8, 9], [0, 1, 1], None, [])
@@ -48,7 +48,10 @@ def test_void_turns_are_left_out(turns, left):
 def test_ids_and_log_probs_stay_aligned():
     (first, _) = trained([GOOD, BAD, GOOD], "turn")
     assert first == TrainingSequence([1, 2], [3, 4], [1, 1], [-0.1, -0.2], [])
-    (shown, _) = trained([GOOD, BAD, GOOD], "turn", first=FIRST._replace(images=["x"]))
+    (asked, _) = trained([GOOD, BAD, GOOD], "turn", first=FIRST._replace(images=["x"]))
+    assert asked == first._replace(images=["x"])  # of the prompt
+    seen = Turn("a", results=[ToolResult("", "", "", images=["x"])])
+    (shown, _) = trained([seen, BAD, GOOD], "turn", first=FIRST._replace(images=["x"]))
     assert (shown.response_ids, shown.mask) == (FIRST.response_ids, [1, 1, 0, 0])  # its images keep their places
 
 

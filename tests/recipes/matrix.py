@@ -73,7 +73,7 @@ def remax(first: Metrics, second: Metrics) -> bool:
 
 
 def remax_unlucky(first: Metrics, second: Metrics) -> bool:
-    """Each greedy episode that failed is counted, and leaves its prompt without a baseline, not with one of 0."""
+    """Each greedy episode that failed is counted, and its prompt is left out: it has no baseline, not one of 0."""
     steps = (first, second)
     counted = all(step["agent/without_baseline"] == step["agent/unscored"] for step in steps)
     return counted and sum(step["agent/unscored"] for step in steps) > 0

@@ -4,7 +4,7 @@ from typing import Any
 
 from agent_rl import ReactAgentLoop, register_agent_loop
 from agent_rl.errors import EngineError
-from agent_rl.verl_adapter.algorithms.remax_rollout import GREEDY_SESSION
+from agent_rl.verl_adapter.algorithms.remax import GREEDY_SESSION
 
 
 @register_agent_loop("unlucky")

@@ -12,7 +12,7 @@ class OpenSandbox:
 
     def __init__(self):
         self.loop = asyncio.new_event_loop()
-        self.sandbox = PythonSandbox(max_concurrency=8)
+        self.sandbox = PythonSandbox(packages=("numpy", "sympy", "pytest"), max_concurrency=8)
         self.do(self.sandbox.__aenter__())
 
     def do(self, work):

@@ -175,11 +175,6 @@ def test_a_component_that_asks_verls_model_is_the_only_one() -> None:
     assert (model["url"], model["shown"]) == ("http://10.0.0.1:80", "answer")
 
 
-def test_a_trajectory_is_judged_by_its_last_sequence() -> None:
-    keys = ["u1_0_0", "u1_0_10", "u1_0_9", "u1_1_0", "u2_0_1", "u2_0_0"]
-    assert sorted(late_scoring.finals(keys)) == ["u1_0_10", "u1_1_0", "u2_0_1"]
-
-
 def test_models_in_turn_are_loaded_where_requests_wait() -> None:
     """The one for which most wait is first; one that nobody asks is not loaded."""
     turns, loaded = Turns(), []

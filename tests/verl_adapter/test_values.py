@@ -121,3 +121,9 @@ def test_engines_that_were_never_tried_are_refused(name: str) -> None:
     message = refused(actor_rollout_ref__rollout__name=name)
     assert f"has not been tried with {name!r}" in message
     assert "SGLang (0.5.12 on a CPU" in message
+
+
+def test_routed_experts_are_refused() -> None:
+    """Without them verl's Megatron engine raises in the first update."""
+    message = refused(actor_rollout_ref__rollout__enable_rollout_routing_replay=True)
+    assert "do not keep the experts" in message

@@ -87,6 +87,14 @@ def test_trainer_is_not_given_the_text_of_a_scored_trajectory(run):
     assert "rm_scores" in fields
 
 
+def test_the_reward_stands_on_the_last_token_that_is_trained_on(run):
+    """verl's GAE, REINFORCE++ and ReMax do not read it elsewhere."""
+    output, _ = run(ACT, ANSWER)
+    output.reward_score, output.response_mask = 0.5, [*output.response_mask[:-2], 0, 0]
+    scores = output.as_dict()["rm_scores"]
+    assert (scores[-3], scores.sum()) == (0.5, 0.5)
+
+
 def test_trajectory_goes_along_with_what_the_row_knows(run):
     output, _ = run(ACT, ANSWER)
     trajectory = Trajectory.from_dict(output.extra_fields["trajectory"])

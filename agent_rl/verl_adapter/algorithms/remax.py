@@ -4,8 +4,8 @@ The rollout side (`remax_rollout`) runs one more episode for each prompt, decode
 Here are the trainer's parts: the advantage estimator, its metrics, and the check of the configuration. The greedy
 episode is not trained on.
 
-If the greedy episode could not be scored, there is no baseline: the prompt's samples get the advantage 0 (not the
-baseline 0), so that they do not change the policy, and the prompt is counted.
+If the greedy episode could not be scored, there is no baseline: the prompt fails. The asynchronous modes replace it,
+and `mode=sync` leaves out its samples and counts the prompt.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from agent_rl.errors import ConfigError
 __all__ = [
     "BASELINES_PARTITION",
     "ESTIMATOR",
+    "GREEDY_SESSION",
     "MANAGER",
     "check",
     "publish",
+    "published",
     "register_estimator",
     "remax_advantage",
     "take_metrics",
@@ -33,6 +35,9 @@ ESTIMATOR = "agent_rl_remax"
 
 MANAGER = "agent_rl.verl_adapter.algorithms.remax_rollout.ReMaxAgentLoopManager"
 """The value of `actor_rollout_ref.rollout.agent.agent_loop_manager_class`."""
+
+GREEDY_SESSION = 0
+"""The sessions 1 to n are the samples."""
 
 BASELINES_PARTITION = "agent_rl_baselines"
 """TransferQueue partition with one tag for each prompt: the greedy episode's reward."""
@@ -75,7 +80,7 @@ def register_estimator(module: ModuleType) -> None:
 
     @module.register_adv_est(ESTIMATOR)  # type: ignore[untyped-decorator]
     def estimate(token_level_rewards: Any, response_mask: Any, index: Sequence[str], **_: Any) -> tuple[Any, Any]:
-        return remax_advantage(token_level_rewards, response_mask, index, _published())
+        return remax_advantage(token_level_rewards, response_mask, index, published())
 
 
 def remax_advantage(
@@ -87,7 +92,7 @@ def remax_advantage(
         token_level_rewards: tensor (samples, response tokens), with KL subtracted if it is part of the reward.
         response_mask: tensor (samples, response tokens), 1 on sampled tokens.
         uids: the id of each sample's prompt.
-        baselines: prompt id to reward; a prompt without one gives its samples the advantage 0.
+        baselines: prompt id to reward; rows that only fill up a batch have none.
 
     Returns:
         Advantages and returns, of the same shape.
@@ -95,30 +100,24 @@ def remax_advantage(
     import torch
     from verl.trainer.ppo.core_algos import compute_remax_outcome_advantage
 
-    known = torch.tensor([uid in baselines for uid in uids], device=token_level_rewards.device)
     values = torch.tensor([baselines.get(uid, 0.0) for uid in uids]).to(token_level_rewards)
     advantages, returns = compute_remax_outcome_advantage(token_level_rewards, values, response_mask)
-    return advantages * known.unsqueeze(-1), returns
+    return advantages, returns
 
 
 def take_metrics(uids: Iterable[str]) -> dict[str, float]:
-    """`agent/greedy_reward` (mean over the step's prompts) and `agent/without_baseline` (number of prompts).
-
-    It removes these rewards from the TransferQueue.
-    """
+    """`agent/greedy_reward`, the mean over the step's prompts, whose rewards are removed from the TransferQueue."""
     import transfer_queue as tq
 
     prompts = set(uids)
-    used = {uid: reward for uid, reward in _published().items() if uid in prompts}
+    used = {uid: reward for uid, reward in published().items() if uid in prompts}
     if used:
         tq.kv_clear(keys=list(used), partition_id=BASELINES_PARTITION)
-    return {
-        "agent/greedy_reward": sum(used.values()) / len(used) if used else math.nan,
-        "agent/without_baseline": len(prompts) - len(used),
-    }
+    return {"agent/greedy_reward": sum(used.values()) / len(used) if used else math.nan}
 
 
-def _published() -> dict[str, float]:
+def published() -> dict[str, float]:
+    """The greedy rewards by prompt id."""
     import transfer_queue as tq
 
     tags = (tq.kv_list(BASELINES_PARTITION) or {}).get(BASELINES_PARTITION, {})

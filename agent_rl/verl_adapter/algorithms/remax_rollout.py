@@ -12,12 +12,9 @@ from typing import Any
 import ray
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ, apply_greedy_sampling_params
 
-from agent_rl.verl_adapter.algorithms.remax import publish
+from agent_rl.verl_adapter.algorithms.remax import GREEDY_SESSION, publish
 
-__all__ = ["GREEDY_SESSION", "ReMaxAgentLoopManager", "ReMaxAgentLoopWorker"]
-
-GREEDY_SESSION = 0
-"""The sessions 1 to n are the samples."""
+__all__ = ["ReMaxAgentLoopManager", "ReMaxAgentLoopWorker"]
 
 
 @ray.remote  # as a decorator: Ray then sends this class and verl's by value, together

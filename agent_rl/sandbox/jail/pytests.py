@@ -1,0 +1,285 @@
+"""Runs the tests of a row, with pytest itself, next to a program that is reached through a `Link`.
+
+Asserts of the module and `check(candidate)` run without pytest. A test that uses mocks, files, or a part of pytest
+that would look for something in the program's process says nothing about the program.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import importlib.util
+import inspect
+import io
+import json
+import os
+import random
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any
+
+from .call import begin
+from .stand_ins import Broken, TestSide, is_stand_in
+
+__all__ = ["run_tests"]
+
+_NAME = "test_solution"
+_WITHOUT = """
+cacheprovider doctest faulthandler junitxml logging monkeypatch pastebin recwarn setuponly setupplan terminal
+threadexception tmpdir unraisableexception warnings
+"""
+_OPTIONS = "--disable-plugin-autoload --noconftest --assert=plain --capture=no --rootdir=. -c".split()  # noqa: SIM905
+_OPTIONS += [os.devnull, *(f"-pno:{name}" for name in _WITHOUT.split())]
+
+
+def run_tests(order: Mapping[str, Any], descriptor: int) -> str:
+    """Run the tests of a row.
+
+    Args:
+        order: `tests` and `prefix` as source, `entry_point` of `check(candidate)` as an expression, `limit_s` of a
+            call, and whether to `stop` at the first test that is not passed.
+        descriptor: the socket to the program.
+
+    Returns:
+        JSON with `results`, "passed", "failed" or "unknown" of each test and the reason, and `slow_s`, the seconds of a
+        call that was given up although the program has used less of a processor.
+    """
+    sys.stdout = io.StringIO()
+    link = TestSide(descriptor, order["limit_s"])
+    results = _Results(link, order["stop"])
+    tree, entry = ast.parse(order["tests"]), order["entry_point"]
+    names = vars(_Module(_NAME, _missing))
+    asserts = 0 if order["stop"] else _divide(tree)
+    names["_assert"] = lambda work: results.attempt(lambda: _true(work()))
+    _prepare(link, order["tests"])
+    results.attempt(lambda: _execute(link, names, tree, order), counts=_is_test(tree) and not asserts)
+    if all(outcome == "passed" for outcome, _ in results.rows):
+        if any(map(_is_pytests, names.items())):
+            _run_pytest(names, results)
+        if entry and inspect.isfunction(check := names.get("check")):
+            least = len(results.rows) + asserts
+            results.attempt(lambda: check(eval(entry, names)), counts=not asserts)  # noqa: S307 - the row's own code
+            results.rows += [("failed", "not reached")] * (least - len(results.rows))
+    return json.dumps({"results": results.rows, "slow_s": link.slow_s})
+
+
+class _Results:
+    """The outcomes of the tests.
+
+    Args:
+        link: to the program.
+        stop: end at the first test that is not passed.
+
+    Attributes:
+        rows: "passed", "failed" or "unknown", and why, of each test that counts.
+    """
+
+    def __init__(self, link: TestSide, stop: bool) -> None:
+        self.link, self._stop = link, stop
+        self.rows: list[tuple[str, str]] = []
+
+    @property
+    def ended(self) -> bool:
+        """Whether no more tests are wanted."""
+        return self._stop and any(outcome != "passed" for outcome, _ in self.rows)
+
+    def begin(self) -> None:
+        """A test begins."""
+        self.link.problem = self.link.problem if isinstance(self.link.problem, Broken) else None
+
+    def add(self, reason: str, *, counts: bool = True) -> None:
+        """A test has ended, by the exception `reason` if it has not passed; with `counts` false, only that counts."""
+        outcome = "failed" if reason else "passed"
+        if (problem := self.link.problem) is not None:
+            outcome, reason = "failed" if isinstance(problem, Broken) else "unknown", str(problem)
+        if counts or outcome != "passed":
+            self.rows.append((outcome, reason))
+
+    def attempt(self, work: Callable[[], Any], *, counts: bool = True) -> None:
+        """Something that is a test by itself."""
+        if self.ended:
+            return
+        self.begin()
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 - also SystemExit of the program
+            if not _is_skip(error):
+                self.add(type(error).__name__)
+        else:
+            self.add("", counts=counts)
+
+
+def _is_skip(error: BaseException) -> bool:
+    """Whether the tests have left one out, by pytest or unittest."""
+    places = (("unittest", "SkipTest"), ("_pytest.outcomes", "Skipped"))
+    return isinstance(error, tuple(vars(sys.modules[module])[name] for module, name in places if module in sys.modules))
+
+
+def _is_pytests(item: tuple[str, Any]) -> bool:
+    name, value = item
+    if inspect.isclass(value):
+        is_case = "unittest" in sys.modules and issubclass(value, sys.modules["unittest"].TestCase)
+        return value.__module__ == _NAME and (is_case or name.startswith("Test"))
+    return name.startswith("test") and inspect.isfunction(value)
+
+
+def _run_pytest(names: dict[str, Any], results: _Results) -> None:
+    import pytest
+    from _pytest.fixtures import FixtureLookupError
+
+    reports: list[Any] = []
+
+    class Module(pytest.Module):
+        def _getobj(self) -> Any:
+            return sys.modules[_NAME]
+
+    class Plugin:
+        @staticmethod
+        def pytest_collection(session: Any) -> bool:
+            session.items = list(session.genitems(Module.from_parent(session, path=Path(f"{_NAME}.py").absolute())))
+            session.testscollected = len(session.items)
+            return True
+
+        @staticmethod
+        @pytest.hookimpl(wrapper=True)
+        def pytest_runtest_protocol(item: Any) -> Iterator[None]:
+            results.begin()
+            reports.clear()
+            done = yield
+            outcomes = {report.outcome: getattr(report, "error", "") for report in reports}
+            if "skipped" not in outcomes:
+                results.add(outcomes.get("failed", ""))
+            item.session.shouldstop = results.ended
+            return done
+
+        @staticmethod
+        def pytest_runtest_makereport(item: Any, call: Any) -> Any:
+            """Without the traceback, for which files would be read."""
+            error = call.excinfo and call.excinfo.value
+            if isinstance(error, FixtureLookupError):
+                results.link.refuse(f"there is no fixture {error.argname}")
+            outcome: Any = "passed" if error is None else "skipped" if _is_skip(error) else "failed"
+            kind = type(error).__name__
+            return pytest.TestReport(item.nodeid, item.location, {}, outcome, None, call.when, error=kind)
+
+        @staticmethod
+        def pytest_runtest_logreport(report: Any) -> None:
+            reports.append(report)
+
+        @staticmethod
+        def pytest_pyfunc_call(pyfuncitem: Any) -> bool | None:
+            if not inspect.iscoroutinefunction(pyfuncitem.obj):
+                return None
+            arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+            importlib.import_module("asyncio").run(pyfuncitem.obj(**arguments))
+            return True
+
+    before = len(results.rows)
+    pytest.main(_OPTIONS, plugins=[Plugin()])
+    if len(results.rows) == before and isinstance(results.link.problem, Broken):
+        results.add("")
+
+
+class _Module(ModuleType):
+    """A module whose other names `get` knows."""
+
+    def __init__(self, name: str, get: Callable[[str], Any], names: Mapping[str, Any] | None = None) -> None:
+        super().__init__(name)
+        vars(self).update({"_get": get, **(names or {})})
+        sys.modules[name] = self
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "__path__":
+            raise AttributeError(name)
+        return vars(self)["_get"](name)
+
+
+def _true(value: Any) -> None:
+    if not value:
+        raise AssertionError
+
+
+def _names(code: CodeType) -> set[str]:
+    inner = [each for each in code.co_consts if isinstance(each, CodeType)]
+    return {*code.co_names, *(name for each in inner for name in _names(each))}
+
+
+def _prepare(link: TestSide, tests: str) -> None:
+    """Shut what the program would not see."""
+
+    def closed(name: str) -> Callable[..., Any]:
+        def refuse(*_: Any, **__: Any) -> None:
+            raise link.refuse(f"the test uses {name}")
+
+        return refuse
+
+    for module in (builtins, io, os):
+        for name in ("open", "mkdir"):
+            setattr(module, name, closed(name))
+    seed = random.seed
+    random.seed = lambda *args: (seed(*args), link.call({"g": "random:seed"}, *args))[0]
+    if "pytest" in tests:
+        pytest = importlib.import_module("pytest")
+        for name in ("MonkeyPatch", "deprecated_call", "warns"):
+            setattr(pytest, name, closed(f"pytest.{name}"))
+
+
+def _run_in_program(link: TestSide) -> None:
+    """Let `asyncio.run` take what a coroutine function of the program returns."""
+    module: Any = importlib.import_module("asyncio")
+    run = module.run
+    module.run = lambda main, **_: link.call({"g": "asyncio:run"}, main) if is_stand_in(main) else run(main)
+
+
+def _divide(tree: ast.Module) -> int:
+    """Make each assert of `check(candidate)` a test of its own; returns how many there are."""
+    count = 0
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name == "check":
+            for place, each in enumerate(node.body):
+                if isinstance(each, ast.Assert):
+                    text = f"_assert(lambda: ({ast.unparse(each.test)}))"
+                    node.body[place], count = ast.parse(text).body[0], count + 1
+    return count
+
+
+def _missing(name: str) -> None:
+    raise AttributeError(name)
+
+
+def _execute(link: TestSide, names: dict[str, Any], tree: ast.Module, order: Mapping[str, Any]) -> None:
+    """Run the module of the tests, where the names of the program are known."""
+    begin(names, sys.modules)
+    names["__name__"] = _NAME
+    before = dict(names)
+    with suppress(Exception):  # where it is not a module by itself, the program has its names
+        exec(order["prefix"], names)  # noqa: S102 - the row's own code, in a jail
+    names.pop(order["entry_point"].partition("(")[0], None)
+    link.local = {each for each in names.values() if inspect.isclass(each) and each.__module__ == _NAME}
+    link.find_process()
+    own = link.call({"own": "own_names"})
+    _Module("solution", link.name, {"__all__": own})
+    asked = _names(compile(tree, _NAME, "exec")) | _names(compile(order["entry_point"] or "0", _NAME, "eval"))
+    for name in asked.intersection(own) - vars(builtins).keys():
+        if name not in names or names[name] is before.get(name):
+            names[name] = link.name(name)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            for name in [f"{getattr(node, 'module', None) or ''}.{each.name}".lstrip(".") for each in node.names]:
+                root = name.partition(".")[0]
+                if name.startswith("unittest.mock") or not (root in sys.modules or importlib.util.find_spec(root)):
+                    raise link.refuse(f"the tests import {name}")
+                if root == "asyncio":
+                    _run_in_program(link)
+    exec(compile(tree, _NAME, "exec"), names)  # noqa: S102 - as above
+
+
+def _is_test(tree: ast.Module) -> bool:
+    """Whether the module asserts something itself, or calls `check`."""
+    defined = ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef
+    nodes = [node for each in tree.body if not isinstance(each, defined) for node in ast.walk(each)]
+    calls = [ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)]
+    return any(isinstance(node, ast.Assert) for node in nodes) or "check" in calls or "pytest.raises" in calls

@@ -1,0 +1,245 @@
+"""A failure costs one sample in every mode, a trajectory counts once: verl's worker, buffers and trainer."""
+
+import json
+import statistics
+from collections import Counter
+
+import pytest
+
+from tests.forks import python
+
+PROMPTS, BATCH = 48, 8
+QUIET = "import logging; logging.disable(logging.CRITICAL)\nfrom tests.verl_adapter import sessions\nimport json\n"
+RUN = QUIET + "print(json.dumps(sessions.steps({mode!r}, {prompts}, {batch}, 'algorithm.adv_estimator={estimator}')))"
+OUTCOME = QUIET + "print(json.dumps([[sessions.survives(p, s) and sessions.reward(p, s) for s in range(sessions.N)]"
+OUTCOME += " for p in range({prompts})]))"
+
+
+def rewards(prompts):
+    """Of each prompt those of the samples that survive, by session."""
+    found = json.loads(python(OUTCOME.format(prompts=prompts)))
+    return [{session: float(each) for session, each in enumerate(its) if each is not False} for its in found]
+
+
+def run(mode, estimator="grpo", prompts=PROMPTS, plugins="auto"):
+    code = RUN.format(mode=mode, prompts=prompts, batch=BATCH, estimator=estimator)
+    return json.loads(python(code, plugins=plugins))
+
+
+def grpo(own, value):
+    return (value - statistics.fmean(own)) / (statistics.stdev(own) + 1e-6)
+
+
+def rloo(own, value):
+    return value - (sum(own) - value) / (len(own) - 1)
+
+
+def check(steps, survivors, expected):
+    """What was trained on: whole groups of survivors, once, with the estimator's advantages."""
+    names = Counter(key for step in steps for key in step["advantages"])
+    assert set(names.values()) == {1}
+    trained = {}
+    for step in steps:
+        for key, values in step["advantages"].items():
+            prompt, session, _ = key[1:].split("_")
+            trained.setdefault(int(prompt), {}).setdefault(int(session), []).append(values)
+    for prompt, sessions in trained.items():
+        own = survivors[prompt]
+        assert set(sessions) == set(own), prompt
+        for session, rows in sessions.items():
+            assert len(rows) == 2 - prompt % 2  # its sequences
+            for values in rows:
+                assert values == pytest.approx([expected(list(own.values()), own[session])] * len(values), abs=1e-4)
+    return set(trained)
+
+
+@pytest.mark.parametrize("mode", ["sync", "colocate_async", "separate_async"])
+def test_every_group_of_two_survivors_is_trained_on_once(mode):
+    steps = run(mode)
+    survivors = rewards(2 * PROMPTS)
+    trained = check(steps, survivors, grpo)
+    usable = [prompt for prompt in range(2 * PROMPTS) if len(survivors[prompt]) >= 2]
+    assert trained == {prompt for prompt in usable if prompt < PROMPTS} if mode == "sync" else set(usable[:PROMPTS])
+    lone = sum(len(its) == 1 for its in survivors[:PROMPTS])
+    total = Counter()
+    for step in steps:
+        metrics = step["metrics"]
+        kept = len({key.rpartition("_")[0] for key in step["advantages"]})
+        samples = round(kept / metrics["agent/kept_share"])
+        total.update({fate: round(samples * metrics[f"agent/{fate}_share"]) for fate in ("kept", "lost", "evicted")})
+    submitted = range(max(trained) + 1)
+    assert total["lost"] == sum(8 - len(survivors[prompt]) for prompt in submitted)
+    assert (lone, total["evicted"]) == (2, 2)
+    first = steps[0]["metrics"]
+    assert (first["agent/lost_tokens"], first["agent/lost_turns"], first["agent/kept_turns"]) == (9, 2, 1)
+    assert first["agent/evicted_turns"] == 1
+
+
+def test_verl_would_throw_away_each_group_with_a_failure():
+    code = QUIET + (
+        "made = sessions.trainer('colocate_async', 'algorithm.adv_estimator=grpo')\nsessions.submit(made, 48)\n"
+        "made.replay_buffer._sync_metadata_from_transfer_queue()\nprint(len(made.replay_buffer.failure_keys['train']))"
+    )
+    damaged = [prompt for prompt, its in enumerate(rewards(PROMPTS)) if len(its) < 8]
+    raised = sum(prompt % 2 == 0 for prompt in damaged)  # those of the others return no sequence: finished for verl
+    assert raised > 3
+    assert int(python(code, plugins="none")) == raised
+    assert int(python(code)) == 3  # without a survivor, or with a lone one
+
+
+@pytest.mark.parametrize(("estimator", "formula"), [("rloo", rloo), ("rloo_vectorized", rloo), ("opo", None)])
+def test_a_trajectory_of_several_sequences_is_one_member_of_its_group(estimator, formula):
+    steps = run("sync", estimator, prompts=BATCH)
+    if formula:
+        check(steps, rewards(BATCH), formula)
+    else:
+        own = {}
+        for key, values in steps[0]["advantages"].items():
+            own.setdefault(key.rpartition("_")[0], set()).update(round(value, 5) for value in values)
+        assert {len(values) for values in own.values()} == {1}
+
+
+def test_verl_would_count_each_sequence():
+    with pytest.raises(AssertionError):
+        check(run("sync", "rloo", prompts=BATCH, plugins="none"), rewards(BATCH), rloo)
+
+
+IDLE = QUIET + (
+    "sessions.Worker.mask = 0\n"
+    "made = sessions.trainer('sync', 'data.train_batch_size=2', 'algorithm.adv_estimator={estimator}')\n"
+    "sessions.submit(made, 2)\n"
+    "rows, _ = made.replay_buffer.sample(1, 'train', 2)\nrows = made._balance_batch(rows, {{}})\n"
+    "for key in rows.keys:\n"
+    "    row = sessions.QUEUE.fields['train', key]\n"
+    "    row |= {{name: row['rm_scores'] * 0 for name in ('values', 'old_log_probs', 'rollout_log_probs')}}\n"
+    "made.config.algorithm.rollout_correction.rollout_is = 'token'\n"
+    "try:\n    made._compute_advantage(rows, {{}})\nexcept Exception as error:\n    print(error)\nelse:\n"
+    "    same = made._update_actor(rows, {{}}) is made._update_critic(rows, {{}}) is rows\n"
+    "    print(same, sessions.measured(made, rows)['agent/skipped_updates'])"
+)
+
+
+@pytest.mark.parametrize("estimator", ["gae", "reinforce_plus_plus", "grpo"])
+def test_a_batch_without_a_trained_token_makes_no_update(estimator):
+    assert python(IDLE.format(estimator=estimator)) == "True 1"
+
+
+def test_verl_cannot_normalise_over_no_token():
+    assert "at least one valid token" in python(IDLE.format(estimator="gae"), plugins="none")
+
+
+VALIDATION = (
+    QUIET
+    + """
+import numpy as np
+from types import SimpleNamespace
+made = sessions.trainer("sync", "actor_rollout_ref.rollout.val_kwargs.n=8", "trainer.log_val_generations=0")
+rows = iter(({lost}, 5, 2))
+
+def generate(batch):
+    # Row 3 has no survivor, row 5 one, row 2 those of a good row; verl has given it a uid.
+    made.submitted = next(rows)
+    uids = batch["uid"]
+    sessions.submit(made, 1, validate=True, uids=[str(uid) for uid in uids])
+
+made.agent_loop_manager = SimpleNamespace(generate_sequences=generate)
+made.reward_loop_manager = SimpleNamespace(reward_loop_worker_handles=[])
+made.tokenizer = SimpleNamespace(pad_token_id=0, decode=lambda ids, **_: "text")
+row = {{"raw_prompt": np.array([["hi"]], dtype=object), "data_source": np.array(["math"], dtype=object)}}
+made.val_dataloader = [dict(row) for _ in {batches}]
+made._agent_rl_progress = SimpleNamespace(complete=1, begun=1)
+made.total_training_steps = 1
+try:
+    print(json.dumps({{key: float(value) for key, value in made._validate().items()}}))
+except Exception as error:
+    print(f"{{type(error).__name__}}: {{error}}")
+"""
+)
+
+
+def test_a_validation_is_that_of_its_survivors_also_after_a_batch_without_one():
+    metrics = json.loads(python(VALIDATION.format(lost=3, batches=[1, 2, 3])))
+    survivors = rewards(6)
+    rates = [statistics.fmean(survivors[prompt].values()) for prompt in (5, 2)]
+    assert metrics["val-core/math/acc/mean@8"] == pytest.approx(statistics.fmean(rates))
+    assert metrics["val-core/math/missing"] == 8 + 7 + 8 - len(survivors[2])
+
+
+def test_a_validation_of_which_nothing_has_a_score_stops_the_run():
+    ended = python(VALIDATION.format(lost=3, batches=[1]))
+    assert ended.startswith(
+        "UnscoredError: no trajectory of the validation is usable: every trajectory failed; 8 failed"
+    )
+
+
+def test_verl_would_end_at_a_batch_without_a_row():
+    assert (
+        python(VALIDATION.format(lost=3, batches=[1]), plugins="none")
+        == "ValueError: keys or partition were not found!"
+    )
+
+
+LATE = (
+    QUIET
+    + """
+from types import SimpleNamespace
+from agent_rl.errors import ConfigError
+from agent_rl.verl_adapter import late_scoring
+made = sessions.trainer("colocate_async", "algorithm.adv_estimator=grpo", "reward.reward_manager.name=trajectory")
+sessions.submit(made, 3)
+batch, _ = made.replay_buffer.sample(1, "train", 2)
+made.served_models, made.reward_loop_manager = None, SimpleNamespace(reward_model_manager=None)
+late_scoring._scored = lambda trainer, module, batch, keys: [ConfigError("a.key", "is wrong", "Fix it")] * len(keys)
+try:
+    made._compute_reward_colocate(batch)
+except ConfigError:
+    again, _ = made.replay_buffer.sample(1, "train", 3)
+    print(set(batch.keys) < set(again.keys))
+"""
+)
+
+
+def test_prompts_whose_late_scoring_is_fatal_are_finished_again_for_the_checkpoint():
+    assert python(LATE) == "True"
+
+
+METRICS = (
+    QUIET
+    + """
+made = sessions.trainer("sync", "data.train_batch_size=2", "algorithm.adv_estimator=grpo")
+sessions.submit(made, 2)
+rows, _ = made.replay_buffer.sample(1, "train", 2)
+info = sessions.QUEUE.fields["train", rows.keys[-1]]["extra_fields"]["reward_extra_info"]
+info["rare"] = 3.0
+tag = {"fatal": False, "validate": True, "bug": "", "error": "UnscoredError: away", "tokens": None, "turns": None}
+sessions.QUEUE.kv_batch_put(["a", "b"], "agent_rl_errors", tags=[tag, tag | {"validate": False}])
+metrics = sessions.measured(made, rows)
+print(metrics["agent/unscored"], metrics["agent/rare"], sessions.QUEUE.kv_list("agent_rl_errors"))
+"""
+)
+
+
+def test_failures_of_a_validation_are_not_the_steps_and_rare_numbers_are_logged():
+    assert python(METRICS) == "1 3.0 {'agent_rl_errors': {}}"
+
+
+WRITTEN = (
+    QUIET
+    + """
+from agent_rl.verl_adapter import late_scoring
+made = sessions.trainer("sync", "data.train_batch_size=1", "algorithm.adv_estimator=grpo")
+sessions.submit(made, 1)
+batch, _ = made.replay_buffer.sample(1, "train", 1)
+rows = [sessions.QUEUE.fields["train", key] for key in batch.keys]
+for row in rows:
+    row["response_mask"] = row["response_mask"].clone()
+    row["response_mask"][-1] = 0
+result = {"reward_score": 0.5, "reward_extra_info": {}}
+late_scoring._write(sessions.trainer_base, batch, {key.rpartition("_")[0]: result for key in batch.keys})
+print({(float(row["rm_scores"][-2]), float(row["rm_scores"].sum())) for row in rows})
+"""
+)
+
+
+def test_a_late_reward_stands_on_the_last_token_that_is_trained_on():
+    assert python(WRITTEN) == "{(0.5, 0.5)}"
