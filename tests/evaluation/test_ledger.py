@@ -92,7 +92,7 @@ def test_a_line_that_is_whole_and_no_trajectory_is_an_error(tmp_path, data):
         ({"n": 2}, [], "n: 2, but .* was begun with 1"),
         ({"model": "other"}, [], "model: 'other'"),
         ({}, ["sampling.temperature=0"], r"sampling\.temperature: 0\.0, but .* 1\.0"),
-        ({}, ["agent_rl.reward.correctness.clip=[0,1]"], r"agent_rl\.reward\.correctness\.clip: \[0\.0, 1\.0\]"),
+        ({}, ["agent_rl.budget.max_malformed=1"], r"agent_rl\.budget\.max_malformed: 1"),
         ({}, ["sampling.body.min_p=0.1"], r"sampling\.body\.min_p: 0\.1, but .* None"),
         ({"loop": "react_agent"}, [], "loop: 'react_agent'"),
     ],
