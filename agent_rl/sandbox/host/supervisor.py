@@ -180,13 +180,18 @@ class Zygote:
         """
         self._numbers += 1
         self._ends[self._numbers] = future = self._loop.create_future()
-        self._order(FORK.pack(Op.FORK, self._numbers, flags, code_bytes, limit_s, memory_bytes), descriptors)
+        order = FORK.pack(Op.FORK, self._numbers, flags, code_bytes, limit_s, memory_bytes)
+        self._orders.append((order, descriptors))
+        if len(self._orders) == 1:
+            self._loop.call_soon(self._send)  # once its input is there, so that the child does not wait for us
         return self._numbers, future
 
     def order(self, op: Op, number: int, limit_s: float = 0.0) -> None:
         """Kill, pause or resume a child; nothing happens when it has ended."""
         if number in self._ends:
-            self._order(ORDER.pack(op, number, limit_s), ())
+            self._orders.append((ORDER.pack(op, number, limit_s), ()))
+            if len(self._orders) == 1:
+                self._send()
 
     def waited_s(self, number: int) -> float:
         """Seconds that a child has waited for a core; 0 while it is new."""
@@ -201,11 +206,6 @@ class Zygote:
         """Kill a child, if it has not ended; nobody waits for its end any more."""
         self.order(Op.KILL, number)
         self._ends.pop(number, None)
-
-    def _order(self, order: bytes, descriptors: tuple[int, ...]) -> None:
-        self._orders.append((order, descriptors))
-        if len(self._orders) == 1:
-            self._send()
 
     def _send(self) -> None:
         """Send what is waiting, in order; what the zygote does not take now is sent again a little later."""
