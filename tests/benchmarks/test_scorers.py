@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
 import io
 import json
 import resource
@@ -41,6 +42,7 @@ from agent_rl.rewards.scorers import score_now  # noqa: E402
 from agent_rl.rewards.scorers.math import forms as _forms  # noqa: E402
 from agent_rl.rewards.scorers.math import math_answer  # noqa: E402
 from agent_rl.rewards.scorers.math import worker as _worker  # noqa: E402
+from tests.data.real import shared  # noqa: E402
 from tests.rewards.scorers.test_hostile import TEXTS, TRUTHS  # noqa: E402
 
 pytestmark = pytest.mark.benchmark
@@ -208,6 +210,24 @@ def test_scores_a_second(name: str) -> None:
         print(f"\n{name}, {kind}: {count / wall[kind]:,.0f}/s, {1e6 * cpu[kind] / count:,.0f} us of CPU each", end="")
     print(f"\n{name}: {share:.1f} times naive, {over_prime:.1f} times prime")
     assert min(share, over_prime) >= (2.0 if name in TWICE else 1.0)
+
+
+def test_leetcode_programs_a_second() -> None:
+    """Published solutions with about 100 tests each: one process for all tests of a program, one for the program."""
+    rows = [
+        json.loads(line)
+        for line in gzip.decompress(shared("code/leetcode_test_odd.jsonl.gz").read_bytes()).splitlines()
+    ][::4]
+    truths = [{key: row[key] for key in ("test", "entry_point", "prompt")} for row in rows]
+
+    async def score() -> list[Any]:
+        jobs = zip(rows, truths, strict=True)
+        scorer = SCORERS["code_all"]
+        return await asyncio.gather(*(score_answer(scorer, f"```python\n{r['completion']}\n```", t) for r, t in jobs))
+
+    started = time.perf_counter()
+    assert set(asyncio.run(score())) == {1.0}
+    print(f"\nLeetCode: {len(rows) / (time.perf_counter() - started):.2f} programs a second", end="")
 
 
 PLAIN = {
