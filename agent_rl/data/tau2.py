@@ -117,7 +117,7 @@ def _initial(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_tasks(path: Path) -> Iterator[Raw]:
-    """The tasks that rows can express, with a column `split` where tau2-bench's `split_tasks.json` lies next to them."""
+    """The tasks that rows can express, with a column `split` where `split_tasks.json` lies next to them."""
     official = _official_splits(path.with_name("split_tasks.json"))
     for raw in read_raw(path):
         state, criteria = (raw.value.get(key) or {} for key in ("initial_state", "evaluation_criteria"))
