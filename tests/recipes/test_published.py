@@ -1,8 +1,8 @@
 """The GPU sizes have the values of the published runs that the READMEs quote; every README says what was published.
 
-The values are those of the sources: verl-tool 980962b (examples/train/math_tir), verl-recipe 48ea0a7 (retool), SimpleTIR
-e7b5b44 (README, train.sh), SkyRL a956457 (run_search.sh with 3 turns, run_skyrl_sql.sh), ToolRL 8cee13e
-(run_grpo.sh), verl 1dda039 (run_qwen2_5_vl_7b_megatron.sh), GiGPO's and Qwen3-4B-tau2-grpo-v1's publications.
+The values are those of the sources: verl-tool 980962b (examples/train/math_tir), verl-recipe 48ea0a7 (retool),
+SimpleTIR e7b5b44 (README, train.sh), SkyRL a956457 (run_search.sh with 3 turns, run_skyrl_sql.sh), ToolRL
+8cee13e (run_grpo.sh), verl 1dda039 (run_qwen2_5_vl_7b_megatron.sh), GiGPO's and Qwen3-4B-tau2-grpo-v1's publications.
 """
 
 from __future__ import annotations
