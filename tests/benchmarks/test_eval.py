@@ -86,7 +86,8 @@ def test_client_cpu_of_an_evaluation(server: str, tmp_path: Path, capsys: pytest
     own, started, their_wall = theirs(server, tmp_path / "theirs")
     with capsys.disabled():
         print(
-            f"\n{CALLS} tool calls in each episode: {cpu / (own + started):.4f} of the CPU, {cpu / own:.2f} of its process's"
+            f"\n{CALLS} tool calls in each episode: {cpu / own:.2f} of the CPU of its process, "
+            f"{cpu / (own + started):.4f} of that with its programs"
         )
         print(
             f"agent_rl   {1e3 * cpu:7.2f} ms of client CPU per episode, {1 / wall:7.1f} episodes/s, {AT_ONCE} at a time"

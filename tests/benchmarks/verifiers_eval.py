@@ -1,8 +1,8 @@
 """An evaluation by verifiers 0.4 through an OpenAI-compatible endpoint; a program for an environment of its own.
 
 It is run as `vf-eval` runs it, with verifiers' smallest harness (`null`), the subprocess runtime and one server of
-tools for all rollouts. What a rollout costs is the difference between an evaluation of many and one of few: starting and
-stopping is in both. Prints CPU and wall seconds of so many rollouts as JSON.
+tools for all rollouts. What a rollout costs is the difference between an evaluation of many and one of few, since
+starting and stopping is in both. Prints CPU and wall seconds of so many rollouts as JSON.
 """
 
 from __future__ import annotations
