@@ -215,7 +215,9 @@ class Trajectory:
     """None until a reward has been computed; it stays None when the trajectory is unscored."""
     prompt_tokens: int = 0
     response_tokens: int = 0
-    """Sampled tokens and observation tokens together."""
+    """Sampled tokens and observation tokens together, of all conversations."""
+    longest_tokens: int = 0
+    """The same of the longest conversation, to which the limit on tokens applies; 0: there was one."""
     seconds: float = 0.0
     ended: float = field(default=0.0, compare=False)
     """Unix time at which the episode ended; 0 in traces that an older version wrote."""

@@ -67,6 +67,11 @@ class FoldingPolicy(Policy):
         """Response tokens of all conversations."""
         return self._inner.response_tokens
 
+    @property
+    def longest_tokens(self) -> int:
+        """Response tokens of the longest conversation."""
+        return self._inner.longest_tokens
+
     async def begin(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]]) -> None:
         """Start the first conversation."""
         self._prompt, self._tools = list(messages), list(tools)

@@ -25,10 +25,11 @@ from typing import Any, TypeVar
 
 from packaging.utils import canonicalize_name
 
+from agent_rl.doctor.compiling import try_compilers
 from agent_rl.doctor.devices import Gpu, read_gpus, visible
 from agent_rl.errors import ConfigError
 from agent_rl.launch.command import has_accelerator
-from agent_rl.launch.gpu_environment import RUNTIME, cuda_home, gpu_environment
+from agent_rl.launch.gpu_environment import RUNTIME, cuda_home, gpu_environment, missing_parts
 
 __all__ = ["FACTS", "Machine"]
 
@@ -124,8 +125,18 @@ class Machine:
 
     @cached_property
     def cuda_home(self) -> str:
-        """The CUDA toolkit with `nvcc`; empty: none."""
+        """The CUDA toolkit; empty: none."""
         return self._fact("cuda_home", lambda: str(cuda_home(self.environ) or ""))
+
+    @cached_property
+    def missing_parts(self) -> list[str]:
+        """What the toolkit lacks."""
+        return self._fact("missing_parts", lambda: missing_parts(Path(self.cuda_home)) if self.cuda_home else [])
+
+    @cached_property
+    def compiled(self) -> dict[str, str] | None:
+        """Why three lines with CUDA, and with `Python.h`, do not compile or link, empty: they do; None: no GPU."""
+        return self._fact("compiled", lambda: try_compilers(self.cuda_home, self.environ) if self.gpus else None)
 
     @cached_property
     def nvcc(self) -> str:

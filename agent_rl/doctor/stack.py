@@ -14,6 +14,8 @@ from packaging.version import InvalidVersion, Version
 
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.check import Status
+from agent_rl.doctor.compiling import CUDA as COMPILED_CUDA
+from agent_rl.doctor.compiling import PYTHON as COMPILED_PYTHON
 from agent_rl.launch.gpu_environment import CUDA, RUNTIME
 
 __all__ = ["STACK", "NodeRequirement"]
@@ -68,28 +70,32 @@ def _engine(case: Case, key: str) -> str:
     return str(case.get(f"{ROLLOUT}.engine_kwargs.sglang.{key}", ""))
 
 
-def _compiles(case: Case) -> bool:
-    """Whether the engine compiles kernels when they are first used: flashinfer's, for attention and sampling."""
-    return _engine(case, "attention_backend") in ("", "flashinfer") or _engine(case, "sampling_backend") != "pytorch"
+def _toolkit(case: Case) -> str:
+    machine = case.machine
+    lacks = f", {machine.cuda_home} lacks {', '.join(machine.missing_parts)}" if machine.missing_parts else ""
+    return f"nvcc {machine.nvcc}{lacks}" if machine.nvcc else f"no nvcc{lacks}"
+
+
+def _compiling(name: str, remedy: str, source: str, otherwise: str) -> NodeRequirement:
+    """A row for the lines that the doctor compiles."""
+
+    def failure(case: Case) -> str:
+        return (case.machine.compiled or {}).get(name, "")
+
+    return NodeRequirement(
+        f"compiling with {name}",
+        "a program of three lines compiles and links",
+        otherwise,
+        source,
+        lambda case: failure(case) or "it does",
+        lambda case: not failure(case),
+        remedy,
+        lambda case: name in (case.machine.compiled or {}),
+    )
 
 
 def _is_separate(case: Case) -> bool:
     return str(case.get("trainer.v1.trainer_mode", "")) == "separate_async"
-
-
-def _flash_attention(case: Case) -> str:
-    version = case.machine.version("flash-attn")
-    return f"flash-attn {version}" if version else "no flash-attn"
-
-
-def _from_hub(case: Case) -> bool:
-    """Whether transformers would fetch the attention kernel from the hub."""
-    chosen = str(case.get(ATTENTION, "flash_attention_2"))
-    return chosen == "flash_attention_2" and case.machine.version("flash-attn") is None
-
-
-def _is_offline(case: Case) -> bool:
-    return any(case.environ.get(name, "") not in ("", "0") for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"))
 
 
 def _allocator(case: Case) -> str:
@@ -190,14 +196,25 @@ STACK = (
     ),
     NodeRequirement(
         "CUDA toolkit",
-        f"nvcc of CUDA {CUDA}",
-        "flashinfer cannot compile its kernels in the first step",
-        "https://docs.flashinfer.ai/installation.html (kernels are compiled when first used)",
-        lambda case: f"nvcc {case.machine.nvcc}" if case.machine.nvcc else "no nvcc",
-        lambda case: case.machine.nvcc.split(".")[0] == str(CUDA),
-        "Install cuda-toolkit-13-0 and set CUDA_HOME, or ++actor_rollout_ref.rollout.engine_kwargs.sglang."
-        "attention_backend=triton and sampling_backend=pytorch, which compile nothing with it",
-        _compiles,
+        f"nvcc, lib64/libcudart.so and headers of CUDA {CUDA}",
+        "the engine ends at its first kernel: SGLang 0.5.13 compiles some, whatever its backends are",
+        "sglang 0.5.13's jit_kernel (rope, silu_and_mul), by tvm_ffi; https://github.com/flashinfer-ai/flashinfer/issues/5064",
+        _toolkit,
+        lambda case: case.machine.nvcc.split(".")[0] == str(CUDA) and not case.machine.missing_parts,
+        "Install cuda-toolkit-13-0 (of it, cuda-nvcc-13-0, cuda-cudart-dev-13-0 and cuda-cccl-13-0), and unset "
+        "CUDA_HOME or set it to the toolkit's folder",
+    ),
+    _compiling(
+        COMPILED_CUDA,
+        "Install a C++ compiler that this nvcc accepts (apt-get install g++)",
+        "flashinfer 0.6.12 and tvm_ffi 0.1.9 build their kernels so",
+        "the engine ends at its first kernel",
+    ),
+    _compiling(
+        COMPILED_PYTHON,
+        "Install Python's headers (apt-get install python3-dev, for this Python's version)",
+        "triton/runtime/build.py",
+        "Triton cannot build its launcher",
     ),
     NodeRequirement(
         "C compiler",
@@ -211,12 +228,11 @@ STACK = (
     NodeRequirement(
         "ninja",
         "ninja",
-        "flashinfer cannot compile its kernels",
+        "the engine cannot compile its kernels",
         "flashinfer's requirements; torch/utils/cpp_extension.py",
         lambda case: case.machine.ninja or "none",
         lambda case: bool(case.machine.ninja),
         "Run pip install ninja",
-        _compiles,
     ),
     NodeRequirement(
         "cupy",
@@ -227,25 +243,6 @@ STACK = (
         lambda case: case.machine.version("cupy-cuda13x") == "14.0.1",
         "Run pip install cupy-cuda13x==14.0.1",
         _is_separate,
-    ),
-    NodeRequirement(
-        "attention kernel",
-        "flash-attn, the hub, or attn_implementation=sdpa",
-        "transformers asks the hub for a kernel, through the package kernels, and HF_HUB_OFFLINE forbids that",
-        "transformers/integrations/hub_kernels.py",
-        lambda case: f"{_flash_attention(case)}, HF_HUB_OFFLINE={case.environ.get('HF_HUB_OFFLINE', '')}",
-        lambda case: not (_from_hub(case) and _is_offline(case)),
-        f"Add ++{ATTENTION}=sdpa, or unset HF_HUB_OFFLINE for the first run",
-    ),
-    NodeRequirement(
-        "kernels",
-        "the package kernels, where flash-attn is not installed",
-        "transformers refuses flash_attention_2",
-        "transformers/modeling_utils.py; sglang 0.5.13 requires kernels>=0.14.1,<0.15",
-        lambda case: f"kernels {case.machine.version('kernels') or 'is not installed'}",
-        lambda case: case.machine.version("kernels") is not None,
-        f"Run pip install 'kernels>=0.14.1,<0.15', or add ++{ATTENTION}=sdpa",
-        _from_hub,
     ),
     NodeRequirement(
         "allocator",

@@ -1,7 +1,7 @@
 """The receipt of an experiment: what was run on what, and what came out of it, written by the run alone.
 
-`results/receipt.json` has the command, versions and machine, a hash of the configuration and one of the rows, and for
-every variant and seed the success on held-out rows before and after training, with that of the world's policies.
+`results/receipt.json` has the command, versions and machine, hashes of the configuration, reward and rows, and for every
+variant and seed the success on held-out rows before and after training, with that of the world's policies.
 `curve.csv` and `curve.png` beside it have the success in training by step.
 """
 
@@ -16,12 +16,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from agent_rl.cpu import switch as cpu
 from agent_rl.cpu.profile import TRAINING_THREADS, profile_of
 from agent_rl.evaluation.summary import Estimate
 from agent_rl.experiments.cold_start import ColdStart
 from agent_rl.experiments.outcome import Judgement, RunOutcome
 from agent_rl.launch import resolution
+from agent_rl.settings import SECTION, AgentRLSettings
 from agent_rl.viewer.charts import Chart
 
 __all__ = ["RECEIPT", "check", "hashes", "machine", "verdicts", "write_curve"]
@@ -72,17 +75,34 @@ def verdicts(
 
 
 def hashes(recipe: str, overrides: Sequence[str] = ()) -> dict[str, str]:
-    """Of the composed configuration with its tool file, and of the rows with everything the world writes in them.
+    """Of the composed configuration with its tool file, of the reward, and of the rows with all that the world writes.
 
+    The reward is hashed with its defaults, however much of it is written, so that another default is another reward.
     The rows of a data set are left out where it is not at hand.
     """
     start = ColdStart(recipe, overrides)
     tools = Path(str(start.config.actor_rollout_ref.rollout.multi_turn.tool_config_path))
-    text = json.dumps(resolution.resolved(start.config), sort_keys=True, default=str)
-    text = text.replace(str(Path.cwd()), ".").replace(f'"{os.environ.get("HOME")}/', '"~/')
-    text += tools.read_text(encoding="utf-8") if tools.is_file() else ""
-    found = {"configuration": hashlib.sha256(text.encode()).hexdigest()}
+    configuration = resolution.resolved(start.config)
+    configuration.get(SECTION, {}).pop("reward", None)
+    parts = {"configuration": configuration, "reward": effective(AgentRLSettings.from_config(start.config).reward)}
+    texts = {name: _portable(json.dumps(part, sort_keys=True, default=str)) for name, part in parts.items()}
+    texts["configuration"] += tools.read_text(encoding="utf-8") if tools.is_file() else ""
+    found = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
     return {**found, "rows": start.rows_digest()} if start.has_rows() else found
+
+
+def effective(settings: BaseModel) -> dict[str, Any]:
+    """The settings with their defaults, less what is null, 0 or empty: a new key that is off changes nothing."""
+
+    def written(section: Mapping[str, Any]) -> dict[str, Any]:
+        values = {key: written(value) if isinstance(value, dict) else value for key, value in section.items()}
+        return {key: value for key, value in values.items() if value}
+
+    return written(settings.model_dump(mode="json"))
+
+
+def _portable(text: str) -> str:
+    return text.replace(str(Path.cwd()), ".").replace(f'"{os.environ.get("HOME")}/', '"~/')
 
 
 def machine(model: Path) -> dict[str, Any]:

@@ -32,7 +32,7 @@ _TURN = ("malformed", "observation", "notes", "generation_seconds", "tool_second
 _RESULT = ("status", "seconds", "reward", "metrics", "answer", "queue_seconds")
 _WHOLE = (
     *("stop_reason", "agent", "data_source", "ground_truth", "answer", "error", "verdict", "score"),
-    *("prompt_tokens", "response_tokens", "seconds", "ended", "row", "info"),
+    *("prompt_tokens", "response_tokens", "longest_tokens", "seconds", "ended", "row", "info"),
 )
 
 

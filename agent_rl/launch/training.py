@@ -12,13 +12,14 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
+from agent_rl.agents.registry import agent_names
 from agent_rl.cpu import switch as cpu
 from agent_rl.cpu.profile import CPUProfile, profile_of
 from agent_rl.errors import ConfigError
 from agent_rl.launch import resolution
 from agent_rl.launch.cluster import Nodes, node_options, run_head, run_worker
 from agent_rl.launch.command import JOINING, command_line, joins_ray, quoted, require_device
-from agent_rl.launch.composition import compose
+from agent_rl.launch.composition import compose, verl_defaults
 from agent_rl.launch.display import Steady, choose
 from agent_rl.launch.gpu_environment import gpu_environment
 from agent_rl.launch.outside import require_home, temporary_files
@@ -28,11 +29,14 @@ from agent_rl.launch.run_folder import RunFolder
 from agent_rl.launch.screen import Screen
 from agent_rl.launch.stopping import Aborted, StoppedRun, StopRequest
 from agent_rl.settings import AgentRLSettings
+from agent_rl.settings.old_keys import argument_keys
 from agent_rl.verl_adapter.checkpoints import model_folder, names_a_folder, policy_shards
 
 __all__ = ["dry_run", "train"]
 
-MODEL = "actor_rollout_ref.model.path"
+MODEL, DUMPS = "actor_rollout_ref.model.path", "trainer.rollout_data_dir"
+WORKERS = ("actor_rollout_ref.rollout.agent.num_workers", "reward.num_workers")
+"""Numbers of processes in the whole run, whatever its number of nodes."""
 TINY_MODEL = "outputs/tiny_model"
 """The policy in the recipes' sizes for a CPU; no hub has it."""
 TINY_CLASSIFIER = "outputs/tiny_classifier"
@@ -197,13 +201,15 @@ def _composed(
 ) -> tuple[DictConfig, list[str]]:
     """The configuration and the trainer's command line.
 
-    A `trainer.nnodes` of the user wins over the nodes' number, and his keys win over those of the CPU's profile.
+    The user's `trainer.nnodes` overrides the number of nodes that the environment names, and the user's keys override
+    those that depend on the machine.
     """
     if nodes is not None:
         overrides = [f"trainer.nnodes={nodes.count}", *overrides]
     config = compose(recipe, overrides)
-    if cpu.is_selected() and (wanted := _profile(config).overrides()):
-        overrides = [*(f"{key}={value}" for key, value in wanted.items()), *overrides]
+    wanted = [f"{key}={value}" for key, value in _profile(config).overrides().items()] if cpu.is_selected() else []
+    if wanted := [*wanted, *_workers(config, overrides)]:
+        overrides = [*wanted, *overrides]
         config = compose(recipe, overrides)
     return config, command_line(recipe, overrides if nodes is None else [*overrides, *JOINING], script)
 
@@ -249,9 +255,11 @@ def _merged_checkpoint(config: DictConfig, shown: Steady) -> list[str]:
 
 def _run_overrides(config: DictConfig, folder: Path, given: Sequence[str]) -> list[str]:
     """What puts everything that the run writes into its folder; relative paths mean nothing to other nodes."""
-    overrides = [f"++agent_rl.run.folder={quoted(folder)}"]
-    if not any(override.startswith("hydra.run.dir=") for override in given):
+    overrides, keys = [f"++agent_rl.run.folder={quoted(folder)}"], argument_keys(given)
+    if "hydra.run.dir" not in keys:
         overrides.append(f"hydra.run.dir={quoted(folder / 'hydra')}")
+    if DUMPS not in keys and OmegaConf.select(config, DUMPS) is None and not _is_traced(config):
+        overrides.append(f"{DUMPS}={quoted(folder / 'rollouts')}")
     loggers = (
         OmegaConf.to_container(config.trainer.logger)
         if OmegaConf.is_config(config.trainer.logger)
@@ -261,6 +269,22 @@ def _run_overrides(config: DictConfig, folder: Path, given: Sequence[str]) -> li
     if "file" not in loggers:  # from which the steps are shown
         overrides.append(f"trainer.logger=[{','.join([*loggers, 'file'])}]")
     return overrides
+
+
+def _is_traced(config: DictConfig) -> bool:
+    """Whether the trace has the run's samples: verl's own agent loops write none."""
+    agent = config.actor_rollout_ref.rollout.agent.default_agent_loop
+    return OmegaConf.select(config, "agent_rl.trace.path") is not None and agent in agent_names()
+
+
+def _workers(config: DictConfig, given: Sequence[str]) -> list[str]:
+    """Overrides by which each of several nodes has as many workers as one alone; a number of the user's stays."""
+    keys, counts = argument_keys(given), {key: OmegaConf.select(config, key) for key in WORKERS}
+    return [
+        f"{key}={count * config.trainer.nnodes}"
+        for key, count in counts.items()
+        if key not in keys and config.trainer.nnodes > 1 and count == OmegaConf.select(verl_defaults(), key)
+    ]
 
 
 def _make_tiny_models(config: DictConfig) -> None:

@@ -63,14 +63,14 @@ class ChatPolicy(Policy):
         self._tools: list[dict[str, Any]] = []
         self._first = 0  # tokens of the conversation's prompt; 0 before its first answer
         self._grown = 0  # tokens of the conversation beyond that
-        self._earlier = 0  # the same of earlier conversations
+        self.earlier_tokens: list[int] = []
         self._pending = 0  # tokens of what was appended since the last answer, estimated
         self._per_character = 0.0  # tokens, in the conversation so far
 
     async def begin(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]]) -> None:
         """Keep the prompt, which the endpoint sees with the first turn; called again, start a new conversation."""
         self.messages, self._tools = [*map(_sendable, messages)], list(tools)
-        self._earlier += self._grown
+        self.earlier_tokens.append(self._grown)
         self._first = self._grown = self._pending = 0
 
     async def generate(self, stop: Sequence[str] = (), *, keep_stop: bool = False) -> Generation:
@@ -150,7 +150,7 @@ class ChatPolicy(Policy):
         self._grown = max(self._grown, prompt + sampled - self._first)
         self._pending = 0
         self._per_character = (prompt + sampled) / max(1, _characters(self.messages))
-        self.response_tokens = self._earlier + self._grown
+        self.response_tokens = sum(self.earlier_tokens) + self._grown
         return sampled
 
 

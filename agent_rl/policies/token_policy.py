@@ -88,7 +88,7 @@ class TokenPolicy(Policy):
         self._messages: list[ChatMessage] = []
         self._tools: Sequence[dict[str, Any]] = []
         self._earlier: list[TrainingSequence] = []
-        self._earlier_tokens = 0
+        self.earlier_tokens: list[int] = []
         self.images: list[Any] = []
         self.prompt_ids: list[int] = []
         self.ids: list[int] = []
@@ -100,7 +100,7 @@ class TokenPolicy(Policy):
     @property
     def response_tokens(self) -> int:  # type: ignore[override]
         """Sampled and observation tokens together, over all training sequences."""
-        return self._earlier_tokens + len(self.mask)
+        return sum(self.earlier_tokens) + len(self.mask)
 
     async def begin(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]]) -> None:
         """Render the prompt; called again, start a new training sequence.
@@ -225,7 +225,7 @@ class TokenPolicy(Policy):
             return False
         if (sequence := self._sequence()) is not None:
             self._earlier.append(sequence)
-        self._earlier_tokens += len(self.mask)
+        self.earlier_tokens.append(len(self.mask))
         self.prompt_tokens = self.prompt_tokens or len(ids)
         self.prompt_ids, self.ids, self.images = prompt, list(ids), images
         self.mask = [0] * len(history)

@@ -148,7 +148,7 @@ class Reward:
         )
         logged = (trajectory.info.get("reward") or {}).get("logged", {})
         for term in chain(*source.waves):
-            if term.name in _COUNTED and term.settings.normalize not in ("group", "running"):
+            if term.name in _COUNTED and term.settings.normalize != "group":
                 await term.measure([measured])
             elif term.open(measured):
                 if term.name not in stored or logged.get(f"{term.name}_open") == 0.0:

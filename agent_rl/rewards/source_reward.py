@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent_rl.errors import ConfigError, UnscoredError, did_you_mean
-from agent_rl.rewards.combine import Normalizer, combiner
+from agent_rl.rewards.combine import combiner, normalized
 from agent_rl.rewards.component import Component, GroupComponent, Value, as_value, make_component
 from agent_rl.rewards.components import terms
 from agent_rl.rewards.components.correctness import Correctness
@@ -123,7 +123,6 @@ class Term:
     ) -> None:
         self.name, self.settings, self.source, self.stops, self.code = name, settings, source, stops, code
         self.gate = parse_gate(settings.gate)
-        self.normalizer = Normalizer(settings.normalize)
         self.needs_groups = group or settings.normalize == "group"
         changed = settings.normalize is not None or settings.clip is not None
         keys = [*logs, *(["raw"] if changed else []), *(["open"] if self.gate else [])]
@@ -141,7 +140,7 @@ class Term:
             except Exception as error:  # noqa: BLE001 - whatever a user's component raises, sorted there
                 remedy = f"The trajectory is {one.trajectory.id!r}"
                 one.error = sort_out(self.name, error, stops=self.stops, remedy=remedy, code=self.code)
-        numbers = self.normalizer([value.value for _, value in valued])
+        numbers = normalized(self.settings.normalize, [value.value for _, value in valued])
         for (one, value), number in zip(valued, numbers, strict=True):
             one.values[self.name] = self.clipped(number)
             logged = {**value.logged, "raw": value.value, "open": 1.0}

@@ -11,7 +11,6 @@ from agent_rl.settings.reward import (
     CorrectnessSettings,
     EfficiencySettings,
     FormatSettings,
-    LexicographicSettings,
     OverlongSettings,
     RewardSettings,
 )
@@ -27,7 +26,6 @@ __all__ = [
     "DataSettings",
     "EfficiencySettings",
     "FormatSettings",
-    "LexicographicSettings",
     "OverlongSettings",
     "ReactSettings",
     "RewardSettings",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from agent_rl.settings.errors import InvalidValueError
 from agent_rl.settings.section import Section
@@ -16,7 +17,6 @@ __all__ = [
     "CorrectnessSettings",
     "EfficiencySettings",
     "FormatSettings",
-    "LexicographicSettings",
     "OverlongSettings",
     "RewardSettings",
     "ServedModelSettings",
@@ -33,7 +33,21 @@ class CorrectnessSettings(TermSettings):
     """`auto`: by the row's data_source, a user's verdict first; else a scorer's name, `file.py:function`, or `none`."""
 
 
-class EfficiencySettings(TermSettings):
+class _NamedTermSettings(TermSettings):
+    """A component that every reward logs, and that counts where any of its keys is written."""
+
+    weight: float | Schedule = 0.0
+    """Factor of the value in the total; 0: logged only. Where another key of this section is written, it is 1."""
+    _counted: ClassVar[float] = 1.0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _counts(cls, section: Any) -> Any:
+        """Where keys are written, the weight becomes one of them, so that copies and merged sections keep it."""
+        return {"weight": cls._counted, **section} if isinstance(section, Mapping) and section else section
+
+
+class EfficiencySettings(_NamedTermSettings):
     """What an episode has used, as a penalty: the sum of the parts below, never below `floor`."""
 
     penalty: float = Field(default=0.1, ge=0)
@@ -56,30 +70,23 @@ class EfficiencySettings(TermSettings):
     """For each second that the episode waited for the engine: it depends on the machine and its load."""
 
 
-class FormatSettings(TermSettings):
+class FormatSettings(_NamedTermSettings):
     """Minus `malformed_turns / turns`, at least -1; a share of all turns could be diluted by turns that do nothing."""
 
-    weight: float | Schedule = 0.2
+    weight: float | Schedule = 0.0
+    """Factor of the value in the total; 0: logged only. Where another key of this section is written, it is 0.2."""
+    _counted: ClassVar[float] = 0.2
     turns: int = Field(default=3, ge=1)
     """Malformed turns at which the value is -1."""
 
 
-class OverlongSettings(TermSettings):
+class OverlongSettings(_NamedTermSettings):
     """From 0 to `-penalty` over the last `buffer_tokens` before `data.max_response_length`; off by default."""
 
     penalty: float = Field(default=0.0, ge=0)
     """Penalty for an episode that fills the whole response; 0: off."""
     buffer_tokens: int | None = Field(default=None, ge=1)
     """Tokens over which the penalty grows; null: a fifth of `data.max_response_length`."""
-
-
-class LexicographicSettings(Section):
-    """`combine: lexicographic`: the first component decides, the next ones only among equals."""
-
-    order: tuple[str, ...] = ("correctness", "efficiency", "format")
-    """Components from the most important; their values must be clipped or normalized to a range."""
-    levels: int = Field(default=100, ge=1)
-    """Steps into which a component's range is divided; values within one step are equal."""
 
 
 def _usable(name: str) -> str:
@@ -130,9 +137,8 @@ class RewardSettings(Section):
     """The components of the trajectory reward, and how the total is made of them."""
 
     combine: str = "sum"
-    """`sum`, `product`, `min` or `max` of weight times value, `lexicographic`, or a function of yours,
-    `package.module.function` or `file.py:function`, of (values, weights, trajectory)."""
-    lexicographic: LexicographicSettings = LexicographicSettings()
+    """`sum` of weight times value, or a function of yours, `package.module.function` or `file.py:function`, of
+    (values, weights, trajectory)."""
     correctness: CorrectnessSettings = CorrectnessSettings()
     efficiency: EfficiencySettings = EfficiencySettings()
     format: FormatSettings = FormatSettings()
@@ -151,6 +157,14 @@ class RewardSettings(Section):
     trajectory `unscored`. `UnscoredError`, timeouts and failed connections leave it unscored in any case."""
     models: dict[ServedModelName, ServedModelSettings] = Field(default_factory=dict)
     """Reward models that the run serves itself."""
+
+    @field_validator("combine")
+    @classmethod
+    def _combines(cls, value: str) -> str:
+        if value != "sum" and "." not in value:
+            remedy = "Write sum, or a function of yours of (values, weights, trajectory): file.py:function"
+            raise InvalidValueError("there is no such way to combine the components", remedy)
+        return value
 
     @field_validator("components")
     @classmethod

@@ -14,9 +14,7 @@ from agent_rl.settings.section import Section
 
 __all__ = ["ComponentSettings", "Condition", "Gate", "Normalization", "Schedule", "TermSettings", "parse_gate"]
 
-Normalization = (
-    Literal["group", "running", "sigmoid", "tanh"] | Annotated[list[float], Field(min_length=2, max_length=2)]
-)
+Normalization = Literal["group", "sigmoid", "tanh"] | Annotated[list[float], Field(min_length=2, max_length=2)]
 Comparison = Literal[">=", "<=", "==", "!=", ">", "<"]
 _COMPARISONS = {
     ">=": operator.ge,
@@ -85,7 +83,7 @@ class TermSettings(Section):
     """Factor of the value in the total; a mapping changes it during training; 0: measured and logged only."""
     normalize: Normalization | None = None
     """How the value is scaled before it is clipped: `[low, high]` maps that range to 0 and 1; `group`: z-score among
-    the samples of the prompt; `running`: z-score among all that the process has seen; `sigmoid` and `tanh`."""
+    the samples of the prompt; `sigmoid` and `tanh`."""
     clip: Annotated[list[float], Field(min_length=2, max_length=2)] | None = None
     """Lowest and highest value that counts: `[low, high]`."""
     gate: str | None = None

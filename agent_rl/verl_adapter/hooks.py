@@ -77,8 +77,24 @@ def hooks() -> list[Hook]:
     if switch.is_selected():
         from agent_rl.cpu.patches import HOOKS
 
-        found += HOOKS
-    return found
+        return [*found, *HOOKS]
+    models = "verl.models.transformers"
+    found += [(f"{models}.{name}", _multimodal_attention) for name in ("qwen2_vl", "glm4v")]
+    return [*found, ("transformers.modeling_flash_attention_utils", _packed_attention)]
+
+
+def _packed_attention(module: ModuleType) -> None:
+    """Flash attention on a GPU where flash-attn is not installed."""
+    from agent_rl.verl_adapter import no_flash_attention
+
+    no_flash_attention.packed_attention(module)
+
+
+def _multimodal_attention(module: ModuleType) -> None:
+    """The same for verl's attention of models with images."""
+    from agent_rl.verl_adapter import no_flash_attention
+
+    no_flash_attention.multimodal_attention(module)
 
 
 def _critic_attention(module: ModuleType) -> None:

@@ -1,24 +1,114 @@
-"""Patches of verl 0.9.1 for a machine without the package flash-attn, with or without a GPU.
+"""Patches of transformers and verl 0.9.1 for a machine without the package flash-attn, with or without a GPU.
 
-Where it is installed, verl does as it would alone.
+Where it is installed, both do as they would alone.
+
+On a GPU, `flash_attention_2` is torch's own kernel for packed sequences, `torch.nn.attention.varlen.varlen_attn`.
+transformers would fetch one from the hub each time it loads a model: of no fixed version, and never offline.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 from types import ModuleType
 from typing import Any
 
 import torch
 from transformers.utils import is_flash_attn_2_available
 
-__all__ = ["token_log_probs", "value_head_attention"]
+from agent_rl.errors import ConfigError
 
+__all__ = ["flash_attn_func", "flash_attn_varlen_func", "multimodal_attention", "packed_attention", "token_log_probs",
+           "value_head_attention"]  # fmt: skip
+
+FLASH_ATTENTION = "flash_attention_2"
 TOKENS_AT_A_TIME = 1024
 
 
+def packed_attention(module: ModuleType) -> None:
+    """`transformers.modeling_flash_attention_utils`: torch's kernel where a model asks for `flash_attention_2`."""
+    original = module._lazy_imports
+
+    @functools.wraps(original)
+    def lazy_imports(implementation: str | None, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        if implementation != FLASH_ATTENTION or is_flash_attn_2_available():
+            result: tuple[Any, ...] = original(implementation, *args, **kwargs)
+            return result
+        return flash_attn_func, flash_attn_varlen_func, None, module._pad_input, module._unpad_input
+
+    module._lazy_imports = lazy_imports  # type: ignore[attr-defined]
+    module.FLASH_ATTENTION_COMPATIBILITY_MATRIX[2]["general_availability_check"] = lambda: True
+
+
+def multimodal_attention(module: ModuleType) -> None:
+    """`verl.models.transformers.qwen2_vl` and `glm4v`: the names that they import from flash-attn."""
+    if not is_flash_attn_2_available():
+        module.__dict__.update(
+            flash_attn_func=flash_attn_func,
+            flash_attn_varlen_func=flash_attn_varlen_func,
+            _flash_supports_window_size=True,
+            _flash_supports_deterministic=False,
+            _flash_use_top_left_mask=False,
+        )
+
+
+def flash_attn_varlen_func(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    cu_seqlens_k: torch.Tensor,
+    max_seqlen_q: int | torch.Tensor,
+    max_seqlen_k: int | torch.Tensor,
+    *,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    dropout_p: float = 0.0,
+    softcap: float = 0.0,
+    s_aux: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Attention of packed sequences, with the arguments of flash-attn, which transformers and verl pass.
+
+    Shapes: q (T, heads, head size); k and v (T, key heads, head size), where a key head serves several heads; the
+    cumulated lengths (sequences + 1,), int32.
+
+    Raises:
+        ConfigError: for dropout, soft capping or attention sinks, which torch's kernel does not have.
+    """
+    from torch.nn.attention import varlen
+
+    for wanted, name in ((dropout_p, "dropout"), (softcap, "soft capping"), (s_aux is not None, "attention sinks")):
+        if wanted:
+            raise ConfigError(
+                "actor_rollout_ref.model.override_config.attn_implementation",
+                f"the model has {name} in its attention, which torch's kernel does not support",
+                "Install flash-attn, or set it to eager",
+            )
+    options: dict[str, Any] = {"scale": softmax_scale, "window_size": (window_size[0], 0) if causal else window_size}
+    if (repeats := q.shape[1] // k.shape[1]) > 1:
+        if "enable_gqa" in inspect.signature(varlen.varlen_attn).parameters:  # torch 2.12
+            options["enable_gqa"] = True
+        else:
+            k, v = k.repeat_interleave(repeats, dim=1), v.repeat_interleave(repeats, dim=1)
+    longest = int(max_seqlen_q), int(max_seqlen_k)
+    result: torch.Tensor = varlen.varlen_attn(q, k, v, cu_seqlens_q, cu_seqlens_k, *longest, **options)
+    return result
+
+
+def flash_attn_func(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **options: Any) -> torch.Tensor:
+    """Attention of sequences of equal length, shaped (sequences, tokens, heads, head size); see the function above."""
+    ends_q, ends_k = (
+        torch.arange(0, len(each) * each.shape[1] + 1, each.shape[1], dtype=torch.int32, device=q.device)
+        for each in (q, k)
+    )
+    flat_q, flat_k, flat_v = (each.flatten(0, 1) for each in (q, k, v))
+    longest = q.shape[1], k.shape[1]
+    return flash_attn_varlen_func(flat_q, flat_k, flat_v, ends_q, ends_k, *longest, **options).view_as(q)
+
+
 def value_head_attention(module: ModuleType) -> None:
-    """`verl.utils.model`: a critic with torch's attention; verl asks for flash attention whatever the config says."""
+    """`verl.utils.model`: a critic with the attention of the configuration, which verl ignores there."""
     original = module.load_valuehead_model
 
     @functools.wraps(original)
@@ -31,7 +121,7 @@ def value_head_attention(module: ModuleType) -> None:
             local_path,
             dtype=torch_dtype,
             config=model_config,
-            attn_implementation="sdpa",
+            attn_implementation=model_config._attn_implementation,
             trust_remote_code=trust_remote_code,
         )
 

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-__all__ = ["PREFIX", "SAMPLING", "Stage", "read_stage", "tell_parts", "tell_ray"]
+from agent_rl.cpu import switch
+
+__all__ = ["PREFIX", "SAMPLING", "Stage", "compiles_kernels", "read_stage", "tell_parts", "tell_ray"]
 
 PREFIX = "agent_rl stage: "
 """What such a line of the log begins with."""
 SAMPLING = "sampling"
 """The first part of a step."""
+ENGINE = "engine"
+COMPILING = (
+    "agent_rl: the engine compiles its kernels, as at every first start on a machine: 2 to 4 minutes (an estimate); "
+    "they are kept in ~/.cache"
+)
 
 
 @dataclass(frozen=True)
@@ -44,6 +53,12 @@ def read_stage(line: str) -> Stage | None:
         return None
 
 
+def compiles_kernels(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether the engine has compiled none of its kernels here yet; on a CPU it has none."""
+    cache = Path(environ.get("TVM_FFI_CACHE_DIR") or "~/.cache/tvm-ffi").expanduser()
+    return not switch.is_selected() and not any(cache.glob("sgl_kernel_jit_*"))
+
+
 def tell_ray(module: ModuleType) -> None:
     """`verl.trainer.constants_ppo`: the function that verl calls right before it starts Ray."""
     module.get_ppo_ray_runtime_env = _told("Ray", module.get_ppo_ray_runtime_env)  # type: ignore[attr-defined]
@@ -67,7 +82,7 @@ def tell_parts(module: ModuleType) -> None:
     ):
         setattr(trainer, name, _told_of_step(what, getattr(trainer, name)))
     create = vars(servers)["create"].__func__
-    servers.create = classmethod(_told("engine", create))
+    servers.create = classmethod(_told(ENGINE, create))
     original = trainer.init
 
     @functools.wraps(original)
@@ -84,6 +99,8 @@ def _told(what: str, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def told(*args: Any, **kwargs: Any) -> Any:
         _tell(what, 0)
+        if what == ENGINE and compiles_kernels():
+            print(COMPILING, flush=True)
         return original(*args, **kwargs)
 
     return told

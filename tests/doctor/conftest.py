@@ -105,7 +105,7 @@ def installed() -> dict[str, str]:
 
 def node_facts(gpus: int = 8, **changed: Any) -> dict[str, Any]:
     """The facts of a healthy node with so many H100 of 80 GB, as `agent-rl doctor --save-machine` writes them."""
-    packages = {**installed(), "torch": "2.11.0", "sglang": "0.5.13", "cupy-cuda13x": "14.0.1", "kernels": "0.14.1"}
+    packages = {**installed(), "torch": "2.11.0", "sglang": "0.5.13", "cupy-cuda13x": "14.0.1"}
     facts = {
         "environ": {"PATH": "/usr/bin"},
         "gpus": [
@@ -115,7 +115,7 @@ def node_facts(gpus: int = 8, **changed: Any) -> dict[str, Any]:
         "device_file": True, "python": "3.12.3", "glibc": "2.39", "cores": 16 * gpus, "memory": 128 * gpus << 30,
         "shared_memory": 400 << 30, "disk": 4 << 40, "open_files": 1_048_576, "nvcc": "13.0", "torch_cuda": "13.0",
         "libraries": ["libnuma.so.1", "libcudart.so.13"], "cuda_home": "/usr/local/cuda", "compiler": "/usr/bin/gcc",
-        "ninja": "/usr/bin/ninja", "packages": packages,
+        "missing_parts": [], "compiled": {"CUDA": "", "Python.h": ""}, "ninja": "/usr/bin/ninja", "packages": packages,
     }  # fmt: skip
     return {**facts, **changed}
 

@@ -120,8 +120,11 @@ FAULTS: dict[str, tuple[Callable[[Facts], None], dict[str, Any], str, str]] = {
     "compiler": (fact("compiler", ""), {}, "C compiler", "none"),
     "ninja": (fact("ninja", ""), {}, "ninja", "none"),
     "cupy": (package("cupy-cuda13x", None), SEPARATE, "cupy", "is not installed"),
-    "offline kernels": (variable("HF_HUB_OFFLINE", "1"), {}, "attention kernel", "HF_HUB_OFFLINE=1"),
-    "kernels": (package("kernels", None), {}, "kernels", "is not installed"),
+    "incomplete toolkit": (
+        fact("missing_parts", ["lib64/libcudart.so"]), {}, "CUDA toolkit", "/usr/local/cuda lacks lib64/libcudart.so",
+    ),
+    "linking": (fact("compiled", {"CUDA": "ld: cannot find -lcudart"}), {}, "compiling with CUDA", "-lcudart"),
+    "Python's headers": (fact("compiled", {"Python.h": "no such file"}), {}, "compiling with Python.h", "no such file"),
     "allocator": (
         variable("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"), {}, "allocator", "expandable_segments:True",
     ),
@@ -162,11 +165,17 @@ def test_there_are_25_faults_and_each_row_of_the_table_is_tried() -> None:
     assert all(row.source for row in STACK)
 
 
-def test_what_compiles_nothing_needs_no_toolkit(make_case: MakeCase) -> None:
+def test_no_choice_of_backends_does_without_a_toolkit(make_case: MakeCase, seven_b: str) -> None:
     sglang = f"{ROLLOUT}.engine_kwargs.sglang"
     keys = {f"{sglang}.attention_backend": "triton", f"{sglang}.sampling_backend": "pytorch"}
-    facts = node_facts(nvcc="", ninja="")
-    assert not {"CUDA toolkit", "ninja"} & {each.subject for each in found(make_case, facts, keys)}
+    findings = found(make_case, node_facts(nvcc=""), {**keys, "actor_rollout_ref.model.path": seven_b})
+    assert [each.subject for each in findings if each.status is Status.PROBLEM] == ["CUDA toolkit"]
+
+
+def test_an_offline_node_without_flash_attn_is_ready(make_case: MakeCase, seven_b: str) -> None:
+    facts = node_facts(environ={"PATH": "/usr/bin", "HF_HUB_OFFLINE": "1"})
+    findings = found(make_case, facts, {"actor_rollout_ref.model.path": seven_b})
+    assert [each for each in findings if each.status is not Status.OK] == []
 
 
 def test_a_config_can_be_omitted() -> None:

@@ -10,14 +10,14 @@ from agent_rl.errors import ConfigError
 from agent_rl.launch import gpu_environment as module
 from agent_rl.launch import training
 from agent_rl.launch.command import command_line
-from agent_rl.launch.gpu_environment import cuda_home, gpu_environment
+from agent_rl.launch.gpu_environment import cuda_home, gpu_environment, missing_parts
 
 BIN = str(Path(sys.executable).parent)
 
 
 @pytest.fixture
 def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """NVIDIA's wheels as torch for CUDA 13 installs them."""
+    """NVIDIA's wheels as torch for CUDA 13 installs them, and no toolkit."""
     for name in ("lib/libcudart.so.13", "bin/nvcc"):
         file = tmp_path / "nvidia/cu13" / name
         file.parent.mkdir(parents=True)
@@ -30,29 +30,51 @@ def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "nvidia/cu13"
 
 
-def test_wheels_give_what_is_missing(wheels: Path) -> None:
+def toolkit(folder: Path, version: int = 13000) -> Path:
+    """A complete toolkit."""
+    for name in (*module.PARTS, "include/cccl/nv/target"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch(mode=0o755)
+    (folder / module.VERSION).write_text(f"#define CUDART_VERSION  {version}\n")
+    return folder
+
+
+def test_wheels_give_the_runtime_and_no_toolkit(wheels: Path) -> None:
     assert gpu_environment({"PATH": "/bin", "LD_LIBRARY_PATH": "/mine"}) == {
         "PATH": f"{BIN}:/bin",
         "LD_LIBRARY_PATH": f"{wheels}/lib:/mine",
-        "CUDA_HOME": str(wheels),
     }
+    assert cuda_home({"PATH": f"{wheels}/bin"}) is None
 
 
-def test_what_is_set_stays(wheels: Path, tmp_path: Path) -> None:
+def test_what_is_set_stays_whatever_it_lacks(wheels: Path, tmp_path: Path) -> None:
     environ = {"PATH": f"/bin:{BIN}", "LD_LIBRARY_PATH": f"{wheels}/lib", "CUDA_PATH": str(tmp_path)}
     assert gpu_environment(environ) == {}
-    assert cuda_home(environ) is None  # it has no nvcc: the doctor says so
+    assert cuda_home(environ) == tmp_path
+    assert missing_parts(tmp_path) == [*module.PARTS, "include/nv/target"]  # the doctor names them
 
 
-def test_a_toolkit_of_the_machine_comes_before_a_wheels(
+def test_the_newest_complete_toolkit_comes_before_the_path(
     wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for version in ("13.0", "13.1"):
-        (tmp_path / f"cuda-{version}/bin").mkdir(parents=True)
-    (tmp_path / "cuda-13.0/bin/nvcc").touch(mode=0o755)
+    on_path = {"PATH": f"{toolkit(tmp_path / 'mine')}/bin"}
+    assert cuda_home(on_path) == tmp_path / "mine"
     monkeypatch.setattr(module, "TOOLKITS", (f"{tmp_path}/cuda-13*",))
-    assert cuda_home({"PATH": "/nowhere"}) == tmp_path / "cuda-13.0"
-    assert cuda_home({"PATH": f"{wheels}/bin:{tmp_path}/cuda-13.0/bin"}) == tmp_path / "cuda-13.0"
+    toolkit(tmp_path / "cuda-13.0")
+    assert cuda_home(on_path) == tmp_path / "cuda-13.0"
+    newer = toolkit(tmp_path / "cuda-13.1")
+    assert cuda_home(on_path) == newer
+    (newer / "lib64/libcudart.so").unlink()
+    assert cuda_home(on_path) == tmp_path / "cuda-13.0"
+
+
+def test_a_wrapper_of_nvcc_and_another_version_are_not_toolkits(wheels: Path, tmp_path: Path) -> None:
+    (wrapper := tmp_path / "local/bin/nvcc").parent.mkdir(parents=True)
+    wrapper.touch(mode=0o755)
+    assert cuda_home({"PATH": str(wrapper.parent)}) is None
+    old = toolkit(tmp_path / "old", 12080)
+    assert cuda_home({"PATH": f"{old}/bin"}) is None
+    assert missing_parts(old) == ["version 13 (it is 12)"]
 
 
 def test_a_dry_run_shows_them(wheels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,4 +100,4 @@ def test_a_cluster_that_runs_is_told(wheels: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("RAY_ADDRESS", "host0:6379")
     told = [word for word in command_line("recipes/gsm8k_calculator") if "env_vars" in word]
     place = "++ray_kwargs.ray_init.runtime_env.env_vars"
-    assert told == [f'{place}.LD_LIBRARY_PATH="{wheels}/lib:/mine"', f'{place}.CUDA_HOME="{wheels}"']
+    assert told == [f'{place}.LD_LIBRARY_PATH="{wheels}/lib:/mine"']

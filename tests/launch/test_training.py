@@ -83,9 +83,41 @@ def test_everything_that_a_run_writes_is_in_its_folder(
     assert command[-3:] == given
     composed = compose(RECIPE, command[command.index("size=cpu") + 1 :])
     kept = composed.trainer.default_local_dir, composed.trainer.rollout_data_dir, composed.agent_rl.trace.path
-    assert kept == (f"{folder}/checkpoints", f"{folder}/rollouts", f"{folder}/trace.jsonl")
+    assert kept == (f"{folder}/checkpoints", None, f"{folder}/trace.jsonl")
     run = json.loads((tmp_path / "outputs/gsm8k_calculator/run.json").read_text())
     assert run["command"] == ["/bin/agent-rl", "train", "gsm8k_calculator"]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "dumps"),
+    [
+        ([], None),
+        (["agent_rl.trace.path=null"], "outputs/gsm8k_calculator/rollouts"),
+        (["actor_rollout_ref.rollout.agent.default_agent_loop=tool_agent"], "outputs/gsm8k_calculator/rollouts"),
+        (["agent_rl.trace.path=null", "trainer.rollout_data_dir=null"], None),
+        (["trainer.rollout_data_dir=mine"], "mine"),
+    ],
+)
+def test_verl_writes_dumps_where_the_trace_has_no_samples(
+    started: list[list[str]], tmp_path: Path, overrides: list[str], dumps: str | None
+) -> None:
+    training.train(RECIPE, overrides)
+    composed = compose(RECIPE, started[0][started[0].index("size=cpu") + 1 :])
+    expected = dumps if dumps in (None, "mine") else str(tmp_path / dumps)
+    assert composed.trainer.rollout_data_dir == expected
+
+
+def test_workers_grow_with_nodes_unless_the_user_gives_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VERL_PLATFORM")
+    keys = ("actor_rollout_ref.rollout.agent.num_workers", "reward.num_workers")
+
+    def workers(*overrides: str) -> list[int]:
+        composed = OmegaConf.create(training.dry_run(RECIPE, ["trainer.nnodes=2", *overrides])[0])
+        return [OmegaConf.select(composed, key) for key in keys]
+
+    assert workers() == [16, 16]
+    assert workers(f"{keys[0]}=8", f"{keys[1]}=3") == [8, 3]
+    assert workers("trainer.nnodes=1") == [8, 8]
 
 
 def test_a_large_model_is_computed_as_the_profile_says_unless_the_user_differs(

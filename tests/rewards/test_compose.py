@@ -54,7 +54,9 @@ def _trajectory(**fields):
 
 
 def test_the_total_is_the_weighted_sum_of_unweighted_components():
-    settings = RewardSettings.model_validate({"correctness": {"weight": 2}, "efficiency": {"weight": 0.5}})
+    settings = RewardSettings.model_validate(
+        {"correctness": {"weight": 2}, "efficiency": {"weight": 0.5}, "format": {"turns": 3}}
+    )
     result = score(_trajectory(), settings)
     expected = {"correctness": 1.0, "efficiency": -0.2, "format": -1 / 3, "overlong": 0.0}
     assert result.components == pytest.approx(expected)
@@ -231,13 +233,6 @@ def test_a_closed_gate_saves_the_question_and_the_value(probes):
     assert infos[0].keys() == infos[1].keys()
 
 
-def test_a_closed_component_is_left_out_of_product_and_minimum(probes):
-    settings = {name: {"weight": 0} for name in ("efficiency", "format", "overlong")}
-    closed = {"kind": probes("Fixed"), "gate": "correctness > 1", "config": {"value": -5}}
-    for rule in ("product", "min"):
-        assert score(_trajectory(), {**settings, "combine": rule, "components": {"tone": closed}}).total == 1.0
-
-
 def test_gates_may_follow_one_another(probes):
     chain = {name: {"kind": probes("Fixed"), "gate": f"{other} >= 0"} for name, other in [("b", "a"), ("c", "b")]}
     score(_trajectory(), {"components": {**chain, "a": {"kind": probes("Fixed")}}})
@@ -380,8 +375,8 @@ def test_a_data_source_may_have_a_reward_of_its_own(probes):
     settings = {
         "components": {"tone": {"kind": probes("Fixed"), "config": {"value": 1}}},
         "per_data_source": {
-            "gsm8k*": {"efficiency": {"weight": 0}, "components": {"tone": None}},
-            "*": {"correctness": {"scorer": "none"}, "components": {"tone": {"weight": 3}}},
+            "gsm8k*": {"format": {"turns": 3}, "components": {"tone": None}},
+            "*": {"correctness": {"scorer": "none"}, "efficiency": {"weight": 1}, "components": {"tone": {"weight": 3}}},
         },
     }
     reward = Reward(RewardSettings.model_validate(settings))
@@ -392,7 +387,7 @@ def test_a_data_source_may_have_a_reward_of_its_own(probes):
         result = asyncio.run(reward.score(trajectory))
         totals[source] = result.total
         keys.add(tuple(extra_info(trajectory, result)))
-    assert totals == pytest.approx({"gsm8k/main": 1 + 0.2 * -1 / 3, "chat": -0.2 + 0.2 * -1 / 3 + 3})
+    assert totals == pytest.approx({"gsm8k/main": 1 + 0.2 * -1 / 3, "chat": -0.2 + 3})
     assert len(keys) == 1
 
 
@@ -413,7 +408,7 @@ def test_without_a_scorer_there_is_no_accuracy():
     trajectory = _trajectory(ground_truth=None)
     result = score(trajectory, {"correctness": {"scorer": "none"}})
     assert "acc" not in extra_info(trajectory, result)
-    assert result.total == pytest.approx(-0.2 + 0.2 * -1 / 3)
+    assert result.total == 0.0
 
 
 API = "http://127.0.0.1:1/get_reward"

@@ -1,20 +1,77 @@
-"""Without flash-attn verl's critic loads and log-probs are computed many at a time; verl alone would do neither."""
+"""Without flash-attn models load and sequences are packed; log-probs are computed many at a time."""
 
+from pathlib import Path
+
+import pytest
+import torch
+
+from agent_rl.errors import ConfigError
+from agent_rl.verl_adapter.hooks import hooks
+from agent_rl.verl_adapter.no_flash_attention import flash_attn_func, flash_attn_varlen_func
 from tests.forks import python
+
+
+def test_packed_sequences_are_computed_as_single_ones_by_every_model_of_a_recipe() -> None:
+    code = Path(__file__).with_name("packed_sequences.py").read_text()
+    causal, whole = (-1, 0), (-1, -1)
+    assert python(code, plugins="none") == str([(False, whole), (False, causal), (True, causal)])
+
+
+def test_transformers_would_ask_the_hub() -> None:
+    code = (
+        "from transformers import Qwen2Config, Qwen2ForCausalLM\n"
+        "try: Qwen2ForCausalLM._from_config(Qwen2Config(hidden_size=8), attn_implementation='flash_attention_2')\n"
+        "except ImportError as error: print(error)"
+    )
+    assert "FlashAttention2 has been toggled on" in python(code, plugins="none")
+
+
+@pytest.mark.parametrize("platform", ["", "cpu"])
+def test_only_a_run_on_gpus_has_torchs_kernel(platform: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VERL_PLATFORM", platform)
+    own = {"transformers.modeling_flash_attention_utils", "verl.models.transformers.qwen2_vl"}
+    assert own & {module for module, _ in hooks()} == (set() if platform else own)
+
+
+def test_a_window_reaches_the_kernel_and_sequences_of_equal_length_are_packed(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def kernel(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *lengths: object, **options: object) -> torch.Tensor:
+        calls.append(
+            (q.shape, [each.tolist() if isinstance(each, torch.Tensor) else each for each in lengths], options)
+        )
+        return q
+
+    monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", kernel)
+    q, k = torch.randn(2, 3, 4, 8), torch.randn(2, 5, 4, 8)
+    assert flash_attn_func(q, k, k, causal=True, window_size=(6, 6)).shape == q.shape
+    options = {"scale": None, "window_size": (6, 0)}
+    assert calls == [((6, 4, 8), [[0, 3, 6], [0, 5, 10], 3, 5], options)]
+
+
+@pytest.mark.parametrize("option", [{"dropout_p": 0.1}, {"softcap": 30.0}, {"s_aux": torch.ones(2)}])
+def test_what_the_kernel_does_not_have_is_refused(option: dict[str, float]) -> None:
+    lengths = torch.tensor([0, 3], dtype=torch.int32)
+    with pytest.raises(
+        ConfigError, match=r"attn_implementation: the model has .* Install flash-attn, or set it to eager"
+    ):
+        flash_attn_varlen_func(*[torch.ones(3, 2, 8)] * 3, lengths, lengths, 3, 3, **option)
+
 
 VALUE_HEAD = (
     "import tempfile, verl, torch\nfrom transformers import AutoConfig\nfrom agent_rl.cpu.tiny_model import *\n"
     "folder = tempfile.mkdtemp()\n"
     "make_model(folder, make_tokenizer(['a'], folder, 260), hidden=16, layers=1, heads=2)\n"
     "from verl.utils import model\n"
-    "config = AutoConfig.from_pretrained(folder, num_labels=1)\n"
-    "try: print(tuple(model.load_valuehead_model(folder, torch.float32, config, False).score.weight.shape))\n"
-    "except RuntimeError as e: print('refused')"
+    "config = AutoConfig.from_pretrained(folder, num_labels=1, attn_implementation='eager')\n"
+    "try: critic = model.load_valuehead_model(folder, torch.float32, config, False)\n"
+    "except RuntimeError as e: print('refused')\n"
+    "else: print(tuple(critic.score.weight.shape), critic.config._attn_implementation)"
 )
 
 
-def test_a_value_head_gives_one_value_for_each_token() -> None:
-    assert python(VALUE_HEAD) == "(1, 16)"
+def test_a_value_head_gives_one_value_for_each_token_and_has_the_configurations_attention() -> None:
+    assert python(VALUE_HEAD) == "(1, 16) eager"
 
 
 def test_value_head_attention_is_needed() -> None:

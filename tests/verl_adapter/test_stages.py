@@ -1,10 +1,12 @@
 """Runs in tests/e2e tell their parts; here is that every function that does is still verl's."""
 
 import json
+from pathlib import Path
 
 import pytest
 
-from agent_rl.verl_adapter.stages import PREFIX, Stage, read_stage
+from agent_rl.launch.run_progress import RunProgress
+from agent_rl.verl_adapter.stages import COMPILING, PREFIX, Stage, compiles_kernels, read_stage
 from tests.forks import python
 
 WRAPPED = """
@@ -30,3 +32,16 @@ def test_other_lines_are_no_stage(text: str) -> None:
 
 def test_a_stage_is_read() -> None:
     assert read_stage(PREFIX + json.dumps({"what": "Ray", "step": 0, "time": 1.5})) == Stage("Ray", 0, 1.5)
+
+
+def test_the_first_start_of_an_engine_on_a_gpu_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VERL_PLATFORM", raising=False)
+    environ = {"TVM_FFI_CACHE_DIR": str(tmp_path)}
+    assert compiles_kernels(environ)
+    (tmp_path / "libtorch_c_dlpack_addon_torch211-cuda.so").touch()
+    assert compiles_kernels(environ)
+    (tmp_path / "sgl_kernel_jit_rope_0123").mkdir()
+    assert not compiles_kernels(environ)
+    monkeypatch.setenv("VERL_PLATFORM", "cpu")
+    assert not compiles_kernels({})
+    assert RunProgress().line(f"(TaskRunnerV1 pid=3) {COMPILING}")[0].startswith("the engine compiles its kernels")

@@ -91,6 +91,7 @@ async def run_episode(
             await uninterrupted(asyncio.ensure_future(user.finish()))
     trajectory.stop_reason = reason
     trajectory.prompt_tokens, trajectory.response_tokens = policy.prompt_tokens, policy.response_tokens
+    trajectory.longest_tokens = policy.longest_tokens
     trajectory.seconds = time.monotonic() - episode.started
     return trajectory
 

@@ -39,8 +39,16 @@ class Policy(ABC):
 
     prompt_tokens: int = 0
     response_tokens: int = 0
+    """Of all conversations together."""
+    earlier_tokens: Sequence[int] = ()
+    """Response tokens of each conversation before this one."""
     reserve: int = 0
     """Tokens at the end of the budget that are kept free: `generate` stops before them, `extend` does not fill them."""
+
+    @property
+    def longest_tokens(self) -> int:
+        """Response tokens of the longest conversation: the limit on tokens applies to each."""
+        return max([*self.earlier_tokens, self.response_tokens - sum(self.earlier_tokens)])
 
     @abstractmethod
     async def begin(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]]) -> None:
@@ -85,13 +93,13 @@ class ScriptedPolicy(Policy):
         self._texts = list(texts)
         self._next = 0
         self._max_tokens = max_tokens
-        self._earlier = 0  # response tokens of earlier conversations
+        self.earlier_tokens: list[int] = []
 
     async def begin(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]]) -> None:
         """Keep the prompt; called again, start with a new budget and continue the script."""
         self.messages = list(messages)
         self.prompt_tokens = self.prompt_tokens or sum(len(message["content"].split()) for message in messages)
-        self._earlier = self.response_tokens
+        self.earlier_tokens.append(self.response_tokens - sum(self.earlier_tokens))
 
     async def generate(self, stop: Sequence[str] = (), *, keep_stop: bool = False) -> Generation:
         """The next text of the script.
@@ -120,7 +128,7 @@ class ScriptedPolicy(Policy):
         return True
 
     def _left(self, max_tokens: int) -> int:
-        return max_tokens - self.reserve - (self.response_tokens - self._earlier)
+        return max_tokens - self.reserve - (self.response_tokens - sum(self.earlier_tokens))
 
 
 def cut_at_stop(text: str, stop: Sequence[str], keep_stop: bool = False) -> str:

@@ -35,11 +35,10 @@ def kernels(case: Case) -> Finding | None:
         return None
     version = case.machine.version("flash-attn")
     chosen = str(case.get(ATTENTION, "flash_attention_2"))
-    attention = chosen if version or chosen != "flash_attention_2" else "flash_attention_2 from the hub"
+    attention = chosen if version or chosen != "flash_attention_2" else "flash_attention_2, by torch's kernel"
     fused = bool(case.get("actor_rollout_ref.model.use_fused_kernels"))
     log_probs = "verl's fused kernels" if fused else f"flash-attn {version}" if version else "in chunks of 1,024 tokens"
-    critic = "" if version or case.get("algorithm.adv_estimator") != "gae" else "; the critic's attention: sdpa"
-    return ok(f"attention: {attention}; log-probs: {log_probs}{critic}")
+    return ok(f"attention: {attention}; log-probs: {log_probs}")
 
 
 @check("configuration", "engine's batches")

@@ -8,6 +8,7 @@ from agent_rl.trajectory import StopReason, ToolStatus, Trajectory
 
 __all__ = [
     "SCORED_STOP_REASONS",
+    "charged_calls",
     "efficiency",
     "format_term",
     "overlong",
@@ -34,7 +35,7 @@ def require_scorable(trajectory: Trajectory) -> None:
 def efficiency(trajectory: Trajectory, settings: EfficiencySettings) -> float:
     """Minus the cost of the trajectory's calls, tokens and seconds (see `EfficiencySettings`), in [floor, 0]."""
     used = (
-        settings.penalty * max(0, trajectory.tool_calls - settings.free_calls)
+        settings.penalty * max(0, charged_calls(trajectory) - settings.free_calls)
         + settings.per_error * trajectory.tool_errors
         + settings.per_repeat * trajectory.repeated_calls
         + settings.per_redundant * redundant_calls(trajectory)
@@ -43,6 +44,13 @@ def efficiency(trajectory: Trajectory, settings: EfficiencySettings) -> float:
         + settings.per_generation_second * trajectory.generation_seconds
     )
     return max(settings.floor, -used) + 0.0  # + 0.0 turns -0.0 into 0.0
+
+
+def charged_calls(trajectory: Trajectory) -> int:
+    """Number of calls without those that hand in the answer, or are the answer (functions of the row, never run)."""
+    last = trajectory.turns[-1:] if trajectory.stop_reason is StopReason.ANSWERED else []
+    handed_over = sum(len(turn.calls) for turn in last if not turn.results)
+    return trajectory.tool_calls - handed_over - sum(result.answer is not None for result in trajectory.results)
 
 
 def redundant_calls(trajectory: Trajectory) -> int:
@@ -67,11 +75,12 @@ def format_term(trajectory: Trajectory, settings: FormatSettings) -> float:
 def overlong(trajectory: Trajectory, settings: OverlongSettings, max_response_tokens: int) -> float:
     """DAPO's soft overlong punishment (https://arxiv.org/abs/2503.14476, equation 13), in [-penalty, 0].
 
-    0 up to `max_response_tokens - buffer_tokens` response tokens (sampled and observed together), then falling linearly
-    to `-penalty` at the limit.
+    0 up to `max_response_tokens - buffer_tokens` response tokens (sampled and observed together, of the longest
+    conversation), then falling linearly to `-penalty` at the limit.
     """
     buffer = settings.buffer_tokens or max(1, max_response_tokens // 5)
-    exceeding = trajectory.response_tokens - (max_response_tokens - buffer)
+    tokens = trajectory.longest_tokens or trajectory.response_tokens
+    exceeding = tokens - (max_response_tokens - buffer)
     return -settings.penalty * min(1.0, max(0.0, exceeding / buffer)) + 0.0
 
 

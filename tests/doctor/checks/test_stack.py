@@ -19,11 +19,10 @@ SGLANG = f"{ROLLOUT}.engine_kwargs.sglang"
 @pytest.mark.parametrize(
     ("keys", "packages", "text"),
     [
-        ({}, {}, "attention: flash_attention_2 from the hub; log-probs: in chunks of 1,024 tokens"),
+        ({}, {}, "attention: flash_attention_2, by torch's kernel; log-probs: in chunks of 1,024 tokens"),
         ({}, {"flash-attn": "2.8.3"}, "attention: flash_attention_2; log-probs: flash-attn 2.8.3"),
         ({f"{MODEL}.override_config.attn_implementation": "sdpa"}, {}, "attention: sdpa; "),
         ({f"{MODEL}.use_fused_kernels": True}, {}, "log-probs: verl's fused kernels"),
-        ({"algorithm.adv_estimator": "gae"}, {}, "the critic's attention: sdpa"),
     ],
 )
 def test_the_kernels_in_force_are_named(

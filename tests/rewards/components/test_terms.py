@@ -48,7 +48,19 @@ def _trajectory(turns=(), **fields):
 
 
 def _calls(*counts):
-    return _trajectory([Turn(text="", calls=[ToolCall("python")] * count) for count in counts])
+    return _trajectory([*(Turn(text="", calls=[ToolCall("python")] * count) for count in counts), Turn(text="the answer")])
+
+
+def test_calls_that_are_the_answer_are_not_charged():
+    """A tool that hands the answer in, and functions of the row that nothing runs; a call that no turn ran is."""
+    work = [Turn(text="", calls=[ToolCall("python")])] * 3
+    submitted = ToolResult("", "submit_answer", "done", answer="5")
+    submits = Turn(text="", calls=[ToolCall("submit_answer")], results=[submitted])
+    declared = Turn(text="", calls=[ToolCall("book"), ToolCall("pay")])
+    for last in (submits, declared):
+        assert efficiency(_trajectory([*work, last]), EfficiencySettings()) == 0.0
+    ended = Trajectory(prompt=[], stop_reason=StopReason.MAX_TURNS, turns=[*work, declared])
+    assert efficiency(ended, EfficiencySettings()) == pytest.approx(-0.2)
 
 
 @pytest.mark.parametrize(

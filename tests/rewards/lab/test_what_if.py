@@ -23,7 +23,7 @@ def group(name, *scores):
             [],
             StopReason.ANSWERED,
             id=f"{name}_{number}",
-            turns=[Turn("", calls=[ToolCall("t")] * (3 - round(10 * pair[1])))] if pair else [],
+            turns=[Turn("", calls=[ToolCall("t")] * (3 - round(10 * pair[1]))), Turn("")] if pair else [],
             score=pair
             and Score(sum(pair), {"correctness": pair[0], "efficiency": pair[1], "format": 0.0, "overlong": 0.0}),
         )
