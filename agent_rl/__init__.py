@@ -6,14 +6,10 @@ by the agent loops.
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from importlib.machinery import ModuleSpec
-
     from agent_rl.agents.episode.agent import Agent
     from agent_rl.agents.episode.hooks import Hooks
     from agent_rl.agents.registry import register_agent_loop
@@ -55,18 +51,3 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
-
-
-class _Moved:
-    """The import finder for modules that have moved: an import of one raises with the new path."""
-
-    @staticmethod
-    def find_spec(name: str, path: Sequence[str] | None = None, target: Any = None) -> ModuleSpec | None:
-        if not name.startswith(f"{__name__}.") or name == f"{__name__}.moved":
-            return None
-        from agent_rl.moved import spec_of
-
-        return spec_of(name)
-
-
-sys.meta_path.append(_Moved)

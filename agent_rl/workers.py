@@ -3,7 +3,7 @@
 A worker is a program that writes the line `"ready"`, and then one JSON line for each JSON line that it reads, until its
 input ends. It is started when it is needed and kept for the next request; one that exceeds a request's time is killed.
 As many run as there are requests at once. Of the environment it gets what a program needs to be found and to run, and
-no keys.
+no keys. Seconds in which a worker waits for a core do not count, up to twenty times a request's limit.
 
 What this does not promise: after this process was killed, a worker ends at its next line, and not before.
 """
@@ -23,12 +23,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from agent_rl.errors import UnscoredError
+from agent_rl.sandbox.jail.protocol import PATIENCE
+from agent_rl.sandbox.jail.run_queue import run_queue
 
 __all__ = ["WorkerDied", "WorkerTimeout", "Workers", "bare_environment"]
 
 START_S = 60.0
 """Seconds until a worker is ready."""
 _READ_BYTES = 1 << 16
+_LOOK_S = 0.005  # between two looks at a worker whose time seems to be over
 _PASSED_ON = (
     *("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "HOME"),
     *("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE"),
@@ -75,6 +78,8 @@ class Workers:
     def ask(self, request: Any, timeout_s: float, may_be_kept: Callable[[Any], bool] | None = None) -> Any:
         """The answer to `request`, both as JSON data; blocks for at most `timeout_s` and a worker's start.
 
+        A worker that waits for a core may take longer.
+
         Args:
             request: what is asked.
             timeout_s: until the whole answer is there.
@@ -83,7 +88,7 @@ class Workers:
         Raises:
             WorkerTimeout: no answer in time.
             WorkerDied: the worker ended instead.
-            UnscoredError: none can be started.
+            UnscoredError: none can be started, or it waited for a core for most of the time.
             ValueError: the request cannot be written as JSON.
         """
         data = json.dumps(request).encode() + b"\n"
@@ -140,13 +145,23 @@ def _exchange(process: subprocess.Popen[bytes], data: bytes, timeout_s: float) -
     """Write `data` and read one line, whichever is possible first."""
     assert process.stdin is not None
     assert process.stdout is not None
-    deadline, parts, rest = time.monotonic() + timeout_s, [], memoryview(data)
+    began, (ran_before, waited_before, _) = time.monotonic(), run_queue(process.pid)
+    deadline, parts, rest = began + timeout_s, [], memoryview(data)
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
         if rest:
             selector.register(process.stdin, selectors.EVENT_WRITE)
-        while (left := deadline - time.monotonic()) > 0:
-            for key, _ in selector.select(left):
+        while True:
+            if time.monotonic() >= deadline:
+                ran_s, waited_s, is_ready = run_queue(process.pid)
+                elapsed_s = time.monotonic() - began
+                own_s = max(ran_s - ran_before, 0.0 if is_ready else elapsed_s - waited_s + waited_before)
+                if own_s >= timeout_s:
+                    raise WorkerTimeout(f"no answer within {timeout_s:g} s")
+                if elapsed_s >= PATIENCE * timeout_s:
+                    raise UnscoredError(f"the machine is too busy: a process had {own_s:.3g} s of its {timeout_s:g} s")
+                deadline = time.monotonic() + max(_LOOK_S, timeout_s - own_s)
+            for key, _ in selector.select(deadline - time.monotonic()):
                 if key.fileobj is process.stdin:
                     with contextlib.suppress(BrokenPipeError):  # which its output's end shows as well
                         rest = rest[os.write(key.fd, rest) :]
@@ -160,7 +175,6 @@ def _exchange(process: subprocess.Popen[bytes], data: bytes, timeout_s: float) -
                 parts.append(part)
                 if part.endswith(b"\n"):
                     return b"".join(parts)
-    raise WorkerTimeout(f"no answer within {timeout_s:g} s")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -1,7 +1,34 @@
-"""Write APPS, TACO, CodeContests, HumanEval, LeetCode, KodCode or MBPP as files of rows."""
+"""Write APPS, TACO, CodeContests, HumanEval, LeetCode, KodCode or MBPP as files of rows.
 
-from agent_rl.data.code import CODE
+Each row is tried: its published solution has to pass its tests, and functions that return None have to fail them. Rows
+for which that is not so are left out and counted.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from agent_rl.data.code import CODE, stub
 from agent_rl.data.conversion import run
+from agent_rl.errors import UnscoredError
+from agent_rl.rewards.scorers import SCORERS, score_now
+
+
+def trial(row: Mapping[str, Any]) -> str:
+    """Why a row is left out; "" for one that can be trained on."""
+    info = {"data_source": row["data_source"], **row["extra_info"]}
+
+    def passes(program: str) -> bool:
+        response = f"```python\n{program}\n```"
+        return score_now(SCORERS["code_all"], response, row["reward_model"]["ground_truth"], info) == 1.0
+
+    try:
+        if info.get("solution") and not passes(info["solution"]):
+            return "the published solution fails their tests"
+        return "functions that return None pass their tests" if passes(stub(row)) else ""
+    except UnscoredError:
+        return "their tests cannot be run"
+
 
 if __name__ == "__main__":
-    run(CODE, __doc__)
+    run(replace(CODE, trial=trial), __doc__)

@@ -1,4 +1,5 @@
-"""Pages generated from the package: docs/reference/ has settings, commands and what is built in; guides/migration.md.
+"""Pages generated from the package: docs/reference/ has settings, commands and what is built in; guides/migration.md;
+and the reward in the README of each recipe.
 
     python docs/references.py            # write the pages; make docs does it too
     python docs/references.py --check    # exit with 1 when a page is not what the package says
@@ -19,6 +20,7 @@ import runpy
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin
@@ -32,9 +34,13 @@ from pydantic_core import PydanticUndefined
 from agent_rl.agents.registry import agent_names
 from agent_rl.agents.syntaxes import SYNTAXES
 from agent_rl.cli.main import app
+from agent_rl.doctor.case import Case
 from agent_rl.evaluation.settings import EvaluationSettings
+from agent_rl.launch.composition import compose
+from agent_rl.launch.recipes import described
 from agent_rl.rewards.component import kinds
 from agent_rl.rewards.components.terms import SCORED_STOP_REASONS
+from agent_rl.rewards.formula import formulas
 from agent_rl.rewards.metrics import COUNTED, OF_THE_DATA, OF_THE_REWARD, OF_THE_STEP
 from agent_rl.rewards.scorers import SCORERS
 from agent_rl.settings import AgentRLSettings, old_keys
@@ -499,11 +505,26 @@ def _receipt_row(recipe: str, name: str, run: Mapping[str, Any], policies: Mappi
     return (recipe, name, *success, str(run["steps"]), f"{run['training_seconds']:.0f}", *others)
 
 
+REWARD = ("<!-- The reward, by make docs: do not edit. -->", "<!-- The end of the reward. -->")
+"""What stands before and after the formula in a recipe's README."""
+
+
+def recipe_page(name: str) -> str:
+    """The README of a recipe, with the formula of its reward between two comments."""
+    page, (start, end) = (ROOT / "recipes" / name / "README.md").read_text(encoding="utf-8"), REWARD
+    (formula,) = formulas(Case(config=compose(f"recipes/{name}")).reward).values()
+    block = f"{start}\n```text\n{formula}\n```\n{end}"
+    made, count = re.subn(f"{re.escape(start)}.*?{re.escape(end)}", lambda _: block, page, flags=re.DOTALL)
+    if count != 1:
+        sys.exit(f"recipes/{name}/README.md: {start!r} and {end!r} must stand there once")
+    return made
+
+
 def _interval(estimate: Mapping[str, float]) -> str:
     return f"{estimate['mean']:.2f} [{estimate['low']:.2f}, {estimate['high']:.2f}]"
 
 
-PAGES = {
+PAGES: dict[str, Callable[[], str]] = {
     "reference/receipts.md": receipts_page,
     "reference/settings.md": settings_page,
     "reference/commands.md": commands_page,
@@ -514,6 +535,7 @@ PAGES = {
     "guides/migration.md": migration_page,
     "comparison.md": comparison_page,
     "start.ipynb": start_notebook,
+    **{f"../recipes/{name}/README.md": partial(recipe_page, name) for name in described()},
 }
 
 if __name__ == "__main__":

@@ -23,10 +23,10 @@ FLOORS = (
     "progress",
     "pieces",
     "trace",
-    "workers",
     "settings",
     "remote",
     "sandbox",
+    "workers",
     "tools",
     "data",
     "rewards",
@@ -43,8 +43,8 @@ FLOORS = (
     "doctor",
     "cli",
 )
-"""From the ground up. config/ has no code; moved.py only names what stands elsewhere."""
-WITHOUT_FLOOR = {"__init__", "config", "moved"}
+"""From the ground up. config/ has no code."""
+WITHOUT_FLOOR = {"__init__", "config"}
 OF_THE_TRAINER = ("verl_adapter", "cpu")
 """These import verl, at the top of a module or in a function; nothing else does."""
 HEAVY = {"verl", "torch", "ray", "transformers", "sglang"}

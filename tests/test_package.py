@@ -1,13 +1,11 @@
-"""What users import: short names that load only what they need; old paths, whose error names the new one."""
+"""What users import: short names that load only what they need."""
 
-import importlib.util
 import subprocess
 import sys
 
 import pytest
 
 import agent_rl
-from agent_rl.moved import MOVED
 
 HEAVY = {"torch", "verl", "ray", "transformers"}
 
@@ -40,37 +38,3 @@ def test_every_public_name_can_be_imported():
     assert issubclass(agent_rl.ReactAgentLoop, agent_rl.EpisodeAgentLoop)
     with pytest.raises(AttributeError, match="nothing"):
         _ = agent_rl.nothing
-
-
-@pytest.mark.parametrize("old", MOVED)
-def test_an_old_path_names_the_new_one(old):
-    with pytest.raises(ImportError, match=rf"agent_rl\.{old} is now agent_rl\.{MOVED[old]}\."):
-        importlib.import_module(f"agent_rl.{old}")
-
-
-@pytest.mark.parametrize("new", sorted({new for new in MOVED.values() if new.rpartition(".")[2].islower()}))
-def test_the_new_path_exists(new):
-    """Names of classes and functions are tested where they are."""
-    if new.rpartition(".")[2] != "app":
-        assert importlib.util.find_spec(f"agent_rl.{new}") is not None
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "from agent_rl.loops import react",
-        "from agent_rl.loops.react_agent import ReactAgentLoop",
-        "from agent_rl.tools import calculator",
-        "from agent_rl.cli import app",
-    ],
-)
-def test_every_form_of_an_old_import_names_the_new_path(statement):
-    with pytest.raises(ImportError, match="is now agent_rl"):
-        exec(statement, {})  # noqa: S102 - a statement from above
-
-
-def test_an_unknown_module_or_name_is_an_ordinary_import_error():
-    with pytest.raises(ModuleNotFoundError):
-        importlib.import_module("agent_rl.nothing")
-    with pytest.raises(AttributeError, match="nothing"):
-        _ = importlib.import_module("agent_rl.loops").nothing

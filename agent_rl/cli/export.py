@@ -20,14 +20,13 @@ app = typer.Typer(add_completion=False)
 def export(
     run: Annotated[str, typer.Argument(help="A run's folder (its newest checkpoint), a checkpoint, or a model")],
     to: Annotated[Path, typer.Option(help="Folder to be made")],
-    gguf: Annotated[bool, typer.Option("--gguf", help="Write model.gguf for llama.cpp as well (Qwen2, Qwen3)")] = False,
     as_json: Json = False,
 ) -> None:
     r"""Write a trained policy as a model that servers load.
 
     \b
       agent-rl export outputs/gsm8k_calculator --to my_model
-      agent-rl export outputs/gsm8k_calculator/checkpoints/global_step_100 --to my_model --gguf
+      agent-rl export outputs/gsm8k_calculator/checkpoints/global_step_100 --to my_model
 
     The folder has weights, tokenizer, chat template, and a generation config with the sampling of training.
 
@@ -35,7 +34,7 @@ def export(
     """
     from agent_rl.exports.model import export_model
 
-    commands = export_model(run, to, gguf)
+    commands = export_model(run, to)
     if as_json:
         print_json({"folder": str(to), "serve": commands})
     else:

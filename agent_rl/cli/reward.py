@@ -1,4 +1,4 @@
-"""The commands `agent-rl reward score`, `attack`, `what-if` and `serve`, which use the reward outside training."""
+"""The commands `agent-rl reward`, which use the reward outside training; `explain` is in a file of its own."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from agent_rl.cli._arguments import Json, agent_names, print_json, recipe_names
+from agent_rl.cli._explain import explain
 from agent_rl.cli._reward_inputs import (
     configuration,
     configured,
@@ -34,7 +35,11 @@ __all__ = ["GROUP", "app"]
 
 GROUP = "reward"
 
-app = typer.Typer(help="Score, attack and serve a reward outside training.", no_args_is_help=True, add_completion=False)
+app = typer.Typer(
+    help="Explain, score, attack and serve a reward outside training.", no_args_is_help=True, add_completion=False
+)
+
+app.command()(explain)
 
 T = TypeVar("T")
 

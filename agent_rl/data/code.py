@@ -10,24 +10,24 @@
 With `--visible N`, the first N tests of a row (those of CodeContests that its statement shows) go to the tool
 `run_tests`, and the others grade.
 
-The ground truth has the tests in a form that the scorer `code` reads. Tests of HumanEval that compute what they expect
-become tests that state it (`recorded_tests`). A published solution is kept in
-`extra_info.solution`, as a program that runs after the row's prefix.
+The ground truth has the tests in a form that the scorer `code` reads. A published solution is kept in
+`extra_info.solution`, as a program that runs after the row's prefix. `data_preprocess/code_problems.py` leaves out the
+rows whose tests this solution fails, or `stub` passes.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 from collections.abc import Mapping
 from typing import Any
 
 from agent_rl.data.conversion import Hub, RawSet, text_of, value_of
-from agent_rl.data.recorded_tests import is_stated, recorded
 from agent_rl.data.rows import make_row
 from agent_rl.errors import ConfigError
 
-__all__ = ["CODE", "to_row"]
+__all__ = ["CODE", "stub", "to_row"]
 
 _WRITE = "Write the program in a ```python block."
 _TRY = "Run the visible tests with the tool run_tests first, and repair the program until it passes them."
@@ -71,6 +71,18 @@ def to_row(
         extra_info=kept | ({"solution": solution} if isinstance(solution, str) and solution else {}),
         **options,
     )
+
+
+def stub(row: Mapping[str, Any]) -> str:
+    """A program without an idea: the published solution with `return None` as each function, or nothing."""
+    try:
+        tree = ast.parse(row["extra_info"].get("solution") or "")
+    except (SyntaxError, ValueError):  # in another version of Python
+        return "pass"
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    for node in functions:
+        node.body = [ast.Return(ast.Constant(None))]
+    return ast.unparse(ast.fix_missing_locations(tree)) if functions else "pass"
 
 
 def _divided(example: Mapping[str, Any], tests: Any, visible: int) -> tuple[Any, Any]:
@@ -128,8 +140,6 @@ def _humaneval(example: Mapping[str, Any]) -> _Parts:
     tests = {name: text_of(example, name) for name in ("test", "entry_point", "prompt")}
     written = example.get("canonical_solution")
     solution = f"{tests['prompt']}{written}" if written else None
-    if solution and not is_stated(tests["test"]):
-        tests["test"] = recorded(tests["test"], tests["entry_point"], solution)
     question = f"Complete this function:\n\n```python\n{tests['prompt'].strip()}\n```"
     return "openai_humaneval", question, tests, solution
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -54,6 +55,7 @@ class RawSet:
         generate: makes the examples of each split from the options, of which it takes its own out, and the seed; then
             nothing is read.
         test_share: share of the rows for the split `test`, where the input has none.
+        trial: says why a row is left out; "" for a row that is kept.
     """
 
     name: str
@@ -65,6 +67,7 @@ class RawSet:
     prepare: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     generate: Callable[[dict[str, Any], int], Mapping[str, Iterable[Raw]]] | None = None
     test_share: float = 0.0
+    trial: Callable[[Mapping[str, Any]], str] | None = None
 
 
 def run(data_set: RawSet, description: str | None, arguments: Sequence[str] | None = None) -> None:
@@ -77,6 +80,7 @@ def run(data_set: RawSet, description: str | None, arguments: Sequence[str] | No
     """
     options = vars(_parser(data_set, description).parse_args(arguments))
     common = {name: options.pop(name, None) for name in _COMMON}
+    left_out: Counter[str] = Counter()
     try:
         if data_set.prepare is not None:
             options = data_set.prepare(options)
@@ -94,6 +98,7 @@ def run(data_set: RawSet, description: str | None, arguments: Sequence[str] | No
             options=options,
             limit=common["limit"],
             share=_Share(common["seed"], common["split_by"], common["test_share"] or 0.0),
+            left_out=left_out,
         )
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -103,6 +108,8 @@ def run(data_set: RawSet, description: str | None, arguments: Sequence[str] | No
         sys.exit(130)
     for path, count in written.items():
         print(f"{path.stem}: {count} rows in {path}")
+    for reason, count in sorted(left_out.items()):
+        print(f"left out: {count} rows, {reason}")
 
 
 @dataclass(frozen=True)
@@ -134,6 +141,7 @@ def convert(
     options: Mapping[str, Any],
     limit: int | None = None,
     share: _Share = _Share(),
+    left_out: Counter[str] | None = None,
 ) -> dict[Path, int]:
     """Write `<split>.parquet` of each split.
 
@@ -144,6 +152,7 @@ def convert(
         options: for `to_row`.
         limit: the most rows of a split.
         share: which rows go to `test`.
+        left_out: takes the number of rows that the data set's `trial` leaves out, by reason.
 
     Returns:
         The files with their numbers of rows. All are complete, or none is written.
@@ -159,7 +168,11 @@ def convert(
                     split = share.split(raw, given, number)
                     if split not in writers:
                         writers[split] = stack.enter_context(RowWriter(folder / f"{split}.parquet"))
-                    writers[split].write(data_set.to_row(raw.value, split, writers[split].count, **options))
+                    row = data_set.to_row(raw.value, split, writers[split].count, **options)
+                    if reason := data_set.trial(row) if data_set.trial is not None else "":
+                        (Counter() if left_out is None else left_out)[reason] += 1
+                    else:
+                        writers[split].write(row)
                 except ConfigError as error:
                     raise ConfigError(f"{raw.place}, {error.key}", error.problem, error.remedy) from error
     return {writer.path: writer.count for writer in writers.values()}

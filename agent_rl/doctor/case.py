@@ -12,6 +12,7 @@ from typing import Any
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from agent_rl.agents.episode.budget import DEFAULT_MAX_TURNS
 from agent_rl.data.files import RowsFile, read_rows
 from agent_rl.doctor.devices import Gpu
 from agent_rl.doctor.machine import Machine
@@ -19,6 +20,8 @@ from agent_rl.doctor.model_files import ModelFiles, find_model
 from agent_rl.errors import ConfigError
 from agent_rl.launch.cluster import Nodes
 from agent_rl.launch.command import joins_ray
+from agent_rl.rewards import Reward
+from agent_rl.rewards.user_function import CUSTOM_FUNCTION
 from agent_rl.settings import SECTION, AgentRLSettings
 from agent_rl.verl_adapter.checkpoints import policy_shards, settings_folder
 
@@ -58,6 +61,21 @@ class Case:
             ConfigError: for a wrong key or value.
         """
         return AgentRLSettings.from_config({SECTION: self.get(SECTION)})
+
+    @cached_property
+    def reward(self) -> Reward:
+        """What the manager `trajectory` scores with; a custom reward function is not loaded.
+
+        Raises:
+            ConfigError: as `Reward`.
+        """
+        tokens, judged = self.get("data.max_response_length"), bool(self.get(f"{CUSTOM_FUNCTION}.path"))
+        return Reward(self.settings.reward, max_response_tokens=tokens, judged=judged)
+
+    @property
+    def max_turns(self) -> int:
+        """Turns that an episode may have."""
+        return self.number("actor_rollout_ref.rollout.multi_turn.max_assistant_turns", DEFAULT_MAX_TURNS)
 
     @property
     def on_cpu(self) -> bool:

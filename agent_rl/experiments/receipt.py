@@ -1,7 +1,7 @@
 """The receipt of an experiment: what was run on what, and what came out of it, written by the run alone.
 
-`results/receipt.json` has the command, versions and machine, hashes of the configuration, reward and rows, and for every
-variant and seed the success on held-out rows before and after training, with that of the world's policies.
+`results/receipt.json` has the command, versions and machine, hashes of the configuration, reward and rows, and for
+every variant and seed the success on held-out rows before and after training, with that of the world's policies.
 `curve.csv` and `curve.png` beside it have the success in training by step.
 """
 
@@ -15,8 +15,6 @@ import platform
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-from pydantic import BaseModel
 
 from agent_rl.cpu import switch as cpu
 from agent_rl.cpu.profile import TRAINING_THREADS, profile_of
@@ -82,23 +80,20 @@ def hashes(recipe: str, overrides: Sequence[str] = ()) -> dict[str, str]:
     """
     start = ColdStart(recipe, overrides)
     tools = Path(str(start.config.actor_rollout_ref.rollout.multi_turn.tool_config_path))
-    configuration = resolution.resolved(start.config)
+    configuration, settings = resolution.resolved(start.config), AgentRLSettings.from_config(start.config)
     configuration.get(SECTION, {}).pop("reward", None)
-    parts = {"configuration": configuration, "reward": effective(AgentRLSettings.from_config(start.config).reward)}
+    parts = {"configuration": configuration, "reward": effective(settings.reward.model_dump(mode="json"))}
     texts = {name: _portable(json.dumps(part, sort_keys=True, default=str)) for name, part in parts.items()}
     texts["configuration"] += tools.read_text(encoding="utf-8") if tools.is_file() else ""
     found = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
     return {**found, "rows": start.rows_digest()} if start.has_rows() else found
 
 
-def effective(settings: BaseModel) -> dict[str, Any]:
-    """The settings with their defaults, less what is null, 0 or empty: a new key that is off changes nothing."""
-
-    def written(section: Mapping[str, Any]) -> dict[str, Any]:
-        values = {key: written(value) if isinstance(value, dict) else value for key, value in section.items()}
-        return {key: value for key, value in values.items() if value}
-
-    return written(settings.model_dump(mode="json"))
+def effective(value: Any) -> Any:
+    """Settings without what is null, 0 or empty: a new key that is off by default changes nothing."""
+    if not isinstance(value, dict):
+        return value
+    return {key: left for key, each in value.items() if (left := effective(each))}
 
 
 def _portable(text: str) -> str:

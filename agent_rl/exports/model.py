@@ -10,16 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from agent_rl.errors import ConfigError
-from agent_rl.exports.gguf import write_gguf
 from agent_rl.verl_adapter.checkpoints import model_folder
 
-__all__ = ["GGUF", "export_model"]
+__all__ = ["export_model"]
 
-GGUF = "model.gguf"
 GENERATION = "generation_config.json"
 
 
-def export_model(run: str, to: Path, gguf: bool = False) -> list[str]:
+def export_model(run: str, to: Path) -> list[str]:
     """Write the model of a run, or of one of its checkpoints, to a folder.
 
     The weights are those that `agent-rl eval` gets for the checkpoint. Where the run's record is beside its
@@ -28,14 +26,12 @@ def export_model(run: str, to: Path, gguf: bool = False) -> list[str]:
     Args:
         run: a run's folder, a checkpoint, or a model's folder.
         to: the folder, which is made.
-        gguf: write `model.gguf` as well.
 
     Returns:
         Commands that serve it.
 
     Raises:
-        ConfigError: there is no checkpoint, the folder is not empty, the model has no chat template, or its
-            architecture is none of those that `write_gguf` knows.
+        ConfigError: there is no checkpoint, the folder is not empty, or the model has no chat template.
     """
     if to.exists() and any(to.iterdir()):
         raise ConfigError("--to", f"{to} is not empty", "Name another folder")
@@ -49,11 +45,7 @@ def export_model(run: str, to: Path, gguf: bool = False) -> list[str]:
             sampling["top_k"] = _vocabulary(to)
         file.write_text(json.dumps({**known, **sampling}, indent=2) + "\n", encoding="utf-8")
     name = shlex.quote(str(to))
-    commands = [f"python -m sglang.launch_server --model-path {name}", f"vllm serve {name}"]
-    if gguf:
-        write_gguf(to, to / GGUF)
-        commands.append(f"llama-server --jinja --model {shlex.quote(str(to / GGUF))}")
-    return commands
+    return [f"python -m sglang.launch_server --model-path {name}", f"vllm serve {name}"]
 
 
 def _require_template(model: Path) -> None:

@@ -23,7 +23,7 @@ from agent_rl.rewards.components.correctness import Correctness
 from agent_rl.rewards.metrics import counted
 from agent_rl.rewards.source_reward import Measurement, SourceReward
 from agent_rl.sandbox.host.fusion import FusionServer
-from agent_rl.settings import RewardSettings
+from agent_rl.settings import TERMS, RewardSettings
 from agent_rl.settings.errors import Place, validated
 from agent_rl.trajectory import Score, Trajectory
 from agent_rl.user_code import sort_out
@@ -49,6 +49,7 @@ class Reward:
         fusion: the server on which the scorers `code` and `code_all` run programs; None: the sandbox of this machine.
 
     Attributes:
+        sources: the reward by pattern of data sources; the first that fits counts, `*` is that of all others.
         components: those of all data sources, without the built-in terms.
         scorers: those that the settings name.
         needs_groups: whether the samples of one prompt have to be scored together, by `score_group`.
@@ -66,14 +67,16 @@ class Reward:
         fusion: FusionServer | None = None,
     ) -> None:
         made: dict[str, Component | GroupComponent] = {}
-        self._default = SourceReward(settings, SECTION, max_response_tokens, judged, made)
-        self._by_pattern = {}
+        self.max_response_tokens = max_response_tokens
+        default = SourceReward(settings, SECTION, max_response_tokens, judged, made)
+        self.sources: dict[str, SourceReward] = {}
         for pattern in settings.per_data_source:
             key = f"{SECTION}.per_data_source.{pattern}"
             overridden = _overridden(settings, pattern, key)
-            self._by_pattern[pattern] = SourceReward(overridden, key, max_response_tokens, judged, made)
+            self.sources[pattern] = SourceReward(overridden, key, max_response_tokens, judged, made)
+        sources = [default, *self.sources.values()]
+        self.sources.setdefault("*", default)
         self.components = list(made.values())
-        sources = [self._default, *self._by_pattern.values()]
         answers = [source.answers for source in sources if source.answers is not None]
         self.scorers = list(dict.fromkeys(each.scorer for each in answers if each.scorer is not None))
         for each in answers:
@@ -130,6 +133,16 @@ class Reward:
         """What scores the answers of a data source; None: nothing does."""
         return self._source(data_source).answers
 
+    async def by_rules(self, trajectory: Trajectory, verdict: float, pattern: str) -> Score:
+        """The score by `TERMS` alone; any other component counts with the value 0 where its gate is open."""
+        source, measured = self.sources[pattern], Measurement(trajectory, verdict)
+        for term in chain(*source.waves):
+            if term.name in TERMS:
+                await term.measure([measured])
+            elif term.open(measured):
+                measured.values[term.name] = 0.0
+        return self._total(source, measured)
+
     async def reweigh(self, trajectory: Trajectory) -> Score:
         """The score that a scored trajectory would have with these settings, without measuring again.
 
@@ -141,11 +154,8 @@ class Reward:
         """
         if trajectory.score is None:
             raise UnscoredError("it has no stored score")
-        stored, source, measured = (
-            trajectory.score.components,
-            self._source(trajectory.data_source),
-            Measurement(trajectory),
-        )
+        stored, measured = trajectory.score.components, Measurement(trajectory)
+        source = self._source(trajectory.data_source)
         logged = (trajectory.info.get("reward") or {}).get("logged", {})
         for term in chain(*source.waves):
             if term.name in _COUNTED and term.settings.normalize != "group":
@@ -162,8 +172,7 @@ class Reward:
             await component.close()
 
     def _source(self, data_source: str) -> SourceReward:
-        found = (source for pattern, source in self._by_pattern.items() if fnmatchcase(data_source, pattern))
-        return next(found, self._default)
+        return next(source for pattern, source in self.sources.items() if fnmatchcase(data_source, pattern))
 
     def _result(self, source: SourceReward, measured: Measurement) -> Score | Exception:
         noted = {"logged": {key: measured.logged.get(key, 0.0) for key in self._logs}} if self._logs else {}

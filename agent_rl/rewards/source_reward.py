@@ -36,6 +36,7 @@ class SourceReward:
         made: the components that exist already; those with the same configuration are shared.
 
     Attributes:
+        judged, scorer, rule: see `Reward`, `correctness.scorer` and `combine`.
         stops: whether code of the user that raises stops the run.
     """
 
@@ -53,6 +54,7 @@ class SourceReward:
                 made[same] = make_component(name, kind, config, where)
             return made[same]
 
+        self.judged, self.scorer, self.rule = judged, settings.correctness.scorer, settings.combine
         self.stops = settings.on_error == "stop"
         self.terms = _counted(settings, max_response_tokens)
         api = None

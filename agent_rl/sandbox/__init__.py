@@ -7,7 +7,8 @@ from agent_rl.sandbox.host.execution import Execution, ExecutionStatus, Isolatio
 from agent_rl.sandbox.host.grading import CaseResult, FunctionCase, GradeReport, StdioCase, grade, read_cases
 from agent_rl.sandbox.host.sandbox import PythonSandbox
 from agent_rl.sandbox.host.sessions import SandboxSession
-from agent_rl.sandbox.host.shared import TOOL_CONCURRENCY, UNBOUNDED, raise_if_not_run, shared_sandbox
+from agent_rl.sandbox.host.shared import TOOL_CONCURRENCY, UNBOUNDED, raise_if_not_run, repeated_if_busy, shared_sandbox
+from agent_rl.sandbox.host.testing import PythonTests, grade_by_tests
 
 __all__ = [
     "TOOL_CONCURRENCY",
@@ -19,10 +20,13 @@ __all__ = [
     "GradeReport",
     "IsolationReport",
     "PythonSandbox",
+    "PythonTests",
     "SandboxSession",
     "StdioCase",
     "grade",
+    "grade_by_tests",
     "raise_if_not_run",
     "read_cases",
+    "repeated_if_busy",
     "shared_sandbox",
 ]

@@ -45,7 +45,10 @@ MANAGER = "trajectory"
 ROUTER_MODEL = "reward_model"
 """The name of verl's own reward model for components, and of the component that is added if none uses it."""
 
-_ROW = ("raw_prompt", "data_source", "reward_model", "extra_info", "agent_name", "index", "uid", "extra_fields")
+_ROW = (
+    *("raw_prompt", "data_source", "reward_model", "extra_info", "agent_name", "index", "uid", "global_steps"),
+    "extra_fields",
+)
 
 
 def ask_our_manager(module: ModuleType) -> None:

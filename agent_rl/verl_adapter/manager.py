@@ -228,6 +228,7 @@ def _fill_in(trajectory: Trajectory, row: dict[str, Any]) -> None:
         trajectory.ground_truth = (trajectory.row.get("reward_model") or {}).get("ground_truth")
     if "index" not in trajectory.info:
         trajectory.info["index"] = trajectory.extra_info.get("index", _plain(row.get("index")))
+    trajectory.info.setdefault("step", _plain(row.get("global_steps")))
 
 
 def _from_response(text: str, row: dict[str, Any]) -> Trajectory:

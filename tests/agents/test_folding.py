@@ -12,6 +12,8 @@ from agent_rl.agents.episode.policy import ScriptedPolicy
 from agent_rl.agents.folding import FoldingPolicy
 from agent_rl.agents.react import ReactFormat
 from agent_rl.agents.tool_call import ToolCallFormat
+from agent_rl.rewards.components.terms import overlong
+from agent_rl.settings import OverlongSettings
 from agent_rl.trajectory import StopReason, Trajectory
 from tests.agents.episodes import ANSWER, PROMPT, act, run
 
@@ -54,7 +56,16 @@ def test_full_context_continues_from_the_policys_notes():
     assert PROMPT[0]["content"] == "What is 6*7?"
     sampled = sum(turn.tokens for turn in trajectory.turns) + fold["tokens"]
     assert trajectory.response_tokens == sampled + 2 * 2 + 2  # and two observations, and the request for notes
+    assert trajectory.longest_tokens < trajectory.response_tokens
     assert Trajectory.from_json(trajectory.to_json()) == trajectory
+
+
+def test_a_folded_episode_that_kept_its_limits_is_not_overlong():
+    policy, _ = folding([act(), act("1+1"), "It was 42.", act("2+2"), ANSWER], max_tokens=20, reserve_tokens=5)
+    trajectory = play(policy)
+    assert trajectory.response_tokens > 20 >= trajectory.longest_tokens > 0
+    assert overlong(trajectory, OverlongSettings(penalty=1.0, buffer_tokens=1), 20) > -1.0
+    assert overlong(trajectory, OverlongSettings(penalty=1.0), trajectory.longest_tokens) == -1.0
 
 
 def test_request_for_notes_stands_where_the_results_would():

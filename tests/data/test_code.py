@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agent_rl.data.code import to_row
+from agent_rl.data.code import stub, to_row
 from agent_rl.errors import ConfigError
 
 PAIRS = {"inputs": ["1\n"], "outputs": ["2\n"]}
@@ -103,3 +103,10 @@ def test_visible_tests_go_to_the_tool_and_the_others_grade(example: dict[str, An
 def test_a_row_without_hidden_tests_is_refused() -> None:
     with pytest.raises(ConfigError, match="1 visible tests, 1 tests that can be told apart"):
         to_row(FORMS[4][0], "train", 0, visible=1)
+
+
+def test_a_stub_has_the_functions_of_the_published_solution() -> None:
+    solution = "import math\nclass A:\n    def f(self, x):\n        return x\n"
+    row = {"extra_info": {"solution": solution}}
+    assert stub(row) == "import math\n\nclass A:\n\n    def f(self, x):\n        return None"
+    assert [stub({"extra_info": {"solution": text}}) for text in ("print(1)", "print 1", None)] == ["pass"] * 3

@@ -68,6 +68,26 @@ def test_rows_of_a_generated_world(tmp_path):
     assert "Did you mean 'text_world'" in unknown.stderr
 
 
+def test_programs_are_tried_and_what_fails_is_left_out_and_counted(tmp_path):
+    right = "def f(x):\n    return x + 1"
+    tests = {
+        "kept": "def test():\n    assert f(1) == 2",
+        "the published solution fails": "def test():\n    assert f(1) == 3",
+        "a stub passes": "def test():\n    f(1)",
+        "unknown": "def test(tmp_path):\n    assert f(1) == 2",
+    }
+    lines = [json.dumps({"question": name, "test": test, "solution": right}) for name, test in tests.items()]
+    (tmp_path / "train.jsonl").write_text("\n".join(lines))
+    result = run_script("code_problems.py", "--input", tmp_path / "train.jsonl", "--local_save_dir", tmp_path)
+    assert result.stdout.splitlines() == [
+        f"train: 1 rows in {tmp_path / 'train.parquet'}",
+        "left out: 1 rows, functions that return None pass their tests",
+        "left out: 1 rows, the published solution fails their tests",
+        "left out: 1 rows, their tests cannot be run",
+    ]
+    assert [row["extra_info"]["question"] for row in read_parquet(tmp_path / "train.parquet")] == ["kept"]
+
+
 def test_arithmetic_writes_both_splits_and_the_seed_decides(tmp_path):
     for folder, seed in (("a", 1), ("b", 1), ("c", 2)):
         result = run_script(

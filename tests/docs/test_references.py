@@ -34,7 +34,8 @@ def test_a_reference_is_up_to_date(references: dict[str, Any], page: str) -> Non
 
 def test_every_page_is_looked_at(references: dict[str, Any]) -> None:
     (pages,) = [mark.args[1] for mark in test_a_reference_is_up_to_date.pytestmark]
-    assert [getattr(page, "values", (page,))[0] for page in pages] == list(references["PAGES"])
+    others = [page for page in references["PAGES"] if not page.startswith("../recipes/")]  # see tests/recipes
+    assert [getattr(page, "values", (page,))[0] for page in pages] == others
 
 
 def test_every_setting_has_a_meaning() -> None:

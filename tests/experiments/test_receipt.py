@@ -10,6 +10,7 @@ from agent_rl.evaluation.summary import estimate_rate
 from agent_rl.experiments.experiment import Experiment
 from agent_rl.experiments.outcome import Judgement, RunOutcome, success
 from agent_rl.experiments.receipt import RECEIPT, check, hashes, machine, verdicts, write_curve
+from agent_rl.settings import EfficiencySettings
 
 ROOT = Path(__file__).parents[2]
 
@@ -98,6 +99,17 @@ def test_hashes_follow_configuration_and_rows(tiny_recipe, on_cpu, monkeypatch):
     assert [each.split(": ")[1].split(" has")[0] for each in found] == ["the configuration", "the rows"]
 
 
+@pytest.mark.slow
+def test_another_default_of_the_reward_is_another_reward_and_its_spelling_is_not(tiny_recipe, on_cpu, monkeypatch):
+    first = hashes(str(tiny_recipe))
+    assert hashes(str(tiny_recipe), ["agent_rl.reward.format.turns=3"]) == first
+    assert hashes(str(tiny_recipe), ["agent_rl.reward.efficiency.free_calls=3"])["reward"] != first["reward"]
+    monkeypatch.setattr(EfficiencySettings, "_counted", 2.0)
+    named = hashes(str(tiny_recipe), ["agent_rl.reward.efficiency.free_calls=3"])
+    assert named == {**first, "reward": named["reward"]}
+    assert named != hashes(str(tiny_recipe), ["agent_rl.reward.efficiency.weight=1"])
+
+
 @pytest.mark.parametrize("recipe", sorted(path.parent for path in ROOT.glob("recipes/*/results")), ids=lambda p: p.name)
 def test_receipts_of_the_gallery_hold(recipe):
     receipt = json.loads((recipe / "results" / RECEIPT).read_text())
@@ -113,7 +125,7 @@ def test_words_for_all_runs_are_in_the_hashes_and_a_data_set_that_is_not_at_hand
     words = ["agent_rl.cold_start.rows=recipe", f"data.train_files={tmp_path}/absent.parquet"]
     run = Experiment(str(tiny_recipe), 1, [*words, "data.seed=1,2"], tmp_path)
     assert run.variants == [["data.seed=1"], ["data.seed=2"]]
-    assert list(hashes(str(tiny_recipe), words)) == ["configuration"]
+    assert list(hashes(str(tiny_recipe), words)) == ["configuration", "reward"]
     results = tiny_recipe / "results"
     results.mkdir(exist_ok=True)
     receipt = {"command": "", "overrides": words, "hashes": {**hashes(str(tiny_recipe), words), "rows": "of others"}}

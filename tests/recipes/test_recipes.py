@@ -17,9 +17,11 @@ from verl.trainer.ppo.core_algos import get_adv_estimator_fn, get_policy_loss_fn
 from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import omega_conf_to_dataclass, validate_config
 
+from agent_rl.doctor.case import Case
 from agent_rl.errors import ConfigError
 from agent_rl.launch.composition import NOT_IN_YAML, compose, verl_defaults
 from tests.profiles import FULL, bounded
+from tests.recipes.formula import check_readme
 from tests.recipes.matrix import ALGORITHMS, ENTRIES, KL
 
 ROOT = Path(__file__).parents[2]
@@ -56,13 +58,16 @@ def compositions() -> list[Any]:
 def test_every_choice_composes(
     recipe: Path, choice: list[str], platform: str, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`compose` refuses keys that verl does not know; the rest is what verl checks before Ray starts, and names."""
+    """`compose` refuses keys that verl does not know; the rest is what verl checks before Ray starts, names, and the
+    reward, which is that of the README."""
     (tmp_path / "corpus.jsonl").write_text('{"id": "a", "contents": "Rome is in Italy."}\n')
     monkeypatch.setenv("SEARCH_CORPUS", str(tmp_path / "corpus.jsonl"))
     (tmp_path / "db.json").write_text("{}")
     for name in ("RETAIL_DB", "SHOP_DB", "HOUSEHOLD_DB"):
         monkeypatch.setenv(name, str(tmp_path / "db.json"))
     config = compose(recipe, choice)
+    if not choice:
+        check_readme(recipe.name, Case(config=config), monkeypatch)
     config.actor_rollout_ref.model.path = str(tiny_model)  # the critic's configuration reads it
     validate_config(config, need_reference_policy(config), need_critic(config))
     omega_conf_to_dataclass(config.actor_rollout_ref.rollout)

@@ -376,7 +376,11 @@ def test_a_data_source_may_have_a_reward_of_its_own(probes):
         "components": {"tone": {"kind": probes("Fixed"), "config": {"value": 1}}},
         "per_data_source": {
             "gsm8k*": {"format": {"turns": 3}, "components": {"tone": None}},
-            "*": {"correctness": {"scorer": "none"}, "efficiency": {"weight": 1}, "components": {"tone": {"weight": 3}}},
+            "*": {
+                "correctness": {"scorer": "none"},
+                "efficiency": {"weight": 1},
+                "components": {"tone": {"weight": 3}},
+            },
         },
     }
     reward = Reward(RewardSettings.model_validate(settings))

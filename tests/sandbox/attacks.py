@@ -7,9 +7,11 @@ of its own would prove nothing.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 ENDED = frozenset({"ok", "error"})
+LINUX = tuple(int(part) for part in os.uname().release.split(".")[:2])
 
 
 @dataclass(frozen=True)
@@ -160,6 +162,11 @@ if b'$TOKEN' in buffer.raw: print('BREACH')
     attack(
         "mount", "import ctypes\nif ctypes.CDLL(None).mount(b'none', b'.', b'tmpfs', 0, None) == 0: print('BREACH')"
     ),
+    attack(
+        "lock a file that others can read",
+        "import fcntl, json\nfcntl.flock(open(json.__file__), fcntl.LOCK_EX | fcntl.LOCK_NB)\nprint('BREACH')",
+        control=True,
+    ),
     attack("change the root", "import os\nos.chroot('.')\nprint('BREACH')"),
     attack(
         "find a descriptor that was left open",
@@ -239,6 +246,20 @@ finally:
         "ok",
         "error",
         "killed",
+    ),
+    attack(
+        "take a descriptor of the process at the other end of a socket",
+        """
+import os, socket, stat
+pair = socket.socketpair()
+for fd in range(3, 256):
+    try:
+        if stat.S_ISSOCK(os.fstat(fd).st_mode):
+            socket.socket(fileno=os.dup(fd)).getsockopt(socket.SOL_SOCKET, 77)  # SO_PEERPIDFD
+            print('BREACH', fd)
+    except OSError: pass
+""",
+        control=LINUX >= (6, 5),
     ),
     attack(
         "signal by descriptor",

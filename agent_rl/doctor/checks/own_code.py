@@ -11,7 +11,6 @@ from agent_rl.doctor.checks.reward import MANAGER, OURS
 from agent_rl.doctor.checks.tools import tool_specs
 from agent_rl.errors import ConfigError, FatalError
 from agent_rl.rewards import Reward
-from agent_rl.rewards.user_function import CUSTOM_FUNCTION
 
 
 @check("your code", "tried on a row")
@@ -37,9 +36,8 @@ def _reward(case: Case) -> Reward | None:
     """The run's reward; None when it has another one, or one that cannot be made, which the group "reward" reports."""
     if case.get(MANAGER) != OURS:
         return None
-    tokens, judged = case.get("data.max_response_length"), bool(case.get(f"{CUSTOM_FUNCTION}.path"))
     try:
-        return Reward(case.settings.reward, max_response_tokens=tokens, judged=judged)
+        return case.reward
     except FatalError:
         return None
 

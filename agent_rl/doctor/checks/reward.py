@@ -11,7 +11,8 @@ from agent_rl.doctor.check import Finding, Needs, check, ok, problem, reason, sk
 from agent_rl.doctor.model_files import find_model, incomplete_files
 from agent_rl.errors import ConfigError, UnscoredError, did_you_mean
 from agent_rl.launch.training import TINY_CLASSIFIER, TINY_MODEL
-from agent_rl.rewards import Reward, find_scorer, route
+from agent_rl.rewards import find_scorer, route
+from agent_rl.rewards.formula import GIVING_UP, HONEST_WORK, payments
 from agent_rl.rewards.scorers import SCORERS, score_now
 from agent_rl.rewards.user_function import CUSTOM_FUNCTION
 from agent_rl.settings import SECTION, TERMS
@@ -34,17 +35,28 @@ def weights(case: Case) -> Finding | None:
     settings = case.settings.reward
     if case.get(MANAGER) != OURS:
         return None
-    Reward(
-        settings,
-        max_response_tokens=case.get("data.max_response_length"),
-        judged=bool(case.get(f"{CUSTOM_FUNCTION}.path")),
-    )
     terms = {name: getattr(settings, name) for name in TERMS} | settings.components
-    parts = {name: term.weight_at(None) for name, term in terms.items() if getattr(term, "penalty", 1)}
-    if not any(parts.values()):
+    parts = {name: weight for name, term in terms.items() if (weight := term.weight_at(None))}
+    case.reward  # noqa: B018 - raises where a component cannot be constructed
+    if not parts:
         text = "every weight is 0: there is nothing to learn from"
         return problem(text, "Set agent_rl.reward.correctness.weight")
     return ok(", ".join(f"{name} {weight:g}" for name, weight in parts.items()))
+
+
+@check("reward", "giving up")
+def giving_up(case: Case) -> Finding | None:
+    """Giving up at once pays no more than a wrong answer after honest work: a call in every turn but the last."""
+    if case.get(MANAGER) != OURS or case.settings.reward.correctness.scorer == "none":
+        return None
+    pays = payments(case.reward, case.max_turns, case.settings.budget)
+    for pattern, by_behaviour in pays.items():
+        given_up, worked = by_behaviour[GIVING_UP][0], by_behaviour[HONEST_WORK][0]
+        if given_up > worked + 1e-9:
+            where = "" if pattern == "*" else f" (data sources {pattern})"
+            text = f"giving up at once pays {given_up:.4g}, a wrong answer after honest work {worked:.4g}{where}"
+            return warning(text, f"Write {SECTION}.reward.efficiency: {{gate: correctness >= 1}}")
+    return ok("giving up at once pays no more than honest work")
 
 
 @check("reward", "ground truth")

@@ -1,14 +1,15 @@
 r"""Multiple choice: 1.0 when the answer names the right letter, else 0.0.
 
 The letter is read from `<answer>`, from `\boxed{}`, after "the answer is" and at the begin of a short text: `B`, `(B)`,
-`B. Paris`, `**B**`, `option B`, `the second option`. An answer with two different letters has none. The ground truth is
-a letter, or the index of the choice, counted from 0. With a list `extra_info["choices"]`, the text of a choice is read
-as its letter.
+`B. Paris`, `**B**`, `option B`, `the second option`, but not `B-cell`. An answer with two letters has none. The
+ground truth is a letter, or the index of the choice, counted from 0. With a list `extra_info["choices"]`, the text of a
+choice is read as its letter.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,8 +23,9 @@ SOURCES = (
     *("ScalerLab/JudgeBench", "preference_pairs"),
 )
 _MAX_TEXT = 50_000
-_LETTER = r"(?:[\s*_`\"'({\[$]|\\text\w*|\\mathrm|\\\()*(?P<letter>[A-Za-z])(?=[\s*_`\"')}\]$.:,;]|\\\)|$)"
+_LETTER = r"(?:[\s*_`\"'({\[$]|\\text\w*|\\mathrm|\\\()*(?P<letter>[A-Za-z])(?=[\s*_`\"')}\]$.:,;!]|\\\)|$)"
 _NAMED = re.compile(rf"(?i:option|choice|answer)\s*(?:is\b)?\s*:?{_LETTER}")
+_QUOTES = dict.fromkeys(map(ord, "\u201c\u201d\u201e\u00ab\u00bb\u2018\u2019\u201a"), '"')
 _ORDINALS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"]
 _COUNTED = re.compile(
     rf"(?i)\b(?:(?:(?P<word>{'|'.join(_ORDINALS)}|last)|(?P<ordinal>[0-9])(?:st|nd|rd|th))\s+"
@@ -54,7 +56,8 @@ def extract_choice(solution: str, choices: Sequence[str] = ()) -> str | None:
     text = text if tagged is None else tagged
     boxed = last_boxed(text, joined=True)
     marked = boxed if boxed is not None else tagged
-    answer = (marked_answer(text) or text if marked is None else marked).strip()
+    answer = unicodedata.normalize("NFKC", (marked_answer(text) or text if marked is None else marked).strip())
+    answer = answer.translate(_QUOTES)
     if not answer or len(answer) > 500:
         return None
     if _key(answer) and (chosen := _letter_of(answer, choices)):

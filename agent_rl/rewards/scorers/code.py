@@ -5,15 +5,18 @@ ground truth has one of these forms; where it is null, they are looked for in `e
 
 - any form of `agent_rl.sandbox.read_cases`, such as those of APPS, TACO, CodeContests and LiveCodeBench in verl's rows;
   also `{"assert_case": [...]}`, asserts as lines of text, and pairs `[input, output]`;
-- tests as Python, which `python_tests` reads: a text, or `{"test": ..., "entry_point": ..., "prompt": ...}` as LeetCode
-  and HumanEval have it, `{"functional": ...}`, `{"pytest": ...}`. The prompt, or `extra_info["prefix"]`, is put before
-  the program; an entry point may also stand in `extra_info`.
+- tests as Python, with pytest's semantics (`agent_rl.sandbox.grade_by_tests`): a text, or
+  `{"test": ..., "entry_point": ..., "prompt": ...}` as LeetCode and HumanEval have it, `{"functional": ...}`,
+  `{"pytest": ...}`. The prompt, or `extra_info["prefix"]`, is put before the program, and the tests use its functions;
+  an entry point may also stand in `extra_info`. Each assert of `check(candidate)` counts as a test.
 
-Numbers in an output may be off by 10^-6. On a machine without isolation no program is run, and the answer is unscored.
+Numbers with a point or an exponent may be off by 10^-6. On a machine without isolation no program is run, and the
+answer is unscored; so it is where a test needs what cannot be sent to the program, such as a mock or a file.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -21,9 +24,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent_rl.errors import ConfigError
-from agent_rl.rewards.scorers.python_tests import read_python_tests
 from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
-from agent_rl.sandbox import FunctionCase, StdioCase, grade, read_cases, shared_sandbox
+from agent_rl.sandbox import (
+    FunctionCase,
+    GradeReport,
+    PythonTests,
+    StdioCase,
+    grade,
+    grade_by_tests,
+    read_cases,
+    shared_sandbox,
+)
 from agent_rl.sandbox.host.fusion import FusionServer, grade_remotely
 
 __all__ = ["extract_code", "score_code", "score_code_all", "score_code_remotely"]
@@ -37,9 +48,9 @@ WHOLE_SOURCES = (
 PACKAGES = ("numpy", "sympy", "sortedcontainers")
 """What programs may import, as at the judges of programming contests."""
 CASE_S = 5.0
-"""Wall-clock seconds of one case."""
+"""Seconds of one case, those of waiting for a core not counted."""
 TOTAL_S = 60.0
-"""Wall-clock seconds of all cases of one program."""
+"""Seconds of all cases of one program, as if it had all places of the node to itself."""
 FLOAT_TOLERANCE = 1e-6
 MAX_CODE_CHARS = 100_000
 _FUNCTION_KEYS = ("entry_point", "fn_name", "function")
@@ -73,7 +84,7 @@ async def score_code_all(solution: str, ground_truth: Any, extra_info: Mapping[s
 async def score_code_remotely(
     solution: str, ground_truth: Any, server: FusionServer, extra_info: Mapping[str, Any]
 ) -> float:
-    """As `score_code`, on a Sandbox Fusion server.
+    """As `score_code`, on a Sandbox Fusion server; tests as Python run in the sandbox of this machine all the same.
 
     Raises:
         UnscoredError: the tests cannot be read, or the server failed.
@@ -81,6 +92,8 @@ async def score_code_remotely(
     tests, code = _tests(ground_truth, extra_info), extract_code(solution)
     if not code:
         return 0.0
+    if isinstance(tests, PythonTests):
+        return (await _graded(code, tests, all_or_nothing=False)).fraction
     report = await grade_remotely(tests.around(code), tests.cases, server, float_tolerance=FLOAT_TOLERANCE)
     return report.fraction
 
@@ -106,33 +119,38 @@ def extract_code(solution: str) -> str:
 
 @dataclass(frozen=True)
 class _Tests:
-    """The cases of a row, and what is put before and after the program."""
+    """The cases of a row, and what is put before the program."""
 
     cases: Sequence[FunctionCase | StdioCase]
     before: str = ""
-    after: str = ""
 
     def around(self, code: str) -> str:
-        return "\n\n".join(part for part in (self.before, code, self.after) if part)
+        return "\n\n".join(part for part in (self.before, code) if part)
 
 
 async def _score(solution: str, ground_truth: Any, extra_info: Mapping[str, Any], *, all_or_nothing: bool) -> float:
     tests, code = _tests(ground_truth, extra_info), extract_code(solution)
     if not code.strip():
         return 0.0
-    report = await grade(
+    return (await _graded(code, tests, all_or_nothing=all_or_nothing)).score(all_or_nothing=all_or_nothing)
+
+
+async def _graded(code: str, tests: _Tests | PythonTests, *, all_or_nothing: bool) -> GradeReport:
+    sandbox = await shared_sandbox(packages=PACKAGES)
+    limits: dict[str, Any] = {"timeout_s": CASE_S, "total_timeout_s": TOTAL_S}
+    if isinstance(tests, PythonTests):
+        return await grade_by_tests(code, tests, sandbox=sandbox, stop_at_first_failure=all_or_nothing, **limits)
+    return await grade(
         tests.around(code),
         tests.cases,
-        sandbox=await shared_sandbox(packages=PACKAGES),
-        timeout_s=CASE_S,
-        total_timeout_s=TOTAL_S,
+        sandbox=sandbox,
         stop_at_first_failure=all_or_nothing,
         float_tolerance=FLOAT_TOLERANCE,
+        **limits,
     )
-    return report.score(all_or_nothing=all_or_nothing)
 
 
-def _tests(ground_truth: Any, extra_info: Mapping[str, Any]) -> _Tests:
+def _tests(ground_truth: Any, extra_info: Mapping[str, Any]) -> _Tests | PythonTests:
     tests = as_data(ground_truth)
     if tests is None or (isinstance(tests, str | list | dict) and not tests):
         tests = as_data(extra_info.get("test_cases"))
@@ -144,7 +162,7 @@ def _tests(ground_truth: Any, extra_info: Mapping[str, Any]) -> _Tests:
         raise unusable(ground_truth, f"a list of tests ({error})") from None
 
 
-def _read(tests: Any, function: str | None, prefix: str) -> _Tests:
+def _read(tests: Any, function: str | None, prefix: str) -> _Tests | PythonTests:
     if isinstance(tests, str):
         lines = [line for line in tests.splitlines() if line.strip()]
         if lines and all(line.startswith("assert ") for line in lines):
@@ -165,9 +183,9 @@ def _read(tests: Any, function: str | None, prefix: str) -> _Tests:
     return _Tests(read_cases(tests, function), prefix)
 
 
-def _python(text: str, function: str | None, before: str) -> _Tests:
-    cases, after = read_python_tests(text, function)
-    return _Tests(read_cases(cases), before, after)
+def _python(text: str, function: str | None, before: str) -> PythonTests:
+    compile(text, "tests", "exec", ast.PyCF_ONLY_AST)
+    return PythonTests(text, before, function or "")
 
 
 def _from_pair(test: Any, function: str | None) -> Any:

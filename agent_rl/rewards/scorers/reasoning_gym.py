@@ -18,7 +18,7 @@ from typing import Any
 from agent_rl.errors import ConfigError
 from agent_rl.rewards.scorers.extraction import last_boxed, last_tag
 from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
-from agent_rl.sandbox import ExecutionStatus, raise_if_not_run, shared_sandbox
+from agent_rl.sandbox import ExecutionStatus, raise_if_not_run, repeated_if_busy, shared_sandbox
 
 __all__ = ["score_reasoning_gym"]
 
@@ -54,7 +54,8 @@ async def score_reasoning_gym(solution: str, ground_truth: Any, extra_info: Mapp
     except ConfigError as error:
         problem = "the package reasoning-gym is not installed"
         raise ConfigError("scorer reasoning_gym", problem, "pip install reasoning-gym") from error
-    done = await sandbox.run(_PROGRAM, json.dumps({"entry": entry, "answer": answer}), timeout_s=_TIMEOUT_S)
+    given = json.dumps({"entry": entry, "answer": answer})
+    done = await repeated_if_busy(lambda: sandbox.run(_PROGRAM, given, _TIMEOUT_S), _TIMEOUT_S)
     raise_if_not_run(done, "agent_rl.reward.correctness.scorer")
     lines = done.stdout.splitlines()
     try:

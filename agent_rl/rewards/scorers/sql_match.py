@@ -7,8 +7,8 @@ may also be an SQL script that creates them. Instead of `tables`, `database` may
 is opened read-only.
 
 Rows are compared as a multiset, or in order if the right query sorts; columns by position; floats to 10^-6. A query
-runs in a process of its own, where the kernel limits its time and memory: it can only read, for at most two seconds,
-and give at most 10,000 rows and 16 million characters. Its tables are made again for every comparison.
+runs in a process of its own, where the kernel limits its time and memory: it can only read, for at most two processor
+seconds, and give at most 10,000 rows and 16 million characters. Its tables are made again for every comparison.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from typing import Any
 from agent_rl.errors import ToolError, ToolTimeoutError
 from agent_rl.rewards.scorers.extraction import last_block
 from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
+from agent_rl.sandbox.host.places import in_a_place
 from agent_rl.tools.builtin._sql import pool
 
 __all__ = ["extract_query", "score_sql_match"]
 
 QUERY_S = 2.0
-"""Seconds of one query."""
+"""Processor seconds of one query."""
 MEMORY_MB = 512
 """MiB that the tables and one query may take."""
 _MAX_TEXT = 100_000
@@ -44,7 +45,7 @@ def score_sql_match(solution: str, ground_truth: Any, extra_info: Mapping[str, A
     """1.0 if both queries return the same rows, else 0.0.
 
     Raises:
-        UnscoredError: the tables cannot be created, or the right query fails.
+        UnscoredError: the tables cannot be created, the right query fails, or the machine is too busy.
     """
     truths, tables = _truth(ground_truth, extra_info)
     try:
@@ -91,7 +92,7 @@ def _truth(ground_truth: Any, extra_info: Mapping[str, Any]) -> tuple[list[str],
 
 
 def _rows(tables: Mapping[str, Any] | str | Path, query: str) -> list[list[Any]]:
-    return pool.rows(tables, query, timeout_s=QUERY_S, memory_mb=MEMORY_MB, max_rows=_MAX_ROWS)
+    return in_a_place(lambda: pool.rows(tables, query, timeout_s=QUERY_S, memory_mb=MEMORY_MB, max_rows=_MAX_ROWS))
 
 
 def _key(row: Sequence[Any]) -> tuple[Any, ...]:

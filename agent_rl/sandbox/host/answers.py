@@ -9,10 +9,13 @@ from __future__ import annotations
 import json
 import math
 import re
+from fractions import Fraction
 from typing import Any
 
 __all__ = ["NotComparable", "longest_text", "plain", "read_result", "same_output", "same_value"]
 
+_FRACTIONAL = re.compile(r"[.eE]")
+_LONGEST = 1000  # characters of a number with a point that is compared with a whole one
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)  # one way to match, whatever the text
 
 
@@ -91,7 +94,8 @@ def same_output(got: str, expected: str, tolerance: float = 0.0) -> bool:
     Args:
         got: standard output of the program.
         expected: what it should be.
-        tolerance: above 0, words that are numbers may differ by this much, absolutely and relative to the expected one.
+        tolerance: above 0, words that are numbers with a point or an exponent may differ by this much, absolutely, and
+            where the expected one has it, relative to that. Whole numbers are equal or not.
     """
     got_lines, expected_lines = _trimmed(got), _trimmed(expected)
     if got_lines == expected_lines:
@@ -108,10 +112,17 @@ def _trimmed(text: str) -> list[str]:
 def _same_words(got: str, expected: str, tolerance: float) -> bool:
     got_words, expected_words = got.split(), expected.split()
     return len(got_words) == len(expected_words) and all(
-        one == other
-        or bool(_NUMBER.fullmatch(one) and _NUMBER.fullmatch(other) and _near(float(one), float(other), tolerance))
+        one == other or bool(_NUMBER.fullmatch(one) and _NUMBER.fullmatch(other) and _near_words(one, other, tolerance))
         for one, other in zip(got_words, expected_words, strict=True)
     )
+
+
+def _near_words(got: str, expected: str, tolerance: float) -> bool:
+    if _FRACTIONAL.search(expected):
+        return _near(float(got), float(expected), tolerance)
+    if not _FRACTIONAL.search(got) or max(len(got), len(expected)) > _LONGEST:
+        return got.lstrip("+0") == expected.lstrip("+0")
+    return abs(Fraction(got) - Fraction(expected)) <= tolerance
 
 
 def _is_number(value: Any) -> bool:

@@ -15,7 +15,7 @@ class ExecutionStatus(str, Enum):
     Attributes:
         OK: it ran to its end.
         ERROR: an unhandled exception, a syntax error, or an exit code other than 0.
-        TIMEOUT: it ran past its limit in seconds.
+        TIMEOUT: it ran past its limit in seconds, those of waiting for a core not counted.
         MEMORY: an unhandled MemoryError.
         OUTPUT_LIMIT: it wrote more than it may.
         KILLED: ended by a signal, or by the sandbox for its disk space, files or threads; `stderr` says why.
@@ -45,7 +45,9 @@ class Execution:
             ended the program or did not start it.
         value: from `SandboxSession.call` only: what the function returned, as JSON text that the program could have
             forged.
-        wall_s: seconds from the fork to the end; waiting for a free slot is not in it.
+        wall_s: seconds from the fork to the end; waiting for a free place is not in it.
+        own_s: the same without those of waiting for a core, or its processor seconds where they are more; a TIMEOUT
+            with less than the limit proves nothing.
     """
 
     status: ExecutionStatus
@@ -54,6 +56,7 @@ class Execution:
     exit_code: int | None = None
     wall_s: float = 0.0
     value: bytes | None = None
+    own_s: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ was trained on these tests from knowing their answers.
 from __future__ import annotations
 
 import asyncio
+import heapq
 import math
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -27,6 +27,7 @@ from agent_rl.sandbox.host.answers import longest_text, read_result, same_output
 from agent_rl.sandbox.host.cases import Case, FunctionCase, StdioCase, read_cases
 from agent_rl.sandbox.host.execution import Execution, ExecutionStatus
 from agent_rl.sandbox.host.sandbox import PythonSandbox
+from agent_rl.sandbox.host.shared import repeated_if_busy
 
 __all__ = [
     "Case",
@@ -40,6 +41,7 @@ __all__ = [
     "read_cases",
 ]
 
+_AT_ONCE = 64  # cases of one program
 _ROOM = 2  # bytes that a program may write for one that is expected: white space is ignored
 _MAX_SHOWN = 200  # characters of what a program wrote that go into a reason
 
@@ -53,12 +55,14 @@ class CaseResult:
         status: how the program ended on it; None: it was not run.
         reason: why it was not passed. What was expected is never in it, so the policy may read it.
         wall_s: seconds that the program ran.
+        own_s: the same without those of waiting for a core.
     """
 
     passed: bool
     status: ExecutionStatus | None
     reason: str = ""
     wall_s: float = 0.0
+    own_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -110,37 +114,44 @@ async def grade(
         tests: in one of the forms of `read_cases`.
         sandbox: where to run it; None: one is opened for this call, which takes about a second;
             pass `await shared_sandbox()` where many programs are graded.
-        timeout_s: wall-clock seconds for one case.
+        timeout_s: seconds for one case, those of waiting for a core not counted.
         memory_mb: MiB for one case.
-        total_timeout_s: wall-clock seconds for all; cases that have not ended by then are not passed.
+        total_timeout_s: seconds for all, as if the program had all places to itself; cases that would not have ended by
+            then are not passed.
         stop_at_first_failure: give up all cases after the first that is not passed.
         float_tolerance: how far floats, and words of an output that are numbers, may be off, absolutely and relative to
             what is expected.
 
     Raises:
         ConfigError: the tests cannot be read.
-        UnscoredError: the sandbox failed, or runs nothing on this machine: nothing can be said about the program.
+        UnscoredError: the sandbox failed, runs nothing on this machine, or was twice too busy to say whether the
+            program is too slow: nothing can be said about the program.
     """
     cases = read_cases(tests)
+    limit_s = min(timeout_s, total_timeout_s or timeout_s)
     async with AsyncExitStack() as stack:
         box = await stack.enter_async_context(PythonSandbox()) if sandbox is None else sandbox
 
-        async def run(case: Case) -> CaseResult:
+        async def run_once(case: Case) -> Execution:
             if isinstance(case, StdioCase):
                 room = _ROOM * len(case.expected.encode("utf-8", "surrogatepass"))
-                execution = await box.run(code, case.stdin, timeout_s, memory_mb, output_bytes=room)
-            else:
-                async with box.session(timeout_s, memory_mb) as session:
-                    execution = await session.call(
-                        code, (case.function, case.args, case.kwargs), value_bytes=longest_text(case.expected)
-                    )
+                return await box.run(code, case.stdin, limit_s, memory_mb, output_bytes=room)
+            async with box.session(limit_s, memory_mb) as session:
+                call = case.function, case.args, case.kwargs
+                return await session.call(code, call, value_bytes=longest_text(case.expected))
+
+        async def run(case: Case) -> CaseResult:
+            execution = await repeated_if_busy(lambda: run_once(case), limit_s)
             if execution.status in (ExecutionStatus.REFUSED, ExecutionStatus.UNAVAILABLE):
                 problem = execution.stderr.strip() or execution.status.value
                 raise UnscoredError(f"a program could not be graded: {problem}")
             reason = _failure(execution) or difference(case, execution.stdout, execution.value, float_tolerance)
-            return CaseResult(not reason, execution.status, reason, execution.wall_s)
+            return CaseResult(not reason, execution.status, reason, execution.wall_s, execution.own_s)
 
-        return await grade_in_order(run, cases, total_timeout_s, stop_at_first_failure=stop_at_first_failure)
+        at_once = min(_AT_ONCE, box.max_concurrency)
+        return await grade_in_order(
+            run, cases, total_timeout_s, stop_at_first_failure=stop_at_first_failure, at_once=at_once
+        )
 
 
 async def grade_in_order(
@@ -149,7 +160,7 @@ async def grade_in_order(
     total_timeout_s: float | None = None,
     *,
     stop_at_first_failure: bool = False,
-    at_once: int = 64,
+    at_once: int,
 ) -> GradeReport:
     """The results of `run` for all cases, which run at the same time, independent of the order in which they end.
 
@@ -158,7 +169,7 @@ async def grade_in_order(
         cases: what to run.
         total_timeout_s: as for `grade`.
         stop_at_first_failure: as for `grade`.
-        at_once: cases that hold a task; how many run is decided where they run.
+        at_once: cases that run at a time, if nothing else does; how many do is decided where they run.
     """
     window = asyncio.Semaphore(at_once)
 
@@ -166,17 +177,20 @@ async def grade_in_order(
         async with window:
             return await run(case)
 
-    deadline = math.inf if total_timeout_s is None else time.monotonic() + total_timeout_s
+    ends = [0.0] * at_once  # when each place would be free, if this program had them to itself
+    limit_s = math.inf if total_timeout_s is None else total_timeout_s
+    too_late = CaseResult(False, None, f"not ended within {limit_s:g} s for all cases")
     tasks = [asyncio.ensure_future(one(case)) for case in cases]
     results: list[CaseResult] = []
     try:
         for task in tasks:
-            patience_s = max(0.0, deadline - time.monotonic())
-            await asyncio.wait((task,), timeout=None if patience_s == math.inf else patience_s)
-            if task.done():
-                results.append(task.result())
-            else:
-                results.append(CaseResult(False, None, f"not ended within {total_timeout_s:g} s for all cases"))
+            result = too_late
+            if ends[0] < limit_s:
+                result = await task
+                end_s = ends[0] + result.own_s
+                heapq.heapreplace(ends, end_s)
+                result = result if end_s <= limit_s else too_late
+            results.append(result)
             if stop_at_first_failure and not results[-1].passed:
                 break
     finally:

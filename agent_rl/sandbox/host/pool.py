@@ -1,4 +1,4 @@
-"""What the programs and sessions of one open sandbox share: its event loop, its slots, and its zygotes."""
+"""What the programs and sessions of one open sandbox share: its event loop, its places, and its zygotes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from agent_rl.sandbox.host.execution import Execution, ExecutionStatus, IsolationReport
+from agent_rl.sandbox.host.places import Places
 from agent_rl.sandbox.host.supervisor import NotRun, Zygote
 from agent_rl.sandbox.jail.protocol import ZygoteSettings
 from agent_rl.sandbox.jail.scratch import sweep
@@ -46,13 +47,13 @@ class Pool:
 
     Args:
         settings: what they may do.
-        concurrency: programs that run at a time.
+        places: of the programs that run at a time; closed with the pool.
         output_bytes: what a program, or a cell, may write.
     """
 
-    def __init__(self, settings: ZygoteSettings, concurrency: int, output_bytes: int) -> None:
+    def __init__(self, settings: ZygoteSettings, places: Places, output_bytes: int) -> None:
         self.loop = asyncio.get_running_loop()
-        self.slots = asyncio.Semaphore(concurrency)
+        self.slots = places
         self.output_bytes = output_bytes
         self.report: IsolationReport | None = None
         self._settings = settings
@@ -158,6 +159,7 @@ class Pool:
 
     async def stop(self) -> None:
         """Stop all zygotes and the programs that they run."""
+        self.slots.close()
         for start in self._starts.values():
             start.cancel()
         await asyncio.gather(*self._starts.values(), return_exceptions=True)

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from agent_rl.sandbox.host.execution import Execution, ExecutionStatus
 from agent_rl.sandbox.host.pool import Pool
 from agent_rl.sandbox.host.supervisor import End, NotRun, Zygote
-from agent_rl.sandbox.jail.protocol import MEMORY_SIGNAL, Op, Reason
+from agent_rl.sandbox.jail.protocol import MEMORY_SIGNAL, PATIENCE, Op, Reason
 
 __all__ = ["Child"]
 
 _READ_BYTES = 1 << 16
 _READ_AFTER_S = 0.02  # a pipe holds 64 KiB: most programs have ended before anybody needs to read
-_HANG_S = 15.0  # after a deadline, until a zygote that has not said anything is killed
+_HANG_S = 30.0  # after a deadline, until a zygote that has not said anything is killed
 _TICK_S = 1.0  # in which that is counted, so that an event loop that stands still counts little
 _EXCESS = {
     Reason.DISK: "it wrote more to disk than it may",
@@ -35,6 +35,7 @@ class Child:
         zygote: what forks it.
         order: flags, bytes of code, limit in seconds, limit in bytes of memory.
         channel: makes the descriptors of its input: the child's, and ours.
+        link: its end of a socket to another child, if it has one; it is closed here.
 
     Attributes:
         ended: the future of the child's end; it raises `Lost` if the zygote dies first.
@@ -43,14 +44,19 @@ class Child:
     """
 
     def __init__(
-        self, pool: Pool, zygote: Zygote, order: tuple[int, int, float, int], channel: Callable[[], tuple[int, int]]
+        self,
+        pool: Pool,
+        zygote: Zygote,
+        order: tuple[int, int, float, int],
+        channel: Callable[[], tuple[int, int]],
+        link: tuple[int, ...] = (),
     ) -> None:
         opened: list[int] = []
         try:
             for make in (channel, os.pipe, os.pipe):
                 opened += make()
         except OSError as error:
-            for descriptor in opened:
+            for descriptor in (*opened, *link):
                 os.close(descriptor)
             raise NotRun(f"there are no descriptors left: {error}") from None
         child_in, self.channel, out, child_out, err, child_err = opened
@@ -66,7 +72,7 @@ class Child:
         self._hang: asyncio.TimerHandle | None = None
         self._waiting = False  # for the child to read its input
         self.overflow = False
-        self._number, self.ended = zygote.fork(*order, (child_in, child_out, child_err))
+        self._number, self.ended = zygote.fork(*order, (child_in, child_out, child_err, *link))
 
     def feed(self, data: bytes, limit_s: float, *, last: bool) -> None:
         """Write `data` to the channel without waiting; what does not fit follows as the child reads.
@@ -77,7 +83,7 @@ class Child:
             last: close the channel after it, so that the child finds an end.
         """
         self._rest, self._last = memoryview(data), last
-        self._patience_s = limit_s + _HANG_S
+        self._patience_s = PATIENCE * limit_s + _HANG_S
         self._hang = self._loop.call_later(_TICK_S, self._tick)
         self._write()
 
@@ -92,7 +98,7 @@ class Child:
         status, exit_code, remark = _verdict(end, self.overflow, limit_s)
         if remark:
             err += f"{'' if not err or err.endswith(chr(10)) else chr(10)}sandbox: {remark}\n"
-        return Execution(status, out, err, exit_code, end.wall_s)
+        return Execution(status, out, err, exit_code, end.wall_s, own_s=end.own_s)
 
     def drain(self) -> None:
         """Read what is there now, without waiting."""

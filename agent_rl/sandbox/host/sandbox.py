@@ -21,6 +21,7 @@ from collections.abc import Iterable, Sequence
 
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.sandbox.host.execution import Execution, ExecutionStatus, IsolationReport
+from agent_rl.sandbox.host.places import PLACES, Places
 from agent_rl.sandbox.host.pool import KILLER, Pool, check_limits
 from agent_rl.sandbox.host.process import Child
 from agent_rl.sandbox.host.sessions import SandboxSession
@@ -41,8 +42,8 @@ class PythonSandbox:
     numpy, one with numpy and sympy, chosen by the words in the program.
 
     Args:
-        max_concurrency: programs (or cells) that run at a time; others wait. None: the number of cores, because the
-            limits are in wall-clock seconds and programs that share a core would run into them; but at least 4.
+        max_concurrency: programs (or cells) of this sandbox that run at a time; others wait. None: they share the
+            places of this node (`host/places.py`) with all other processes.
         packages: installed distributions that programs may import, with their requirements. Nothing else of the
             environment can be imported or read.
         unsafe: run programs even where the machine does not offer enough isolation.
@@ -68,7 +69,8 @@ class PythonSandbox:
     ) -> None:
         if max_concurrency is not None and max_concurrency < 1:
             raise ValueError(f"max_concurrency must be at least 1, not {max_concurrency}")
-        self._concurrency = max_concurrency or max(4, len(os.sched_getaffinity(0)))
+        self.max_concurrency = max_concurrency or PLACES
+        self._shares_places = max_concurrency is None
         self._output_bytes = output_bytes
         files = _package_files(packages)
         self._settings = ZygoteSettings(
@@ -87,7 +89,7 @@ class PythonSandbox:
     async def __aenter__(self) -> PythonSandbox:
         if self._pool is not None:
             raise RuntimeError("this PythonSandbox is open already")
-        self._pool = Pool(self._settings, self._concurrency, self._output_bytes)
+        self._pool = Pool(self._settings, Places(self.max_concurrency, shared=self._shares_places), self._output_bytes)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -130,7 +132,8 @@ class PythonSandbox:
         Args:
             code: the program.
             stdin: its standard input.
-            timeout_s: wall-clock seconds from its start, and as many processor seconds of all its threads together.
+            timeout_s: seconds without those of waiting for a core (by the clock at most twenty times as many), and as
+                many processor seconds of all its threads together.
             memory_mb: MiB of address space beyond that of an interpreter with its packages loaded.
             show_last: print the value of a final expression, as a notebook does.
             output_bytes: what it may write, where that is more than the sandbox's own `output_bytes`.

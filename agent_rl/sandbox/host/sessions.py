@@ -31,13 +31,13 @@ _MIB = 1 << 20
 _READ_BYTES = 1 << 16
 _MARGIN_S = 0.05  # by which a zygote's clock for a run is ahead of ours
 _STALL_S = 0.1  # by which the event loop is late at a deadline
-_END_S = 1.0  # from the end of the channel to the report of the end of the process
+_END_S = 5.0  # from the end of the channel to the report of the end of the process
 
 
 class SandboxSession:
     """Made by `PythonSandbox.session`; use it as an async context manager.
 
-    Its process is started by the first run. A slot of the sandbox is taken only while something runs.
+    Its process is started by the first run. A place of the sandbox is taken only while something runs.
     """
 
     def __init__(self, pool: Pool, timeout_s: float, memory_mb: int) -> None:
@@ -71,7 +71,7 @@ class SandboxSession:
         Args:
             code: the program.
             stdin: what `input()` and `sys.stdin` read.
-            timeout_s: wall-clock seconds; None: the session's.
+            timeout_s: seconds, as for `PythonSandbox.run`; None: the session's.
             show_last: print the value of a final expression, as a notebook does.
 
         Returns:
@@ -92,7 +92,7 @@ class SandboxSession:
         Args:
             code: the program; its `__name__` is not `__main__`.
             call: the function's name, its arguments, and those by name; made of what `marshal` can write.
-            timeout_s: wall-clock seconds for both; None: the session's.
+            timeout_s: seconds for both; None: the session's.
             value_bytes: what the value may have as JSON text, where that is more than 4 MiB.
         """
         self._value_bytes = max(MAX_VALUE_BYTES, value_bytes)
@@ -174,7 +174,7 @@ class _Process(Child):
         Raises:
             Lost: the zygote died.
         """
-        started = self._loop.time()
+        started, waited_before = self._loop.time(), self._zygote.waited_s(self._number)
         self._late_s = 0.0
         alarm = self._loop.call_at(started + limit_s, self._note_lateness, started + limit_s)
         self._value_bytes = value_bytes
@@ -194,9 +194,11 @@ class _Process(Child):
         self.drain()
         if self.overflow and not self.ended.done():
             await asyncio.wait((self.ended,))
+        waited_s = max(0.0, self._zygote.waited_s(self._number) - waited_before)  # before the time: rather too little
+        own_s = self._loop.time() - started - waited_s
         if not self.ended.done():
             self.order(Op.PAUSE)
-            if self._loop.time() - started > limit_s - _MARGIN_S:  # the zygote knows: pausing ends what is late
+            if own_s > limit_s - _MARGIN_S:  # the zygote knows: pausing ends what is late
                 await asyncio.wait((self.ended,), timeout=_END_S)
         wall_s = self._loop.time() - started
         if self.ended.done() and not self._may_have_been_in_time():
@@ -204,7 +206,7 @@ class _Process(Child):
         _, exit_code, out_of_memory, _ = CELL_END.unpack_from(self._answer)
         value = bytes(self._answer[CELL_END.size :]) or None
         status = ExecutionStatus.MEMORY if out_of_memory else ExecutionStatus.ERROR if exit_code else ExecutionStatus.OK
-        return Execution(status, *self.take(), exit_code, wall_s, value)
+        return Execution(status, *self.take(), exit_code, wall_s, value, own_s)
 
     def share(self) -> None:
         """Let others use its zygote, if it has had one for itself."""

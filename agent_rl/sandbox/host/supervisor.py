@@ -20,6 +20,7 @@ import anyio
 
 from agent_rl.sandbox.host.execution import Execution, ExecutionStatus
 from agent_rl.sandbox.jail.protocol import FORK, ORDER, PACKET_BYTES, RECORD, Op, Reason, ZygoteSettings
+from agent_rl.sandbox.jail.run_queue import run_queue
 
 __all__ = ["End", "Lost", "NotRun", "Zygote"]
 
@@ -66,6 +67,7 @@ class End(NamedTuple):
     reason: Reason
     status: int  # the kernel's wait status
     wall_s: float
+    own_s: float
 
 
 class NotRun(Exception):
@@ -110,7 +112,7 @@ class Zygote:
         self._numbers = 0
         self._orders: deque[tuple[bytes, tuple[int, ...]]] = deque()
         self._ends: dict[int, asyncio.Future[End]] = {}
-        self._running: set[int] = set()
+        self._running: dict[int, int] = {}  # the process ids of those that have been running for a while
         self.alive = True
 
     @classmethod
@@ -169,7 +171,7 @@ class Zygote:
         return len(self._ends)
 
     def fork(
-        self, flags: int, code_bytes: int, limit_s: float, memory_bytes: int, descriptors: tuple[int, int, int]
+        self, flags: int, code_bytes: int, limit_s: float, memory_bytes: int, descriptors: tuple[int, ...]
     ) -> tuple[int, asyncio.Future[End]]:
         """Request a child with `descriptors`, which are closed here once they have been sent.
 
@@ -185,6 +187,10 @@ class Zygote:
         """Kill, pause or resume a child; nothing happens when it has ended."""
         if number in self._ends:
             self._order(ORDER.pack(op, number, limit_s), ())
+
+    def waited_s(self, number: int) -> float:
+        """Seconds that a child has waited for a core; 0 while it is new."""
+        return run_queue(self._running[number])[1] if number in self._running else 0.0
 
     def kill(self) -> None:
         """Kill the zygote itself, because it does not answer."""
@@ -237,14 +243,14 @@ class Zygote:
             logger.error("the sandbox's process %d died. %s", self._process.pid, self._last_words())
             self._died()
             return
-        for number, reason, status, wall_s in RECORD.iter_unpack(data):
+        for number, reason, status, wall_s, own_s in RECORD.iter_unpack(data):
             if reason == Reason.STARTED:
-                self._running.add(number)
+                self._running[number] = status
                 continue
-            self._running.discard(number)
+            self._running.pop(number, None)
             future = self._ends.pop(number, None)
             if future is not None and not future.done():
-                future.set_result(End(Reason(reason), status, wall_s))
+                future.set_result(End(Reason(reason), status, wall_s, own_s))
 
     def _died(self) -> None:
         self.alive = False

@@ -14,6 +14,7 @@ import contextlib
 import errno
 import gc
 import io
+import json
 import linecache
 import os
 import random
@@ -26,14 +27,16 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from .call import begin, value_of
 from .layers import Confinement
-from .protocol import CALL, CELL, CELL_END, MEMORY_SIGNAL, SESSION, SHOW_LAST
+from .link import serve
+from .protocol import CALL, CELL, CELL_END, MEMORY_SIGNAL, SERVE, SESSION, SHOW_LAST, TEST
+from .pytests import run_tests
 from .syscalls import call
 
 __all__ = ["NOT_CONFINED_EXIT", "ChildSettings", "Job", "Seeds", "execute", "flush", "run", "write_out_and_die"]
 
 NOT_CONFINED_EXIT = 70
 _OWN_FILES = (__file__, value_of.__code__.co_filename)  # not shown in tracebacks
-_CHANNEL = 3  # of a session
+_CHANNEL = 3  # of a session, or between a program and its tests
 _MT19937_BYTES = 624 * 4
 _environment: dict[bytes, bytes] = os.environ._data  # type: ignore[attr-defined]
 _seed = _random.Random.seed  # what `random.seed` comes to, by way of forty pages
@@ -65,7 +68,7 @@ def run(job: Job) -> NoReturn:
     Here and in what it calls before the program, each object that is touched costs the copy of a page (2 microseconds),
     and each attribute that nobody has looked up before costs three: hence tuples that are taken apart.
     """
-    settings, number, (channel, out, err), scratch, flags, code_bytes, limit_s, memory_bytes = job
+    settings, number, (channel, out, err, *link), scratch, flags, code_bytes, limit_s, memory_bytes = job
     session = flags & SESSION
     if session:
         os.close(0)
@@ -76,15 +79,18 @@ def run(job: Job) -> NoReturn:
     os.dup2(err, 2)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     _confine(settings, number, scratch, memory_bytes, _NO_CPU_LIMIT_S if session else limit_s)
-    if session:
-        os.dup2(channel, _CHANNEL)
-    os.closerange(_CHANNEL + bool(session), settings.descriptors)
+    if session or link:
+        os.dup2(link[0] if link else channel, _CHANNEL)
+    os.closerange(_CHANNEL + bool(session or link), settings.descriptors)
     gc.enable()
     if session:
         _run_cells(_CHANNEL)
         os._exit(0)
     text = _read(0, code_bytes).decode("utf-8", "replace")
-    exit_code, out_of_memory, _ = execute(text, "<sandbox>", bool(flags & SHOW_LAST))
+    if flags & TEST:
+        os.write(1, run_tests(json.loads(text), _CHANNEL).encode())
+        os._exit(0)
+    exit_code, out_of_memory, _ = execute(text, "<sandbox>", bool(flags & SHOW_LAST), serves=bool(flags & SERVE))
     exit_code = _finish(exit_code)
     if out_of_memory:
         os.kill(os.getpid(), MEMORY_SIGNAL)
@@ -131,7 +137,9 @@ def _run_cells(channel: int) -> None:
             rest = rest[os.write(channel, rest) :]
 
 
-def execute(text: str, name: str, show_last: bool, called: bytes | None = None) -> tuple[int, bool, bytes]:
+def execute(
+    text: str, name: str, show_last: bool, called: bytes | None = None, *, serves: bool = False
+) -> tuple[int, bool, bytes]:
     """Run `text` in `__main__`.
 
     Args:
@@ -139,6 +147,7 @@ def execute(text: str, name: str, show_last: bool, called: bytes | None = None) 
         name: its name in tracebacks.
         show_last: print the value of a final expression.
         called: what to call then, for `value_of`.
+        serves: answer the calls of the tests then.
 
     Returns:
         The exit code, whether an unhandled MemoryError ended it, and the value of the call.
@@ -147,12 +156,15 @@ def execute(text: str, name: str, show_last: bool, called: bytes | None = None) 
     try:
         linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
         namespace = sys.modules["__main__"].__dict__
-        if called is not None:
+        if called is not None or serves:
             begin(namespace, sys.modules)
+        before = dict(namespace) if serves else {}
         for code in _compile(text, name, show_last):
             exec(code, namespace)  # noqa: S102 - this is what the sandbox is for
         if called is not None:
             value = value_of(namespace, called)
+        if serves:
+            serve(_CHANNEL, namespace, before)
     except SystemExit as error:
         return _exit_code(error.code), False, b""
     except BaseException as error:  # noqa: BLE001 - shown to whoever wrote the program

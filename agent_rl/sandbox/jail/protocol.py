@@ -1,8 +1,8 @@
 """The protocol between the trainer and a zygote on their control socket.
 
 Trainer to zygote: one JSON packet, the `ZygoteSettings`; then one packet for each order: FORK (with the descriptors for
-standard input, output and error, or for a session its channel, output and error), KILL, RESUME and PAUSE. Zygote to
-trainer: one JSON packet when it is ready, then packets of one or more RECORDs.
+standard input, output and error, or for a session its channel, output and error; for SERVE and TEST also their socket),
+KILL, RESUME and PAUSE. Zygote to trainer: one JSON packet when it is ready, then packets of one or more RECORDs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ __all__ = [
     "NONCE_BYTES",
     "ORDER",
     "PACKET_BYTES",
+    "PATIENCE",
     "RECORD",
+    "SERVE",
     "SESSION",
     "SHOW_LAST",
     "SOFT_SIGNAL",
@@ -39,8 +41,14 @@ FORK = struct.Struct("<BQBIdQ")
 ORDER = struct.Struct("<BQd")
 """op, number of the execution, limit in seconds (for RESUME)."""
 
-RECORD = struct.Struct("<QBid")
-"""Number of the execution, reason, the kernel's wait status (STARTED: the pid), seconds from fork to end."""
+RECORD = struct.Struct("<QBidd")
+"""Number of the execution, reason, the kernel's wait status (STARTED: the pid), seconds from fork to end, own seconds.
+
+Own seconds count from the start of the limit, without those of waiting for a core; at least the processor's.
+"""
+
+PATIENCE = 20
+"""Times its limit that a program may take by the clock while it waits for a core."""
 
 NONCE_BYTES = 16
 CELL = struct.Struct(f"<{NONCE_BYTES}sBII")
@@ -48,8 +56,11 @@ CELL = struct.Struct(f"<{NONCE_BYTES}sBII")
 CELL_END = struct.Struct(f"<{NONCE_BYTES}sBBI")
 """The end of a cell: nonce, exit code, whether memory ran out, bytes of the value of a CALL; then that."""
 
-SESSION, SHOW_LAST, CALL = 1, 2, 4
-"""Flags. With CALL a cell's standard input is empty, and in its place is what to call after the code."""
+SESSION, SHOW_LAST, CALL, SERVE, TEST = 1, 2, 4, 8, 16
+"""Flags. With CALL a cell's standard input is empty, and in its place is what to call after the code.
+
+SERVE is a program that then answers the calls of its tests, TEST are the tests: a fourth descriptor connects them.
+"""
 
 SOFT_SIGNAL = signal.SIGRTMAX
 """At the deadline: write out what is buffered, then die. SIGKILL follows in any case."""

@@ -25,9 +25,9 @@ _OWN_PID = 0x7FFF_0001  # stands for the child's own pid until `Filter.install`;
 _ALLOWED = """
 access alarm brk chdir clock_getres clock_gettime clock_nanosleep close copy_file_range creat dup dup2 dup3
 epoll_create epoll_create1 epoll_ctl epoll_pwait epoll_pwait2 epoll_wait eventfd eventfd2 exit exit_group
-faccessat faccessat2 fadvise64 fchdir fdatasync flock fstat fstatfs fsync ftruncate futex getcpu getcwd getdents
+faccessat faccessat2 fadvise64 fchdir fdatasync fstat fstatfs fsync ftruncate futex getcpu getcwd getdents
 getdents64 getegid geteuid getgid getgroups getitimer getpeername getpgid getpgrp getpid getppid getrandom
-getresgid getresuid getrlimit getrusage getsid getsockname getsockopt gettid gettimeofday getuid lseek lstat
+getresgid getresuid getrlimit getrusage getsid getsockname gettid gettimeofday getuid lseek lstat
 madvise mincore mkdir mkdirat mmap mprotect mremap msync munmap nanosleep newfstatat pause pipe pipe2
 poll ppoll pread64 preadv preadv2 pselect6 pwrite64 pwritev pwritev2 read readlink readlinkat readv recvfrom rename
 renameat restart_syscall rmdir rseq rt_sigaction rt_sigpending rt_sigprocmask rt_sigreturn rt_sigsuspend
@@ -38,8 +38,13 @@ statx sysinfo time times umask uname unlink unlinkat wait4 waitid write writev
 _ABSENT = ("clone3", "openat2")  # C libraries fall back to clone and openat
 
 _THREAD_FLAGS = (0x3D0F00, 0x7D0F00)  # pthread_create of glibc and of musl, to the bit
-_FCNTL = (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030, 1032)
-"""Duplicates, flags, locks, F_GETPIPE_SZ. No F_SETOWN or F_SETSIG: they send signals to other processes."""
+_FCNTL = (0, 1, 2, 3, 4, 5, 6, 7, 1030, 1032)
+"""Duplicates, flags, F_GETPIPE_SZ, and locks for SQLite: unlike with flock, only who may write can have one alone.
+
+No F_SETOWN or F_SETSIG: they send signals to other processes.
+"""
+_SOCKET_OPTIONS = (2, 3, 4, 7, 8, 13, 20, 21, 30, 38, 39)
+"""Type, family, error, sizes, time limits. Nothing about the process at the other end: not SO_PEERPIDFD."""
 _IOCTL = (0x5401, 0x802C542A, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 """TCGETS, TCGETS2, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX."""
 _PRCTL = (2, 3, 15, 16, 21, 23, 27, 30, 39, 0x53564D41)
@@ -118,6 +123,7 @@ def _checked() -> dict[str, _Code]:
         "openat": _opened(2),
         "clone": _one_of(0, _THREAD_FLAGS),
         "fcntl": _one_of(1, _FCNTL),
+        "getsockopt": _one_of(2, _SOCKET_OPTIONS),
         "ioctl": _one_of(1, _IOCTL, _ENOTTY),
         "prctl": _one_of(0, _PRCTL),
         "kill": _one_of(0, (_OWN_PID,)),

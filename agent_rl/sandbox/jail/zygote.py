@@ -32,7 +32,8 @@ from .child import NOT_CONFINED_EXIT, ChildSettings, Job, run
 from .layers import Confinement, Plan
 from .namespace import enter_namespace
 from .probe import probe
-from .protocol import FORK, ORDER, PACKET_BYTES, RECORD, SOFT_SIGNAL, Op, Reason, ZygoteSettings
+from .protocol import FORK, ORDER, PACKET_BYTES, PATIENCE, RECORD, SOFT_SIGNAL, Op, Reason, ZygoteSettings
+from .run_queue import run_queue
 from .scratch import ScratchRoot, excess, remove_tree, sweep
 from .syscalls import PR_SET_DUMPABLE, PR_SET_PDEATHSIG, call
 from .warm import preload, reset_signals
@@ -42,14 +43,14 @@ __all__ = ["main"]
 _WATCH_S = 0.1
 _LEAST_S = 0.005  # between two readings of a child's processor time
 _LATE_S = 0.25  # that the end of a program may be noticed after its deadline, and still count
-_FORK_S = 5.0  # in which a fork is tried again: a program that has taken all process ids is found by then
+_FORK_S = 15.0  # in which a fork is tried again: a program that has taken all process ids is found by then
 _FORK_AGAIN_S = 0.02
 _LACKING = (errno.EAGAIN, errno.ENOMEM)
 _CORES = len(os.sched_getaffinity(0))
 _SOFT_S = 0.1  # between the soft signal and SIGKILL
 _OOM_SCORE = "500"  # when memory runs out, programs go before the trainer
 _FORK = Op.FORK
-_JOB_DESCRIPTORS = 3
+_JOB_DESCRIPTORS = 4
 _RECORDS_BYTES = PACKET_BYTES // RECORD.size * RECORD.size
 
 
@@ -58,12 +59,15 @@ class _Forked:
     pid: int
     number: int
     started: float
-    limit_s: float  # of wall-clock time, and of processor time
+    limit_s: float  # of own seconds, and of processor time
+    began: float  # when the limit did
     deadline: float
     scratch: str
     due: float  # when its times are to be checked
     look: float  # when its disk and threads are
     cpu_before: float = 0.0  # its processor time when the limit began
+    waited_before: float = 0.0
+    waited_s: float = 0.0  # for a core, since the limit began
     reason: Reason = Reason.EXITED
     announced: bool = False
 
@@ -153,6 +157,7 @@ class _Zygote:
         layers = plan.layers if plan is not None else frozenset()
         self._in_namespace = "namespace" in layers
         proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)  # a namespace of our own has none
+        self._run_queue = partial(run_queue, proc=proc)
         self._excess = partial(excess, proc, limits=settings, count_threads="uid" not in layers)
         if self._in_namespace:
             enter_namespace(readable, root.path)
@@ -230,12 +235,13 @@ class _Zygote:
         if child is None:  # it has ended meanwhile, or has not been forked
             if waiting := self._waiting.pop(number, None):
                 _close(waiting.descriptors)
-                self._send(RECORD.pack(number, Reason.KILLED, signal.SIGKILL, 0.0))
+                self._send(RECORD.pack(number, Reason.KILLED, signal.SIGKILL, 0.0, 0.0))
             return
         if op == Op.RESUME:
             now = time.monotonic()
             child.cpu_before += child.cpu_s()
-            child.limit_s, child.deadline = limit_s, now + limit_s
+            child.waited_before, child.waited_s = self._run_queue(child.pid)[1], 0.0
+            child.limit_s, child.began, child.deadline = limit_s, now, now + limit_s
             child.due = child.look = min(now + _WATCH_S, child.deadline)
             os.kill(child.pid, signal.SIGCONT)
             return
@@ -260,7 +266,7 @@ class _Zygote:
                     child.look = min(child.look, started)
                 return None
             pid = -1
-            self._send(RECORD.pack(number, Reason.NOT_FORKED, error.errno or 0, 0.0))
+            self._send(RECORD.pack(number, Reason.NOT_FORKED, error.errno or 0, 0.0, 0.0))
         if pid == 0:
             for each in self._waiting.values():
                 _close(each.descriptors)
@@ -268,7 +274,7 @@ class _Zygote:
         _close(descriptors)
         if pid > 0:
             due = started + min(_WATCH_S, limit_s)
-            child = _Forked(pid, number, started, limit_s, started + limit_s, scratch, due, due)
+            child = _Forked(pid, number, started, limit_s, started, started + limit_s, scratch, due, due)
             self._by_pid[pid] = self._by_number[number] = child
         return None
 
@@ -282,9 +288,13 @@ class _Zygote:
     def _reap(self) -> None:
         records, scratches = b"", []
         while self._by_pid or self._cleaner:
-            pid, status, usage = os.wait4(-1, os.WNOHANG)
-            if pid == 0:
+            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if ended is None:
                 break
+            pid = ended.si_pid
+            if pid != self._cleaner and time.monotonic() - self._by_pid[pid].began > _WATCH_S:
+                self._note_wait(self._by_pid[pid])  # which the kernel forgets with the process
+            _, status, usage = os.wait4(pid, 0)
             if pid == self._cleaner:
                 self._cleaner = 0
                 continue
@@ -293,13 +303,12 @@ class _Zygote:
             child = self._by_pid.pop(pid)
             del self._by_number[child.number]
             scratches.append(child.scratch)
-            now = time.monotonic()
+            now, cpu_s = time.monotonic(), usage.ru_utime + usage.ru_stime - child.cpu_before
             is_timed = child.reason == Reason.EXITED and child.due < math.inf
-            if is_timed and (
-                now > child.deadline + _LATE_S or usage.ru_utime + usage.ru_stime - child.cpu_before > child.limit_s
-            ):
+            if is_timed and (now > child.deadline + _LATE_S or cpu_s > child.limit_s):
                 child.reason = Reason.DEADLINE  # it has ended by itself, but not in time
-            records += RECORD.pack(child.number, child.reason, status, now - child.started)
+            own_s = max(cpu_s, now - child.began - child.waited_s)
+            records += RECORD.pack(child.number, child.reason, status, now - child.started, own_s)
         if records:
             self._send(records)
         for scratch in scratches:  # nobody waits for this
@@ -369,14 +378,23 @@ class _Zygote:
             os.kill(child.pid, signal.SIGKILL)
             return
         left_s = child.limit_s - child.cpu_s()
-        if now >= child.deadline or left_s <= 0:
+        is_ready = now >= child.deadline and left_s > 0 and self._note_wait(child)
+        if left_s <= 0 or (now >= child.deadline and not is_ready) or now >= child.began + PATIENCE * child.limit_s:
             child.reason, child.look = Reason.DEADLINE, math.inf
             child.due = now + (_SOFT_S if left_s > 0 else _SOFT_S / _CORES)
             os.kill(child.pid, SOFT_SIGNAL)
         else:
-            child.due = min(now + max(_LEAST_S, left_s / _CORES), child.deadline)
+            child.due = max(now + _LEAST_S, min(now + left_s / _CORES, child.deadline))
+
+    def _note_wait(self, child: _Forked) -> bool:
+        """Move its deadline by the seconds in which it had no core. Returns whether it may lack one now."""
+        _, waited_s, is_ready = self._run_queue(child.pid)
+        child.waited_s = max(child.waited_s, waited_s - child.waited_before)
+        child.deadline = child.began + child.limit_s + child.waited_s
+        return is_ready
 
     def _look(self, child: _Forked, now: float) -> None:
+        self._note_wait(child)
         if too_much := self._excess(child.pid, child.scratch):
             child.leave()
             child.reason = too_much
@@ -384,7 +402,7 @@ class _Zygote:
             return
         if not child.announced:
             child.announced = True
-            self._send(RECORD.pack(child.number, Reason.STARTED, child.pid, now - child.started))
+            self._send(RECORD.pack(child.number, Reason.STARTED, child.pid, now - child.started, 0.0))
         child.look = time.monotonic() + _WATCH_S
 
 

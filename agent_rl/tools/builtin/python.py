@@ -45,7 +45,7 @@ class PythonConfig(ToolConfig):
 
     mode: Literal["session", "stateless"] = "session"
     timeout_s: float = Field(default=10.0, gt=0, le=300)
-    """Wall-clock seconds for the code of one call."""
+    """Seconds for the code of one call, those of waiting for a core not counted."""
     memory_mb: int = Field(default=512, ge=16)
     """MiB for one trajectory's process."""
     packages: tuple[str, ...] = ("numpy", "sympy")

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from agent_rl.sandbox import TOOL_CONCURRENCY, UNBOUNDED, CaseResult, FunctionCase, grade, read_cases, shared_sandbox
+from agent_rl.sandbox import TOOL_CONCURRENCY, CaseResult, FunctionCase, grade, read_cases, shared_sandbox
 from agent_rl.sandbox.host.cases import Case
 from agent_rl.settings.errors import Place
 from agent_rl.tools.base import Tool, ToolConfig
@@ -31,9 +31,9 @@ class RunTestsConfig(ToolConfig):
     """The entry's `config`."""
 
     timeout_s: float = Field(default=5.0, gt=0, le=300)
-    """Wall-clock seconds of one test."""
+    """Seconds of one test, those of waiting for a core not counted."""
     total_timeout_s: float = Field(default=30.0, gt=0)
-    """Wall-clock seconds of all tests of a call."""
+    """Seconds of all tests of a call, as if it had all places of the sandbox to itself."""
     memory_mb: int = Field(default=512, ge=16)
     """MiB for one test."""
     max_failures: int = Field(default=3, ge=1)
@@ -52,7 +52,7 @@ class RunTests(Tool):
     settings: RunTestsConfig
     idempotent = True
     max_concurrency = TOOL_CONCURRENCY
-    timeout_s = 600.0
+    timeout_s = 3600.0  # waiting for places is in it
     description = (
         "Run your program on the visible tests. You are shown which of them fail, what your program gave and what was "
         "expected. Other tests grade the answer."
@@ -76,9 +76,7 @@ class RunTests(Tool):
         with place.around():
             self.cases: Sequence[Case] = read_cases(tests)
         settings = self.settings
-        self.sandbox = await shared_sandbox(
-            packages=settings.packages, max_concurrency=UNBOUNDED, unsafe=settings.unsafe
-        )
+        self.sandbox = await shared_sandbox(packages=settings.packages, unsafe=settings.unsafe)
 
     async def call(self, arguments: dict[str, Any]) -> str:
         """How many tests are passed, and the first of those that are not."""

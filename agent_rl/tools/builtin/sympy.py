@@ -33,7 +33,7 @@ class SymPyConfig(ToolConfig):
     """The entry's `config`."""
 
     timeout_s: float = Field(default=10.0, gt=0, le=300)
-    """Wall-clock seconds for one computation."""
+    """Seconds for one computation, those of waiting for a core not counted."""
     memory_mb: int = Field(default=1024, ge=64)
     unsafe: bool = False
     """Compute even where the machine offers no isolation."""

@@ -25,6 +25,22 @@ def test_weights_that_are_all_zero_are_a_problem(make_case: MakeCase) -> None:
         list(reward.weights(make_case({"agent_rl.reward.x": 1})))
 
 
+def test_a_reward_that_pays_for_giving_up_is_a_warning(make_case: MakeCase) -> None:
+    """The recipe of the case has the gate; a data source may differ."""
+    efficiency, turns = "agent_rl.reward.efficiency", "actor_rollout_ref.rollout.multi_turn.max_assistant_turns"
+    always = {f"{efficiency}.gate": "correctness >= 0"}
+    finding = only(reward.giving_up(make_case(always)))
+    assert finding.status is Status.WARNING
+    assert finding.text == "giving up at once pays 0, a wrong answer after honest work -0.4"
+    assert finding.remedy == "Write agent_rl.reward.efficiency: {gate: correctness >= 1}"
+    for keys in ({}, {**always, turns: 4}, {**always, f"{efficiency}.free_calls": 7}):
+        assert only(reward.giving_up(make_case(keys))).status is Status.OK
+    differs = {"agent_rl.reward.per_data_source": {"shop": {"efficiency": {"gate": "correctness >= 0"}}}}
+    assert "(data sources shop)" in only(reward.giving_up(make_case(differs))).text
+    without = {f"{efficiency}.gate": "format <= 0", "agent_rl.reward.correctness.scorer": "none"}
+    assert not list(reward.giving_up(make_case(without)))
+
+
 def test_ground_truths_that_are_no_numbers(make_case: MakeCase, rows: list[dict[str, Any]], tmp_path: Path) -> None:
     assert only(reward.ground_truths(make_case())).text == "24 rows can be judged"
     named = copy.deepcopy(rows)

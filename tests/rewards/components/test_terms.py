@@ -48,7 +48,9 @@ def _trajectory(turns=(), **fields):
 
 
 def _calls(*counts):
-    return _trajectory([*(Turn(text="", calls=[ToolCall("python")] * count) for count in counts), Turn(text="the answer")])
+    return _trajectory(
+        [*(Turn(text="", calls=[ToolCall("python")] * count) for count in counts), Turn(text="the answer")]
+    )
 
 
 def test_calls_that_are_the_answer_are_not_charged():

@@ -26,6 +26,11 @@ def test_the_text_of_a_choice_stands_for_its_letter() -> None:
         ("(A) (B) (C)", None),
         ("\\boxed{A}, \\boxed{B}", None),
         ("<think>B</think> (C) rose", "C"),
+        ("\u201cB\u201d", "B"),
+        ("\\boxed{\u00abB\u00bb}", "B"),
+        ("B!", "B"),
+        ("The answer is \uff22", "B"),
+        ("B-cell", None),
     ],
 )
 def test_choices_are_counted(text: str, letter: str | None) -> None:

@@ -54,10 +54,87 @@ def test_every_form_of_tests_is_read(truth: Any) -> None:
     assert asyncio.run(both()) == [1.0, 0.5, 0.0, 1.0, 0.0, 0.0]
 
 
+def test_whole_numbers_on_standard_output_are_compared_exactly() -> None:
+    truth = {"inputs": ["1\n"], "outputs": ["1000000007\n"]}
+    assert compute_score("taco", "```python\nprint(10**9)\n```", truth) == 0.0
+
+
+def test_tests_that_need_more_than_calls_are_unscored() -> None:
+    truth = {"pytest": "def test(tmp_path):\n    assert add(1, 2) == 3"}
+    with pytest.raises(UnscoredError, match="no fixture tmp_path"):
+        asyncio.run(score_answer(SCORERS["code_all"], ADD, truth))
+
+
 def test_programs_that_read_and_print() -> None:
     truth = json.dumps({"inputs": ["1 2\n", "0.1 0.2\n"], "outputs": ["3.0\n", "0.3\n"]})
     text = "```python\nprint(sum(map(float, input().split())))\n```"
     assert compute_score("taco", text, truth) == 1.0
+
+
+TWICE = "```python\nclass Solution:\n    def twice(self, nums):\n        return [%s * n for n in nums]\n```"
+CHECK = """
+def check(candidate):
+    assert candidate(nums=[1, 2]) == [2, 4]
+    assert candidate(make([3])) == [6]
+    assert not candidate([])
+"""
+CART = """```python
+class Cart:
+    def __init__(self, prices):
+        if %s:
+            raise ValueError
+        self.prices = prices
+
+    def total(self):
+        return sum(self.prices)
+```"""
+KODCODE = """
+import pytest
+from solution import Cart
+
+@pytest.mark.parametrize("prices, total", [([1, 2], 3), ([], 0)])
+def test_total(prices, total):
+    expected = []
+    for price in prices:
+        expected.append(price)
+    assert Cart(prices).total() == sum(expected) == total
+
+class TestErrors:
+    def setup_method(self):
+        self.wrong = [-1]
+
+    def test_negative(self):
+        with pytest.raises(ValueError):
+            Cart(self.wrong)
+"""
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "truth", "info", "shares"),
+    [
+        (
+            TWICE % 2,
+            TWICE % 3,
+            {"test": CHECK, "entry_point": "Solution().twice", "prompt": "make = list"},
+            {},
+            [1, 1 / 3],
+        ),
+        (TWICE % 2, TWICE % 3, f"{CHECK}\ncheck(Solution().twice)", {"prefix": "make = list"}, [1, 1 / 3]),
+        (CART % "prices and min(prices) < 0", CART % "False", KODCODE, {}, [1, 2 / 3]),
+        (CART % "prices and min(prices) < 0", CART % "True", {"pytest": KODCODE}, {}, [1, 1 / 3]),
+        ("print(int(input()) + 1)", "print(1)", None, {"test_cases": [{"input": "3", "output": 4}]}, [1, 0]),
+        ("print(int(input()) + 1)", "print(1)", None, {"test_cases": json.dumps([["3", "4"]])}, [1, 0]),
+        (TWICE % 2, TWICE % 3, None, {"test_cases": [[[[1, 2]], [2, 4]]], "fn_name": "twice"}, [1, 0]),
+    ],
+)
+def test_programs_are_scored_by_tests_as_python_and_cases(
+    right: str, wrong: str, truth: Any, info: dict[str, Any], shares: list[float]
+) -> None:
+    async def scores(name: str) -> list[Any]:
+        return [await score_answer(SCORERS[name], program, truth, info) for program in (right, wrong)]
+
+    assert asyncio.run(scores("code_all")) == [1.0, 0.0]
+    assert asyncio.run(scores("code")) == pytest.approx(shares)
 
 
 @pytest.mark.parametrize("truth", [None, "", "no tests", [], {"inputs": []}, ["assert f() > 1"], "[" * 100_000, 5])

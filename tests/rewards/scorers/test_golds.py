@@ -220,17 +220,13 @@ def built(value: Any, chance: random.Random) -> Any:
 
 @pytest.mark.slow
 def test_completions_pass_the_tests_of_their_problems() -> None:
-    rows = [row for row in lines("code/leetcode_test_odd.jsonl.gz") if "SortedList" not in row["completion"]]
-    for row in rows[:: times(16, full=1)]:
-        truth = {key: row[key] for key in ("test", "entry_point")}
-        info = {"prefix": row["prompt"].replace("from sortedcontainers import SortedList", "")}
-        assert score_now(SCORERS["code_all"], f"```python\n{row['completion']}\n```", truth, info) == 1, row["task_id"]
+    for row in lines("code/leetcode_test_odd.jsonl.gz")[:: times(16, full=1)]:
+        truth = {key: row[key] for key in ("test", "entry_point", "prompt")}
+        assert score_now(SCORERS["code_all"], f"```python\n{row['completion']}\n```", truth) == 1, row["task_id"]
         idle = row["starter_code"] + "return None"
-        assert score_now(SCORERS["code_all"], f"```python\n{idle}\n```", truth, info) == 0, row["task_id"]
-    unread = (32, 33, 37, 38, 44, 50, 53, 151)  # they compare the program with another function, or at random
+        assert score_now(SCORERS["code_all"], f"```python\n{idle}\n```", truth) == 0, row["task_id"]
     for row in lines("code/HumanEval.jsonl.gz")[:: times(16, full=1)]:
-        if int(row["task_id"].rpartition("/")[2]) in unread:
-            continue
-        truth = {key: row[key] for key in ("test", "entry_point")}
-        program = row["prompt"] + row["canonical_solution"]
+        truth = {key: row[key] for key in ("test", "entry_point", "prompt")}
+        program, idle = row["prompt"] + row["canonical_solution"], row["prompt"] + "    return None"
         assert score_now(SCORERS["code_all"], f"```python\n{program}\n```", truth) == 1, row["task_id"]
+        assert score_now(SCORERS["code_all"], f"```python\n{idle}\n```", truth) == 0, row["task_id"]

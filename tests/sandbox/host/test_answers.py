@@ -78,6 +78,14 @@ def test_a_value_equals_itself_after_the_way_through_json(value):
 @pytest.mark.parametrize(
     ("got", "expected", "tolerance", "same"),
     [
+        ("1000000000", "1000000007", 1e-6, False),
+        ("6172839450617284", "6172839450617283", 1e-6, False),
+        ("1000000000.0", "1000000007", 1e-6, False),
+        ("1e9", "1000000007", 1e-6, False),
+        ("12345678901234568.0", "12345678901234567", 1e-6, False),
+        ("2.0000001", "2", 1e-6, True),
+        ("1e9", "1000000000", 1e-6, True),
+        ("1000000000", "1000000007.0", 1e-6, True),
         ("a \nb\r\n\n", "a\nb", 0, True),
         (" a", "a", 0, False),
         ("a\n\nb", "a\nb", 0, False),

@@ -6,7 +6,19 @@ import json
 import pytest
 
 from agent_rl.errors import UnscoredError
-from agent_rl.sandbox import ExecutionStatus, FunctionCase, PythonSandbox, StdioCase, grade
+from agent_rl.sandbox import (
+    CaseResult,
+    Execution,
+    ExecutionStatus,
+    FunctionCase,
+    PythonSandbox,
+    StdioCase,
+    grade,
+    repeated_if_busy,
+)
+from agent_rl.sandbox.host.grading import grade_in_order
+from agent_rl.sandbox.host.supervisor import Zygote
+from tests.busy import busy_core
 
 pytestmark = pytest.mark.slow
 
@@ -181,14 +193,14 @@ def f(kind):
         while True: print("x" * 10000)
     return 1
 """
-    report = run(code, tests, timeout_s=3.0)
+    report = run(code, tests, timeout_s=1.0)
     assert [case.status for case in report.cases][1:] == [
         ExecutionStatus.MEMORY,
         ExecutionStatus.OUTPUT_LIMIT,
         ExecutionStatus.OK,
     ]
     assert report.cases[0].status == ExecutionStatus.TIMEOUT
-    assert "time limit of 3 s" in report.cases[0].reason
+    assert "time limit of 1 s" in report.cases[0].reason
     assert (report.passed, report.total, report.fraction) == (1, 4, 0.25)
     assert (report.score(), report.score(all_or_nothing=True)) == (0.25, 0.0)
 
@@ -207,6 +219,49 @@ def test_cases_after_the_total_limit_do_not_pass(run):
     assert [case.passed for case in report.cases] == [True, False]
     assert report.cases[1].status is None
     assert "3 s for all cases" in report.cases[1].reason
+
+
+def graded(seconds, total_s, places):
+    """Which cases are passed that take so many seconds of their own, and a hundred by the clock."""
+
+    async def run(own_s):
+        return CaseResult(True, ExecutionStatus.OK, "", 100.0, own_s)
+
+    report = asyncio.run(grade_in_order(run, seconds, total_s, at_once=places))
+    return [case.passed for case in report.cases]
+
+
+def test_the_total_limit_counts_what_a_program_takes_that_is_alone():
+    assert graded([1.0] * 8, total_s=2.0, places=4) == [True] * 8
+    assert graded([1.0] * 9, total_s=2.0, places=4) == [True] * 8 + [False]
+    assert graded([1.0, 3.0, 0.5, 0.5], total_s=2.0, places=2) == [True, False, True, True]
+    assert graded([9.0, 1.0], total_s=None, places=1) == [True, True]
+
+
+def test_a_program_that_does_not_end_is_run_once_on_a_busy_machine(box, monkeypatch):
+    forks, fork = [], Zygote.fork
+    monkeypatch.setattr(Zygote, "fork", lambda *order: forks.append(order) or fork(*order))
+    tests = [StdioCase("", "1"), FunctionCase("f", (), 1)]
+    code = "import time\ndef f():\n    while True: pass\nif __name__ == '__main__': f()"
+    with busy_core():
+        report = box.do(grade(code, tests, sandbox=box.sandbox, timeout_s=0.3))
+    assert [case.status for case in report.cases] == ["timeout", "timeout"]
+    assert all(case.own_s >= 0.3 for case in report.cases)
+    assert len(forks) == len(tests)
+
+
+@pytest.mark.parametrize(("own_s", "runs", "status"), [((0.2, 1.0), 2, "timeout"), ((1.0,), 1, "timeout")])
+def test_a_timeout_that_proves_nothing_is_repeated_once(own_s, runs, status):
+    left = list(own_s)
+
+    async def run():
+        return Execution(ExecutionStatus.TIMEOUT, wall_s=9.0, own_s=left.pop(0))
+
+    assert asyncio.run(repeated_if_busy(run, 1.0)).status == status
+    assert len(own_s) - len(left) == runs
+    left = [0.2, 0.3]
+    with pytest.raises(UnscoredError, match=r"a program had 0.3 s of its 1 s, twice"):
+        asyncio.run(repeated_if_busy(run, 1.0))
 
 
 def test_hundreds_of_cases_are_graded(run):

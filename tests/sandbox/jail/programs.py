@@ -168,6 +168,9 @@ def files():
     with tempfile.TemporaryFile() as file: file.write(b"y")
     with tempfile.TemporaryDirectory() as directory: open(directory + "/x", "w").close()
     with sqlite3.connect("base.db") as base: base.execute("create table t (x)")
+    with sqlite3.connect("log.db") as base:
+        assert base.execute("pragma journal_mode=wal").fetchall() == [("wal",)]
+        base.execute("create table t (x)")
     shutil.rmtree("deep")
     assert path.exists() and not os.path.exists("deep") and os.getcwd() == os.path.realpath(scratch)
 def numbers():

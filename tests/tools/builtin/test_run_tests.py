@@ -1,11 +1,13 @@
 """The visible tests of a row: what the policy is shown of them."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
 
 from agent_rl.errors import ConfigError, FatalError
+from agent_rl.sandbox.host.places import Places
 from agent_rl.tools import ToolSession, load_tools
 from agent_rl.trajectory import ToolCall
 
@@ -45,6 +47,30 @@ def test_a_program_that_reads_and_prints():
     right, wrong = run({"inputs": ["3\n"], "outputs": ["6\n"]}, "print(2 * int(input()))", "print(5)")
     assert right == "1 of 1 tests passed."
     assert wrong == "0 of 1 tests passed.\ninput '3\\n': wrong output: '5\\n'; expected '6\\n'"
+
+
+def test_the_tests_of_a_call_do_not_slow_each_other_down():
+    """They have the grader's places: all at once, each would have a share of a core that is too small for its limit."""
+    most = max(4, len(os.sched_getaffinity(0)))
+    code = """
+import os, time
+n = int(input())
+time.sleep(0.05)
+print(n + 1)
+"""
+    seen = []
+    take = Places.take
+
+    def counted(places):
+        taken = take(places)
+        seen.append(len(places._taken))
+        return taken
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Places, "take", counted)
+        (text,) = run({"inputs": [f"{n}\n" for n in range(20)], "outputs": [f"{n + 1}\n" for n in range(20)]}, code)
+    assert text == "20 of 20 tests passed."
+    assert 1 < max(seen) <= most
 
 
 @pytest.mark.parametrize(("tests", "message"), [(None, "expected tests, got None"), ([1], "tests")])

@@ -8,7 +8,8 @@ after "the answer is", a short text as a whole, the last formula or number of a 
 Both read numbers, fractions, mixed numbers, percent, units, degrees, bases, expressions with variables, equations,
 inequalities and intervals, unions, tuples, sets and lists (in any order), ±, matrices, and words; boxes separated only
 by "and", "or" or commas are a list. Most comparisons are decided here, exactly; what cannot be parsed goes to
-math-verify in a separate process, and the result is then an awaitable.
+math-verify in a separate process, and the result is then an awaitable. A ratio is its value, as a fraction is: 10:20 is
+5:10. Several values joined by a sign that the truth does not have (`5 \lor 6`, `x = 5 = 6`) are none of them.
 
 Conventions: `50\%` is 50 and also 0.5; units count only where both sides have one; `x=5` is 5, but an equation in
 several unknowns is not its right side; a decimal stands for every exact value that rounds to it if it has six decimals
@@ -33,7 +34,7 @@ from agent_rl.rewards.scorers.extraction import (
     marked_answer,
 )
 from agent_rl.rewards.scorers.math.forms import MAX_CHARS, Form, read
-from agent_rl.rewards.scorers.math.numeric import extract_number
+from agent_rl.rewards.scorers.math.numeric import contradicts_itself, extract_number
 from agent_rl.rewards.scorers.math.same import Undecided, same
 from agent_rl.rewards.scorers.math.worker import compare
 from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
@@ -82,6 +83,9 @@ _BEYOND = re.compile(
 )
 _WORDS_WITHIN = re.compile(r"\\(?:text|mbox|mathrm)\w*\s*\{[^{}]*\}\s*[^\s.^{$\\]")
 _EQUATION_WITHIN = re.compile(r"[({][^(]*=.*[)}]")
+_SEVERAL = re.compile(
+    r"\\\\(?![a-zA-Z])|(?<!\\)\||,\s*\\[lc]?dots|\\(?:lor|vee|mid|equiv|implies|iff|to|\w*[Rr]ightarrow)(?![a-zA-Z])"
+)
 _LOOKS_LIKE_MATH = re.compile(r"[0-9\\^_=+<>]")
 
 
@@ -202,6 +206,8 @@ def _decide(answer: str, truth: str, strict: bool) -> bool | None:
         return chosen[1] == choice[1] and not _CHOSEN.search(answer, chosen.end())
     if choice and (counted := counted_choice(answer)):  # the second option
         return counted == choice[1]
+    if _is_several(answer, truth):
+        return False
     read_truth = read(truth)
     try:
         return same(read(answer), read_truth, strict=strict)
@@ -209,6 +215,16 @@ def _decide(answer: str, truth: str, strict: bool) -> bool | None:
         return None if _is_asked(answer, truth, read_truth) else False
     except (ArithmeticError, ValueError, RecursionError):  # a number is too large to compare
         return False
+
+
+def _is_several(answer: str, truth: str) -> bool:
+    """Whether an answer joins values by a sign that the truth has not; math-verify would read the last of them."""
+    if contradicts_itself(answer):
+        return True
+    signs = set(_SEVERAL.findall(answer)) - set(_SEVERAL.findall(truth))
+    if answer.count("|") % 2 == 0:  # absolute values
+        signs.discard("|")
+    return bool(signs) and not any(part in answer for part in ("\\begin", "\\lim"))
 
 
 def _is_asked(answer: str, truth: str, read_truth: Form) -> bool:

@@ -29,7 +29,7 @@ from typing import Any
 
 from agent_rl.rewards.scorers.extraction import after_thoughts, box_content, last_tag, marked_answer
 
-__all__ = ["extract_marked_number", "extract_number", "numeric_match", "parse_number"]
+__all__ = ["contradicts_itself", "extract_marked_number", "extract_number", "numeric_match", "parse_number"]
 
 _BOX = "\\boxed{"
 _MAX_TEXT = 5_000
@@ -67,6 +67,9 @@ _UNIT = rf"(?:-\s?[^\W\d_]|/\s?[^\W\d_]|[^\W\d_]|[°'\"({_SYMBOLS}])(?:[^0-9]|(?
 _FIND = re.compile(_NUMBER)
 _WHOLE = re.compile(rf"{_NUMBER}\s?%?\s?(?:{_UNIT})?[\s.,;:!\u3002\uff01]*")
 _VAGUE = re.compile(r"\b(?:not?|never|than|least|most|between|or)\b|n't\b|[<>\u2264\u2265\u2260]", re.IGNORECASE)
+_UNEQUAL = re.compile(r"[!<>]=|[\u2260\u2264\u2265]|\\(?:neq?|geq?|leq?)(?![a-zA-Z])")
+_BARE = re.compile(r"\s*[-+]?[0-9][0-9,]*(?:\.[0-9]+)?\s*")
+_HEDGED = re.compile(r"[0-9]\s*(?:or|and)\b", re.IGNORECASE)
 _COMPUTED = re.compile(r"-\s*\(|[0-9)}\]]\s*[-+*/^]\s*[0-9({\[]|\)\s*[0-9]|[0-9]\s*\(")
 _MARKER = re.compile(r"####[\s*]{0,4}(?P<rest>[^\n]{1,200})")
 
@@ -201,7 +204,7 @@ def _parse(text: str) -> _Number | None:
     text = re.sub(r"^([-+])\s+", r"\1", _clean(text).strip(" \t\r\n*`_\"'"))
     if text.endswith("$"):  # $18$ is LaTeX's inline formula, 18$ a currency
         text = text[:-1].rstrip()
-    match = _WHOLE.fullmatch(text)
+    match = None if _HEDGED.search(text) else _WHOLE.fullmatch(text)
     return None if match is None else _value(match)
 
 
@@ -252,8 +255,15 @@ def _boxed(text: str) -> _Number | None:
 
 def _said(text: str) -> _Number | None:
     """The number that a short text gives: it alone, the only one of a sentence, or the one after the last `=`."""
+    if _UNEQUAL.search(text) or contradicts_itself(text):
+        return None
     text = text.rpartition("=")[2]
     return _parse(text) or (None if _VAGUE.search(text) or _COMPUTED.search(text) else _only(text))
+
+
+def contradicts_itself(text: str) -> bool:
+    """Whether a chain such as `x = 5 = 6` has two plain numbers that differ."""
+    return text.count("=") > 0 and len({parse_number(side) for side in text.split("=") if _BARE.fullmatch(side)}) > 1
 
 
 def _only(text: str) -> _Number | None:

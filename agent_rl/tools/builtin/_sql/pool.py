@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from signal import SIGALRM, SIGKILL
+from signal import SIGALRM, SIGKILL, SIGPROF
 from typing import Any
 
 from agent_rl.errors import ToolError, ToolTimeoutError, UnscoredError
@@ -51,14 +51,14 @@ def rows(
     Args:
         tables: name -> rows, an SQL script that makes the tables, or the path of a database.
         query: one SELECT statement.
-        timeout_s: of the query, beside the seconds that making the tables takes.
+        timeout_s: processor seconds of the query.
         memory_mb: MiB that the tables and the query may take.
         max_rows: more are an error.
 
     Raises:
         ToolError: as for `ask`; also for too many rows, or too large ones.
         ValueError: the tables cannot be made, or the database cannot be opened.
-        UnscoredError: when no worker can be started.
+        UnscoredError: when no worker can be started, or the machine is too busy.
     """
     if isinstance(tables, Path) and has_unwritten_changes(tables):
         raise ValueError(f"{tables} has changes not yet written (-wal or -journal)")
@@ -96,7 +96,9 @@ def _reply(engine: str, memory_mb: int, request: Mapping[str, Any]) -> dict[str,
     except WorkerTimeout:
         raise _too_slow(request["timeout_s"]) from None
     except WorkerDied as died:
-        if died.status == -SIGALRM:
+        if died.status == -SIGALRM and "table" not in request:
+            raise UnscoredError(f"the machine is too busy: no rows after {SETUP_S:g} s by the clock") from None
+        if died.status in (-SIGALRM, -SIGPROF):
             raise _too_slow(request["timeout_s"]) from None
         if died.status < 0 and died.status != -SIGKILL:  # a crash, usually for lack of memory
             problem = f"the query made the engine crash; {TOO_MUCH_MEMORY}, or is nested too deeply"

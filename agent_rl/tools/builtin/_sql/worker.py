@@ -50,7 +50,8 @@ def main(engine_name: str, memory_mb: int) -> None:
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # output of an engine must not mix with a reply
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM, signal.SIGPROF})
     _end_in(IDLE_S)
     engine = _engine(engine_name)
     data = (memory_mb + engine.BASE_MB) << 20
@@ -83,6 +84,7 @@ def _engine(name: str) -> Engine:
 def _end_in(seconds: float) -> None:
     """Have the kernel end this process in `seconds`, whatever it is doing."""
     signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 @contextlib.contextmanager
@@ -103,9 +105,10 @@ def _answer(engine: Engine, memory_mb: int, request: dict[str, Any]) -> dict[str
         with contextlib.closing(opened) as database, _no_new_files():
             if "tables" in request:
                 database.fill(request["tables"])
-            _end_in(request["timeout_s"])
-            if "table" not in request:
+            if "table" not in request:  # it is graded: seconds of the processor, and SETUP_S by the clock
+                signal.setitimer(signal.ITIMER_PROF, request["timeout_s"])
                 return {"rows": _rows(database, request["query"], request["max_rows"])}
+            _end_in(request["timeout_s"])
             if request["query"] is None:
                 return {"text": _listing(database, request["table"], request["max_chars"])}
             columns, rows = database.rows(request["query"])

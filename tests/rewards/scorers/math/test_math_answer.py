@@ -41,6 +41,19 @@ def test_every_label_of_the_corpus_of_answers_in_prose_is_kept() -> None:
     assert wrong == []
 
 
+@pytest.mark.parametrize("strict", ["math", "math_strict"])
+@pytest.mark.parametrize(
+    "answer",
+    [r"5 \\ 6", "5 | 6", r"5 \lor 6", r"5, \ldots, 6", r"5 \equiv 6", r"5 \to 6", "x = 5 = 6"],
+)
+def test_values_joined_by_a_sign_are_none_of_them(answer: str, strict: str) -> None:
+    assert [score_now(SCORERS[strict], f"\\boxed{{{answer}}}", truth) for truth in ("5", "6")] == [0, 0]
+
+
+def test_a_ratio_is_its_value() -> None:
+    assert score_now(SCORERS["math_strict"], "\\boxed{10:20}", "5:10") == 1.0
+
+
 @pytest.mark.parametrize("truth", [None, "", "  ", [], True, {"a": 1}, ["5", None], "x" * 1001])
 def test_a_truth_that_cannot_be_used_is_unscored(truth: Any) -> None:
     with pytest.raises(UnscoredError, match="ground truth is not an answer"):

@@ -1,0 +1,104 @@
+"""A composed reward in words and numbers, and what it pays for plain behaviours."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from agent_rl.rewards.compose import Reward
+from agent_rl.rewards.source_reward import SourceReward, Term
+from agent_rl.settings import TERMS, BudgetSettings, EfficiencySettings, FormatSettings, OverlongSettings
+from agent_rl.settings.terms import ComponentSettings, Schedule
+from agent_rl.trajectory import StopReason, ToolCall, ToolResult, Trajectory, Turn
+
+__all__ = ["GIVING_UP", "HONEST_WORK", "Payment", "formulas", "payments"]
+
+GIVING_UP, HONEST_WORK = "giving up at once", "wrong after honest work"
+Payment = tuple[float, dict[str, float]]
+"""A number, and the weights of the components whose value only a model, a service or the user's code knows."""
+_COSTS = {
+    "per_error": "failed call", "per_repeat": "repeated call", "per_redundant": "redundant result",
+    "per_1000_tokens": "1,000 tokens", "per_tool_second": "second of tools", "per_generation_second": "second of turns",
+}  # fmt: skip
+
+
+def formulas(reward: Reward) -> dict[str, str]:
+    """The formula of each pattern of data sources; `*`: of those that have no reward of their own."""
+    return {pattern: _formula(source, reward.max_response_tokens or 1) for pattern, source in reward.sources.items()}
+
+
+def payments(reward: Reward, turns: int, budget: BudgetSettings) -> dict[str, dict[str, Payment]]:
+    """What each behaviour earns under each formula.
+
+    A turn has an equal part of half of the limit on tokens; a turn and a call take a second each. Weights are the last.
+
+    Args:
+        reward: of which no component is asked, but those of the trajectory alone.
+        turns: the limit on turns; work is a call in all but the last, as far as the budget allows.
+        budget: the limits on calls and on malformed turns.
+    """
+    calls = turns - 1 if budget.max_tool_calls is None else min(turns - 1, budget.max_tool_calls)
+    last = Turn("", generation_seconds=1.0)
+    work = [
+        replace(last, calls=[ToolCall("t", {"n": n})], results=[ToolResult("", "t", str(n))], tool_seconds=1.0)
+        for n in range(calls)
+    ]
+    behaviours = {
+        "right at once": (1.0, [last]),
+        "right with many calls": (1.0, [*work, last]),
+        HONEST_WORK: (0.0, [*work, last]),
+        GIVING_UP: (0.0, [last]),
+        "malformed": (0.0, [replace(last, malformed="unreadable")] * min(turns, budget.max_malformed)),
+    }
+    found: dict[str, dict[str, Payment]] = {pattern: {} for pattern in reward.sources}
+    for pattern, source in reward.sources.items():
+        apart = {term.name for term in source.terms if term.name not in TERMS or term.settings.normalize == "group"}
+        for name, (verdict, episode) in behaviours.items():
+            tokens = (reward.max_response_tokens or 0) * len(episode) // (2 * turns)
+            trajectory = Trajectory([], StopReason.ANSWERED, episode, response_tokens=tokens)
+            score = asyncio.run(reward.by_rules(trajectory, verdict, pattern))
+            found[pattern][name] = score.total, {key: w for key, w in score.weights.items() if w and key in apart}
+    return found
+
+
+def _formula(source: SourceReward, limit: int) -> str:
+    counted = [term for term in source.terms if term.settings.weight or source.rule != "sum"]
+    lines = [_term(term, source, limit) for term in counted]
+    if source.rule == "sum":
+        return "reward = " + "\n       + ".join(lines or ["0"])
+    return "\n       ".join([f"reward = {source.rule} of these values, their weights, and the trajectory:", *lines])
+
+
+def _term(term: Term, source: SourceReward, limit: int) -> str:
+    settings, weight, words = term.settings, term.settings.weight, [_value(term, source, limit)]
+    if isinstance(settings.normalize, list):
+        words.append("scaled so that {:g} is 0 and {:g} is 1".format(*settings.normalize))
+    elif settings.normalize is not None:
+        words.append({"group": "its z-score in the group"}.get(settings.normalize, f"its {settings.normalize}"))
+    words += [] if settings.clip is None else ["within {:g} and {:g}".format(*settings.clip)]
+    factor = f"{weight:.12g}" if not isinstance(weight, Schedule) else (
+        f"({weight.start:.12g} to {weight.end:.12g} from step {weight.from_step} to {weight.to_step}, {weight.shape})"
+    )  # fmt: skip
+    return f"{factor} x {term.name} ({', '.join(words)})" + (f", only where {settings.gate}" if settings.gate else "")
+
+
+def _value(term: Term, source: SourceReward, limit: int) -> str:
+    """A component's value before it is scaled."""
+    match term.settings:
+        case EfficiencySettings() as its:
+            costs = {f"call beyond {its.free_calls}": its.penalty}
+            costs |= {what: getattr(its, key) for key, what in _COSTS.items()}
+            parts = [f"-{cost:.12g} for each {what}" for what, cost in costs.items() if cost]
+            return ", ".join([*parts, f"at least {its.floor:.12g}"])
+        case FormatSettings(turns=turns):
+            return f"-1/{turns} for each malformed turn, at least -1"
+        case OverlongSettings(penalty=penalty, buffer_tokens=buffer):
+            free = limit - (buffer or max(1, limit // 5))
+            return f"0 up to {free} tokens, falling to -{penalty:.12g} at {limit}"
+        case ComponentSettings(kind=kind):
+            return f"by {kind}"
+    if source.judged:
+        return "by the custom reward function"
+    if source.scorer != "auto":
+        return f"by {source.scorer}"
+    return "by the reward service" if source.answers and source.answers.api else "by the row's data source, or its user"

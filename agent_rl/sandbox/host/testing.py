@@ -1,0 +1,135 @@
+"""`grade_by_tests`: whether an untrusted program passes tests that are Python.
+
+Two jailed processes, connected by a socket: one has the program, the other the tests, which call the program's names
+through stand-ins. What is expected never enters the program's process, and what the tests do there counts only from a
+process that went on to its end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from agent_rl.errors import UnscoredError
+from agent_rl.sandbox.host.execution import Execution, ExecutionStatus
+from agent_rl.sandbox.host.grading import CaseResult, GradeReport
+from agent_rl.sandbox.host.pool import Pool
+from agent_rl.sandbox.host.process import Child
+from agent_rl.sandbox.host.sandbox import PythonSandbox
+from agent_rl.sandbox.host.shared import repeated_if_busy
+from agent_rl.sandbox.host.supervisor import Lost, NotRun
+from agent_rl.sandbox.jail.protocol import SERVE, TEST, Op
+
+__all__ = ["PythonTests", "grade_by_tests"]
+
+_FAILED = (ExecutionStatus.TIMEOUT, ExecutionStatus.MEMORY, ExecutionStatus.OUTPUT_LIMIT, ExecutionStatus.KILLED)
+_OUTPUT_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class PythonTests:
+    """The tests of a row.
+
+    Attributes:
+        tests: their source.
+        prefix: source that stands before the program, and that the tests know as well.
+        entry_point: what `check(candidate)` is given: `f`, or `Solution().f`; "" without it.
+    """
+
+    tests: str
+    prefix: str = ""
+    entry_point: str = ""
+
+
+async def grade_by_tests(
+    code: str,
+    tests: PythonTests,
+    *,
+    sandbox: PythonSandbox,
+    timeout_s: float = 5.0,
+    memory_mb: int = 512,
+    total_timeout_s: float = 60.0,
+    stop_at_first_failure: bool = False,
+) -> GradeReport:
+    """Run the tests on `code`, in one process for all tests.
+
+    Args:
+        code: the program, without the prefix.
+        tests: its tests.
+        sandbox: where to run both.
+        timeout_s: seconds of one call of the program, those of waiting for a core not counted; no test is passed after
+            a call that takes longer.
+        memory_mb: MiB for each of the two processes.
+        total_timeout_s: seconds for all tests, counted likewise.
+        stop_at_first_failure: give up after the first test that is not passed.
+
+    Raises:
+        UnscoredError: a test needs what cannot be sent to the program, there is no test, the sandbox failed, or the
+            machine was twice too busy to say whether the program is too slow.
+    """
+    order = {**asdict(tests), "limit_s": timeout_s, "stop": stop_at_first_failure}
+    program = "\n\n".join(part for part in (tests.prefix, code) if part)
+    pool = sandbox._open_pool()
+
+    async def run() -> Execution:
+        async with pool.places:
+            try:
+                return await _run(pool, program, order, total_timeout_s, memory_mb << 20)
+            except NotRun as error:
+                return error.execution
+            except Lost:
+                return Execution(ExecutionStatus.UNAVAILABLE, stderr="its process died")
+
+    execution = await repeated_if_busy(run, timeout_s)
+    if execution.status in _FAILED:
+        return GradeReport((CaseResult(False, execution.status, "the tests were ended", execution.wall_s),))
+    if execution.status != ExecutionStatus.OK:
+        raise UnscoredError(f"a program could not be graded: {execution.stderr.strip()[-300:]}")
+    results = json.loads(execution.stdout)["results"]
+    failed = [outcome == "failed" for outcome, _ in results]
+    unknown = next(
+        (reason for outcome, reason in results if outcome == "unknown"), None if results else "there are none"
+    )
+    if unknown is not None and not (stop_at_first_failure and any(failed)):
+        raise UnscoredError(f"the tests cannot be run: {unknown}")
+    return GradeReport(tuple(CaseResult(outcome == "passed", execution.status, reason) for outcome, reason in results))
+
+
+async def _run(pool: Pool, program: str, order: Mapping[str, Any], limit_s: float, memory_bytes: int) -> Execution:
+    """The tests' process from fork to end; the program's is ended with it.
+
+    A TIMEOUT of it is a call that has taken long, of which the program may have waited for a core.
+
+    Raises:
+        Lost: a zygote died.
+        NotRun: a process could not be started.
+    """
+    children: list[Child] = []
+    text_of_order = json.dumps(order)
+    ends = [end.detach() for end in socket.socketpair()]
+    try:
+        for flags, text, kind in ((SERVE, program, program), (TEST, text_of_order, order["tests"])):
+            source = text.encode("utf-8", "surrogatepass")
+            zygote = await pool.get(pool.kind_for(kind))
+            child = Child(pool, zygote, (flags, len(source), limit_s, memory_bytes), os.pipe, (ends.pop(),))
+            children.append(child)
+            child.allow(_OUTPUT_BYTES)
+            child.feed(source, limit_s, last=True)
+        program_child, tests_child = children
+        execution = tests_child.execution(await tests_child.ended, limit_s)
+        if execution.status == ExecutionStatus.OK and (slow_s := json.loads(execution.stdout)["slow_s"]):
+            program_child.order(Op.KILL)
+            program_end = await program_child.ended
+            own_s = slow_s - (program_end.wall_s - program_end.own_s)
+            if own_s < order["limit_s"]:
+                return replace(execution, status=ExecutionStatus.TIMEOUT, own_s=own_s)
+        return execution
+    finally:
+        for child in children:
+            child.close()
+        for end in ends:
+            os.close(end)
