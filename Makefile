@@ -91,5 +91,5 @@ $(VENV)/.dev: $(VENV)/.cpu pyproject.toml requirements/models.txt
 $(VENV)/.bench: $(VENV)/.dev Makefile
 	$(PIP) --quiet --no-deps --upgrade --target $(VENV)/trl trl==1.16.0 jmespath==1.1.0
 	$(PYTHON) -m venv $(VENV)/verifiers
-	$(VENV)/verifiers/bin/python -m pip install --quiet --disable-pip-version-check verifiers==0.1.14
+	$(VENV)/verifiers/bin/python -m pip install --quiet --disable-pip-version-check verifiers==0.4.0 uv
 	@touch $@

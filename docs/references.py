@@ -462,6 +462,12 @@ def gpu_node_page() -> str:
     return page(NOTE, _markdown)
 
 
+def comparison_page() -> str:
+    """What other frameworks have."""
+    page: Callable[..., str] = runpy.run_path(str(ROOT / "docs/comparison_page.py"))["comparison_page"]
+    return page(NOTE, _markdown)
+
+
 def start_notebook() -> str:
     """The notebook, with what its cells print."""
     executed: Callable[[Path], str] = runpy.run_path(str(ROOT / "docs/notebook.py"))["executed"]
@@ -529,6 +535,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/metrics.md": metrics_page,
     "reference/gpu_node.md": gpu_node_page,
     "guides/migration.md": migration_page,
+    "comparison.md": comparison_page,
     "start.ipynb": start_notebook,
     **{f"../recipes/{name}/README.md": partial(recipe_page, name) for name in described()},
 }

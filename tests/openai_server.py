@@ -61,6 +61,20 @@ def completion(body: dict[str, Any], calls: int | None = None) -> dict[str, Any]
     }
 
 
+def streamed(whole: dict[str, Any]) -> bytes:
+    """The completion as server-sent events: the message in one piece, then why it ended and what it used."""
+    choice = whole["choices"][0]
+    delta = dict(choice["message"])
+    if "tool_calls" in delta:
+        delta["tool_calls"] = [{"index": n} | call for n, call in enumerate(delta["tool_calls"])]
+    start = {"index": 0, "delta": delta, "finish_reason": None}
+    end = {"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}
+    common = {**whole, "object": "chat.completion.chunk"}
+    chunks = [{**common, "choices": choices, "usage": None} for choices in ([start], [end])]
+    chunks.append({**common, "choices": []})
+    return b"".join(b"data: %s\n\n" % json.dumps(chunk).encode() for chunk in chunks) + b"data: [DONE]\n\n"
+
+
 class Server:
     """Use it as an async context manager; `requests` are the bodies of all completions so far.
 
@@ -95,20 +109,26 @@ class Server:
                 content = await reader.readexactly(int(length[1])) if length else b""
                 if self.delay_s:
                     await asyncio.sleep(self.delay_s)
-                answer = json.dumps(self.answer(content)).encode()
-                head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
-                writer.write(head % len(answer) + answer)
+                kind, answer = self.answer(content)
+                head = b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n"
+                writer.write(head % (kind, len(answer)) + answer)
         except (asyncio.IncompleteReadError, ConnectionError):
             self.writers.discard(writer)
             writer.close()
 
-    def answer(self, content: bytes) -> dict[str, Any]:
+    def answer(self, content: bytes) -> tuple[bytes, bytes]:
+        """The type and the bytes of the reply."""
         if not content:
-            return {"object": "list", "data": [{"id": MODEL, "object": "model"}]}
+            return b"application/json", json.dumps(
+                {"object": "list", "data": [{"id": MODEL, "object": "model"}]}
+            ).encode()
         body = json.loads(content)
         if self.keep:
             self.requests.append(body)
-        return completion(body, self.calls)
+        whole = completion(body, self.calls)
+        if body.get("stream"):
+            return b"text/event-stream", streamed(whole)
+        return b"application/json", json.dumps(whole).encode()
 
 
 async def main() -> None:

@@ -9,6 +9,7 @@ with that rows can express (a conversation that has begun) are left out altogeth
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -116,11 +117,23 @@ def _initial(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_tasks(path: Path) -> Iterator[Raw]:
-    """The tasks that rows can express."""
+    """The tasks that rows can express, with a column `split` where `split_tasks.json` lies next to them."""
+    official = _official_splits(path.with_name("split_tasks.json"))
     for raw in read_raw(path):
         state, criteria = (raw.value.get(key) or {} for key in ("initial_state", "evaluation_criteria"))
         if criteria.get("actions") is not None and not state.get("message_history"):
-            yield raw
+            yield raw._replace(value=raw.value | {"split": official.get(str(raw.value.get("id")))}) if official else raw
+
+
+def _official_splits(path: Path) -> dict[str, str]:
+    """Each task's split, train or test; empty where there is no such file."""
+    try:
+        splits = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        return {str(task): name for name in ("train", "test") for task in splits.get(name, ())}
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        raise ConfigError(
+            str(path), f"it cannot be read ({error})", 'Write {"train": [task, ...], "test": [...]}'
+        ) from error
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,7 +1,8 @@
-"""Client CPU of an evaluation through an endpoint that answers at once, against verifiers' ToolEnv.
+"""Client CPU of an evaluation through an endpoint that answers at once, against verifiers 0.4.
 
-Both ask the same server, make three tool calls in every episode and run 64 at a time; ours keeps every trajectory as it
-ends, verifiers keeps nothing.
+Both ask the same server, make three tool calls in every episode and keep every trajectory as it ends. Ours runs agents
+and tools in the process of the evaluation, 64 episodes at a time. verifiers runs each rollout's agent as a program of
+its own behind a proxy, which lets any program be the agent, and the tools as a server; here 4 rollouts at a time.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ ROOT = Path(__file__).parents[2]
 VERIFIERS = Path(os.environ.get("VERIFIERS_DIR", f"{sys.prefix}/verifiers"))
 """Where `make bench` puts verifiers, with what it needs."""
 EPISODES, AT_ONCE, CALLS, ROUNDS = 512, 64, 3, 3
+THEIR_EPISODES, THEIRS_AT_ONCE = 16, 4
 MOST_OF_VERIFIERS = 1 / 3
 
 
@@ -57,15 +59,18 @@ def ours(server: str, folder: Path) -> tuple[float, float]:
     return found
 
 
-def theirs(server: str, folder: Path) -> tuple[float, float]:
-    arguments = {"url": server, "rows": EPISODES, "concurrency": AT_ONCE, "folder": str(folder)}
-    command = [str(VERIFIERS / "bin/python"), str(Path(__file__).with_name("verifiers_eval.py")), json.dumps(arguments)]
-    env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+def theirs(server: str, folder: Path) -> tuple[float, float, float]:
+    """CPU seconds of verifiers' process and of those that it starts, and wall seconds, of an episode."""
+    arguments = {"url": server, "rows": THEIR_EPISODES, "concurrency": THEIRS_AT_ONCE, "folder": str(folder)}
+    programs = VERIFIERS.absolute() / "bin"
+    command = [str(programs / "python"), str(Path(__file__).with_name("verifiers_eval.py")), json.dumps(arguments)]
+    env = os.environ | {"PYTHONPATH": str(Path(__file__).parent), "PATH": f"{programs}:{os.environ['PATH']}"}
     done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=600, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout.splitlines()[-1])
-    assert (found["rollouts"], found["calls"]) == (EPISODES, CALLS)
-    return found["cpu_s"], found["wall_s"]
+    assert (found["rollouts"], found["calls"]) == (THEIR_EPISODES, CALLS), done.stderr[-3000:]
+    own, started, wall = (found[name] / THEIR_EPISODES for name in ("own_cpu_s", "started_cpu_s", "wall_s"))
+    return own, started, wall
 
 
 def test_client_cpu_of_an_evaluation(server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -76,11 +81,20 @@ def test_client_cpu_of_an_evaluation(server: str, tmp_path: Path, capsys: pytest
         for n, (a, b) in enumerate((10 + 7 * n, 100 + 13 * n) for n in range(EPISODES))
     ]
     write_parquet(rows, tmp_path / "rows.parquet")
-    pairs = [(ours(server, tmp_path / f"out{n}"), theirs(server, tmp_path / "cache")) for n in range(ROUNDS)]
-    cpu, their_cpu = (median(pair[side][0] for pair in pairs) / EPISODES for side in (0, 1))
-    rate, their_rate = (EPISODES / median(pair[side][1] for pair in pairs) for side in (0, 1))
+    rounds = [ours(server, tmp_path / f"out{n}") for n in range(ROUNDS)]
+    cpu, wall = (median(figures) / EPISODES for figures in zip(*rounds, strict=True))
+    own, started, their_wall = theirs(server, tmp_path / "theirs")
     with capsys.disabled():
-        print(f"\n{EPISODES} episodes, {AT_ONCE} at a time, {CALLS} tool calls each: {cpu / their_cpu:.2f} of the CPU")
-        print(f"agent_rl   {1e3 * cpu:6.2f} ms of client CPU an episode, {rate:6.0f} episodes/s")
-        print(f"verifiers  {1e3 * their_cpu:6.2f} ms of client CPU an episode, {their_rate:6.0f} episodes/s")
-    assert cpu <= MOST_OF_VERIFIERS * their_cpu
+        print(
+            f"\n{CALLS} tool calls in each episode: {cpu / own:.2f} of the CPU of its process, "
+            f"{cpu / (own + started):.4f} of that with its programs"
+        )
+        print(
+            f"agent_rl   {1e3 * cpu:7.2f} ms of client CPU per episode, {1 / wall:7.1f} episodes/s, {AT_ONCE} at a time"
+        )
+        print(
+            f"verifiers  {1e3 * own:7.2f} ms in its process, {1e3 * started:.0f} ms in the programs that it starts,",
+            end="",
+        )
+        print(f" {1 / their_wall:.2f} episodes/s, {THEIRS_AT_ONCE} at a time")
+    assert cpu <= MOST_OF_VERIFIERS * own

@@ -64,6 +64,27 @@ def test_tasks_that_rows_cannot_express_are_left_out(tmp_path: Path) -> None:
     assert [raw.value for raw in read_tasks(tmp_path / "tasks.json")] == [TASK, nothing]
 
 
+def test_the_official_split_lies_next_to_the_tasks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tasks = [TASK | {"id": number} for number in range(4)]
+    (tmp_path / "tasks.json").write_text(json.dumps(tasks))
+    (tmp_path / "db.json").write_text("{}")
+    command = ["--input", str(tmp_path / "tasks.json"), "--local_save_dir", str(tmp_path), "--split_by", "split"]
+    command += ["--database", str(tmp_path / "db.json")]
+    (tmp_path / "split_tasks.json").write_text(json.dumps({"train": ["0", "3"], "test": ["1", "2"], "base": ["0"]}))
+    run(TAU2, None, command)
+    written = {name: read_parquet(tmp_path / f"{name}.parquet") for name in ("train", "test")}
+    ids = {name: [row["extra_info"]["task_id"] for row in rows] for name, rows in written.items()}
+    assert ids == {"train": ["0", "3"], "test": ["1", "2"]}
+    for text, message in [
+        ('{"train": ["0"], "test": ["1"]}', "column split: the value is None"),
+        ("[", "cannot be read"),
+    ]:
+        (tmp_path / "split_tasks.json").write_text(text)
+        with pytest.raises(SystemExit):
+            run(TAU2, None, command)
+        assert message in capsys.readouterr().err
+
+
 def test_the_policy_is_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "tasks.json").write_text(json.dumps([TASK]))
     (tmp_path / "policy.md").write_text("Be kind.")

@@ -24,6 +24,7 @@ def references() -> dict[str, Any]:
         "reference/metrics.md",
         "reference/gpu_node.md",
         "guides/migration.md",
+        "comparison.md",
         pytest.param("start.ipynb", marks=pytest.mark.trainer),
     ],
 )

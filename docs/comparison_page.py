@@ -1,0 +1,74 @@
+"""The page docs/comparison.md, made from docs/comparison.yaml; docs/references.py calls it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+__all__ = ["comparison_page"]
+
+CLAIMS = Path(__file__).with_name("comparison.yaml")
+IN_A_TABLE = 5
+"""Peers of one table: more columns than that cannot be read."""
+
+
+def comparison_page(note: str, table: Any) -> str:
+    """The page.
+
+    Args:
+        note: its first line.
+        table: makes a Markdown table of columns and rows.
+
+    Raises:
+        KeyError: a peer lacks a claim in one of the rows.
+    """
+    facts = yaml.safe_load(CLAIMS.read_text())
+    peers, ours = facts["peers"], facts["ours"]
+    cells = {(claim["peer"], claim["row"]): _cell(claim) for claim in facts["claims"]}
+    read = [
+        (f"[{name}]({peer['link']})", peer["is"], peer["version"], str(peer["read"])) for name, peer in peers.items()
+    ]
+    read.insert(
+        0, ("agent_rl", "recipes, agents, tools and rewards on verl 0.9.1, SGLang and Ray", "this repository", "")
+    )
+    names = list(peers)
+    tables = [
+        table(("", "agent_rl", *some), [(row, ours[row], *(cells[name, row] for name in some)) for row in ours])
+        for some in (names[start : start + IN_A_TABLE] for start in range(0, len(names), IN_A_TABLE))
+    ]
+    return "\n".join([
+        f"""{note}
+# How it compares
+
+With other frameworks that train tool-using agents by reinforcement learning, or that such trainers use. The claims
+come from their public repositories, documentation and packages, in the versions below. They change quickly: look there
+before you decide. "Not found" names the files that were searched; it does not mean that there is none. Nothing here was
+measured against them, except the rows of `make bench` that name TRL 1.16.0 and verifiers 0.4.0. The place of each claim
+is in `docs/comparison.yaml`.
+""",
+        table(("", "what it is", "version", "read on"), read),
+        "## In a table\n",
+        "\n".join(tables),
+        *_sections(facts["statements"]),
+    ])  # fmt: skip
+
+
+def _cell(claim: dict[str, str]) -> str:
+    return f"not found ({claim['place']})" if claim["words"] == "not found" else claim["words"]
+
+
+def _sections(statements: list[dict[str, str]]) -> Iterator[str]:
+    """A heading for each section, and its statements as a list."""
+    for section in dict.fromkeys(each["section"] for each in statements):
+        yield f"## {section}\n"
+        lines = [_statement(each) for each in statements if each["section"] == section]
+        yield "\n".join(lines) + "\n"
+
+
+def _statement(statement: dict[str, str]) -> str:
+    title = statement["title"]
+    between = " " if title.endswith(".") else ": " if statement["section"] == "Which to choose" else ", "
+    return f"- **{title}**{between}{statement['words']}"
