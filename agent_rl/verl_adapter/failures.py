@@ -23,7 +23,7 @@ from agent_rl.errors import FatalError, UnscoredError, did_you_mean
 from agent_rl.rewards import groups
 from agent_rl.settings import AgentRLSettings
 from agent_rl.user_code import RepeatedBugs
-from agent_rl.verl_adapter.survivors import Sample, finals, is_usable, samples
+from agent_rl.verl_adapter.survivors import SampleFate, finals, is_usable, samples
 
 __all__ = [
     "ERRORS_PARTITION",
@@ -45,9 +45,9 @@ ERRORS_PARTITION = "agent_rl_errors"
 """TransferQueue partition with a tag for each failed trajectory, from the workers for the trainer."""
 
 
-not_trained: list[Sample] = []
+not_trained: list[SampleFate] = []
 """Scored samples of the trainer's run that were left out since the last step."""
-_ends: WeakKeyDictionary[Any, Sample] = WeakKeyDictionary()
+_ends: WeakKeyDictionary[Any, SampleFate] = WeakKeyDictionary()
 """How far the session of a task of this worker came before it may have failed."""
 _with_output: WeakSet[Any] = WeakSet()
 """The tasks whose agent loop returned training sequences."""
@@ -55,7 +55,7 @@ _with_output: WeakSet[Any] = WeakSet()
 
 def measure(tokens: float, turns: float) -> None:
     """Note the size of the session of the current task, in case it fails later."""
-    _ends[asyncio.current_task()] = Sample("lost", tokens, turns)
+    _ends[asyncio.current_task()] = SampleFate("lost", tokens, turns)
 
 
 def outputs_of_sessions(module: ModuleType) -> None:
@@ -94,7 +94,10 @@ def session_errors(module: ModuleType) -> None:
         for row, task in zip(calls, tasks, strict=True):
             if (error := _error(task)) is not None:
                 failed[row["session_id"]] = error
-                key, tag = f"{row['uid']}_{row['session_id']}", _tag(error, validate, _ends.get(task, Sample("lost")))
+                key, tag = (
+                    f"{row['uid']}_{row['session_id']}",
+                    _tag(error, validate, _ends.get(task, SampleFate("lost"))),
+                )
                 await module.tq.async_kv_put(key=key, partition_id=ERRORS_PARTITION, tag=tag)
         if validate or any(map(_is_fatal, failed.values())) or not is_usable(failed, len(tasks), config):
             return list(failed.values())
@@ -119,7 +122,7 @@ def _error(task: asyncio.Task[Any]) -> BaseException | None:
     return error
 
 
-def _tag(error: BaseException, validate: bool, end: Sample) -> dict[str, Any]:
+def _tag(error: BaseException, validate: bool, end: SampleFate) -> dict[str, Any]:
     """What the trainer gets of a failed session."""
     tag = {"error": f"{type(error).__name__}: {_reason(error)}", "fatal": _is_fatal(error), "validate": validate}
     return {**tag, "bug": getattr(error, "bug", ""), "tokens": end.tokens, "turns": end.turns}

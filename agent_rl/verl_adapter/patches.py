@@ -16,7 +16,7 @@ from agent_rl.settings import AgentRLSettings
 from agent_rl.verl_adapter.algorithms import remax
 from agent_rl.verl_adapter.failures import ERRORS_PARTITION, not_trained, reported, require_scored, require_working
 from agent_rl.verl_adapter.mini_batches import trained_keys
-from agent_rl.verl_adapter.survivors import Sample, finals, samples, session_of, share_metrics
+from agent_rl.verl_adapter.survivors import SampleFate, finals, samples, session_of, share_metrics
 from agent_rl.verl_adapter.trained_samples import counts
 
 __all__ = [
@@ -107,7 +107,7 @@ def step_metrics(module: ModuleType) -> None:
         errors = (module.tq.kv_list(ERRORS_PARTITION) or {}).get(ERRORS_PARTITION, {})
         failed = [tag for tag in errors.values() if not tag["validate"]]
         tags = {key: tag for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding")}
-        lost = [Sample("lost", tag["tokens"], tag["turns"]) for tag in failed]
+        lost = [SampleFate("lost", tag["tokens"], tag["turns"]) for tag in failed]
         shares = share_metrics([*samples("kept", tags, infos), *lost, *not_trained])
         numbers = {"unscored": len(failed), "skipped_updates": 0, **counts, **shares}
         metrics.update({f"agent/{name}": value for name, value in numbers.items()})

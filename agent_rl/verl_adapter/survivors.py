@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from agent_rl.verl_adapter.algorithms import remax
 
 __all__ = [
-    "Sample",
+    "SampleFate",
     "fewest",
     "filled",
     "final_rows",
@@ -32,7 +32,7 @@ WITHOUT_GROUP = ("gae", "reinforce_plus_plus", "remax", remax.ESTIMATOR)
 FATES = ("kept", "lost", "evicted", "filtered", "stale")
 
 
-class Sample(NamedTuple):
+class SampleFate(NamedTuple):
     """What became of a trajectory, its response tokens and its turns; None: unknown."""
 
     fate: str
@@ -78,7 +78,9 @@ def lone(keys: Sequence[str], at_least: int, baselines: Collection[str] | None =
     return {key for key in keys if key.split("_")[0] not in usable}
 
 
-def samples(fate: str, tags: Mapping[str, Mapping[str, Any]], reported: Sequence[Mapping[str, Any]]) -> list[Sample]:
+def samples(
+    fate: str, tags: Mapping[str, Mapping[str, Any]], reported: Sequence[Mapping[str, Any]]
+) -> list[SampleFate]:
     """Trajectories of verl's rows.
 
     Args:
@@ -90,10 +92,10 @@ def samples(fate: str, tags: Mapping[str, Mapping[str, Any]], reported: Sequence
     for key, tag in tags.items():
         tokens[session_of(key)] += tag["response_len"]
     sessions = final_rows(list(tags))
-    return [Sample(fate, tokens[name], info.get("turns")) for name, info in zip(sessions, reported, strict=True)]
+    return [SampleFate(fate, tokens[name], info.get("turns")) for name, info in zip(sessions, reported, strict=True)]
 
 
-def share_metrics(samples: Sequence[Sample]) -> dict[str, float]:
+def share_metrics(samples: Sequence[SampleFate]) -> dict[str, float]:
     """For each fate its share of the samples, and the means of their tokens and turns where they are known."""
     metrics = {}
     for fate in FATES:

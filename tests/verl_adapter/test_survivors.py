@@ -7,7 +7,7 @@ import pytest
 
 from agent_rl.verl_adapter import survivors
 from agent_rl.verl_adapter.algorithms import remax
-from agent_rl.verl_adapter.survivors import Sample
+from agent_rl.verl_adapter.survivors import SampleFate
 
 KEYS = ["a_0_0", "a_0_1", "b_1_0", "a_3_0", "c_2_0", "c_2_1"]
 
@@ -51,7 +51,9 @@ def test_sizes_of_what_was_lost_stand_next_to_those_of_what_was_kept() -> None:
     tags = {key: {"response_len": 10 * (row + 1)} for row, key in enumerate(KEYS)}
     kept = survivors.samples("kept", tags, [{"turns": 2}, {}, {"turns": 4}, {}])
     assert sorted(sample.tokens or 0 for sample in kept) == [30, 30, 40, 110]
-    metrics = survivors.share_metrics([*kept, Sample("lost", 300, 6), Sample("lost"), Sample("stale", 8, 1)])
+    metrics = survivors.share_metrics(
+        [*kept, SampleFate("lost", 300, 6), SampleFate("lost"), SampleFate("stale", 8, 1)]
+    )
     assert metrics["lost_share"] == pytest.approx(2 / 7)
     assert (metrics["lost_tokens"], metrics["lost_turns"]) == (300, 6)
     assert (metrics["kept_tokens"], metrics["kept_turns"]) == (52.5, 3)
