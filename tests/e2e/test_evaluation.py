@@ -140,7 +140,9 @@ def check_the_checkpoint(folder: Path, kept: list[Trajectory]) -> None:
 
 def check_the_dump(folder: Path) -> None:
     """Our score of verl's dump is what the reward manager gave in training."""
-    scoring = score_dump(read_dump(folder / "rollouts"), ReactFormat(), load_tools(TOOLS), RewardSettings())
+    terms = {"efficiency": {"gate": "correctness >= 1"}, "format": {"turns": 3}}  # as in the quickstart
+    weights = RewardSettings.model_validate(terms)
+    scoring = score_dump(read_dump(folder / "rollouts"), ReactFormat(), load_tools(TOOLS), weights)
     steps = asyncio.run(scoring)
     assert {step: len(records) for step, records in steps.items()} == {1: 8}
     for record in steps[1]:
