@@ -224,7 +224,8 @@ def test_a_program_that_does_not_end(run):
     for execution in (looping, sleeping, deaf):
         assert (execution.status, execution.stdout, execution.exit_code) == ("timeout", "head\n", None)
         assert execution.stderr.endswith("at its time limit of 0.3 s\n")
-        assert 0.3 <= execution.wall_s < 5
+        assert execution.wall_s >= 0.3
+        assert execution.own_s < 5
 
 
 def test_output_beyond_the_limit_ends_a_program(run):
@@ -328,7 +329,7 @@ def test_concurrency_is_bounded_and_waiting_is_not_counted():
 
     took, found = asyncio.run(main())
     assert took >= 1.2
-    assert all(execution.status == "ok" and execution.wall_s < 1.1 for execution in found)
+    assert all(execution.status == "ok" and execution.own_s < 1.1 for execution in found)
 
 
 def test_cancelling_kills_and_releases():
