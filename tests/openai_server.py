@@ -109,26 +109,24 @@ class Server:
                 content = await reader.readexactly(int(length[1])) if length else b""
                 if self.delay_s:
                     await asyncio.sleep(self.delay_s)
-                kind, answer = self.answer(content)
+                whole, kind = self.answer(content), b"application/json"
+                if re.search(rb'"stream": ?true', content):
+                    answer, kind = streamed(whole), b"text/event-stream"
+                else:
+                    answer = json.dumps(whole).encode()
                 head = b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n"
                 writer.write(head % (kind, len(answer)) + answer)
         except (asyncio.IncompleteReadError, ConnectionError):
             self.writers.discard(writer)
             writer.close()
 
-    def answer(self, content: bytes) -> tuple[bytes, bytes]:
-        """The type and the bytes of the reply."""
+    def answer(self, content: bytes) -> dict[str, Any]:
         if not content:
-            return b"application/json", json.dumps(
-                {"object": "list", "data": [{"id": MODEL, "object": "model"}]}
-            ).encode()
+            return {"object": "list", "data": [{"id": MODEL, "object": "model"}]}
         body = json.loads(content)
         if self.keep:
             self.requests.append(body)
-        whole = completion(body, self.calls)
-        if body.get("stream"):
-            return b"text/event-stream", streamed(whole)
-        return b"application/json", json.dumps(whole).encode()
+        return completion(body, self.calls)
 
 
 async def main() -> None:
