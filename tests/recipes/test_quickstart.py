@@ -59,7 +59,7 @@ def test_the_whole_quickstart_in_two_steps(finished: tuple[Path, list[str]]) -> 
     assert not any("Traceback" in line for line in shown)
     assert next(number for number, line in enumerate(shown) if line.startswith("step 1/2: reward ")) <= 18
     assert sum(line.startswith("started: ") for line in shown) == 8
-    assert {"run.json", "train.log", "metrics.jsonl", "rollouts"} <= {path.name for path in folder.iterdir()}
+    assert {"run.json", "train.log", "metrics.jsonl"} <= {path.name for path in folder.iterdir()}
 
     summary = json.loads((folder / "summary.json").read_text())
     for key, kind in SUMMARY.items():
