@@ -80,7 +80,8 @@ def test_every_choice_composes(
 def test_a_recipe_repeats_nothing_of_the_base(recipe: Path) -> None:
     base, own = (OmegaConf.load(path) for path in (CONFIG / "agent.yaml", recipe / "config.yaml"))
     OmegaConf.update(base, "trainer.experiment_name", "of the base", force_add=True)  # which its folders refer to
-    same = [key for key in leaves(CONFIG / "agent.yaml") if OmegaConf.select(own, key) == OmegaConf.select(base, key)]
+    keys = leaves(CONFIG / "agent.yaml")
+    same = [key for key in keys if OmegaConf.select(own, key, default="absent") == OmegaConf.select(base, key)]
     assert same == []
     assert own.defaults[0] == "agent"
 
