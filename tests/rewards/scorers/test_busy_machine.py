@@ -49,13 +49,13 @@ async def main():
 
 asyncio.run(main())
 """
-# Twelve programs in all, and in the full tests twelve of each worker.
-LOADS = [(1, 12), (4, 3)] + [(1, 12), (4, 12), (8, 12)] * FULL
+# Workers, programs of each, and processes that use the core up.
+LOADS = [(2, 3, 1)] + [(1, 12, 3), (4, 12, 3), (8, 12, 3)] * FULL
 
 
 @pytest.mark.bounded
-@pytest.mark.parametrize(("count", "programs"), LOADS)
-def test_right_programs_are_right_or_unscored(count, programs):
+@pytest.mark.parametrize(("count", "programs", "spinners"), LOADS)
+def test_right_programs_are_right_or_unscored(count, programs, spinners):
     pipe = subprocess.PIPE
     with ExitStack() as stack:
         started = [
@@ -63,7 +63,7 @@ def test_right_programs_are_right_or_unscored(count, programs):
             for _ in range(count)
         ]
         assert [process.stdout.readline() for process in started] == ["ready\n"] * count
-        with busy_core():
+        with busy_core(spinners):
             for process in started:
                 process.stdin.write(f"{programs}\n")
                 process.stdin.flush()
