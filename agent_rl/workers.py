@@ -23,8 +23,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from agent_rl.errors import UnscoredError
-from agent_rl.sandbox.jail.protocol import PATIENCE
-from agent_rl.sandbox.jail.run_queue import run_queue
+from agent_rl.sandbox.jail.run_queue import PATIENCE, run_queue
 
 __all__ = ["WorkerDied", "WorkerTimeout", "Workers", "bare_environment"]
 

@@ -223,7 +223,9 @@ def _files(config: Mapping[str, Any], script: str | None) -> dict[str, list[dict
         if key.startswith("agent_rl.trace."):  # which the run itself writes
             continue
         paths = [_path(text) for text in (value if isinstance(value, list) else [value]) if _short(text)]
-        files = [each for path in paths if path.is_file() for each in (path, *_code(path))]
+        files = [
+            each for path in paths if os.path.isfile(path) for each in (path, *_code(path))
+        ]  # also of a text too long
         if files:
             found[key] = [{"path": str(path), "sha256": _digest(path)} for path in files]
     return found

@@ -22,7 +22,17 @@ pytestmark = pytest.mark.slow
 
 SERVERS = {"reward serve"}
 """It ends when it is interrupted, and prints its log."""
-TRIED_ELSEWHERE = {"audit tokens", "doctor", "eval", "experiment", "export", "model from-gguf", "rm eval", "sft"}
+TRIED_ELSEWHERE = {
+    "audit tokens",
+    "doctor",
+    "eval",
+    "experiment",
+    "export",
+    "model from-gguf",
+    "reward explain",
+    "rm eval",
+    "sft",
+}
 TRIED_ELSEWHERE |= {"train", "view"}
 """With a tokenizer or a large file, in a process of their own, with a server, or on a run."""
 

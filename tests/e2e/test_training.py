@@ -23,6 +23,7 @@ from agent_rl.data.sources import read_raw
 from agent_rl.launch.command import trainer_command
 from agent_rl.launch.process import run_trainer
 from agent_rl.trajectory import Trajectory
+from agent_rl.verl_adapter.survivors import FATES
 from tests.e2e.conftest import Outside, gone, marked_run
 
 ROOT = Path(__file__).parents[2]
@@ -119,7 +120,9 @@ def test_every_metric_of_ours_is_in_the_reference(run: Run) -> None:
     """None has a character that a sink refuses (MLflow's, without what verl replaces itself)."""
     page = (ROOT / "docs/reference/metrics.md").read_text()
     known = set(re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE))
-    components = {f"agent/{name}" for each in run.trajectories() if each.score for name in each.score.components}
+    known |= {name.replace("<fate>", fate) for name in known for fate in FATES}
+    values = {name for each in run.trajectories() if each.score for name in each.score.components}
+    components = {f"agent/{name}{part}" for name in values for part in ("", "_open")}
     names = {name for metrics in run.logged.values() for name in metrics}
     ours = {name for name in names if name.startswith(("agent/", "data/"))}
     assert len(ours) > 15

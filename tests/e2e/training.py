@@ -95,6 +95,7 @@ def overrides(folder: Path, model: Path, *groups: str, agent: str = "react_agent
         "trainer.val_before_train": False,
         "trainer.total_training_steps": 2,
         "trainer.logger": "[console,file]",
+        "trainer.rollout_data_dir": f"{folder}/rollouts",
         "agent_rl.run.folder": folder,
         "hydra.run.dir": f"{folder}/hydra",
         **{name.replace("__", "."): value for name, value in settings.items()},

@@ -44,7 +44,7 @@ KEYS = {
     "steps": "trainer.total_training_steps",
     "epochs": "trainer.total_epochs",
 }
-TORL = {"batch": 128, "mini": 128, "n": 16, "prompt": 1024, "response": 3072, "turns": 11, "output": 512, "warmup": 10}
+TORL = {"batch": 128, "mini": 128, "n": 16, "prompt": 1024, "response": 3064, "turns": 11, "output": 512, "warmup": 10}
 PUBLISHED: dict[tuple[str, str], dict[str, Any]] = {
     ("math_python", "1.5b"): {**TORL, "steps": 320, "gpus": 4, "val_n": 8, "val_t": 1, "kl_in_loss": False},
     ("math_python", "7b"): {**TORL, "steps": 310, "gpus": 8, "val_n": 1, "val_t": 0},

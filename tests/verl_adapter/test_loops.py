@@ -144,7 +144,8 @@ def test_class_that_is_too_large_to_send_is_refused(monkeypatch):
         registry.register_agent_loop("large", module.Loop)
 
 
-def test_job_environment_carries_what_is_registered():
+def test_job_environment_carries_what_is_registered(monkeypatch):
+    monkeypatch.delitem(constants.PPO_RAY_RUNTIME_ENV["env_vars"], loops.VARIABLE, raising=False)
     assert loops.VARIABLE not in constants.PPO_RAY_RUNTIME_ENV["env_vars"]
     registry.register_agent_loop("mine", Mine)
     assert loops.VARIABLE in constants.get_ppo_ray_runtime_env()["env_vars"]

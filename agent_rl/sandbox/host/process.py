@@ -10,7 +10,8 @@ from collections.abc import Callable
 from agent_rl.sandbox.host.execution import Execution, ExecutionStatus
 from agent_rl.sandbox.host.pool import Pool
 from agent_rl.sandbox.host.supervisor import End, NotRun, Zygote
-from agent_rl.sandbox.jail.protocol import MEMORY_SIGNAL, PATIENCE, Op, Reason
+from agent_rl.sandbox.jail.protocol import MEMORY_SIGNAL, Op, Reason
+from agent_rl.sandbox.jail.run_queue import PATIENCE
 
 __all__ = ["Child"]
 

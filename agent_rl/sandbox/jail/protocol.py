@@ -22,7 +22,6 @@ __all__ = [
     "NONCE_BYTES",
     "ORDER",
     "PACKET_BYTES",
-    "PATIENCE",
     "RECORD",
     "SERVE",
     "SESSION",
@@ -46,9 +45,6 @@ RECORD = struct.Struct("<QBidd")
 
 Own seconds count from the start of the limit, without those of waiting for a core; at least the processor's.
 """
-
-PATIENCE = 20
-"""Times its limit that a program may take by the clock while it waits for a core."""
 
 NONCE_BYTES = 16
 CELL = struct.Struct(f"<{NONCE_BYTES}sBII")

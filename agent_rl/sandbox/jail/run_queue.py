@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 
-__all__ = ["run_queue"]
+__all__ = ["PATIENCE", "run_queue"]
+
+PATIENCE = 20
+"""Times its limit that a program may take by the clock while it waits for a core."""
 
 
 def run_queue(pid: int, proc: int | None = None) -> tuple[float, float, bool]:

@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Any
 
 from .link import DATA, Link
-from .protocol import PATIENCE
+from .run_queue import PATIENCE
 
 __all__ = ["Broken", "CannotCross", "TestSide", "is_stand_in"]
 

@@ -32,8 +32,8 @@ from .child import NOT_CONFINED_EXIT, ChildSettings, Job, run
 from .layers import Confinement, Plan
 from .namespace import enter_namespace
 from .probe import probe
-from .protocol import FORK, ORDER, PACKET_BYTES, PATIENCE, RECORD, SOFT_SIGNAL, Op, Reason, ZygoteSettings
-from .run_queue import run_queue
+from .protocol import FORK, ORDER, PACKET_BYTES, RECORD, SOFT_SIGNAL, Op, Reason, ZygoteSettings
+from .run_queue import PATIENCE, run_queue
 from .scratch import ScratchRoot, excess, remove_tree, sweep
 from .syscalls import PR_SET_DUMPABLE, PR_SET_PDEATHSIG, call
 from .warm import preload, reset_signals

@@ -260,10 +260,10 @@ def test_disk_files_and_threads_are_watched(run):
 
 
 def test_only_declared_packages_exist(run):
-    programs = ["import agent_rl", "import pytest", "import sympy, mpmath, numpy; print(numpy.linalg.inv([[2.0]]))"]
+    programs = ["import agent_rl", "import pydantic", "import sympy, mpmath, numpy; print(numpy.linalg.inv([[2.0]]))"]
     own, other, declared = run(*programs)
     assert "ModuleNotFoundError: No module named 'agent_rl'" in own.stderr
-    assert "ModuleNotFoundError: No module named 'pytest'" in other.stderr
+    assert "ModuleNotFoundError: No module named 'pydantic'" in other.stderr
     assert declared.stdout == "[[0.5]]\n"
     none = run("import numpy", sandbox={"packages": ()})
     assert "ModuleNotFoundError" in none.stderr
