@@ -31,7 +31,7 @@ _MIB = 1 << 20
 _READ_BYTES = 1 << 16
 _MARGIN_S = 0.05  # by which a zygote's clock for a run is ahead of ours
 _STALL_S = 0.1  # by which the event loop is late at a deadline
-_END_S = 5.0  # from the end of the channel to the report of the end of the process
+_END_S = 2.0  # from the end of the channel to the report of the end of the process
 
 
 class SandboxSession:
