@@ -167,5 +167,5 @@ def test_adapters_apart_from_the_base_model_still_need_pinned_memory() -> None:
     assert spec is not None
     assert spec.origin is not None
     assert "pin_memory=True" in (Path(spec.origin).parent / "srt/lora/layers.py").read_text()
-    with pytest.raises(RuntimeError, match="pin_memory|NVIDIA driver"):
+    with pytest.raises(RuntimeError, match=r"pin_memory|NVIDIA driver"):
         torch.tensor([1], device="cpu", pin_memory=True)

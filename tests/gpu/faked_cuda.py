@@ -136,7 +136,7 @@ def engines(out: Path) -> Iterator[tuple[str, str]]:
 
 
 def compositions() -> Iterator[tuple[str, ...]]:
-    """Recipe and overrides: every size for GPUs, every layout of gpu_node.md, adapters, and an argument that is none."""
+    """Recipe and overrides: sizes for GPUs, layouts of gpu_node.md, adapters, and an argument that does not exist."""
     from tests.recipes.test_gpu_nodes import PAGE
 
     yield ("quickstart",)  # it has one size
