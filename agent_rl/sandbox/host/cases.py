@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from agent_rl.errors import ConfigError, did_you_mean
-from agent_rl.sandbox.host.answers import NotComparable, plain
+from agent_rl.sandbox.jail.call import NotComparable, plain
 
 __all__ = ["Case", "FunctionCase", "StdioCase", "read_cases"]
 

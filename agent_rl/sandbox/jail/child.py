@@ -25,7 +25,7 @@ import traceback
 from types import CodeType
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
-from .call import begin, value_of
+from .call import begin, marked_value
 from .layers import Confinement
 from .link import serve
 from .protocol import CALL, CELL, CELL_END, MEMORY_SIGNAL, SERVE, SESSION, SHOW_LAST, TEST
@@ -35,7 +35,7 @@ from .syscalls import call
 __all__ = ["NOT_CONFINED_EXIT", "ChildSettings", "Job", "Seeds", "execute", "flush", "run", "write_out_and_die"]
 
 NOT_CONFINED_EXIT = 70
-_OWN_FILES = (__file__, value_of.__code__.co_filename)  # not shown in tracebacks
+_OWN_FILES = (__file__, marked_value.__code__.co_filename)  # not shown in tracebacks
 _CHANNEL = 3  # of a session, or between a program and its tests
 _MT19937_BYTES = 624 * 4
 _environment: dict[bytes, bytes] = os.environ._data  # type: ignore[attr-defined]
@@ -90,7 +90,14 @@ def run(job: Job) -> NoReturn:
     if flags & TEST:
         os.write(1, run_tests(json.loads(text), _CHANNEL).encode())
         os._exit(0)
-    exit_code, out_of_memory, _ = execute(text, "<sandbox>", bool(flags & SHOW_LAST), serves=bool(flags & SERVE))
+    called = sys.stdin.buffer.read() if flags & CALL else None
+    exit_code, out_of_memory, value = execute(text, "<sandbox>", bool(flags & SHOW_LAST), called, bool(flags & SERVE))
+    if value:
+        flush()
+        rest = memoryview(value)
+        while rest:
+            rest = rest[os.write(1, rest) :]
+        os._exit(0)
     exit_code = _finish(exit_code)
     if out_of_memory:
         os.kill(os.getpid(), MEMORY_SIGNAL)
@@ -126,19 +133,15 @@ def _run_cells(channel: int) -> None:
     while len(head := _read(channel, CELL.size)) == CELL.size:
         nonce, flags, code_bytes, stdin_bytes = CELL.unpack(head)
         text = _read(channel, code_bytes).decode("utf-8", "replace")
-        given = _read(channel, stdin_bytes)
-        called = given if flags & CALL else None
-        sys.stdin = io.TextIOWrapper(io.BytesIO(given if called is None else b""), "utf-8", "surrogateescape")
+        sys.stdin = io.TextIOWrapper(io.BytesIO(_read(channel, stdin_bytes)), "utf-8", "surrogateescape")
         count += 1
-        exit_code, out_of_memory, value = execute(text, f"<cell {count}>", bool(flags & SHOW_LAST), called)
+        exit_code, out_of_memory, _ = execute(text, f"<cell {count}>", bool(flags & SHOW_LAST))
         flush()
-        rest = memoryview(CELL_END.pack(nonce, exit_code, out_of_memory, len(value)) + value)
-        while rest:
-            rest = rest[os.write(channel, rest) :]
+        os.write(channel, CELL_END.pack(nonce, exit_code, out_of_memory))
 
 
 def execute(
-    text: str, name: str, show_last: bool, called: bytes | None = None, *, serves: bool = False
+    text: str, name: str, show_last: bool, called: bytes | None = None, serves: bool = False
 ) -> tuple[int, bool, bytes]:
     """Run `text` in `__main__`.
 
@@ -146,11 +149,11 @@ def execute(
         text: the program.
         name: its name in tracebacks.
         show_last: print the value of a final expression.
-        called: what to call then, for `value_of`.
+        called: what to call then, for `marked_value`.
         serves: answer the calls of the tests then.
 
     Returns:
-        The exit code, whether an unhandled MemoryError ended it, and the value of the call.
+        The exit code, whether an unhandled MemoryError ended it, and what `marked_value` returned.
     """
     value = b""
     try:
@@ -162,7 +165,7 @@ def execute(
         for code in _compile(text, name, show_last):
             exec(code, namespace)  # noqa: S102 - this is what the sandbox is for
         if called is not None:
-            value = value_of(namespace, called)
+            value = marked_value(namespace, called)
         if serves:
             serve(_CHANNEL, namespace, before)
     except SystemExit as error:
