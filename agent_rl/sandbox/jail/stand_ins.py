@@ -67,14 +67,23 @@ def _defines(value: Any, special: str) -> bool:
 
 
 def _withheld(value: Any, special: str) -> Any:
-    """What a special method of an object says about plain data, without asking the program.
+    """What a special method of an object says about plain data, which the program does not get to see.
 
-    Only where the tests have made the object is it known that they mean its method: no program is to be unscored for
-    what it returns.
+    An operator that answers a stranger answers anything, and fails. An object that the tests have not made equals no
+    plain data: a wrong value is not unscored for its `__eq__`.
     """
-    if vars(value)[_MADE] and _defines(value, special):
+    means_it = vars(value)[_MADE] or not (special in ("__eq__", "__ne__") or _answers_stranger(value, special))
+    if means_it and _defines(value, special):
         raise LINK.refuse(f"{special} of an object would see what is expected")
     return NotImplemented
+
+
+def _answers_stranger(value: Any, special: str) -> bool:
+    try:
+        answer = LINK.call({"z": special}, value, LINK.stranger())
+    except Exception:  # noqa: BLE001 - whatever the program raises
+        return False
+    return answer is not NotImplemented and answer is not False
 
 
 def _comparison(special: str) -> Callable[[Any, Any], Any]:
@@ -104,7 +113,11 @@ def _special(name: str) -> Callable[..., Any]:
         if name in _OPERATORS and not _defines(self, name):
             return getattr(LINK.content(self), name)(*args)
         if name == "__contains__" and not made:
-            return any(item == args[0] for item in self)
+            try:
+                return any(item == args[0] for item in self)
+            except TypeError:  # it is not iterable
+                _withheld(self, name)
+                raise
         if name in _OPERATORS and not made and not is_stand_in(args[0]):
             return _withheld(self, name)
         value = LINK.call({"z": name}, self, *args)
