@@ -22,7 +22,7 @@ import marshal, os, sys, time
 def find():
     frame = sys._getframe()
     while not frame.f_locals.get('called'): frame = frame.f_back
-    return marshal.loads(frame.f_locals['called'])[-1]
+    return marshal.loads(frame.f_locals['called'].args[0])[-1]
 mark = find().encode()
 def say(value, mark=mark): os.write(1, mark + value)
 """

@@ -155,7 +155,7 @@ class _Process(Child):
             await asyncio.wait((self.ended, self._answered), return_when=asyncio.FIRST_COMPLETED)
             if self._channel_ended:  # by the end of the process, which its zygote is about to report, or by the program
                 await asyncio.wait((self.ended,), timeout=_END_S)
-            if not self.ended.done() and (self._answer[:NONCE_BYTES] != nonce or self._missing):
+            if not self.ended.done() and not self._is_answer:
                 self.order(Op.KILL)  # the program has meddled with the channel
                 await asyncio.wait((self.ended,))
         finally:
@@ -199,8 +199,7 @@ class _Process(Child):
 
     def _may_have_been_in_time(self) -> bool:
         """Whether an answer is there, of a process that was ended while this event loop stood still."""
-        answered = self._answer[:NONCE_BYTES] == self._nonce and not self._missing
-        if self._late_s < _STALL_S or not answered or self.ended.exception() is not None:
+        if self._late_s < _STALL_S or not self._is_answer or self.ended.exception() is not None:
             return False
         return self.ended.result().reason == Reason.DEADLINE
 
@@ -217,13 +216,12 @@ class _Process(Child):
             self._channel_ended = True
             self._loop.remove_reader(self.channel)
         forged = not self._nonce.startswith(self._answer[:NONCE_BYTES])
-        if (not data or forged or self._missing <= 0) and not self._answered.done():
+        if (not data or forged or len(self._answer) >= CELL_END.size) and not self._answered.done():
             self._answered.set_result(None)
 
     @property
-    def _missing(self) -> int:
-        """Bytes of the answer that are still to come; below 0: there are more than it may have."""
-        return CELL_END.size - len(self._answer)
+    def _is_answer(self) -> bool:
+        return len(self._answer) == CELL_END.size and self._answer.startswith(self._nonce)
 
 
 def _socket_pair() -> tuple[int, int]:

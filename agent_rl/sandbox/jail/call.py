@@ -43,12 +43,12 @@ def begin(namespace: dict[str, Any], modules: dict[str, Any]) -> None:
     namespace["__name__"] = _NAME
 
 
-def marked_value(namespace: dict[str, Any], call: bytes) -> bytes:
+def marked_value(call: bytes, namespace: dict[str, Any], _: dict[str, Any]) -> bytes:
     """What a function returns, as JSON after a mark.
 
     Args:
-        namespace: the program's.
         call: `(function, args, kwargs, mark)`, marshalled; a method of the class `Solution` goes before a function.
+        namespace: the program's.
 
     Raises:
         NameError: there is no such function.

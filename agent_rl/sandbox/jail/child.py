@@ -22,6 +22,8 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Callable
+from functools import partial
 from types import CodeType
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
@@ -43,6 +45,7 @@ _seed = _random.Random.seed  # what `random.seed` comes to, by way of forty page
 _LONG_BITS = 64
 _NO_CPU_LIMIT_S = 1e9  # a session's cells have a deadline each; their CPU times must not add up
 
+Namespace: TypeAlias = dict[str, Any]
 Seeds: TypeAlias = tuple[list[random.Random], int]
 """Random generators, and the address of the state of numpy's global one (0 without numpy)."""
 
@@ -90,8 +93,9 @@ def run(job: Job) -> NoReturn:
     if flags & TEST:
         os.write(1, run_tests(json.loads(text), _CHANNEL).encode())
         os._exit(0)
-    called = sys.stdin.buffer.read() if flags & CALL else None
-    exit_code, out_of_memory, value = execute(text, "<sandbox>", bool(flags & SHOW_LAST), called, bool(flags & SERVE))
+    called = partial(marked_value, sys.stdin.buffer.read()) if flags & CALL else None
+    then = partial(serve, _CHANNEL) if flags & SERVE else called
+    exit_code, out_of_memory, value = execute(text, "<sandbox>", bool(flags & SHOW_LAST), then)
     if value:
         flush()
         rest = memoryview(value)
@@ -141,7 +145,7 @@ def _run_cells(channel: int) -> None:
 
 
 def execute(
-    text: str, name: str, show_last: bool, called: bytes | None = None, serves: bool = False
+    text: str, name: str, show_last: bool, then: Callable[[Namespace, Namespace], bytes] | None = None
 ) -> tuple[int, bool, bytes]:
     """Run `text` in `__main__`.
 
@@ -149,25 +153,22 @@ def execute(
         text: the program.
         name: its name in tracebacks.
         show_last: print the value of a final expression.
-        called: what to call then, for `marked_value`.
-        serves: answer the calls of the tests then.
+        then: called with the program's names, and those before it: the program is a module that others call.
 
     Returns:
-        The exit code, whether an unhandled MemoryError ended it, and what `marked_value` returned.
+        The exit code, whether an unhandled MemoryError ended it, and what `then` returned.
     """
     value = b""
     try:
         linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
         namespace = sys.modules["__main__"].__dict__
-        if called is not None or serves:
+        if then is not None:
             begin(namespace, sys.modules)
-        before = dict(namespace) if serves else {}
+        before = dict(namespace)
         for code in _compile(text, name, show_last):
             exec(code, namespace)  # noqa: S102 - this is what the sandbox is for
-        if called is not None:
-            value = marked_value(namespace, called)
-        if serves:
-            serve(_CHANNEL, namespace, before)
+        if then is not None:
+            value = then(namespace, before)
     except SystemExit as error:
         return _exit_code(error.code), False, b""
     except BaseException as error:  # noqa: BLE001 - shown to whoever wrote the program

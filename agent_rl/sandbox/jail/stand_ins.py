@@ -131,8 +131,12 @@ def _awaited(value: Any) -> Any:
     yield
 
 
-def _delegated(target: Any) -> Callable[..., Any]:
-    return lambda self, *_: _made(LINK.call(target, self))
+def _sent(target: Any) -> Any:
+    return lambda self, *args: LINK.call(target, self, *args)
+
+
+def _copied(name: str) -> Callable[..., Any]:
+    return lambda self, *_: _made(LINK.call({"g": f"copy:{name}"}, self))
 
 
 class _StandInType(type):
@@ -146,23 +150,14 @@ class _StandInType(type):
     def __call__(cls, /, *args: Any, **kwargs: Any) -> Any:
         return _made(LINK.call({"h": vars(cls)[_NUMBER]}, *args, **kwargs))
 
-    def __getattr__(cls, name: str) -> Any:
-        return LINK.call(_function("getattr"), cls, name)
-
-    def __setattr__(cls, name: str, value: Any) -> None:
-        LINK.call(_function("setattr"), cls, name, value)
-
     def __bool__(cls) -> bool:
         return True
 
     def __iter__(cls) -> Iterator[Any]:
         return iter(LINK.call(_function("list"), cls))
 
-    def __len__(cls) -> int:
-        return int(LINK.call(_function("len"), cls))
-
-    def __getitem__(cls, key: Any) -> Any:
-        return LINK.call({"z": "__getitem__"}, cls, key)
+    __getattr__, __setattr__, __len__ = (_sent(_function(name)) for name in ("getattr", "setattr", "len"))
+    __getitem__ = _sent({"z": "__getitem__"})
 
 
 class _StandIn(metaclass=_StandInType):
@@ -179,11 +174,8 @@ class _StandIn(metaclass=_StandInType):
         else:
             LINK.call(_function("setattr"), self, name, value)
 
-    def __delattr__(self, name: str) -> None:
-        LINK.call(_function("delattr"), self, name)
-
-    __repr__, __str__, __hash__ = (_delegated(_function(name)) for name in ("repr", "str", "hash"))
-    __copy__, __deepcopy__ = (_delegated({"g": f"copy:{name}"}) for name in ("copy", "deepcopy"))
+    __delattr__, __repr__, __str__, __hash__ = (_sent(_function(name)) for name in ("delattr", "repr", "str", "hash"))
+    __copy__, __deepcopy__ = map(_copied, ("copy", "deepcopy"))
     __eq__, __ne__, __lt__, __le__, __gt__, __ge__ = map(_comparison, _COMPARISONS)
 
     @property  # type: ignore[misc]

@@ -149,7 +149,7 @@ def f(x):
     frame = sys._getframe()
     while not frame.f_locals.get("called"):
         frame = frame.f_back
-    mark = marshal.loads(frame.f_locals["called"])[-1].encode()
+    mark = marshal.loads(frame.f_locals["called"].args[0])[-1].encode()
     os.write(1, mark + b"42" + mark + b"41")
     os._exit(0)
 """,
