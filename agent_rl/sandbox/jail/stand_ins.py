@@ -18,7 +18,6 @@ from itertools import islice
 from typing import Any
 
 from .link import DATA, Link
-from .run_queue import PATIENCE
 
 __all__ = ["Broken", "CannotCross", "TestSide", "is_stand_in"]
 
@@ -190,11 +189,10 @@ class TestSide(Link):
 
     Args:
         descriptor: the socket.
-        limit_s: processor seconds of one call, and `PATIENCE` times as many by the clock.
+        limit_s: processor seconds of one call. The zygote ends a program that waits without using any.
 
     Attributes:
         problem: why the running test says nothing, or why no test is passed any more; None: there is no problem.
-        slow_s: seconds by the clock of the call that was given up for them; 0: none was.
         local: the classes of the row itself; their objects are made again in the program.
     """
 
@@ -202,8 +200,8 @@ class TestSide(Link):
         super().__init__(descriptor, 0)
         self.problem: BaseException | None = None
         self.local: set[type] = set()
-        self._limit_s, self._depth, self.slow_s = limit_s, 0, 0.0
-        self._began, self._deadline, self._used_before = 0.0, 0.0, 0.0
+        self._limit_s, self._depth = limit_s, 0
+        self._deadline, self._used_before = 0.0, 0.0
         self._pid = -1
         self._stand_ins: dict[int, Any] = {}
         self._functions: list[Any] = []
@@ -215,7 +213,7 @@ class TestSide(Link):
         globals()["LINK"] = self
 
     def find_process(self) -> None:
-        """Ask for the program's process id; a false one prolongs a call, to its limit by the clock."""
+        """Ask for the program's process id; a false one prolongs a call, to the limit of all tests."""
         pid = self.call({"g": "os:getpid"})
         self._pid = pid if type(pid) is int else -1
 
@@ -249,8 +247,8 @@ class TestSide(Link):
         if (sys.stdin, builtins.input) != self._inputs:
             raise self.refuse("the test replaces standard input")
         if not self._depth:
-            self._began, self._used_before = time.monotonic(), self._used_s()
-            self._deadline = self._began + self._limit_s
+            self._used_before = self._used_s()
+            self._deadline = time.monotonic() + self._limit_s
         self._depth += 1
         try:
             return super().call(target, *args, **kwargs)
@@ -292,11 +290,10 @@ class TestSide(Link):
         data = bytearray()
         while len(data) < size:
             while not self._poll.poll(max(0.0, self._deadline - time.monotonic()) * 1000):
-                left_s, now = self._limit_s - (self._used_s() - self._used_before), time.monotonic()
-                if left_s <= 0 or now - self._began > PATIENCE * self._limit_s:
-                    self.slow_s = now - self._began if left_s > 0 else 0.0
+                left_s = self._limit_s - (self._used_s() - self._used_before)
+                if left_s <= 0:
                     raise self._broken("a call takes too long")
-                self._deadline = now + left_s
+                self._deadline = time.monotonic() + left_s
             part = os.read(self.descriptor, min(size - len(data), 1 << 20)) if size <= MAX_MESSAGE_BYTES else b""
             if not part:
                 raise self._broken("the program has ended")
