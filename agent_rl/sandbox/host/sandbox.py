@@ -146,7 +146,7 @@ class PythonSandbox:
             How it ended. Only wrong arguments and cancellation raise; a cancelled program is killed.
         """
         request = stdin.encode("utf-8", "surrogatepass")
-        return await self._run(code, request, (SHOW_LAST * show_last, timeout_s, memory_mb), output_bytes)
+        return await self._run(code, request, SHOW_LAST * show_last, timeout_s, memory_mb, output_bytes)
 
     async def call(
         self,
@@ -168,12 +168,13 @@ class PythonSandbox:
         """
         mark = secrets.token_hex(16)
         order: Any = (*call, mark)
-        execution = await self._run(code, marshal.dumps(order), (CALL, timeout_s, memory_mb), output_bytes)
+        execution = await self._run(code, marshal.dumps(order), CALL, timeout_s, memory_mb, output_bytes)
         stdout, found, value = execution.stdout.rpartition(mark)
         return replace(execution, stdout=stdout, value=value) if found else execution
 
-    async def _run(self, code: str, request: bytes, limits: tuple[int, float, int], output_bytes: int) -> Execution:
-        flags, timeout_s, memory_mb = limits
+    async def _run(
+        self, code: str, request: bytes, flags: int, timeout_s: float, memory_mb: int, output_bytes: int
+    ) -> Execution:
         pool = self._open_pool()
         check_limits(timeout_s, memory_mb)
         source = code.encode("utf-8", "surrogatepass")

@@ -86,12 +86,9 @@ class Link(ABC):
         if name in _STANDARD:
             return {"o": [name, *map(self.encode, value.__reduce__()[1])]}
         if kind.__module__ == "numpy" and hasattr(value, "dtype") and value.dtype.kind in "biufc":
-            is_array = name == "numpy.ndarray"
-            return (
-                {"a": [value.dtype.str, list(value.shape), value.tobytes().hex()]}
-                if is_array
-                else self.encode(value.item())
-            )
+            if name == "numpy.ndarray":
+                return {"a": [value.dtype.str, list(value.shape), value.tobytes().hex()]}
+            return self.encode(value.item())
         return self.encode_object(value)
 
     def decode(self, data: Any) -> Any:

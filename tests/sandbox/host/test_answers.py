@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_rl.sandbox.host.answers import longest_text, read_result, same_output, same_value
-from agent_rl.sandbox.jail.call import NotComparable, plain
+from agent_rl.sandbox.jail.call import plain
 
 
 @pytest.mark.parametrize(
@@ -52,16 +52,6 @@ def test_a_tolerance_is_for_floats_only():
 def test_what_is_not_json_is_a_value_error(text):
     with pytest.raises(ValueError):  # noqa: PT011 - each kind of error has its own text
         read_result(text)
-
-
-def test_only_plain_types_can_be_expected():
-    class Always(int):
-        def __eq__(self, other):
-            return True
-
-    for value in (Always(1), [Always(1)], {1.5: 2}, b"", object()):
-        with pytest.raises(NotComparable):
-            plain(value)
 
 
 JSON = st.recursive(

@@ -145,6 +145,7 @@ def test():
     assert (Cart([3]) + 4).prices == [3, 4] and (Cart([1]) + Cart([2])).prices == [1, 2]
     with cart as inner: assert inner.prices == [1, 2, 3]
     assert cart.prices == [] and copy.deepcopy(cart) == cart
+    assert money(1) < money(2) and (money(1) + money(2)).cents == 3 and sorted([money(2), money(1)])[0].cents == 1
     cart.prices = [5]
     prices = cart.prices
     prices.append(6)
