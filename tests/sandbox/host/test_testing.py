@@ -48,10 +48,10 @@ class Money:
     def __init__(self, cents):
         self.cents = cents
     def __add__(self, other):
-        return Money(self.cents + (other.cents if isinstance(other, Money) else other))
+        return Money(self.cents + getattr(other, "cents", other))
     __radd__ = __add__
     def __lt__(self, other):
-        return self.cents < other
+        return self.cents < getattr(other, "cents", other)
     def __contains__(self, cents):
         return cents <= self.cents
 
