@@ -2,7 +2,7 @@
 
 What the program returns is compared here. One of its objects equals plain data only by its content (of a subclass of
 int, list, ...), and an operator gets plain data only where the tests have made the object: the program would see what
-is expected, and could say yes. Two objects of the program are compared by the program.
+is expected, and could say yes; elsewhere the test says nothing. The program compares two of its own objects.
 """
 
 from __future__ import annotations
