@@ -59,9 +59,6 @@ _SLOW = (
     *("pattern", "patternProperties", "$ref", "$dynamicRef", "$recursiveRef"),
     *("unevaluatedItems", "unevaluatedProperties", "propertyNames"),
 )
-_PLAIN_OBJECT = {"type", "properties", "required", "additionalProperties", "title", "description"}
-_PLAIN_VALUE = {"type", "title", "description", "default"}
-_PLAIN_TYPES: dict[str, type] = {"string": str, "integer": int, "number": float, "boolean": bool}
 
 
 def schema_problem(parameters: Any) -> tuple[str, str] | None:
@@ -158,8 +155,6 @@ def check_arguments(name: str, validator: Validator, arguments: Any) -> dict[str
         InvalidArgumentsError: with a text that says which argument is wrong and what was expected.
     """
     schema: Any = validator.schema
-    if _plainly_valid(schema, arguments):
-        return dict(arguments)
     try:
         checked: dict[str, Any] = coerce(schema, copy.deepcopy(arguments))
         errors = list(islice(validator.iter_errors(checked), _MAX_ERRORS))
@@ -169,25 +164,6 @@ def check_arguments(name: str, validator: Validator, arguments: Any) -> dict[str
         return checked
     problems = "; ".join(dict.fromkeys(_explain(error) for error in errors))
     raise InvalidArgumentsError(f"invalid arguments for {name}: {problems}. {_signature(name, schema)}")
-
-
-def _plainly_valid(schema: Any, arguments: Any) -> bool:
-    """Whether flat arguments fit a schema that gives nothing but types: most do, and a validator is slow."""
-    if not isinstance(arguments, dict) or not schema.keys() <= _PLAIN_OBJECT:
-        return False
-    properties = schema.get("properties", {})
-    if schema.get("additionalProperties", False) is not False or not arguments.keys() >= set(
-        schema.get("required", ())
-    ):
-        return False
-    for name, value in arguments.items():
-        wanted = properties.get(name)
-        if not isinstance(wanted, Mapping) or not wanted.keys() <= _PLAIN_VALUE:
-            return False
-        kind = wanted.get("type")
-        if not isinstance(kind, str) or type(value) is not _PLAIN_TYPES.get(kind):
-            return False
-    return True
 
 
 def coerce(schema: Any, value: Any) -> Any:

@@ -27,7 +27,7 @@ __all__ = ["TraceWriter"]
 
 
 class TraceWriter:
-    """Writes to one trace, its tokens and batches; safe with many processes on one machine.
+    """Writes to one trace, its tokens and batches; safe with many processes.
 
     Args:
         path: the trace.
