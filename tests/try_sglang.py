@@ -84,7 +84,7 @@ def pytest(arguments: list[str], report: Path) -> int:
     """The exit status of pytest, offline, one test after the other."""
     OUT.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junit-xml={report}"]
-    command += ["--basetemp", str(OUT / "tests"), "--timeout", "1200", *arguments]
+    command += ["-o", "junit_family=legacy", "--basetemp", str(OUT / "tests"), "--timeout", "1200", *arguments]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     env = os.environ | {"VERL_PLATFORM": "cpu", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PATH": path}
     return subprocess.run(command, cwd=ROOT, env=env, check=False).returncode
