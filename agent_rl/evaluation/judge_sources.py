@@ -8,12 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent_rl.errors import ConfigError, UnscoredError
-from agent_rl.reasoning_rm.prompt_template import BasePromptTemplate
-from agent_rl.reasoning_rm.reward_module import kind_of
 from agent_rl.reasoning_rm.sample import DataSample
-from agent_rl.reasoning_rm.templates import winner
 from agent_rl.remote import ChatClient, EndpointConfig
-from agent_rl.rewards.judge.verdict import VerdictError
+from agent_rl.rewards.judge.kinds import kind_of
+from agent_rl.rewards.judge.prompt_template import BasePromptTemplate
+from agent_rl.rewards.judge.verdict import VerdictError, winner
 from agent_rl.rewards.models.model import Model, ModelConfig
 from agent_rl.trajectory import Message, StopReason, Trajectory, Turn
 

@@ -28,10 +28,9 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards.component import Component, ComponentConfig, Value
-from agent_rl.rewards.judge.asking import AskedForm, AskedQuestion, Asking, asking, chat_thinks, is_asking, scale_of
-from agent_rl.rewards.judge.fence import harmless
-from agent_rl.rewards.judge.panel import Ballot, Panel, PanelConfig, Question
-from agent_rl.rewards.judge.prompt import load_template
+from agent_rl.rewards.judge.kinds import scale_of
+from agent_rl.rewards.judge.panel import Ballot, Panel, PanelConfig
+from agent_rl.rewards.judge.prompt import ClassTemplate, Needs, PromptTemplate, Question, load_template
 from agent_rl.rewards.judge.verdict import rubric_form, score_form
 from agent_rl.rewards.rm_prompt import seen_by
 from agent_rl.trajectory import Trajectory
@@ -90,15 +89,12 @@ class Judge(Component, kind="judge"):
     def __init__(self, name: str, config: JudgeConfig) -> None:
         super().__init__(name, config)
         key = f"agent_rl.reward.components.{name}.config"
-        self._scale, self._asking = config.scale, None
-        if config.template is not None and is_asking(config.template):
-            self._asking = asking(config.template, f"{key}.template", "scores" if config.mode == "rubric" else "score")
-            self._scale = _scale(config, self._asking, key)
-        else:
-            needed = [("answer", "transcript"), *([] if config.mode == "pointwise" else [(config.mode,)])]
-            self._template = load_template(config.template, config.mode, f"{key}.template", PLACEHOLDERS, needed)
+        needed = [("answer", "transcript"), *([] if config.mode == "pointwise" else [(config.mode,)])]
+        needs = Needs(PLACEHOLDERS, needed, "scores" if config.mode == "rubric" else "score")
+        template = load_template(config.template, config.mode, f"{key}.template", needs, config.body)
+        self._scale = _scale(config, template, key)
         self._criteria = _own_rubric(config.rubric, f"{key}.rubric")
-        self.panel = Panel(config, key)
+        self.panel = Panel(config, key, template)
         self.logs = (*LOGS, *(f"criterion_{each.name}" for each in self._criteria))
 
     async def measure(self, trajectory: Trajectory) -> Value:
@@ -128,20 +124,10 @@ class Judge(Component, kind="judge"):
         """Close the cache's file."""
         self.panel.close()
 
-    def _question(self, trajectory: Trajectory, criteria: Sequence[Criterion]) -> Question | AskedQuestion:
-        config, names = self.config, tuple(each.name for each in criteria)
-        if self._asking is not None:
-            form = (
-                AskedForm.of_rubric(self._asking, names, *self._scale)
-                if criteria
-                else AskedForm.of_score(self._asking, *self._scale)
-            )
-            described = {each.name: each.description for each in criteria}
-            thinks = chat_thinks(config.body)
-            return AskedQuestion(self._asking, form, (trajectory,), config.max_chars, thinks, described)
-        rubric = "\n".join(f"- {each.name}: {harmless(each.description)}" for each in criteria)
-        own = rubric_form(names, *self._scale) if criteria else score_form(*self._scale)
-        return Question(self._template, own, {"": trajectory}, config.max_chars, rubric)
+    def _question(self, trajectory: Trajectory, criteria: Sequence[Criterion]) -> Question:
+        described = {each.name: each.description for each in criteria}
+        form = rubric_form(tuple(described), *self._scale) if criteria else score_form(*self._scale)
+        return Question(form, (trajectory,), self.config.max_chars, described)
 
     def _rubric_of(self, trajectory: Trajectory) -> list[Criterion]:
         if self.config.mode != "rubric" or self._criteria:
@@ -158,17 +144,17 @@ class Judge(Component, kind="judge"):
         return [(score - low) / (high - low) for score in given]
 
 
-def _scale(config: JudgeConfig, template: Asking, key: str) -> tuple[float, float]:
-    """The scale of a prompt template's own score, or the configured one.
+def _scale(config: JudgeConfig, template: PromptTemplate, key: str) -> tuple[float, float]:
+    """The scale of the class's own score, or the configured one.
 
     Raises:
         ConfigError: both are given, and differ.
     """
-    own, is_set = scale_of(template), "scale" in config.model_fields_set
-    if own is not None and is_set and own != config.scale:
+    own = scale_of(template.template) if isinstance(template, ClassTemplate) else None
+    if own is not None and "scale" in config.model_fields_set and own != config.scale:
         problem = f"{list(config.scale)}, but scores of {config.template} are from {own[0]:g} to {own[1]:g}"
-        raise ConfigError(f"{key}.scale", problem, "Leave it out")
-    return config.scale if own is None else own
+        raise ConfigError(f"{key}.scale", problem, "Remove it")
+    return own or config.scale
 
 
 def aggregated(values: Sequence[float], how: str) -> float:

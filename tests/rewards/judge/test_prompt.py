@@ -7,22 +7,28 @@ import pytest
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards.judge.fence import Fence
 from agent_rl.rewards.judge.judge import PLACEHOLDERS
-from agent_rl.rewards.judge.prompt import FOLDER, NO_ANSWER, load_template, shown
+from agent_rl.rewards.judge.prompt import FOLDER, NO_ANSWER, FileTemplate, Needs, load_template, shown
 from agent_rl.trajectory import Message, StopReason, ToolCall, ToolResult, ToolStatus, Trajectory, Turn
 from tests.rewards.judge.server import trajectory
 
-KNOWN = ("question", "answer", "rubric")
+NEEDS = Needs(("question", "answer", "rubric"), [("answer",)], "score")
 
 
-def load(folder: Path, text: str, default: str = "pointwise"):
+def loaded(name: str | None, needs: Needs = NEEDS, default: str = "pointwise") -> FileTemplate:
+    template = load_template(name, default, "a.template", needs)
+    assert isinstance(template, FileTemplate)
+    return template
+
+
+def load(folder: Path, text: str) -> FileTemplate:
     file = folder / "own.txt"
     file.write_text(text)
-    return load_template(str(file), default, "a.template", KNOWN, [("answer",)])
+    return loaded(str(file))
 
 
 @pytest.mark.parametrize("name", ["pointwise", "reference", "rubric"])
 def test_built_in_templates_have_their_placeholders(name: str) -> None:
-    template = load_template(None, name, "k", PLACEHOLDERS, [("answer",)])
+    template = loaded(None, Needs(PLACEHOLDERS, [("answer",)], "score"), name)
     assert template.system
     assert {"question", "answer"} <= template.names
     assert (name in template.names) == (name != "pointwise")
@@ -58,7 +64,7 @@ def test_an_unknown_or_missing_placeholder_is_refused(tmp_path: Path, text: str,
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"a\.template: the template .*nothing\.md cannot be read"):
-        load_template(str(tmp_path / "nothing.md"), "pointwise", "a.template", KNOWN, [("answer",)])
+        loaded(str(tmp_path / "nothing.md"))
 
 
 FENCE = Fence("n")

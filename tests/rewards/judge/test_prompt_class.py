@@ -78,7 +78,7 @@ def test_a_reward_model_too() -> None:
     [
         ({"template": NAME.format("Nowise")}, "has no 'NowiseTemplate'"),
         ({"template": NAME.format("Pairwise")}, "has the fields think, preference. It needs score"),
-        ({"template": "agent_rl.reasoning_rm.RewardModule"}, "is no prompt template"),
+        ({"template": "agent_rl.reasoning_rm.RewardModule"}, "is not a prompt template"),
         ({**POINTWISE, "scale": [0, 10]}, "are from 0 to 4"),
     ],
 )
