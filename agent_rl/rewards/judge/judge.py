@@ -30,7 +30,7 @@ from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards.component import Component, ComponentConfig, Value
 from agent_rl.rewards.judge.kinds import scale_of
 from agent_rl.rewards.judge.panel import Ballot, Panel, PanelConfig
-from agent_rl.rewards.judge.prompt import ClassTemplate, Needs, PromptTemplate, Question, load_template
+from agent_rl.rewards.judge.prompt import ClassTemplate, PromptTemplate, Question, load_template
 from agent_rl.rewards.judge.verdict import rubric_form, score_form
 from agent_rl.rewards.rm_prompt import seen_by
 from agent_rl.trajectory import Trajectory
@@ -90,10 +90,12 @@ class Judge(Component, kind="judge"):
         super().__init__(name, config)
         key = f"agent_rl.reward.components.{name}.config"
         needed = [("answer", "transcript"), *([] if config.mode == "pointwise" else [(config.mode,)])]
-        needs = Needs(PLACEHOLDERS, needed, "scores" if config.mode == "rubric" else "score")
-        template = load_template(config.template, config.mode, f"{key}.template", needs, config.body)
+        field = "scores" if config.mode == "rubric" else "score"
+        template = load_template(
+            config.template, config.mode, f"{key}.template", PLACEHOLDERS, needed, field, config.body
+        )
         self._scale = _scale(config, template, key)
-        self._criteria = _own_rubric(config.rubric, f"{key}.rubric")
+        self._criteria = load_rubric(config.rubric, f"{key}.rubric")
         self.panel = Panel(config, key, template)
         self.logs = (*LOGS, *(f"criterion_{each.name}" for each in self._criteria))
 
@@ -164,19 +166,6 @@ def aggregated(values: Sequence[float], how: str) -> float:
     return median(values) if how == "median" else mean(values)
 
 
-def load_rubric(path: str, key: str) -> list[Criterion]:
-    """Read a YAML file that lists criteria.
-
-    Raises:
-        ConfigError: it cannot be read, or is not a rubric.
-    """
-    try:
-        return read_rubric(yaml.safe_load(Path(path).expanduser().read_text("utf-8")))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, ValueError) as error:
-        remedy = "Name a YAML file that lists criteria, each with name, description and weight"
-        raise ConfigError(key, f"the rubric {path} cannot be read ({error})", remedy) from error
-
-
 def read_rubric(data: Any) -> list[Criterion]:
     """Read a rubric from data.
 
@@ -194,11 +183,17 @@ def read_rubric(data: Any) -> list[Criterion]:
     return criteria
 
 
-def _own_rubric(rubric: str | list[Any] | None, key: str) -> list[Criterion]:
-    """The criteria of the configuration; an empty list if each trajectory has its own."""
-    if isinstance(rubric, str):
-        return load_rubric(rubric, key)
+def load_rubric(rubric: str | list[Any] | None, key: str) -> list[Criterion]:
+    """The criteria of the configuration, or of the YAML file that it names; an empty list if each row has its own.
+
+    Raises:
+        ConfigError: the file cannot be read, or they are not a rubric.
+    """
+    problem, remedy = "", "Correct the rubric"
     try:
+        if isinstance(rubric, str):
+            problem, remedy = f"the rubric {rubric} cannot be read: ", "Name a YAML file that lists criteria"
+            return read_rubric(yaml.safe_load(Path(rubric).expanduser().read_text("utf-8")))
         return [] if rubric is None else read_rubric(rubric)
-    except ValueError as error:
-        raise ConfigError(key, str(error), "Correct the rubric") from None
+    except (OSError, yaml.YAMLError, ValueError) as error:
+        raise ConfigError(key, f"{problem}{error}", f"{remedy}, each with name, description and weight") from error

@@ -28,7 +28,7 @@ from agent_rl.errors import UnscoredError
 from agent_rl.rewards.component import GroupComponent, Value
 from agent_rl.rewards.judge.fence import Fence
 from agent_rl.rewards.judge.panel import Ballot, Panel, PanelConfig
-from agent_rl.rewards.judge.prompt import Needs, Question, load_template
+from agent_rl.rewards.judge.prompt import Question, load_template
 from agent_rl.rewards.judge.tournament import Game, Pair, Scheme, bradley_terry, rounds_of, win_rates
 from agent_rl.rewards.judge.verdict import POINTS, pair_form
 from agent_rl.rewards.rm_prompt import seen_by
@@ -36,11 +36,8 @@ from agent_rl.trajectory import Trajectory
 
 __all__ = ["PairwiseJudge", "PairwiseJudgeConfig"]
 
-NEEDS = Needs(
-    ("question", "reference", "answer_a", "answer_b", "transcript_a", "transcript_b"),
-    [("answer_a", "transcript_a"), ("answer_b", "transcript_b")],
-    "preference",
-)
+PLACEHOLDERS = ("question", "reference", "answer_a", "answer_b", "transcript_a", "transcript_b")
+NEEDED = (("answer_a", "transcript_a"), ("answer_b", "transcript_b"))
 LOGS = ("pairs", "failures", "disagreement", "calls", "tokens", "cache_hits")
 FORM = pair_form()
 
@@ -87,7 +84,9 @@ class PairwiseJudge(GroupComponent, kind="pairwise_judge"):
     def __init__(self, name: str, config: PairwiseJudgeConfig) -> None:
         super().__init__(name, config)
         key = f"agent_rl.reward.components.{name}.config"
-        self._template = load_template(config.template, "pairwise", f"{key}.template", NEEDS, config.body)
+        self._template = load_template(
+            config.template, "pairwise", f"{key}.template", PLACEHOLDERS, NEEDED, "preference", config.body
+        )
         self.panel = Panel(config, key, self._template)
 
     async def measure_group(self, group: Sequence[Trajectory]) -> list[Value | Exception]:

@@ -7,13 +7,13 @@ file. A class (`agent_rl.rewards.judge.kinds`) writes the whole prompt and reads
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from agent_rl.errors import ConfigError, UnscoredError, did_you_mean
 from agent_rl.rewards.judge.fence import Fence, harmless
@@ -23,7 +23,7 @@ from agent_rl.rewards.judge.verdict import VerdictForm, code_rule
 from agent_rl.trajectory import Message, Trajectory
 
 __all__ = [
-    "NO_ANSWER", "ClassTemplate", "FileTemplate", "Needs", "PromptTemplate", "Question", "load_template",
+    "NO_ANSWER", "ClassTemplate", "FileTemplate", "PromptTemplate", "Question", "load_template",
     "question_and_context", "read_file", "shown",
 ]  # fmt: skip
 
@@ -43,68 +43,43 @@ class Question:
     trajectories: tuple[Trajectory, ...]
     """One, or A and B."""
     max_chars: int
-    criteria: Mapping[str, str] = field(default_factory=dict)
+    criteria: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Descriptions by name."""
 
 
-class PromptTemplate(ABC):
-    """How a judge is asked, and how its verdict is read."""
-
-    in_json: bool
-    """Whether the reply is to be JSON by the form's schema."""
-
-    @abstractmethod
-    def values(self, question: Question, fence: Fence) -> dict[str, str]:
-        """What is judged, by placeholder.
-
-        Raises:
-            UnscoredError: the trajectory lacks one.
-        """
-
-    @abstractmethod
-    def render(self, question: Question, fence: Fence) -> list[dict[str, str]]:
-        """The messages of the request.
-
-        Raises:
-            UnscoredError: as `values`.
-        """
-
-    @abstractmethod
-    def parse(self, reply: str, question: Question, fence: Fence) -> Any:
-        """The verdict in a reply, in the question's form.
-
-        Raises:
-            VerdictError: there is none.
-        """
-
-    def _judged(self, question: Question) -> str:
-        return "\n".join(self.values(question, Fence("")).values())
-
-
 @dataclass(frozen=True)
-class FileTemplate(PromptTemplate):
+class FileTemplate:
     """A file with placeholders; the reply is JSON."""
 
     system: str
     user: str
     names: frozenset[str]
     """The placeholders in it."""
-    in_json = True
+    in_json: ClassVar[bool] = True
+    """Whether the reply is to be JSON by the form's schema."""
 
     def values(self, question: Question, fence: Fence) -> dict[str, str]:
-        """The placeholders' values."""
+        """The placeholders' values.
+
+        Raises:
+            UnscoredError: the trajectory lacks one.
+        """
         return {name: self._value(name, question, fence) for name in self.names}
 
     def render(self, question: Question, fence: Fence) -> list[dict[str, str]]:
-        """System and user message."""
+        """The messages of the request."""
         system, user = self.fill(self.values(question, fence))
         system = "\n\n".join(part for part in (system, fence.guard, code_rule(fence.nonce)) if part)
         user = f"{user}\n\n{question.form.instructions}"
         return [{"role": "system", "content": system}, {"role": "user", "content": user}]
 
     def parse(self, reply: str, question: Question, fence: Fence) -> Any:
-        """The verdict in a reply."""
-        return question.form.read(reply, self._judged(question), fence.nonce)
+        """The verdict in a reply.
+
+        Raises:
+            VerdictError: there is none.
+        """
+        return question.form.read(reply, "\n".join(self.values(question, Fence("")).values()), fence.nonce)
 
     def fill(self, values: Mapping[str, str]) -> tuple[str, str]:
         """System and user text; braces in the values mean nothing."""
@@ -120,20 +95,20 @@ class FileTemplate(PromptTemplate):
 
 
 @dataclass(frozen=True)
-class ClassTemplate(PromptTemplate):
+class ClassTemplate:
     """A class that asks as in the judge's training; the reply has tags."""
 
     template: type[BasePromptTemplate]
     chat_thinks: bool
     """Whether the chat template lets the model think."""
-    in_json = False
+    in_json: ClassVar[bool] = False
 
     def values(self, question: Question, fence: Fence) -> dict[str, str]:
         """The answers, by number."""
         return {str(at): cut(_answer(each), question.max_chars) for at, each in enumerate(question.trajectories)}
 
     def render(self, question: Question, fence: Fence) -> list[dict[str, str]]:
-        """One message."""
+        """The message of the request."""
         asked, context = question_and_context(question.trajectories[0].prompt)
         prompt = self.template.ask(
             cut(asked, question.max_chars),
@@ -145,24 +120,26 @@ class ClassTemplate(PromptTemplate):
         return [{"role": "user", "content": prompt}]
 
     def parse(self, reply: str, question: Question, fence: Fence) -> Any:
-        """The verdict in a reply."""
-        return question.form.of(self.template.read(reply, self._judged(question)))
+        """The verdict in a reply.
+
+        Raises:
+            VerdictError: there is none.
+        """
+        return question.form.of(self.template.read(reply, "\n".join(self.values(question, fence).values())))
 
 
-@dataclass(frozen=True)
-class Needs:
-    """What a judge needs of its template."""
-
-    known: Collection[str]
-    """Placeholders of a file that can be filled in."""
-    needed: Collection[Collection[str]]
-    """Groups of them; one of each group must be in the file."""
-    field: str
-    """Of the verdict of a class."""
+PromptTemplate = FileTemplate | ClassTemplate
+"""How a judge is asked (`render`), and how its verdict is read (`parse`)."""
 
 
 def load_template(
-    name: str | None, default: str, key: str, needs: Needs, body: Mapping[str, Any] | None = None
+    name: str | None,
+    default: str,
+    key: str,
+    known: Collection[str],
+    needed: Collection[Collection[str]],
+    field: str,
+    body: Mapping[str, Any],
 ) -> PromptTemplate:
     """The template that a configuration names.
 
@@ -170,7 +147,9 @@ def load_template(
         name: the user's file or class; None: the built-in file.
         default: the name of the built-in file, without its ending.
         key: the configuration key of the name, for errors.
-        needs: what it must have.
+        known: placeholders of a file that can be filled in.
+        needed: groups of placeholders; one of each group must be in the file.
+        field: that the verdict of a class must have.
         body: fields of the requests, which may let the chat template think.
 
     Raises:
@@ -178,13 +157,13 @@ def load_template(
             found, or has another verdict.
     """
     if names_a_class(name):
-        return ClassTemplate(find_template(name, key, needs.field), chat_thinks(body or {}))
+        return ClassTemplate(find_template(name, key, field), chat_thinks(body))
     file, text = read_file(name, default, key)
     names = frozenset(match[2] for match in _PLACEHOLDER.finditer(text) if match[2])
-    for unknown in sorted(names - set(needs.known)):
-        remedy = f"{did_you_mean(unknown, needs.known)} Braces around a word that is text are doubled"
+    for unknown in sorted(names - set(known)):
+        remedy = f"{did_you_mean(unknown, known)} Braces around a word that is text are doubled"
         raise ConfigError(key, f"{file} has the unknown placeholder {{{unknown}}}", remedy)
-    for choice in needs.needed:
+    for choice in needed:
         if names.isdisjoint(choice):
             listing = " or ".join(f"{{{name}}}" for name in choice)
             raise ConfigError(key, f"{file} has no {listing}", "Add the placeholder to the template")

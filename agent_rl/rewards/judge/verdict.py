@@ -16,14 +16,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
 from typing_extensions import TypedDict
 
 from agent_rl.tools.truncation import encodable
 
 __all__ = [
+    "FENCED",
     "MAX_REASON",
     "POINTS",
+    "SCANNED",
     "SWAPPED",
     "JudgeVerdict",
     "VerdictError",
@@ -31,6 +33,7 @@ __all__ = [
     "Winner",
     "checked_verdict",
     "code_rule",
+    "json_object",
     "pair_form",
     "rubric_form",
     "score_form",
@@ -46,15 +49,15 @@ SWAPPED: dict[str, Winner] = {"A": "B", "B": "A", "tie": "tie"}
 
 MAX_REASON = 600
 """Characters of a reason that are kept."""
-_SCANNED = 16_384
-"""Characters at the end of a reply in which an object is looked for."""
+SCANNED = 16_384
+"""Characters at the end of a reply in which a verdict is looked for, unless the whole reply is one."""
 _MOST_OBJECTS = 1_000
 """Most braces at which an object is looked for."""
 _DEEP = 500
 """Least nesting depth that is too deep for the parser."""
 _SPACE = re.compile(r"[\s|\\]+")  # a fence puts a bar before each line, and JSON in JSON has backslashes
 _CODE = "code"
-_FENCED = re.compile(r"\A```\w*\s*(.*?)\s*```\Z", re.DOTALL)
+FENCED = re.compile(r"\A```\w*\s*(.*?)\s*```\Z", re.DOTALL)
 _THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 
 
@@ -95,13 +98,10 @@ class VerdictForm:
         kind: its type.
         schema: its JSON schema.
         example: its JSON, as the judge is shown it.
-        tag: the name of the same field in a prompt template; None: `name`.
     """
 
-    def __init__(
-        self, name: str, kind: Any, schema: Mapping[str, Any], example: str, *, tag: str | None = None
-    ) -> None:
-        fields: dict[str, Any] = {name: (kind, Field(validation_alias=AliasChoices(name, tag or name)))}
+    def __init__(self, name: str, kind: Any, schema: Mapping[str, Any], example: str) -> None:
+        fields: dict[str, Any] = {name: (kind, ...)}
         self.model: type[Any] = create_model("JudgeVerdict", __base__=JudgeVerdict, **fields)
         self.instructions = (
             "Reply with one JSON object and nothing else:\n"
@@ -126,8 +126,8 @@ class VerdictForm:
             VerdictError: there is none, or none that is not a quotation, or it breaks the form.
         """
         said = _THOUGHT.sub("", reply).rpartition("</think>")[2].strip()
-        whole = _object(reply) or _object(_FENCED.sub(r"\1", said))
-        found = [whole] if whole is not None else list(_objects(said[-_SCANNED:]))
+        whole = json_object(reply) or json_object(FENCED.sub(r"\1", said))
+        found = [whole] if whole is not None else list(_objects(said[-SCANNED:]))
         candidates = [(value, text) for value, text in found if self._name in value]
         if not candidates:
             raise VerdictError(f"there is no verdict in the reply ({len(reply)} characters)")
@@ -146,7 +146,8 @@ class VerdictForm:
         Raises:
             VerdictError: it breaks the form.
         """
-        return checked_verdict(self.model, {**dict(verdict), "reason": verdict.think})
+        names = {"reason": "think", self._name: "preference" if self._name == "winner" else self._name}
+        return checked_verdict(self.model, {name: getattr(verdict, field) for name, field in names.items()})
 
     def _own(self, candidates: Sequence[tuple[dict[str, Any], str]], judged: str) -> list[dict[str, Any]]:
         """The values that the judged text does not have: as they are written, or in other words of JSON."""
@@ -201,8 +202,7 @@ def rubric_form(criteria: tuple[str, ...], low: float, high: float) -> VerdictFo
 def pair_form() -> VerdictForm:
     """The better of A and B: `winner`."""
     kind = Annotated[Winner, BeforeValidator(winner)]
-    schema = {"type": "string", "enum": ["A", "B", "tie"]}
-    return VerdictForm("winner", kind, schema, '"A", "B" or "tie"', tag="preference")
+    return VerdictForm("winner", kind, {"type": "string", "enum": ["A", "B", "tie"]}, '"A", "B" or "tie"')
 
 
 def _scale(low: float, high: float) -> tuple[Any, dict[str, Any], str]:
@@ -219,7 +219,7 @@ def _object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
-def _object(text: str) -> tuple[dict[str, Any], str] | None:
+def json_object(text: str) -> tuple[dict[str, Any], str] | None:
     """The text as one object, with the text."""
     try:
         value = json.loads(text, strict=False)

@@ -11,33 +11,20 @@ As in Critic-RM (Yu et al., 2024, arXiv 2411.16646), except that the two are dif
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
-
-from pydantic import Field
 
 from agent_rl.errors import UnscoredError
-from agent_rl.remote import ChatClient, EndpointConfig
-from agent_rl.rewards.models.conversation import Shown, fill_in, load_template, texts
+from agent_rl.remote import ChatClient
+from agent_rl.rewards.judge.reply import THOUGHTS_END
+from agent_rl.rewards.models.conversation import GenerativeConfig, fill_in, load_template, reply_to, texts
 from agent_rl.trajectory import Trajectory
 
 __all__ = ["Critic", "CriticConfig"]
 
 HEADING = "Critique:"
-_THOUGHTS_END = "</think>"
 
 
-class CriticConfig(EndpointConfig):
+class CriticConfig(GenerativeConfig):
     """`critique` of the component `reward_model`."""
-
-    template: str | None = None
-    """File with the question: `{prompt}`, `{response}` and, around them, `{mark}`; null: built in."""
-    shown: Shown = "conversation"
-    """What the critic sees after the prompt: all turns with their observations, or the final answer alone."""
-    temperature: float = Field(default=0.0, ge=0)
-    max_tokens: int = Field(default=512, ge=1)
-    """Of a critique, with its thoughts, which are left out."""
-    request: dict[str, Any] = Field(default_factory=dict)
-    """More keys of the request."""
 
 
 class Critic:
@@ -62,12 +49,10 @@ class Critic:
         Raises:
             UnscoredError: the critic gave none.
         """
-        config = self.config
-        question = fill_in(self._template, *texts(trajectory, config.shown))
-        sampling = {"temperature": config.temperature, "max_tokens": config.max_tokens, **config.request}
+        question = fill_in(self._template, *texts(trajectory, self.config.shown))
         async with self._client as client:
-            completion = await client.chat({"messages": [{"role": "user", "content": question}], **sampling})
-        critique = completion.text.rpartition(_THOUGHTS_END)[2].strip()
+            reply = await reply_to(question, client, self.config)
+        critique = reply.rpartition(THOUGHTS_END)[2].strip()
         if not critique:
             raise UnscoredError("the critic wrote nothing")
         addition = f"\n\n{HEADING}\n{critique}"

@@ -28,13 +28,21 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from agent_rl.errors import ConfigError, FatalError, UnscoredError
-from agent_rl.remote import ChatClient, EndpointConfig, RemoteError
+from agent_rl.remote import ChatClient, RemoteError
 from agent_rl.rewards.judge.kinds import chat_thinks, find_template, names_a_class, scale_of
 from agent_rl.rewards.judge.prompt import question_and_context
 from agent_rl.rewards.judge.prompt_template import BasePromptTemplate
 from agent_rl.rewards.judge.verdict import VerdictError
 from agent_rl.rewards.models.batching import MicroBatches
-from agent_rl.rewards.models.conversation import Shown, fill_in, load_template, messages, read_score, texts
+from agent_rl.rewards.models.conversation import (
+    GenerativeConfig,
+    fill_in,
+    load_template,
+    messages,
+    read_score,
+    reply_to,
+    texts,
+)  # fmt: skip
 from agent_rl.rewards.models.fitting import Keep, fit
 from agent_rl.settings.errors import Place
 from agent_rl.settings.importing import find_object
@@ -48,7 +56,7 @@ DISCRIMINATIVE_BATCHES = 4
 """Concurrent requests: the engine batches requests itself."""
 
 
-class ModelConfig(EndpointConfig):
+class ModelConfig(GenerativeConfig):
     """One entry of `models`: the model, its address and its limits."""
 
     url: str | None = Field(default=None, pattern="^https?://.")  # type: ignore[assignment]
@@ -64,8 +72,6 @@ class ModelConfig(EndpointConfig):
     """Folder or hub name of its tokenizer; its chat template renders the text for a discriminative model."""
     weight: float = 1.0
     """0: its score is logged and does not count."""
-    shown: Shown = "conversation"
-    """What the model sees after the prompt: all turns with their observations, or the final answer alone."""
     hooks: str | None = None
     """`path/to/file.py` or `package.module` with `rm_preprocess`, `rm_postprocess`, or both."""
     max_batch: int = Field(default=32, ge=1)
@@ -82,11 +88,6 @@ class ModelConfig(EndpointConfig):
     range: tuple[float, float] | None = None
     """Bounds of a score, which are mapped to 0 and 1; a score outside is unscored. null: 0 to 10 for a generative model
     without `rm_postprocess` (that of its prompt template's score), else any number unchanged."""
-    temperature: float = Field(default=0.0, ge=0)
-    max_tokens: int = Field(default=512, ge=1)
-    """Of a generative model's reply."""
-    request: dict[str, Any] = Field(default_factory=dict)
-    """More keys of the request to a generative model, for example `logit_bias` or `chat_template_kwargs`."""
 
     @model_validator(mode="after")
     def _ordered(self) -> ModelConfig:
@@ -224,13 +225,9 @@ class Model:
         return replies
 
     async def _reply(self, client: ChatClient, question: Any) -> str:
-        config = self.config
-        messages = [{"role": "user", "content": question}] if isinstance(question, str) else question
-        sampling = {"temperature": config.temperature, "max_tokens": config.max_tokens, **config.request}
-        completion = await client.chat({"messages": messages, **sampling})
-        if not completion.text:
-            raise UnscoredError("the reply has no text")
-        return completion.text
+        if reply := await reply_to(question, client, self.config):
+            return reply
+        raise UnscoredError("the reply has no text")
 
     def _question(self, trajectory: Trajectory) -> str:
         if isinstance(self._template, str):

@@ -1,5 +1,6 @@
 """Templates are checked when they are loaded and filled in once, with what the judge shall see of a trajectory."""
 
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -7,15 +8,15 @@ import pytest
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards.judge.fence import Fence
 from agent_rl.rewards.judge.judge import PLACEHOLDERS
-from agent_rl.rewards.judge.prompt import FOLDER, NO_ANSWER, FileTemplate, Needs, load_template, shown
+from agent_rl.rewards.judge.prompt import FOLDER, NO_ANSWER, FileTemplate, load_template, shown
 from agent_rl.trajectory import Message, StopReason, ToolCall, ToolResult, ToolStatus, Trajectory, Turn
 from tests.rewards.judge.server import trajectory
 
-NEEDS = Needs(("question", "answer", "rubric"), [("answer",)], "score")
 
-
-def loaded(name: str | None, needs: Needs = NEEDS, default: str = "pointwise") -> FileTemplate:
-    template = load_template(name, default, "a.template", needs)
+def loaded(
+    name: str | None, known: Collection[str] = ("question", "answer", "rubric"), default: str = "pointwise"
+) -> FileTemplate:
+    template = load_template(name, default, "a.template", known, [("answer",)], "score", {})
     assert isinstance(template, FileTemplate)
     return template
 
@@ -28,7 +29,7 @@ def load(folder: Path, text: str) -> FileTemplate:
 
 @pytest.mark.parametrize("name", ["pointwise", "reference", "rubric"])
 def test_built_in_templates_have_their_placeholders(name: str) -> None:
-    template = loaded(None, Needs(PLACEHOLDERS, [("answer",)], "score"), name)
+    template = loaded(None, PLACEHOLDERS, name)
     assert template.system
     assert {"question", "answer"} <= template.names
     assert (name in template.names) == (name != "pointwise")
