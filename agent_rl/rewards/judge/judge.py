@@ -32,7 +32,7 @@ from agent_rl.rewards.judge.kinds import scale_of
 from agent_rl.rewards.judge.panel import Ballot, Panel, PanelConfig
 from agent_rl.rewards.judge.prompt import ClassTemplate, PromptTemplate, Question, load_template
 from agent_rl.rewards.judge.verdict import rubric_form, score_form
-from agent_rl.rewards.rm_prompt import seen_by
+from agent_rl.rewards.rm_prompt import with_judge_prompt
 from agent_rl.trajectory import Trajectory
 
 __all__ = ["Criterion", "Judge", "JudgeConfig", "aggregated", "load_rubric", "read_rubric"]
@@ -111,7 +111,7 @@ class Judge(Component, kind="judge"):
             value = config.no_answer
             return Value(value, {log: 0.0 if log in LOGS else value for log in self.logs})
         criteria, ballot = self._rubric_of(trajectory), Ballot()
-        verdicts = await self.panel.ask(self._question(seen_by(trajectory, self.name), criteria), ballot)
+        verdicts = await self.panel.ask(self._question(with_judge_prompt(trajectory, self.name), criteria), ballot)
         scores = [self._scores(verdict, criteria) for verdict in verdicts]
         weights = [each.weight for each in criteria] or [1.0]
         values = [sum(map(float.__mul__, weights, each)) / sum(weights) for each in scores]

@@ -31,7 +31,7 @@ from agent_rl.rewards.judge.panel import Ballot, Panel, PanelConfig
 from agent_rl.rewards.judge.prompt import Question, load_template
 from agent_rl.rewards.judge.tournament import Game, Pair, Scheme, bradley_terry, rounds_of, win_rates
 from agent_rl.rewards.judge.verdict import POINTS, pair_form
-from agent_rl.rewards.rm_prompt import seen_by
+from agent_rl.rewards.rm_prompt import with_judge_prompt
 from agent_rl.trajectory import Trajectory
 
 __all__ = ["PairwiseJudge", "PairwiseJudgeConfig"]
@@ -98,7 +98,7 @@ class PairwiseJudge(GroupComponent, kind="pairwise_judge"):
         config = self.config
         if len(group) == 1:
             return [Value(config.alone, dict.fromkeys(LOGS, 0.0))]
-        group = [seen_by(trajectory, self.name) for trajectory in group]
+        group = [with_judge_prompt(trajectory, self.name) for trajectory in group]
         found = _Comparisons()
         schedule = rounds_of(config.pairs, len(group), found.games, opponents=config.opponents, rounds=config.rounds)
         for pairs in schedule:

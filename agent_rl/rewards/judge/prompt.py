@@ -7,11 +7,10 @@ file. A class (`agent_rl.rewards.judge.kinds`) writes the whole prompt and reads
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -43,7 +42,7 @@ class Question:
     trajectories: tuple[Trajectory, ...]
     """One, or A and B."""
     max_chars: int
-    criteria: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    criteria: Mapping[str, str] = field(default_factory=dict)
     """Descriptions by name."""
 
 
@@ -138,7 +137,7 @@ def load_template(
     key: str,
     known: Collection[str],
     needed: Collection[Collection[str]],
-    field: str,
+    verdict_field: str,
     body: Mapping[str, Any],
 ) -> PromptTemplate:
     """The template that a configuration names.
@@ -149,7 +148,7 @@ def load_template(
         key: the configuration key of the name, for errors.
         known: placeholders of a file that can be filled in.
         needed: groups of placeholders; one of each group must be in the file.
-        field: that the verdict of a class must have.
+        verdict_field: that the verdict of a class must have.
         body: fields of the requests, which may let the chat template think.
 
     Raises:
@@ -157,7 +156,7 @@ def load_template(
             found, or has another verdict.
     """
     if names_a_class(name):
-        return ClassTemplate(find_template(name, key, field), chat_thinks(body))
+        return ClassTemplate(find_template(name, key, verdict_field), chat_thinks(body))
     file, text = read_file(name, default, key)
     names = frozenset(match[2] for match in _PLACEHOLDER.finditer(text) if match[2])
     for unknown in sorted(names - set(known)):
