@@ -6,9 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
+from agent_rl.reasoning_rm.reward_module import RewardModule
 from agent_rl.reasoning_rm.sample import DataSample
 from agent_rl.remote import ChatClient, EndpointConfig
-from agent_rl.rewards.judge.kinds import chat_thinks, kind_of
+from agent_rl.rewards.judge.kinds import chat_thinks
 from agent_rl.rewards.judge.prompt_template import BasePromptTemplate
 from agent_rl.rewards.judge.verdict import pair_form
 from agent_rl.rewards.models.model import Model, ModelConfig
@@ -48,18 +49,16 @@ class TemplateJudge(JudgeSource):
     def __init__(
         self, endpoint: EndpointConfig, template: type[BasePromptTemplate], body: Mapping[str, Any] | None = None
     ) -> None:
-        self.compares, self._template, self._body = kind_of(template) == "pairwise", template, dict(body or {})
-        self._client = ChatClient(endpoint)
+        self._body, self._client = dict(body or {}), ChatClient(endpoint)
+        self._module = RewardModule("rm eval", template, enable_thinking=not chat_thinks(self._body))
+        self.compares = self._module.kind == "pairwise"
 
     async def judge(self, sample: DataSample) -> float | str:
         """The verdict of one reply."""
-        prompt = self._template.ask(
-            sample.query, sample.answers, context=sample.context, criteria=sample.criteria,
-            enable_thinking=not chat_thinks(self._body),
-        )  # fmt: skip
+        messages = [{"role": "user", "content": self._module.format(sample)}]
         async with self._client as client:
-            completion = await client.chat({"messages": [{"role": "user", "content": prompt}], **self._body})
-        verdict: Any = self._template.read(completion.text, "\n".join(sample.answers))
+            completion = await client.chat({"messages": messages, **self._body})
+        verdict: Any = self._module.parse(completion.text, sample)
         return str(pair_form().of(verdict).winner) if self.compares else float(verdict.score)
 
 

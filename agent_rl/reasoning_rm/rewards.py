@@ -21,7 +21,15 @@ from agent_rl.reasoning_rm.metrics import RunningMetrics, kendall_tau, ndcg
 from agent_rl.reasoning_rm.sample import SAMPLE
 from agent_rl.rewards.judge.kinds import PointwiseTemplate, kind_of
 from agent_rl.rewards.judge.prompt_template import BasePromptTemplate
-from agent_rl.rewards.judge.verdict import POINTS, SWAPPED, VerdictError, pair_form, rubric_form, score_form
+from agent_rl.rewards.judge.verdict import (
+    POINTS,
+    SWAPPED,
+    VerdictError,
+    checked_verdict,
+    pair_form,
+    rubric_form,
+    score_form,
+)
 
 __all__ = [
     "calculate_reward",
@@ -198,11 +206,9 @@ def _true(kind: str, value: Any, low: float, high: float) -> Any:
     if kind == "listwise":
         listwise_reward([], value)
         return list(map(_truth, value))
-    numbers = {name: _truth(each) for name, each in value.items()} if kind == "rubric" else {"": _truth(value)}
-    for name, number in numbers.items():
-        if not low <= number <= high:
-            raise ConfigError("ground_truth", f"{name or 'it'} is {number:g}, not from {low:g} to {high:g}", "Set low")
-    return numbers if kind == "rubric" else numbers[""]
+    if kind == "pointwise":
+        return checked_verdict(score_form(low, high).model, {"score": value}).score
+    return checked_verdict(rubric_form(tuple(value), low, high).model, {"scores": value}).scores
 
 
 def _verdict(kind: str, verdict: Any, truth: Any, low: float, high: float) -> Any:
