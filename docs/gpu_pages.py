@@ -178,7 +178,7 @@ dry runs. [tests/gpu](../../tests/gpu/README.md) measures it on one GPU.
 python -m venv .venv                       # Python 3.10, 3.11 or 3.12
 . .venv/bin/activate
 pip install uv
-uv pip install "agent-rl[sglang] @ git+<this repository>"  # 4.4 GB to download, 9 GB on the disk
+uv pip install "agent-rl[sglang] @ git+<this repository>"  # 5 GB to download, 11 GB on the disk
 agent-rl doctor quickstart                 # what would stop a run on this machine, and how to fix it
 agent-rl sft quickstart                    # makes rows and a model of 0.1 M parameters
 agent-rl train quickstart                  # one GPU: does the whole loop work here?

@@ -313,9 +313,6 @@ agent_rl: reward_model.reward_manager=dapo is reward.reward_manager.name=dapo: v
 So does one for a key of today's verl that a run of agent_rl does not read, where it differs from verl's default. The
 others end the command with exit code 2 and what to write instead, with your values. An old key that today's key
 follows on the same command line is refused. The command line wins over YAML files, whatever the spelling.
-
-Lists of reward models, `reward_model.model.path=[a,b]` with `reward_function`, `reward_weight`,
-`reward_combine_func` or `reward_names`, are refused with the YAML of [reward models](reward_models.md) to write.
 """
     ]
     for section, rows in itertools.groupby(old_keys.rows(), lambda row: row.section):

@@ -101,7 +101,6 @@ def check(
     fix: Annotated[
         Path | None, typer.Option(help="Write the good rows to this file, the others with reasons beside it")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="The page; default: outputs/data/<first file>.html")] = None,
     as_json: Json = False,
 ) -> None:
     r"""Check data files: form, repeated rows, ground truths, names and lengths. Exit status 1: rows have errors.
@@ -114,11 +113,11 @@ def check(
     scores ground truths, the same command goes on after those that are scored.
 
     --json: `files` with their numbers of rows, `unit` of lengths, `labels`, `findings` (each with `kind`, `rows`,
-    `error`, `examples`), `graded`, `page`, and with --fix `fixed` (`good`, `rejected`: numbers of rows by file).
+    `error`, `examples`), `graded`, and with --fix `fixed` (`good`, `rejected`: numbers of rows by file).
     """
     from rich.console import Console
 
-    from agent_rl.data.page import findings, page, table
+    from agent_rl.data.check_table import findings, table
 
     paths = [str(path) for path in files]
     for path in {path for path in paths if paths.count(path) > 1}:
@@ -128,18 +127,14 @@ def check(
     known = _known(_setup(tools, settings, script), _tokenizer(model), agent, None if every else sample, seed,
                    work=[files, tools, model, agent, script, settings])  # fmt: skip
     report = _checked(paths, known)
-    target = out or Path("outputs/data") / f"{files[0].stem}.html"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(page(report), encoding="utf-8")
     fixed = {} if fix is None else {"fixed": _write_good(report, paths, fix)}
     if as_json:
-        print_json({**report.to_dict(), "page": str(target), **fixed})
+        print_json({**report.to_dict(), **fixed})
     else:
         console = Console(highlight=False)
         console.print(table(report))
         for finding in findings(report):
             console.print(finding, soft_wrap=True)
-        print(f"page: {target}")
         for kind, counts in fixed.get("fixed", {}).items():
             for path, count in counts.items():
                 print(f"{count:,} {kind} rows: {path}")

@@ -32,8 +32,6 @@ from agent_rl.user_code import UserCodeError
 __all__ = ["GROUPS", "app", "main"]
 
 DEBUG = "--debug"
-RENAMED = {"score": "reward score", "version": "--version"}
-"""Commands that have another name now."""
 GROUPS = ("start", "check", "train", "look", "reward", "data")
 """Of commands, in the order in which people need them."""
 INTERRUPTED = 130
@@ -66,8 +64,6 @@ class _Folder(TyperGroup):
         return sorted(name.replace("_", "-") for name in names if not name.startswith("_"))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name in RENAMED:
-            raise ConfigError(f"agent-rl {cmd_name}", "it has another name", f"Use agent-rl {RENAMED[cmd_name]}")
         if cmd_name not in self.list_commands(ctx):
             return None
         command = typer.main.get_command(_module(cmd_name).app)

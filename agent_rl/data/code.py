@@ -19,11 +19,10 @@ from __future__ import annotations
 
 import argparse
 import ast
-import json
 from collections.abc import Mapping
 from typing import Any
 
-from agent_rl.data.conversion import Hub, RawSet, text_of, value_of
+from agent_rl.data.conversion import Hub, RawSet, json_of, text_of, value_of
 from agent_rl.data.rows import make_row
 from agent_rl.errors import ConfigError
 
@@ -110,10 +109,10 @@ _Parts = tuple[str, str, Any, Any]
 
 
 def _apps(example: Mapping[str, Any]) -> _Parts:
-    tests = _json(example, "input_output")
+    tests = json_of(example, "input_output")
     if not isinstance(tests, Mapping) or not tests.get("inputs"):
         raise ConfigError("column input_output", "it has no inputs", "Leave rows without tests out")
-    solutions = _json(example, "solutions") if example.get("solutions") else []
+    solutions = json_of(example, "solutions") if example.get("solutions") else []
     kept = {key: tests[key] for key in ("inputs", "outputs", "fn_name") if tests.get(key) is not None}
     source = "taco" if "expected_time_complexity" in example or "skill_types" in example else "apps"
     return source, _with_start(example, text_of(example, "question")), kept, solutions[0] if solutions else None
@@ -170,14 +169,6 @@ _FORMS = {
 def _with_start(example: Mapping[str, Any], question: str) -> str:
     start = example.get("starter_code")
     return f"{question.strip()}\n\nStart with:\n\n```python\n{start.rstrip()}\n```" if start else question
-
-
-def _json(example: Mapping[str, Any], name: str) -> Any:
-    value = value_of(example, name)
-    try:
-        return json.loads(value) if isinstance(value, str) else value
-    except ValueError as error:
-        raise ConfigError(f"column {name}", f"it is no JSON ({error})", "Write JSON, as the data set does") from error
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:

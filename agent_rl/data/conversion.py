@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,7 +26,7 @@ from agent_rl.data.storage import RowWriter
 from agent_rl.errors import ConfigError
 from agent_rl.progress import progress
 
-__all__ = ["Hub", "RawSet", "ToRow", "convert", "run", "text_of", "value_of"]
+__all__ = ["Hub", "RawSet", "ToRow", "convert", "json_of", "run", "text_of", "value_of"]
 
 
 ToRow = Callable[..., dict[str, Any]]
@@ -205,6 +206,19 @@ def text_of(example: Mapping[str, Any], *names: str) -> str:
         name = next(name for name in names if name in example)
         raise ConfigError(f"column {name}", f"expected text, got {value!r:.80}", "Fill it in, or leave the row out")
     return value
+
+
+def json_of(example: Mapping[str, Any], name: str) -> Any:
+    """The value of a column that holds JSON, or text that is JSON.
+
+    Raises:
+        ConfigError: also for a text that is not JSON.
+    """
+    value = value_of(example, name)
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except ValueError as error:
+        raise ConfigError(f"column {name}", f"it is not JSON ({error})", "Write JSON, as the data set does") from error
 
 
 _COMMON = (

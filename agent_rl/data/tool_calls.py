@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from agent_rl.data.conversion import RawSet, text_of, value_of
+from agent_rl.data.conversion import RawSet, json_of, text_of, value_of
 from agent_rl.data.rows import make_row
 from agent_rl.data.shapes import as_row
 from agent_rl.data.sources import Raw, read_raw
@@ -74,7 +74,7 @@ def to_row(
         row, _ = as_row(example, number=index)
         source, prompt, calls = "rlla", row["prompt"], _of_text(text_of(row["reward_model"], "ground_truth"))
     elif "query" in example:
-        source, calls, functions = "xlam", _json(example, "answers"), _json(example, "tools")
+        source, calls, functions = "xlam", json_of(example, "answers"), json_of(example, "tools")
         prompt = [{"role": "user", "content": text_of(example, "query")}]
     elif isinstance(example.get("question"), list):
         turns = value_of(example, "question")
@@ -193,14 +193,6 @@ def _of_text(text: str) -> list[Any]:
         problem = f"its calls are no JSON ({error})"
         raise ConfigError("column reward_model.ground_truth", problem, "Write one object a line") from error
     return [{"name": call["name"], "arguments": call.get("parameters", call.get("arguments", {}))} for call in calls]
-
-
-def _json(example: Mapping[str, Any], name: str) -> Any:
-    value = value_of(example, name)
-    try:
-        return json.loads(value) if isinstance(value, str) else value
-    except ValueError as error:
-        raise ConfigError(f"column {name}", f"it is no JSON ({error})", "Write a JSON list") from error
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:

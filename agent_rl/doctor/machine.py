@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from functools import cached_property
 from importlib import metadata
@@ -28,7 +29,7 @@ from packaging.utils import canonicalize_name
 from agent_rl.doctor.compiling import try_compilers
 from agent_rl.doctor.devices import Gpu, read_gpus, visible
 from agent_rl.errors import ConfigError
-from agent_rl.launch.cluster import interfaces
+from agent_rl.launch.cluster import Nodes, interfaces
 from agent_rl.launch.command import has_accelerator
 from agent_rl.launch.gpu_environment import RUNTIME, cuda_home, gpu_environment, missing_parts
 
@@ -67,8 +68,11 @@ class Machine:
         return cls(given["environ"], given)
 
     def to_dict(self) -> dict[str, Any]:
-        """All facts, and the variables that matter; JSON data."""
+        """All facts, and the variables that matter, with the address that SLURM's program gives; JSON data."""
         named = {name: value for name, value in sorted(self.environ.items()) if _MATTERS.match(name)}
+        with suppress(ConfigError):  # the doctor says what is wrong, from the variables
+            if nodes := Nodes.from_environment(self.environ):
+                named["MASTER_ADDR"] = nodes.head
         facts = {name: getattr(self, name) for name in FACTS}
         return {"environ": named, **facts, "gpus": [asdict(gpu) for gpu in self.gpus]}
 
@@ -207,7 +211,8 @@ FACTS = tuple(name for name, value in vars(Machine).items() if isinstance(value,
 """The names of all facts, as a file has them."""
 
 _MATTERS = re.compile(
-    r"(VERL_|CUDA_|HF_|PYTORCH_|SGLANG_|NCCL_|GLOO_|RAY_ADDRESS|OMP_NUM_THREADS|NNODES|NODE_RANK|MASTER_)"
+    r"(VERL_|CUDA_|HF_|TRANSFORMERS_OFFLINE|PYTORCH_|SGLANG_|NCCL_|GLOO_|RAY_ADDRESS|OMP_NUM_THREADS|"
+    r"(PET_)?(NNODES|NODE_RANK|MASTER_)|SLURM_(NNODES|NODEID|LOCALID|STEP_NUM_NODES|(STEP|JOB)_NODELIST))"
 )
 
 

@@ -138,6 +138,8 @@ class Ledger:
                 continue  # an endpoint does not tell
             if known.get(key) != wanted.get(key):
                 problem = f"{wanted.get(key)!r}, but {self.folder} was begun with {known.get(key)!r}"
+                if "sha256:" in str(wanted.get(key)):
+                    problem = f"its content has changed since {self.folder} was begun"
                 raise ConfigError(key, problem, "Name another folder (--out), or use the same settings")
 
 

@@ -73,7 +73,7 @@ def verdicts(
 
 
 def hashes(recipe: str, overrides: Sequence[str] = ()) -> dict[str, str]:
-    """Of the composed configuration with its tool file, of the reward, and of the rows with all that the world writes.
+    """Hashes of the composed configuration with its tool file, the reward, and the rows with all that the world writes.
 
     The reward is hashed with its defaults, however much of it is written, so that another default is another reward.
     The rows of a data set are left out where it is not at hand.

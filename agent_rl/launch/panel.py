@@ -167,7 +167,7 @@ class RunPanel(Screen):
         ]
 
     def _of_steps(self, width: int) -> list[tuple[int, list[RenderableType]]]:
-        """The parts that change with a step; those of a thousand steps are not made anew for the clock."""
+        """The parts that change with a step; those of a thousand steps are not drawn again for the clock."""
         if self._made is None or self._made[0] != width:
             parts: list[tuple[int, list[RenderableType]]] = [
                 (1, _charts(self.progress, width)),

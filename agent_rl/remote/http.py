@@ -39,7 +39,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from agent_rl.concurrency import PerLoop
 from agent_rl.remote.responses import RemoteError, Response, host_of, read_body, wait_wanted_s
-from agent_rl.remote.turns import TURNS
 from agent_rl.secrets import Secrets, secret
 
 __all__ = ["Remote", "RemoteError", "RemoteLimits", "Response", "bearer", "certificates", "is_near"]
@@ -206,8 +205,7 @@ class Remote:
                     )
                     self._check(request.url)
                     await lane.turn()
-                    async with TURNS.turn(str(request.url)):
-                        return await self._until_answered(lane, client, request, idempotent)
+                    return await self._until_answered(lane, client, request, idempotent)
         except httpx.InvalidURL as error:
             raise ValueError(f"not a usable URL: {error}") from None
 

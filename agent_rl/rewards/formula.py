@@ -77,7 +77,7 @@ def _term(term: Term, source: SourceReward, limit: int) -> str:
         words.append({"group": "its z-score in the group"}.get(settings.normalize, f"its {settings.normalize}"))
     words += [] if settings.clip is None else ["within {:g} and {:g}".format(*settings.clip)]
     factor = f"{weight:.12g}" if not isinstance(weight, Schedule) else (
-        f"({weight.start:.12g} to {weight.end:.12g} from step {weight.from_step} to {weight.to_step}, {weight.shape})"
+        f"({weight.start:.12g} to {weight.end:.12g} from step {weight.from_step} to {weight.to_step})"
     )  # fmt: skip
     return f"{factor} x {term.name} ({', '.join(words)})" + (f", only where {settings.gate}" if settings.gate else "")
 

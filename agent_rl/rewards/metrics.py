@@ -69,7 +69,6 @@ OF_THE_STEP = {
     "skipped_updates": "updates without a token, or without a group, to train on; they were skipped",
     "greedy_reward": "ReMax: reward of the greedy answers, mean over the prompts",
     "without_baseline": "ReMax: prompts without a greedy answer, which were left out",
-    "reward_model_loads": "loads of models with `placement: in_turn`; `timing_s/reward_model_loads` has their seconds",
 }
 OF_THE_DATA = {
     "rows": "rows that can be drawn",

@@ -22,7 +22,6 @@ import yaml
 from agent_rl.errors import ConfigError
 from agent_rl.settings.errors import Place
 from agent_rl.settings.free_sections import is_free
-from agent_rl.settings.reward_lists import refuse_lists
 
 __all__ = ["OldKey", "argument_keys", "change_arguments", "change_config", "is_old", "rows", "tell", "written"]
 
@@ -126,7 +125,6 @@ def change_arguments(arguments: Sequence[str], command: str = "") -> tuple[list[
     arguments = _joined(arguments)
     changed, notes, given = [], [], argument_keys(arguments)
     made: set[str] = set()
-    refuse_lists({key: text for each in arguments for key, _, text in [each.lstrip("+").partition("=")] if text})
     for number, argument in enumerate(arguments, 1):
         key, _, text = argument.lstrip("+").partition("=")
         new = _Decision(Place(key), command=command).on(key, text) if key in given else None
@@ -170,8 +168,6 @@ def change_config(config: Any, given: Collection[str] = (), file: Path | None = 
             if new := _Decision(place, others).on(key, written(value)):
                 yield key, value, new
 
-    with Place(file=file).around():
-        refuse_lists(dict(_leaves(OmegaConf.to_container(config))))
     notes = []
     for others in (None, config):  # rows that depend on other keys, when these have their places
         for key, value, new in list(decided(others)):

@@ -108,10 +108,9 @@ class ServedModelSettings(Section):
     `embedding`: one for the component `embedding`, whose url is `http://served/<name>`."""
     engine: Literal["sglang", "vllm"] = "sglang"
     """Server that runs the model."""
-    placement: Literal["own", "shared", "in_turn"] = "own"
-    """`own`: GPUs of its own, beside the trainer's. `shared`: the trainer's GPUs, into which it is loaded after
-    sampling, to score, and from which it is unloaded before the update. `in_turn`: the same, one such model after
-    another, for models that do not fit there together; each costs the time to load it."""
+    placement: Literal["own", "shared"] = "own"
+    """`own`: GPUs of its own, next to the trainer's. `shared`: the trainer's GPUs, into which it is loaded after
+    sampling, to score, and from which it is unloaded before the update."""
     n_gpus_per_node: int = Field(default=1, ge=1)
     """GPUs of its own on each node; as a visitor it has a replica on every `tensor_parallel_size` of the trainer's."""
     nnodes: int = Field(default=1, ge=1)

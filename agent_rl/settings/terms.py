@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 import re
 from typing import Annotated, Any, Literal
@@ -46,7 +45,7 @@ Gate = tuple[Condition, ...]
 
 
 class Schedule(Section):
-    """A weight that moves from `start` to `end` between two training steps, and stays there."""
+    """A weight that moves linearly from `start` to `end` between two training steps, and stays there."""
 
     start: float
     """Weight up to `from_step`."""
@@ -56,8 +55,6 @@ class Schedule(Section):
     """Training step at which the weight reaches `end`."""
     from_step: int = Field(default=0, ge=0)
     """Training step at which the weight begins to change."""
-    shape: Literal["linear", "cosine", "step"] = "linear"
-    """`step`: `start` before `to_step`, `end` from then on."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Schedule:
@@ -70,9 +67,7 @@ class Schedule(Section):
         """The weight at a training step; without one, at the end."""
         if step is None or step >= self.to_step:
             return self.end
-        share = 0.0 if self.shape == "step" else max(0.0, (step - self.from_step) / (self.to_step - self.from_step))
-        if self.shape == "cosine":
-            share = (1 - math.cos(math.pi * share)) / 2
+        share = max(0.0, (step - self.from_step) / (self.to_step - self.from_step))
         return self.start + share * (self.end - self.start)
 
 

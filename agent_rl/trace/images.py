@@ -25,7 +25,7 @@ __all__ = ["find_image", "has_images", "image_folder", "image_names", "store_ima
 MOST_PIXELS = 4 << 20
 """Larger images are kept smaller."""
 LEVEL = 1
-"""Of zlib."""
+"""The level of zlib's compression."""
 _MODES = ("1", "L", "LA", "P", "RGB", "RGBA")
 """What PNG has and browsers show; other images become RGB."""
 _WRITES = 64

@@ -105,7 +105,7 @@ def _locked(file: io.FileIO) -> Iterator[None]:
 
 
 def _opener(path: str, flags: int) -> int:
-    """Of a file of our own: no link that somebody else has made leads elsewhere."""
+    """Open a file of our own, never through a link that somebody else has made."""
     return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 

@@ -26,7 +26,7 @@ from agent_rl.trace.parts import append_lines, beside, parts
 __all__ = ["TokenReader", "TokenSequence", "Tokens", "append_tokens", "pack", "read_tokens", "token_line", "unpack"]
 
 LEVEL = 1
-"""Of zlib."""
+"""The level of zlib's compression."""
 _HEAD = re.compile(rb'\{"id":("(?:[^"\\]|\\.)*"),"size":(\d+),')
 _LONGEST_HEAD = 4096
 

@@ -202,7 +202,7 @@ def check_reward_models(config: Any, settings: AgentRLSettings) -> None:
     for name, model in models.items():
         _check_ranks(name, model, config.trainer)
     if scores_late(config, settings):
-        visits = f"{MODELS}.*.placement=shared or in_turn"
+        visits = f"{MODELS}.*.placement=shared"
         _check_late(config, visits if models else "reward.reward_model.enable_resource_pool=false")
 
 

@@ -4,17 +4,13 @@ verl then gives its reward workers only prompt and response: no ground truth and
 cannot be scored fails the whole step, and what a manager reports is not logged. Here the reward manager `trajectory`
 gets the same data as during sampling, the samples of a prompt go to one worker, and a trajectory that cannot be scored
 is dropped from the batch and counted. Other managers are not changed.
-
-Models that are loaded one after another get their turns while all trajectories are scored: a request waits until its
-model is loaded (`agent_rl.remote.turns`), and the model for which most requests wait is the next.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
-from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -22,7 +18,6 @@ from typing import Any
 from omegaconf import OmegaConf, open_dict
 
 from agent_rl.errors import AgentRLError, FatalError, UnscoredError
-from agent_rl.remote import turns
 from agent_rl.rewards import groups
 from agent_rl.settings import SECTION
 from agent_rl.settings.reward import ServedModelSettings
@@ -72,9 +67,8 @@ def ask_our_manager(module: ModuleType) -> None:
             return await self.reward_manager.run_single(data)
         return await original_score(self, data)
 
-    async def score_each(self: Any, data: Any, in_turn: Collection[str] = ()) -> list[Any]:
-        """A result or an exception for each trajectory; requests to the addresses in `in_turn` wait for their turns."""
-        turns.TURNS.manage(in_turn)
+    async def score_each(self: Any, data: Any) -> list[Any]:
+        """A result or an exception for each trajectory."""
         tasks = [asyncio.create_task(self.compute_score(data[index : index + 1])) for index in range(len(data))]
         uids = data.non_tensor_batch["uid"].tolist()
         for uid in dict.fromkeys(uids):
@@ -84,15 +78,7 @@ def ask_our_manager(module: ModuleType) -> None:
 
     module.RewardLoopManager._init_reward_loop_workers = init
     module.RewardLoopWorker.compute_score = compute_score
-
-    async def waiting(self: Any) -> dict[str, int]:
-        return turns.TURNS.waiting()
-
-    async def take_turn(self: Any, address: str) -> None:
-        await turns.TURNS.take(address)
-
     module.RewardLoopWorker.score_each = score_each
-    module.RewardLoopWorker.waiting, module.RewardLoopWorker.take_turn = waiting, take_turn
 
 
 def late_handles(module: ModuleType) -> None:
@@ -137,15 +123,11 @@ def after_sampling(module: ModuleType) -> None:
     def compute(self: Any, batch: Any, metrics: dict[str, Any] | None = None) -> Any:
         if self.config.reward.reward_manager.name != MANAGER:
             return original(self, batch, metrics)
-        keys, served = finals(batch.keys), self.served_models
+        keys = finals(batch.keys)
         if not keys:  # of a validation
             return batch
-        before = (served.loads, served.loading_s) if served is not None else (0, 0.0)
         with _awake(self):
             results = _scored(self, module, batch, keys)
-        if metrics is not None and served is not None and served.in_turn:
-            metrics["agent/reward_model_loads"] = served.loads - before[0]
-            metrics["timing_s/reward_model_loads"] = served.loading_s - before[1]
         try:
             return _written(module, batch, dict(zip(keys, results, strict=True)))
         except AgentRLError:
@@ -194,21 +176,21 @@ def _scored(trainer: Any, module: ModuleType, batch: Any, keys: list[str]) -> li
     Without reward workers, the trainer's process scores them.
     """
     data = _as_handed_over(module, keys, batch.partition_id)
-    manager, served = trainer.reward_loop_manager, trainer.served_models
-    workers, in_turn = manager.reward_loop_workers, list(served.in_turn) if served is not None else []
+    manager = trainer.reward_loop_manager
+    workers = manager.reward_loop_workers
     if not workers:  # reward.num_workers=0
         from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
 
         if not hasattr(trainer, "late_worker"):
             trainer.late_worker = RewardLoopWorker(trainer.config, manager.reward_router_address)
-        found: list[Any] = asyncio.run(_scored_here(trainer.late_worker, data, served, in_turn))
-        return found
+        scored: list[Any] = asyncio.run(trainer.late_worker.score_each(data))
+        return scored
     of_uid = {uid: place for place, uid in enumerate(dict.fromkeys(key.split("_")[0] for key in keys))}
     places: list[list[int]] = [[] for _ in workers]
     for index, key in enumerate(keys):
         places[of_uid[key.split("_")[0]] % len(workers)].append(index)
     chosen = [(rows, worker) for rows, worker in zip(places, workers, strict=True) if rows]
-    answers = asyncio.run(_scored_there([(data.select_idxs(rows), worker) for rows, worker in chosen], served, in_turn))
+    answers = asyncio.run(_gathered([worker.score_each.remote(data.select_idxs(rows)) for rows, worker in chosen]))
     results: list[Any] = [None] * len(keys)
     for (rows, _), answer in zip(chosen, answers, strict=True):
         for row, result in zip(rows, answer, strict=True):
@@ -216,49 +198,8 @@ def _scored(trainer: Any, module: ModuleType, batch: Any, keys: list[str]) -> li
     return results
 
 
-async def _scored_here(worker: Any, data: Any, served: Any, in_turn: Sequence[str]) -> list[Any]:
-    """By a worker of this process."""
-    scoring = asyncio.create_task(worker.score_each(data, in_turn))
-    await _give_turns([scoring], served, worker.waiting, worker.take_turn)
-    found: list[Any] = await scoring
-    return found
-
-
-async def _scored_there(parts: Sequence[tuple[Any, Any]], served: Any, in_turn: Sequence[str]) -> list[list[Any]]:
-    """By reward workers, each with its part of the trajectories."""
-    workers = [worker for _, worker in parts]
-
-    async def waiting() -> dict[str, int]:
-        found: Counter[str] = Counter()
-        for each in await asyncio.gather(*(worker.waiting.remote() for worker in workers)):
-            found.update(each)
-        return found
-
-    async def take_turn(address: str) -> None:
-        await asyncio.gather(*(worker.take_turn.remote(address) for worker in workers))
-
-    async def of(worker: Any, data: Any) -> list[Any]:
-        found: list[Any] = await worker.score_each.remote(data, in_turn)
-        return found
-
-    scoring = [asyncio.create_task(of(worker, data)) for data, worker in parts]
-    await _give_turns(scoring, served, waiting, take_turn)
-    return list(await asyncio.gather(*scoring))
-
-
-async def _give_turns(
-    scoring: Sequence[asyncio.Task[Any]],
-    served: Any,
-    waiting: Callable[[], Awaitable[Mapping[str, int]]],
-    take_turn: Callable[[str], Awaitable[None]],
-) -> None:
-    """Load models one after another until everything is scored."""
-    while served is not None and served.in_turn and not all(task.done() for task in scoring):
-        if counts := await waiting():
-            address = max(counts, key=lambda each: counts[each])
-            async with served.turn_of(address):
-                await take_turn(address)
-        await asyncio.wait(scoring, timeout=turns.POLL_S)
+async def _gathered(replies: Sequence[Awaitable[list[Any]]]) -> list[list[Any]]:
+    return await asyncio.gather(*replies)
 
 
 def _as_handed_over(module: ModuleType, keys: list[str], partition: str) -> Any:

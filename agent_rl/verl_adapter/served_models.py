@@ -1,9 +1,8 @@
 """Starts the servers of `agent_rl.reward.models` and writes their addresses into the configuration.
 
 verl serves one reward model, `reward.reward_model`. Here each of several models has its own replicas of verl's server:
-on its own GPUs, or on the trainer's, where it sleeps except while it scores: all such models are awake at the same
-time, or one after another (`agent_rl.remote.turns`). Several replicas of a model are behind verl's router. The servers
-start before the trainer's workers, but the trainer's placement groups are created first, so
+on its own GPUs, or on the trainer's, where it sleeps except while it scores. Several replicas of a model are behind
+verl's router. The servers start before the trainer's workers, but the trainer's placement groups are created first, so
 that a small model cannot split a node that the trainer needs.
 
 The workers get the configuration with the addresses. A model of the component `reward_model` without a `url` is the
@@ -17,9 +16,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import re
-import time
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -132,51 +129,22 @@ class ServedModels:
         for pool in pools.resource_pool_dict.values():
             pool.get_placement_groups(device_name=get_device_name())
         self._replicas = {name: _replicas(config, name, model, pools) for name, model in models.items()}
-        turns = [name for name in models if models[name].placement == "in_turn"]
-        self._start([name for name in models if name not in turns])
-        self._shared = [name for name in models if models[name].placement == "shared"]
-        self.sleep()
-        for name in turns:  # the memory of one is given back before the next one takes it
-            self._start([name])
-            self._sleep([name])
-        self.served = {name: Served(self._address(name), model) for name, model in models.items()}
-        self.in_turn = {self.served[name].address: name for name in turns}
-        """By address, the models that are loaded one after another."""
-        self.loads, self.loading_s = 0, 0.0
-        """How often one of these was loaded, and the seconds of loading and unloading."""
-
-    def wake_up(self) -> None:
-        """Load the models that share the trainer's GPUs at the same time."""
-        _run(replica.wake_up() for name in self._shared for replica, _ in self._replicas[name])
-
-    def sleep(self) -> None:
-        """Unload the models that share the trainer's GPUs at the same time."""
-        self._sleep(self._shared)
-
-    @asynccontextmanager
-    async def turn_of(self, address: str) -> AsyncIterator[None]:
-        """Load one of `in_turn` for this block."""
-        replicas = [replica for replica, _ in self._replicas[self.in_turn[address]]]
-        begun = time.monotonic()
-        await asyncio.gather(*(replica.wake_up() for replica in replicas))
-        self.loads += 1
-        self.loading_s += time.monotonic() - begun
-        try:
-            yield
-        finally:
-            begun = time.monotonic()
-            await asyncio.gather(*(replica.sleep() for replica in replicas))
-            self.loading_s += time.monotonic() - begun
-
-    def _start(self, names: Sequence[str]) -> None:
         _run(
             replica.init_standalone() if pool is None else replica.init_colocated(pool)
-            for name in names
-            for replica, pool in self._replicas[name]
+            for replicas in self._replicas.values()
+            for replica, pool in replicas
         )
+        self._shared = [replica for name in models if models[name].visits for replica, _ in self._replicas[name]]
+        self.sleep()
+        self.served = {name: Served(self._address(name), model) for name, model in models.items()}
 
-    def _sleep(self, names: Sequence[str]) -> None:
-        _run(replica.sleep() for name in names for replica, _ in self._replicas[name])
+    def wake_up(self) -> None:
+        """Load the models that share the trainer's GPUs."""
+        _run(replica.wake_up() for replica in self._shared)
+
+    def sleep(self) -> None:
+        """Unload the models that share the trainer's GPUs."""
+        _run(replica.sleep() for replica in self._shared)
 
     def _address(self, name: str) -> str:
         addresses = [replica.server_address for replica, _ in self._replicas[name]]

@@ -65,7 +65,7 @@ class TraceIndex:
             self._open_in(folder)
         except (OSError, sqlite3.Error) as error:  # no home directory, or one whose file system has no locks
             self._own = tempfile.TemporaryDirectory(prefix="agent_rl-viewer-")
-            logger.warning("%s cannot hold the index (%s): it is made anew each time", folder, error)
+            logger.warning("%s cannot hold the index (%s): it is built again each time", folder, error)
             self._open_in(Path(self._own.name))
 
     def close(self) -> None:

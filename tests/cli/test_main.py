@@ -53,6 +53,7 @@ def test_help_lists_the_commands() -> None:
     [
         (["data", "chek"], "error: No such command 'chek'. Did you mean 'check'? See agent-rl data --help"),
         (["data", "check"], "error: Missing argument 'FILE...'. See agent-rl data check --help"),
+        (["score", "rollouts"], "error: No such command 'score'. See agent-rl --help"),
         (["view", "a", "--port", "x"], "error: Invalid value for '--port': "),
     ],
 )
@@ -61,12 +62,6 @@ def test_wrong_usage_is_one_line(words: list[str], said: str) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(said)
     assert done.stderr.count("\n") == 1
-
-
-def test_a_command_that_was_renamed_names_the_new_one() -> None:
-    done = cli("score", "rollouts")
-    assert done.returncode == 2
-    assert done.stderr.strip() == "error: agent-rl score: it has another name. Use agent-rl reward score"
 
 
 def test_help_is_light() -> None:

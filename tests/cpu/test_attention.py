@@ -8,6 +8,7 @@ from agent_rl.cpu import switch as cpu
 from tests.forks import ROOT, Forks
 
 COMPARE = """
+import inspect
 import torch
 from types import SimpleNamespace
 from sglang.srt.model_executor.forward_batch_info import ForwardMode
@@ -25,10 +26,11 @@ def check(heads, key_heads, size, lens):
     rows = torch.randperm(9)[: len(lens)]
     options = dict(scaling=0.3, enable_gqa=heads != key_heads)
     q = torch.randn(len(lens), heads, size)
-    pool, mode = SimpleNamespace(req_to_token=table), ForwardMode.DECODE
-    backend.init_forward_metadata(
-        SimpleNamespace(forward_mode=mode, seq_lens=lens, req_to_token_pool=pool, req_pool_indices=rows)
-    )
+    backend.req_to_token_pool, backend.use_sliding_window_kv_pool = SimpleNamespace(req_to_token=table), False
+    batch = SimpleNamespace(forward_mode=ForwardMode.DECODE, seq_lens=lens, req_pool_indices=rows)
+    if "forward_batch.req_to_token_pool" in inspect.getsource(Backend):  # 0.5.12
+        batch.req_to_token_pool = backend.__dict__.pop("req_to_token_pool")
+    backend.init_forward_metadata(batch)
     found = [attend(backend, q, torch.empty_like(q), k, v, table, rows, lens, **options) for attend in (ours, own)]
     torch.testing.assert_close(*found)
 

@@ -12,6 +12,9 @@ from tests.cpu.test_attention import SGLANG
 from tests.forks import FORKS, Done, Mode
 
 ROOT = Path(__file__).parents[2]
+without_real_ones = pytest.mark.skipif(
+    len(cpu.stand_ins()) < 3, reason="the packages themselves are installed, as for a GPU"
+)
 
 
 def python(code: str, *arguments: str, **environment: str) -> Done:
@@ -23,10 +26,10 @@ def python(code: str, *arguments: str, **environment: str) -> Done:
 def test_the_switch_prepares_this_process_and_its_children() -> None:
     done = python(
         "import verl, os, torch; print(torch.get_num_threads(), os.environ['SGLANG_USE_CPU_ENGINE'], "
-        "os.environ['PYTHONPATH'].endswith('stand_ins/triton'))",
+        "*os.environ['PYTHONPATH'].split(os.pathsep))",
         VERL_PLATFORM="cpu",
     )
-    assert done.stdout.split() == ["1", "1", "True"], done.stderr
+    assert [word for word in done.stdout.split() if word != str(ROOT)] == ["1", "1", *cpu.stand_ins()], done.stderr
 
 
 def test_what_the_user_has_set_is_left_alone() -> None:
@@ -39,6 +42,7 @@ def test_what_the_user_has_set_is_left_alone() -> None:
     assert done.stdout.split() == ["2", "/mine"], done.stderr
 
 
+@without_real_ones
 def test_a_package_that_is_installed_has_no_stand_in(tmp_path: Path) -> None:
     (tmp_path / "triton").mkdir()
     (tmp_path / "triton/__init__.py").touch()
@@ -97,6 +101,7 @@ def test_the_real_engine_imports_with_the_stand_ins(module: str) -> None:
     assert done.stdout.strip().endswith("imported"), done.stderr
 
 
+@without_real_ones
 def test_stand_ins_fail_loudly_when_called() -> None:
     code = (
         "import triton, triton.language as tl, sgl_kernel, torchvision.io\n"
@@ -162,5 +167,5 @@ def test_adapters_apart_from_the_base_model_still_need_pinned_memory() -> None:
     assert spec is not None
     assert spec.origin is not None
     assert "pin_memory=True" in (Path(spec.origin).parent / "srt/lora/layers.py").read_text()
-    with pytest.raises(RuntimeError, match="pin_memory"):
+    with pytest.raises(RuntimeError, match=r"pin_memory|NVIDIA driver"):
         torch.tensor([1], device="cpu", pin_memory=True)

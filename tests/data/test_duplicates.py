@@ -58,3 +58,12 @@ def test_surrogates_and_empty_texts_are_texts() -> None:
     assert [each.row for each in found((0, 0, "\ud800 a", "", ""), (0, 1, "", "", ""), (0, 2, "\ud800 a", "", ""))] == [
         2
     ]
+
+
+def test_nearly_the_same_prompt_with_another_truth_is_another_task() -> None:
+    """As questions about one database, which share its schema, and tasks made from one template."""
+    schema = " ".join(text(1))
+    rows = [(0, 0, f"{schema} per year?", "3", ""), (0, 1, f"{schema} per month?", "5", "")]
+    assert found(*rows) == []
+    (one,) = found(*rows, (0, 2, f"{schema} each month?", "5", ""))
+    assert (one.row, one.first, one.is_exact) == (2, (0, 1), False)

@@ -39,10 +39,10 @@ def formula(section: dict[str, Any], **given: Any) -> str:
         ),
         (
             {
-                "correctness": {"weight": {"start": 0, "end": 0.5, "to_step": 9, "shape": "cosine"}, "clip": [0, 0.9]},
+                "correctness": {"weight": {"start": 0, "end": 0.5, "to_step": 9}, "clip": [0, 0.9]},
                 "components": {"steps": {"kind": "tool_rewards", "weight": -2, "normalize": [1, 5]}},
             },
-            "(0 to 0.5 from step 0 to 9, cosine) x correctness (by the row's data source, or its user, within 0 and "
+            "(0 to 0.5 from step 0 to 9) x correctness (by the row's data source, or its user, within 0 and "
             "0.9) + -2 x steps (by tool_rewards, scaled so that 1 is 0 and 5 is 1)",
         ),
         (

@@ -16,24 +16,23 @@ ANSWER = "zanzibar-40961"
 HALVES = f"needle = {ANSWER[:7]!r} + {ANSWER[7:]!r}"
 TIMEOUT_S = 2.0
 
-# Finds the nonce and the channel in the frames below the program, and says what it likes on it.
+# Finds the mark in the frames below the program, and says what it likes after it.
 FORGE = """
-import os, struct, sys, time
+import marshal, os, sys, time
 def find():
     frame = sys._getframe()
-    while 'nonce' not in frame.f_locals: frame = frame.f_back
-    return frame.f_locals['nonce'], frame.f_locals['channel']
-nonce, channel = find()
-def say(value, size=None, code=0, memory=0, nonce=nonce):
-    os.write(channel, struct.pack('<16sBBI', nonce, code, memory, len(value) if size is None else size) + value)
+    while not frame.f_locals.get('called'): frame = frame.f_back
+    return marshal.loads(frame.f_locals['called'].args[0])[-1]
+mark = find().encode()
+def say(value, mark=mark): os.write(1, mark + value)
 """
 # Finds what checks and writes the value, to change it.
 JUDGE = """
 import sys
 def find():
     frame = sys._getframe()
-    while 'value_of' not in frame.f_globals: frame = frame.f_back
-    return frame.f_globals['value_of'].__globals__
+    while 'marked_value' not in frame.f_globals: frame = frame.f_back
+    return frame.f_globals['marked_value'].__globals__
 judge = find()
 """
 
@@ -91,7 +90,7 @@ FUNCTIONS = {
     "a JSON of its own": (
         "import json\njson.JSONEncoder.encode = json.dumps = lambda *a: 'true'\ndef f(x): return x"
     ),
-    "a judge of its own": JUDGE + "judge['_dumps'] = lambda value: 'true'\njudge['_check'] = print\ndef f(x): return x",
+    "a judge of its own": JUDGE + "judge['_dumps'] = lambda value: 'true'\njudge['plain'] = print\ndef f(x): return x",
     "types of its own": "import builtins\nbuiltins.type = lambda *a: str\nclass A: pass\ndef f(x): return A()",
     "arguments of its own": "import marshal\nmarshal.loads = lambda data: ('abs', [-1], {})\ndef f(x): return x",
     "a traced judge": (
@@ -111,28 +110,28 @@ FUNCTIONS = {
         "        frame = frame.f_back\n"
         "    return str(found)"
     ),
-    "forge a value": FORGE + "say(b'true')\ntime.sleep(1)",
+    "forge a value": FORGE + "say(b'true')",
     "forge a value and leave": FORGE + "say(b'true')\nos._exit(0)",
-    "forge two values": FORGE + "say(b'true')\nsay(b'\"other\"')\ntime.sleep(1)",
-    "forge two values in one": FORGE + "say(b'1 2')\ntime.sleep(1)",
-    "forge with another nonce": FORGE + "say(b'true', nonce=bytes(16))\ntime.sleep(1)",
-    "forge half a value": FORGE + "say(b'tr', size=4)\ntime.sleep(60)",
-    "forge half a head": FORGE + "os.write(channel, nonce[:9])\nos.close(channel)\ntime.sleep(60)",
-    "forge a value without end": FORGE + "say(b'1', size=0xFFFFFFFF)\nwhile True: os.write(channel, bytes(65536))",
-    "forge no value": FORGE + "say(b'')\ntime.sleep(1)",
-    "forge what is no text": FORGE + "say(b'\"\\xff\\xfe\"')\ntime.sleep(1)",
-    "forge what is no JSON": FORGE + "say(b'__import__(\"os\").abort()')\ntime.sleep(1)",
-    "forge depth": FORGE + "say(b'[' * 200000)\ntime.sleep(1)",
-    "forge a million lists": FORGE + "say(b'[' + b'[],' * 1300000 + b'[]]')\ntime.sleep(1)",
-    "forge a number of a million digits": FORGE + "say(b'9' * 1000000)\ntime.sleep(1)",
-    "forge double keys": FORGE + "say(b'{\"a\": 1, \"a\": 2}')\ntime.sleep(1)",
-    "forge constants": FORGE + "say(b'[NaN, -Infinity, 1e999]')\ntime.sleep(1)",
-    "forge a failure": FORGE + "say(b'', code=255, memory=255)\ntime.sleep(1)",
+    "forge a value and fail": FORGE + f"say(b'\"{ANSWER}\"')\nos._exit(1)",
+    "forge two values": FORGE + f"say(b'\"{ANSWER}\"')\nsay(b'\"other\"')\nos._exit(0)",
+    "forge two values in one": FORGE + f"say(b'\"{ANSWER}\" 2')\nos._exit(0)",
+    "forge with another mark": FORGE + f"say(b'\"{ANSWER}\"', bytes(32))\nos._exit(0)",
+    "forge a value and wait": FORGE + f"say(b'\"{ANSWER}\"')\ntime.sleep(60)",
+    "forge half a mark": FORGE + "os.write(1, mark[:9])\nos.close(1)\nos._exit(0)",
+    "forge a value without end": FORGE + "say(b'1')\nwhile True: os.write(1, bytes(65536))",
+    "forge no value": FORGE + "say(b'')\nos._exit(0)",
+    "forge what is no text": FORGE + "say(b'\"\xff\xfe\"')\nos._exit(0)",
+    "forge what is no JSON": FORGE + "say(b'__import__(\"os\").abort()')\nos._exit(0)",
+    "forge depth": FORGE + "say(b'[' * 200000)\nos._exit(0)",
+    "forge a million lists": FORGE + "say(b'[' + b'[],' * 300000 + b'[]]')\nos._exit(0)",
+    "forge a number of a million digits": FORGE + "say(b'9' * 1000000)\nos._exit(0)",
+    "forge double keys": FORGE + "say(b'{\"a\": 1, \"a\": 2}')\nos._exit(0)",
+    "forge constants": FORGE + "say(b'[NaN, -Infinity, 1e999]')\nos._exit(0)",
     "forge at the deadline": FORGE + (
         "import signal\nsignal.signal(signal.SIGRTMAX, lambda *a: (say(b'true'), time.sleep(9)))\nwhile True: pass"
     ),
-    "take the next order": FORGE + "import threading\nsay(b'true')\nos.read(channel, 99)",
-    "shut the channel down": FORGE + "import socket\nsocket.socket(fileno=channel).shutdown(2)\ntime.sleep(60)",
+    "take the order again": FORGE + "os.lseek(0, 0, 0)",
+    "close the output": "import os\nos.close(1)\ndef f(x): return x",
     "end as if out of memory": "import os, signal\nos.kill(os.getpid(), signal.SIGRTMAX - 1)",
     "end as if it was not confined": "import os\nos.write(2, b'sandbox: could not be confined')\nos._exit(70)",
 }  # fmt: skip
@@ -224,7 +223,7 @@ def test_a_value_that_is_much_too_long_is_not_even_read(box, monkeypatch):
     )
 
     code = "def f(x): return [[]] * x"
-    long = box.do(grade(code, [FunctionCase("f", [900_000], [1])], sandbox=box.sandbox))
+    long = box.do(grade(code, [FunctionCase("f", [200_000], [1])], sandbox=box.sandbox))
     right = box.do(grade(code, [FunctionCase("f", [9000], [[]] * 9000)], sandbox=box.sandbox))
     assert (long.fraction, right.fraction) == (0, 1)
     assert [len(json.loads(text)) for text in read] == [9000]

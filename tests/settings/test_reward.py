@@ -28,6 +28,7 @@ def test_a_path_is_enough() -> None:
     [
         ({"nice": {}}, r"agent_rl\.reward\.models\.nice\.path"),
         ({"nice": {"path": "rm", "placemnt": "own"}}, "placement"),
+        ({"nice": {"path": "rm", "placement": "in_turn"}}, r"placement: expected `own` or `shared`"),
         ({"nice": {"path": "rm", "gpu_memory_utilization": 1.5}}, "gpu_memory_utilization"),
         ({"not nice": {"path": "rm"}}, "not nice"),
     ],

@@ -1,8 +1,5 @@
 """Scoring after sampling; the whole way, with a real engine and TransferQueue, runs in tests/e2e."""
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -10,7 +7,6 @@ import pytest
 from omegaconf import OmegaConf
 
 from agent_rl.errors import ConfigError, UnscoredError
-from agent_rl.remote.turns import Turns
 from agent_rl.settings import AgentRLSettings
 from agent_rl.verl_adapter import late_scoring
 from tests.forks import python
@@ -88,16 +84,16 @@ def handles(placement):
     manager.config = OmegaConf.create(
         {"reward": {"reward_model": {"enable": False}}, "agent_rl": {"reward": {"models": models}}})
     return manager.reward_loop_worker_handles
-print(handles("shared"), handles("in_turn"), handles("own"))
+print(handles("shared"), handles("own"))
 """
 
 
 def test_nobody_scores_while_a_shared_model_sleeps() -> None:
-    assert python(HANDLES) == "None None ['a worker']"
+    assert python(HANDLES) == "None ['a worker']"
 
 
 def test_verl_would_score_while_a_shared_model_sleeps() -> None:
-    assert python(HANDLES, plugins="none") == "['a worker'] ['a worker'] ['a worker']"
+    assert python(HANDLES, plugins="none") == "['a worker'] ['a worker']"
 
 
 @pytest.mark.parametrize(("pool", "frees", "woken"), [(True, True, 1), (False, True, 0), (True, False, 0)])
@@ -175,42 +171,12 @@ def test_a_component_that_asks_verls_model_is_the_only_one() -> None:
     assert (model["url"], model["shown"]) == ("http://10.0.0.1:80", "answer")
 
 
-def test_models_in_turn_are_loaded_where_requests_wait() -> None:
-    """The one for which most wait is first; one that nobody asks is not loaded."""
-    turns, loaded = Turns(), []
-
-    class Server:
-        in_turn: ClassVar[dict[str, str]] = {f"http://{name}": name for name in ("few", "many", "none")}
-
-        @asynccontextmanager
-        async def turn_of(self, address: str) -> AsyncIterator[None]:
-            loaded.append(self.in_turn[address])
-            yield
-
-    async def ask(name: str) -> str:
-        async with turns.turn(f"http://{name}/v1"):
-            return name
-
-    async def waiting() -> dict[str, int]:
-        return turns.waiting()
-
-    async def both() -> list[str]:
-        turns.manage(list(Server.in_turn))
-        tasks = [asyncio.create_task(ask(name)) for name in ("few", "many", "many")]
-        await asyncio.sleep(0)
-        await late_scoring._give_turns(tasks, Server(), waiting, turns.take)
-        return [task.result() for task in tasks]
-
-    assert asyncio.run(both()) == ["few", "many", "many"]
-    assert loaded == ["many", "few"]
-
-
 def test_the_workers_methods_cross_processes() -> None:
     """Ray hands them over by value, with the objects that they name."""
     code = "import verl\nfrom ray import cloudpickle\nfrom verl.experimental.reward_loop import reward_loop\n"
-    code += "for name in ('compute_score', 'score_each', 'waiting', 'take_turn'):\n"
+    code += "for name in ('compute_score', 'score_each'):\n"
     code += "    cloudpickle.loads(cloudpickle.dumps(getattr(reward_loop.RewardLoopWorker, name)))\n    print(name)"
-    assert python(code) == "take_turn"
+    assert python(code) == "score_each"
 
 
 def test_errors_cross_processes() -> None:

@@ -39,7 +39,7 @@ class Policy(ABC):
 
     prompt_tokens: int = 0
     response_tokens: int = 0
-    """Of all conversations together."""
+    """The number of tokens of all conversations together."""
     earlier_tokens: Sequence[int] = ()
     """Response tokens of each conversation before this one."""
     reserve: int = 0

@@ -20,6 +20,8 @@ SHOWN = ("verl", "torch", "sglang", "transformers", "ray", "TransferQueue", "ten
 PLUGIN = "agent_rl.verl_adapter.plugin"
 CPU_HELP = "Run make install"
 GPU_HELP = "Run pip install 'agent-rl[sglang]'"
+MANY = 10
+"""Unmet requirements above which the environment is another one, and one finding names them."""
 
 
 @check("installation", "Python", Needs.MACHINE)
@@ -44,6 +46,10 @@ def packages(case: Case) -> Iterator[Finding]:
         yield problem(text, f"Run pip install verl=={VERL_VERSION}", "verl")
     extras = {"agent-rl": {"", "train", *(["cpu"] if case.on_cpu else [])}, "verl": {""}}
     unmet = {name: each for by, chosen in extras.items() for name, each in _unmet(case, by, chosen).items()}
+    if len(unmet) > MANY:
+        text = f"{len(unmet)} are missing or of another version: {', '.join(sorted(unmet))}"
+        yield problem(text, CPU_HELP if case.on_cpu else GPU_HELP)
+        return
     for name, (version, wanted) in sorted(unmet.items()):
         text = f"{f'{version} is' if version else 'is not'} installed, {wanted or 'any version'} is needed"
         yield problem(text, f"Run pip install '{name}{wanted}'", name)
@@ -56,7 +62,7 @@ def plugin(case: Case) -> Finding:
     """agent_rl is installed exactly once: verl finds it by its entry point, in every Ray worker."""
     points = [each for each in metadata.entry_points(group="verl.plugins") if each.value == PLUGIN]
     policy, version = case.environ.get("VERL_USE_EXTERNAL_PLUGINS", "auto").strip(), case.machine.version("agent-rl")
-    if not points:
+    if not points or version is None:
         text = "agent_rl is on the path but not installed: verl does not load it, so no loop or reward of ours exists"
         return problem(text, "Run pip install -e . in its folder")
     if policy.lower() != "auto" and "agent_rl" not in [name.strip().lower() for name in policy.split(",")]:

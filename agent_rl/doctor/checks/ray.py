@@ -39,7 +39,7 @@ def ray_cluster(case: Case) -> Finding:
         return ok("RAY_ADDRESS=local: the run starts its own")
     # Where Ray notes the cluster that was started last: `ray start` writes it, `ray.init` reads it.
     file = Path(ray_folder(case.environ)) / "ray/ray_current_cluster"
-    address = file.read_text(errors="replace").strip() if file.is_file() else ""
+    address = file.read_text(errors="replace").strip() if case.given is None and file.is_file() else ""
     if not address:
         return ok("none runs here; the run starts its own")
     if not answers(address):
@@ -75,14 +75,15 @@ def ports(case: Case) -> Iterator[Finding]:
     if metrics.get("enabled") and metrics.get("port"):
         named["transfer_queue.metrics.port"] = str(metrics["port"])
     wrong = {name: port for name, port in named.items() if not port.isdigit() or not 0 < int(port) < 65536}
-    taken = {name: port for name, port in named.items() if name not in wrong and not _is_free(int(port))}
+    here = case.given is None  # those of another machine cannot be tried
+    taken = {name: port for name, port in named.items() if here and name not in wrong and not _is_free(int(port))}
     for name, port in wrong.items():
         yield problem(f"{port!r} is not a port", "Set a number from 1024 to 65535, or unset it", name)
     for name, port in taken.items():
         yield problem(f"port {port} is taken", "Set another one, or end the program that uses it (ss -ltnp)", name)
     if not wrong and not taken:
         fixed = ", ".join(f"{name}={port}" for name, port in named.items())
-        yield ok(f"{fixed} free" if fixed else "none is fixed; verl and Ray look for free ones")
+        yield ok(f"{fixed}{' free' if here else ''}" if fixed else "none is fixed; verl and Ray look for free ones")
 
 
 @check("Ray")

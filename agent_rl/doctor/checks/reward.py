@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from agent_rl.agents.users.user import gives_verdict, load_user
 from agent_rl.doctor.case import Case
@@ -140,43 +140,21 @@ def models(case: Case) -> Iterator[Finding]:
 
 @check("reward", "reward models' memory")
 def shares(case: Case) -> Finding | None:
-    """The reward models that visit the trainer's GPUs fit there together; what those cost that come in turn."""
+    """The reward models that visit the trainer's GPUs fit there together."""
     served = case.settings.reward.models
-    shared, in_turn = (
-        {name: model.gpu_memory_utilization for name, model in served.items() if model.placement == placement}
-        for placement in ("shared", "in_turn")
-    )
+    shared = {name: model.gpu_memory_utilization for name, model in served.items() if model.visits}
     if case.get("reward.reward_model.enable") and not case.get("reward.reward_model.enable_resource_pool"):
         shared["reward.reward_model"] = float(case.get("reward.reward_model.rollout.gpu_memory_utilization", 0.5))
-    if not (shared or in_turn) or case.on_cpu:
+    if not shared or case.on_cpu:
         return None
-    total = sum(shared.values()) + max(in_turn.values(), default=0.0)
-    text = (
-        f"{', '.join(f'{name} {share:g}' for name, share in (shared | in_turn).items())} of each of the trainer's GPUs"
-    )
-    if in_turn:
-        text += f", {_loading(case, list(in_turn))}"
-    remedy = (
-        f"Lower gpu_memory_utilization below {MODELS}, load models one after another (placement: in_turn), or give one"
-        " GPUs of its own (placement: own)"
-    )
+    total = sum(shared.values())
+    text = f"{', '.join(f'{name} {share:g}' for name, share in shared.items())} of each of the trainer's GPUs"
+    remedy = f"Lower gpu_memory_utilization below {MODELS}, or give a model GPUs of its own (placement: own)"
     if total >= 1:
         return problem(f"{text}: together {total:g}", remedy)
     if total > TIGHT:
         return warning(f"{text}: that leaves little for the trainer", remedy)
     return ok(f"{text}, while they score")
-
-
-def _loading(case: Case, names: Sequence[str]) -> str:
-    """What it costs to load models in turn."""
-    models = case.settings.reward.models
-    sizes = [find_model(case.path(models[name].path)).parameters for name in names]
-    text = f"{' and '.join(names)} one after another: {len(names)} loads a step and a validation"
-    if None in sizes:
-        return text
-    of_a_gpu = sum(2 * (size or 0) / models[name].tensor_parallel_size for size, name in zip(sizes, names, strict=True))
-    gib = of_a_gpu / (1 << 30)
-    return f"{text}, {gib:.1f} GiB for a GPU, {gib / LOADED:.1f} s at {LOADED} GiB/s from main memory, which keeps them"
 
 
 def _model(case: Case, name: str, path: str, kind: str) -> Finding:

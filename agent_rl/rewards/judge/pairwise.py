@@ -6,7 +6,7 @@
         config:
           url: http://localhost:30000
           model: Qwen/Qwen3-32B
-          pairs: swiss                 # all | round_robin | swiss | elimination
+          pairs: round_robin           # or all
           score: bradley_terry         # or win_rate
 
 The judge sees every pair in both orders; if its verdict depends on the order, the pair is a tie. Equal answers tie
@@ -29,7 +29,7 @@ from agent_rl.rewards.component import GroupComponent, Value
 from agent_rl.rewards.judge.fence import Fence
 from agent_rl.rewards.judge.panel import Ballot, Panel, PanelConfig
 from agent_rl.rewards.judge.prompt import Question, load_template
-from agent_rl.rewards.judge.tournament import Game, Pair, Scheme, bradley_terry, rounds_of, win_rates
+from agent_rl.rewards.judge.tournament import Game, Pair, Scheme, bradley_terry, pairs_of, win_rates
 from agent_rl.rewards.judge.verdict import POINTS, pair_form
 from agent_rl.rewards.rm_prompt import with_judge_prompt
 from agent_rl.trajectory import Trajectory
@@ -46,11 +46,9 @@ class PairwiseJudgeConfig(PanelConfig):
     """`config` of a component of kind `pairwise_judge`."""
 
     pairs: Scheme = "all"
-    """Which pairs are compared; of n trajectories, `all` makes n (n - 1) / 2 pairs, `elimination` n - 1."""
+    """Which pairs are compared; of n trajectories, `all` makes n (n - 1) / 2 pairs, `round_robin` n * opponents / 2."""
     opponents: int = Field(default=4, ge=1)
-    """Of each in a `round_robin`; an odd number is rounded up."""
-    rounds: int | None = Field(default=None, ge=1)
-    """Of `swiss`; null: the logarithm of the group's size."""
+    """Trajectories with which `round_robin` compares each; an odd number is rounded up."""
     swap: bool = True
     """Whether a pair is judged in both orders; false: half the calls, and the judge's preference for one order."""
     score: Literal["bradley_terry", "win_rate"] = "bradley_terry"
@@ -100,16 +98,15 @@ class PairwiseJudge(GroupComponent, kind="pairwise_judge"):
             return [Value(config.alone, dict.fromkeys(LOGS, 0.0))]
         group = [with_judge_prompt(trajectory, self.name) for trajectory in group]
         found = _Comparisons()
-        schedule = rounds_of(config.pairs, len(group), found.games, opponents=config.opponents, rounds=config.rounds)
-        for pairs in schedule:
-            played = await asyncio.gather(*(self._play(group, pair, found) for pair in pairs), return_exceptions=True)
-            for pair, game in zip(pairs, played, strict=True):
-                if isinstance(game, Game):
-                    found.games.append(game)
-                elif isinstance(game, UnscoredError):
-                    found.problems |= dict.fromkeys(pair, game)
-                else:
-                    raise game
+        pairs = pairs_of(config.pairs, len(group), opponents=config.opponents)
+        played = await asyncio.gather(*(self._play(group, pair, found) for pair in pairs), return_exceptions=True)
+        for pair, game in zip(pairs, played, strict=True):
+            if isinstance(game, Game):
+                found.games.append(game)
+            elif isinstance(game, UnscoredError):
+                found.problems |= dict.fromkeys(pair, game)
+            else:
+                raise game
         rank = bradley_terry if config.score == "bradley_terry" else win_rates
         return [_value(found, at, value) for at, value in enumerate(rank(found.games, len(group)))]
 

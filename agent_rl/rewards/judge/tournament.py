@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal
 
-__all__ = ["Game", "Pair", "Scheme", "bradley_terry", "rounds_of", "win_rates"]
+__all__ = ["Game", "Pair", "Scheme", "bradley_terry", "pairs_of", "win_rates"]
 
 Pair = tuple[int, int]
-Scheme = Literal["all", "round_robin", "swiss", "elimination"]
+Scheme = Literal["all", "round_robin"]
 _ITERATIONS = 500
 _CONVERGED = 1e-7
 
@@ -32,59 +31,16 @@ class Game:
         return {self.first: self.score, self.second: 1.0 - self.score}
 
 
-def rounds_of(
-    scheme: Scheme, players: int, games: Sequence[Game], *, opponents: int = 3, rounds: int | None = None
-) -> Iterator[list[Pair]]:
-    """The rounds of a scheme, each a list of pairs.
+def pairs_of(scheme: Scheme, players: int, *, opponents: int = 4) -> list[Pair]:
+    """The pairs that are compared.
 
     Args:
-        scheme: `all` pairs; `round_robin`: each player meets about `opponents` others; `swiss`: each of `rounds`
-            pairs players with similar points that have not met yet; `elimination`: the loser of a pair is out.
+        scheme: `all` pairs; `round_robin`: each player meets about `opponents` others, its neighbours on a ring.
         players: how many.
-        games: the caller appends each round's games here before it takes the next round; a pair without a game has no
-            result.
-        opponents: of each player in a round robin, rounded up to an even number.
-        rounds: of a Swiss tournament; None: as many as an elimination has.
+        opponents: of each player in a `round_robin`, rounded up to an even number.
     """
-    if scheme == "elimination":
-        yield from _elimination(players, games)
-    elif scheme == "swiss":
-        yield from _swiss(players, games, rounds or math.ceil(math.log2(max(2, players))))
-    else:
-        reach = players if scheme == "all" else math.ceil(opponents / 2)  # on a ring, each meets its neighbours
-        yield [(a, b) for a, b in combinations(range(players), 2) if min(b - a, players - b + a) <= reach]
-
-
-def _swiss(players: int, games: Sequence[Game], rounds: int) -> Iterator[list[Pair]]:
-    met = set[Pair]()
-    for _ in range(rounds):
-        points, _ = _tallied(games, players)
-        seen = Counter(
-            player for pair in met for player in pair
-        )  # a player without an opponent comes first in the next round
-        waiting = sorted(range(players), key=lambda player: (-points[player], seen[player], player))
-        pairs: list[Pair] = []
-        while waiting:
-            one = waiting.pop(0)
-            fresh = (each for each in waiting if (min(one, each), max(one, each)) not in met)
-            other = next(fresh, None)
-            if other is not None:
-                waiting.remove(other)
-                pairs.append((min(one, other), max(one, other)))
-        if not pairs:
-            return
-        met.update(pairs)
-        yield pairs
-
-
-def _elimination(players: int, games: Sequence[Game]) -> Iterator[list[Pair]]:
-    left = list(range(players))
-    while len(left) > 1:
-        pairs = list(zip(left[::2], left[1::2], strict=False))
-        yield pairs
-        upsets = {(game.first, game.second) for game in games if game.score < 0.5}
-        out = {pair[0] if pair in upsets else pair[1] for pair in pairs}
-        left = [player for player in left if player not in out]
+    reach = players if scheme == "all" else math.ceil(opponents / 2)
+    return [(a, b) for a, b in combinations(range(players), 2) if min(b - a, players - b + a) <= reach]
 
 
 def win_rates(games: Sequence[Game], players: int) -> list[float | None]:

@@ -12,51 +12,27 @@ import re
 from fractions import Fraction
 from typing import Any
 
-__all__ = ["NotComparable", "longest_text", "plain", "read_result", "same_output", "same_value"]
+__all__ = ["longest_text", "read_result", "same_output", "same_value"]
 
 _FRACTIONAL = re.compile(r"[.eE]")
 _LONGEST = 1000  # characters of a number with a point that is compared with a whole one
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)  # one way to match, whatever the text
 
 
-class NotComparable(ValueError):
-    """A value that JSON cannot express."""
-
-
-def plain(value: Any) -> Any:
-    """`value` as it would come back from JSON: tuples as lists, keys as text.
-
-    Raises:
-        NotComparable: for any other type, subclasses included.
-    """
-    kind = type(value)
-    if value is None or kind in (bool, int, float, str):
-        return value
-    if kind in (list, tuple):
-        return [plain(item) for item in value]
-    if kind is dict:
-        if not all(type(key) in (str, int) for key in value):
-            raise NotComparable("a dict with keys that are neither text nor whole numbers cannot be compared")
-        return {str(key): plain(item) for key, item in value.items()}
-    raise NotComparable(
-        f"a {kind.__name__} cannot be compared; only None, bool, int, float, str, list, tuple and dict can"
-    )
-
-
-def read_result(text: bytes) -> Any:
-    """The value that a child wrote as JSON.
+def read_result(text: str) -> Any:
+    """The value that a program wrote as JSON.
 
     Raises:
         ValueError: it is not JSON, or nested too deep to be read.
     """
     try:
-        return json.loads(text.decode("utf-8"))
+        return json.loads(text)
     except RecursionError:
         raise ValueError("nested too deep") from None
 
 
 def longest_text(expected: Any) -> int:
-    """Bytes of JSON beyond which nothing equals `expected`: reading millions of values takes the event loop's time.
+    """Characters of JSON beyond which nothing equals `expected`: reading more takes the event loop's time.
 
     A number that equals another one, or is near it, may be written longer, but not endlessly.
     """
@@ -71,7 +47,7 @@ def same_value(got: Any, expected: Any, tolerance: float = 0.0) -> bool:
 
     Args:
         got: from `read_result`.
-        expected: from `plain`.
+        expected: from `jail.call.plain`.
         tolerance: how far apart a float and a number may be, absolutely and relative to the expected one.
     """
     if isinstance(expected, list):

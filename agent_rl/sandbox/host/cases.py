@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from agent_rl.errors import ConfigError, did_you_mean
-from agent_rl.sandbox.host.answers import NotComparable, plain
+from agent_rl.sandbox.jail.call import NotComparable, plain
 
 __all__ = ["Case", "FunctionCase", "StdioCase", "read_cases"]
 
@@ -95,13 +95,8 @@ def _read_columns(tests: Mapping[str, Any], function: str | None) -> list[Case]:
     if not isinstance(inputs, Sequence) or not isinstance(outputs, Sequence) or len(inputs) != len(outputs):
         _fail("tests", "inputs and outputs are not two lists of one length")
     name = tests.get("fn_name") or function
-    pairs = enumerate(zip(inputs, outputs, strict=True))
-    if name is not None:
-        return [_call_of(name, given, expected, f"tests.inputs[{n}]") for n, (given, expected) in pairs]
-    return [
-        StdioCase(_lines(given, f"tests.inputs[{n}]"), _lines(expected, f"tests.outputs[{n}]"))
-        for n, (given, expected) in pairs
-    ]
+    rows = ({"input": given, "output": expected} for given, expected in zip(inputs, outputs, strict=True))
+    return [_read_mapping({**row, "fn_name": name}, f"tests.inputs[{n}]", None) for n, row in enumerate(rows)]
 
 
 def _read_one(test: Any, place: str, function: str | None) -> Case:

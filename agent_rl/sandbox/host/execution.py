@@ -43,7 +43,7 @@ class Execution:
         stderr: the same for standard error, and the sandbox's own remark where it ended the program.
         exit_code: as Python's `subprocess` gives it: minus the signal's number for a signal; None if the sandbox
             ended the program or did not start it.
-        value: from `SandboxSession.call` only: what the function returned, as JSON text that the program could have
+        value: from `PythonSandbox.call` only: what the function returned, as JSON text that the program could have
             forged.
         wall_s: seconds from the fork to the end; waiting for a free place is not in it.
         own_s: the same without those of waiting for a core, or its processor seconds where they are more; a TIMEOUT
@@ -55,7 +55,7 @@ class Execution:
     stderr: str = ""
     exit_code: int | None = None
     wall_s: float = 0.0
-    value: bytes | None = None
+    value: str | None = None
     own_s: float = 0.0
 
 

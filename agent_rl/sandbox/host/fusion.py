@@ -151,7 +151,7 @@ async def _run(remote: Remote, server: FusionServer, code: str, tolerance: float
         return CaseResult(False, ExecutionStatus.ERROR, f"exit status {result.return_code}")
     stdout = result.stdout or ""
     _, found, value = stdout.rpartition(mark)
-    reason = difference(case, stdout, value.encode("utf-8", "replace") if found else None, tolerance)
+    reason = difference(case, stdout, value if found else None, tolerance)
     return CaseResult(not reason, ExecutionStatus.OK, reason, result.execution_time or 0.0)
 
 

@@ -136,9 +136,8 @@ async def grade(
             if isinstance(case, StdioCase):
                 room = _ROOM * len(case.expected.encode("utf-8", "surrogatepass"))
                 return await box.run(code, case.stdin, limit_s, memory_mb, output_bytes=room)
-            async with box.session(limit_s, memory_mb) as session:
-                call = case.function, case.args, case.kwargs
-                return await session.call(code, call, value_bytes=longest_text(case.expected))
+            call = case.function, case.args, case.kwargs
+            return await box.call(code, call, limit_s, memory_mb, output_bytes=longest_text(case.expected))
 
         async def run(case: Case) -> CaseResult:
             execution = await repeated_if_busy(lambda: run_once(case), limit_s)
@@ -201,7 +200,7 @@ async def grade_in_order(
     return GradeReport((*results, *[CaseResult(False, None, "not run: a case before was not passed")] * left))
 
 
-def difference(case: Case, stdout: str, value: bytes | None, tolerance: float) -> str:
+def difference(case: Case, stdout: str, value: str | None, tolerance: float) -> str:
     """Why a program's result is not the expected one; "" when it is.
 
     Args:
@@ -225,7 +224,7 @@ def difference(case: Case, stdout: str, value: bytes | None, tolerance: float) -
                 return ""
     except ValueError as error:
         return f"what the function returned cannot be read: {_cut(str(error))}"
-    return f"wrong value: {_cut(value[: 4 * _MAX_SHOWN].decode('utf-8', 'replace'))}"
+    return f"wrong value: {_cut(value)}"
 
 
 def _failure(execution: Execution) -> str:

@@ -28,7 +28,7 @@ __all__ = ["PLACES", "Places", "in_a_place"]
 T = TypeVar("T")
 
 PLACES = max(4, len(os.sched_getaffinity(0)))
-"""Of a node: the cores that this process may use, but at least 4."""
+"""Places of a node: the cores that this process may use, but at least 4."""
 _KEEP_S = 0.25
 _LOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux
 

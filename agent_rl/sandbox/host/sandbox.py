@@ -12,12 +12,16 @@ files and threads are counted about ten times a second, so a program can be over
 from __future__ import annotations
 
 import importlib.metadata
+import marshal
 import os
 import re
+import secrets
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.sandbox.host.execution import Execution, ExecutionStatus, IsolationReport
@@ -26,7 +30,7 @@ from agent_rl.sandbox.host.pool import KILLER, Pool, check_limits
 from agent_rl.sandbox.host.process import Child
 from agent_rl.sandbox.host.sessions import SandboxSession
 from agent_rl.sandbox.host.supervisor import Lost, NotRun, Zygote
-from agent_rl.sandbox.jail.protocol import SHOW_LAST, ZygoteSettings
+from agent_rl.sandbox.jail.protocol import CALL, SHOW_LAST, ZygoteSettings
 
 __all__ = ["PythonSandbox"]
 
@@ -136,16 +140,46 @@ class PythonSandbox:
                 many processor seconds of all its threads together.
             memory_mb: MiB of address space beyond that of an interpreter with its packages loaded.
             show_last: print the value of a final expression, as a notebook does.
-            output_bytes: what it may write, where that is more than the sandbox's own `output_bytes`.
+            output_bytes: what it may write beyond the sandbox's own `output_bytes`.
 
         Returns:
             How it ended. Only wrong arguments and cancellation raise; a cancelled program is killed.
         """
+        request = stdin.encode("utf-8", "surrogatepass")
+        return await self._run(code, request, SHOW_LAST * show_last, timeout_s, memory_mb, output_bytes)
+
+    async def call(
+        self,
+        code: str,
+        call: tuple[str, Sequence[Any], Mapping[str, Any]],
+        timeout_s: float = 5.0,
+        memory_mb: int = 512,
+        *,
+        output_bytes: int = 0,
+    ) -> Execution:
+        """Run `code`, then one of its functions; the execution has what it returned as `value`.
+
+        Args:
+            code: the program; its `__name__` is not `__main__`.
+            call: the function's name, its arguments, and those by name; made of what `marshal` can write.
+            timeout_s: seconds for both, as for `run`.
+            memory_mb: as for `run`.
+            output_bytes: as for `run`; the value, as JSON text, is written as well.
+        """
+        mark = secrets.token_hex(16)
+        order: Any = (*call, mark)
+        execution = await self._run(code, marshal.dumps(order), CALL, timeout_s, memory_mb, output_bytes)
+        stdout, found, value = execution.stdout.rpartition(mark)
+        return replace(execution, stdout=stdout, value=value) if found else execution
+
+    async def _run(
+        self, code: str, request: bytes, flags: int, timeout_s: float, memory_mb: int, output_bytes: int
+    ) -> Execution:
         pool = self._open_pool()
         check_limits(timeout_s, memory_mb)
         source = code.encode("utf-8", "surrogatepass")
-        request = source + stdin.encode("utf-8", "surrogatepass") if stdin else source
-        order = SHOW_LAST * show_last, len(source), timeout_s, memory_mb * _MIB
+        order = flags, len(source), timeout_s, memory_mb * _MIB
+        request = source + request if request else source
         kind = pool.kind_for(code)
         suspect = False  # whether it may have killed the process that ran it
         async with pool.slots:
@@ -191,7 +225,7 @@ async def _run(
     """
     child = Child(pool, zygote, order, os.pipe)
     limit_s = order[2]
-    child.allow(max(pool.output_bytes, output_bytes))
+    child.allow(pool.output_bytes + output_bytes)
     try:
         child.feed(request, limit_s, last=True)
         return child.execution(await child.ended, limit_s)

@@ -11,19 +11,15 @@ stands still at the deadline of a run that has answered, nobody knows when, the 
 from __future__ import annotations
 
 import asyncio
-import marshal
 import os
 import socket
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from agent_rl.sandbox.host.execution import Execution, ExecutionStatus
 from agent_rl.sandbox.host.pool import KILLER, Pool, check_limits
 from agent_rl.sandbox.host.process import Child
 from agent_rl.sandbox.host.supervisor import Lost, NotRun, Zygote
-from agent_rl.sandbox.jail.call import MAX_VALUE_BYTES
-from agent_rl.sandbox.jail.protocol import CALL, CELL, CELL_END, NONCE_BYTES, SESSION, SHOW_LAST, Op, Reason
+from agent_rl.sandbox.jail.protocol import CELL, CELL_END, NONCE_BYTES, SESSION, SHOW_LAST, Op, Reason
 
 __all__ = ["SandboxSession"]
 
@@ -43,7 +39,6 @@ class SandboxSession:
     def __init__(self, pool: Pool, timeout_s: float, memory_mb: int) -> None:
         self._pool = pool
         self._timeout_s = timeout_s
-        self._value_bytes = MAX_VALUE_BYTES
         self._memory_mb = memory_mb
         self._process: _Process | None = None
         self._lost: str | None = None
@@ -77,35 +72,12 @@ class SandboxSession:
         Returns:
             How it ended. Only wrong arguments and cancellation raise; a cancelled run loses the variables.
         """
-        return await self._run(code, stdin.encode("utf-8", "surrogatepass"), SHOW_LAST * show_last, timeout_s)
-
-    async def call(
-        self,
-        code: str,
-        call: tuple[str, Sequence[Any], Mapping[str, Any]],
-        timeout_s: float | None = None,
-        *,
-        value_bytes: int = 0,
-    ) -> Execution:
-        """Run `code`, then one of its functions; the execution has what it returned as `value`.
-
-        Args:
-            code: the program; its `__name__` is not `__main__`.
-            call: the function's name, its arguments, and those by name; made of what `marshal` can write.
-            timeout_s: seconds for both; None: the session's.
-            value_bytes: what the value may have as JSON text, where that is more than 4 MiB.
-        """
-        self._value_bytes = max(MAX_VALUE_BYTES, value_bytes)
-        order: Any = (*call, self._value_bytes)
-        return await self._run(code, marshal.dumps(order), CALL, timeout_s)
-
-    async def _run(self, code: str, data: bytes, flags: int, timeout_s: float | None) -> Execution:
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         check_limits(limit_s, self._memory_mb)
         self._pool.check_loop()
-        source = code.encode("utf-8", "surrogatepass")
+        source, data = (text.encode("utf-8", "surrogatepass") for text in (code, stdin))
         nonce = os.urandom(NONCE_BYTES)
-        cell = CELL.pack(nonce, flags, len(source), len(data)) + source + data
+        cell = CELL.pack(nonce, SHOW_LAST * show_last, len(source), len(data)) + source + data
         async with self._turn, self._pool.slots:
             if not self._open:
                 raise RuntimeError("SandboxSession.run outside of `async with`")
@@ -127,7 +99,7 @@ class SandboxSession:
                     self._process = _Process(self._pool, zygote, limit_s, self._memory_mb * _MIB)
                 else:
                     self._process.order(Op.RESUME, limit_s)
-                execution = await self._process.run(nonce, cell, limit_s, self._value_bytes)
+                execution = await self._process.run(nonce, cell, limit_s)
             except NotRun as error:
                 return error.execution
             except Lost as lost:
@@ -162,13 +134,12 @@ class _Process(Child):
         self._pool = pool
         self._output_bytes = pool.output_bytes
         self._nonce, self._answer = b"", bytearray()
-        self._value_bytes = MAX_VALUE_BYTES
         self._channel_ended = False
         self._late_s = 0.0  # of the event loop at the deadline
         self._answered: asyncio.Future[None] = self._loop.create_future()
         self._loop.add_reader(self.channel, self._read_channel)
 
-    async def run(self, nonce: bytes, cell: bytes, limit_s: float, value_bytes: int) -> Execution:
+    async def run(self, nonce: bytes, cell: bytes, limit_s: float) -> Execution:
         """One cell; afterwards the process is paused, or `ended` is done.
 
         Raises:
@@ -177,7 +148,6 @@ class _Process(Child):
         started, waited_before = self._loop.time(), self._zygote.waited_s(self._number)
         self._late_s = 0.0
         alarm = self._loop.call_at(started + limit_s, self._note_lateness, started + limit_s)
-        self._value_bytes = value_bytes
         self._nonce, self._answer, self._answered = nonce, bytearray(), self._loop.create_future()
         self.allow(self._output_bytes)
         self.feed(cell, limit_s, last=False)
@@ -185,7 +155,7 @@ class _Process(Child):
             await asyncio.wait((self.ended, self._answered), return_when=asyncio.FIRST_COMPLETED)
             if self._channel_ended:  # by the end of the process, which its zygote is about to report, or by the program
                 await asyncio.wait((self.ended,), timeout=_END_S)
-            if not self.ended.done() and (self._answer[:NONCE_BYTES] != nonce or self._missing):
+            if not self.ended.done() and not self._is_answer:
                 self.order(Op.KILL)  # the program has meddled with the channel
                 await asyncio.wait((self.ended,))
         finally:
@@ -203,10 +173,9 @@ class _Process(Child):
         wall_s = self._loop.time() - started
         if self.ended.done() and not self._may_have_been_in_time():
             return self._last_execution(wall_s, limit_s)
-        _, exit_code, out_of_memory, _ = CELL_END.unpack_from(self._answer)
-        value = bytes(self._answer[CELL_END.size :]) or None
+        _, exit_code, out_of_memory = CELL_END.unpack(self._answer)
         status = ExecutionStatus.MEMORY if out_of_memory else ExecutionStatus.ERROR if exit_code else ExecutionStatus.OK
-        return Execution(status, *self.take(), exit_code, wall_s, value, own_s)
+        return Execution(status, *self.take(), exit_code, wall_s, own_s=own_s)
 
     def share(self) -> None:
         """Let others use its zygote, if it has had one for itself."""
@@ -230,8 +199,7 @@ class _Process(Child):
 
     def _may_have_been_in_time(self) -> bool:
         """Whether an answer is there, of a process that was ended while this event loop stood still."""
-        answered = self._answer[:NONCE_BYTES] == self._nonce and not self._missing
-        if self._late_s < _STALL_S or not answered or self.ended.exception() is not None:
+        if self._late_s < _STALL_S or not self._is_answer or self.ended.exception() is not None:
             return False
         return self.ended.result().reason == Reason.DEADLINE
 
@@ -248,16 +216,12 @@ class _Process(Child):
             self._channel_ended = True
             self._loop.remove_reader(self.channel)
         forged = not self._nonce.startswith(self._answer[:NONCE_BYTES])
-        if (not data or forged or self._missing <= 0) and not self._answered.done():
+        if (not data or forged or len(self._answer) >= CELL_END.size) and not self._answered.done():
             self._answered.set_result(None)
 
     @property
-    def _missing(self) -> int:
-        """Bytes of the answer that are still to come; below 0: there are more than it may have."""
-        size = CELL_END.size
-        if len(self._answer) >= size:
-            size += min(CELL_END.unpack_from(self._answer)[-1], self._value_bytes)
-        return size - len(self._answer)
+    def _is_answer(self) -> bool:
+        return len(self._answer) == CELL_END.size and self._answer.startswith(self._nonce)
 
 
 def _socket_pair() -> tuple[int, int]:

@@ -11,7 +11,8 @@ import json
 import os
 import socket
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from agent_rl.errors import UnscoredError
@@ -22,7 +23,7 @@ from agent_rl.sandbox.host.process import Child
 from agent_rl.sandbox.host.sandbox import PythonSandbox
 from agent_rl.sandbox.host.shared import repeated_if_busy
 from agent_rl.sandbox.host.supervisor import Lost, NotRun
-from agent_rl.sandbox.jail.protocol import SERVE, TEST, Op
+from agent_rl.sandbox.jail.protocol import SERVE, TEST
 
 __all__ = ["PythonTests", "grade_by_tests"]
 
@@ -61,10 +62,9 @@ async def grade_by_tests(
         code: the program, without the prefix.
         tests: its tests.
         sandbox: where to run both.
-        timeout_s: seconds of one call of the program, those of waiting for a core not counted; no test is passed after
-            a call that takes longer.
+        timeout_s: processor seconds of one call of the program; no test is passed after a call that takes longer.
         memory_mb: MiB for each of the two processes.
-        total_timeout_s: seconds for all tests, counted likewise.
+        total_timeout_s: seconds for all tests, those of waiting for a core not counted.
         stop_at_first_failure: give up after the first test that is not passed.
 
     Raises:
@@ -73,23 +73,13 @@ async def grade_by_tests(
     """
     order = {**asdict(tests), "limit_s": timeout_s, "stop": stop_at_first_failure}
     program = "\n\n".join(part for part in (tests.prefix, code) if part)
-    pool = sandbox._open_pool()
-
-    async def run() -> Execution:
-        async with pool.slots:
-            try:
-                return await _run(pool, program, order, total_timeout_s, memory_mb << 20)
-            except NotRun as error:
-                return error.execution
-            except Lost:
-                return Execution(ExecutionStatus.UNAVAILABLE, stderr="its process died")
-
-    execution = await repeated_if_busy(run, timeout_s)
+    run = partial(_run, sandbox._open_pool(), program, order, total_timeout_s, memory_mb << 20)
+    execution = await repeated_if_busy(run, total_timeout_s)
     if execution.status in _FAILED:
         return GradeReport((CaseResult(False, execution.status, "the tests were ended", execution.wall_s),))
     if execution.status != ExecutionStatus.OK:
         raise UnscoredError(f"a program could not be graded: {execution.stderr.strip()[-300:]}")
-    results = json.loads(execution.stdout)["results"]
+    results = json.loads(execution.stdout)
     failed = [outcome == "failed" for outcome, _ in results]
     unknown = next(
         (reason for outcome, reason in results if outcome == "unknown"), None if results else "there are none"
@@ -100,36 +90,26 @@ async def grade_by_tests(
 
 
 async def _run(pool: Pool, program: str, order: Mapping[str, Any], limit_s: float, memory_bytes: int) -> Execution:
-    """The tests' process from fork to end; the program's is ended with it.
-
-    A TIMEOUT of it is a call that has taken long, of which the program may have waited for a core.
-
-    Raises:
-        Lost: a zygote died.
-        NotRun: a process could not be started.
-    """
-    children: list[Child] = []
+    """The tests' process from fork to end; the program's is ended with it."""
     text_of_order = json.dumps(order)
-    ends = [end.detach() for end in socket.socketpair()]
-    try:
-        for flags, text, kind in ((SERVE, program, program), (TEST, text_of_order, order["tests"])):
-            source = text.encode("utf-8", "surrogatepass")
-            zygote = await pool.get(pool.kind_for(kind))
-            child = Child(pool, zygote, (flags, len(source), limit_s, memory_bytes), os.pipe, (ends.pop(),))
-            children.append(child)
-            child.allow(_OUTPUT_BYTES)
-            child.feed(source, limit_s, last=True)
-        program_child, tests_child = children
-        execution = tests_child.execution(await tests_child.ended, limit_s)
-        if execution.status == ExecutionStatus.OK and (slow_s := json.loads(execution.stdout)["slow_s"]):
-            program_child.order(Op.KILL)
-            program_end = await program_child.ended
-            own_s = slow_s - (program_end.wall_s - program_end.own_s)
-            if own_s < order["limit_s"]:
-                return replace(execution, status=ExecutionStatus.TIMEOUT, own_s=own_s)
-        return execution
-    finally:
-        for child in children:
-            child.close()
-        for end in ends:
-            os.close(end)
+    async with pool.slots:
+        children: list[Child] = []
+        ends = [end.detach() for end in socket.socketpair()]
+        try:
+            for flags, text, kind in ((SERVE, program, program), (TEST, text_of_order, order["tests"])):
+                source = text.encode("utf-8", "surrogatepass")
+                zygote = await pool.get(pool.kind_for(kind))
+                child = Child(pool, zygote, (flags, len(source), limit_s, memory_bytes), os.pipe, (ends.pop(),))
+                children.append(child)
+                child.allow(_OUTPUT_BYTES)
+                child.feed(source, limit_s, last=True)
+            return child.execution(await child.ended, limit_s)
+        except NotRun as error:
+            return error.execution
+        except Lost:
+            return Execution(ExecutionStatus.UNAVAILABLE, stderr="its process died")
+        finally:
+            for child in children:
+                child.close()
+            for end in ends:
+                os.close(end)

@@ -1,6 +1,6 @@
-"""The child's side of grading a function: call it and write its value as JSON.
+"""A call of one function: what the program finds before it, and the value as JSON.
 
-It runs in the program's own process, so nothing here can be relied upon by the other side.
+In the program's own process nothing here can be relied upon by the other side, which uses `plain` for what is expected.
 """
 
 from __future__ import annotations
@@ -9,11 +9,8 @@ import json
 import marshal
 from typing import Any
 
-__all__ = ["MAX_VALUE_BYTES", "begin", "value_of"]
+__all__ = ["NotComparable", "begin", "marked_value", "plain"]
 
-MAX_VALUE_BYTES = 4 << 20
-"""What a value may have where nothing larger is expected."""
-_MAX_DEPTH = 100
 _NAME = "solution"
 _LEAVES = (type(None), bool, int, float, str)
 # What graders of such data sets give to solutions that were written without their imports.
@@ -35,6 +32,10 @@ import bisect, collections, copy, functools, heapq, itertools, math, operator, r
 _dumps = json.JSONEncoder().encode
 
 
+class NotComparable(ValueError):
+    """A value that JSON cannot express."""
+
+
 def begin(namespace: dict[str, Any], modules: dict[str, Any]) -> None:
     """Before the program: the names it may count on, and a name that is not `__main__`, as when it is imported."""
     exec(_PRELUDE, namespace)  # noqa: S102 - our own constant
@@ -42,47 +43,42 @@ def begin(namespace: dict[str, Any], modules: dict[str, Any]) -> None:
     namespace["__name__"] = _NAME
 
 
-def value_of(namespace: dict[str, Any], call: bytes) -> bytes:
-    """What a function returns, as JSON.
+def marked_value(call: bytes, namespace: dict[str, Any], _: dict[str, Any]) -> bytes:
+    """What a function returns, as JSON after a mark.
 
     Args:
+        call: `(function, args, kwargs, mark)`, marshalled; a method of the class `Solution` goes before a function.
         namespace: the program's.
-        call: `(function, args, kwargs, most bytes of the value)`, marshalled; a method of the class `Solution` goes
-            before a function.
 
     Raises:
         NameError: there is no such function.
-        TypeError: the value is not made of None, bool, int, float, str, list, tuple and dict alone.
-        ValueError: the value is too large or nested too deep.
+        NotComparable: the value is not plain.
     """
-    name, args, kwargs, max_bytes = marshal.loads(call)  # written by the trusted side
+    name, args, kwargs, mark = marshal.loads(call)  # written by the trusted side
     if hasattr(namespace.get("Solution"), name):
         function = getattr(namespace["Solution"](), name)
     elif name in namespace:
         function = namespace[name]
     else:
         raise NameError(f"the program defines no function {name!r}")
-    value = function(*args, **kwargs)
-    _check(value, name)
-    text = _dumps(value).encode("ascii")
-    if len(text) > max_bytes:
-        raise ValueError(f"{name} returned more than {max_bytes >> 20} MiB")
-    return text
+    return f"{mark}{_dumps(plain(function(*args, **kwargs)))}".encode("ascii")
 
 
-def _check(value: Any, name: str, depth: int = _MAX_DEPTH) -> None:
+def plain(value: Any) -> Any:
+    """`value` as it would come back from JSON: tuples as lists, keys as text.
+
+    Raises:
+        NotComparable: for any other type, subclasses included.
+    """
     kind = type(value)
     if kind in _LEAVES:
-        return
+        return value
+    if kind in (list, tuple):
+        return [plain(item) for item in value]
     if kind is dict:
-        for key in value:
-            if type(key) not in (str, int):
-                raise TypeError(f"{name} returned a dict with a key of type {type(key).__name__}, not str or int")
-        value = value.values()
-    elif kind not in (list, tuple):
-        kinds = "None, bool, int, float, str, list, tuple and dict"
-        raise TypeError(f"{name} returned a {kind.__name__}; only {kinds} can be compared")
-    if not depth:
-        raise ValueError(f"{name} returned a value nested deeper than {_MAX_DEPTH}")
-    for item in value:
-        _check(item, name, depth - 1)
+        if not all(type(key) in (str, int) for key in value):
+            raise NotComparable("a dict with keys that are neither text nor whole numbers cannot be compared")
+        return {str(key): plain(item) for key, item in value.items()}
+    raise NotComparable(
+        f"a {kind.__name__} cannot be compared; only None, bool, int, float, str, list, tuple and dict can"
+    )

@@ -22,10 +22,12 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Callable
+from functools import partial
 from types import CodeType
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
-from .call import begin, value_of
+from .call import begin, marked_value
 from .layers import Confinement
 from .link import serve
 from .protocol import CALL, CELL, CELL_END, MEMORY_SIGNAL, SERVE, SESSION, SHOW_LAST, TEST
@@ -35,7 +37,7 @@ from .syscalls import call
 __all__ = ["NOT_CONFINED_EXIT", "ChildSettings", "Job", "Seeds", "execute", "flush", "run", "write_out_and_die"]
 
 NOT_CONFINED_EXIT = 70
-_OWN_FILES = (__file__, value_of.__code__.co_filename)  # not shown in tracebacks
+_OWN_FILES = (__file__, marked_value.__code__.co_filename)  # not shown in tracebacks
 _CHANNEL = 3  # of a session, or between a program and its tests
 _MT19937_BYTES = 624 * 4
 _environment: dict[bytes, bytes] = os.environ._data  # type: ignore[attr-defined]
@@ -43,6 +45,7 @@ _seed = _random.Random.seed  # what `random.seed` comes to, by way of forty page
 _LONG_BITS = 64
 _NO_CPU_LIMIT_S = 1e9  # a session's cells have a deadline each; their CPU times must not add up
 
+Namespace: TypeAlias = dict[str, Any]
 Seeds: TypeAlias = tuple[list[random.Random], int]
 """Random generators, and the address of the state of numpy's global one (0 without numpy)."""
 
@@ -90,7 +93,15 @@ def run(job: Job) -> NoReturn:
     if flags & TEST:
         os.write(1, run_tests(json.loads(text), _CHANNEL).encode())
         os._exit(0)
-    exit_code, out_of_memory, _ = execute(text, "<sandbox>", bool(flags & SHOW_LAST), serves=bool(flags & SERVE))
+    called = partial(marked_value, sys.stdin.buffer.read()) if flags & CALL else None
+    then = partial(serve, _CHANNEL) if flags & SERVE else called
+    exit_code, out_of_memory, value = execute(text, "<sandbox>", bool(flags & SHOW_LAST), then)
+    if value:
+        flush()
+        rest = memoryview(value)
+        while rest:
+            rest = rest[os.write(1, rest) :]
+        os._exit(0)
     exit_code = _finish(exit_code)
     if out_of_memory:
         os.kill(os.getpid(), MEMORY_SIGNAL)
@@ -126,19 +137,15 @@ def _run_cells(channel: int) -> None:
     while len(head := _read(channel, CELL.size)) == CELL.size:
         nonce, flags, code_bytes, stdin_bytes = CELL.unpack(head)
         text = _read(channel, code_bytes).decode("utf-8", "replace")
-        given = _read(channel, stdin_bytes)
-        called = given if flags & CALL else None
-        sys.stdin = io.TextIOWrapper(io.BytesIO(given if called is None else b""), "utf-8", "surrogateescape")
+        sys.stdin = io.TextIOWrapper(io.BytesIO(_read(channel, stdin_bytes)), "utf-8", "surrogateescape")
         count += 1
-        exit_code, out_of_memory, value = execute(text, f"<cell {count}>", bool(flags & SHOW_LAST), called)
+        exit_code, out_of_memory, _ = execute(text, f"<cell {count}>", bool(flags & SHOW_LAST))
         flush()
-        rest = memoryview(CELL_END.pack(nonce, exit_code, out_of_memory, len(value)) + value)
-        while rest:
-            rest = rest[os.write(channel, rest) :]
+        os.write(channel, CELL_END.pack(nonce, exit_code, out_of_memory))
 
 
 def execute(
-    text: str, name: str, show_last: bool, called: bytes | None = None, *, serves: bool = False
+    text: str, name: str, show_last: bool, then: Callable[[Namespace, Namespace], bytes] | None = None
 ) -> tuple[int, bool, bytes]:
     """Run `text` in `__main__`.
 
@@ -146,25 +153,22 @@ def execute(
         text: the program.
         name: its name in tracebacks.
         show_last: print the value of a final expression.
-        called: what to call then, for `value_of`.
-        serves: answer the calls of the tests then.
+        then: called with the program's names, and those before it: the program is a module that others call.
 
     Returns:
-        The exit code, whether an unhandled MemoryError ended it, and the value of the call.
+        The exit code, whether an unhandled MemoryError ended it, and what `then` returned.
     """
     value = b""
     try:
         linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
         namespace = sys.modules["__main__"].__dict__
-        if called is not None or serves:
+        if then is not None:
             begin(namespace, sys.modules)
-        before = dict(namespace) if serves else {}
+        before = dict(namespace)
         for code in _compile(text, name, show_last):
             exec(code, namespace)  # noqa: S102 - this is what the sandbox is for
-        if called is not None:
-            value = value_of(namespace, called)
-        if serves:
-            serve(_CHANNEL, namespace, before)
+        if then is not None:
+            value = then(namespace, before)
     except SystemExit as error:
         return _exit_code(error.code), False, b""
     except BaseException as error:  # noqa: BLE001 - shown to whoever wrote the program

@@ -13,11 +13,12 @@ import io
 import json
 import os
 import sys
+from abc import ABC, abstractmethod
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from functools import partial
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 __all__ = ["DATA", "Link", "serve"]
 
@@ -54,7 +55,7 @@ _TAGS = {kind: (tag, parts) for tag, kind, parts, _ in _KINDS}
 _MAKE: dict[str, Callable[..., Any]] = {tag: make for tag, _, _, make in _KINDS} | {"i": lambda text: int(text, 16)}
 
 
-class Link:
+class Link(ABC):
     """One end of the socket.
 
     Args:
@@ -85,12 +86,9 @@ class Link:
         if name in _STANDARD:
             return {"o": [name, *map(self.encode, value.__reduce__()[1])]}
         if kind.__module__ == "numpy" and hasattr(value, "dtype") and value.dtype.kind in "biufc":
-            is_array = name == "numpy.ndarray"
-            return (
-                {"a": [value.dtype.str, list(value.shape), value.tobytes().hex()]}
-                if is_array
-                else self.encode(value.item())
-            )
+            if name == "numpy.ndarray":
+                return {"a": [value.dtype.str, list(value.shape), value.tobytes().hex()]}
+            return self.encode(value.item())
         return self.encode_object(value)
 
     def decode(self, data: Any) -> Any:
@@ -112,13 +110,13 @@ class Link:
             return self.decode_object(tag, parts)
         return self._adopt(parts[0], self.decode(parts[1]), parts[1]) if len(parts) > 1 else self.shared[parts[0]][0]
 
+    @abstractmethod
     def encode_object(self, value: Any) -> Any:
         """`value` where it is not plain data."""
-        raise NotImplementedError
 
+    @abstractmethod
     def decode_object(self, tag: str, parts: Any) -> Any:
         """The value of what the other end's `encode_object` has returned."""
-        raise NotImplementedError
 
     def _share(self, value: Any) -> Any:
         if (number := self.numbers.get(id(value))) is not None:
@@ -326,7 +324,7 @@ class _ProgramSide(Link):
         return {"k": [place, kind.__name__, kind.__module__, bases, [name for name in vars(kind) if name[:2] == "__"]]}
 
 
-def serve(descriptor: int, namespace: dict[str, Any], before: dict[str, Any]) -> None:
+def serve(descriptor: int, namespace: dict[str, Any], before: dict[str, Any]) -> NoReturn:
     """Answer the calls of the tests until they end, which ends this process.
 
     Args:

@@ -49,11 +49,11 @@ Own seconds count from the start of the limit, without those of waiting for a co
 NONCE_BYTES = 16
 CELL = struct.Struct(f"<{NONCE_BYTES}sBII")
 """A cell of a session: nonce, flags, bytes of code, bytes of standard input; then both."""
-CELL_END = struct.Struct(f"<{NONCE_BYTES}sBBI")
-"""The end of a cell: nonce, exit code, whether memory ran out, bytes of the value of a CALL; then that."""
+CELL_END = struct.Struct(f"<{NONCE_BYTES}sBB")
+"""The end of a cell: nonce, exit code, whether memory ran out."""
 
 SESSION, SHOW_LAST, CALL, SERVE, TEST = 1, 2, 4, 8, 16
-"""Flags. With CALL a cell's standard input is empty, and in its place is what to call after the code.
+"""Flags. With CALL a program's standard input is empty, and in its place is what to call after the code.
 
 SERVE is a program that then answers the calls of its tests, TEST are the tests: a fourth descriptor connects them.
 """

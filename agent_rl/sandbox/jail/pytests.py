@@ -44,14 +44,14 @@ def run_tests(order: Mapping[str, Any], descriptor: int) -> str:
         descriptor: the socket to the program.
 
     Returns:
-        JSON with `results`, "passed", "failed" or "unknown" of each test and the reason, and `slow_s`, the seconds of a
-        call that was given up although the program has used less of a processor.
+        JSON: "passed", "failed" or "unknown" of each test, and the reason.
     """
     sys.stdout = io.StringIO()
     link = TestSide(descriptor, order["limit_s"])
     results = _Results(link, order["stop"])
     tree, entry = ast.parse(order["tests"]), order["entry_point"]
-    names = vars(_Module(_NAME, _missing))
+    sys.modules[_NAME] = ModuleType(_NAME)
+    names = vars(sys.modules[_NAME])
     asserts = 0 if order["stop"] else _divide(tree)
     names["_assert"] = lambda work: results.attempt(lambda: _true(work()))
     _prepare(link, order["tests"])
@@ -63,7 +63,7 @@ def run_tests(order: Mapping[str, Any], descriptor: int) -> str:
             least = len(results.rows) + asserts
             results.attempt(lambda: check(eval(entry, names)), counts=not asserts)  # noqa: S307 - the row's own code
             results.rows += [("failed", "not reached")] * (least - len(results.rows))
-    return json.dumps({"results": results.rows, "slow_s": link.slow_s})
+    return json.dumps(results.rows)
 
 
 class _Results:
@@ -163,11 +163,8 @@ def _run_pytest(names: dict[str, Any], results: _Results) -> None:
                 results.link.refuse(f"there is no fixture {error.argname}")
             outcome: Any = "passed" if error is None else "skipped" if _is_skip(error) else "failed"
             kind = type(error).__name__
-            return pytest.TestReport(item.nodeid, item.location, {}, outcome, None, call.when, error=kind)
-
-        @staticmethod
-        def pytest_runtest_logreport(report: Any) -> None:
-            reports.append(report)
+            reports.append(pytest.TestReport(item.nodeid, item.location, {}, outcome, None, call.when, error=kind))
+            return reports[-1]
 
         @staticmethod
         def pytest_pyfunc_call(pyfuncitem: Any) -> bool | None:
@@ -183,18 +180,13 @@ def _run_pytest(names: dict[str, Any], results: _Results) -> None:
         results.add("")
 
 
-class _Module(ModuleType):
-    """A module whose other names `get` knows."""
-
-    def __init__(self, name: str, get: Callable[[str], Any], names: Mapping[str, Any] | None = None) -> None:
-        super().__init__(name)
-        vars(self).update({"_get": get, **(names or {})})
-        sys.modules[name] = self
+class _Solution(ModuleType):
+    """The program as a module, from which tests import its names."""
 
     def __getattr__(self, name: str) -> Any:
         if name == "__path__":
             raise AttributeError(name)
-        return vars(self)["_get"](name)
+        return vars(self)["_link"].name(name)
 
 
 def _true(value: Any) -> None:
@@ -246,10 +238,6 @@ def _divide(tree: ast.Module) -> int:
     return count
 
 
-def _missing(name: str) -> None:
-    raise AttributeError(name)
-
-
 def _execute(link: TestSide, names: dict[str, Any], tree: ast.Module, order: Mapping[str, Any]) -> None:
     """Run the module of the tests, where the names of the program are known."""
     begin(names, sys.modules)
@@ -261,7 +249,8 @@ def _execute(link: TestSide, names: dict[str, Any], tree: ast.Module, order: Map
     link.local = {each for each in names.values() if inspect.isclass(each) and each.__module__ == _NAME}
     link.find_process()
     own = link.call({"own": "own_names"})
-    _Module("solution", link.name, {"__all__": own})
+    sys.modules["solution"] = _Solution("solution")
+    vars(sys.modules["solution"]).update(_link=link, __all__=own)
     asked = _names(compile(tree, _NAME, "exec")) | _names(compile(order["entry_point"] or "0", _NAME, "eval"))
     for name in asked.intersection(own) - vars(builtins).keys():
         if name not in names or names[name] is before.get(name):

@@ -2,7 +2,7 @@
 
 What the program returns is compared here. One of its objects equals plain data only by its content (of a subclass of
 int, list, ...), and an operator gets plain data only where the tests have made the object: the program would see what
-is expected, and could say yes. Two objects of the program are compared by the program.
+is expected, and could say yes; elsewhere the test says nothing. The program compares two of its own objects.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from itertools import islice
 from typing import Any
 
 from .link import DATA, Link
-from .run_queue import PATIENCE
 
 __all__ = ["Broken", "CannotCross", "TestSide", "is_stand_in"]
 
@@ -67,14 +66,23 @@ def _defines(value: Any, special: str) -> bool:
 
 
 def _withheld(value: Any, special: str) -> Any:
-    """What a special method of an object says about plain data, without asking the program.
+    """What a special method of an object says about plain data, which the program does not get to see.
 
-    Only where the tests have made the object is it known that they mean its method: no program is to be unscored for
-    what it returns.
+    An operator that answers a stranger answers anything, and fails. An object that the tests have not made equals no
+    plain data: a wrong value is not unscored for its `__eq__`.
     """
-    if vars(value)[_MADE] and _defines(value, special):
+    means_it = vars(value)[_MADE] or not (special in ("__eq__", "__ne__") or _answers_stranger(value, special))
+    if means_it and _defines(value, special):
         raise LINK.refuse(f"{special} of an object would see what is expected")
     return NotImplemented
+
+
+def _answers_stranger(value: Any, special: str) -> bool:
+    try:
+        answer = LINK.call({"z": special}, value, LINK.stranger())
+    except Exception:  # noqa: BLE001 - whatever the program raises
+        return False
+    return answer is not NotImplemented and answer is not False
 
 
 def _comparison(special: str) -> Callable[[Any, Any], Any]:
@@ -104,7 +112,11 @@ def _special(name: str) -> Callable[..., Any]:
         if name in _OPERATORS and not _defines(self, name):
             return getattr(LINK.content(self), name)(*args)
         if name == "__contains__" and not made:
-            return any(item == args[0] for item in self)
+            try:
+                return any(item == args[0] for item in self)
+            except TypeError:  # it is not iterable
+                _withheld(self, name)
+                raise
         if name in _OPERATORS and not made and not is_stand_in(args[0]):
             return _withheld(self, name)
         value = LINK.call({"z": name}, self, *args)
@@ -118,8 +130,12 @@ def _awaited(value: Any) -> Any:
     yield
 
 
-def _delegated(target: Any) -> Callable[..., Any]:
-    return lambda self, *_: _made(LINK.call(target, self))
+def _sent(target: Any) -> Any:
+    return lambda self, *args: LINK.call(target, self, *args)
+
+
+def _copied(name: str) -> Callable[..., Any]:
+    return lambda self, *_: _made(LINK.call({"g": f"copy:{name}"}, self))
 
 
 class _StandInType(type):
@@ -133,23 +149,14 @@ class _StandInType(type):
     def __call__(cls, /, *args: Any, **kwargs: Any) -> Any:
         return _made(LINK.call({"h": vars(cls)[_NUMBER]}, *args, **kwargs))
 
-    def __getattr__(cls, name: str) -> Any:
-        return LINK.call(_function("getattr"), cls, name)
-
-    def __setattr__(cls, name: str, value: Any) -> None:
-        LINK.call(_function("setattr"), cls, name, value)
-
     def __bool__(cls) -> bool:
         return True
 
     def __iter__(cls) -> Iterator[Any]:
         return iter(LINK.call(_function("list"), cls))
 
-    def __len__(cls) -> int:
-        return int(LINK.call(_function("len"), cls))
-
-    def __getitem__(cls, key: Any) -> Any:
-        return LINK.call({"z": "__getitem__"}, cls, key)
+    __getattr__, __setattr__, __len__ = (_sent(_function(name)) for name in ("getattr", "setattr", "len"))
+    __getitem__ = _sent({"z": "__getitem__"})
 
 
 class _StandIn(metaclass=_StandInType):
@@ -166,11 +173,8 @@ class _StandIn(metaclass=_StandInType):
         else:
             LINK.call(_function("setattr"), self, name, value)
 
-    def __delattr__(self, name: str) -> None:
-        LINK.call(_function("delattr"), self, name)
-
-    __repr__, __str__, __hash__ = (_delegated(_function(name)) for name in ("repr", "str", "hash"))
-    __copy__, __deepcopy__ = (_delegated({"g": f"copy:{name}"}) for name in ("copy", "deepcopy"))
+    __delattr__, __repr__, __str__, __hash__ = (_sent(_function(name)) for name in ("delattr", "repr", "str", "hash"))
+    __copy__, __deepcopy__ = map(_copied, ("copy", "deepcopy"))
     __eq__, __ne__, __lt__, __le__, __gt__, __ge__ = map(_comparison, _COMPARISONS)
 
     @property  # type: ignore[misc]
@@ -185,11 +189,10 @@ class TestSide(Link):
 
     Args:
         descriptor: the socket.
-        limit_s: processor seconds of one call, and `PATIENCE` times as many by the clock.
+        limit_s: processor seconds of one call. The zygote ends a program that waits without using any.
 
     Attributes:
         problem: why the running test says nothing, or why no test is passed any more; None: there is no problem.
-        slow_s: seconds by the clock of the call that was given up for them; 0: none was.
         local: the classes of the row itself; their objects are made again in the program.
     """
 
@@ -197,8 +200,8 @@ class TestSide(Link):
         super().__init__(descriptor, 0)
         self.problem: BaseException | None = None
         self.local: set[type] = set()
-        self._limit_s, self._depth, self.slow_s = limit_s, 0, 0.0
-        self._began, self._deadline, self._used_before = 0.0, 0.0, 0.0
+        self._limit_s, self._depth = limit_s, 0
+        self._deadline, self._used_before = 0.0, 0.0
         self._pid = -1
         self._stand_ins: dict[int, Any] = {}
         self._functions: list[Any] = []
@@ -210,7 +213,7 @@ class TestSide(Link):
         globals()["LINK"] = self
 
     def find_process(self) -> None:
-        """Ask for the program's process id; a false one prolongs a call, to its limit by the clock."""
+        """Ask for the program's process id; a false one prolongs a call, to the limit of all tests."""
         pid = self.call({"g": "os:getpid"})
         self._pid = pid if type(pid) is int else -1
 
@@ -244,8 +247,8 @@ class TestSide(Link):
         if (sys.stdin, builtins.input) != self._inputs:
             raise self.refuse("the test replaces standard input")
         if not self._depth:
-            self._began, self._used_before = time.monotonic(), self._used_s()
-            self._deadline = self._began + self._limit_s
+            self._used_before = self._used_s()
+            self._deadline = time.monotonic() + self._limit_s
         self._depth += 1
         try:
             return super().call(target, *args, **kwargs)
@@ -287,11 +290,10 @@ class TestSide(Link):
         data = bytearray()
         while len(data) < size:
             while not self._poll.poll(max(0.0, self._deadline - time.monotonic()) * 1000):
-                left_s, now = self._limit_s - (self._used_s() - self._used_before), time.monotonic()
-                if left_s <= 0 or now - self._began > PATIENCE * self._limit_s:
-                    self.slow_s = now - self._began if left_s > 0 else 0.0
+                left_s = self._limit_s - (self._used_s() - self._used_before)
+                if left_s <= 0:
                     raise self._broken("a call takes too long")
-                self._deadline = now + left_s
+                self._deadline = time.monotonic() + left_s
             part = os.read(self.descriptor, min(size - len(data), 1 << 20)) if size <= MAX_MESSAGE_BYTES else b""
             if not part:
                 raise self._broken("the program has ended")

@@ -139,7 +139,7 @@ def test_room_for_the_actors(make_case: MakeCase, tmp_path: Path) -> None:
     eight = only(ray.logical_cpus(make_case({"ray_kwargs.ray_init.num_cpus": 33}, on_cpu=False, environ=gpus)))
     assert "34 needed" in eight.text
     helpers = {"own": {"path": "a", "n_gpus_per_node": 2}, "polite": {"path": "b", "placement": "shared"},
-               "terse": {"path": "c", "placement": "in_turn"}}  # fmt: skip
+               "terse": {"path": "c", "placement": "shared"}}  # fmt: skip
     keys = {"ray_kwargs.ray_init.num_cpus": 45, "agent_rl.reward.models": helpers}
     served = only(ray.logical_cpus(make_case(keys, on_cpu=False, environ=gpus)))
     assert "46 needed (8 storage units, 4 for each of 8 GPU(s), 6 more)" in served.text

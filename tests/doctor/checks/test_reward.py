@@ -183,20 +183,6 @@ def test_models_that_share_gpus_fit_there_together(
     assert list(reward.shares(make_case(models, on_cpu=True))) == []
 
 
-def test_models_in_turn_need_the_place_of_one(make_case: MakeCase, classifier: Path) -> None:
-    models = {
-        f"{MODELS}.{name}": {"path": str(classifier), "placement": "in_turn", "gpu_memory_utilization": 0.8}
-        for name in "ab"
-    }
-    (finding,) = reward.shares(make_case(models, on_cpu=False))
-    assert finding.status is Status.OK
-    assert "a 0.8, b 0.8" in finding.text
-    assert "2 loads a step and a validation, 0.0 GiB for a GPU" in finding.text
-    beside = {f"{MODELS}.c": {"path": "a/b", "placement": "shared", "gpu_memory_utilization": 0.3}}
-    (finding,) = reward.shares(make_case({**models, **beside}, on_cpu=False))
-    assert finding.status is Status.PROBLEM
-
-
 def test_models_with_gpus_of_their_own_are_counted(make_case: MakeCase) -> None:
     models = {
         f"{MODELS}.a": {"path": "a/b", "n_gpus_per_node": 2},

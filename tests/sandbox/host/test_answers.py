@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_rl.sandbox.host.answers import NotComparable, longest_text, plain, read_result, same_output, same_value
+from agent_rl.sandbox.host.answers import longest_text, read_result, same_output, same_value
+from agent_rl.sandbox.jail.call import plain
 
 
 @pytest.mark.parametrize(
@@ -35,7 +36,7 @@ from agent_rl.sandbox.host.answers import NotComparable, longest_text, plain, re
     ],
 )
 def test_values_are_compared_by_kind_and_exactly(got, expected, same):
-    assert same_value(read_result(got.encode()), plain(expected)) is same
+    assert same_value(read_result(got), plain(expected)) is same
 
 
 def test_a_tolerance_is_for_floats_only():
@@ -47,20 +48,10 @@ def test_a_tolerance_is_for_floats_only():
     assert not same_value(True, 1.0, 10.0)
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b"[" * 100_000, b"\xff", b"1 2", b"9" * 10_000])
+@pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "\ufffd", "1 2", "9" * 10_000])
 def test_what_is_not_json_is_a_value_error(text):
     with pytest.raises(ValueError):  # noqa: PT011 - each kind of error has its own text
         read_result(text)
-
-
-def test_only_plain_types_can_be_expected():
-    class Always(int):
-        def __eq__(self, other):
-            return True
-
-    for value in (Always(1), [Always(1)], {1.5: 2}, b"", object()):
-        with pytest.raises(NotComparable):
-            plain(value)
 
 
 JSON = st.recursive(
@@ -71,8 +62,8 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_a_value_equals_itself_after_the_way_through_json(value):
-    assert same_value(read_result(json.dumps(value).encode()), plain(value))
-    assert not same_value(read_result(json.dumps([value]).encode()), plain(value))
+    assert same_value(read_result(json.dumps(value)), plain(value))
+    assert not same_value(read_result(json.dumps([value])), plain(value))
 
 
 @pytest.mark.parametrize(
@@ -113,8 +104,8 @@ def test_outputs_are_compared_without_white_space_at_the_end(got, expected, tole
     ],
 )  # fmt: skip
 def test_values_that_are_nearly_equal(got, expected):
-    assert not same_value(read_result(got.encode()), expected)
-    assert not same_value(read_result(got.encode()), expected, 1e-6)
+    assert not same_value(read_result(got), expected)
+    assert not same_value(read_result(got), expected, 1e-6)
 
 
 @pytest.mark.parametrize(

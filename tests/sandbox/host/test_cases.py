@@ -27,7 +27,7 @@ def test_null_columns_count_as_absent():
         (3, r"tests: expected a list, or a mapping with inputs and outputs, got int 3.*Known forms"),
         ("check(add)", "text that is not JSON"),
         ({"inputs": ["1"], "outputs": []}, "not two lists of one length"),
-        ({"inputs": [1], "outputs": ["1"]}, r"tests.inputs\[0\]: expected text or a list of lines, got int 1"),
+        ({"inputs": [1], "outputs": ["1"]}, r"tests.inputs\[0\].input: expected text or a list of lines, got int 1"),
         ({"inputs": ["1 2"], "outputs": ["1"], "fn_name": "f"}, r"inputs\[0\]: text that is not JSON: '1 2'"),
         ([{"input": "1", "output": "1"}, {"input": "1"}], r"tests\[1\]: neither expected nor output"),
         ([{"input": "1", "output": "1", "testtype": "functional"}], "without a function's name"),

@@ -144,26 +144,16 @@ CHEATS = {
     "nested": "def f(x):\n    value = []\n    value.append(value)\n    return value",
     "replaced encoder": "import json\njson.JSONEncoder.encode = lambda *_: '42'\ndef f(x):\n    return object()",
     "two answers": """
-import os, sys, struct
+import marshal, os, sys
 def f(x):
     frame = sys._getframe()
-    while "nonce" not in frame.f_locals:
+    while not frame.f_locals.get("called"):
         frame = frame.f_back
-    answer = struct.pack("<16sBBI", frame.f_locals["nonce"], 0, 0, 2)
-    os.write(frame.f_locals["channel"], answer + b"41" + answer + b"42")
-    while True:
-        pass
+    mark = marshal.loads(frame.f_locals["called"].args[0])[-1].encode()
+    os.write(1, mark + b"42" + mark + b"41")
+    os._exit(0)
 """,
-    "the answer of another case": """
-import os, sys, struct
-def f(x):
-    frame = sys._getframe()
-    while "channel" not in frame.f_locals:
-        frame = frame.f_back
-    os.write(frame.f_locals["channel"], struct.pack("<16sBBI", bytes(16), 0, 0, 2) + b"42")
-    while True:
-        pass
-""",
+    "an answer with another mark": "import os\ndef f(x):\n    os.write(1, b'0' * 32 + b'42')\n    os._exit(0)",
     "syntax error": "def f(x) return 42",
 }
 

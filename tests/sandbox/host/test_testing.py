@@ -44,6 +44,17 @@ class Cart:
     def __iter__(self):
         return iter(self.prices)
 
+class Money:
+    def __init__(self, cents):
+        self.cents = cents
+    def __add__(self, other):
+        return Money(self.cents + getattr(other, "cents", other))
+    __radd__ = __add__
+    def __lt__(self, other):
+        return self.cents < getattr(other, "cents", other)
+    def __contains__(self, cents):
+        return cents <= self.cents
+
 import collections
 Pair = collections.namedtuple("Pair", "left right")
 
@@ -54,6 +65,7 @@ def apply(function, *values): return [function(value) for value in values]
 def numbers(n):
     for number in range(n): yield number
 def same(value): return value
+def money(x): return Money(x)
 def show(x): print("got", x)
 def kinds(): return {1}, frozenset({2}), b"3", 4j, None, (5,), float("inf"), 10 ** 30, {"six": [6]}, True
 async def later(x): return x + 1
@@ -133,6 +145,7 @@ def test():
     assert (Cart([3]) + 4).prices == [3, 4] and (Cart([1]) + Cart([2])).prices == [1, 2]
     with cart as inner: assert inner.prices == [1, 2, 3]
     assert cart.prices == [] and copy.deepcopy(cart) == cart
+    assert money(1) < money(2) and (money(1) + money(2)).cents == 3 and sorted([money(2), money(1)])[0].cents == 1
     cart.prices = [5]
     prices = cart.prices
     prices.append(6)
@@ -213,6 +226,12 @@ UNKNOWN = {
     "a package that is not there": "import no_such_package\ndef test(): assert same(1) == 1",
     "no test": "x = 1",
     "what an object would see": "def test(): assert Cart([1]) == [1]",
+    "an operator of an object that was returned": "def test(): assert (money(1) + 1).cents == 2",
+    "a reflected operator": "def test(): assert (1 + money(1)).cents == 2",
+    "the sum of objects": "def test(): assert sum([money(1), money(2)]).cents == 3",
+    "the order of an object and a number": "def test(): assert money(1) < 2",
+    "the order of a number and an object": "def test(): assert 2 > money(1)",
+    "what an object contains": "def test(): assert 1 in money(2)",
 }
 
 F = "def f(x):\n    return "

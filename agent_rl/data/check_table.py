@@ -1,0 +1,65 @@
+"""The report on data files in the terminal: a table by label, and the findings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from agent_rl.data.check import DataReport, Statistics
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+__all__ = ["findings", "table"]
+
+MOST_VALUES = 30
+"""Values of a label that are shown; the others are counted together."""
+OTHERS = "(others)"
+
+
+def table(report: DataReport) -> Table:
+    """What is in the files, by data source, ability and difficulty."""
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(title=f"{_rows(sum(report.rows))} in {len(report.files)} file{'s' * (len(report.files) > 1)}")
+    made.add_column("", style="bold")
+    for name in ("rows", f"mean {report.unit}", "median", "95 %", "longest"):
+        made.add_column(name, justify="right")
+    for label, values in report.labels.items():
+        made.add_section()
+        for value, its in _most(values).items():
+            lengths = (its.mean, its.quantile(0.5), its.quantile(0.95), its.longest)
+            made.add_row(Text(f"{label} {value}"), f"{its.rows:,}", *(f"{length:,.0f}" for length in lengths))
+    made.caption = f"{report.graded:,} ground truths were scored"
+    return made
+
+
+def findings(report: DataReport) -> Iterator[Text]:
+    """What is wrong, the most frequent first: how many rows, the first of them, and where a few more are."""
+    from rich.text import Text
+
+    for kind, count in report.counts.most_common():
+        is_error = kind in report.errors
+        (place, finding), *others = report.shown[kind]
+        more = f". Also {'; '.join(other for other, _ in others)}" if others else ""
+        head = (f"{'error' if is_error else 'look '} {kind}, {_rows(count)}: ", "red" if is_error else "yellow")
+        yield Text.assemble(head, f"{place}: {finding.text}. {finding.remedy}{more}")
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row{'s' * (count != 1)}"
+
+
+def _most(values: dict[str, Statistics]) -> dict[str, Statistics]:
+    """The values with the most rows, in order, and the others as one."""
+    ordered = dict(sorted(values.items(), key=lambda each: (-each[1].rows, each[0])))
+    kept = dict(list(ordered.items())[:MOST_VALUES])
+    rest = list(ordered.values())[MOST_VALUES:]
+    if rest:
+        lengths: Counter[int] = sum((each.lengths for each in rest), Counter())
+        rows, total = sum(each.rows for each in rest), sum(each.total for each in rest)
+        kept[f"{OTHERS[:-1]}: {len(rest)})"] = Statistics(rows, total, max(each.longest for each in rest), lengths)
+    return kept

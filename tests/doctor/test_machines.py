@@ -1,0 +1,83 @@
+"""The doctor about recorded machines: it names what would stop the run there, and nothing where the run would start."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from agent_rl.doctor.case import Case
+from agent_rl.doctor.check import Finding, Needs, Status, all_checks
+from agent_rl.doctor.checks import ray
+from agent_rl.doctor.diagnosis import run_check
+from agent_rl.doctor.machine import Machine
+from tests.doctor.conftest import MakeCase, node_facts
+
+MACHINES: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("machines.yaml").read_text())
+GROUPS = ("installation", "machine", "Ray")
+
+
+def of_a_file(facts: dict[str, Any], file: Path) -> Machine:
+    gpus, gib = facts.pop("gpus", 8), facts.pop("memory_gib", None)
+    whole = {**node_facts(gpus), **facts, **({"memory": gib << 30} if gib else {})}
+    file.write_text(json.dumps(whole))
+    return Machine.from_file(file)
+
+
+def said(case: Case) -> list[Finding]:
+    checks = [each for each in all_checks() if each.group in GROUPS and each.needs is not Needs.VERL]
+    return [finding for each in checks for finding in run_check(each, case) if finding.status is not Status.OK]
+
+
+@pytest.fixture
+def three_b(tmp_path: Path) -> str:
+    """The shape of Qwen2.5-3B, without its weights."""
+    shape = {"hidden_size": 2048, "num_hidden_layers": 36, "num_attention_heads": 16, "num_key_value_heads": 2}
+    shape |= {"intermediate_size": 11008, "vocab_size": 151936, "tie_word_embeddings": True}
+    (tmp_path / "three_b").mkdir()
+    (tmp_path / "three_b/config.json").write_text(json.dumps({"model_type": "qwen2", **shape}))
+    return str(tmp_path / "three_b")
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_what_stops_a_run_is_named_and_nothing_else(
+    name: str, make_case: MakeCase, three_b: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described = MACHINES[name]
+    # a Ray that runs on this machine, and its ports, are not that machine's
+    monkeypatch.setattr(ray, "_is_free", lambda port: False)
+    monkeypatch.setattr(ray, "ray_folder", lambda environ: str(tmp_path))
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "ray/ray_current_cluster").write_text("127.0.0.1:1")
+    keys = {"actor_rollout_ref.model.path": three_b, **described.get("run", {})}
+    case, machine = make_case(keys, on_cpu=False), of_a_file({**described["facts"]}, tmp_path / "node.json")
+    found = said(Case(environ=machine.environ, folder=case.folder, config=case.config, given=machine))
+    for status, names in ((Status.PROBLEM, "problems"), (Status.WARNING, "warnings")):
+        assert [each.subject for each in found if each.status is status] == described.get(names, []), found
+    assert all(each.remedy for each in found if each.status is not Status.SKIPPED)
+    assert [each for each in found if each.status is Status.SKIPPED] == []
+
+
+def test_a_node_without_the_package_is_told_to_install_it_in_one_line(make_case: MakeCase, tmp_path: Path) -> None:
+    bare = MACHINES["a bare H100 without an index of packages"]
+    machine = of_a_file({**bare["facts"]}, tmp_path / "node.json")
+    found = {each.subject: each for each in said(Case(environ={}, given=machine))}
+    assert "transformers" in found["packages"].text
+    assert found["packages"].remedy == "Run pip install 'agent-rl[sglang]'"
+
+
+def test_a_task_of_slurm_is_recorded_with_the_address_of_its_head(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine that reads the file may have no scontrol."""
+    (tmp_path / "scontrol").write_text("#!/bin/sh\necho node1\necho node2\n")
+    (tmp_path / "scontrol").chmod(0o755)
+    task = {"SLURM_NNODES": "2", "SLURM_NODEID": "1", "SLURM_LOCALID": "0", "SLURM_JOB_NODELIST": "node[1-2]"}
+    monkeypatch.setenv("PATH", str(tmp_path))
+    environ = Machine({**task, "SLURM_JOB_USER": "jane", "PATH": str(tmp_path)}).to_dict()["environ"]
+    assert environ == {**task, "MASTER_ADDR": "node1"}
+    assert Case(environ=environ).nodes is not None
+    assert Machine({"NNODES": "2"}).to_dict()["environ"] == {"NNODES": "2"}  # the doctor says that the rank is missing
