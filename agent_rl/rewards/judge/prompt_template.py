@@ -18,7 +18,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
 from agent_rl.rewards.judge import reply
@@ -47,16 +47,6 @@ class BasePromptTemplate(BaseModel):
 
     think: str = Field(default="", description="your reasoning, step by step")
     """The model's thoughts, whether its chat template or this one asks for them."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _no_booleans(cls, values: Any) -> Any:
-        """True and false are numbers for pydantic."""
-        if isinstance(values, Mapping):
-            for name, field in cls.model_fields.items():
-                if isinstance(values.get(name), bool) and field.annotation in (int, float):
-                    raise ValueError(f"{name}: true and false are not numbers")
-        return values
 
     @classmethod
     def schema(cls, enable_thinking: bool = True, **kwargs: Any) -> str:  # type: ignore[override]
@@ -208,14 +198,18 @@ class BasePromptTemplate(BaseModel):
 
     @classmethod
     def _value(cls, tag: str, text: str) -> Any:
-        """The data that a tag's text stands for; numbers and lists are JSON."""
+        """The data that a tag's text stands for: numbers and lists are JSON.
+
+        A boolean stays a text, because pydantic would take it for a number.
+        """
         text = reply.unescaped(text)
         if tag not in cls._tags() or _is_text(cls.model_fields[cls._tags()[tag]]):
             return text
         try:
-            return json.loads(text)
+            data = json.loads(text)
         except (ValueError, RecursionError):
             return text.strip()
+        return text.strip() if isinstance(data, bool) else data
 
 
 def _is_text(field: FieldInfo) -> bool:
