@@ -6,7 +6,7 @@ import asyncio
 import json
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,9 +14,7 @@ from agent_rl.cli._arguments import Json, json_object, print_json
 from agent_rl.errors import ConfigError
 
 if TYPE_CHECKING:
-    from agent_rl.evaluation.judge_sources import JudgeSource
     from agent_rl.evaluation.judges import Judged, JudgeReport
-    from agent_rl.reasoning_rm import DataSample
 
 __all__ = ["GROUP", "app"]
 
@@ -74,22 +72,34 @@ def evaluate(
     """
     from rich.console import Console
 
-    from agent_rl.evaluation.judges import judge_table, read_samples, report_on
+    from agent_rl.evaluation.judge_sources import ClassifierJudge, JudgeSource, TemplateJudge
+    from agent_rl.evaluation.judges import judge_all, judge_table, read_samples, report_on
+    from agent_rl.progress import progress
+    from agent_rl.reasoning_rm import find_template
+    from agent_rl.remote import EndpointConfig
+    from agent_rl.rewards.models import ModelConfig
+    from agent_rl.settings.errors import validated
 
     samples = read_samples(files, score=score, limit=limit)
     if discriminative and endpoint is None:
         raise ConfigError("--endpoint", "a discriminative model needs a server", "Start one, and name it")
     request = {**json_object("--body", body), "max_tokens": max_tokens}
+    if template == "auto":
+        template = "pairwise" if all(len(sample.answers) == 2 for sample in samples) else "pointwise"
+    template_class = find_template(template, "--template", "score", "preference")
 
     async def measure() -> list[Judged]:
         async with AsyncExitStack() as stack:
             url = endpoint or await _served(stack, model)
             limits = {"url": url, "model": model, "api_key_env": api_key_env, "max_concurrent": 2 * concurrency}
+            source: JudgeSource
             if discriminative:
-                source = _classifier({**limits, "engine": engine, "tokenizer": tokenizer or model})
+                keys = {**limits, "engine": engine, "tokenizer": tokenizer or model, "shown": "answer"}
+                source = ClassifierJudge(validated(ModelConfig, keys))
             else:
-                source = _templated(limits, template, request, samples)
-            return await _all(source, samples, concurrency)
+                source = TemplateJudge(validated(EndpointConfig, limits), template_class, request)
+            with progress("samples", len(samples)) as advance:
+                return await judge_all(source, samples, at_once=concurrency, advance=advance)
 
     judged = asyncio.run(measure())
     report = report_on(judged)
@@ -110,33 +120,6 @@ async def _served(stack: AsyncExitStack, model: str) -> str:
     log = Path("outputs/rm_eval") / f"{Path(model).name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     return await stack.enter_async_context(serve(folder, model, log))
-
-
-def _classifier(keys: dict[str, Any]) -> JudgeSource:
-    from agent_rl.evaluation.judge_sources import ClassifierJudge
-    from agent_rl.rewards.models import ModelConfig
-    from agent_rl.settings.errors import validated
-
-    return ClassifierJudge(validated(ModelConfig, {**keys, "shown": "answer"}))
-
-
-def _templated(keys: dict[str, Any], template: str, request: dict[str, Any], samples: list[DataSample]) -> JudgeSource:
-    from agent_rl.evaluation.judge_sources import TemplateJudge
-    from agent_rl.reasoning_rm import find_template
-    from agent_rl.remote import EndpointConfig
-    from agent_rl.settings.errors import validated
-
-    if template == "auto":
-        template = "pairwise" if all(len(sample.answers) == 2 for sample in samples) else "pointwise"
-    return TemplateJudge(validated(EndpointConfig, keys), find_template(template, "--template"), request)
-
-
-async def _all(source: JudgeSource, samples: list[DataSample], at_once: int) -> list[Judged]:
-    from agent_rl.evaluation.judges import judge_all
-    from agent_rl.progress import progress
-
-    with progress("samples", len(samples)) as advance:
-        return await judge_all(source, samples, at_once=at_once, advance=advance)
 
 
 def _write(folder: Path, report: JudgeReport, judged: list[Judged]) -> None:

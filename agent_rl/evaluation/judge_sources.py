@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
-from agent_rl.errors import ConfigError, UnscoredError
-from agent_rl.reasoning_rm.prompt_template import BasePromptTemplate
-from agent_rl.reasoning_rm.reward_module import kind_of
+from agent_rl.reasoning_rm.reward_module import RewardModule
 from agent_rl.reasoning_rm.sample import DataSample
-from agent_rl.reasoning_rm.templates import winner
 from agent_rl.remote import ChatClient, EndpointConfig
-from agent_rl.rewards.judge.verdict import VerdictError
+from agent_rl.rewards.judge.kinds import chat_thinks
+from agent_rl.rewards.judge.prompt_template import BasePromptTemplate
+from agent_rl.rewards.judge.verdict import pair_form
 from agent_rl.rewards.models.model import Model, ModelConfig
 from agent_rl.trajectory import Message, StopReason, Trajectory, Turn
 
@@ -21,7 +19,7 @@ __all__ = ["ClassifierJudge", "JudgeSource", "TemplateJudge"]
 
 
 class JudgeSource(ABC):
-    """Judges samples; a method that is not overridden says that it judges otherwise."""
+    """Judges samples."""
 
     compares = False
     """Whether it compares the answers of a pair; otherwise it scores one answer at a time."""
@@ -41,40 +39,27 @@ class TemplateJudge(JudgeSource):
 
     Args:
         endpoint: its address and name.
-        template: pointwise or pairwise.
+        template: its verdict has the field `score` or `preference`.
         body: further fields of the request.
 
     Raises:
-        ConfigError: the API key is missing, or the template judges otherwise.
+        ConfigError: the API key is missing.
     """
 
     def __init__(
         self, endpoint: EndpointConfig, template: type[BasePromptTemplate], body: Mapping[str, Any] | None = None
     ) -> None:
-        kind = kind_of(template)
-        if kind not in ("pointwise", "pairwise"):
-            problem = f"{template.__name__} is {kind}: only scores and comparisons of two are measured here"
-            raise ConfigError("--template", problem, "Give a template with the field score or preference")
-        self.compares, self._template, self._body = kind == "pairwise", template, dict(body or {})
-        self._client = ChatClient(endpoint)
-        thinking = (self._body.get("chat_template_kwargs") or {}).get("enable_thinking")
-        self._asks_for_thoughts = not thinking
+        self._body, self._client = dict(body or {}), ChatClient(endpoint)
+        self._module = RewardModule("rm eval", template, enable_thinking=not chat_thinks(self._body))
+        self.compares = self._module.kind == "pairwise"
 
     async def judge(self, sample: DataSample) -> float | str:
         """The verdict of one reply."""
-        prompt = self._template.ask(
-            sample.query, sample.answers, context=sample.context, criteria=sample.criteria,
-            enable_thinking=self._asks_for_thoughts,
-        )  # fmt: skip
+        messages = [{"role": "user", "content": self._module.format(sample)}]
         async with self._client as client:
-            completion = await client.chat({"messages": [{"role": "user", "content": prompt}], **self._body})
-        verdict: Any = self._template.read(completion.text, "\n".join(sample.answers))
-        if not self.compares:
-            return float(verdict.score)
-        said = winner(verdict.preference)
-        if said not in ("A", "B", "tie"):
-            raise VerdictError(f"{said!r} is none of A, B and tie")
-        return str(said)
+            completion = await client.chat({"messages": messages, **self._body})
+        verdict: Any = self._module.parse(completion.text, sample)
+        return str(pair_form().of(verdict).winner) if self.compares else float(verdict.score)
 
 
 class ClassifierJudge(JudgeSource):
@@ -91,19 +76,6 @@ class ClassifierJudge(JudgeSource):
         """The score of the answer."""
         asked = f"{sample.context}\n\n{sample.query}" if sample.context else sample.query
         (answer,) = sample.answers
-        said = Trajectory([Message("user", asked)], StopReason.ANSWERED, turns=[Turn(answer)], answer=answer)
-        fitted, _ = await self._model.fitted(said)
+        trajectory = Trajectory([Message("user", asked)], StopReason.ANSWERED, turns=[Turn(answer)], answer=answer)
+        fitted, _ = await self._model.fitted(trajectory)
         return await self._model.score(fitted)
-
-
-async def verdict_of(source: JudgeSource, sample: DataSample) -> float | str | VerdictError | UnscoredError:
-    """The verdict, or why there is none."""
-    try:
-        return await source.judge(sample)
-    except (VerdictError, UnscoredError) as error:
-        return error
-
-
-async def verdicts_of(source: JudgeSource, samples: list[DataSample]) -> list[Any]:
-    """Of several samples, asked at the same time."""
-    return list(await asyncio.gather(*(verdict_of(source, sample) for sample in samples)))

@@ -7,10 +7,13 @@ first answer minus that for the second: 1 for a judge that always takes the firs
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import groupby, pairwise
+from operator import itemgetter
 from statistics import fmean
 from typing import Any
 
@@ -21,11 +24,11 @@ from agent_rl.data.preferences import to_row
 from agent_rl.data.sources import read_raw
 from agent_rl.data.storage import unpacked
 from agent_rl.errors import ConfigError, UnscoredError
-from agent_rl.evaluation.judge_sources import JudgeSource, verdicts_of
+from agent_rl.evaluation.judge_sources import JudgeSource
 from agent_rl.evaluation.summary import Estimate, cell, estimate_mean, estimate_rate
 from agent_rl.reasoning_rm.metrics import pearson, spearman
 from agent_rl.reasoning_rm.sample import DataSample
-from agent_rl.rewards.judge.verdict import VerdictError
+from agent_rl.rewards.judge.verdict import POINTS, SWAPPED, VerdictError
 
 __all__ = ["JudgeReport", "Judged", "judge_all", "judge_table", "read_samples", "report_on"]
 
@@ -33,8 +36,6 @@ CATEGORIES = ("subset", "source", "category")
 """Keys of a sample's metadata by which benchmarks report."""
 BINS = 10
 """Of the calibration: verdicts with as many different scores or more are put into so many groups of equal size."""
-POINTS = {"A": 1.0, "tie": 0.5, "B": 0.0}
-SWAPPED = {"A": "B", "B": "A", "tie": "tie"}
 
 
 def read_samples(paths: Iterable[str], *, score: str = "helpfulness", limit: int | None = None) -> list[DataSample]:
@@ -121,10 +122,12 @@ async def _judged(source: JudgeSource, sample: DataSample) -> Judged:
         alone = {"scores": None, "preference": None}
         asked = [sample.model_copy(update={"answers": [answer], **alone}) for answer in sample.answers]
     judged = Judged(sample)
-    for verdict in await verdicts_of(source, asked):
+    for verdict in await asyncio.gather(*map(source.judge, asked), return_exceptions=True):
         if isinstance(verdict, UnscoredError):
             judged.failed = str(verdict)
-        judged.said.append(None if isinstance(verdict, VerdictError | UnscoredError) else verdict)
+        elif isinstance(verdict, BaseException) and not isinstance(verdict, VerdictError):
+            raise verdict
+        judged.said.append(None if isinstance(verdict, BaseException) else verdict)
     return judged
 
 
@@ -212,30 +215,21 @@ def _add_scores(found: JudgeReport, judged: Sequence[Judged]) -> None:
     predicted, true = (list(column) for column in zip(*pairs, strict=True))
     found.mae = fmean(abs(one - other) for one, other in pairs)
     found.pearson, found.spearman = pearson(predicted, true), spearman(predicted, true)
-    for group in _groups(pairs):
+    for group in _groups(sorted(pairs)):
         estimate = estimate_mean([[other] for _, other in group])
+        low, high = (estimate.mean if end is None else end for end in (estimate.low, estimate.high))
         found.calibration.append(
-            {
-                "predicted": fmean(one for one, _ in group),
-                "true": estimate.mean,
-                "low": estimate.mean if estimate.low is None else estimate.low,
-                "high": estimate.mean if estimate.high is None else estimate.high,
-                "count": len(group),
-            }
-        )
+            {"predicted": fmean(one for one, _ in group), "true": estimate.mean, "low": low, "high": high,
+             "count": len(group)}
+        )  # fmt: skip
 
 
-def _groups(pairs: Sequence[tuple[float, float]]) -> Iterator[list[tuple[float, float]]]:
-    by: dict[float, list[tuple[float, float]]] = defaultdict(list)
-    for pair in sorted(pairs):
-        by[pair[0]].append(pair)
-    if len(by) < BINS:
-        yield from by.values()
-        return
-    ordered = sorted(pairs)
-    for number in range(BINS):
-        if group := ordered[len(ordered) * number // BINS : len(ordered) * (number + 1) // BINS]:
-            yield group
+def _groups(pairs: Sequence[tuple[float, float]]) -> Iterator[Sequence[tuple[float, float]]]:
+    groups = [list(group) for _, group in groupby(pairs, key=itemgetter(0))]
+    if len(groups) >= BINS:
+        ends = [len(pairs) * number // BINS for number in range(BINS + 1)]
+        groups = [list(pairs[start:end]) for start, end in pairwise(ends)]
+    return filter(None, groups)
 
 
 def _add_orders(found: JudgeReport, judged: Sequence[Judged]) -> None:
@@ -244,7 +238,7 @@ def _add_orders(found: JudgeReport, judged: Sequence[Judged]) -> None:
     said = [verdict for each in compared for verdict in each if verdict is not None]
     if not said:
         return
-    found.position_bias = ((said.count("A") - said.count("B")) / len(said)) if said else None
+    found.position_bias = (said.count("A") - said.count("B")) / len(said)
     found.ties = said.count("tie") / len(said)
     both = [each for each in compared if None not in each]
     found.consistent = fmean(float(one == SWAPPED[str(other)]) for one, other in both) if both else None

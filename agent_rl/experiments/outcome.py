@@ -16,8 +16,8 @@ from agent_rl.evaluation.judges import Judged, report_on
 from agent_rl.evaluation.summary import SOLVED, Estimate, estimate_mean, estimate_rate
 from agent_rl.launch.warnings import series
 from agent_rl.reasoning_rm.sample import SAMPLE, DataSample
-from agent_rl.reasoning_rm.templates import PointwiseTemplate
 from agent_rl.rewards import extra_info
+from agent_rl.rewards.judge.kinds import PointwiseTemplate
 from agent_rl.rewards.judge.verdict import VerdictError
 from agent_rl.trajectory import Trajectory
 from agent_rl.viewer.report import Run, read_run

@@ -10,7 +10,6 @@ from importlib import import_module
 from typing import Any
 
 from agent_rl.reasoning_rm.metrics import RunningMetrics
-from agent_rl.reasoning_rm.prompt_template import BasePromptTemplate
 from agent_rl.reasoning_rm.reward_module import RewardModule
 from agent_rl.reasoning_rm.rewards import (
     calculate_reward,
@@ -21,13 +20,14 @@ from agent_rl.reasoning_rm.rewards import (
     pointwise_reward,
 )
 from agent_rl.reasoning_rm.sample import DataSample
-from agent_rl.reasoning_rm.templates import (
+from agent_rl.rewards.judge.kinds import (
     ListwiseTemplate,
     PairwiseTemplate,
     PointwiseTemplate,
     RubricTemplate,
     find_template,
 )
+from agent_rl.rewards.judge.prompt_template import BasePromptTemplate
 
 __all__ = [
     "BasePromptTemplate",

@@ -6,8 +6,9 @@ import math
 import threading
 from collections import deque
 from collections.abc import Sequence
-from itertools import combinations, groupby
 from statistics import StatisticsError, correlation, fmean
+
+import numpy as np
 
 __all__ = ["RunningMetrics", "kendall_tau", "ndcg", "pearson", "spearman"]
 
@@ -33,15 +34,10 @@ def kendall_tau(one: Sequence[float], other: Sequence[float]) -> float | None:
 
     Kendall, "The treatment of ties in ranking problems", Biometrika 33 (1945).
     """
-    agreed = tied_one = tied_other = pairs = 0
-    for (a, b), (c, d) in combinations(zip(one, other, strict=True), 2):
-        left, right = (a > c) - (a < c), (b > d) - (b < d)
-        agreed += left * right
-        tied_one += not left
-        tied_other += not right
-        pairs += 1
-    scale = math.sqrt((pairs - tied_one) * (pairs - tied_other))
-    return agreed / scale if scale else None
+    pairs = np.triu_indices(len(one), 1)
+    left, right = (np.sign(np.subtract.outer(values, values)[pairs]) for values in (one, other))
+    scale = math.sqrt(np.count_nonzero(left) * np.count_nonzero(right))
+    return float(left @ right) / scale if scale else None
 
 
 def ndcg(ranking: Sequence[int], gains: Sequence[float]) -> float:
@@ -92,12 +88,6 @@ def _dcg(gains: Sequence[float]) -> float:
 
 def _ranks(values: Sequence[float]) -> list[float]:
     """From 1; equal values have the mean of their ranks."""
-    ranks = [0.0] * len(values)
-    order = sorted(range(len(values)), key=values.__getitem__)
-    first = 1
-    for _, group in groupby(order, key=values.__getitem__):
-        equal = list(group)
-        for at in equal:
-            ranks[at] = first + (len(equal) - 1) / 2
-        first += len(equal)
+    _, groups, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ranks: list[float] = (np.cumsum(counts) - (counts - 1) / 2)[groups].tolist()
     return ranks

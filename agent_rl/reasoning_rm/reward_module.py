@@ -12,29 +12,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent_rl.errors import ConfigError
-from agent_rl.reasoning_rm.prompt_template import BasePromptTemplate
 from agent_rl.reasoning_rm.sample import DataSample
+from agent_rl.rewards.judge.kinds import kind_of
+from agent_rl.rewards.judge.prompt_template import BasePromptTemplate
 
-__all__ = ["RewardModule", "kind_of"]
+__all__ = ["RewardModule"]
 
-KINDS = {"score": "pointwise", "preference": "pairwise", "ranking": "listwise", "scores": "rubric"}
-"""What a template judges, by the field of its verdict."""
 _THOUGHTS = "data.apply_chat_template_kwargs.enable_thinking"
-
-
-def kind_of(template: type[BasePromptTemplate]) -> str:
-    """`pointwise`, `pairwise`, `listwise` or `rubric`, by the field of the verdict.
-
-    Raises:
-        ConfigError: it has none of these fields.
-    """
-    for field, kind in KINDS.items():
-        if field in template.model_fields:
-            return kind
-    fields = ", ".join(template.model_fields)
-    raise ConfigError(
-        f"template {template.__name__}", f"it has the fields {fields}", f"Call the verdict one of {', '.join(KINDS)}"
-    )
 
 
 class RewardModule:

@@ -13,15 +13,23 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
 from typing import Any, Literal
 
 from agent_rl.errors import ConfigError
 from agent_rl.reasoning_rm.metrics import RunningMetrics, kendall_tau, ndcg
-from agent_rl.reasoning_rm.prompt_template import BasePromptTemplate
-from agent_rl.reasoning_rm.reward_module import kind_of
 from agent_rl.reasoning_rm.sample import SAMPLE
-from agent_rl.reasoning_rm.templates import PointwiseTemplate, winner
-from agent_rl.rewards.judge.verdict import VerdictError
+from agent_rl.rewards.judge.kinds import PointwiseTemplate, kind_of
+from agent_rl.rewards.judge.prompt_template import BasePromptTemplate
+from agent_rl.rewards.judge.verdict import (
+    POINTS,
+    SWAPPED,
+    VerdictError,
+    checked_verdict,
+    pair_form,
+    rubric_form,
+    score_form,
+)
 
 __all__ = [
     "calculate_reward",
@@ -71,9 +79,9 @@ def pairwise_reward(predicted: str, true: str, *, swapped: str | None = None, ti
     Raises:
         ConfigError: the truth is missing.
     """
-    if true not in ("A", "B", "tie"):
+    if true not in POINTS:
         raise ConfigError("ground_truth", f"expected A, B or tie, got {true!r}", "Correct the row")
-    if swapped is not None and {"A": "B", "B": "A"}.get(swapped, swapped) != predicted:
+    if swapped is not None and SWAPPED.get(swapped) != predicted:
         return 0.0
     if predicted == true:
         return 1.0
@@ -156,24 +164,23 @@ def compute_score(
         place = f"{data_source}, {info.get('split', '')} row {info.get('index')}, ground_truth"
         raise ConfigError(place, problem, "Give the truth, or leave the row out") from error
     running = _of_source(data_source)
-    found = {**dict.fromkeys(LOGGED, 0.0), "absolute_error": high - low if kind in ("pointwise", "rubric") else 1.0}
-    value = 0.0
+    logged = {**dict.fromkeys(LOGGED, 0.0), "absolute_error": high - low if kind in ("pointwise", "rubric") else 1.0}
+    value = form = 0.0
     try:
-        said = _said(kind, template.read(solution_str, judged), truth, low, high)
+        verdict = _verdict(kind, template.read(solution_str, judged), truth, low, high)
     except VerdictError:
-        said = None
-    if said is not None:
-        value = _reward_of(kind, reward, said, truth, low, high)
-        error_now = _distance(kind, said, truth)
-        found |= {"parsed": 1.0, "strict": float(template.is_strict(solution_str)), "absolute_error": error_now,
-                  "accuracy": float(error_now == 0.0)}  # fmt: skip
-        for one, other in _points(kind, said, truth):
-            running.add(one, other)
-    found |= {f"running_{name}": number for name, number in running.values().items() if name != "accuracy"}
+        pass
+    else:
+        value, error_now, points = _compared(kind, reward, verdict, truth, low, high)
+        strict = float(template.is_strict(solution_str))
+        logged |= {"parsed": 1.0, "strict": strict, "absolute_error": error_now, "accuracy": float(error_now == 0.0)}
+        form = (1.0 + strict) / 2
+        for predicted, true in points:
+            running.add(predicted, true)
+    logged |= {f"running_{name}": number for name, number in running.values().items() if name != "accuracy"}
     if format_weight:
-        form = 0.0 if said is None else (1.0 + found["strict"]) / 2
         value = (1.0 - format_weight) * value + format_weight * form
-    return {"score": value, **found}
+    return {"score": value, **logged}
 
 
 def _error(predicted: float, true: float) -> float:
@@ -199,69 +206,49 @@ def _true(kind: str, value: Any, low: float, high: float) -> Any:
     if kind == "listwise":
         listwise_reward([], value)
         return list(map(_truth, value))
-    numbers = {name: _truth(each) for name, each in value.items()} if kind == "rubric" else {"": _truth(value)}
-    for name, number in numbers.items():
-        if not low <= number <= high:
-            raise ConfigError("ground_truth", f"{name or 'it'} is {number:g}, not from {low:g} to {high:g}", "Set low")
-    return numbers if kind == "rubric" else numbers[""]
+    if kind == "pointwise":
+        return checked_verdict(score_form(low, high).model, {"score": value}).score
+    return checked_verdict(rubric_form(tuple(value), low, high).model, {"scores": value}).scores
 
 
-def _said(kind: str, verdict: Any, truth: Any, low: float, high: float) -> Any:
-    """What a verdict says.
+def _verdict(kind: str, verdict: Any, truth: Any, low: float, high: float) -> Any:
+    """The verdict in the form of the truth.
 
     Raises:
         VerdictError: it is out of range, or about other criteria.
     """
     if kind == "pairwise":
-        said = winner(verdict.preference)
-        if said not in ("A", "B", "tie"):
-            raise VerdictError(f"{said!r} is none of A, B and tie")
-        return said
+        return pair_form().of(verdict).winner
     if kind == "listwise":
         return list(verdict.ranking)
-    numbers = dict(verdict.scores) if kind == "rubric" else {"": float(verdict.score)}
-    if kind == "rubric" and numbers.keys() != truth.keys():
-        raise VerdictError(f"the verdict is about {sorted(numbers)}, not {sorted(truth)}")
-    if not all(low <= number <= high for number in numbers.values()):
-        raise VerdictError(f"the verdict is not from {low:g} to {high:g}")
-    return numbers if kind == "rubric" else numbers[""]
-
-
-def _reward_of(kind: str, reward: Callable[..., float] | None, said: Any, truth: Any, low: float, high: float) -> float:
-    if kind == "pairwise":
-        return float((reward or pairwise_reward)(said, truth))
-    if kind == "listwise":
-        return float((reward or listwise_reward)(said, truth))
-    of_one = reward or pointwise_reward
     if kind == "pointwise":
-        return float(of_one(said, truth, low=low, high=high))
-    return math.fsum(float(of_one(said[name], truth[name], low=low, high=high)) for name in truth) / len(truth)
+        return score_form(low, high).of(verdict).score
+    if verdict.scores.keys() != truth.keys():
+        raise VerdictError(f"the verdict is about {sorted(verdict.scores)}, not {sorted(truth)}")
+    return rubric_form(tuple(truth), low, high).of(verdict).scores
 
 
-def _distance(kind: str, said: Any, truth: Any) -> float:
+def _compared(
+    kind: str, reward: Callable[..., float] | None, verdict: Any, truth: Any, low: float, high: float
+) -> tuple[float, float, list[tuple[float, float]]]:
+    """The reward of a verdict, its distance from the truth, and numbers of both to correlate."""
     if kind == "pairwise":
-        return float(said != truth)
+        value = float((reward or pairwise_reward)(verdict, truth))
+        return value, float(verdict != truth), [(POINTS[verdict], POINTS[truth])]
     if kind == "listwise":
-        return 1.0 - listwise_reward(said, truth)
-    if kind == "rubric":
-        return math.fsum(abs(said[name] - truth[name]) for name in truth) / len(truth)
-    return abs(float(said) - float(truth))
-
-
-def _points(kind: str, said: Any, truth: Any) -> list[tuple[float, float]]:
-    """Numbers to correlate: scores, or the points of A."""
-    if kind == "pairwise":
-        points = {"A": 1.0, "tie": 0.5, "B": 0.0}
-        return [(points[said], points[truth])]
-    if kind == "listwise":
-        return [(float(-place), truth[number - 1]) for place, number in enumerate(said) if number <= len(truth)]
-    return [(said[name], truth[name]) for name in truth] if kind == "rubric" else [(said, truth)]
+        places = [(float(-at), truth[number - 1]) for at, number in enumerate(verdict) if number <= len(truth)]
+        value = float((reward or listwise_reward)(verdict, truth))
+        return value, 1.0 - listwise_reward(verdict, truth), places
+    pairs = [(verdict, truth)] if kind == "pointwise" else [(verdict[name], truth[name]) for name in truth]
+    of_one = reward or pointwise_reward
+    value = fmean(float(of_one(predicted, true, low=low, high=high)) for predicted, true in pairs)
+    return value, fmean(abs(predicted - true) for predicted, true in pairs), pairs
 
 
 def _answers(info: Mapping[str, Any]) -> list[str]:
     own = info.get(SAMPLE) or {}
-    found = [*(own.get("answers") or ()), *(info.get("answers") or ()), info.get("chosen"), info.get("rejected")]
-    return [str(answer) for answer in found if answer]
+    answers = [*(own.get("answers") or ()), *(info.get("answers") or ()), info.get("chosen"), info.get("rejected")]
+    return [str(answer) for answer in answers if answer]
 
 
 def _of_source(data_source: str) -> RunningMetrics:

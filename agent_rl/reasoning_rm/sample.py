@@ -9,24 +9,23 @@ JudgeBench, RewardBench, pairs of your own); a sample is made of the row that th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from agent_rl.data import make_row
 from agent_rl.data.shapes import as_messages
 from agent_rl.errors import ConfigError
+from agent_rl.rewards.judge.verdict import SWAPPED, Winner
 from agent_rl.settings.errors import validated
 
-__all__ = ["DataSample", "Preference"]
+__all__ = ["DataSample"]
 
-Preference = Literal["A", "B", "tie"]
 SAMPLE = "sample"
 """Key of `extra_info` with a sample's own data."""
 ASKED = "asked"
 """Key of `extra_info` of a row whose prompt asks for a verdict on the sample already."""
 _RATED = ("score_chosen", "score_rejected")
-_SWAPPED: dict[Preference, Preference] = {"A": "B", "B": "A", "tie": "tie"}
 
 
 class DataSample(BaseModel):
@@ -42,7 +41,7 @@ class DataSample(BaseModel):
     """The candidates; of a pair A and B."""
     scores: list[float] | None = None
     """The true score of each answer."""
-    preference: Preference | None = None
+    preference: Winner | None = None
     """The better of two answers."""
     criteria: dict[str, str] = Field(default_factory=dict)
     """Descriptions by name."""
@@ -63,7 +62,7 @@ class DataSample(BaseModel):
         if self.scores is not None:
             changed["scores"] = self.scores[::-1]
         if self.preference is not None:
-            changed["preference"] = _SWAPPED[self.preference]
+            changed["preference"] = SWAPPED[self.preference]
         return self.model_copy(update=changed)
 
     @property

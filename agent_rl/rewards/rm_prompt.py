@@ -1,4 +1,4 @@
-"""`seen_by`: the trajectory as a judge or a reward model sees it, with the row's `rm_prompt` in place of the prompt.
+"""`with_judge_prompt`: the trajectory as judges and reward models see it, with the row's `rm_prompt`.
 
     rm_prompt: [{"role": "user", "content": "Is this polite?"}]                    # for all judges and reward models
     rm_prompt.polite: [...]     # the column, or the key of extra_info: for the component or model `polite` alone
@@ -14,12 +14,12 @@ from typing import Any
 from agent_rl.errors import UnscoredError
 from agent_rl.trajectory import Message, Trajectory
 
-__all__ = ["seen_by"]
+__all__ = ["with_judge_prompt"]
 
 COLUMN = "rm_prompt"
 
 
-def seen_by(trajectory: Trajectory, *names: str) -> Trajectory:
+def with_judge_prompt(trajectory: Trajectory, *names: str) -> Trajectory:
     """The trajectory with the prompt of the first of these names that the row has one for, or with `rm_prompt`.
 
     Raises:

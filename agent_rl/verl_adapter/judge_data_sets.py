@@ -24,10 +24,10 @@ from typing import Any
 from datasets import Dataset
 
 from agent_rl.errors import ConfigError
-from agent_rl.reasoning_rm.prompt_template import BasePromptTemplate
 from agent_rl.reasoning_rm.reward_module import RewardModule
 from agent_rl.reasoning_rm.sample import ASKED, SAMPLE, DataSample
-from agent_rl.reasoning_rm.templates import PairwiseTemplate, PointwiseTemplate
+from agent_rl.rewards.judge.kinds import PairwiseTemplate, PointwiseTemplate
+from agent_rl.rewards.judge.prompt_template import BasePromptTemplate
 from agent_rl.verl_adapter.row_data_set import RowDataSet
 
 __all__ = ["BaseTrainDataset", "PairwiseTrainDataset", "PointwiseTrainDataset", "asked_lengths"]

@@ -37,7 +37,9 @@ def test_a_judge_is_measured_and_drawn(tmp_path: Path) -> None:
     with open(tmp_path / "calibration.csv", newline="") as file:
         header = next(csv.reader(file))
     assert header[0] == "score that the judge gave"
-    with pytest.raises(ConfigError, match="a discriminative model needs a server"):
-        CliRunner().invoke(
-            app, ["rm", "eval", "m", str(tmp_path / "rows.parquet"), "--discriminative"], catch_exceptions=False
-        )
+    for words, problem in (
+        ("--discriminative", "a discriminative model needs a server"),
+        ("--template=listwise", "--template: .* has the fields think, ranking. It needs score or preference"),
+    ):
+        with pytest.raises(ConfigError, match=problem):
+            CliRunner().invoke(app, ["rm", "eval", "m", str(tmp_path / "rows.parquet"), words], catch_exceptions=False)

@@ -13,7 +13,7 @@ from agent_rl.data import write_parquet
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.evaluation.judge_sources import ClassifierJudge, JudgeSource, TemplateJudge
 from agent_rl.evaluation.judges import JudgeReport, judge_all, read_samples, report_on
-from agent_rl.reasoning_rm import DataSample, ListwiseTemplate, PairwiseTemplate, PointwiseTemplate
+from agent_rl.reasoning_rm import DataSample, PairwiseTemplate, PointwiseTemplate
 from agent_rl.remote import EndpointConfig
 from agent_rl.rewards.judge.verdict import VerdictError
 from agent_rl.rewards.models import ModelConfig
@@ -112,8 +112,6 @@ def test_a_template_at_an_endpoint() -> None:
     with FaultyServer(*says("<score>3</score>")) as server:
         source = TemplateJudge(EndpointConfig(url=server.url, model="m"), PointwiseTemplate)
         assert reported(source, [DataSample(query="q", answers=["a"], scores=[2])]).mae == 1
-    with pytest.raises(ConfigError, match="ListwiseTemplate is listwise"):
-        TemplateJudge(EndpointConfig(url="http://h", model="m"), ListwiseTemplate)
 
 
 def test_a_discriminative_model(tmp_path: Path) -> None:

@@ -28,12 +28,11 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards.component import Component, ComponentConfig, Value
-from agent_rl.rewards.judge.asking import AskedForm, AskedQuestion, Asking, asking, chat_thinks, is_asking, scale_of
-from agent_rl.rewards.judge.fence import harmless
-from agent_rl.rewards.judge.panel import Ballot, Panel, PanelConfig, Question
-from agent_rl.rewards.judge.prompt import load_template
+from agent_rl.rewards.judge.kinds import scale_of
+from agent_rl.rewards.judge.panel import Ballot, Panel, PanelConfig
+from agent_rl.rewards.judge.prompt import ClassTemplate, PromptTemplate, Question, load_template
 from agent_rl.rewards.judge.verdict import rubric_form, score_form
-from agent_rl.rewards.rm_prompt import seen_by
+from agent_rl.rewards.rm_prompt import with_judge_prompt
 from agent_rl.trajectory import Trajectory
 
 __all__ = ["Criterion", "Judge", "JudgeConfig", "aggregated", "load_rubric", "read_rubric"]
@@ -90,15 +89,14 @@ class Judge(Component, kind="judge"):
     def __init__(self, name: str, config: JudgeConfig) -> None:
         super().__init__(name, config)
         key = f"agent_rl.reward.components.{name}.config"
-        self._scale, self._asking = config.scale, None
-        if config.template is not None and is_asking(config.template):
-            self._asking = asking(config.template, f"{key}.template", "scores" if config.mode == "rubric" else "score")
-            self._scale = _scale(config, self._asking, key)
-        else:
-            needed = [("answer", "transcript"), *([] if config.mode == "pointwise" else [(config.mode,)])]
-            self._template = load_template(config.template, config.mode, f"{key}.template", PLACEHOLDERS, needed)
-        self._criteria = _own_rubric(config.rubric, f"{key}.rubric")
-        self.panel = Panel(config, key)
+        needed = [("answer", "transcript"), *([] if config.mode == "pointwise" else [(config.mode,)])]
+        field = "scores" if config.mode == "rubric" else "score"
+        template = load_template(
+            config.template, config.mode, f"{key}.template", PLACEHOLDERS, needed, field, config.body
+        )
+        self._scale = _scale(config, template, key)
+        self._criteria = load_rubric(config.rubric, f"{key}.rubric")
+        self.panel = Panel(config, key, template)
         self.logs = (*LOGS, *(f"criterion_{each.name}" for each in self._criteria))
 
     async def measure(self, trajectory: Trajectory) -> Value:
@@ -113,7 +111,7 @@ class Judge(Component, kind="judge"):
             value = config.no_answer
             return Value(value, {log: 0.0 if log in LOGS else value for log in self.logs})
         criteria, ballot = self._rubric_of(trajectory), Ballot()
-        verdicts = await self.panel.ask(self._question(seen_by(trajectory, self.name), criteria), ballot)
+        verdicts = await self.panel.ask(self._question(with_judge_prompt(trajectory, self.name), criteria), ballot)
         scores = [self._scores(verdict, criteria) for verdict in verdicts]
         weights = [each.weight for each in criteria] or [1.0]
         values = [sum(map(float.__mul__, weights, each)) / sum(weights) for each in scores]
@@ -128,20 +126,10 @@ class Judge(Component, kind="judge"):
         """Close the cache's file."""
         self.panel.close()
 
-    def _question(self, trajectory: Trajectory, criteria: Sequence[Criterion]) -> Question | AskedQuestion:
-        config, names = self.config, tuple(each.name for each in criteria)
-        if self._asking is not None:
-            form = (
-                AskedForm.of_rubric(self._asking, names, *self._scale)
-                if criteria
-                else AskedForm.of_score(self._asking, *self._scale)
-            )
-            described = {each.name: each.description for each in criteria}
-            thinks = chat_thinks(config.body)
-            return AskedQuestion(self._asking, form, (trajectory,), config.max_chars, thinks, described)
-        rubric = "\n".join(f"- {each.name}: {harmless(each.description)}" for each in criteria)
-        own = rubric_form(names, *self._scale) if criteria else score_form(*self._scale)
-        return Question(self._template, own, {"": trajectory}, config.max_chars, rubric)
+    def _question(self, trajectory: Trajectory, criteria: Sequence[Criterion]) -> Question:
+        described = {each.name: each.description for each in criteria}
+        form = rubric_form(tuple(described), *self._scale) if criteria else score_form(*self._scale)
+        return Question(form, (trajectory,), self.config.max_chars, described)
 
     def _rubric_of(self, trajectory: Trajectory) -> list[Criterion]:
         if self.config.mode != "rubric" or self._criteria:
@@ -158,17 +146,17 @@ class Judge(Component, kind="judge"):
         return [(score - low) / (high - low) for score in given]
 
 
-def _scale(config: JudgeConfig, template: Asking, key: str) -> tuple[float, float]:
-    """The scale of a prompt template's own score, or the configured one.
+def _scale(config: JudgeConfig, template: PromptTemplate, key: str) -> tuple[float, float]:
+    """The scale of the class's own score, or the configured one.
 
     Raises:
         ConfigError: both are given, and differ.
     """
-    own, is_set = scale_of(template), "scale" in config.model_fields_set
-    if own is not None and is_set and own != config.scale:
+    own = scale_of(template.template) if isinstance(template, ClassTemplate) else None
+    if own is not None and "scale" in config.model_fields_set and own != config.scale:
         problem = f"{list(config.scale)}, but scores of {config.template} are from {own[0]:g} to {own[1]:g}"
-        raise ConfigError(f"{key}.scale", problem, "Leave it out")
-    return config.scale if own is None else own
+        raise ConfigError(f"{key}.scale", problem, "Remove it")
+    return own or config.scale
 
 
 def aggregated(values: Sequence[float], how: str) -> float:
@@ -176,19 +164,6 @@ def aggregated(values: Sequence[float], how: str) -> float:
     if how == "majority":
         return mean(multimode(values))
     return median(values) if how == "median" else mean(values)
-
-
-def load_rubric(path: str, key: str) -> list[Criterion]:
-    """Read a YAML file that lists criteria.
-
-    Raises:
-        ConfigError: it cannot be read, or is not a rubric.
-    """
-    try:
-        return read_rubric(yaml.safe_load(Path(path).expanduser().read_text("utf-8")))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, ValueError) as error:
-        remedy = "Name a YAML file that lists criteria, each with name, description and weight"
-        raise ConfigError(key, f"the rubric {path} cannot be read ({error})", remedy) from error
 
 
 def read_rubric(data: Any) -> list[Criterion]:
@@ -208,11 +183,17 @@ def read_rubric(data: Any) -> list[Criterion]:
     return criteria
 
 
-def _own_rubric(rubric: str | list[Any] | None, key: str) -> list[Criterion]:
-    """The criteria of the configuration; an empty list if each trajectory has its own."""
-    if isinstance(rubric, str):
-        return load_rubric(rubric, key)
+def load_rubric(rubric: str | list[Any] | None, key: str) -> list[Criterion]:
+    """The criteria of the configuration, or of the YAML file that it names; an empty list if each row has its own.
+
+    Raises:
+        ConfigError: the file cannot be read, or they are not a rubric.
+    """
+    problem, remedy = "", "Correct the rubric"
     try:
+        if isinstance(rubric, str):
+            problem, remedy = f"the rubric {rubric} cannot be read: ", "Name a YAML file that lists criteria"
+            return read_rubric(yaml.safe_load(Path(rubric).expanduser().read_text("utf-8")))
         return [] if rubric is None else read_rubric(rubric)
-    except ValueError as error:
-        raise ConfigError(key, str(error), "Correct the rubric") from None
+    except (OSError, yaml.YAMLError, ValueError) as error:
+        raise ConfigError(key, f"{problem}{error}", f"{remedy}, each with name, description and weight") from error

@@ -26,13 +26,12 @@ from pydantic import Field
 
 from agent_rl.errors import UnscoredError
 from agent_rl.rewards.component import GroupComponent, Value
-from agent_rl.rewards.judge.asking import AskedForm, AskedQuestion, asking, chat_thinks, is_asking
 from agent_rl.rewards.judge.fence import Fence
-from agent_rl.rewards.judge.panel import Ballot, Panel, PanelConfig, Question
-from agent_rl.rewards.judge.prompt import NO_ANSWER, load_template, shown
+from agent_rl.rewards.judge.panel import Ballot, Panel, PanelConfig
+from agent_rl.rewards.judge.prompt import Question, load_template
 from agent_rl.rewards.judge.tournament import Game, Pair, Scheme, bradley_terry, pairs_of, win_rates
-from agent_rl.rewards.judge.verdict import pair_form
-from agent_rl.rewards.rm_prompt import seen_by
+from agent_rl.rewards.judge.verdict import POINTS, pair_form
+from agent_rl.rewards.rm_prompt import with_judge_prompt
 from agent_rl.trajectory import Trajectory
 
 __all__ = ["PairwiseJudge", "PairwiseJudgeConfig"]
@@ -40,7 +39,7 @@ __all__ = ["PairwiseJudge", "PairwiseJudgeConfig"]
 PLACEHOLDERS = ("question", "reference", "answer_a", "answer_b", "transcript_a", "transcript_b")
 NEEDED = (("answer_a", "transcript_a"), ("answer_b", "transcript_b"))
 LOGS = ("pairs", "failures", "disagreement", "calls", "tokens", "cache_hits")
-_POINTS = {"A": 1.0, "tie": 0.5, "B": 0.0}
+FORM = pair_form()
 
 
 class PairwiseJudgeConfig(PanelConfig):
@@ -83,13 +82,10 @@ class PairwiseJudge(GroupComponent, kind="pairwise_judge"):
     def __init__(self, name: str, config: PairwiseJudgeConfig) -> None:
         super().__init__(name, config)
         key = f"agent_rl.reward.components.{name}.config"
-        self._asking = None
-        if config.template is not None and is_asking(config.template):
-            self._asking = asking(config.template, f"{key}.template", "preference")
-        else:
-            self._template = load_template(config.template, "pairwise", f"{key}.template", PLACEHOLDERS, NEEDED)
-        self._form = pair_form()
-        self.panel = Panel(config, key)
+        self._template = load_template(
+            config.template, "pairwise", f"{key}.template", PLACEHOLDERS, NEEDED, "preference", config.body
+        )
+        self.panel = Panel(config, key, self._template)
 
     async def measure_group(self, group: Sequence[Trajectory]) -> list[Value | Exception]:
         """The values of a group, from 0 to 1; an `UnscoredError` for a trajectory without a comparison.
@@ -100,7 +96,7 @@ class PairwiseJudge(GroupComponent, kind="pairwise_judge"):
         config = self.config
         if len(group) == 1:
             return [Value(config.alone, dict.fromkeys(LOGS, 0.0))]
-        group = [seen_by(trajectory, self.name) for trajectory in group]
+        group = [with_judge_prompt(trajectory, self.name) for trajectory in group]
         found = _Comparisons()
         pairs = pairs_of(config.pairs, len(group), opponents=config.opponents)
         played = await asyncio.gather(*(self._play(group, pair, found) for pair in pairs), return_exceptions=True)
@@ -142,22 +138,13 @@ class PairwiseJudge(GroupComponent, kind="pairwise_judge"):
 
     async def _ask(self, first: Trajectory, second: Trajectory, ballot: Ballot) -> float:
         """The first's points in one order, by the majority of the votes."""
-        question: Question | AskedQuestion
-        if self._asking is not None:
-            form, thinks = AskedForm.of_pair(self._asking), chat_thinks(self.config.body)
-            question = AskedQuestion(self._asking, form, (first, second), self.config.max_chars, thinks, {})
-        else:
-            shown_as = {"": first, "a": first, "b": second}
-            question = Question(self._template, self._form, shown_as, self.config.max_chars)
-        average = mean(_POINTS[vote.winner] for vote in await self.panel.ask(question, ballot))
+        verdicts = await self.panel.ask(Question(FORM, (first, second), self.config.max_chars), ballot)
+        average = mean(POINTS[vote.winner] for vote in verdicts)
         return 1.0 if average > 0.5 else 0.0 if average < 0.5 else 0.5
 
-    def _seen(self, trajectory: Trajectory) -> list[str]:
-        """What the judge sees of a trajectory, as A or as B."""
-        if self._asking is not None:
-            return [NO_ANSWER if trajectory.answer is None else trajectory.answer]
-        names = sorted(name for name in self._template.names if name.endswith("_a"))
-        return [shown(name, trajectory, Fence(""), self.config.max_chars) for name in names]
+    def _seen(self, trajectory: Trajectory) -> dict[str, str]:
+        """What the judge sees of a trajectory, as A and as B."""
+        return self._template.values(Question(FORM, (trajectory, trajectory), self.config.max_chars), Fence(""))
 
 
 def _value(found: _Comparisons, at: int, value: float | None) -> Value | Exception:

@@ -7,7 +7,6 @@ missing. A question with fewer votes than the quorum is unscored. A cached vote 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -18,13 +17,11 @@ from agent_rl.remote.breaker import BreakerConfig
 from agent_rl.remote.chat_client import JSON_MODES, ChatClient, EndpointConfig, JsonMode, UnusableReplyError
 from agent_rl.remote.disk_cache import DiskCache
 from agent_rl.remote.reply_cache import ReplyCache, reply_key
-from agent_rl.rewards.judge.asking import AskedQuestion
 from agent_rl.rewards.judge.fence import Fence
-from agent_rl.rewards.judge.prompt import JudgeTemplate, shown
-from agent_rl.rewards.judge.verdict import MAX_REASON, VerdictError, VerdictForm, code_rule
-from agent_rl.trajectory import Trajectory
+from agent_rl.rewards.judge.prompt import PromptTemplate, Question
+from agent_rl.rewards.judge.verdict import MAX_REASON, VerdictError
 
-__all__ = ["Ballot", "Panel", "PanelConfig", "Question"]
+__all__ = ["Ballot", "Panel", "PanelConfig"]
 
 
 class PanelConfig(EndpointConfig):
@@ -59,7 +56,7 @@ class PanelConfig(EndpointConfig):
     max_reason: int = Field(default=MAX_REASON, ge=0, le=MAX_REASON)
     """Characters of a verdict's reason, if the server enforces the schema."""
     template: str | None = None
-    """File of the prompt, or a prompt template, `file.py:Name` (`agent_rl.rewards.judge.asking`), as which a model was
+    """File of the prompt, or a prompt template, `file.py:Name` (`agent_rl.rewards.judge.kinds`), as which a model was
     trained to judge; null: the built-in one of the mode."""
     max_chars: int = Field(default=8_000, ge=200)
     """Characters of each of question, answer, reference and transcript; the middle of a longer one is left out."""
@@ -71,40 +68,6 @@ class PanelConfig(EndpointConfig):
         if self.votes > 1 and self.temperature == 0:
             raise ValueError("at temperature=0 all votes are the same: use one, or a higher temperature")
         return self
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """The question of each vote: template, form of the verdict, and trajectories."""
-
-    template: JudgeTemplate
-    form: VerdictForm
-    trajectories: Mapping[str, Trajectory]
-    """By the ending of their placeholders: `a`, `b`, and the empty text."""
-    max_chars: int
-    rubric: str = ""
-
-    def values(self, fence: Fence) -> dict[str, str]:
-        """The placeholders' values.
-
-        Raises:
-            UnscoredError: the trajectory lacks one.
-        """
-        return {name: self._value(name, fence) for name in self.template.names}
-
-    def messages(self, fence: Fence) -> list[dict[str, str]]:
-        """The messages of the request."""
-        system, user = self.template.fill(self.values(fence))
-        system = "\n\n".join(part for part in (system, fence.guard, code_rule(fence.nonce)) if part)
-        return [
-            {"role": "system", "content": system},
-            {"role": "user", "content": f"{user}\n\n{self.form.instructions}"},
-        ]
-
-    def _value(self, name: str, fence: Fence) -> str:
-        if name == "rubric":
-            return self.rubric
-        return shown(name, self.trajectories[name.partition("_")[2]], fence, self.max_chars)
 
 
 @dataclass(slots=True)
@@ -126,20 +89,21 @@ class Panel:
     Args:
         config: see `PanelConfig`.
         key: its configuration key, for errors.
+        template: asks, and reads the verdicts.
 
     Raises:
         ConfigError: the API key is missing, or the cache's file cannot be used.
     """
 
-    def __init__(self, config: PanelConfig, key: str) -> None:
-        self.config = config
+    def __init__(self, config: PanelConfig, key: str, template: PromptTemplate) -> None:
+        self.config, self._template = config, template
         modes = JSON_MODES if config.json_mode == "auto" else (config.json_mode,)
         self.client = ChatClient(config, key, json_modes=modes)
         path = config.cache_path if config.cache else None
         self._cache = ReplyCache(DiskCache(path, key=f"{key}.cache_path", kind="verdicts") if path else None)
         self._quorum = config.quorum or config.votes // 2 + 1
 
-    async def ask(self, question: Question | AskedQuestion, ballot: Ballot) -> list[Any]:
+    async def ask(self, question: Question, ballot: Ballot) -> list[Any]:
         """The verdicts on a question.
 
         Args:
@@ -168,32 +132,32 @@ class Panel:
         """Close the cache's file."""
         self._cache.close()
 
-    async def _vote(self, question: Question | AskedQuestion, number: int, ballot: Ballot) -> Any:
+    async def _vote(self, question: Question, number: int, ballot: Ballot) -> Any:
         config, kept = self.config, False
         if config.cache:
             sampling = (config.model, config.temperature, config.max_tokens, config.seed, config.body)
-            key = reply_key(question.messages(Fence("")), sampling, number)
+            key = reply_key(self._template.render(question, Fence("")), sampling, number)
             verdict, kept = await self._cache.get(key, lambda: self._requested(question, number, ballot))
         else:
             verdict = await self._requested(question, number, ballot)
         ballot.cache_hits += kept
         return question.form.model.model_validate_json(verdict)
 
-    async def _requested(self, question: Question | AskedQuestion, number: int, ballot: Ballot) -> str:
+    async def _requested(self, question: Question, number: int, ballot: Ballot) -> str:
         """A verdict as JSON; replies without one are requested again."""
         config = self.config
         problem: Exception | None = None
         sampling = {"temperature": config.temperature, "max_tokens": config.max_tokens}
+        schema = question.form.schema(config.max_reason) if self._template.in_json else None
         for attempt in range(config.verdict_attempts):
             seed = config.seed + number + attempt * config.votes
             fence = Fence()
-            body = {"messages": question.messages(fence), **sampling, "seed": seed, **config.body}
+            body = {"messages": self._template.render(question, fence), **sampling, "seed": seed, **config.body}
             try:
                 ballot.calls += 1
-                completion = await self.client.chat(body, question.form.schema(config.max_reason))
+                completion = await self.client.chat(body, schema)
                 ballot.tokens += completion.tokens
-                judged = "\n".join(question.values(Fence("")).values())
-                return str(question.form.read(completion.text, judged, fence.nonce).model_dump_json())
+                return str(self._template.parse(completion.text, question, fence).model_dump_json())
             except (VerdictError, UnusableReplyError) as error:
                 ballot.failures += 1
                 problem = error

@@ -1,8 +1,8 @@
-"""Prompt templates of judges: files with placeholders, which are filled in from a trajectory.
+"""`PromptTemplate`: how a judge is asked, and how its verdict is read; by a file with placeholders, or by a class.
 
 A file is one message, or two: a line `[system]` begins the first, `[user]` the second. `{name}` is a placeholder, and
 `{{name}}` is the text `{name}`. The instruction against prompt injection and the form of the verdict are added to every
-template.
+file. A class (`agent_rl.rewards.judge.kinds`) writes the whole prompt and reads the reply itself.
 """
 
 from __future__ import annotations
@@ -10,15 +10,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from agent_rl.errors import ConfigError, UnscoredError, did_you_mean
-from agent_rl.rewards.judge.fence import Fence
-from agent_rl.trajectory import Trajectory
+from agent_rl.rewards.judge.fence import Fence, harmless
+from agent_rl.rewards.judge.kinds import chat_thinks, find_template, names_a_class
+from agent_rl.rewards.judge.prompt_template import BasePromptTemplate
+from agent_rl.rewards.judge.verdict import VerdictForm, code_rule
+from agent_rl.trajectory import Message, Trajectory
 
-__all__ = ["NO_ANSWER", "JudgeTemplate", "cut", "load_template", "shown"]
+__all__ = [
+    "NO_ANSWER", "ClassTemplate", "FileTemplate", "PromptTemplate", "Question", "load_template",
+    "question_and_context", "read_file", "shown",
+]  # fmt: skip
 
 FOLDER = Path(__file__).parent / "templates"
 NO_ANSWER = "(no final answer was given)"
@@ -28,45 +34,131 @@ _LARGEST_PART = 4
 """No part of a transcript takes more than 1 / `_LARGEST_PART` of the limit."""
 
 
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is judged, and in which form."""
+
+    form: VerdictForm
+    trajectories: tuple[Trajectory, ...]
+    """One, or A and B."""
+    max_chars: int
+    criteria: Mapping[str, str] = field(default_factory=dict)
+    """Descriptions by name."""
+
+
 @dataclass(frozen=True)
-class JudgeTemplate:
-    """A prompt with placeholders."""
+class FileTemplate:
+    """A file with placeholders; the reply is JSON."""
 
     system: str
     user: str
     names: frozenset[str]
     """The placeholders in it."""
+    in_json: ClassVar[bool] = True
+    """Whether the reply is to be JSON by the form's schema."""
+
+    def values(self, question: Question, fence: Fence) -> dict[str, str]:
+        """The placeholders' values.
+
+        Raises:
+            UnscoredError: the trajectory lacks one.
+        """
+        return {name: self._value(name, question, fence) for name in self.names}
+
+    def render(self, question: Question, fence: Fence) -> list[dict[str, str]]:
+        """The messages of the request."""
+        system, user = self.fill(self.values(question, fence))
+        system = "\n\n".join(part for part in (system, fence.guard, code_rule(fence.nonce)) if part)
+        user = f"{user}\n\n{question.form.instructions}"
+        return [{"role": "system", "content": system}, {"role": "user", "content": user}]
+
+    def parse(self, reply: str, question: Question, fence: Fence) -> Any:
+        """The verdict in a reply.
+
+        Raises:
+            VerdictError: there is none.
+        """
+        return question.form.read(reply, "\n".join(self.values(question, Fence("")).values()), fence.nonce)
 
     def fill(self, values: Mapping[str, str]) -> tuple[str, str]:
         """System and user text; braces in the values mean nothing."""
         system, user = (
-            _PLACEHOLDER.sub(lambda found: found[1] or values[found[2]], text) for text in (self.system, self.user)
+            _PLACEHOLDER.sub(lambda match: match[1] or values[match[2]], text) for text in (self.system, self.user)
         )
         return system, user
 
+    def _value(self, name: str, question: Question, fence: Fence) -> str:
+        if name == "rubric":
+            return "\n".join(f"- {criterion}: {harmless(text)}" for criterion, text in question.criteria.items())
+        return shown(name, question.trajectories[-1 if name.endswith("_b") else 0], fence, question.max_chars)
+
+
+@dataclass(frozen=True)
+class ClassTemplate:
+    """A class that asks as in the judge's training; the reply has tags."""
+
+    template: type[BasePromptTemplate]
+    chat_thinks: bool
+    """Whether the chat template lets the model think."""
+    in_json: ClassVar[bool] = False
+
+    def values(self, question: Question, fence: Fence) -> dict[str, str]:
+        """The answers, by number."""
+        return {str(at): cut(_answer(each), question.max_chars) for at, each in enumerate(question.trajectories)}
+
+    def render(self, question: Question, fence: Fence) -> list[dict[str, str]]:
+        """The message of the request."""
+        asked, context = question_and_context(question.trajectories[0].prompt)
+        prompt = self.template.ask(
+            cut(asked, question.max_chars),
+            list(self.values(question, fence).values()),
+            context=cut(context, question.max_chars),
+            criteria=dict(question.criteria),
+            enable_thinking=not self.chat_thinks,
+        )
+        return [{"role": "user", "content": prompt}]
+
+    def parse(self, reply: str, question: Question, fence: Fence) -> Any:
+        """The verdict in a reply.
+
+        Raises:
+            VerdictError: there is none.
+        """
+        return question.form.of(self.template.read(reply, "\n".join(self.values(question, fence).values())))
+
+
+PromptTemplate = FileTemplate | ClassTemplate
+"""How a judge is asked (`render`), and how its verdict is read (`parse`)."""
+
 
 def load_template(
-    path: str | None, default: str, key: str, known: Collection[str], needed: Collection[Collection[str]]
-) -> JudgeTemplate:
-    """Read a template and check its placeholders.
+    name: str | None,
+    default: str,
+    key: str,
+    known: Collection[str],
+    needed: Collection[Collection[str]],
+    verdict_field: str,
+    body: Mapping[str, Any],
+) -> PromptTemplate:
+    """The template that a configuration names.
 
     Args:
-        path: the user's file; None: the built-in one.
-        default: the name of the built-in one, without its ending.
-        key: the configuration key of the path, for errors.
-        known: placeholders that can be filled in.
+        name: the user's file or class; None: the built-in file.
+        default: the name of the built-in file, without its ending.
+        key: the configuration key of the name, for errors.
+        known: placeholders of a file that can be filled in.
         needed: groups of placeholders; one of each group must be in the file.
+        verdict_field: that the verdict of a class must have.
+        body: fields of the requests, which may let the chat template think.
 
     Raises:
-        ConfigError: the file cannot be read, has an unknown placeholder, or lacks a needed one.
+        ConfigError: the file cannot be read, has an unknown placeholder, or lacks a needed one; or the class cannot be
+            found, or has another verdict.
     """
-    file = FOLDER / f"{default}.md" if path is None else Path(path).expanduser()
-    try:
-        text = file.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        problem = f"the template {file} cannot be read ({error})"
-        raise ConfigError(key, problem, "Name a text file, or leave the key out for the built-in template") from error
-    names = frozenset(found[2] for found in _PLACEHOLDER.finditer(text) if found[2])
+    if names_a_class(name):
+        return ClassTemplate(find_template(name, key, verdict_field), chat_thinks(body))
+    file, text = read_file(name, default, key)
+    names = frozenset(match[2] for match in _PLACEHOLDER.finditer(text) if match[2])
     for unknown in sorted(names - set(known)):
         remedy = f"{did_you_mean(unknown, known)} Braces around a word that is text are doubled"
         raise ConfigError(key, f"{file} has the unknown placeholder {{{unknown}}}", remedy)
@@ -77,7 +169,28 @@ def load_template(
     before, *headed = _HEADING.split(text)
     parts = dict(zip(headed[::2], headed[1::2], strict=True))
     user = "\n\n".join(part.strip() for part in (before, parts.get("user", "")) if part.strip())
-    return JudgeTemplate(parts.get("system", "").strip(), user, names)
+    return FileTemplate(parts.get("system", "").strip(), user, names)
+
+
+def read_file(path: str | None, default: str, key: str) -> tuple[Path, str]:
+    """A template file and its text.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    file = FOLDER / f"{default}.md" if path is None else Path(path).expanduser()
+    try:
+        return file, file.read_text("utf-8")
+    except (OSError, UnicodeError) as error:
+        problem = f"the template {file} cannot be read ({error})"
+        raise ConfigError(key, problem, "Name a text file, or remove the key for the built-in template") from error
+
+
+def question_and_context(prompt: Sequence[Message]) -> tuple[str, str]:
+    """The last message of a prompt, and the messages before it as a text, without the system's."""
+    messages = [message for message in prompt if message.role != "system"]
+    context = "\n\n".join(f"{message.role}: {message.content}" for message in messages[:-1])
+    return messages[-1].content if messages else "", context
 
 
 def shown(name: str, trajectory: Trajectory, fence: Fence, limit: int) -> str:

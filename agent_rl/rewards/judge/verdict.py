@@ -1,10 +1,11 @@
-"""Verdicts of judges: their form, and how a verdict is found in a reply.
+"""Verdicts of judges: their forms, and how a verdict is found in a reply as JSON.
 
 A reply is JSON if the server can enforce it. Otherwise the last JSON object that is a verdict counts: after the
 reasoning, in a code block or between other words. An object that is also in the judged text may be a quotation, and
 then it is no verdict, whatever else the reply says; a judge that writes more than the object can put the request's
 code into it, which no quotation has. Nothing is guessed or clamped: a score out of range, a word in place of a number
 or a missing criterion is a `VerdictError`. The library json-repair is not used, because it completes broken JSON.
+A class reads tags instead (`agent_rl.rewards.judge.reply`), and `VerdictForm.of` checks what it has read.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
 from typing_extensions import TypedDict
@@ -21,27 +22,42 @@ from typing_extensions import TypedDict
 from agent_rl.tools.truncation import encodable
 
 __all__ = [
+    "FENCED",
     "MAX_REASON",
+    "POINTS",
+    "SCANNED",
+    "SWAPPED",
     "JudgeVerdict",
     "VerdictError",
     "VerdictForm",
+    "Winner",
+    "checked_verdict",
     "code_rule",
+    "json_object",
     "pair_form",
     "rubric_form",
     "score_form",
+    "winner",
 ]
+
+Verdict = TypeVar("Verdict", bound=BaseModel)
+Winner = Literal["A", "B", "tie"]
+POINTS: dict[str, float] = {"A": 1.0, "tie": 0.5, "B": 0.0}
+"""Points of A, by the winner of a pair."""
+SWAPPED: dict[str, Winner] = {"A": "B", "B": "A", "tie": "tie"}
+"""The winner of the same pair in the other order."""
 
 MAX_REASON = 600
 """Characters of a reason that are kept."""
-_SCANNED = 16_384
-"""Characters at the end of a reply in which an object is looked for."""
+SCANNED = 16_384
+"""Characters at the end of a reply in which a verdict is looked for, unless the whole reply is one."""
 _MOST_OBJECTS = 1_000
 """Most braces at which an object is looked for."""
 _DEEP = 500
 """Least nesting depth that is too deep for the parser."""
 _SPACE = re.compile(r"[\s|\\]+")  # a fence puts a bar before each line, and JSON in JSON has backslashes
 _CODE = "code"
-_FENCED = re.compile(r"\A```\w*\s*(.*?)\s*```\Z", re.DOTALL)
+FENCED = re.compile(r"\A```\w*\s*(.*?)\s*```\Z", re.DOTALL)
 _THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 
 
@@ -55,10 +71,10 @@ def _number(value: Any) -> Any:
     return value
 
 
-def _winner(value: Any) -> Any:
-    """Ignore case."""
-    said = value.strip().lower() if isinstance(value, str) else value
-    return {"a": "A", "b": "B"}.get(said, said) if isinstance(said, str) else said
+def winner(value: Any) -> Any:
+    """`Response a` is A; case does not matter."""
+    text = value.strip().lower().removeprefix("response ").removeprefix("answer ") if isinstance(value, str) else value
+    return {"a": "A", "b": "B"}.get(text, text) if isinstance(text, str) else text
 
 
 def _reason(value: Any) -> Any:
@@ -78,7 +94,7 @@ class VerdictForm:
     """One form of verdict: its model, its JSON schema, and the instruction to the judge.
 
     Args:
-        name: of the field beside `reason`.
+        name: of the field next to `reason`.
         kind: its type.
         schema: its JSON schema.
         example: its JSON, as the judge is shown it.
@@ -110,8 +126,8 @@ class VerdictForm:
             VerdictError: there is none, or none that is not a quotation, or it breaks the form.
         """
         said = _THOUGHT.sub("", reply).rpartition("</think>")[2].strip()
-        whole = _object(reply) or _object(_FENCED.sub(r"\1", said))
-        found = [whole] if whole is not None else list(_objects(said[-_SCANNED:]))
+        whole = json_object(reply) or json_object(FENCED.sub(r"\1", said))
+        found = [whole] if whole is not None else list(_objects(said[-SCANNED:]))
         candidates = [(value, text) for value, text in found if self._name in value]
         if not candidates:
             raise VerdictError(f"there is no verdict in the reply ({len(reply)} characters)")
@@ -122,12 +138,16 @@ class VerdictForm:
             own = [last]  # a text that has every score in it would leave nothing to say
         if not own:
             raise VerdictError("the only verdict in the reply is also in the judged text: it may be a quotation")
-        try:
-            return self.model.model_validate(own[-1])
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(map(str, first["loc"]))
-            raise VerdictError(f"{place}: {first['msg']} (got {first['input']!r:.80})") from None
+        return checked_verdict(self.model, own[-1])
+
+    def of(self, verdict: Any) -> Any:
+        """What a prompt template read, as an instance of `model`: its reason is the template's thoughts.
+
+        Raises:
+            VerdictError: it breaks the form.
+        """
+        names = {"reason": "think", self._name: "preference" if self._name == "winner" else self._name}
+        return checked_verdict(self.model, {name: getattr(verdict, field) for name, field in names.items()})
 
     def _own(self, candidates: Sequence[tuple[dict[str, Any], str]], judged: str) -> list[dict[str, Any]]:
         """The values that the judged text does not have: as they are written, or in other words of JSON."""
@@ -144,11 +164,26 @@ class VerdictForm:
         return str(value.get(self._name)), str(value.get("reason") or "")
 
 
+def checked_verdict(model: type[Verdict], values: Mapping[str, Any]) -> Verdict:
+    """The values as a `model`.
+
+    Raises:
+        VerdictError: for the first value that does not fit.
+    """
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise VerdictError(f"{place}: {first['msg']} (got {first['input']!r:.80})".removeprefix(": ")) from None
+
+
 def code_rule(code: str) -> str:
     """The instruction by which a judge's own verdict is told from one that it quotes."""
     return f'If you reply with more than the JSON object, add the field "{_CODE}": "{code}" to it.'
 
 
+@lru_cache(maxsize=256)
 def score_form(low: float, high: float) -> VerdictForm:
     """One score on a scale: `score`."""
     return VerdictForm("score", *_scale(low, high))
@@ -163,9 +198,10 @@ def rubric_form(criteria: tuple[str, ...], low: float, high: float) -> VerdictFo
     return VerdictForm("scores", scores, _object_schema(dict.fromkeys(criteria, schema)), f"{{{each}}}")
 
 
+@lru_cache
 def pair_form() -> VerdictForm:
     """The better of A and B: `winner`."""
-    kind = Annotated[Literal["A", "B", "tie"], BeforeValidator(_winner)]
+    kind = Annotated[Winner, BeforeValidator(winner)]
     return VerdictForm("winner", kind, {"type": "string", "enum": ["A", "B", "tie"]}, '"A", "B" or "tie"')
 
 
@@ -183,7 +219,7 @@ def _object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
-def _object(text: str) -> tuple[dict[str, Any], str] | None:
+def json_object(text: str) -> tuple[dict[str, Any], str] | None:
     """The text as one object, with the text."""
     try:
         value = json.loads(text, strict=False)

@@ -28,7 +28,7 @@ from agent_rl.concurrency import together
 from agent_rl.rewards.component import Component, ComponentConfig, Value
 from agent_rl.rewards.models.critique import Critic, CriticConfig
 from agent_rl.rewards.models.model import Model, ModelConfig
-from agent_rl.rewards.rm_prompt import seen_by
+from agent_rl.rewards.rm_prompt import with_judge_prompt
 from agent_rl.trajectory import Trajectory
 
 __all__ = ["RewardModel", "RewardModelConfig"]
@@ -90,8 +90,8 @@ class RewardModel(Component, kind="reward_model"):
             ConfigError: one of the models has no usable configuration.
         """
         if self._critic is not None:
-            trajectory = await self._critic.reviewed(seen_by(trajectory, self.name))
-        seen = [await model.fitted(seen_by(trajectory, model.name, self.name)) for model in self._models]
+            trajectory = await self._critic.reviewed(with_judge_prompt(trajectory, self.name))
+        seen = [await model.fitted(with_judge_prompt(trajectory, model.name, self.name)) for model in self._models]
         asked = [model.score(fitted) for model, (fitted, _) in zip(self._models, seen, strict=True)]
         scores = dict(zip(self.config.models, await together(asked), strict=True))
         weights = {model.name: model.config.weight for model in self._models}

@@ -28,11 +28,21 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from agent_rl.errors import ConfigError, FatalError, UnscoredError
-from agent_rl.remote import ChatClient, EndpointConfig, RemoteError
-from agent_rl.rewards.judge.asking import Asking, asking, chat_thinks, is_asking, scale_of
+from agent_rl.remote import ChatClient, RemoteError
+from agent_rl.rewards.judge.kinds import chat_thinks, find_template, names_a_class, scale_of
+from agent_rl.rewards.judge.prompt import question_and_context
+from agent_rl.rewards.judge.prompt_template import BasePromptTemplate
 from agent_rl.rewards.judge.verdict import VerdictError
 from agent_rl.rewards.models.batching import MicroBatches
-from agent_rl.rewards.models.conversation import Shown, fill_in, load_template, messages, read_score, texts
+from agent_rl.rewards.models.conversation import (
+    GenerativeConfig,
+    fill_in,
+    load_template,
+    messages,
+    read_score,
+    reply_to,
+    texts,
+)  # fmt: skip
 from agent_rl.rewards.models.fitting import Keep, fit
 from agent_rl.settings.errors import Place
 from agent_rl.settings.importing import find_object
@@ -46,7 +56,7 @@ DISCRIMINATIVE_BATCHES = 4
 """Concurrent requests: the engine batches requests itself."""
 
 
-class ModelConfig(EndpointConfig):
+class ModelConfig(GenerativeConfig):
     """One entry of `models`: the model, its address and its limits."""
 
     url: str | None = Field(default=None, pattern="^https?://.")  # type: ignore[assignment]
@@ -62,15 +72,13 @@ class ModelConfig(EndpointConfig):
     """Folder or hub name of its tokenizer; its chat template renders the text for a discriminative model."""
     weight: float = 1.0
     """0: its score is logged and does not count."""
-    shown: Shown = "conversation"
-    """What the model sees after the prompt: all turns with their observations, or the final answer alone."""
     hooks: str | None = None
     """`path/to/file.py` or `package.module` with `rm_preprocess`, `rm_postprocess`, or both."""
     max_batch: int = Field(default=32, ge=1)
     """Most trajectories in one batch."""
     template: str | None = None
     """File with a generative model's question: `{prompt}`, `{response}` and, around them, `{mark}`; or a prompt
-    template, `file.py:Name` (`agent_rl.rewards.judge.asking`), as which it was trained to judge; null: built in."""
+    template, `file.py:Name` (`agent_rl.rewards.judge.kinds`), as which it was trained to judge; null: built in."""
     prompt_length: int | None = Field(default=None, ge=1)
     """Most tokens of the prompt, by `tokenizer`; a longer one is cut, and counted. null: all."""
     response_length: int | None = Field(default=None, ge=1)
@@ -80,11 +88,6 @@ class ModelConfig(EndpointConfig):
     range: tuple[float, float] | None = None
     """Bounds of a score, which are mapped to 0 and 1; a score outside is unscored. null: 0 to 10 for a generative model
     without `rm_postprocess` (that of its prompt template's score), else any number unchanged."""
-    temperature: float = Field(default=0.0, ge=0)
-    max_tokens: int = Field(default=512, ge=1)
-    """Of a generative model's reply."""
-    request: dict[str, Any] = Field(default_factory=dict)
-    """More keys of the request to a generative model, for example `logit_bias` or `chat_template_kwargs`."""
 
     @model_validator(mode="after")
     def _ordered(self) -> ModelConfig:
@@ -114,13 +117,14 @@ class Model:
         hooks = _load_hooks(config.hooks, key)
         self._preprocess = getattr(hooks, PREPROCESS, None)
         self._postprocess = getattr(hooks, POSTPROCESS, None)
-        self._asking = None
-        if config.template is not None and is_asking(config.template):
-            self._asking = asking(config.template, f"{key}.template", "score")
-        self._template = load_template(None if self._asking else config.template, key)
+        self._template: str | type[BasePromptTemplate]
+        if names_a_class(config.template):
+            self._template = find_template(config.template, f"{key}.template", "score")
+        else:
+            self._template = load_template(config.template, "score", key)
+        own = None if isinstance(self._template, str) else scale_of(self._template)
         self._one_at_a_time = threading.Lock()  # a tokenizer is not safe for several threads
         generative = config.kind == "generative"
-        own = scale_of(self._asking) if self._asking else None
         self._range = config.range or own or ((0.0, 10.0) if generative and self._postprocess is None else None)
         self._ask = self._generate if generative else self._classify
         at_once = config.max_concurrent if generative else min(config.max_concurrent, DISCRIMINATIVE_BATCHES)
@@ -178,18 +182,15 @@ class Model:
         if self.config.kind == "discriminative":
             rendered: list[Any] = await self._in_thread(lambda: [self._rendered(each) for each in batch])
             return rendered
-        if self._asking is not None:
-            return [self._question(self._asking, trajectory) for trajectory in batch]
-        return [fill_in(self._template, *texts(trajectory, self.config.shown)) for trajectory in batch]
+        return [self._question(trajectory) for trajectory in batch]
 
     async def _numbers(self, replies: list[Any]) -> list[Any]:
         if self._postprocess is not None:
             return self._complete(await self._call(self._postprocess, replies), len(replies), POSTPROCESS)
         if self.config.kind == "discriminative":
             return [numbers[-1] for numbers in replies]
-        if self._asking is not None:
-            return [_verdict(self._asking, reply) for reply in replies]
-        return [read_score(reply) for reply in replies]
+        template = self._template
+        return [read_score(reply) if isinstance(template, str) else _score(template, reply) for reply in replies]
 
     def _checked(self, number: Any) -> float | BaseException:
         """The number, mapped to the range, or the error."""
@@ -224,21 +225,17 @@ class Model:
         return replies
 
     async def _reply(self, client: ChatClient, question: Any) -> str:
-        config = self.config
-        messages = [{"role": "user", "content": question}] if isinstance(question, str) else question
-        sampling = {"temperature": config.temperature, "max_tokens": config.max_tokens, **config.request}
-        completion = await client.chat({"messages": messages, **sampling})
-        if not completion.text:
-            raise UnscoredError("the reply has no text")
-        return completion.text
+        if reply := await reply_to(question, client, self.config):
+            return reply
+        raise UnscoredError("the reply has no text")
 
-    def _question(self, template: Asking, trajectory: Trajectory) -> str:
-        prompt, response = messages(trajectory, self.config.shown)
-        said = [message for message in prompt if message["role"] != "system"]
-        context = "\n\n".join(f"{message['role']}: {message['content']}" for message in said[:-1])
-        answer = "\n\n".join(message["content"] for message in response)
+    def _question(self, trajectory: Trajectory) -> str:
+        if isinstance(self._template, str):
+            return fill_in(self._template, *texts(trajectory, self.config.shown))
+        query, context = question_and_context(trajectory.prompt)
+        answer = "\n\n".join(message["content"] for message in messages(trajectory, self.config.shown)[1])
         asks = not chat_thinks(self.config.request)
-        return template.ask(said[-1]["content"] if said else "", [answer], context=context, enable_thinking=asks)
+        return self._template.ask(query, [answer], context=context, enable_thinking=asks)
 
     def _rendered(self, trajectory: Trajectory) -> str:
         """The conversation as the model's chat template writes it, without a first BOS, which the engine adds."""
@@ -280,8 +277,8 @@ class Model:
         return await asyncio.to_thread(run)
 
 
-def _verdict(template: Asking, reply: str) -> float | str:
-    """The score in a reply by a prompt template, or the problem, for an error."""
+def _score(template: type[Any], reply: str) -> float | str:
+    """The score in a reply by a class, or the problem, for an error."""
     try:
         return float(template.read(reply).score)
     except VerdictError as error:

@@ -8,20 +8,20 @@ import pytest
 from pydantic import ValidationError
 
 from agent_rl.errors import ConfigError, UnscoredError
-from agent_rl.rewards.judge.panel import Ballot, Panel, PanelConfig, Question
-from agent_rl.rewards.judge.prompt import JudgeTemplate
+from agent_rl.rewards.judge.panel import Ballot, Panel, PanelConfig
+from agent_rl.rewards.judge.prompt import FileTemplate, Question
 from agent_rl.rewards.judge.verdict import score_form
 from tests.http_faults import FaultyServer, answer
 from tests.rewards.judge.server import bodies, judging, says, trajectory
 
 
 def panel(server: FaultyServer, **config: Any) -> Panel:
-    return Panel(PanelConfig.model_validate({"url": server.url, "model": "m", **config}), "k")
+    template = FileTemplate("Be fair.", "{answer}", frozenset({"answer"}))
+    return Panel(PanelConfig.model_validate({"url": server.url, "model": "m", **config}), "k", template)
 
 
 def question(text: str = "x") -> Question:
-    template = JudgeTemplate("Be fair.", "{answer}", frozenset({"answer"}))
-    return Question(template, score_form(0, 10), {"": trajectory(text)}, 8000)
+    return Question(score_form(0, 10), (trajectory(text),), 8000)
 
 
 def ask(each: Panel, *texts: str) -> list[Ballot]:

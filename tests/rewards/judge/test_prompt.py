@@ -1,5 +1,6 @@
 """Templates are checked when they are loaded and filled in once, with what the judge shall see of a trajectory."""
 
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -7,22 +8,28 @@ import pytest
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards.judge.fence import Fence
 from agent_rl.rewards.judge.judge import PLACEHOLDERS
-from agent_rl.rewards.judge.prompt import FOLDER, NO_ANSWER, load_template, shown
+from agent_rl.rewards.judge.prompt import FOLDER, NO_ANSWER, FileTemplate, load_template, shown
 from agent_rl.trajectory import Message, StopReason, ToolCall, ToolResult, ToolStatus, Trajectory, Turn
 from tests.rewards.judge.server import trajectory
 
-KNOWN = ("question", "answer", "rubric")
+
+def loaded(
+    name: str | None, known: Collection[str] = ("question", "answer", "rubric"), default: str = "pointwise"
+) -> FileTemplate:
+    template = load_template(name, default, "a.template", known, [("answer",)], "score", {})
+    assert isinstance(template, FileTemplate)
+    return template
 
 
-def load(folder: Path, text: str, default: str = "pointwise"):
+def load(folder: Path, text: str) -> FileTemplate:
     file = folder / "own.txt"
     file.write_text(text)
-    return load_template(str(file), default, "a.template", KNOWN, [("answer",)])
+    return loaded(str(file))
 
 
 @pytest.mark.parametrize("name", ["pointwise", "reference", "rubric"])
 def test_built_in_templates_have_their_placeholders(name: str) -> None:
-    template = load_template(None, name, "k", PLACEHOLDERS, [("answer",)])
+    template = loaded(None, PLACEHOLDERS, name)
     assert template.system
     assert {"question", "answer"} <= template.names
     assert (name in template.names) == (name != "pointwise")
@@ -58,7 +65,7 @@ def test_an_unknown_or_missing_placeholder_is_refused(tmp_path: Path, text: str,
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"a\.template: the template .*nothing\.md cannot be read"):
-        load_template(str(tmp_path / "nothing.md"), "pointwise", "a.template", KNOWN, [("answer",)])
+        loaded(str(tmp_path / "nothing.md"))
 
 
 FENCE = Fence("n")

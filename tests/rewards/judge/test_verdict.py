@@ -146,7 +146,7 @@ def test_a_rubric_verdict_keeps_the_rubrics_criteria_only() -> None:
             form.read(wrong)
 
 
-@pytest.mark.parametrize(("said", "winner"), [("A", "A"), (" b ", "B"), ("TIE", "tie")])
+@pytest.mark.parametrize(("said", "winner"), [("A", "A"), (" b ", "B"), ("TIE", "tie"), ("Response b", "B")])
 def test_a_winner_is_read_in_any_case(said: str, winner: str) -> None:
     assert pair_form().read(json.dumps({"winner": said})).winner == winner
 

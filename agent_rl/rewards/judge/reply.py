@@ -15,25 +15,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Iterator
 
-from agent_rl.rewards.judge.verdict import VerdictError
+from agent_rl.rewards.judge.verdict import FENCED, SCANNED, VerdictError, json_object
 
-__all__ = ["THINK", "escaped", "is_strict", "read_fields", "split_thoughts", "unescaped"]
+__all__ = ["THINK", "THOUGHTS_END", "escaped", "is_strict", "read_fields", "split_thoughts", "unescaped"]
 
 THINK = "think"
 """Name of the field with the model's thoughts."""
+THOUGHTS_END = f"</{THINK}>"
 _BEFORE = re.compile(
     r"[\s>*_#`-]*(?:(?:the|my|final|overall)\s+)*"
     r"(?:(?:verdict|score|rating|answer|judge?ment|output|result|preference|ranking)\b)?[\s*_]*[:=]?[\s*_`]*",
     re.IGNORECASE,
 )
 """What may stand before a tag in its line."""
-_FENCE = re.compile(r"\A\s*```\w*\s*\n(.*?)\n?\s*```\s*\Z", re.DOTALL)
 _SPACE = re.compile(r"\s+")
-_SCANNED = 16_384
-"""Characters at the end of a reply in which a verdict is looked for, unless it is read strictly."""
 
 
 def escaped(text: str) -> str:
@@ -52,7 +49,7 @@ def split_thoughts(reply: str) -> tuple[str, str]:
     Raises:
         VerdictError: the thoughts have no end.
     """
-    thoughts, ended, rest = reply.rpartition(f"</{THINK}>")
+    thoughts, ended, rest = reply.rpartition(THOUGHTS_END)
     if ended:
         return thoughts.partition(f"<{THINK}>")[2] or thoughts, rest
     if f"<{THINK}>" in reply:
@@ -87,11 +84,9 @@ def read_fields(body: str, names: Collection[str], judged: str = "") -> dict[str
     """
     if (strict := is_strict(body, names)) is not None:
         return strict
-    body = body[-_SCANNED:]
-    if fence := _FENCE.match(body):
-        body = fence[1]
-    if whole := _json_object(body, names):
-        return whole
+    body = FENCED.sub(r"\1", body[-SCANNED:].strip())
+    if (whole := json_object(body)) and (fields := {name: whole[0][name] for name in names if name in whole[0]}):
+        return {name: escaped(each) if isinstance(each, str) else json.dumps(each) for name, each in fields.items()}
     found: dict[str, str] = {}
     quotable = _SPACE.sub("", judged)
     for name, value, text in [*_tags(body, names), *_last_line(body, names)]:
@@ -133,18 +128,3 @@ def _last_line(body: str, names: Collection[str]) -> Iterator[tuple[str, str, st
     match = re.fullmatch(said, lines[-1], re.IGNORECASE)
     if match and "<" not in match[1]:
         yield name, match[1], lines[-1]
-
-
-def _json_object(body: str, names: Collection[str]) -> dict[str, str] | None:
-    """The fields of a reply that is one JSON object."""
-    try:
-        value: Any = json.loads(body.strip(), strict=False)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(value, Mapping):
-        return None
-    return {name: _text(value[name]) for name in names if name in value} or None
-
-
-def _text(value: Any) -> str:
-    return escaped(value) if isinstance(value, str) else json.dumps(value)

@@ -11,7 +11,7 @@ from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.reasoning_rm import DataSample, PointwiseTemplate, RewardModule
 from agent_rl.rewards.judge import Judge, PairwiseJudge
 from agent_rl.rewards.models import RewardModel
-from agent_rl.rewards.rm_prompt import seen_by
+from agent_rl.rewards.rm_prompt import with_judge_prompt
 from tests.http_faults import FaultyServer
 from tests.rewards.judge.server import bodies, judging, made, says, trajectory
 
@@ -78,7 +78,7 @@ def test_a_reward_model_too() -> None:
     [
         ({"template": NAME.format("Nowise")}, "has no 'NowiseTemplate'"),
         ({"template": NAME.format("Pairwise")}, "has the fields think, preference. It needs score"),
-        ({"template": "agent_rl.reasoning_rm.RewardModule"}, "is no prompt template"),
+        ({"template": "agent_rl.reasoning_rm.RewardModule"}, "is not a prompt template"),
         ({**POINTWISE, "scale": [0, 10]}, "are from 0 to 4"),
     ],
 )
@@ -105,4 +105,4 @@ def test_the_rows_rm_prompt_takes_the_place_of_the_prompt() -> None:
             assert expected in asked
             assert "It is 4." in asked
     with pytest.raises(UnscoredError, match="rm_prompt is not text or messages"):
-        seen_by(trajectory(row={"rm_prompt": [1]}))
+        with_judge_prompt(trajectory(row={"rm_prompt": [1]}))

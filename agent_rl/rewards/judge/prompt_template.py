@@ -6,7 +6,7 @@ r"""`BasePromptTemplate`: a question to a model that judges, and the form of its
     prompt = Helpfulness.format(desc="Judge how helpful the answer is.", query="6 * 7?", answer="42")
     Helpfulness.parse("<think>It is right.</think>\n<score>4</score>").score  # 4
 
-The fields are the verdict: `schema` explains them to the model, `parse` reads one (`agent_rl.reasoning_rm.reply` says
+The fields are the verdict: `schema` explains them to the model, `parse` reads one (`agent_rl.rewards.judge.reply` says
 how), `render` writes one, so that `parse(render(x)) == x`. `format` is meant to be overridden; every placeholder of
 `RewardModule.format` may be a parameter of it.
 """
@@ -18,11 +18,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.fields import FieldInfo
 
-from agent_rl.reasoning_rm import reply
+from agent_rl.rewards.judge import reply
 from agent_rl.rewards.judge.fence import harmless
-from agent_rl.rewards.judge.verdict import VerdictError
+from agent_rl.rewards.judge.verdict import VerdictError, checked_verdict
 
 __all__ = ["BasePromptTemplate", "sections"]
 
@@ -47,16 +48,6 @@ class BasePromptTemplate(BaseModel):
     think: str = Field(default="", description="your reasoning, step by step")
     """The model's thoughts, whether its chat template or this one asks for them."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _no_booleans(cls, values: Any) -> Any:
-        """True and false are numbers for pydantic."""
-        if isinstance(values, Mapping):
-            for name, field in cls.model_fields.items():
-                if isinstance(values.get(name), bool) and field.annotation in (int, float):
-                    raise ValueError(f"{name}: true and false are not numbers")
-        return values
-
     @classmethod
     def schema(cls, enable_thinking: bool = True, **kwargs: Any) -> str:  # type: ignore[override]
         """The form of the verdict in words.
@@ -65,8 +56,8 @@ class BasePromptTemplate(BaseModel):
             enable_thinking: whether the model is asked to write its thoughts; False where its chat template does that.
             kwargs: placeholders of `format`, for templates of one's own.
         """
-        shown = [name for name in cls._names() if name != reply.THINK or enable_thinking]
-        lines = [f"<{name}>\n{cls._described(name)}\n</{name}>" for name in shown]
+        tags = {tag: name for tag, name in cls._tags().items() if tag != reply.THINK or enable_thinking}
+        lines = (f"<{tag}>\n{cls.model_fields[name].description or tag}\n</{tag}>" for tag, name in tags.items())
         return "\n".join([cls.note, *lines])
 
     @classmethod
@@ -80,13 +71,24 @@ class BasePromptTemplate(BaseModel):
             examples: worked examples, empty for none.
             query: the question that was answered.
             answer: the answer to judge.
-            kwargs: `context`, and what `schema` takes.
+            kwargs: `context`, what `schema` takes, and what the built-in templates show: `answers`, `response_a`,
+                `response_b`, and `criteria`, descriptions by name.
         """
         shown = examples if isinstance(examples, str) else "\n\n".join(examples)
         return sections(
-            ("Task", desc), ("Examples", shown), ("Context", str(kwargs.get("context") or "")), ("Query", query),
-            ("Answer", answer), ("Output", cls.schema(**kwargs)),
+            ("Task", desc), *cls._criteria(**kwargs), ("Examples", shown),
+            ("Context", str(kwargs.get("context") or "")), ("Query", query), *cls._answers(answer, **kwargs),
+            ("Output", cls.schema(**kwargs)),
         )  # fmt: skip
+
+    @classmethod
+    def _criteria(cls, **kwargs: Any) -> list[tuple[str, str]]:
+        return []
+
+    @classmethod
+    def _answers(cls, answer: str, **kwargs: Any) -> list[tuple[str, str]]:
+        """Sections of the prompt, each a heading and its text."""
+        return [("Answer", answer)]
 
     @classmethod
     def ask(cls, query: str, answers: Sequence[str], **more: Any) -> str:
@@ -148,17 +150,12 @@ class BasePromptTemplate(BaseModel):
             VerdictError: there is no field, or one with two values.
         """
         thoughts, body = reply.split_thoughts(text)
-        found = reply.read_fields(body, cls._verdict_names(), judged)
-        return {reply.THINK: thoughts, **found} if thoughts else found
+        fields = reply.read_fields(body, cls._verdict_tags(), judged)
+        return {reply.THINK: thoughts, **fields} if thoughts else fields
 
     @classmethod
     def _verdict(cls: type[T], contents: Mapping[str, str]) -> T:
-        try:
-            return cls(**{name: cls._value(name, text) for name, text in contents.items()})
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(map(str, first["loc"]))
-            raise VerdictError(f"{place}: {first['msg']} (got {first['input']!r:.80})".removeprefix(": ")) from None
+        return checked_verdict(cls, {tag: cls._value(tag, text) for tag, text in contents.items()})
 
     @classmethod
     def render(cls, values: BasePromptTemplate | Mapping[str, Any]) -> str:
@@ -169,59 +166,54 @@ class BasePromptTemplate(BaseModel):
         """
         verdict = values if isinstance(values, cls) else cls.model_validate(values)
         parts = []
-        for name in sorted(cls._names(), key=lambda name: name != reply.THINK):
-            value = getattr(verdict, cls._field(name))
-            if value is None or (name == reply.THINK and not value):
+        for tag, name in sorted(cls._tags().items(), key=lambda each: each[0] != reply.THINK):
+            value = getattr(verdict, name)
+            if value is None or (tag == reply.THINK and not value):
                 continue
-            if cls._is_text(name):
-                parts.append(f"<{name}>\n{reply.escaped(value)}\n</{name}>")
+            if _is_text(cls.model_fields[name]):
+                parts.append(f"<{tag}>\n{reply.escaped(value)}\n</{tag}>")
             else:
-                data = verdict.model_dump(mode="json", include={cls._field(name)})[cls._field(name)]
+                data = verdict.model_dump(mode="json", include={name})[name]
                 text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
-                parts.append(f"<{name}>{reply.escaped(text)}</{name}>")
+                parts.append(f"<{tag}>{reply.escaped(text)}</{tag}>")
         return "\n".join(parts)
 
     @classmethod
     def is_strict(cls, text: str) -> bool:
         """Whether a reply is exactly the tags of a verdict, after its thoughts."""
         try:
-            found = reply.is_strict(reply.split_thoughts(text)[1], cls._verdict_names())
-            return found is not None and bool(cls._verdict(found))
+            fields = reply.is_strict(reply.split_thoughts(text)[1], cls._verdict_tags())
+            return fields is not None and bool(cls._verdict(fields))
         except VerdictError:
             return False
 
     @classmethod
-    def _names(cls) -> dict[str, str]:
+    def _tags(cls) -> dict[str, str]:
         """Names of the tags, with those of their fields."""
         return {field.alias or name: name for name, field in cls.model_fields.items()}
 
     @classmethod
-    def _verdict_names(cls) -> list[str]:
-        return [name for name in cls._names() if name != reply.THINK]
+    def _verdict_tags(cls) -> list[str]:
+        return [tag for tag in cls._tags() if tag != reply.THINK]
 
     @classmethod
-    def _field(cls, name: str) -> str:
-        return cls._names()[name]
+    def _value(cls, tag: str, text: str) -> Any:
+        """The data that a tag's text stands for: numbers and lists are JSON.
 
-    @classmethod
-    def _described(cls, name: str) -> str:
-        return cls.model_fields[cls._field(name)].description or name
-
-    @classmethod
-    def _is_text(cls, name: str) -> bool:
-        annotation = cls.model_fields[cls._field(name)].annotation
-        return annotation is str or set(get_args(annotation)) == {str, type(None)}
-
-    @classmethod
-    def _value(cls, name: str, text: str) -> Any:
-        """The data that a tag's text stands for; numbers and lists are JSON."""
+        A boolean stays a text, because pydantic would take it for a number.
+        """
         text = reply.unescaped(text)
-        if name not in cls._names() or cls._is_text(name):
+        if tag not in cls._tags() or _is_text(cls.model_fields[cls._tags()[tag]]):
             return text
         try:
-            return json.loads(text)
+            data = json.loads(text)
         except (ValueError, RecursionError):
             return text.strip()
+        return text.strip() if isinstance(data, bool) else data
+
+
+def _is_text(field: FieldInfo) -> bool:
+    return field.annotation is str or set(get_args(field.annotation)) == {str, type(None)}
 
 
 def sections(*parts: tuple[str, str]) -> str:

@@ -1,0 +1,162 @@
+"""The kinds of verdicts that prompt templates ask for: a score, the better of two, a ranking, a score by criterion.
+
+    template: my/template.py:Helpfulness        # of a judge, a pairwise judge, or a model of `reward_model`
+
+A prompt template of this kind is a class, by which a model was trained to judge: it is asked as it was in training.
+The prompt asks for thoughts unless `chat_template_kwargs.enable_thinking` of the request lets the chat template do so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, TypeGuard
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from agent_rl.errors import ConfigError, did_you_mean
+from agent_rl.rewards.judge.prompt_template import BasePromptTemplate
+from agent_rl.rewards.judge.verdict import Winner, winner
+from agent_rl.settings.errors import Place
+from agent_rl.settings.importing import find_object
+
+__all__ = [
+    "ListwiseTemplate",
+    "PairwiseTemplate",
+    "PointwiseTemplate",
+    "RubricTemplate",
+    "chat_thinks",
+    "find_template",
+    "kind_of",
+    "names_a_class",
+    "scale_of",
+]
+
+KINDS = {"score": "pointwise", "preference": "pairwise", "ranking": "listwise", "scores": "rubric"}
+"""What a template judges, by the field of its verdict."""
+
+
+def _ranks(value: list[int]) -> list[int]:
+    if sorted(value) != list(range(1, len(value) + 1)):
+        raise ValueError(f"expected each answer's number once, from 1 to {len(value)}")
+    return value
+
+
+def _ranking(value: Any) -> Any:
+    """`2 > 1 > 3` and `2, 1, 3` are lists."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return [value]
+    if isinstance(value, str):
+        numbers = [part.strip() for part in value.replace(">", ",").split(",")]
+        return [int(number) for number in numbers] if all(map(str.isdecimal, numbers)) else value
+    return value
+
+
+class PointwiseTemplate(BasePromptTemplate):
+    """One answer, on the scale of HelpSteer2."""
+
+    score: int = Field(description="a whole number from 0 (worst) to 4 (best)", ge=0, le=4)
+
+
+class PairwiseTemplate(BasePromptTemplate):
+    """Two answers to one question."""
+
+    desc: ClassVar[str] = "Judge which response serves the query better. Neither their order nor their length counts."
+
+    preference: Annotated[Winner, BeforeValidator(winner)] = Field(description="the better answer: A, B, or tie")
+
+    @classmethod
+    def _answers(cls, answer: str, **kwargs: Any) -> list[tuple[str, str]]:
+        return [(f"Response {side.upper()}", str(kwargs.get(f"response_{side}") or "")) for side in "ab"]
+
+
+class ListwiseTemplate(BasePromptTemplate):
+    """Several answers to one question."""
+
+    desc: ClassVar[str] = (
+        "Rank the answers by how well they serve the query. Neither their order nor their length counts."
+    )
+
+    ranking: Annotated[list[int], BeforeValidator(_ranking), AfterValidator(_ranks)] = Field(
+        description="the numbers of all answers, best first, such as [2, 1, 3]", min_length=1
+    )
+
+    @classmethod
+    def _answers(cls, answer: str, **kwargs: Any) -> list[tuple[str, str]]:
+        return [(f"Answer {number}", text) for number, text in enumerate(kwargs.get("answers") or (), 1)]
+
+
+class RubricTemplate(BasePromptTemplate):
+    """One answer, by several criteria, each on a scale of 0 to 4."""
+
+    desc: ClassVar[str] = "Judge the answer by each of the criteria, on its own."
+
+    scores: dict[str, Annotated[float, Field(ge=0, le=4)]] = Field(
+        description='a number from 0 (worst) to 4 (best) for each criterion, such as {"clear": 3}', min_length=1
+    )
+
+    @classmethod
+    def _criteria(cls, **kwargs: Any) -> list[tuple[str, str]]:
+        criteria: Mapping[str, str] = kwargs.get("criteria") or {}
+        return [("Criteria", "\n".join(f"- {name}: {text}" for name, text in criteria.items()))]
+
+
+TEMPLATES: dict[str, type[BasePromptTemplate]] = {
+    "pointwise": PointwiseTemplate,
+    "pairwise": PairwiseTemplate,
+    "listwise": ListwiseTemplate,
+    "rubric": RubricTemplate,
+}
+
+
+def find_template(name: str, key: str = "template", *fields: str) -> type[BasePromptTemplate]:
+    """A prompt template: `pointwise`, `pairwise`, `listwise`, `rubric`, or one of your own.
+
+    Args:
+        name: one of these, `package.module.Name`, or `path/to/file.py:Name`.
+        key: what names it, for errors.
+        fields: of its verdict, one of which it must have; none: any.
+
+    Raises:
+        ConfigError: there is none, or its verdict has none of the fields.
+    """
+    template = TEMPLATES.get(name) or find_object(name, Place(key), known=TEMPLATES)
+    if not (isinstance(template, type) and issubclass(template, BasePromptTemplate)):
+        remedy = f"Derive it from BasePromptTemplate. {did_you_mean(name, TEMPLATES)}"
+        raise ConfigError(key, f"{name!r} is not a prompt template", remedy)
+    if fields and not set(fields) & template.model_fields.keys():
+        problem = f"the verdict of {name} has the fields {', '.join(template.model_fields)}"
+        raise ConfigError(key, problem, f"It needs {' or '.join(fields)}")
+    return template
+
+
+def kind_of(template: type[BasePromptTemplate]) -> str:
+    """`pointwise`, `pairwise`, `listwise` or `rubric`, by the field of the verdict.
+
+    Raises:
+        ConfigError: it has none of these fields.
+    """
+    for field, kind in KINDS.items():
+        if field in template.model_fields:
+            return kind
+    problem = f"it has the fields {', '.join(template.model_fields)}"
+    raise ConfigError(f"template {template.__name__}", problem, f"Call the verdict one of {', '.join(KINDS)}")
+
+
+def scale_of(template: type[BasePromptTemplate]) -> tuple[float, float] | None:
+    """The bounds of the field `score`, where it has both."""
+    bounds: dict[str, float] = {}
+    for bound in getattr(template.model_fields.get("score"), "metadata", ()):
+        bounds |= {name: float(value) for name in ("ge", "le") if (value := getattr(bound, name, None)) is not None}
+    return (bounds["ge"], bounds["le"]) if len(bounds) == 2 else None
+
+
+def names_a_class(template: str | None) -> TypeGuard[str]:
+    """Whether the configuration's `template` names a class, and not a file."""
+    if template is None or template.endswith((".md", ".txt")):
+        return False
+    return ".py:" in template or ("/" not in template and "." in template)
+
+
+def chat_thinks(body: Mapping[str, Any]) -> bool:
+    """Whether fields of a request let the model think by its chat template."""
+    return bool((body.get("chat_template_kwargs") or {}).get("enable_thinking"))
