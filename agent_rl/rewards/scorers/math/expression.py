@@ -1,20 +1,17 @@
 r"""Reading one mathematical expression, LaTeX or plain, without `eval` and in bounded time.
 
 `parse` turns the text that `latex.clean` gives into a tree of nested tuples; `value.ExpressionValue` evaluates it. A
-node is `(kind, *operands)`: num, var, const, neg, add, mul, div, pow, fact, deg, binom, log (base and argument), and fn
-(a name in `FUNCTIONS` and its argument).
+node is `(kind, *operands)`: num, var, const, neg, add, mul, div, pow, fact, deg, binom, and fn (the name of a function
+and its argument). A function's degrees are written in radians, a logarithm to a base as a quotient.
 """
 
 from __future__ import annotations
 
-import cmath
-import math
 import re
-from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-__all__ = ["FUNCTIONS", "TRIGONOMETRIC", "Node", "Unreadable", "parse", "variables"]
+__all__ = ["FUNCTIONS", "Node", "Unreadable", "parse", "variables"]
 
 Node = tuple[Any, ...]
 
@@ -22,33 +19,12 @@ _MAX_DEPTH = 40
 _MAX_NODES = 300
 _MAX_DIGITS = 300
 
-FUNCTIONS: dict[str, Callable[[complex], complex]] = {
-    "sin": cmath.sin,
-    "cos": cmath.cos,
-    "tan": cmath.tan,
-    "cot": lambda z: 1 / cmath.tan(z),
-    "sec": lambda z: 1 / cmath.cos(z),
-    "csc": lambda z: 1 / cmath.sin(z),
-    "arcsin": cmath.asin,
-    "arccos": cmath.acos,
-    "arctan": cmath.atan,
-    "asin": cmath.asin,
-    "acos": cmath.acos,
-    "atan": cmath.atan,
-    "sinh": cmath.sinh,
-    "cosh": cmath.cosh,
-    "tanh": cmath.tanh,
-    "exp": cmath.exp,
-    "ln": cmath.log,
-    "log": cmath.log,
-    "lg": lambda z: cmath.log(z) / math.log(10),
-    "sqrt": cmath.sqrt,
-    "abs": lambda z: complex(abs(z)),
-    "floor": lambda z: complex(math.floor(z.real + 1e-12)),
-    "ceil": lambda z: complex(math.ceil(z.real - 1e-12)),
-}
-"""The supported functions, and how they are evaluated."""
-TRIGONOMETRIC = frozenset(("sin", "cos", "tan", "cot", "sec", "csc"))
+_NAMES = """
+sin cos tan cot sec csc arcsin arccos arctan asin acos atan sinh cosh tanh exp ln log lg sqrt abs floor ceil
+"""
+FUNCTIONS = frozenset(_NAMES.split())
+"""The supported functions."""
+_TRIGONOMETRIC = frozenset(("sin", "cos", "tan", "cot", "sec", "csc"))
 _LETTERS = """
 alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau phi
 varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell hbar
@@ -297,12 +273,17 @@ class _Parser:
         base = self.argument(depth + 1) if name == "log" and self.take("_") else None
         power = self.argument(depth + 1) if self.take("^") else None
         node = self.applied(depth)
+        if name in _TRIGONOMETRIC:
+            if power == ("neg", ("num", Fraction(1))):
+                return self.made("fn", "a" + name, node)
+            if node[0] == "deg":
+                node = self.made("mul", node, ("div", ("const", "pi"), ("num", Fraction(180))))
         if base is not None:
-            node = self.made("log", base, node)
-        elif power is not None and power == ("neg", ("num", Fraction(1))) and name in TRIGONOMETRIC:
-            return self.made("fn", "arc" + name, node) if f"arc{name}" in FUNCTIONS else self.made("unknown")
+            node = self.made("div", ("fn", "ln", node), ("fn", "ln", base))
+        elif name == "exp":
+            node = self.made("pow", ("const", "e"), node)
         else:
-            node = self.made("fn", name, node)
+            node = self.made("fn", name.replace("arc", "a"), node)
         return node if power is None else self.made("pow", node, power)
 
     def applied(self, depth: int) -> Node:
