@@ -1,8 +1,8 @@
-"""Evaluates expressions at points by mpmath: in floating point, and to 70 digits where floating point finds two equal.
+"""Compares expressions at points by mpmath: in floating point, and to 70 digits whatever floating point finds equal.
 
-Floating point cannot tell 2^100 + x from 2^100, nor e^-50 from 0. To 70 digits a difference is compared with the values
-themselves or, where a sum cancels, with its summands. Whatever is not finite in floating point must not be given to
-`agree` and `steady`: its digits could be too many.
+Floating point cannot tell 2^100 + x from 2^100, nor e^-50 from 0. A difference is compared with the values themselves
+or, where a sum cancels, with its summands. What is not finite in floating point is not computed to 70 digits, for its
+digits could be too many.
 """
 
 from __future__ import annotations
@@ -10,77 +10,82 @@ from __future__ import annotations
 import cmath
 import threading
 import zlib
-from collections.abc import Callable
-from itertools import combinations
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from agent_rl.rewards.scorers.math.expression import Node, variables
 
-__all__ = ["NEGATIVE", "agree", "floats", "steady"]
+__all__ = ["agree", "number", "sign_of_ratio"]
 
 _DIGITS = 70
-_CLOSE = 1e-50
-_CANCELLED = 1e-55
 _MAX_EXPONENT = 10**4
 _WHOLE = 1e-12
 """What an exponent may be off an odd root's, and a float below the integer that it stands for."""
 _RANGES = ((0.6, 2.6), (0.6, 2.6), (0.6, 2.6), (-0.6, -2.6), (-0.6, -2.6), (0.01, 0.2), (1.1, 1.9), (5.0, 9.0), (2, 12))
 """Of the variables at the points; they are whole numbers at the last one."""
-_OF_FLOATS, _OF_DIGITS = range(5), range(5, 9)
-NEGATIVE = (3, 4)
+_NEGATIVE = (3, 4)
 """The points at which all variables are negative; there only real values are compared, because answers assume x > 0."""
+_FLOATS = range(5)
+_TIERS = ((_FLOATS, 1e-9, 1e-13), (range(5, 9), 1e-50, 1e-55))
+"""Points, and how far two values may differ there: as a share of them, and of what was added to get them."""
 _NO_VALUE = (ArithmeticError, ValueError, RecursionError, KeyError, TypeError, NotImplementedError)
 _NAMES = "sin cos tan cot sec csc asin acos atan sinh cosh tanh ln log sqrt factorial binomial"
 
 _own = threading.local()
 
 
-def floats(node: Node) -> tuple[complex | None, ...]:
-    """The values at five points in floating point; None for a point where it is undefined."""
-    values = (_value(node, point) for point in _OF_FLOATS)
-    return tuple(value if value is not None and cmath.isfinite(value) else None for value in values)
-
-
 def agree(one: Node, other: Node) -> bool:
-    """Whether two expressions have the same 50 digits wherever both have a value: at two of four points at least."""
-    points = _OF_DIGITS if variables(one) | variables(other) else _OF_DIGITS[:1]
-    pairs = [pair for point in points if (pair := _pair(one, other, point))]
-    return len(pairs) >= min(2, len(points)) and all(
-        abs(first - second) <= max(_CLOSE * max(abs(first), abs(second)), _CANCELLED * scale)
-        for first, second, scale in pairs
-    )
+    """Whether two expressions have the same value wherever both have one: at two points of a kind at least."""
+    count = 2 if variables(one) | variables(other) else 1
+    for points, close, cancelled in _TIERS:
+        compared = 0
+        for point, first, second, scale in _pairs(one, other, points if count > 1 else points[:1]):
+            if not abs(first - second) <= max(close * max(abs(first), abs(second)), cancelled * scale):
+                return False
+            compared += point not in _NEGATIVE
+        if compared < count:
+            return False
+    return True
 
 
-def steady(one: Node, other: Node) -> bool:
-    """Whether the quotient of two expressions is the same at all points where both have a value, two at least."""
-    pairs = [pair for point in _OF_DIGITS if (pair := _pair(one, other, point))]
-    return len(pairs) >= 2 and all(
-        abs(first * another - second * other_first) <= _CLOSE * max(abs(first * another), abs(second * other_first))
-        for (first, second, _), (other_first, another, _) in combinations(pairs, 2)
-    )
+def sign_of_ratio(one: Node, other: Node) -> int:
+    """The sign of the real factor between two expressions; 0 if it is not the same wherever both have a value."""
+    sign = 0
+    for points, close, _ in _TIERS:
+        pairs = [(first, second) for _, first, second, _ in _pairs(one, other, points) if first or second]
+        if len(pairs) < 2 or not all(first and second for first, second in pairs):
+            return 0
+        ratios = [first / second for first, second in pairs]
+        if abs(ratios[0].imag) > close or any(abs(each - ratios[0]) > close * abs(each) for each in ratios):
+            return 0
+        sign = 1 if ratios[0].real > 0 else -1
+    return sign
 
 
-def _value(node: Node, point: int) -> Any:
-    try:
-        return _Evaluation(point).value(node)
-    except _NO_VALUE:
-        return None
+def number(node: Node) -> complex | None:
+    """The value of an expression without variables in floating point; None if it has none."""
+    return next((first for _, first, _, _ in _pairs(node, node, _FLOATS[:1])), None)
 
 
-def _pair(one: Node, other: Node, point: int) -> tuple[Any, Any, Any] | None:
-    """Both values at a point and the size of what was added to get them; None where one of them has no value."""
-    evaluation = _Evaluation(point)
-    try:
-        return evaluation.value(one), evaluation.value(other), evaluation.scale
-    except _NO_VALUE:
-        return None
+def _pairs(one: Node, other: Node, points: range) -> Iterator[tuple[int, Any, Any, Any]]:
+    """The points at which both have a value, these, and the size of what was added to get them."""
+    for point in points:
+        evaluation = _Evaluation(point)
+        try:
+            first, second = evaluation.value(one), evaluation.value(other)
+        except _NO_VALUE:
+            continue
+        if point in _FLOATS and not (cmath.isfinite(first) and cmath.isfinite(second)):
+            continue
+        if point not in _NEGATIVE or max(abs(first.imag), abs(second.imag)) < _WHOLE:
+            yield point, first, second, evaluation.scale
 
 
 class _Evaluation:
     """The values at one point; `scale` is the size of the largest summand so far."""
 
     def __init__(self, point: int) -> None:
-        self.arithmetic, self.functions = _arithmetic(exact=point in _OF_DIGITS)
+        self.arithmetic, self.functions = _arithmetic(exact=point not in _FLOATS)
         self.point = point
         self.scale: Any = 0
 

@@ -2,7 +2,7 @@
 
 It uses exact rational arithmetic if there are only rational numbers. Rational functions are computed exactly where
 their variables are integers of 40 bits, at two points: an identity but for a chance of about 10^-20. Everything else is
-compared at five points in floating point, and whatever agrees there, at four points to 70 digits.
+compared by `digits`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import cached_property
 
 from agent_rl.errors import ToolError
-from agent_rl.rewards.scorers.math.digits import NEGATIVE, agree, floats, steady
+from agent_rl.rewards.scorers.math.digits import agree, number, sign_of_ratio
 from agent_rl.rewards.scorers.math.expression import Node, variables
 from agent_rl.tools.builtin._calculator.values import FUNCTIONS, arithmetic, factorial, power
 
@@ -22,8 +22,6 @@ __all__ = ["ExpressionValue", "proportional"]
 _MAX_BITS = 4000
 _MAX_BINOMIAL = 1000
 _CLOSE = 1e-9
-_DUST = 1e-13
-"""What is left of a sum that is 0; smaller values are told apart by their digits."""
 _SIGNS = {"add": "+", "mul": "*", "div": "/"}
 
 
@@ -52,19 +50,12 @@ class ExpressionValue:
         return None if first is None or second is None else (first, second)
 
     @cached_property
-    def points(self) -> tuple[complex | None, ...]:
-        """The values in floating point; None for a point where it is undefined."""
-        return floats(self.node)
-
-    @property
     def number(self) -> float | None:
         """The value as a real number; None if it is not real or has variables."""
         if self.exact is not None:
             return float(self.exact) if abs(self.exact) < 10**300 else None
-        first = self.points[0]
-        if variables(self.node) or first is None or abs(first.imag) > _CLOSE * max(1.0, abs(first)):
-            return None
-        return first.real
+        value = None if variables(self.node) else number(self.node)
+        return None if value is None or abs(value.imag) > _CLOSE * max(1.0, abs(value)) else value.real
 
     def equals(self, other: ExpressionValue) -> bool:
         """Whether both have the same value wherever it is defined."""
@@ -72,41 +63,15 @@ class ExpressionValue:
             return True
         if self.rational is not None and other.rational is not None:
             return self.rational == other.rational
-        return _agree(self.points, other.points) and agree(self.node, other.node)
+        return agree(self.node, other.node)
 
 
-def proportional(one: ExpressionValue, other: ExpressionValue) -> float:
-    """The real constant factor between `one` and `other`; 0 if there is none."""
+def proportional(one: ExpressionValue, other: ExpressionValue) -> int:
+    """The sign of the real constant factor between `one` and `other`; 0 if there is none."""
     if one.rational and other.rational and all(one.rational) and all(other.rational):
         (first, second), (third, fourth) = one.rational, other.rational
-        ratio = first / third
-        return (1.0 if ratio > 0 else -1.0) if ratio == second / fourth else 0.0
-    pairs = [
-        (first, second)
-        for point, (first, second) in enumerate(zip(one.points, other.points, strict=True))
-        if first is not None and second is not None and not (point in NEGATIVE and first.imag)
-    ]
-    if len(pairs) < 3 or not all(first and second for first, second in pairs):
-        return 0.0
-    ratios = [first / second for first, second in pairs]
-    close = all(abs(ratio - ratios[0]) <= _CLOSE * abs(ratios[0]) for ratio in ratios)
-    if not close or abs(ratios[0].imag) >= _CLOSE:
-        return 0.0
-    return ratios[0].real if steady(one.node, other.node) else 0.0
-
-
-def _agree(one: tuple[complex | None, ...], other: tuple[complex | None, ...]) -> bool:
-    compared = 0
-    for point, (first, second) in enumerate(zip(one, other, strict=True)):
-        if first is None or second is None:
-            continue
-        real = abs(first.imag) < 1e-12 and abs(second.imag) < 1e-12
-        if point in NEGATIVE and not real:
-            continue
-        if first != second and abs(first - second) > max(_CLOSE * max(abs(first), abs(second)), _DUST):
-            return False
-        compared += point not in NEGATIVE
-    return compared >= 2
+        return (1 if first / third > 0 else -1) if first * fourth == second * third else 0
+    return sign_of_ratio(one.node, other.node)
 
 
 def _attempt(node: Node, point: int | None) -> Fraction | None:
