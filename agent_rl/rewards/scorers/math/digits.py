@@ -56,7 +56,7 @@ def sign_of_ratio(one: Node, other: Node) -> int:
         if len(pairs) < 2 or not all(first and second for first, second in pairs):
             return 0
         ratios = [first / second for first, second in pairs]
-        if abs(ratios[0].imag) > close or any(abs(each - ratios[0]) > close * abs(each) for each in ratios):
+        if any(max(abs(each.imag), abs(each - ratios[0])) > close * abs(each) for each in ratios):
             return 0
         sign = 1 if ratios[0].real > 0 else -1
     return sign
