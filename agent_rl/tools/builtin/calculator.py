@@ -61,8 +61,8 @@ def calculate(expression: str) -> str:
 def _show_exact(value: Fraction) -> str:
     if value.denominator == 1:
         return _digits(value.numerator)
-    decimals = _decimals(value.denominator)
-    if decimals is None:
+    decimals = MAX_DECIMALS
+    if 10**MAX_DECIMALS % value.denominator:  # the decimal is longer
         whole = abs(value.numerator) // value.denominator
         if whole == 0:
             return _show_small(value)
@@ -73,18 +73,6 @@ def _show_exact(value: Fraction) -> str:
     digits = _digits(scaled).rjust(decimals + 1, "0")
     sign = "-" if value < 0 else ""
     return f"{sign}{digits[:-decimals]}.{digits[-decimals:]}".rstrip("0").rstrip(".")
-
-
-def _decimals(denominator: int) -> int | None:
-    """Places that the decimal with this denominator has; None when it never ends, or not within `MAX_DECIMALS`."""
-    twos = (denominator & -denominator).bit_length() - 1
-    denominator >>= twos
-    fives = 0
-    while denominator % 5 == 0 and fives <= MAX_DECIMALS:
-        denominator //= 5
-        fives += 1
-    places = max(twos, fives)
-    return places if denominator == 1 and places <= MAX_DECIMALS else None
 
 
 def _digits(number: int) -> str:

@@ -1,54 +1,31 @@
 r"""Reading one mathematical expression, LaTeX or plain, without `eval` and in bounded time.
 
 `parse` turns the text that `latex.clean` gives into a tree of nested tuples; `value.ExpressionValue` evaluates it. A
-node is `(kind, *operands)`: num, var, const, neg, add, mul, div, pow, fact, deg, binom, log (base and argument), and fn
-(a name in `FUNCTIONS` and its argument).
+node is `(kind, *operands)`: num, var, const, neg, add, mul, div, pow, fact, deg, binom, and fn (the name of a function
+and its argument). A function's degrees are written in radians, a logarithm to a base as a quotient.
 """
 
 from __future__ import annotations
 
-import cmath
-import math
 import re
-from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-__all__ = ["FUNCTIONS", "TRIGONOMETRIC", "Node", "Unreadable", "parse", "variables"]
+from agent_rl.tools.builtin._calculator.reader import Reader
+
+__all__ = ["FUNCTIONS", "Node", "Unreadable", "parse", "variables"]
 
 Node = tuple[Any, ...]
 
-_MAX_DEPTH = 40
 _MAX_NODES = 300
 _MAX_DIGITS = 300
 
-FUNCTIONS: dict[str, Callable[[complex], complex]] = {
-    "sin": cmath.sin,
-    "cos": cmath.cos,
-    "tan": cmath.tan,
-    "cot": lambda z: 1 / cmath.tan(z),
-    "sec": lambda z: 1 / cmath.cos(z),
-    "csc": lambda z: 1 / cmath.sin(z),
-    "arcsin": cmath.asin,
-    "arccos": cmath.acos,
-    "arctan": cmath.atan,
-    "asin": cmath.asin,
-    "acos": cmath.acos,
-    "atan": cmath.atan,
-    "sinh": cmath.sinh,
-    "cosh": cmath.cosh,
-    "tanh": cmath.tanh,
-    "exp": cmath.exp,
-    "ln": cmath.log,
-    "log": cmath.log,
-    "lg": lambda z: cmath.log(z) / math.log(10),
-    "sqrt": cmath.sqrt,
-    "abs": lambda z: complex(abs(z)),
-    "floor": lambda z: complex(math.floor(z.real + 1e-12)),
-    "ceil": lambda z: complex(math.ceil(z.real - 1e-12)),
-}
-"""The supported functions, and how they are evaluated."""
-TRIGONOMETRIC = frozenset(("sin", "cos", "tan", "cot", "sec", "csc"))
+_NAMES = """
+sin cos tan cot sec csc arcsin arccos arctan asin acos atan sinh cosh tanh exp ln log lg sqrt abs floor ceil
+"""
+FUNCTIONS = frozenset(_NAMES.split())
+"""The supported functions."""
+_TRIGONOMETRIC = frozenset(("sin", "cos", "tan", "cot", "sec", "csc"))
 _LETTERS = """
 alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau phi
 varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell hbar
@@ -67,7 +44,8 @@ _CALLED = re.compile(r"\s*\(\s*(?:(-?[0-9]+(?:\.[0-9]+)?)|([A-Za-z]))\s*\)")
 _FUNCTION_NAMES = frozenset("fghpqFGHPQ")
 _EXPONENT = re.compile(r"[eE]([-+]?[0-9]{1,3})(?![0-9A-Za-z])")
 _BRACKETS = {"(": ")", "[": "]", "{": "}"}
-_POSTFIX = {"!": "fact", "°": "deg"}
+_OPERATORS = {"*": "mul", "/": "div"}
+_MARKS = {"!": "fact", "°": "deg", "%": "%"}
 _CONSTANTS = {"π": "pi", "∞": "inf"}
 
 
@@ -81,11 +59,7 @@ def parse(text: str) -> Node:
     Raises:
         Unreadable: it is not a supported expression, or too long or too deep.
     """
-    parser = _Parser(text)
-    node = parser.sum(0)
-    if parser.peek():
-        raise Unreadable(f"{parser.text[parser.at : parser.at + 10]!r} is left over")
-    return node
+    return _Parser(text).whole()
 
 
 def variables(node: Node) -> set[str]:
@@ -101,116 +75,62 @@ def _repeated(whole: str, digits: str, period: str) -> Fraction:
     return fixed + Fraction(int(period), (10 ** len(period) - 1) * 10 ** len(digits))
 
 
-class _Parser:
-    """Recursive descent parser; spaces are ignored."""
+class _Parser(Reader[Node]):
+    gap = re.compile(r"[ \t\n~]*")
 
     def __init__(self, text: str) -> None:
-        self.text = text
-        self.at = 0
+        super().__init__(text)
         self.nodes = 0
 
-    def peek(self) -> str:
-        text, at = self.text, self.at
-        while at < len(text) and text[at] in " \t\n~":
-            at += 1
-        self.at = at
-        return text[at : at + 1]
-
-    def take(self, text: str) -> bool:
-        self.peek()
-        if self.text.startswith(text, self.at):
-            self.at += len(text)
-            return True
-        return False
-
-    def need(self, text: str) -> None:
-        if not self.take(text):
-            raise Unreadable(f"{text!r} is missing at {self.at}")
-
-    def made(self, *node: Any) -> Node:
+    def made(self, kind: str, *operands: Any) -> Node:
         self.nodes += 1
         if self.nodes > _MAX_NODES:
             raise Unreadable("too long")
-        return node
+        return (kind, *operands)
 
-    def sum(self, depth: int) -> Node:
-        if depth > _MAX_DEPTH:
-            raise Unreadable("too deep")
-        left = self.product(depth + 1)
-        while (sign := self.peek()) and sign in "+-":
-            self.at += 1
-            right = self.product(depth + 1)
-            left = self.made("add", left, right if sign == "+" else self.made("neg", right))
-        return left
+    def refusal(self, reason: str = "") -> Unreadable:
+        return Unreadable(reason or f"{self.text[self.at : self.at + 10]!r} at {self.at}")
 
-    def product(self, depth: int) -> Node:
-        left = self.signed(depth)
-        while next_ := self.peek():
-            if next_ in "*/":
-                self.at += 1
-                left = self.made("mul" if next_ == "*" else "div", left, self.signed(depth))
-            elif next_ in ")]}|,=<>+-;" or self.text.startswith(("\\}", "\\rfloor", "\\rceil"), self.at):
-                break
-            elif next_.isdigit() and self.text[: self.at].rstrip()[-1:].isdigit():
-                raise Unreadable("two numbers side by side")
-            else:
-                left = self.made("mul", left, self.power(depth))
-        return left
+    def operator(self) -> str | None:
+        return _OPERATORS.get(self.take(*_OPERATORS))
 
-    def signed(self, depth: int) -> Node:
-        if depth > _MAX_DEPTH:
-            raise Unreadable("too deep")
-        sign = self.peek()
-        if sign and sign in "+-":
-            self.at += 1
-            node = self.signed(depth + 1)
-            return node if sign == "+" else self.made("neg", node)
-        return self.power(depth + 1)
+    def joined(self) -> bool:
+        next_ = self.peek()
+        if not next_ or next_ in ")]}|,=<>+-;" or self.text.startswith(("\\}", "\\rfloor", "\\rceil"), self.at):
+            return False
+        if next_.isdigit() and self.text[: self.at].rstrip()[-1:].isdigit():
+            raise Unreadable("two numbers side by side")
+        return True
 
-    def power(self, depth: int) -> Node:
-        base = self.postfix(self.atom(depth + 1))
-        if self.take("^"):
-            return self.postfix(self.made("pow", base, self.argument(depth + 1)))
-        return base
+    def mark(self) -> str | None:
+        return _MARKS.get(self.take(*_MARKS))
 
-    def postfix(self, node: Node) -> Node:
-        while (mark := self.peek()) and mark in "!°%":
-            self.at += 1
-            percent = mark == "%"
-            node = self.made("div", node, ("num", Fraction(100))) if percent else self.made(_POSTFIX[mark], node)
-        return node
+    def exponent(self) -> Node:
+        return self.argument()
 
-    def argument(self, depth: int, *, digit: bool = False) -> Node:
+    def argument(self, *, digit: bool = False) -> Node:
         """The operand of `^` or of a command: a group or one symbol; with `digit`, only the first digit of a number."""
-        if depth > _MAX_DEPTH:
-            raise Unreadable("too deep")
         mark = self.peek()
         if mark == "{":
-            return self.group("{", "}", depth)
+            return self.group("{", "}")
         if digit and mark.isdigit():
             self.at += 1
             return self.made("num", Fraction(int(mark)))
         if mark and mark in "+-":
-            return self.signed(depth + 1)
-        node = self.atom(depth + 1)
+            return self.signed()
+        node = self.atom()
         if not digit and self.take("^"):  # a tower, 2^3^4
-            return self.made("pow", node, self.argument(depth + 1))
+            return self.made("pow", node, self.inside(self.argument))
         return node
 
-    def group(self, opening: str, closing: str, depth: int) -> Node:
-        self.need(opening)
-        node = self.sum(depth + 1)
-        self.need(closing)
-        return node
-
-    def atom(self, depth: int) -> Node:
+    def atom(self) -> Node:
         mark = self.peek()
         if mark in _BRACKETS:
-            return self.group(mark, _BRACKETS[mark], depth)
+            return self.group(mark, _BRACKETS[mark])
         if mark == "|":
-            return self.made("fn", "abs", self.group("|", "|", depth))
+            return self.made("fn", "abs", self.group("|", "|"))
         if mark == "\\":
-            return self.command(depth)
+            return self.inside(self.command)
         repeating = _REPEATING.match(self.text, self.at)
         if repeating:
             self.at = repeating.end()
@@ -224,7 +144,7 @@ class _Parser:
         word = _WORD.match(self.text, self.at)
         if word:
             self.at = word.end()
-            return self.named(word[0], depth)
+            return self.inside(lambda: self.named(word[0]))
         if mark.isalpha() and not _LONG_WORD.match(self.text, self.at):
             self.at += 1
             return self.symbol(mark)
@@ -264,57 +184,62 @@ class _Parser:
             name += f"({called[1] or called[2]})"
         return self.made("var", name)
 
-    def command(self, depth: int) -> Node:
+    def command(self) -> Node:
         match = _COMMAND.match(self.text, self.at)
         if match is None:
             raise Unreadable(self.text[self.at : self.at + 2])
         self.at = match.end()
         name = match[1]
         if name in ("frac", "binom"):
-            top = self.argument(depth + 1, digit=True)
-            return self.made("div" if name == "frac" else "binom", top, self.argument(depth + 1, digit=True))
+            top = self.argument(digit=True)
+            return self.made("div" if name == "frac" else "binom", top, self.argument(digit=True))
         if name in ("lfloor", "lceil"):
-            node = self.sum(depth + 1)
+            node = self.sum()
             self.need("\\r" + name[1:])
             return self.made("fn", "floor" if name == "lfloor" else "ceil", node)
         if name in _GREEK:
             return self.symbol(name)
         if name in ("overline", "bar", "vec", "hat"):
-            return self.made("var", f"{name} {self.argument(depth + 1)}")
-        return self.named(name, depth)
+            return self.made("var", f"{name} {self.argument()}")
+        return self.named(name)
 
-    def named(self, name: str, depth: int) -> Node:
+    def named(self, name: str) -> Node:
         if name == "pi" or name.startswith("inf"):
             return self.made("const", name[:3])
         if name not in FUNCTIONS:
             raise Unreadable(f"the command {name}")
         if name == "sqrt":
             if self.take("["):
-                order = self.sum(depth + 1)
+                order = self.sum()
                 self.need("]")
-                return self.made("pow", self.argument(depth + 1), self.made("div", ("num", Fraction(1)), order))
-            return self.made("fn", "sqrt", self.argument(depth + 1))
-        base = self.argument(depth + 1) if name == "log" and self.take("_") else None
-        power = self.argument(depth + 1) if self.take("^") else None
-        node = self.applied(depth)
+                return self.made("pow", self.argument(), self.made("div", ("num", Fraction(1)), order))
+            return self.made("fn", "sqrt", self.argument())
+        base = self.argument() if name == "log" and self.take("_") else None
+        power = self.argument() if self.take("^") else None
+        node = self.applied()
+        if name in _TRIGONOMETRIC:
+            if power == ("neg", ("num", Fraction(1))):
+                return self.made("fn", "a" + name, node)
+            if node[0] == "deg":
+                node = self.made("mul", node, ("div", ("const", "pi"), ("num", Fraction(180))))
         if base is not None:
-            node = self.made("log", base, node)
-        elif power is not None and power == ("neg", ("num", Fraction(1))) and name in TRIGONOMETRIC:
-            return self.made("fn", "arc" + name, node) if f"arc{name}" in FUNCTIONS else self.made("unknown")
+            node = self.made("div", ("fn", "ln", node), ("fn", "ln", base))
+        elif name == "exp":
+            node = self.made("pow", ("const", "e"), node)
         else:
-            node = self.made("fn", name, node)
+            node = self.made("fn", name.replace("arc", "a"), node)
         return node if power is None else self.made("pow", node, power)
 
-    def applied(self, depth: int) -> Node:
+    def applied(self) -> Node:
         """A function's argument: a group, or the following factors up to a sign or the next function."""
         if self.peek() in ("(", "{", "["):
-            return self.power(depth + 1) if self.peek() == "{" else self.postfix(self.atom(depth + 1))
-        node = self.power(depth + 1)
+            return self.power() if self.peek() == "{" else self.postfix(self.atom())
+        node = self.power()
         while (next_ := self.peek()) and (next_.isalnum() or next_ == "π" or self.text.startswith("\\pi", self.at)):
             if _WORD.match(self.text, self.at) and next_ != "π":
                 break
-            node = self.made("mul", node, self.power(depth + 1))
+            node = self.made("mul", node, self.power())
         if self.peek() == "/" and _NUMBER.match(self.text, self.at + 1):
             self.at += 1
-            node = self.made("div", node, self.power(depth + 1))
+            node = self.made("div", node, self.power())
         return node

@@ -1,1 +1,1 @@
-"""Inside of the tool `calculator`: reading an expression, and computing it on exact values."""
+"""Inside of the tool `calculator`: reading an expression and computing exact values; scorers use both as well."""

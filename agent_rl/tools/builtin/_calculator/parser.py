@@ -1,23 +1,20 @@
-"""Reading the calculator's expressions: a tokenizer and a recursive-descent parser that evaluates as it reads.
+"""Reading the calculator's expressions: the grammar of `reader.Reader`, computed as it is read.
 
-    sum     = product (("+" | "-") product)*
-    product = unary (("*" | "/" | "//" | "%" | nothing) unary)*       nothing: 2(3+4), 2 pi
-    unary   = ("+" | "-")* power
-    power   = postfix (("**" | "^") unary)?                           so -2^2 = -4 and 2^-1 = 0.5
-    postfix = atom ("!" | "%")*                                       "%" before an operand is modulo instead
-    atom    = number | constant | function "(" sum ("," sum)* ")" | "(" sum ")"
-
-Currency signs are skipped. A comma separates thousands, except directly inside a function that takes several arguments.
-`x` and `of` between operands mean times.
+So -2^2 = -4 and 2^-1 = 0.5. `//` and, before an operand, `%` are operators as well. Currency signs are skipped. A comma
+separates thousands, except directly inside a function that takes several arguments. `x` and `of` between operands mean
+times.
 """
 
 from __future__ import annotations
 
+import operator
 import re
+from collections.abc import Callable
 from fractions import Fraction
-from typing import NamedTuple
+from functools import partial
 
 from agent_rl.errors import ToolError, did_you_mean
+from agent_rl.tools.builtin._calculator.reader import Reader
 from agent_rl.tools.builtin._calculator.values import (
     CONSTANTS,
     FUNCTIONS,
@@ -32,7 +29,6 @@ from agent_rl.tools.builtin._calculator.values import (
 __all__ = ["evaluate"]
 
 MAX_LENGTH = 1000
-MAX_DEPTH = 50
 MAX_EXPONENT = 1000
 """Of a literal such as 1e3."""
 
@@ -42,20 +38,23 @@ _SAME = str.maketrans(  # one character for one, so that positions stay true
     "\u2212\u2013\u2014",  # minus, en dash, em dash
     "******///---",
 )
-_CURRENCY = "$€£¥₹₩₽"
-_SKIP = re.compile(rf"[\s{_CURRENCY}]*")
-_NUMBER = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_GAP = r"[\s$€£¥₹₩₽]*"
+_UNREAD = re.compile(r"[^0-9A-Za-z_.+*/%^!(),\s$€£¥₹₩₽-]")
 _GROUPED = re.compile(r"[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])(?:\.[0-9]*)?")
+_NUMBER = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
-_TIMES = re.compile(r"(?:[xX](?![A-Za-z_])|of(?![A-Za-z_0-9]))")
-_OPERATOR = re.compile(r"\*\*|//|[-+*/%^!(),]")
+_TIMES = re.compile(r"[xX](?![A-Za-z_])|of(?![A-Za-z_0-9])")
+_TOKEN = re.compile(rf"{_NUMBER.pattern}|{_NAME.pattern}|\*\*|//|[-+*/%^!(),]")
+_MODULO = re.compile(rf"%{_GAP}(?!{_TIMES.pattern})(?:[0-9A-Za-z_(]|\.[0-9])")
+_BEHIND_BRACKET = re.compile(rf"\){_GAP}\Z")
+_BEHIND_COMMA = re.compile(rf",{_GAP}\Z")
+_BEHIND_NUMBER = re.compile(rf"[0-9.]{_GAP}\Z")
 _HEXADECIMAL = re.compile(r"0[xX][0-9A-Fa-f]")
-
-
-class _Token(NamedTuple):
-    kind: str  # number, name, end, or the operator itself
-    text: str
-    start: int
+_KINDS = {"*": "mul", "//": "floordiv", "/": "div", "%": "mod"}
+_OPERATIONS: dict[str, Callable[..., Value]] = {
+    **{kind: partial(arithmetic, sign) for sign, kind in (*_KINDS.items(), ("+", "add"))},
+    **{"num": checked, "neg": operator.neg, "pow": power, "fact": factorial},
+}
 
 
 def evaluate(expression: str) -> Value:
@@ -66,154 +65,85 @@ def evaluate(expression: str) -> Value:
     """
     if len(expression) > MAX_LENGTH:
         raise ToolError(f"the expression has {len(expression)} characters; at most {MAX_LENGTH} are read")
-    text = expression.translate(_SAME).rstrip()
-    text = text.removesuffix("=")
-    tokens = _tokenize(text)
-    if len(tokens) == 1:
+    calculation = _Calculation(expression.translate(_SAME).rstrip().removesuffix("="))
+    if unread := _UNREAD.search(calculation.text):
+        raise ToolError(f"unexpected character {unread[0]!r} at position {unread.start() + 1}")
+    if not calculation.peek():
         raise ToolError("the expression is empty")
-    return _Parser(tokens).whole()
+    return calculation.whole()
 
 
-def _tokenize(text: str) -> list[_Token]:
-    tokens: list[_Token] = []
-    in_arguments: list[bool] = []  # for each open parenthesis: does a comma separate arguments directly inside it?
-    position = _skip(text, 0)
-    while position < len(text):
-        token = _next_token(text, position, tokens, bool(in_arguments and in_arguments[-1]))
-        if token.kind == "(":
-            in_arguments.append(bool(tokens) and tokens[-1].kind == "name" and _takes_several(tokens[-1].text))
-        elif token.kind == ")" and in_arguments:
-            in_arguments.pop()
-        tokens.append(token)
-        position = _skip(text, position + len(token.text))
-    return [*tokens, _Token("end", "", len(text))]
+class _Calculation(Reader[Value]):
+    gap = re.compile(_GAP)
+    several = False
+    """Whether a comma here separates arguments."""
 
+    def made(self, kind: str, *operands: Value) -> Value:
+        return _OPERATIONS[kind](*operands)
 
-def _skip(text: str, position: int) -> int:
-    """The position after white space and currency signs."""
-    match = _SKIP.match(text, position)
-    return match.end() if match else position
-
-
-def _next_token(text: str, position: int, before: list[_Token], in_arguments: bool) -> _Token:
-    after_operand = bool(before) and before[-1].kind in ("number", "name", ")", "%", "!")
-    if _HEXADECIMAL.match(text, position):
-        raise ToolError(f"hexadecimal numbers are not read (position {position + 1}); for a product write 0 * 1")
-    if after_operand and (match := _TIMES.match(text, position)):
-        return _Token("*", match.group(), position)
-    grouped = None if in_arguments else _GROUPED.match(text, position)
-    if match := grouped or _NUMBER.match(text, position):
-        if in_arguments and before[-1].kind == "," and re.fullmatch("0[0-9]{2}", match.group()):
-            raise ToolError(
-                f"the comma before position {position + 1} separates arguments: write 1000 instead of 1,000"
-            )
-        return _Token("number", match.group(), position)
-    if match := _NAME.match(text, position):
-        return _Token("name", match.group(), position)
-    if match := _OPERATOR.match(text, position):
-        return _Token(match.group(), match.group(), position)
-    raise ToolError(f"unexpected character {text[position]!r} at position {position + 1}")
-
-
-def _takes_several(name: str) -> bool:
-    _, _, most = FUNCTIONS.get(name.lower(), (None, 1, 1))
-    return most != 1
-
-
-class _Parser:
-    def __init__(self, tokens: list[_Token]) -> None:
-        self._tokens = tokens
-        self._index = 0
-        self._depth = 0
-
-    def whole(self) -> Value:
-        value = self._sum()
-        if self._kind != "end":
-            raise self._unexpected()
-        return value
-
-    @property
-    def _kind(self) -> str:
-        return self._tokens[self._index].kind
-
-    def _take(self) -> _Token:
-        token = self._tokens[self._index]
-        self._index += 1
-        return token
-
-    def _unexpected(self) -> ToolError:
-        token = self._tokens[self._index]
-        if token.kind == "end":
+    def refusal(self, reason: str = "") -> ToolError:
+        if reason:
+            return ToolError(reason)
+        if not self.peek():
             return ToolError("the expression ends too early")
-        text = token.text if len(token.text) <= 20 else f"{token.text[:20]}..."
-        before = self._tokens[self._index - 1].kind if self._index else ""
-        hint = " (an operator is missing before it)" if token.kind == "number" and before == "number" else ""
-        return ToolError(f"unexpected {text!r} at position {token.start + 1}{hint}")
+        token = _TOKEN.match(self.text, self.at)
+        if token is None:
+            return ToolError(f"unexpected character {self.text[self.at]!r} at position {self.at + 1}")
+        text = token[0] if len(token[0]) <= 20 else f"{token[0][:20]}..."
+        numbers = _NUMBER.match(token[0]) and _BEHIND_NUMBER.search(self.text[: self.at])
+        hint = " (an operator is missing before it)" if numbers else ""
+        return ToolError(f"unexpected {text!r} at position {self.at + 1}{hint}")
 
-    def _sum(self) -> Value:
-        value = self._product()
-        while self._kind in ("+", "-"):
-            operator = self._take().kind
-            value = arithmetic(operator, value, self._product())
-        return value
+    def operator(self) -> str | None:
+        self.peek()
+        if times := _TIMES.match(self.text, self.at):
+            self.at = times.end()
+            return "mul"
+        return _KINDS.get(self.take(*_KINDS))
 
-    def _product(self) -> Value:
-        value = self._unary()
-        while True:
-            if self._kind in ("*", "/", "//", "%"):
-                operator = self._take().kind
-                value = arithmetic(operator, value, self._unary())
-            elif self._kind in ("(", "name") or (self._kind == "number" and self._tokens[self._index - 1].kind == ")"):
-                value = arithmetic("*", value, self._power())
-            else:
-                return value
+    def joined(self) -> bool:
+        next_ = self.peek()
+        if next_ == "(" or _NAME.match(next_):
+            return True
+        return bool(_NUMBER.match(self.text, self.at)) and bool(_BEHIND_BRACKET.search(self.text[: self.at]))
 
-    def _unary(self) -> Value:
-        self._enter()
-        negative = False
-        while self._kind in ("+", "-"):
-            negative ^= self._take().kind == "-"
-        value = self._power()
-        self._depth -= 1
-        return -value if negative else value
+    def mark(self) -> str | None:
+        if self.peek() == "%" and _MODULO.match(self.text, self.at):
+            return None
+        return {"!": "fact"}.get(sign := self.take("!", "%"), sign)
 
-    def _power(self) -> Value:
-        base = self._postfix()
-        if self._kind in ("**", "^"):
-            self._take()
-            return power(base, self._unary())
-        return base
-
-    def _postfix(self) -> Value:
-        value = self._atom()
-        while True:
-            if self._kind == "!":
-                self._take()
-                value = factorial(value)
-            elif self._kind == "%" and self._tokens[self._index + 1].kind not in ("number", "name", "("):
-                self._take()
-                value = arithmetic("/", value, Fraction(100))
-            else:
-                return value
-
-    def _atom(self) -> Value:
-        if self._kind == "number":
-            return _read_number(self._take())
-        if self._kind == "name":
-            return self._named()
-        if self._kind == "(":
+    def atom(self) -> Value:
+        if self.peek() == "(":
             return self._arguments(1)[0]
-        raise self._unexpected()
+        if _HEXADECIMAL.match(self.text, self.at):
+            raise ToolError(f"hexadecimal numbers are not read (position {self.at + 1}); for a product write 0 * 1")
+        number = (None if self.several else _GROUPED.match(self.text, self.at)) or _NUMBER.match(self.text, self.at)
+        if number:
+            return self._number(number)
+        if name := _NAME.match(self.text, self.at):
+            self.at = name.end()
+            return self._named(name[0])
+        raise self.refusal()
 
-    def _named(self) -> Value:
-        token = self._take()
-        name = token.text.lower()
+    def _number(self, match: re.Match[str]) -> Value:
+        if self.several and _BEHIND_COMMA.search(self.text[: self.at]) and re.fullmatch("0[0-9]{2}", match[0]):
+            raise ToolError(f"the comma before position {self.at + 1} separates arguments: write 1000 instead of 1,000")
+        self.at = match.end()
+        mantissa, _, exponent = match[0].replace(",", "").lower().partition("e")
+        if exponent and (len(exponent) > 6 or abs(int(exponent)) > MAX_EXPONENT):
+            raise too_large()
+        whole, _, decimals = mantissa.partition(".")
+        number = Fraction(int(whole + decimals), 10 ** len(decimals))
+        return checked(number * Fraction(10) ** int(exponent or 0))
+
+    def _named(self, text: str) -> Value:
+        name = text.lower()
         if name in CONSTANTS:
             return CONSTANTS[name]
         if name not in FUNCTIONS:
-            raise ToolError(f"unknown name {token.text[:40]!r}. {did_you_mean(name[:40], [*FUNCTIONS, *CONSTANTS])}")
+            raise ToolError(f"unknown name {text[:40]!r}. {did_you_mean(name[:40], [*FUNCTIONS, *CONSTANTS])}")
         function, fewest, most = FUNCTIONS[name]
-        if self._kind != "(":
+        if self.peek() != "(":
             raise ToolError(f"{name} needs parentheses: {name}(...)")
         values = self._arguments(most)
         if len(values) < fewest:
@@ -221,28 +151,15 @@ class _Parser:
         return function(*values)
 
     def _arguments(self, most: int | None) -> list[Value]:
-        self._take()
-        self._enter()
-        values = [self._sum()]
-        while self._kind == "," and (most is None or len(values) < most):
-            self._take()
-            values.append(self._sum())
-        if self._kind != ")":
-            raise self._unexpected()
-        self._take()
-        self._depth -= 1
+        around, self.several = self.several, most != 1
+        self.need("(")
+        values = self.inside(lambda: self._listed(most))
+        self.need(")")
+        self.several = around
         return values
 
-    def _enter(self) -> None:
-        self._depth += 1
-        if self._depth > MAX_DEPTH:
-            raise ToolError(f"the expression is nested more than {MAX_DEPTH // 2} deep")
-
-
-def _read_number(token: _Token) -> Fraction:
-    mantissa, _, exponent = token.text.replace(",", "").lower().partition("e")
-    if exponent and (len(exponent) > 6 or abs(int(exponent)) > MAX_EXPONENT):
-        raise too_large()
-    whole, _, decimals = mantissa.partition(".")
-    number = Fraction(int(whole + decimals), 10 ** len(decimals))
-    return checked(number * Fraction(10) ** int(exponent or 0))  # type: ignore[return-value]
+    def _listed(self, most: int | None) -> list[Value]:
+        values = [self.sum()]
+        while (most is None or len(values) < most) and self.take(","):
+            values.append(self.sum())
+        return values

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial, reduce
 
 from agent_rl.errors import ToolError
 
@@ -195,13 +196,6 @@ def _fold(function: Callable[[int, int], int], name: str) -> Callable[..., Value
     return apply
 
 
-def _sum(*values: Value) -> Value:
-    total: Value = Fraction(0)
-    for value in values:
-        total = arithmetic("+", total, value)
-    return total
-
-
 CONSTANTS: dict[str, Value] = {"pi": math.pi, "e": math.e}
 
 FUNCTIONS: dict[str, tuple[Callable[..., Value], int, int | None]] = {
@@ -210,9 +204,9 @@ FUNCTIONS: dict[str, tuple[Callable[..., Value], int, int | None]] = {
     "round": (_round, 1, 2),
     "floor": (floor, 1, 1),
     "ceil": (lambda value: Fraction(math.ceil(_exact(value))), 1, 1),
-    "min": (min, 1, None),
-    "max": (max, 1, None),
-    "sum": (_sum, 1, None),
+    "min": (lambda *values: min(values), 1, None),
+    "max": (lambda *values: max(values), 1, None),
+    "sum": (lambda *values: reduce(partial(arithmetic, "+"), values), 1, None),
     "gcd": (_fold(math.gcd, "gcd"), 1, None),
     "lcm": (_fold(math.lcm, "lcm"), 1, None),
     "pow": (power, 2, 2),

@@ -50,7 +50,6 @@ def to_sympy(text: str) -> str:
     text = ", ".join(part.strip() for part in re.split(r";|\n|\band\b", text.strip().rstrip(".;,")))
     if not text.strip():
         raise ToolError("the expression is empty")
-    _check_brackets(text)
     return _with_equations(text)
 
 
@@ -90,19 +89,6 @@ def _braced(text: str) -> tuple[str, str]:
     raise ToolError(f"could not parse: a brace is never closed in {text[:40]!r}")
 
 
-def _check_brackets(text: str) -> None:
-    open_at: list[int] = []
-    for index, sign in enumerate(text):
-        if sign in _OPENING:
-            open_at.append(index)
-        elif sign in _OPENING.values():
-            begin = open_at.pop() if open_at else None
-            if begin is None or _OPENING[text[begin]] != sign:
-                raise ToolError(f"could not parse {_around(text, index)}: {sign!r} closes nothing that is open")
-    if open_at:
-        raise ToolError(f"could not parse {_around(text, open_at[-1])}: {text[open_at[-1]]!r} is never closed")
-
-
 def _around(text: str, index: int) -> str:
     begin, end = max(index - 20, 0), index + 20
     return f"`{'...' if begin else ''}{text[begin:end]}{'...' if end < len(text) else ''}`"
@@ -110,31 +96,32 @@ def _around(text: str, index: int) -> str:
 
 def _with_equations(text: str) -> str:
     """Every part `a = b`, at any depth, as `Eq(a, b)`; a part ends at a comma or a bracket of its own depth."""
+    opened: list[int] = []
     starts = [0]  # where the part begins, for each open bracket
     equals: list[int | None] = [None]
     out = ""
     for index, sign in enumerate(text):
-        pair = text[index : index + 2]
         if sign in _OPENING:
-            out += sign
-            starts.append(len(out))
+            opened.append(index)
+            starts.append(len(out) + 1)
             equals.append(None)
         elif sign in ")]},":
             out = _closed(out, starts[-1], equals[-1])
             equals[-1] = None
-            out += sign
-            if sign == ",":
-                starts[-1] = len(out)
-            else:
+            starts[-1] = len(out) + 1
+            if sign != ",":
+                if not opened or _OPENING[text[opened.pop()]] != sign:
+                    raise ToolError(f"could not parse {_around(text, index)}: {sign!r} closes nothing that is open")
                 starts.pop()
                 equals.pop()
         elif sign == "=" and text[index - 1 : index] not in tuple("<>!="):
             if equals[-1] is not None:
                 raise ToolError(f"could not parse {_around(text, index)}: two `=` in one equation; write it as two")
             equals[-1] = len(out)
-            out += sign if pair != "==" else ""
-        else:
-            out += sign
+            sign = "" if text.startswith("==", index) else sign
+        out += sign
+    if opened:
+        raise ToolError(f"could not parse {_around(text, opened[-1])}: {text[opened[-1]]!r} is never closed")
     return _closed(out, starts[-1], equals[-1])
 
 

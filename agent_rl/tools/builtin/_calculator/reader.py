@@ -1,0 +1,145 @@
+"""`Reader`: reads an expression by the grammar that the calculator and the scorers of mathematics share.
+
+    sum     = product (("+" | "-") product)*
+    product = signed (operator signed | power)*       without an operator a product: 2(3+4), 2 pi
+    signed  = ("+" | "-")* power
+    power   = postfix (("**" | "^") exponent)? mark*
+    postfix = atom mark*                              marks: "!", "%"
+
+A subclass says what an atom, an operator, an exponent and a mark are, and what is made of them: a value or a tree.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any, ClassVar, Generic, TypeVar
+
+__all__ = ["Reader"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Reader(ABC, Generic[T]):
+    """Reads one text once, in linear time; `at` is the position."""
+
+    gap: ClassVar[re.Pattern[str]]
+    """What is skipped between two signs; it matches the empty text."""
+    max_depth: ClassVar[int] = 50
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self._depth = 0
+
+    @abstractmethod
+    def made(self, kind: str, *operands: Any) -> T:
+        """What stands for an operation: num, neg, add, mul, div, pow, or one that the subclass reads."""
+
+    @abstractmethod
+    def refusal(self, reason: str = "") -> Exception:
+        """The error at this position."""
+
+    @abstractmethod
+    def atom(self) -> T:
+        """A number, a name, a group."""
+
+    @abstractmethod
+    def operator(self) -> str | None:
+        """Read an operator of products, and return its kind."""
+
+    @abstractmethod
+    def joined(self) -> bool:
+        """Whether a factor follows without an operator."""
+
+    @abstractmethod
+    def mark(self) -> str | None:
+        """Read what stands behind a value: % or the kind of another mark."""
+
+    def exponent(self) -> T:
+        """What follows the sign of a power."""
+        return self.signed()
+
+    def whole(self) -> T:
+        """The expression that is the whole text."""
+        made = self.sum()
+        if self.peek():
+            raise self.refusal()
+        return made
+
+    def peek(self) -> str:
+        """The next character after the gap; "" at the end."""
+        match = self.gap.match(self.text, self.at)
+        self.at = match.end() if match else self.at
+        return self.text[self.at : self.at + 1]
+
+    def take(self, *signs: str) -> str:
+        """Read the first of the signs that stands here; "" if none does."""
+        self.peek()
+        for sign in signs:
+            if self.text.startswith(sign, self.at):
+                self.at += len(sign)
+                return sign
+        return ""
+
+    def need(self, sign: str) -> None:
+        """Read this sign."""
+        if not self.take(sign):
+            raise self.refusal()
+
+    def inside(self, read: Callable[[], R]) -> R:
+        """What is read one level deeper."""
+        self._depth += 1
+        if self._depth > self.max_depth:
+            raise self.refusal(f"the expression is nested more than {self.max_depth // 2} deep")
+        made = read()
+        self._depth -= 1
+        return made
+
+    def group(self, opening: str, closing: str) -> T:
+        """A sum in brackets."""
+        self.need(opening)
+        made = self.inside(self.sum)
+        self.need(closing)
+        return made
+
+    def sum(self) -> T:
+        """Products with + and - between them."""
+        left = self.product()
+        while sign := self.take("+", "-"):
+            right = self.product()
+            left = self.made("add", left, right if sign == "+" else self.made("neg", right))
+        return left
+
+    def product(self) -> T:
+        """Factors with an operator or nothing between them."""
+        left = self.signed()
+        while True:
+            if kind := self.operator():
+                left = self.made(kind, left, self.signed())
+            elif self.joined():
+                left = self.made("mul", left, self.power())
+            else:
+                return left
+
+    def signed(self) -> T:
+        """A power and the signs before it."""
+        negative = False
+        while sign := self.take("+", "-"):
+            negative ^= sign == "-"
+        made = self.inside(self.power)
+        return self.made("neg", made) if negative else made
+
+    def power(self) -> T:
+        """An atom with its marks and its exponent."""
+        base = self.postfix(self.atom())
+        return self.postfix(self.made("pow", base, self.exponent())) if self.take("**", "^") else base
+
+    def postfix(self, made: T) -> T:
+        """A value and the marks behind it."""
+        while mark := self.mark():
+            made = self.made("div", made, self.made("num", Fraction(100))) if mark == "%" else self.made(mark, made)
+        return made
