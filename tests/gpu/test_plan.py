@@ -126,7 +126,11 @@ def test_the_engine_free_part_runs_on_a_cpu(tmp_path: Path) -> None:
     assert answers["bare_engine"]["why"] == "1 GPU(s) needed, 0 here"
     assert answers["log_probs"]["figures"]["greatest error"] < 1e-4
     assert answers["fused_loss"]["figures"]["difference"] < 1e-4
-    assert answers["update"]["figures"]["tokens/s"] > 0
+    assert answers["update"]["figures"]["grad norm"] > 0
+    of_a_gpu = [
+        name for answer in answers.values() for name in answer.get("figures", ()) if name.endswith(("ms", "/s"))
+    ]
+    assert of_a_gpu == []  # small sizes on a CPU say nothing about speed
     assert answers["estimate"]["figures"]["measured GiB"] == "only on a GPU"
     assert "| update: " in (tmp_path / "report.md").read_text()
     assert plan.main([str(tmp_path), "--only", "environment"]) == 0
