@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What one GPU says about this package in half an hour: bash tests/gpu/run.sh OUT [--only NAME ...] [--again NAME ...]
+# What one GPU says about this package, in about half an hour: bash tests/gpu/run.sh OUT [--only NAME ...] [--again NAME ...]
 # Offline and resumable: a piece that has ended is not run again. OUT/report.md and OUT/report.json are written after each.
 # Beside it may lie the pieces that pack.sh has made: they are unpacked once, and come before the machine's packages.
 set -euo pipefail
@@ -24,8 +24,11 @@ if [[ -d $site ]]; then
   fi
   PYTHONPATH="$PWD/$site${PYTHONPATH:+:$PYTHONPATH}"
   if [[ ${VERL_PLATFORM:-} != cpu ]]; then # the kernels of SGLang's usual attention on this GPU, 1 GB, are not packed
-    backend="++actor_rollout_ref.rollout.engine_kwargs.sglang.attention_backend=triton"
-    export AGENT_RL_GPU_OVERRIDES="$backend${AGENT_RL_GPU_OVERRIDES:+ $AGENT_RL_GPU_OVERRIDES}"
+    for rollout in reward.reward_model.rollout actor_rollout_ref.rollout; do
+      backend="++$rollout.engine_kwargs.sglang.attention_backend=triton"
+      AGENT_RL_GPU_OVERRIDES="$backend${AGENT_RL_GPU_OVERRIDES:+ $AGENT_RL_GPU_OVERRIDES}"
+    done
+    export AGENT_RL_GPU_OVERRIDES
   fi
 fi
 export HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 HF_DATASETS_OFFLINE=1 PYTHONUNBUFFERED=1 PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"
