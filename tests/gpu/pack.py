@@ -32,6 +32,8 @@ LEFT_OUT = frozenset(
     (
         # kernels for other GPUs and models
         "flash-attn-4", "flashinfer-cubin", "quack-kernels", "sgl-deep-gemm", "tilelang", "tokenspeed-mla",
+        # kernels of the hub: attention is torch's
+        "kernels",
         # images, sound and video
         "av", "timm", "torchaudio", "torchcodec",
         # other front ends, and constraints on the output
@@ -53,15 +55,18 @@ TRIMMED = (
     "sglang/multimodal_gen/*", "sglang/benchmark/*", "sglang/bench_*",
     "ray/jars/*", "ray/rllib/*", "ray/serve/*", "ray/tune/*", "ray/data/*", "ray/train/*", "ray/llm/*",
     "ray/dashboard/client/*", "torchao/*.so", "xgrammar/lib/*", "lib/*mscclpp*", "_mscclpp*",
-    "pyarrow/*flight*", "pyarrow/*s3*",
+    "pyarrow/*flight*", "pyarrow/*s3*", "torchvision/image.so", "torchvision.libs/*",
+    "PIL/_avif*", "pillow.libs/libavif*", "torch_memory_saver*_cu12*", "sglang/srt/grpc/_core*",
     *(f"flashinfer/data/cutlass/{name}/*" for name in ("docs", "examples", "media", "python", "test")),
     *(f"flashinfer/data/cccl/{name}/*" for name in ("benchmarks", "c", "ci", "docs", "examples", "python", "test")),
 )  # fmt: skip
 """Files of a distribution that no piece needs."""
 
-STRIPPED = ("ray/*.so", "ray/core/src/ray/*", "uvloop/*.so", "pyarrow/lib*.so*", "tokenizers/*.so", "xgrammar/*.so")
+STRIPPED = (
+    "ray/*.so", "ray/core/src/ray/*", "pyarrow/lib*.so*", "tokenizers/*.so", "xgrammar/*.so", "*.cpython-*.so",
+)  # fmt: skip
 """Programs and libraries that come with the names of their functions, half of their size."""
-LARGE_BYTES = 1_000_000
+LARGE_BYTES = 500_000
 
 Requires = Callable[[str], Iterable[str]]
 
