@@ -169,8 +169,9 @@ def gpu_page(note: str, table: Any) -> str:
             f"""{note}
 # A GPU node
 
-Nobody has run agent_rl on a GPU yet: everything here is derived, from the sources that are named, by formulas, or by
-dry runs. [tests/gpu](../../tests/gpu/README.md) measures it on one GPU.
+Nobody has run agent_rl on a GPU yet. What this and all other pages say about GPUs is derived: from the sources that are
+named, by formulas, or by dry runs. [tests/gpu](../../tests/gpu/README.md) measures it on one GPU, also on a machine
+where nothing can be installed.
 
 ## The first run
 
@@ -185,12 +186,12 @@ agent-rl train quickstart                  # one GPU: does the whole loop work h
 agent-rl train gsm8k_calculator size=0.5b  # a real model, one GPU with 24 GB or more
 ```
 
-Where the download is fast, installing takes 5 to 15 minutes. While the engine starts for the first time on a machine it
-compiles kernels, for 2 to 4 minutes, and the run says so. `VERL_PLATFORM=cpu` before a command tries it without the
-GPUs, in the same installation.
+Installing takes 5 to 15 minutes where the download is fast. At its first start on a machine the engine compiles
+kernels, for 2 to 4 minutes, and the run says so. `VERL_PLATFORM=cpu` before a command tries it without the GPUs, in the
+same installation.
 
-Installing needs an index of packages. Of the rest only gsm8k_calculator needs the hub, for its rows and its model;
-attention needs no download. For a node without internet, fill the cache on another machine, in a folder that both see:
+Installing needs an index of packages; of the commands only the last one needs the hub, for rows and model. For a node
+without internet, fill the cache on another machine, in a folder that both see:
 
 ```bash
 export HF_HOME=/shared/huggingface
@@ -209,7 +210,7 @@ environment's `bin` on `PATH`. What you have set stays. `--dry-run` prints them 
 ## What the node needs
 
 [`agent-rl doctor`](../guides/doctor.md) checks each row, beside packages, memory, disk, `/dev/shm`, ports, cores and
-GPUs. For another machine, it takes that one's facts (`--save-machine`, `--machine`).
+GPUs; `--save-machine` and `--machine` check a run for another machine, in a SLURM task too.
 """,
             table(("", "wanted", "otherwise", "source"), rows),
             """## Memory of one GPU, in GiB

@@ -60,15 +60,20 @@ def test_a_training_piece_needs_no_gpu_where_the_cpu_is_chosen(monkeypatch: pyte
     for platform, refused in (("cpu", {"bare_engine"}), ("", {piece.name for piece in PIECES if piece.gpus})):
         monkeypatch.setenv("VERL_PLATFORM", platform)
         assert {piece.name for piece in PIECES if "GPU(s) needed" in piece.missing()} == refused
+        assert max(piece.most_seconds() for piece in PIECES) == (1440 if platform else 480)
 
 
 def test_the_minutes_of_one_gpu_are_those_that_the_readme_names() -> None:
-    minutes = sum(piece.minutes for piece in PIECES if piece.gpus < 2 and not piece.where)
-    assert f"about {5 * round(minutes / 5)} minutes on one GPU" in (ROOT / "tests/gpu/README.md").read_text()
+    readme = (ROOT / "tests/gpu/README.md").read_text()
+    pieces = [piece for piece in PIECES if piece.gpus < 2 and not piece.where]
+    real = sum(piece.minutes for piece in pieces if piece.name.startswith("qwen_"))
+    others = sum(piece.minutes for piece in pieces) - real
+    assert f"about {5 * round(others / 5)} minutes on one GPU, and {real:g} for the real sizes" in readme
 
 
-def test_no_piece_may_take_more_than_eight_minutes_and_names_are_unique() -> None:
-    assert max(piece.limit_s for piece in PIECES) <= 480
+def test_no_piece_may_take_more_than_eight_minutes_and_names_are_unique(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VERL_PLATFORM", raising=False)
+    assert max(piece.most_seconds() for piece in PIECES) <= 480
     assert len({piece.name for piece in PIECES}) == len(PIECES)
 
 
@@ -126,7 +131,11 @@ def test_the_engine_free_part_runs_on_a_cpu(tmp_path: Path) -> None:
     assert answers["bare_engine"]["why"] == "1 GPU(s) needed, 0 here"
     assert answers["log_probs"]["figures"]["greatest error"] < 1e-4
     assert answers["fused_loss"]["figures"]["difference"] < 1e-4
-    assert answers["update"]["figures"]["tokens/s"] > 0
+    assert answers["update"]["figures"]["grad norm"] > 0
+    of_a_gpu = [
+        name for answer in answers.values() for name in answer.get("figures", ()) if name.endswith(("ms", "/s"))
+    ]
+    assert of_a_gpu == []  # small sizes on a CPU say nothing about speed
     assert answers["estimate"]["figures"]["measured GiB"] == "only on a GPU"
     assert "| update: " in (tmp_path / "report.md").read_text()
     assert plan.main([str(tmp_path), "--only", "environment"]) == 0
