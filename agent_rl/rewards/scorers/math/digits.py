@@ -119,7 +119,8 @@ class _Evaluation:
 
     def _place(self, name: str) -> Any:
         low, high = _RANGES[self.point]
-        share = zlib.crc32(f"{name} {self.point}".encode("utf-8", "replace")) % 1_000_003
+        label = f"{name} {self.point}" if self.point in _FLOATS else f"{name} {self.point - len(_FLOATS)} exact"
+        share = zlib.crc32(label.encode("utf-8", "replace")) % 1_000_003
         place = self.arithmetic.mpf(low) + self.arithmetic.mpf(share) * (high - low) / 1_000_003
         return self.arithmetic.floor(place) if self.point == len(_RANGES) - 1 else place
 
@@ -137,8 +138,8 @@ def _arithmetic(*, exact: bool) -> tuple[Any, dict[str, Callable[..., Any]]]:
         functions = {name: getattr(mp, name) for name in _NAMES.split()} | {
             "lg": lambda value: mp.log(value) / mp.log(10),
             "abs": abs,
-            "floor": lambda value: mp.floor(value.real + below),
-            "ceil": lambda value: mp.ceil(value.real - below),
+            "floor": lambda value: mp.floor(value + below),
+            "ceil": lambda value: mp.ceil(value - below),
             "neg": lambda value: 0 - value,  # not -x: the sign of a zero would choose a branch
             "deg": lambda value: value,
             "add": lambda left, right: left + right,

@@ -51,6 +51,8 @@ def test_a_power_beyond_the_bits_is_not_computed() -> None:
         ("\\lfloor 2.5 \\rfloor", "2", True),
         ("\\binom{5}{2}", "10", True),
         ("(-8)^{1/3}", "-2", True),
+        ("\\binom{5}{9}+\\sqrt{2}", "\\sqrt{2}", True),
+        ("\\lfloor i \\rfloor", "0", False),
     ],
 )
 def test_expressions_are_equal_by_value(one: str, other: str, same: bool) -> None:
