@@ -36,7 +36,7 @@ def stop_at(check, tokenizer, stops, tokens, at_a_time):
     request = Req("0", "", [1], params)
     request.tokenizer = counting = Counting(tokenizer)
     for at in range(0, len(tokens), at_a_time):
-        request.output_ids += tokens[at : at + at_a_time]
+        request.output_ids.extend(tokens[at : at + at_a_time])
         if check(request):
             return (len(request.output_ids), request.finished_reason.matched), counting.tails
     return None, counting.tails
