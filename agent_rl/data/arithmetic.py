@@ -16,7 +16,7 @@ from collections.abc import Callable, Set
 from dataclasses import dataclass
 from typing import Any
 
-from agent_rl.data.rows import make_row
+from agent_rl.data.rows import makes_row
 
 __all__ = ["DATA_SOURCE", "Problem", "generate", "to_row", "train_test"]
 
@@ -106,18 +106,16 @@ def train_test(
     return generate(2 * seed + 1, train_count, exclude=exclude), test
 
 
-def to_row(problem: Problem, split: str, index: int, *, agent_name: str = "react_agent") -> dict[str, Any]:
+@makes_row
+def to_row(problem: Problem) -> dict[str, Any]:
     """One row; `extra_info.answer` is the worked answer in GSM8K's notation, a calculator annotation for each step."""
     lines = [f"{expression} = <<{expression}={value}>>{value}" for expression, value in problem.steps]
-    return make_row(
-        question=problem.question,
-        data_source=DATA_SOURCE,
-        ground_truth=problem.answer,
-        split=split,
-        index=index,
-        agent_name=agent_name,
-        extra_info={"answer": "\n".join([*lines, f"#### {problem.answer}"]), "expression": problem.expression},
-    )
+    return {
+        "question": problem.question,
+        "data_source": DATA_SOURCE,
+        "ground_truth": problem.answer,
+        "extra_info": {"answer": "\n".join([*lines, f"#### {problem.answer}"]), "expression": problem.expression},
+    }
 
 
 def _draw(source: random.Random) -> Problem | None:

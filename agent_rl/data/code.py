@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent_rl.data.conversion import Hub, RawSet, json_of, text_of, value_of
-from agent_rl.data.rows import make_row
+from agent_rl.data.rows import makes_row
 from agent_rl.errors import ConfigError
 
 __all__ = ["CODE", "stub", "to_row"]
@@ -32,17 +32,13 @@ _WRITE = "Write the program in a ```python block."
 _TRY = "Run the visible tests with the tool run_tests first, and repair the program until it passes them."
 
 
-def to_row(
-    example: Mapping[str, Any], split: str, index: int, *, visible: int | None = None, **options: Any
-) -> dict[str, Any]:
+@makes_row
+def to_row(example: Mapping[str, Any], visible: int | None = None) -> dict[str, Any]:
     """One row of one example in any of the forms above.
 
     Args:
         example: its columns.
-        split: of the row.
-        index: of the row in its split.
         visible: tests that the tool `run_tests` gets; None: none, and all tests grade.
-        options: further arguments of `make_row`.
 
     Raises:
         ConfigError: naming the column that is missing or cannot be used.
@@ -58,18 +54,15 @@ def to_row(
     kept = {key: example[key] for key in ("task_id", "name", "tags") if example.get(key) is not None}
     if example.get("difficulty") is not None:
         kept["level"] = example["difficulty"]
-    return make_row(
-        prompt="\n\n".join([question.strip(), *([_TRY] if shown else []), _WRITE]),
-        question=question.strip(),
-        data_source=source,
-        ground_truth=hidden,
-        split=split,
-        index=index,
-        ability="code",
-        tools_kwargs={"run_tests": {"create_kwargs": {"tests": shown}}} if shown else None,
-        extra_info=kept | ({"solution": solution} if isinstance(solution, str) and solution else {}),
-        **options,
-    )
+    return {
+        "prompt": "\n\n".join([question.strip(), *([_TRY] if shown else []), _WRITE]),
+        "question": question.strip(),
+        "data_source": source,
+        "ground_truth": hidden,
+        "ability": "code",
+        "tools_kwargs": {"run_tests": {"create_kwargs": {"tests": shown}}} if shown else None,
+        "extra_info": kept | ({"solution": solution} if isinstance(solution, str) and solution else {}),
+    }
 
 
 def stub(row: Mapping[str, Any]) -> str:

@@ -21,16 +21,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from agent_rl.data.rows import ToRow
 from agent_rl.data.sources import SPLITS, Raw, from_hub, read_raw, split_files, split_of
 from agent_rl.data.storage import RowWriter
 from agent_rl.errors import ConfigError
 from agent_rl.progress import progress
 
-__all__ = ["Hub", "RawSet", "ToRow", "convert", "json_of", "run", "text_of", "value_of"]
-
-
-ToRow = Callable[..., dict[str, Any]]
-"""`(example, split, index, **options) -> row`; raises ConfigError with the column as key."""
+__all__ = ["Hub", "RawSet", "convert", "json_of", "run", "text_of", "value_of"]
 
 
 class Hub(NamedTuple):

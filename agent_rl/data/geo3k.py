@@ -10,38 +10,29 @@ from typing import Any
 
 from agent_rl.data.contract import IMAGE
 from agent_rl.data.conversion import Hub, RawSet, text_of, value_of
-from agent_rl.data.rows import make_row
+from agent_rl.data.rows import makes_row
 
 __all__ = ["GEO3K", "GEO3K_WITH_TOOL", "to_row"]
 
 DATA_SOURCE = "hiyouga/geometry3k"
 
 
-def to_row(example: Mapping[str, Any], split: str, index: int, **options: Any) -> dict[str, Any]:
+@makes_row
+def to_row(example: Mapping[str, Any]) -> dict[str, Any]:
     """One row of one example; a problem without `<image>` gets its images before the text.
 
-    Args:
-        example: its columns; an image is pillow's, bytes, a path or a mapping with one of the latter.
-        split: of the row.
-        index: of the row in its split.
-        options: further arguments of `make_row`.
-
-    Raises:
-        ConfigError: naming the column that is missing or cannot be used.
+    An image is pillow's, bytes, a path or a mapping with one of the latter.
     """
     problem, images = text_of(example, "problem", "question"), value_of(example, "images", "image")
     images = list(images) if isinstance(images, list | tuple) else [images]
-    return make_row(
-        prompt=problem if IMAGE in problem else IMAGE * len(images) + problem,
-        question=problem.replace(IMAGE, "").strip(),
-        data_source=DATA_SOURCE,
-        ground_truth=value_of(example, "answer"),
-        split=split,
-        index=index,
-        ability="geometry",
-        images=images,
-        **options,
-    )
+    return {
+        "prompt": problem if IMAGE in problem else IMAGE * len(images) + problem,
+        "question": problem.replace(IMAGE, "").strip(),
+        "data_source": DATA_SOURCE,
+        "ground_truth": value_of(example, "answer"),
+        "ability": "geometry",
+        "images": images,
+    }
 
 
 _HUB = {split: Hub(DATA_SOURCE, None, split) for split in ("train", "validation", "test")}

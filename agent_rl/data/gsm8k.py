@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent_rl.data.conversion import Hub, RawSet, text_of
-from agent_rl.data.rows import make_row
+from agent_rl.data.rows import makes_row
 from agent_rl.errors import ConfigError
 
 __all__ = ["DATA_SOURCE", "GSM8K", "GSM8K_WITH_TOOL", "final_answer", "to_row"]
@@ -33,28 +33,16 @@ def final_answer(answer_text: str) -> str:
     return number
 
 
-def to_row(example: Mapping[str, Any], split: str, index: int, **options: Any) -> dict[str, Any]:
-    """One row from one example with `question` and `answer`.
-
-    Args:
-        example: of the data set.
-        split: of the row.
-        index: of the row in its split.
-        options: further arguments of `make_row`.
-
-    Raises:
-        ConfigError: naming the column and what is wrong with it.
-    """
+@makes_row
+def to_row(example: Mapping[str, Any]) -> dict[str, Any]:
+    """One row from one example with `question` and `answer`."""
     answer = text_of(example, "answer")
-    return make_row(
-        question=text_of(example, "question"),
-        data_source=DATA_SOURCE,
-        ground_truth=final_answer(answer),
-        split=split,
-        index=index,
-        extra_info={"answer": answer},
-        **options,
-    )
+    return {
+        "question": text_of(example, "question"),
+        "data_source": DATA_SOURCE,
+        "ground_truth": final_answer(answer),
+        "extra_info": {"answer": answer},
+    }
 
 
 _HUB = {split: Hub(DATA_SOURCE, "main", split) for split in ("train", "test")}

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent_rl.data.conversion import Hub, RawSet, text_of, value_of
-from agent_rl.data.rows import make_row
+from agent_rl.data.rows import makes_row
 from agent_rl.errors import ConfigError
 
 __all__ = ["MATH_CHOICE", "to_row"]
@@ -25,18 +25,9 @@ __all__ = ["MATH_CHOICE", "to_row"]
 _OPTION = re.compile(r"(?:^|[\s,])([a-z])\s\)\s?")
 
 
-def to_row(example: Mapping[str, Any], split: str, index: int, **options: Any) -> dict[str, Any]:
-    """One row of one example in any of the forms above.
-
-    Args:
-        example: its columns.
-        split: of the row.
-        index: of the row in its split.
-        options: further arguments of `make_row`.
-
-    Raises:
-        ConfigError: naming the column that is missing or cannot be used.
-    """
+@makes_row
+def to_row(example: Mapping[str, Any]) -> dict[str, Any]:
+    """One row of one example in any of the forms above."""
     question = text_of(example, "question", "Problem", "problem").strip()
     source, choices, answer = _parts(example)
     letters = [chr(ord("A") + number) for number in range(len(choices))]
@@ -45,17 +36,14 @@ def to_row(example: Mapping[str, Any], split: str, index: int, **options: Any) -
         raise ConfigError("column answer", problem, remedy)
     listed = "\n".join(f"{letter}. {text}" for letter, text in zip(letters, choices, strict=True))
     info = {name: example[name] for name in ("subject", "category", "type") if example.get(name) is not None}
-    return make_row(
-        prompt=f"{question}\n\n{listed}\n\nAnswer with the letter of the right choice.",
-        question=question,
-        data_source=source,
-        ground_truth=answer,
-        split=split,
-        index=index,
-        ability="choice",
-        extra_info={"choices": choices, **info},
-        **options,
-    )
+    return {
+        "prompt": f"{question}\n\n{listed}\n\nAnswer with the letter of the right choice.",
+        "question": question,
+        "data_source": source,
+        "ground_truth": answer,
+        "ability": "choice",
+        "extra_info": {"choices": choices, **info},
+    }
 
 
 def _parts(example: Mapping[str, Any]) -> tuple[str, list[str], str]:

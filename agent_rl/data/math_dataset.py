@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent_rl.data.conversion import Hub, RawSet, text_of, value_of
-from agent_rl.data.rows import make_row
+from agent_rl.data.rows import makes_row
 from agent_rl.data.shapes import as_row
 from agent_rl.errors import ConfigError
 
@@ -48,23 +48,20 @@ def boxed_answer(solution: str) -> str:
     return ", ".join(dict.fromkeys(contents))
 
 
-def to_row(
-    example: Mapping[str, Any], split: str, index: int, *, data_source: str | None = None, **options: Any
-) -> dict[str, Any]:
+@makes_row
+def to_row(example: Mapping[str, Any], index: int, data_source: str | None = None) -> dict[str, Any]:
     """One row of one example in any of the forms above.
 
     Args:
         example: its columns.
-        split: of the row.
         index: of the row in its split.
         data_source: of the row; None: the form says which set it is.
-        options: further arguments of `make_row`.
 
     Raises:
         ConfigError: naming the column that is missing or cannot be used.
     """
     if "prompt" in example:
-        return _of_verl(example, split, index, data_source or "math_dapo", **options)
+        return _of_verl(example, index, data_source or "math_dapo")
     if "messages" in example:
         example, data_source = _of_retool(example), data_source or "JoeYing/ReTool-SFT"
     if "Body" in example:
@@ -78,15 +75,12 @@ def to_row(
         answer = int(answer)
     kept = {"solution": "solution", "level": "level", "type": "subject", "subject": "subject", "Type": "subject",
             "difficulty": "level", "topic": "subject", "Equation": "equation"}  # fmt: skip
-    return make_row(
-        question=problem,
-        data_source=data_source or source,
-        ground_truth=answer if isinstance(answer, int | float) else text_of({"answer": answer}, "answer"),
-        split=split,
-        index=index,
-        extra_info={key: example[name] for name, key in kept.items() if example.get(name) is not None},
-        **options,
-    )
+    return {
+        "question": problem,
+        "data_source": data_source or source,
+        "ground_truth": answer if isinstance(answer, int | float) else text_of({"answer": answer}, "answer"),
+        "extra_info": {key: example[name] for name, key in kept.items() if example.get(name) is not None},
+    }
 
 
 def _source(example: Mapping[str, Any]) -> str:
@@ -97,16 +91,14 @@ def _source(example: Mapping[str, Any]) -> str:
     return "DigitalLearningGmbH/MATH-lighteval" if "level" in example and "solution" in example else "aime"
 
 
-def _of_verl(example: Mapping[str, Any], split: str, index: int, data_source: str, **options: Any) -> dict[str, Any]:
+def _of_verl(example: Mapping[str, Any], index: int, data_source: str) -> dict[str, Any]:
     row, _ = as_row(example, number=index)
-    return make_row(
-        prompt=row["prompt"],
-        data_source=row.get("data_source") or data_source,
-        ground_truth=value_of(row.get("reward_model") or {}, "ground_truth"),
-        split=split,
-        index=row["extra_info"]["index"],
-        **options,
-    )
+    return {
+        "prompt": row["prompt"],
+        "data_source": row.get("data_source") or data_source,
+        "ground_truth": value_of(row.get("reward_model") or {}, "ground_truth"),
+        "index": row["extra_info"]["index"],
+    }
 
 
 def _of_retool(example: Mapping[str, Any]) -> dict[str, Any]:

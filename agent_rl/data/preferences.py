@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent_rl.data.conversion import Hub, RawSet, text_of, value_of
-from agent_rl.data.rows import make_row
+from agent_rl.data.rows import makes_row
 from agent_rl.errors import ConfigError
 
 __all__ = ["FULL_HH_RLHF", "HELPSTEER2", "PREFERENCE_PAIRS", "ULTRAFEEDBACK", "to_row"]
@@ -47,18 +47,15 @@ _KEPT = ("subset", "source")
 """What benchmarks report by."""
 
 
-def to_row(
-    example: Mapping[str, Any], split: str, index: int, *, data_source: str, judge: bool = False, **options: Any
-) -> dict[str, Any]:
+@makes_row
+def to_row(example: Mapping[str, Any], index: int, data_source: str, judge: bool = False) -> dict[str, Any]:
     """One row of one example in any of the forms above.
 
     Args:
         example: its columns.
-        split: of the row.
         index: of the row in its split.
         data_source: of the row.
         judge: whether a judge is asked which answer is better.
-        options: further arguments of `make_row`.
 
     Raises:
         ConfigError: naming the column that is missing or cannot be used.
@@ -66,28 +63,24 @@ def to_row(
     if "response_A" in example:
         answers = text_of(example, "response_A"), text_of(example, "response_B")
         question = text_of(example, "question")
-        return _for_judge(question, *answers, _label(example), data_source, split, index, _kept(example), **options)
+        return _for_judge(question, answers, _label(example), data_source, _kept(example))
     messages, chosen, rejected = _pair(example)
     if judge:
         if rejected is None:
             raise ConfigError("column rejected", "a judge needs two answers", "Leave --judge out")
         said = "\n\n".join(f"{message['role']}: {message['content']}" for message in messages)
         question = messages[0]["content"] if len(messages) == 1 else said
-        first, second = (chosen, rejected) if index % 2 == 0 else (rejected, chosen)
-        better = "A" if index % 2 == 0 else "B"
-        return _for_judge(question, first, second, better, data_source, split, index, _kept(example), **options)
+        answers, better = ((chosen, rejected), "A") if index % 2 == 0 else ((rejected, chosen), "B")
+        return _for_judge(question, answers, better, data_source, _kept(example))
     ratings = {name: example[name] for name in _RATINGS if example.get(name) is not None} | _kept(example)
-    return make_row(
-        prompt=messages,
-        data_source=data_source,
-        ground_truth=chosen.strip() or None,
-        style="model",
-        split=split,
-        index=index,
-        ability="alignment",
-        extra_info={"chosen": chosen, **({"rejected": rejected} if rejected is not None else {}), **ratings},
-        **options,
-    )
+    return {
+        "prompt": messages,
+        "data_source": data_source,
+        "ground_truth": chosen.strip() or None,
+        "style": "model",
+        "ability": "alignment",
+        "extra_info": {"chosen": chosen, **({"rejected": rejected} if rejected is not None else {}), **ratings},
+    }
 
 
 def _kept(example: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,27 +89,16 @@ def _kept(example: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _for_judge(
-    question: str,
-    first: str,
-    second: str,
-    better: str,
-    data_source: str,
-    split: str,
-    index: int,
-    kept: Mapping[str, Any],
-    **options: Any,
+    question: str, answers: tuple[str, str], better: str, data_source: str, kept: Mapping[str, Any]
 ) -> dict[str, Any]:
-    return make_row(
-        prompt=JUDGE.format(question=question, a=first, b=second),
-        question=question,
-        data_source=data_source,
-        ground_truth=better,
-        split=split,
-        index=index,
-        ability="judge",
-        extra_info={"answers": [first, second], **kept},
-        **options,
-    )
+    return {
+        "prompt": JUDGE.format(question=question, a=answers[0], b=answers[1]),
+        "question": question,
+        "data_source": data_source,
+        "ground_truth": better,
+        "ability": "judge",
+        "extra_info": {"answers": list(answers), **kept},
+    }
 
 
 def _label(example: Mapping[str, Any]) -> str:

@@ -12,37 +12,25 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agent_rl.data.conversion import RawSet, text_of
-from agent_rl.data.rows import make_row
+from agent_rl.data.rows import makes_row
 from agent_rl.data.sources import Raw
 from agent_rl.errors import ConfigError, did_you_mean
 
 __all__ = ["REASONING_GYM", "generate", "to_row"]
 
 
-def to_row(example: Mapping[str, Any], split: str, index: int, **options: Any) -> dict[str, Any]:
-    """One row of one entry.
-
-    Args:
-        example: `question`, `answer` and `metadata` of a generator.
-        split: of the row.
-        index: of the row in its split.
-        options: further arguments of `make_row`.
-
-    Raises:
-        ConfigError: naming the column that is missing or cannot be used.
-    """
+@makes_row
+def to_row(example: Mapping[str, Any]) -> dict[str, Any]:
+    """One row of one entry: `question`, `answer` and `metadata` of a generator."""
     entry = json.loads(json.dumps(dict(example), default=str))
     name = entry["metadata"]["source_dataset"]
-    return make_row(
-        question=text_of(example, "question"),
-        data_source=f"reasoning_gym/{name}",
-        ground_truth=str(entry["answer"]) if entry.get("answer") is not None else entry,
-        split=split,
-        index=index,
-        ability="reasoning",
-        extra_info={"entry": entry},
-        **options,
-    )
+    return {
+        "question": text_of(example, "question"),
+        "data_source": f"reasoning_gym/{name}",
+        "ground_truth": str(entry["answer"]) if entry.get("answer") is not None else entry,
+        "ability": "reasoning",
+        "extra_info": {"entry": entry},
+    }
 
 
 def generate(name: str, seed: int, count: int) -> Iterator[Raw]:

@@ -29,7 +29,9 @@ A simulated user, who knows more than the opening says:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
 from typing import Any
 
 from agent_rl.data.contract import check_row
@@ -37,7 +39,10 @@ from agent_rl.data.shapes import as_image, as_messages
 from agent_rl.errors import ConfigError
 from agent_rl.trajectory import Message
 
-__all__ = ["make_row"]
+__all__ = ["ToRow", "make_row", "makes_row"]
+
+ToRow = Callable[..., dict[str, Any]]
+"""`(example, split, index, **options) -> row`; raises ConfigError with the column as key."""
 
 RESERVED_KEYS = {
     **{key: key for key in ("split", "index", "question", "tools_kwargs", "tool_selection")},
@@ -120,6 +125,28 @@ def make_row(
         row["rm_prompt"] = as_messages(_chat(rm_prompt), f"{place}, column rm_prompt")[0]
     check_row(row, place)
     return row
+
+
+def makes_row(arguments_of: Callable[..., dict[str, Any]]) -> ToRow:
+    """Decorator: a function that gives `make_row`'s arguments for one example becomes one that makes the row.
+
+    Args:
+        arguments_of: gets the example and, of `split`, `index` and the options, those that it has as parameters.
+
+    Returns:
+        `(example, split, index, **options) -> row`; the options without such a parameter are arguments of `make_row`.
+    """
+    names = list(signature(arguments_of).parameters)[1:]
+
+    @functools.wraps(arguments_of)
+    def to_row(example: Any, split: str, index: int, **options: Any) -> dict[str, Any]:
+        known = {"split": split, "index": index, **options}
+        arguments = arguments_of(example, **{name: known[name] for name in names if name in known})
+        further = {name: value for name, value in options.items() if name not in names}
+        return make_row(**{"split": split, "index": index, **arguments}, **further)
+
+    del vars(to_row)["__wrapped__"]  # help() shows the parameters of this function
+    return to_row
 
 
 def _chat(prompt: Any) -> Any:

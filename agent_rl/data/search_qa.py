@@ -17,24 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from agent_rl.data.conversion import Hub, RawSet, text_of, value_of
-from agent_rl.data.rows import make_row
+from agent_rl.data.rows import makes_row
 from agent_rl.errors import ConfigError
 
 __all__ = ["SEARCH_QA", "to_row"]
 
 
-def to_row(example: Mapping[str, Any], split: str, index: int, **options: Any) -> dict[str, Any]:
-    """One row of one example in any of the forms above.
-
-    Args:
-        example: its columns.
-        split: of the row.
-        index: of the row in its split.
-        options: further arguments of `make_row`.
-
-    Raises:
-        ConfigError: naming the column that is missing or cannot be used.
-    """
+@makes_row
+def to_row(example: Mapping[str, Any]) -> dict[str, Any]:
+    """One row of one example in any of the forms above."""
     answer = value_of(example, "golden_answers", "answer", "answers")
     source = "nq"
     if isinstance(answer, Mapping):
@@ -47,16 +38,13 @@ def to_row(example: Mapping[str, Any], split: str, index: int, **options: Any) -
         raise ConfigError("column answer", f"expected accepted answers, got {answer!r:.80}", "Write a list of texts")
     question = text_of(example, "question").strip()
     kept = ("level", "type", "question_id")
-    return make_row(
-        question=question if question.endswith("?") else f"{question}?",
-        data_source=str(example.get("data_source") or source),
-        ground_truth=list(dict.fromkeys(answers)),
-        split=split,
-        index=index,
-        ability="search",
-        extra_info={name: example[name] for name in kept if example.get(name) is not None},
-        **options,
-    )
+    return {
+        "question": question if question.endswith("?") else f"{question}?",
+        "data_source": str(example.get("data_source") or source),
+        "ground_truth": list(dict.fromkeys(answers)),
+        "ability": "search",
+        "extra_info": {name: example[name] for name in kept if example.get(name) is not None},
+    }
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_rl.data.conversion import RawSet, value_of
-from agent_rl.data.rows import make_row
+from agent_rl.data.rows import makes_row
 from agent_rl.data.sources import Raw, read_raw
 from agent_rl.errors import ConfigError
 from agent_rl.tools.builtin._service import load_domain, operations
@@ -26,26 +26,17 @@ __all__ = ["TAU2", "read_tasks", "to_row"]
 OPENING = "Hello, I need some help."
 
 
+@makes_row
 def to_row(
-    example: Mapping[str, Any],
-    split: str,
-    index: int,
-    *,
-    domain: str = "retail",
-    database: str = "db.json",
-    policy: str | None = None,
-    **options: Any,
+    example: Mapping[str, Any], domain: str = "retail", database: str = "db.json", policy: str | None = None
 ) -> dict[str, Any]:
     """One row of one task.
 
     Args:
         example: a task of tau2-bench.
-        split: of the row.
-        index: of the row in its split.
         domain: of the task, in `data_source`.
         database: path of the domain's `db.json`.
         policy: text of the system message; None: no such message.
-        options: further arguments of `make_row`.
 
     Raises:
         ConfigError: naming the key that is missing or cannot be used.
@@ -61,23 +52,20 @@ def to_row(
         "user": {"goal": _goal(scenario)},
         **{key: criteria[key] for key in ("communicate_info", "nl_assertions", "env_assertions") if criteria.get(key)},
     }
-    return make_row(
-        prompt=[*system, {"role": "user", "content": str(example.get("ticket") or OPENING)}],
-        data_source=f"tau2/{domain}",
-        ground_truth={
+    return {
+        "prompt": [*system, {"role": "user", "content": str(example.get("ticket") or OPENING)}],
+        "data_source": f"tau2/{domain}",
+        "ground_truth": {
             "domain": domain,
             "database": database,
             "actions": actions,
             **initial,
             **({"required": required} if required else {}),
         },
-        split=split,
-        index=index,
-        ability="service",
-        extra_info=info,
-        tools_kwargs={name: {"create_kwargs": initial} for name in operations(domain)} if initial else None,
-        **options,
-    )
+        "ability": "service",
+        "extra_info": info,
+        "tools_kwargs": {name: {"create_kwargs": initial} for name in operations(domain)} if initial else None,
+    }
 
 
 def _goal(scenario: Any) -> str:

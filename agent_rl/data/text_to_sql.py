@@ -20,7 +20,7 @@ from typing import Any
 
 from agent_rl.data.conversion import RawSet, text_of
 from agent_rl.data.databases import at_time, database_file, make_database, schema_of
-from agent_rl.data.rows import make_row
+from agent_rl.data.rows import makes_row
 from agent_rl.data.shapes import as_messages
 from agent_rl.errors import ConfigError
 
@@ -35,26 +35,15 @@ Answer with one SQLite query in a ```sql block."""
 _CLOCK = "\n\nToday is {now:%Y-%m-%d}, and the time {now:%H:%M:%S}. Write it into the query where you need it."
 
 
-def to_row(
-    example: Mapping[str, Any],
-    split: str,
-    index: int,
-    *,
-    databases: Path,
-    now: datetime,
-    tool: str | None = None,
-    **options: Any,
-) -> dict[str, Any]:
+@makes_row
+def to_row(example: Mapping[str, Any], databases: Path, now: datetime, tool: str | None = None) -> dict[str, Any]:
     """One row of one example in any of the forms above.
 
     Args:
         example: its columns.
-        split: of the row.
-        index: of the row in its split.
         databases: folder of SQLite files.
         now: the time for queries that ask for it.
         tool: name of the tool that gets the database; None: the row has no tool.
-        options: further arguments of `make_row`.
 
     Raises:
         ConfigError: naming the column that is missing or cannot be used.
@@ -73,18 +62,15 @@ def to_row(
         text = PROMPT.format(schema=schema_of(database), question="\n\n".join([question, *hints]))
         prompt = text + (_CLOCK.format(now=now) if pinned != queries else "")
     kept = ("difficulty", "query_category", "hardness")
-    return make_row(
-        prompt=prompt,
-        question=question,
-        data_source=_source(example),
-        ground_truth={"sql": pinned if len(pinned) > 1 else pinned[0], "database": str(database)},
-        split=split,
-        index=index,
-        ability="sql",
-        tools_kwargs={tool: {"create_kwargs": {"database": str(database)}}} if tool else None,
-        extra_info={"db_id": name} | {f"sql_{key}": example[key] for key in kept if example.get(key)},
-        **options,
-    )
+    return {
+        "prompt": prompt,
+        "question": question,
+        "data_source": _source(example),
+        "ground_truth": {"sql": pinned if len(pinned) > 1 else pinned[0], "database": str(database)},
+        "ability": "sql",
+        "tools_kwargs": {tool: {"create_kwargs": {"database": str(database)}}} if tool else None,
+        "extra_info": {"db_id": name} | {f"sql_{key}": example[key] for key in kept if example.get(key)},
+    }
 
 
 def _source(example: Mapping[str, Any]) -> str:

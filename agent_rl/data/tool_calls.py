@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_rl.data.conversion import RawSet, json_of, text_of, value_of
-from agent_rl.data.rows import make_row
+from agent_rl.data.rows import makes_row
 from agent_rl.data.shapes import as_row
 from agent_rl.data.sources import Raw, read_raw
 from agent_rl.errors import ConfigError
@@ -53,17 +53,14 @@ JSON_TYPES = ("string", "integer", "number", "boolean", "object", "array", "null
 _CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 
 
-def to_row(
-    example: Mapping[str, Any], split: str, index: int, *, agent_name: str = IN_TEXT, **options: Any
-) -> dict[str, Any]:
+@makes_row
+def to_row(example: Mapping[str, Any], index: int, agent_name: str = IN_TEXT) -> dict[str, Any]:
     """One row of one example in any of the forms above.
 
     Args:
         example: its columns; of BFCL, with its answers as `ground_truth`.
-        split: of the row.
         index: of the row in its split.
         agent_name: of the row, see above; where users speak several times, `user_sim_agent`.
-        options: further arguments of `make_row`.
 
     Raises:
         ConfigError: naming the column that is missing or cannot be used.
@@ -91,17 +88,14 @@ def to_row(
         prompt = _prompt(prompt, functions)
     elif functions:
         info["functions"] = [_declared(each) for each in functions]
-    return make_row(
-        prompt=prompt,
-        data_source=source,
-        ground_truth=calls,
-        split=split,
-        index=index,
-        agent_name=agent_name,
-        ability="tool_calls",
-        extra_info=info,
-        **options,
-    )
+    return {
+        "prompt": prompt,
+        "data_source": source,
+        "ground_truth": calls,
+        "agent_name": agent_name,
+        "ability": "tool_calls",
+        "extra_info": info,
+    }
 
 
 def read_with_answers(path: Path, answers: Path | None = None) -> Iterator[Raw]:

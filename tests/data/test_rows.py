@@ -100,3 +100,16 @@ def test_make_row_refuses_with_row_column_and_value(arguments: dict[str, Any], k
     assert caught.value.key == f"shop/sums, train row 12, column {key}"
     assert problem in caught.value.problem
     assert caught.value.remedy
+
+
+def test_makes_row_gives_a_function_the_options_that_it_names_and_make_row_the_others() -> None:
+    @rows.makes_row
+    def to_row(example: int, index: int, unit: str = "", tool: str | None = None) -> dict[str, Any]:
+        question = f"{index}: {example} {unit}?"
+        return {"question": question, "data_source": "my", "ground_truth": 1, "index": f"{tool}-{index}"}
+
+    made = to_row(7, "test", 2, unit="cm", agent_name="tool_agent", tool_selection=["sql"])
+    assert made == make_row(question="2: 7 cm?", data_source="my", ground_truth=1, split="test", index="None-2",
+                            agent_name="tool_agent", tool_selection=["sql"])  # fmt: skip
+    with pytest.raises(TypeError, match="ground_truth"):  # an option does not replace what the example decides
+        to_row(7, "test", 2, ground_truth=2)

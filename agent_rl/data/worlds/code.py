@@ -17,7 +17,6 @@ from operator import add, floordiv, gt, mod, mul, sub, truediv
 from pathlib import Path
 from typing import Any
 
-from agent_rl.data.rows import make_row
 from agent_rl.data.worlds.world import World, held_out, native_turn, split_rows
 
 __all__ = ["WORLD"]
@@ -73,7 +72,7 @@ def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[
     """See `World.write`; no files are needed."""
     named = itertools.product(NAMES, itertools.permutations(LETTERS, 2))
     pools = (itertools.product(some, TASKS, range(4)) for some in held_out(named, seed))
-    return split_rows(pools, seed, counts, lambda task, *place: _row(*task, *place))
+    return split_rows(pools, seed, counts, lambda task: _row(*task))
 
 
 def oracle(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
@@ -129,21 +128,19 @@ WORLD = World(
 )
 
 
-def _row(named: tuple[str, tuple[str, str]], task: str, reading: int, split: str, index: int) -> dict[str, Any]:
+def _row(named: tuple[str, tuple[str, str]], task: str, reading: int) -> dict[str, Any]:
     name, (x, y) = named
-    return make_row(
-        question=f"Write {name}({x}, {y}), which {TASKS[task].words.format(x=x, y=y)}.",
-        data_source="agent_rl/code",
-        ground_truth=[_assertion(name, task, reading, arguments) for arguments in HIDDEN],
-        split=split,
-        index=index,
-        agent_name="tool_call_agent",
-        ability="code",
-        tools_kwargs={
+    return {
+        "question": f"Write {name}({x}, {y}), which {TASKS[task].words.format(x=x, y=y)}.",
+        "data_source": "agent_rl/code",
+        "ground_truth": [_assertion(name, task, reading, arguments) for arguments in HIDDEN],
+        "agent_name": "tool_call_agent",
+        "ability": "code",
+        "tools_kwargs": {
             "run_tests": {"create_kwargs": {"tests": [_assertion(name, task, reading, TASKS[task].visible)]}}
         },
-        extra_info={"name": name, "x": x, "y": y, "task": task, "reading": reading},
-    )
+        "extra_info": {"name": name, "x": x, "y": y, "task": task, "reading": reading},
+    }
 
 
 def _assertion(name: str, task: str, reading: int, arguments: tuple[int, int]) -> str:

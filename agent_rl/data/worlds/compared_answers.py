@@ -11,9 +11,8 @@ from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agent_rl.data.rows import make_row
 from agent_rl.data.worlds.graded_answers import THINGS, Part, answer_of, request_for, split_pairs
-from agent_rl.data.worlds.world import World
+from agent_rl.data.worlds.world import World, drawn_rows
 
 __all__ = ["WORLD"]
 
@@ -44,14 +43,7 @@ WINNERS = ("A", "B", "tie")
 
 def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
     """See `World.write`; nothing else is written."""
-    test, other = split_pairs(seed)
-    seen: set[str] = set()
-    splits = {}
-    for split, count in counts.items():
-        rng = random.Random(f"{seed}/{split}")
-        pool = test if split == "test" else other
-        splits[split] = [_row(rng, pool, seen, split, index) for index in range(count)]
-    return splits
+    return drawn_rows(split_pairs(seed), seed, counts, _row)
 
 
 def oracle(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
@@ -97,31 +89,21 @@ WORLD = World(
 )
 
 
-def _row(
-    rng: random.Random, pool: Sequence[tuple[Part, Part]], seen: set[str], split: str, index: int
-) -> dict[str, Any]:
-    """A row whose prompt is in no other."""
-    while True:
-        thing, (one, other) = rng.choice(THINGS), rng.sample(pool, 2)
-        answers = [answer_of(*each, thing) for each in (one, other)]
-        query = request_for(thing)
-        prompt = PROMPT.format(query=query, one=answers[0], other=answers[1])
-        if prompt not in seen:
-            break
-    seen.add(prompt)
+def _row(rng: random.Random, pool: Sequence[tuple[Part, Part]]) -> dict[str, Any]:
+    thing, (one, other) = rng.choice(THINGS), rng.sample(pool, 2)
+    answers = [answer_of(*each, thing) for each in (one, other)]
+    query = request_for(thing)
     levels = {name: [pair[part][0] for pair in (one, other)] for part, name in enumerate(("tones", "deeds"))}
     winner = _winner(*(tone + deed for tone, deed in zip(*levels.values(), strict=True)))
-    return make_row(
-        prompt=prompt,
-        question=query,
-        data_source="agent_rl/compared_answers",
-        ground_truth=winner,
-        split=split,
-        index=index,
-        agent_name="tool_call_agent",
-        ability="judge",
-        extra_info={"sample": {"answers": answers, "preference": winner}, "asked": True, **levels},
-    )
+    return {
+        "prompt": PROMPT.format(query=query, one=answers[0], other=answers[1]),
+        "question": query,
+        "data_source": "agent_rl/compared_answers",
+        "ground_truth": winner,
+        "agent_name": "tool_call_agent",
+        "ability": "judge",
+        "extra_info": {"sample": {"answers": answers, "preference": winner}, "asked": True, **levels},
+    }
 
 
 def _levels(row: Mapping[str, Any]) -> tuple[list[int], list[int]]:

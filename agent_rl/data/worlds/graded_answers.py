@@ -12,7 +12,6 @@ from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
-from agent_rl.data.rows import make_row
 from agent_rl.data.worlds.world import World, held_out, split_rows
 
 __all__ = ["THINGS", "TONES", "WORLD", "Part", "answer_of", "request_for", "split_pairs"]
@@ -57,7 +56,7 @@ Part = tuple[int, int]
 def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
     """See `World.write`; nothing else is written."""
     pools = (itertools.product(some, THINGS) for some in split_pairs(seed))
-    return split_rows(pools, seed, counts, lambda task, split, index: _row(*task[0], task[1], split, index))
+    return split_rows(pools, seed, counts, lambda task: _row(*task[0], task[1]))
 
 
 def oracle(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
@@ -121,25 +120,23 @@ def answer_of(opening: Part, deed: Part, thing: str) -> str:
     return f"{TONES[opening[0]][opening[1]]} {DEEDS[deed[0]][deed[1]].format(thing=thing)}"
 
 
-def _row(opening: Part, deed: Part, thing: str, split: str, index: int) -> dict[str, Any]:
+def _row(opening: Part, deed: Part, thing: str) -> dict[str, Any]:
     query, answer = request_for(thing), answer_of(opening, deed, thing)
     score = opening[0] + deed[0]
-    return make_row(
-        prompt=PROMPT.format(query=query, answer=answer),
-        question=query,
-        data_source="agent_rl/graded_answers",
-        ground_truth=score,
-        split=split,
-        index=index,
-        agent_name="tool_call_agent",
-        ability="judge",
-        extra_info={
+    return {
+        "prompt": PROMPT.format(query=query, answer=answer),
+        "question": query,
+        "data_source": "agent_rl/graded_answers",
+        "ground_truth": score,
+        "agent_name": "tool_call_agent",
+        "ability": "judge",
+        "extra_info": {
             "sample": {"answers": [answer], "scores": [float(score)]},
             "asked": True,
             "tone": opening[0],
             "deed": deed[0],
         },
-    )
+    }
 
 
 def _levels(row: Mapping[str, Any]) -> tuple[int, int]:

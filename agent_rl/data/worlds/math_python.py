@@ -13,7 +13,6 @@ from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
-from agent_rl.data.rows import make_row
 from agent_rl.data.worlds.world import World, held_out, split_rows
 
 __all__ = ["WORLD"]
@@ -32,7 +31,7 @@ def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[
     """See `World.write`; no files are needed."""
     pairs = itertools.product(NUMBERS, NUMBERS)
     pools = (itertools.product(some, QUESTIONS) for some in held_out(pairs, seed))
-    return split_rows(pools, seed, counts, lambda task, *place: _row(seed, *task, *place))
+    return split_rows(pools, seed, counts, lambda task: _row(seed, *task))
 
 
 def oracle(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
@@ -85,20 +84,18 @@ WORLD = World(
 )
 
 
-def _row(seed: int, pair: tuple[int, int], kind: str, split: str, index: int) -> dict[str, Any]:
+def _row(seed: int, pair: tuple[int, int], kind: str) -> dict[str, Any]:
     a, b = pair
     c = random.Random(f"{seed}/{a}/{b}/{kind}").choice(NUMBERS)
     program = _program(kind, a, b, c)
-    return make_row(
-        question=QUESTIONS[kind][0].format(a=a, b=b, c=c),
-        data_source="agent_rl/math_python",
-        ground_truth=_result(kind, a, b, c),
-        split=split,
-        index=index,
-        agent_name="code_act_agent",
-        ability="math",
-        extra_info={"program": program},
-    )
+    return {
+        "question": QUESTIONS[kind][0].format(a=a, b=b, c=c),
+        "data_source": "agent_rl/math_python",
+        "ground_truth": _result(kind, a, b, c),
+        "agent_name": "code_act_agent",
+        "ability": "math",
+        "extra_info": {"program": program},
+    }
 
 
 def _result(kind: str, a: int, b: int, c: int) -> int:

@@ -14,7 +14,6 @@ from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
-from agent_rl.data.rows import make_row
 from agent_rl.data.worlds.world import World, split_rows
 
 __all__ = ["WORLD"]
@@ -60,7 +59,7 @@ def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[
             text = f"The {key} of {person} is {value}."
             file.write(json.dumps({"id": str(number), "title": person, "text": text}) + "\n")
     pools = (itertools.product(who, RELATIONS, FACTS) for who in (people[:HELD_OUT], people[HELD_OUT:]))
-    return split_rows(pools, seed, counts, lambda task, *place: _row(known, *task, *place))
+    return split_rows(pools, seed, counts, lambda task: _row(known, *task))
 
 
 def oracle(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
@@ -128,19 +127,15 @@ def _value(found: str) -> str:
     return match[1] if match else ""
 
 
-def _row(
-    known: Mapping[tuple[str, str], str], person: str, relation: str, fact: str, split: str, index: int
-) -> dict[str, Any]:
-    return make_row(
-        question=f"What is the {fact} of the {relation} of {person}?",
-        data_source="agent_rl/search_qa",
-        ground_truth=[known[fact, known[relation, person]]],
-        split=split,
-        index=index,
-        agent_name="search_agent",
-        ability="search",
-        extra_info={"person": person, "relation": relation, "fact": fact},
-    )
+def _row(known: Mapping[tuple[str, str], str], person: str, relation: str, fact: str) -> dict[str, Any]:
+    return {
+        "question": f"What is the {fact} of the {relation} of {person}?",
+        "data_source": "agent_rl/search_qa",
+        "ground_truth": [known[fact, known[relation, person]]],
+        "agent_name": "search_agent",
+        "ability": "search",
+        "extra_info": {"person": person, "relation": relation, "fact": fact},
+    }
 
 
 def _guess(row: Mapping[str, Any], rng: random.Random) -> str:

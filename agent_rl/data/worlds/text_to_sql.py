@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from agent_rl.data.databases import new_database
-from agent_rl.data.rows import make_row
 from agent_rl.data.worlds.world import World, split_rows
 
 __all__ = ["WORLD"]
@@ -46,7 +45,7 @@ def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[
         _make_database(databases / f"{number}.sqlite", schema, random.Random(f"{seed}/{number}"))
     numbers = (range(SCHEMAS // 4), range(SCHEMAS // 4, SCHEMAS))
     pools = (itertools.product(some, THINGS, QUESTIONS) for some in numbers)
-    return split_rows(pools, seed, counts, lambda task, *place: _row(databases, schemas, *task, *place))
+    return split_rows(pools, seed, counts, lambda task: _row(databases, schemas, *task))
 
 
 def oracle(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
@@ -113,20 +112,16 @@ def _make_database(path: Path, schema: Schema, rng: random.Random) -> None:
         database.commit()
 
 
-def _row(
-    databases: Path, schemas: list[Schema], number: int, thing: str, kind: str, split: str, index: int
-) -> dict[str, Any]:
+def _row(databases: Path, schemas: list[Schema], number: int, thing: str, kind: str) -> dict[str, Any]:
     database = str(databases / f"{number}.sqlite")
-    return make_row(
-        question=QUESTIONS[kind].format(thing=thing),
-        data_source="agent_rl/text_to_sql",
-        ground_truth={"sql": _query(kind, thing, schemas[number]), "database": database},
-        split=split,
-        index=index,
-        ability="sql",
-        tools_kwargs={"sql": {"create_kwargs": {"database": database}}},
-        extra_info={"kind": kind, "thing": thing},
-    )
+    return {
+        "question": QUESTIONS[kind].format(thing=thing),
+        "data_source": "agent_rl/text_to_sql",
+        "ground_truth": {"sql": _query(kind, thing, schemas[number]), "database": database},
+        "ability": "sql",
+        "tools_kwargs": {"sql": {"create_kwargs": {"database": database}}},
+        "extra_info": {"kind": kind, "thing": thing},
+    }
 
 
 def _query(kind: str, thing: str, schema: Schema) -> str:

@@ -10,12 +10,11 @@ from __future__ import annotations
 import itertools
 import json
 import random
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agent_rl.data.rows import make_row
-from agent_rl.data.worlds.world import World, held_out
+from agent_rl.data.worlds.world import World, drawn_rows, held_out
 
 __all__ = ["WORLD"]
 
@@ -35,15 +34,11 @@ Turns = Generator[str, str, None]
 
 def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
     """See `World.write`; `folder/household.json` has the rooms of all, and each row what is in them."""
-    test, other = held_out(itertools.product(THINGS, TARGETS), seed)
     folder.mkdir(parents=True, exist_ok=True)
     rooms: dict[str, dict[str, str]] = {room: {} for room in (*SEARCHED, *TARGETS)}
     (folder / DATABASE).write_text(json.dumps({"rooms": rooms, "things": {}}), encoding="utf-8")
-    splits, seen = {}, set[str]()
-    for split, count in counts.items():
-        rng, pool = random.Random(f"{seed}/{split}"), test if split == "test" else other
-        splits[split] = [_row(folder, rng, pool, seen, split, index) for index in range(count)]
-    return splits
+    pools = held_out(itertools.product(THINGS, TARGETS), seed)
+    return drawn_rows(pools, seed, counts, lambda *drawn: _row(folder, *drawn))
 
 
 def oracle(row: Mapping[str, Any], rng: random.Random) -> Turns:
@@ -121,39 +116,30 @@ def _bring(row: Mapping[str, Any], room: str = "") -> Turns:
     yield _answer()
 
 
-def _row(
-    folder: Path, rng: random.Random, pairs: list[tuple[str, str]], seen: set[str], split: str, index: int
-) -> dict[str, Any]:
-    """A row whose household is in no other."""
-    while True:
-        thing, room = rng.choice(pairs)
-        others = rng.sample([each for each in THINGS if each != thing], 2)
-        at = {thing: rng.choice(SEARCHED)} | {other: rng.choice(SEARCHED) for other in others}
-        tables = {
-            "rooms": {room: {"furniture": name} for room, name in zip(SEARCHED, rng.sample(FURNITURE, 3), strict=True)},
-            "things": {name: {"at": at[name]} for name in sorted(at)},
-        }
-        if (key := json.dumps([thing, room, tables])) not in seen:
-            break
-    seen.add(key)
+def _row(folder: Path, rng: random.Random, pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    thing, room = rng.choice(pairs)
+    others = rng.sample([each for each in THINGS if each != thing], 2)
+    at = {thing: rng.choice(SEARCHED)} | {other: rng.choice(SEARCHED) for other in others}
+    tables = {
+        "rooms": {room: {"furniture": name} for room, name in zip(SEARCHED, rng.sample(FURNITURE, 3), strict=True)},
+        "things": {name: {"at": at[name]} for name in sorted(at)},
+    }
     initial = {"tables": tables}
     actions = [("go", at[thing]), ("open", tables["rooms"][at[thing]]["furniture"]), ("take", thing), ("go", room),
                ("put", thing)]  # fmt: skip
-    return make_row(
-        question=f"Bring the {thing} to the {room}.",
-        data_source="agent_rl/text_world",
-        ground_truth={
+    return {
+        "question": f"Bring the {thing} to the {room}.",
+        "data_source": "agent_rl/text_world",
+        "ground_truth": {
             "domain": "household",
             "database": str(folder / DATABASE),
             "initial": initial,
             "actions": [{"name": tool, "arguments": {_parameter(tool): value}} for tool, value in actions],
         },
-        split=split,
-        index=index,
-        ability="text_world",
-        tools_kwargs={tool: {"create_kwargs": {"initial": initial}} for tool in TOOLS},
-        extra_info={"thing": thing, "room": room},
-    )
+        "ability": "text_world",
+        "tools_kwargs": {tool: {"create_kwargs": {"initial": initial}} for tool in TOOLS},
+        "extra_info": {"thing": thing, "room": room},
+    }
 
 
 def _parameter(tool: str) -> str:

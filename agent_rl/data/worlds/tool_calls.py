@@ -13,8 +13,7 @@ from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agent_rl.data.rows import make_row
-from agent_rl.data.worlds.world import World, held_out, native_turn
+from agent_rl.data.worlds.world import World, drawn_rows, held_out, native_turn
 
 __all__ = ["WORLD"]
 
@@ -43,12 +42,7 @@ Pair = tuple[int, int]
 
 def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
     """See `World.write`; no files are needed."""
-    test, other = held_out(itertools.product(range(8), NUMBERS), seed)
-    splits, seen = {}, set[str]()
-    for split, count in counts.items():
-        rng, pool = random.Random(f"{seed}/{split}"), test if split == "test" else other
-        splits[split] = [_row(rng, pool, seen, split, index) for index in range(count)]
-    return splits
+    return drawn_rows(held_out(itertools.product(range(8), NUMBERS), seed), seed, counts, _row)
 
 
 def oracle(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
@@ -97,27 +91,19 @@ WORLD = World(
 )
 
 
-def _row(rng: random.Random, pairs: Sequence[Pair], seen: set[str], split: str, index: int) -> dict[str, Any]:
-    """A row whose question is in no other."""
-    while True:
-        names = rng.sample(list(REQUESTS), rng.choices(list(SHARES), list(SHARES.values()))[0])
-        calls = [_call(name, _arguments(REQUESTS[name][1], rng.choice(pairs))) for name in names]
-        asked = [REQUESTS[each["name"]][0].format(**each["arguments"]) for each in calls]
-        none = FOR_NONE.format(**_arguments(("item", "count"), rng.choice(pairs)))
-        question = f"Please {' and '.join(asked or [none])}."
-        if question not in seen:
-            break
-    seen.add(question)
-    return make_row(
-        question=question,
-        data_source="agent_rl/tool_calls",
-        ground_truth=calls,
-        split=split,
-        index=index,
-        agent_name="tool_call_agent",
-        ability="tool_calls",
-        extra_info={"functions": [_schema(name) for name in REQUESTS]},
-    )
+def _row(rng: random.Random, pairs: Sequence[Pair]) -> dict[str, Any]:
+    names = rng.sample(list(REQUESTS), rng.choices(list(SHARES), list(SHARES.values()))[0])
+    calls = [_call(name, _arguments(REQUESTS[name][1], rng.choice(pairs))) for name in names]
+    asked = [REQUESTS[each["name"]][0].format(**each["arguments"]) for each in calls]
+    none = FOR_NONE.format(**_arguments(("item", "count"), rng.choice(pairs)))
+    return {
+        "question": f"Please {' and '.join(asked or [none])}.",
+        "data_source": "agent_rl/tool_calls",
+        "ground_truth": calls,
+        "agent_name": "tool_call_agent",
+        "ability": "tool_calls",
+        "extra_info": {"functions": [_schema(name) for name in REQUESTS]},
+    }
 
 
 def _schema(name: str) -> dict[str, Any]:

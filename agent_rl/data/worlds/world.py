@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 import random
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-__all__ = ["Habit", "World", "held_out", "native_turn", "split_rows"]
+from agent_rl.data.rows import make_row
+
+__all__ = ["Habit", "World", "drawn_rows", "held_out", "native_turn", "split_rows"]
 
 Task = TypeVar("Task")
 Row = Mapping[str, Any]
@@ -52,7 +54,7 @@ def split_rows(
     pools: Iterable[Iterable[Task]],
     seed: int,
     counts: Mapping[str, int],
-    to_row: Callable[[Task, str, int], dict[str, Any]],
+    arguments_of: Callable[[Task], dict[str, Any]],
 ) -> dict[str, list[dict[str, Any]]]:
     """So many rows for each split, each of a task that no other row has.
 
@@ -60,7 +62,7 @@ def split_rows(
         pools: the tasks of the test rows, and those that the other splits share.
         seed: of the order in which a pool is used.
         counts: the numbers of rows, by split.
-        to_row: makes a row of a task, the split and the row's number in it.
+        arguments_of: a task's arguments of `make_row`, without split and index.
     """
     tasks = {}
     for name, pool in zip(("test", "other"), pools, strict=True):
@@ -69,11 +71,37 @@ def split_rows(
         tasks[name] = iter(shuffled)
     return {
         split: [
-            to_row(task, split, index)
+            make_row(**arguments_of(task), split=split, index=index)
             for index, task in enumerate(itertools.islice(tasks["test" if split == "test" else "other"], count))
         ]
         for split, count in counts.items()
     }
+
+
+def drawn_rows(
+    pools: tuple[Sequence[Task], Sequence[Task]],
+    seed: int,
+    counts: Mapping[str, int],
+    draw: Callable[[random.Random, Sequence[Task]], dict[str, Any]],
+) -> dict[str, list[dict[str, Any]]]:
+    """So many rows for each split, no two with the same content.
+
+    Args:
+        pools: the tasks that the test rows are drawn from, and those for the other splits.
+        seed: of what is drawn.
+        counts: the numbers of rows, by split.
+        draw: a row's arguments of `make_row`, without split and index.
+    """
+    rows: dict[str, list[dict[str, Any]]] = {split: [] for split in counts}
+    seen: set[str] = set()
+    for split, count in counts.items():
+        rng = random.Random(f"{seed}/{split}")
+        while len(rows[split]) < count:
+            arguments = draw(rng, pools[split != "test"])
+            if (key := json.dumps(arguments)) not in seen:
+                seen.add(key)
+                rows[split].append(make_row(**arguments, split=split, index=len(rows[split])))
+    return rows
 
 
 def native_turn(thought: str, *calls: Mapping[str, Any]) -> str:
