@@ -50,9 +50,11 @@ LEFT_OUT = frozenset(
 )  # fmt: skip
 """Distributions that no piece of the plan imports."""
 TRIMMED = (
-    "*/__pycache__/*", "*.pyc", "*/tests/*", "xgrammar/include/*", "pyarrow/include/*",
+    "*/__pycache__/*", "*.pyc", "*.pyi", "*.pyx", "*.pxd", "*.pxi", "*/tests/*",
+    "xgrammar/include/*", "pyarrow/include/*",
     "sgl_kernel/flash_ops*", "sgl_kernel/flashmla_ops*", "sgl_kernel/sm100/*",
-    "sglang/multimodal_gen/*", "sglang/benchmark/*", "sglang/bench_*",
+    "transformers/models/*/convert_*", "transformers/models/*/modular_*",
+    "sglang/test/*", "sglang/multimodal_gen/*", "sglang/benchmark/*", "sglang/bench_*",
     "ray/jars/*", "ray/rllib/*", "ray/serve/*", "ray/tune/*", "ray/data/*", "ray/train/*", "ray/llm/*",
     "ray/dashboard/client/*", "torchao/*.so", "xgrammar/lib/*", "lib/*mscclpp*", "_mscclpp*",
     "pyarrow/*flight*", "pyarrow/*s3*", "torchvision/image.so", "torchvision.libs/*",
