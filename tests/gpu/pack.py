@@ -58,7 +58,8 @@ TRIMMED = (
     "ray/jars/*", "ray/rllib/*", "ray/serve/*", "ray/tune/*", "ray/data/*", "ray/train/*", "ray/llm/*",
     "ray/dashboard/client/*", "torchao/*.so", "xgrammar/lib/*", "lib/*mscclpp*", "_mscclpp*",
     "pyarrow/*flight*", "pyarrow/*s3*", "torchvision/image.so", "torchvision.libs/*",
-    "PIL/_avif*", "pillow.libs/libavif*", "torch_memory_saver*_cu12*", "sglang/srt/grpc/_core*",
+    "PIL/_avif*", "PIL/_imagingft*", *(f"pillow.libs/lib{name}*" for name in ("avif", "freetype", "harfbuzz")),
+    "torch_memory_saver*_cu12*", "sglang/srt/grpc/_core*",
     *(f"flashinfer/data/cutlass/{name}/*" for name in ("docs", "examples", "media", "python", "test")),
     *(f"flashinfer/data/cccl/{name}/*" for name in ("benchmarks", "c", "ci", "docs", "examples", "python", "test")),
 )  # fmt: skip
