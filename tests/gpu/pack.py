@@ -50,13 +50,16 @@ LEFT_OUT = frozenset(
 )  # fmt: skip
 """Distributions that no piece of the plan imports."""
 TRIMMED = (
-    "*/__pycache__/*", "*.pyc", "*/tests/*", "xgrammar/include/*", "pyarrow/include/*",
+    "*/__pycache__/*", "*.pyc", "*.pyi", "*.pyx", "*.pxd", "*.pxi", "*/tests/*",
+    "xgrammar/include/*", "pyarrow/include/*",
     "sgl_kernel/flash_ops*", "sgl_kernel/flashmla_ops*", "sgl_kernel/sm100/*",
-    "sglang/multimodal_gen/*", "sglang/benchmark/*", "sglang/bench_*",
+    "transformers/models/*/convert_*", "transformers/models/*/modular_*",
+    "sglang/test/*", "sglang/multimodal_gen/*", "sglang/benchmark/*", "sglang/bench_*",
     "ray/jars/*", "ray/rllib/*", "ray/serve/*", "ray/tune/*", "ray/data/*", "ray/train/*", "ray/llm/*",
     "ray/dashboard/client/*", "torchao/*.so", "xgrammar/lib/*", "lib/*mscclpp*", "_mscclpp*",
     "pyarrow/*flight*", "pyarrow/*s3*", "torchvision/image.so", "torchvision.libs/*",
-    "PIL/_avif*", "pillow.libs/libavif*", "torch_memory_saver*_cu12*", "sglang/srt/grpc/_core*",
+    "PIL/_avif*", "PIL/_imagingft*", *(f"pillow.libs/lib{name}*" for name in ("avif", "freetype", "harfbuzz")),
+    "torch_memory_saver*_cu12*", "sglang/srt/grpc/_core*",
     *(f"flashinfer/data/cutlass/{name}/*" for name in ("docs", "examples", "media", "python", "test")),
     *(f"flashinfer/data/cccl/{name}/*" for name in ("benchmarks", "c", "ci", "docs", "examples", "python", "test")),
 )  # fmt: skip

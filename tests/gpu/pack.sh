@@ -17,7 +17,7 @@ PYTHONPATH= "$env/bin/python" tests/gpu/pack.py "$have" "$work/site"
 "$env/bin/python" -m pip wheel --quiet --no-deps --wheel-dir "$work" .
 "$env/bin/python" -m zipfile -e "$work"/agent_rl-*.whl "$work/site"
 rm -f tests/gpu/site.tar.xz.*
-tar -C "$work/site" --sort=name --owner=0 --group=0 -c . | nice xz -T2 -9 | split -b 30M -d - tests/gpu/site.tar.xz.
+tar -C "$work/site" --sort=name --owner=0 --group=0 -c . | nice xz -T2 --x86 --lzma2=preset=9e | split -b 30M -d - tests/gpu/site.tar.xz.
 total="$(cat tests/gpu/site.tar.xz.* | wc -c)"
 ls -l tests/gpu/site.tar.xz.*
 if ((total > most)); then
