@@ -38,12 +38,13 @@ LEFT_OUT = frozenset(
         "av", "timm", "torchaudio", "torchcodec",
         # other front ends, and constraints on the output
         "anthropic", "blobfile", "llguidance", "mistral-common", "modelscope", "openai-harmony", "outlines",
+        "tiktoken",
         "smg-grpc-proto", "smg-grpc-servicer",
         # databases, plots and loggers of runs
         "duckdb", "matplotlib", "tensorboard", "wandb",
         # consoles, profilers, Ray's dashboard
         "aiohttp-cors", "grpcio", "hf-xet", "jedi", "opencensus",
-        "opentelemetry-exporter-prometheus", "opentelemetry-sdk", "py-spy", "virtualenv",
+        "opentelemetry-exporter-prometheus", "opentelemetry-sdk", "py-spy", "virtualenv", "watchfiles",
         # numbers and signatures for what is left out
         "cryptography", "scipy",
     )
@@ -54,11 +55,13 @@ TRIMMED = (
     "xgrammar/include/*", "pyarrow/include/*",
     "sgl_kernel/flash_ops*", "sgl_kernel/flashmla_ops*", "sgl_kernel/sm100/*",
     "transformers/models/*/convert_*", "transformers/models/*/modular_*",
+    "transformers/models/[cdfhijkortuxyz]*/modeling_*",
     "sglang/test/*", "sglang/multimodal_gen/*", "sglang/benchmark/*", "sglang/bench_*",
     "ray/jars/*", "ray/rllib/*", "ray/serve/*", "ray/tune/*", "ray/data/*", "ray/train/*", "ray/llm/*",
     "ray/dashboard/client/*", "torchao/*.so", "xgrammar/lib/*", "lib/*mscclpp*", "_mscclpp*",
     "pyarrow/*flight*", "pyarrow/*s3*", "torchvision/image.so", "torchvision.libs/*",
-    "PIL/_avif*", "PIL/_imagingft*", *(f"pillow.libs/lib{name}*" for name in ("avif", "freetype", "harfbuzz")),
+    *(f"PIL/_{name}*" for name in ("avif", "imagingcms", "imagingft", "webp")),
+    *(f"pillow.libs/lib{name}*" for name in ("avif", "freetype", "harfbuzz", "lcms", "webp")),
     "torch_memory_saver*_cu12*", "sglang/srt/grpc/_core*",
     *(f"flashinfer/data/cutlass/{name}/*" for name in ("docs", "examples", "media", "python", "test")),
     *(f"flashinfer/data/cccl/{name}/*" for name in ("benchmarks", "c", "ci", "docs", "examples", "python", "test")),
