@@ -37,7 +37,7 @@ from agent_rl.sandbox import (
 )
 from agent_rl.sandbox.host.fusion import FusionServer, grade_remotely
 
-__all__ = ["extract_code", "score_code", "score_code_all", "score_code_remotely"]
+__all__ = ["extract_code", "score_code", "score_code_remotely"]
 
 SOURCES = ("codecontests", "apps", "codeforces", "taco", "livecodebench*", "deepcoder*", "mbpp*")
 WHOLE_SOURCES = (
@@ -53,6 +53,7 @@ TOTAL_S = 60.0
 """Seconds of all cases of one program, as if it had all places of the node to itself."""
 FLOAT_TOLERANCE = 1e-6
 MAX_CODE_CHARS = 100_000
+_ALL_TEXT = "1.0 when the program passes every test, else 0.0; the rest is not run after the first failure."
 _FUNCTION_KEYS = ("entry_point", "fn_name", "function")
 _TEXT_KEYS = ("test", "functional", "pytest", "test_code")
 _BEFORE_KEYS = ("prompt", "prefix", "import_prefix")
@@ -61,24 +62,22 @@ _PYTHON = ("python", "py", "python3")
 _FENCE = re.compile(r"^[ \t]*```[ \t]*([A-Za-z0-9_+-]*)[ \t]*$", re.MULTILINE)
 
 
+@built_in("code_all", *WHOLE_SOURCES, inline=True, all_or_nothing=True, text=_ALL_TEXT)
 @built_in("code", *SOURCES, inline=True)
-async def score_code(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
+async def score_code(
+    solution: str, ground_truth: Any, extra_info: Mapping[str, Any], *, all_or_nothing: bool = False
+) -> float:
     """The share of the tests that the program passes.
+
+    With `all_or_nothing` (`code_all`) whatever is less than 1.0 is 0.0, and no test is run after the first failure.
 
     Raises:
         UnscoredError: the tests cannot be read, or the sandbox failed.
     """
-    return await _score(solution, ground_truth, extra_info, all_or_nothing=False)
-
-
-@built_in("code_all", *WHOLE_SOURCES, inline=True)
-async def score_code_all(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
-    """1.0 when the program passes every test, else 0.0; the rest is not run after the first failure.
-
-    Raises:
-        UnscoredError: as `score_code`.
-    """
-    return await _score(solution, ground_truth, extra_info, all_or_nothing=True)
+    tests, code = _tests(ground_truth, extra_info), extract_code(solution)
+    if not code.strip():
+        return 0.0
+    return (await _graded(code, tests, all_or_nothing=all_or_nothing)).score(all_or_nothing=all_or_nothing)
 
 
 async def score_code_remotely(
@@ -126,13 +125,6 @@ class _Tests:
 
     def around(self, code: str) -> str:
         return "\n\n".join(part for part in (self.before, code) if part)
-
-
-async def _score(solution: str, ground_truth: Any, extra_info: Mapping[str, Any], *, all_or_nothing: bool) -> float:
-    tests, code = _tests(ground_truth, extra_info), extract_code(solution)
-    if not code.strip():
-        return 0.0
-    return (await _graded(code, tests, all_or_nothing=all_or_nothing)).score(all_or_nothing=all_or_nothing)
 
 
 async def _graded(code: str, tests: _Tests | PythonTests, *, all_or_nothing: bool) -> GradeReport:
