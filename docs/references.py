@@ -283,7 +283,9 @@ def built_in_page() -> str:
         _markdown(("name", "reads"), [(f"`{n}`", _one_line(inspect.getdoc(s.read))) for n, s in SYNTAXES.items()])
     )
     parts += ["## Scorers\n", "`agent_rl.reward.correctness.scorer` names one.\n"]
-    parts.append(_markdown(("name", "what it compares"), [(f"`{n}`", _first(s.function)) for n, s in SCORERS.items()]))
+    parts.append(
+        _markdown(("name", "what it compares"), [(f"`{n}`", s.text or _first(s.function)) for n, s in SCORERS.items()])
+    )
     parts += ["## Components\n", "`agent_rl.reward.components.<name>.kind` names one; its `config` takes these keys.\n"]
     for kind, cls in kinds().items():
         parts.append(f"### `{kind}`\n\n{_paragraphs(inspect.getdoc(cls) or '')}")

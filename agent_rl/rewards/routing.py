@@ -16,14 +16,14 @@ To add a scorer for your own data source, write one file, which registers it whe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.rewards.scorers import SCORERS, Result, Scorer, score_now
-from agent_rl.rewards.scorers.code import score_code_remotely
 from agent_rl.rewards.user_function import UserFunction
 from agent_rl.sandbox.host.fusion import FusionServer
 from agent_rl.settings.errors import Place
@@ -137,12 +137,10 @@ def compute_score(
 
 def on_fusion(local: Scorer, server: FusionServer) -> Scorer:
     """The scorer with its programs run on a Sandbox Fusion server; unchanged if it runs no programs."""
-
-    async def score(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
-        share = await score_code_remotely(solution, ground_truth, server, extra_info)
-        return share if local.name == "code" else float(share == 1)
-
-    return Scorer(local.name, score, inline=True) if local.name in ("code", "code_all") else local
+    if local not in (SCORERS["code"], SCORERS["code_all"]):
+        return local
+    score_code: Callable[..., Any] = local.function
+    return replace(local, function=partial(score_code, server=server))
 
 
 def _literal(pattern: str) -> int:

@@ -14,7 +14,6 @@ from agent_rl.verl_adapter import (
     last_step,
     late_scoring,
     local_reward,
-    lost_workers,
     mini_batches,
     old_loops,
     one_update,
@@ -24,8 +23,8 @@ from agent_rl.verl_adapter import (
     sinks,
     spelling,
     stages,
+    stalls,
     trained_samples,
-    weight_sync,
 )
 from agent_rl.verl_adapter.algorithms import remax
 
@@ -72,8 +71,7 @@ def hooks() -> list[Hook]:
         ("verl.trainer.ppo.v1.trainer_base", kept_batches.keep_batches),
         ("verl.trainer.ppo.v1.trainer_base", failures.filter_limit),
         ("verl.trainer.ppo.v1.trainer_base", stages.tell_parts),
-        ("verl.trainer.ppo.v1.trainer_base", lost_workers.stop_without_workers),
-        ("verl.trainer.ppo.v1.trainer_base", weight_sync.limit_syncs),
+        ("verl.trainer.ppo.v1.trainer_base", stalls.stop_stalled),
         ("verl.trainer.ppo.v1.trainer_base", last_step.save_at_stop),
         ("verl.trainer.ppo.v1.trainer_base", ordering.order_rows),  # a report that fails comes after a complete step
         ("verl.trainer.ppo.v1.replay_buffer", ordering.report_removed),

@@ -25,8 +25,7 @@ from omegaconf import OmegaConf
 from agent_rl.errors import AgentRLError, FatalError, UnscoredError
 from agent_rl.secrets import Redactor
 from agent_rl.verl_adapter.failures import ERRORS_PARTITION
-from agent_rl.verl_adapter.lost_workers import LostProcessError
-from agent_rl.verl_adapter.weight_sync import LateSyncError, within
+from agent_rl.verl_adapter.stalls import LateSyncError, LostProcessError, watched
 
 __all__ = ["COMMAND", "STOP_FILE", "ask_while_waiting", "keep_command", "save_at_stop"]
 
@@ -105,7 +104,9 @@ def save_at_stop(module: ModuleType) -> None:
         except LostProcessError as error:
             raise FatalError(f"{error}{_saved(module, self) if error.has_store else ''}") from error
         except LateSyncError as error:
-            with within(error.limit_s, error):  # the trainer's workers may take part in the sync
+            with watched(
+                functools.partial(LateSyncError, error.limit_s), error.limit_s
+            ):  # the trainer's workers may take part in the sync
                 raise FatalError(f"{error}{_saved(module, self)}") from error
         except AgentRLError as error:
             kind = FatalError if isinstance(error, FatalError) else UnscoredError

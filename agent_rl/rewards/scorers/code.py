@@ -20,14 +20,12 @@ import ast
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from agent_rl.errors import ConfigError
 from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
 from agent_rl.sandbox import (
     FunctionCase,
-    GradeReport,
     PythonTests,
     StdioCase,
     grade,
@@ -37,7 +35,7 @@ from agent_rl.sandbox import (
 )
 from agent_rl.sandbox.host.fusion import FusionServer, grade_remotely
 
-__all__ = ["extract_code", "score_code", "score_code_all", "score_code_remotely"]
+__all__ = ["extract_code", "score_code"]
 
 SOURCES = ("codecontests", "apps", "codeforces", "taco", "livecodebench*", "deepcoder*", "mbpp*")
 WHOLE_SOURCES = (
@@ -53,6 +51,8 @@ TOTAL_S = 60.0
 """Seconds of all cases of one program, as if it had all places of the node to itself."""
 FLOAT_TOLERANCE = 1e-6
 MAX_CODE_CHARS = 100_000
+_ALL_TEXT = "1.0 when the program passes every test, else 0.0; the rest is not run after the first failure."
+_Tests = tuple[Sequence[FunctionCase | StdioCase] | PythonTests, str]
 _FUNCTION_KEYS = ("entry_point", "fn_name", "function")
 _TEXT_KEYS = ("test", "functional", "pytest", "test_code")
 _BEFORE_KEYS = ("prompt", "prefix", "import_prefix")
@@ -61,41 +61,46 @@ _PYTHON = ("python", "py", "python3")
 _FENCE = re.compile(r"^[ \t]*```[ \t]*([A-Za-z0-9_+-]*)[ \t]*$", re.MULTILINE)
 
 
+@built_in("code_all", *WHOLE_SOURCES, inline=True, all_or_nothing=True, text=_ALL_TEXT)
 @built_in("code", *SOURCES, inline=True)
-async def score_code(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
+async def score_code(
+    solution: str,
+    ground_truth: Any,
+    extra_info: Mapping[str, Any],
+    *,
+    all_or_nothing: bool = False,
+    server: FusionServer | None = None,
+) -> float:
     """The share of the tests that the program passes.
 
-    Raises:
-        UnscoredError: the tests cannot be read, or the sandbox failed.
-    """
-    return await _score(solution, ground_truth, extra_info, all_or_nothing=False)
-
-
-@built_in("code_all", *WHOLE_SOURCES, inline=True)
-async def score_code_all(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
-    """1.0 when the program passes every test, else 0.0; the rest is not run after the first failure.
+    Args:
+        solution: the response.
+        ground_truth: the tests of the row.
+        extra_info: of the row.
+        all_or_nothing: whether a share below 1.0 is 0.0 (`code_all`); no test is run after the first failure.
+        server: where cases are run; None: on this machine, as tests that are Python always are.
 
     Raises:
-        UnscoredError: as `score_code`.
+        UnscoredError: the tests cannot be read, or the sandbox or the server failed.
     """
-    return await _score(solution, ground_truth, extra_info, all_or_nothing=True)
-
-
-async def score_code_remotely(
-    solution: str, ground_truth: Any, server: FusionServer, extra_info: Mapping[str, Any]
-) -> float:
-    """As `score_code`, on a Sandbox Fusion server; tests as Python run in the sandbox of this machine all the same.
-
-    Raises:
-        UnscoredError: the tests cannot be read, or the server failed.
-    """
-    tests, code = _tests(ground_truth, extra_info), extract_code(solution)
-    if not code:
+    (tests, before), code = _tests(ground_truth, extra_info), extract_code(solution)
+    if not code.strip():
         return 0.0
+    program = f"{before}\n\n{code}" if before else code
+    if server is not None and not isinstance(tests, PythonTests):
+        report = await grade_remotely(program, tests, server, float_tolerance=FLOAT_TOLERANCE)
+        return report.score(all_or_nothing=all_or_nothing)
+    options: dict[str, Any] = {
+        "sandbox": await shared_sandbox(packages=PACKAGES),
+        "timeout_s": CASE_S,
+        "total_timeout_s": TOTAL_S,
+        "stop_at_first_failure": all_or_nothing,
+    }
     if isinstance(tests, PythonTests):
-        return (await _graded(code, tests, all_or_nothing=False)).fraction
-    report = await grade_remotely(tests.around(code), tests.cases, server, float_tolerance=FLOAT_TOLERANCE)
-    return report.fraction
+        report = await grade_by_tests(program, tests, **options)
+    else:
+        report = await grade(program, tests, float_tolerance=FLOAT_TOLERANCE, **options)
+    return report.score(all_or_nothing=all_or_nothing)
 
 
 def extract_code(solution: str) -> str:
@@ -117,40 +122,8 @@ def extract_code(solution: str) -> str:
     return solution if len(solution) <= MAX_CODE_CHARS else ""
 
 
-@dataclass(frozen=True)
-class _Tests:
-    """The cases of a row, and what is put before the program."""
-
-    cases: Sequence[FunctionCase | StdioCase]
-    before: str = ""
-
-    def around(self, code: str) -> str:
-        return "\n\n".join(part for part in (self.before, code) if part)
-
-
-async def _score(solution: str, ground_truth: Any, extra_info: Mapping[str, Any], *, all_or_nothing: bool) -> float:
-    tests, code = _tests(ground_truth, extra_info), extract_code(solution)
-    if not code.strip():
-        return 0.0
-    return (await _graded(code, tests, all_or_nothing=all_or_nothing)).score(all_or_nothing=all_or_nothing)
-
-
-async def _graded(code: str, tests: _Tests | PythonTests, *, all_or_nothing: bool) -> GradeReport:
-    sandbox = await shared_sandbox(packages=PACKAGES)
-    limits: dict[str, Any] = {"timeout_s": CASE_S, "total_timeout_s": TOTAL_S}
-    if isinstance(tests, PythonTests):
-        return await grade_by_tests(code, tests, sandbox=sandbox, stop_at_first_failure=all_or_nothing, **limits)
-    return await grade(
-        tests.around(code),
-        tests.cases,
-        sandbox=sandbox,
-        stop_at_first_failure=all_or_nothing,
-        float_tolerance=FLOAT_TOLERANCE,
-        **limits,
-    )
-
-
-def _tests(ground_truth: Any, extra_info: Mapping[str, Any]) -> _Tests | PythonTests:
+def _tests(ground_truth: Any, extra_info: Mapping[str, Any]) -> _Tests:
+    """The tests of a row, and what is put before the program to run cases."""
     tests = as_data(ground_truth)
     if tests is None or (isinstance(tests, str | list | dict) and not tests):
         tests = as_data(extra_info.get("test_cases"))
@@ -162,7 +135,7 @@ def _tests(ground_truth: Any, extra_info: Mapping[str, Any]) -> _Tests | PythonT
         raise unusable(ground_truth, f"a list of tests ({error})") from None
 
 
-def _read(tests: Any, function: str | None, prefix: str) -> _Tests | PythonTests:
+def _read(tests: Any, function: str | None, prefix: str) -> _Tests:
     if isinstance(tests, str):
         lines = [line for line in tests.splitlines() if line.strip()]
         if lines and all(line.startswith("assert ") for line in lines):
@@ -180,12 +153,12 @@ def _read(tests: Any, function: str | None, prefix: str) -> _Tests | PythonTests
         tests = tests.get("assert_case", tests)
     if isinstance(tests, Sequence) and not isinstance(tests, str) and tests:
         tests = [_from_pair(as_data(test), function) for test in tests]
-    return _Tests(read_cases(tests, function), prefix)
+    return read_cases(tests, function), prefix
 
 
-def _python(text: str, function: str | None, before: str) -> PythonTests:
+def _python(text: str, function: str | None, before: str) -> _Tests:
     compile(text, "tests", "exec", ast.PyCF_ONLY_AST)
-    return PythonTests(text, before, function or "")
+    return PythonTests(text, before, function or ""), ""
 
 
 def _from_pair(test: Any, function: str | None) -> Any:

@@ -21,7 +21,6 @@ _BOX = re.compile(r"\\(?:boxed|fbox)\s*(?=\{)|\\boxed\s+(?=[^\s{])")
 _MAX_BOX = 2_000  # characters of a box's content
 _MAX_TEXT = 50_000  # characters at the end of a text in which boxes are looked for
 _MAX_BOXES = 10
-_MAX_MARKED = 500
 _MARKS = ("answer", "####", "答案")
 _MAX_MARKS = 50
 _MARKED = re.compile(

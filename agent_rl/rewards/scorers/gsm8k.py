@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from agent_rl.rewards.scorers.math.numeric import numeric_match, parse_number
 from agent_rl.rewards.scorers.scorer import built_in, unusable
 
-__all__ = ["score_gsm8k", "score_gsm8k_marked", "score_gsm8k_strict"]
+__all__ = ["score_gsm8k"]
+
+_Reading = Literal["any", "marked", "strict"]
+SOURCES = ("openai/gsm8k", "gsm8k*", "ChilleD/SVAMP", "agent_rl/arithmetic", "agent_rl/svamp")
+_MARKED_TEXT = "Whether the marked number of a response equals the ground truth."
+_STRICT_TEXT = "Whether the number after the last `#### ` equals the ground truth; 0.0 without that mark."
 
 _STRICT = re.compile(r"#### ?(\$?-?\$?[0-9][0-9.,]{0,100})")
 _PLAIN = re.compile(r"\s*([0-9]+|[0-9]{1,3}(?:,[0-9]{3})+)\s*$|\s*([0-9]+)\}")
@@ -21,62 +26,37 @@ _LONG = 40  # characters of a number and what is around it
 _TAIL = 5_000  # characters at the end that are searched
 
 
-@built_in(
-    "gsm8k_marked", "openai/gsm8k", "gsm8k*", "ChilleD/SVAMP", "agent_rl/arithmetic", "agent_rl/svamp", inline=True
-)
-def score_gsm8k_marked(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
-    r"""Whether the marked number of a response equals the ground truth.
-
-    Marked is the agent's own final answer (`extra_info["answer_marked"]`), else `<answer>`, `####` or a box after the
-    thoughts.
-
-    Raises:
-        UnscoredError: the ground truth is no number.
-    """
-    if (score := _plain_score(solution, ground_truth)) is not None:
-        return score
-    whole = bool(extra_info.get("answer_marked"))
-    return _matches(solution, ground_truth, marked=True, whole=whole)
-
-
+@built_in("gsm8k_strict", inline=True, reading="strict", text=_STRICT_TEXT)
 @built_in("gsm8k", inline=True)
-def score_gsm8k(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
-    """Whether the response's number equals the ground truth.
+@built_in("gsm8k_marked", *SOURCES, inline=True, reading="marked", text=_MARKED_TEXT)
+def score_gsm8k(solution: str, ground_truth: Any, extra_info: Mapping[str, Any], *, reading: _Reading = "any") -> float:
+    r"""Whether the response's number equals the ground truth.
 
-    It lets through what `gsm8k_marked` does not: an unmarked response's last number, and a number with two decimals
-    for all that round to it.
-
-    Raises:
-        UnscoredError: the ground truth is no number.
-    """
-    score = _plain_score(solution, ground_truth)
-    return _matches(solution, ground_truth) if score is None else score
-
-
-@built_in("gsm8k_strict", inline=True)
-def score_gsm8k_strict(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
-    """The same for the number after the last `#### `; 0.0 without that mark.
-
-    It lets through a number with two decimals for all that round to it, and a mark within a thought.
+    Args:
+        solution: the response.
+        ground_truth: of the row.
+        extra_info: of the row.
+        reading: `marked`: the agent's own final answer (`answer_marked` of the row), else `<answer>`, `####` or a box
+            after the thoughts. `any`: also an unmarked response's last number. `strict`: the number after the last
+            `#### `, also within a thought. The last two take a number with two decimals for all that round to it.
 
     Raises:
-        UnscoredError: the ground truth is no number.
+        UnscoredError: the ground truth is not a number.
     """
-    if (score := _plain_score(solution, ground_truth, boxed=False)) is not None:
+    if (score := _plain_score(solution, ground_truth, boxed=reading != "strict")) is not None:
         return score
-    found = _STRICT.findall(solution[-_TAIL:])
-    number = found[-1].rstrip(".,") if found else ""
-    return score_gsm8k(number if parse_number(number) is not None else "", ground_truth, extra_info)
-
-
-def _matches(solution: str, ground_truth: Any, **reading: bool) -> float:
+    if reading == "strict":
+        found = _STRICT.findall(solution[-_TAIL:])
+        number = found[-1].rstrip(".,") if found else ""
+        solution = number if parse_number(number) is not None else ""
+    whole = bool(extra_info.get("answer_marked"))
     try:
-        return float(numeric_match(solution, ground_truth, **reading))
+        return float(numeric_match(solution, ground_truth, marked=reading == "marked", whole=whole))
     except ValueError:
         raise unusable(ground_truth, "a number") from None
 
 
-def _plain_score(solution: str, ground_truth: Any, *, boxed: bool = True) -> float | None:
+def _plain_score(solution: str, ground_truth: Any, *, boxed: bool) -> float | None:
     r"""The score of the most frequent forms, `#### 18` at the end and `\boxed{18}`; None for any other."""
     if type(ground_truth) is not str or len(ground_truth) > _LONG:
         return None

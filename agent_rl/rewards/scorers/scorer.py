@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import functools
 import inspect
 import logging
 import math
@@ -62,17 +63,27 @@ class Scorer:
     inline: bool = False
     sources: tuple[str, ...] = ()
     """Data sources that it scores by default, with shell wildcards."""
+    text: str = ""
+    """What it compares, in one sentence, where the function's docstring describes several scorers."""
 
 
 SCORERS: dict[str, Scorer] = {}
 """The names for `agent_rl.reward.correctness.scorer`; complete once `agent_rl.rewards.scorers` is imported."""
 
 
-def built_in(name: str, *sources: str, inline: bool = False) -> Callable[[FunctionT], FunctionT]:
-    """Register the decorated function as a scorer of this package; the arguments are fields of `Scorer`."""
+def built_in(
+    name: str, *sources: str, inline: bool = False, text: str = "", **options: Any
+) -> Callable[[FunctionT], FunctionT]:
+    """Register the decorated function as a scorer of this package; the arguments are fields of `Scorer`.
+
+    Args:
+        options: keyword arguments of the function, for a function that is registered under several names.
+    """
 
     def declare(function: FunctionT) -> FunctionT:
-        SCORERS[name] = Scorer(name, function, inline, sources)
+        SCORERS[name] = Scorer(
+            name, functools.partial(function, **options) if options else function, inline, sources, text
+        )
         return function
 
     return declare

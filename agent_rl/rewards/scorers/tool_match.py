@@ -22,8 +22,9 @@ from typing import Any
 
 from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
 
-__all__ = ["extract_calls", "score_tool_match", "score_tool_match_all"]
+__all__ = ["extract_calls", "score_tool_match"]
 
+_EXACT_TEXT = "1.0 if exactly the expected calls were made, in any order; else 0.0."
 _MAX_TEXT = 100_000
 _MAX_CALLS = 64
 _IGNORED = re.compile(r"[ ,./\-_*^'\"]")
@@ -45,11 +46,13 @@ class _Entries:
     optional: frozenset[str]
 
 
+@built_in("tool_match_all", "bfcl*", "xlam*", "rlla*", exact=True, text=_EXACT_TEXT)
 @built_in("tool_match", "agent_rl/tool_calls")
-def score_tool_match(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
+def score_tool_match(solution: str, ground_truth: Any, extra_info: Mapping[str, Any], *, exact: bool = False) -> float:
     """The number of expected calls that were made, divided by the larger number of calls of both sides; in any order.
 
-    Where no call is expected, an answer without one is right, and no answer is wrong.
+    Where no call is expected, an answer without one is right, and no answer is wrong. With `exact` (`tool_match_all`)
+    whatever is less than 1.0 is 0.0.
 
     Raises:
         UnscoredError: the ground truth is not a list of calls.
@@ -60,17 +63,8 @@ def score_tool_match(solution: str, ground_truth: Any, extra_info: Mapping[str, 
     made = extract_calls(solution)
     if not wanted or not made:
         return float(not wanted and not made and bool(solution.strip()))
-    return _matched([[_fits(other, call) for other in made] for call in wanted]) / max(len(wanted), len(made))
-
-
-@built_in("tool_match_all", "bfcl*", "xlam*", "rlla*")
-def score_tool_match_all(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
-    """1.0 if exactly the expected calls were made, in any order; else 0.0.
-
-    Raises:
-        UnscoredError: as `score_tool_match`.
-    """
-    return float(score_tool_match(solution, ground_truth, extra_info) == 1.0)
+    share = _matched([[_fits(other, call) for other in made] for call in wanted]) / max(len(wanted), len(made))
+    return float(share == 1.0) if exact else share
 
 
 def extract_calls(solution: str) -> list[dict[str, Any]]:

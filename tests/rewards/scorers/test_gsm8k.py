@@ -1,7 +1,7 @@
 import pytest
 
 from agent_rl.errors import UnscoredError
-from agent_rl.rewards.scorers.gsm8k import score_gsm8k, score_gsm8k_marked, score_gsm8k_strict
+from agent_rl.rewards.scorers.gsm8k import score_gsm8k
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from agent_rl.rewards.scorers.gsm8k import score_gsm8k, score_gsm8k_marked, scor
 )
 def test_the_mark_is_demanded_only_by_the_strict_one(solution: str, flexible: int, strict: int) -> None:
     assert score_gsm8k(solution, "18", {}) == flexible
-    assert score_gsm8k_strict(solution, "18", {}) == strict
+    assert score_gsm8k(solution, "18", {}, reading="strict") == strict
 
 
 @pytest.mark.parametrize(
@@ -50,10 +50,10 @@ def test_the_mark_is_demanded_only_by_the_strict_one(solution: str, flexible: in
     ],
 )
 def test_only_a_marked_number_counts(solution: str, right: int, as_answer: int) -> None:
-    assert score_gsm8k_marked(solution, "18", {}) == right
-    assert score_gsm8k_marked(solution, "18", {"answer_marked": True}) == as_answer
+    assert score_gsm8k(solution, "18", {}, reading="marked") == right
+    assert score_gsm8k(solution, "18", {"answer_marked": True}, reading="marked") == as_answer
 
 
 def test_a_ground_truth_must_be_a_number() -> None:
     with pytest.raises(UnscoredError, match="is not a number: 'eighteen'"):
-        score_gsm8k_strict("#### 18", "eighteen", {})
+        score_gsm8k("#### 18", "eighteen", {}, reading="strict")

@@ -1,6 +1,6 @@
 r"""MATH, AIME and the like: whether an answer is mathematically the ground truth; 1.0 or 0.0.
 
-    score_math_strict("so \boxed{\frac{2}{4}}", "0.5", {})  # 1.0
+    score_math("so \boxed{\frac{2}{4}}", "0.5", {}, strict=True)  # 1.0
 
 `math_strict` is what data sources are scored by: only a marked answer counts. `math` reads an unmarked one as well:
 after "the answer is", a short text as a whole, the last formula or number of a longer one.
@@ -39,11 +39,12 @@ from agent_rl.rewards.scorers.math.same import Undecided, same
 from agent_rl.rewards.scorers.math.worker import compare
 from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
 
-__all__ = ["ANY", "FINAL", "STRICT", "extract_math", "score_math", "score_math_strict"]
+__all__ = ["ANY", "FINAL", "STRICT", "extract_math", "score_math"]
 
 ANY = ("answer", "####", "答案")
 FINAL = ("####", "answer", "答案")
 STRICT = ("####",)
+_STRICT_TEXT = "Whether the marked answer of a response equals the ground truth."
 _MARKS_OF_DAPO = ("####", "answer:")
 _ANSWER_LINES = ("math_dapo", "aime", "AIME")
 
@@ -89,36 +90,34 @@ _SEVERAL = re.compile(
 _LOOKS_LIKE_MATH = re.compile(r"[0-9\\^_=+<>]")
 
 
+@built_in("math_strict", *SOURCES, inline=True, strict=True, text=_STRICT_TEXT)
+@built_in("geo3k", "hiyouga/geometry3k", inline=True, strict=True, text=_STRICT_TEXT)
 @built_in("math", inline=True)
-def score_math(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float | Awaitable[float]:
+def score_math(
+    solution: str, ground_truth: Any, extra_info: Mapping[str, Any], *, strict: bool = False
+) -> float | Awaitable[float]:
     """Whether the response's answer equals the ground truth: a text, a number, or one of a list.
 
-    It lets through what `math_strict` does not: without a mark, the last formula or number of the response; what the
-    thoughts mark; and for a ground truth with two decimals or more, each exact value that rounds to it.
+    With `strict` (`math_strict`) the answer must be marked: the agent's own final answer
+    (`extra_info["answer_marked"]`), else `<answer>`, a box or `####` after the thoughts; for DAPO's data sources, whose
+    prompt asks for it, also a line `Answer: 5`. Without it the last formula or number of the response counts as well,
+    and what the thoughts mark; and for a ground truth with two decimals or more, each exact value that rounds to it.
 
     Raises:
         UnscoredError: the ground truth is empty or too long for an answer.
     """
-    return _score(extract_math(solution), ground_truth, strict=False)
-
-
-@built_in("math_strict", *SOURCES, inline=True)
-@built_in("geo3k", "hiyouga/geometry3k", inline=True)
-def score_math_strict(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float | Awaitable[float]:
-    """Whether the marked answer of a response equals the ground truth.
-
-    Marked is the agent's own final answer (`extra_info["answer_marked"]`), else `<answer>`, a box or `####` after the
-    thoughts; for DAPO's data sources, whose prompt asks for it, also a line `Answer: 5`.
-
-    Raises:
-        UnscoredError: as `score_math`.
-    """
-    if extra_info.get("answer_marked"):
-        answer = extract_math(solution, marks=FINAL)
-    else:
+    marks: Sequence[str] = ANY
+    if strict:
         lines = str(extra_info.get("data_source")).startswith(_ANSWER_LINES)
-        answer = extract_math(solution, marks=_MARKS_OF_DAPO if lines else STRICT)
-    return _score(answer, ground_truth, strict=True)
+        marks = FINAL if extra_info.get("answer_marked") else _MARKS_OF_DAPO if lines else STRICT
+    truths, answer = _truths(ground_truth), extract_math(solution, marks=marks)
+    if answer is None:
+        return 0.0
+    verdicts = {truth: _decide(answer, truth, strict) for truth in truths}
+    if True in verdicts.values():
+        return 1.0
+    open_ones = [truth for truth, verdict in verdicts.items() if verdict is None]
+    return _by_worker(answer, open_ones) if open_ones else 0.0
 
 
 def extract_math(solution: str, *, marks: Sequence[str] = ANY) -> str | None:
@@ -181,17 +180,6 @@ def _last_formula(text: str) -> str | None:
     if last is not None and number is None:
         return last[last.lastindex or 0]
     return None if number is None else str(number)
-
-
-def _score(answer: str | None, ground_truth: Any, *, strict: bool) -> float | Awaitable[float]:
-    truths = _truths(ground_truth)
-    if answer is None:
-        return 0.0
-    verdicts = {truth: _decide(answer, truth, strict) for truth in truths}
-    if True in verdicts.values():
-        return 1.0
-    open_ones = [truth for truth, verdict in verdicts.items() if verdict is None]
-    return _by_worker(answer, open_ones) if open_ones else 0.0
 
 
 @lru_cache(maxsize=16_384)

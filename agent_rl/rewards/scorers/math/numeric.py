@@ -29,7 +29,7 @@ from typing import Any
 
 from agent_rl.rewards.scorers.extraction import after_thoughts, box_content, last_tag, marked_answer
 
-__all__ = ["contradicts_itself", "extract_marked_number", "extract_number", "numeric_match", "parse_number"]
+__all__ = ["contradicts_itself", "extract_number", "numeric_match", "parse_number"]
 
 _BOX = "\\boxed{"
 _MAX_TEXT = 5_000
@@ -116,35 +116,29 @@ def parse_number(text: str) -> Fraction | None:
     return None if number is None else number.value
 
 
-def extract_number(text: str) -> Fraction | None:
+def extract_number(text: str, *, marked: bool = False, whole: bool = False) -> Fraction | None:
     r"""The number that a text answers with, wherever it stands.
 
     The first of these: the content of the last `<answer>`; after the last `####`; in the last `\boxed{}`; after the
     last "answer is" or "answer:"; its last number, outside of thoughts. A `####` that is a heading, without a number
     and above other text, is skipped; another mark without one number gives None.
-    """
-    number = _extract(text)
-    return None if number is None else number.value
-
-
-def extract_marked_number(text: str, *, whole: bool = False) -> Fraction | None:
-    r"""The number that `<answer>`, `####` or `\boxed{}` marks after the thoughts; of the last two, the later one.
 
     Args:
         text: the response.
-        whole: whether the text is an answer as a whole, so that a number by itself, the only one of a sentence or one
-            after "answer is" counts as well.
+        marked: whether only a number counts that `<answer>`, `####` or `\boxed{}` marks after the thoughts; of the last
+            two, the later one.
+        whole: with `marked`, whether the text is an answer as a whole, so that a number by itself, the only one of a
+            sentence or one after "answer is" counts as well.
     """
-    number = _extract_marked(text, whole)
+    number = _extract(text, marked, whole)
     return None if number is None else number.value
 
 
 def numeric_match(answer: str | None, ground_truth: Any, *, marked: bool = False, whole: bool = False) -> bool:
     r"""Whether an answer's number equals the ground truth.
 
-    The answer is read by `extract_number`, or with `marked` by `extract_marked_number`. The ground truth is a number, a
-    text that is one number, or a text that marks it with `####` or `\boxed{}`. Besides equality there are two
-    allowances, and neither applies between integers:
+    The answer is read by `extract_number`. The ground truth is a number, a text that is one number, or a text that
+    marks it with `####` or `\boxed{}`. Besides equality there are two allowances, and neither applies between integers:
 
     - Rounding: a decimal with at least two decimal places and two significant digits equals every value that rounds to
       it in its last place. `0.33` and `0.3333` match `1/3`; `0.3332` and `0.3` do not, nor does `0.00` match `0.004`.
@@ -156,7 +150,7 @@ def numeric_match(answer: str | None, ground_truth: Any, *, marked: bool = False
         answer: the final answer's text; None never matches.
         ground_truth: str, int, float, Fraction or Decimal.
         marked: whether only a marked number counts.
-        whole: see `extract_marked_number`.
+        whole: see `extract_number`.
 
     Raises:
         ValueError: the ground truth is not a number.
@@ -164,7 +158,7 @@ def numeric_match(answer: str | None, ground_truth: Any, *, marked: bool = False
     truth = _truth(ground_truth)
     if truth is None:
         raise ValueError(f"the ground truth is not a number: {reprlib.repr(ground_truth)}")
-    number = None if answer is None else _extract_marked(answer, whole) if marked else _extract(answer)
+    number = None if answer is None else _extract(answer, marked, whole)
     if number is None:
         return False
     if number.value == truth.value:
@@ -208,30 +202,23 @@ def _parse(text: str) -> _Number | None:
     return None if match is None else _value(match)
 
 
-def _extract(text: str) -> _Number | None:
-    text = text[-_MAX_TEXT:]
+def _extract(text: str, marked: bool, whole: bool) -> _Number | None:
+    text = after_thoughts(text[-_MAX_TEXT:]) if marked else text[-_MAX_TEXT:]
     tagged = last_tag(text)
     text = text if tagged is None else tagged
+    if marked and text.rfind("####") < text.rfind(_BOX):
+        return _boxed(text)
     number, decided = _marked(text)
-    if decided or (number := _parse(text)) is not None:
+    if decided or (marked and not whole and tagged is None):
+        return number
+    if not marked and (number := _parse(text)) is not None:
         return number
     said = marked_answer(text)
+    if marked:
+        return _said(text if said is None else said)
     if said is not None and _DIGIT.search(said):
         return _said(said) or _first(said)
     return _only(text) if tagged is not None else _last(after_thoughts(text))
-
-
-def _extract_marked(text: str, whole: bool) -> _Number | None:
-    text = after_thoughts(text[-_MAX_TEXT:])
-    tagged = last_tag(text)
-    text = text if tagged is None else tagged
-    if (box := text.rfind(_BOX)) >= 0 and text.rfind("####") < box:
-        return _boxed(text)
-    number, decided = _marked(text)
-    if decided or not (whole or tagged is not None):
-        return number
-    said = marked_answer(text)
-    return _said(text if said is None else said)
 
 
 def _marked(text: str) -> tuple[_Number | None, bool]:
