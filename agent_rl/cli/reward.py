@@ -119,10 +119,8 @@ def score(
         after = dict(zip(map(id, chain(*groups)), chain(*scored), strict=True))
         in_order = [after[id(trajectory)] for trajectory in found]  # of the file
         result = summary(in_order)
-        shown, written = (
-            summary_table(result, str(trajectories)),
-            "".join(f"{trajectory.to_json()}\n" for trajectory in in_order),
-        )
+        shown = summary_table(result, str(trajectories))
+        written = "".join(f"{trajectory.to_json()}\n" for trajectory in in_order)
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(written, encoding="utf-8")

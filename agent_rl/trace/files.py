@@ -1,8 +1,8 @@
 """Append-only JSONL of trajectories, to which many processes may write.
 
 Each trajectory is one line, written with a single write to a file that is open for appending, under an advisory lock.
-Where the file system has no locks, those of one node have one of their own, and appends of several nodes are kept whole
-by the file system: Lustre does that, NFS that is mounted with `nolock` does not.
+Where the file system has no locks, each node has one of its own, and appends of several nodes must be kept whole by the
+file system: Lustre does that, NFS that is mounted with `nolock` does not.
 """
 
 from __future__ import annotations

@@ -165,11 +165,9 @@ def unpack(text: str) -> list[float]:
 def _tokens(record: Any) -> Tokens:
     head, _, data = _bytes(record["data"]).partition(b"\n")
     said = json.loads(head)
-    prompts, responses, logged = (
-        [each[0] for each in said["sequences"]],
-        [each[1] for each in said["sequences"]],
-        [each[1] if each[2] else 0 for each in said["sequences"]],
-    )
+    prompts = [each[0] for each in said["sequences"]]
+    responses = [each[1] for each in said["sequences"]]
+    logged = [each[1] if each[2] else 0 for each in said["sequences"]]
     count = sum(prompts) + sum(responses)
     masked = 4 * count + sum(responses)
     if len(data) != masked + 4 * sum(logged):

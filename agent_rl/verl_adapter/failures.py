@@ -44,7 +44,6 @@ logger = logging.getLogger(__name__)
 ERRORS_PARTITION = "agent_rl_errors"
 """TransferQueue partition with a tag for each failed trajectory, from the workers for the trainer."""
 
-
 not_trained: list[SampleFate] = []
 """Scored samples of the trainer's run that were left out since the last step."""
 _ends: WeakKeyDictionary[Any, SampleFate] = WeakKeyDictionary()
@@ -94,10 +93,8 @@ def session_errors(module: ModuleType) -> None:
         for row, task in zip(calls, tasks, strict=True):
             if (error := _error(task)) is not None:
                 failed[row["session_id"]] = error
-                key, tag = (
-                    f"{row['uid']}_{row['session_id']}",
-                    _tag(error, validate, _ends.get(task, SampleFate("lost"))),
-                )
+                key = f"{row['uid']}_{row['session_id']}"
+                tag = _tag(error, validate, _ends.get(task, SampleFate("lost")))
                 await module.tq.async_kv_put(key=key, partition_id=ERRORS_PARTITION, tag=tag)
         if validate or any(map(_is_fatal, failed.values())) or not is_usable(failed, len(tasks), config):
             return list(failed.values())
