@@ -59,12 +59,19 @@ def stop_stalled(module: ModuleType) -> None:
 
     @functools.wraps(original)
     def fit(self: Any, *args: Any, **kwargs: Any) -> Any:
+        from ray.exceptions import RayActorError
+
         limit_s = AgentRLSettings.from_config(self.config).run.weight_sync_timeout_s
         for name in ("checkpoint_manager", "standalone_checkpoint_manager"):
             if (manager := getattr(self, name, None)) is not None:
                 manager.update_weights = functools.partial(_limited, limit_s, manager.update_weights)
         with watched(_lost, INTERVAL_S):
-            return original(self, *args, **kwargs)
+            try:
+                return original(self, *args, **kwargs)
+            except RayActorError as error:  # verl has asked a dead process before the next look
+                if lost := _lost():
+                    raise lost from error
+                raise
 
     module.PPOTrainer.fit = fit
 

@@ -41,6 +41,19 @@ def test_whatever_the_trainer_waits_for_ends(wait, monkeypatch):
     assert signal.getsignal(SIGNAL) == before
 
 
+@pytest.mark.parametrize("lost", [LostProcessError("the process of AgentLoopWorkerTQ has died"), None])
+def test_a_dead_process_that_verl_has_asked_is_named_too(lost, monkeypatch):
+    error = pytest.importorskip("ray.exceptions").RayActorError()
+
+    def fit(self):
+        raise error
+
+    monkeypatch.setattr(stalls, "_lost", lambda: lost)
+    with pytest.raises(type(lost or error)) as caught:
+        trainer(fit).fit()
+    assert caught.value is (lost or error)
+
+
 def test_a_run_that_ends_is_watched_no_longer(monkeypatch):
     looks = []
     monkeypatch.setattr(stalls, "INTERVAL_S", 0.01)
