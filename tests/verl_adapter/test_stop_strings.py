@@ -41,7 +41,7 @@ def stop_at(check, tokenizer, stops, tokens, at_a_time):
             return (len(request.output_ids), request.finished_reason.matched), counting.tails
     return None, counting.tails
 
-def compare(tokenizer, runs=300):
+def compare(tokenizer, runs=120):
     draw, stopped, tails = random.Random(0), 0, [0, 0]
     for _ in range(runs):
         stops, at_a_time = draw.choice(STOPS), draw.choice([1, 1, 3])
