@@ -111,6 +111,7 @@ def step_metrics(module: ModuleType) -> None:
         shares = share_metrics([*samples("kept", tags, infos), *lost, *not_trained])
         numbers = {"unscored": len(failed), "skipped_updates": 0, **counts, **shares}
         metrics.update({f"agent/{name}": value for name, value in numbers.items()})
+        scored = len(infos) + len(not_trained)
         counts.clear()
         not_trained.clear()
         if errors:
@@ -119,7 +120,7 @@ def step_metrics(module: ModuleType) -> None:
         unscored = [tag["error"] for tag in failed]
         for sentence in _watch(self).step(infos, unscored):
             print(f"agent_rl: {sentence}", flush=True)
-        require_scored(self.config, len(infos), unscored)
+        require_scored(self.config, scored, unscored)
         if self.config.algorithm.adv_estimator == remax.ESTIMATOR:
             metrics.update(remax.take_metrics(key.split("_")[0] for key in keys))
 

@@ -64,6 +64,7 @@ def run(
         reward__reward_manager__name="trajectory",
         reward__custom_reward_function__path="null",
         agent_rl__reward__correctness__scorer="none",
+        agent_rl__reward__efficiency__gate="null",  # of the component that is not there
         agent_rl__reward__components__judge__kind=f"{Path(__file__).with_name('failing_judge.py')}:Judge",
         agent_rl__reward__components__judge__config__away=AWAY,
         agent_rl__trace__path=folder / "trace.jsonl",

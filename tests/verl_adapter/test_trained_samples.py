@@ -223,6 +223,27 @@ def test_failures_of_a_validation_are_not_the_steps_and_rare_numbers_are_logged(
     assert python(METRICS) == "1 3.0 {'agent_rl_errors': {}}"
 
 
+LEFT_OUT = (
+    QUIET
+    + """
+from agent_rl.verl_adapter import failures
+made = sessions.trainer("sync", "data.train_batch_size=1", "algorithm.adv_estimator=grpo")
+sessions.submit(made, 1)
+rows, _ = made.replay_buffer.sample(1, "train", 1)
+kept = len(failures.finals(rows.keys))
+tag = {"fatal": False, "validate": False, "bug": "", "error": "UnscoredError: away", "tokens": None, "turns": None}
+failed = [f"failed{number}" for number in range(kept + 1)]
+sessions.QUEUE.kv_batch_put(failed, "agent_rl_errors", tags=[tag] * len(failed))
+failures.not_trained.extend([failures.SampleFate("evicted")] * 2)
+print(sessions.measured(made, rows)["agent/unscored"] - kept)
+"""
+)
+
+
+def test_scored_samples_that_are_left_out_count_as_scored_where_too_many_go_unscored():
+    assert python(LEFT_OUT) == "1"
+
+
 WRITTEN = (
     QUIET
     + """
