@@ -72,6 +72,8 @@ def _split(
         full = number * part(self.config).ppo_mini_batch_size * self.config.actor_rollout_ref.rollout.n
         if rows == len(batch.tags) == full:
             return original(self, batch, metrics)
+        if len(batch.tags) - rows >= len(batch.tags) / number:  # a mini-batch of nothing else has no loss
+            number = 1
 
         def run(batch: Any) -> Any:
             del batch.extra_info["mini_batch_size"]

@@ -71,6 +71,11 @@ def test_workers_are_told_the_number_of_mini_batches_where_rows_vary() -> None:
     assert python(TRAINER + code) == "[64, None, 64] [None, 1, 65.0] [None, 2, 35.0] [None, 1, 60.0]"
 
 
+def test_no_mini_batch_is_filling_alone() -> None:
+    code = "print(told(2, 6, mini=8), told(5, 3, mini=8))"
+    assert python(TRAINER + code) == "[None, 1, 2.0] [None, 2, 2.5]"
+
+
 LENGTHS = [(3, 9), (5, 2), (4, 17), (7, 6), (2, 30)]
 """Tokens of prompt and response of each row."""
 AGGREGATES = ("token-mean", "seq-mean-token-mean")
