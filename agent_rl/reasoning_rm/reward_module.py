@@ -92,6 +92,6 @@ class RewardModule:
         """The verdict in a reply about a sample.
 
         Raises:
-            VerdictError: there is none.
+            VerdictError: the reply has no verdict.
         """
         return self.template.read(reply, "\n".join(sample.answers) if sample else "")

@@ -1,4 +1,4 @@
-"""Stops a run that would wait for ever: for a process that has died, or for a weight sync that is a deadlock.
+"""Stops a run that waits without end: for a process that has died, or for a weight sync in a deadlock.
 
 verl asks neither the agent-loop workers, in which agents, tools and rewards run, nor the processes of TransferQueue,
 which hold all trajectories; the kernel ends a large process first where memory is short. An engine or a trainer's

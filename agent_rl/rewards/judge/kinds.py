@@ -117,7 +117,7 @@ def find_template(name: str, key: str = "template", *fields: str) -> type[BasePr
         fields: of its verdict, one of which it must have; none: any.
 
     Raises:
-        ConfigError: there is none, or its verdict has none of the fields.
+        ConfigError: there is no such template, or its verdict has none of the fields.
     """
     template = TEMPLATES.get(name) or find_object(name, Place(key), known=TEMPLATES)
     if not (isinstance(template, type) and issubclass(template, BasePromptTemplate)):

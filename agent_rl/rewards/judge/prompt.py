@@ -76,7 +76,7 @@ class FileTemplate:
         """The verdict in a reply.
 
         Raises:
-            VerdictError: there is none.
+            VerdictError: the reply has no verdict.
         """
         return question.form.read(reply, "\n".join(self.values(question, Fence("")).values()), fence.nonce)
 
@@ -122,7 +122,7 @@ class ClassTemplate:
         """The verdict in a reply.
 
         Raises:
-            VerdictError: there is none.
+            VerdictError: the reply has no verdict.
         """
         return question.form.of(self.template.read(reply, "\n".join(self.values(question, fence).values())))
 

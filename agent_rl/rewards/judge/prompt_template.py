@@ -119,7 +119,7 @@ class BasePromptTemplate(BaseModel):
         """The verdict in a reply by `parse`, which may be a user's own, of the text alone.
 
         Raises:
-            VerdictError: there is none.
+            VerdictError: the reply has no verdict.
         """
         takes_judged = cls.parse.__func__ is BasePromptTemplate.parse.__func__  # type: ignore[attr-defined]
         try:

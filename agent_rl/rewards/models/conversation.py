@@ -38,7 +38,7 @@ class GenerativeConfig(EndpointConfig):
     """What the model sees after the prompt: all turns with their observations, or the final answer alone."""
     temperature: float = Field(default=0.0, ge=0)
     max_tokens: int = Field(default=512, ge=1)
-    """Of a generative model's reply, with its thoughts."""
+    """Most tokens of a generative model's reply, with its thoughts."""
     request: dict[str, Any] = Field(default_factory=dict)
     """More keys of the request to a generative model, for example `logit_bias` or `chat_template_kwargs`."""
 

@@ -22,7 +22,7 @@ _MAX_EXPONENT = 10**4
 _WHOLE = 1e-12
 """What an exponent may be off an odd root's, and a float below the integer that it stands for."""
 _RANGES = ((0.6, 2.6), (0.6, 2.6), (0.6, 2.6), (-0.6, -2.6), (-0.6, -2.6), (0.01, 0.2), (1.1, 1.9), (5.0, 9.0), (2, 12))
-"""Of the variables at the points; they are whole numbers at the last one."""
+"""Values of the variables at each point; whole numbers at the last point."""
 _NEGATIVE = (3, 4)
 """The points at which all variables are negative; there only real values are compared, because answers assume x > 0."""
 _FLOATS = range(5)
@@ -97,7 +97,7 @@ class _Evaluation:
         if kind == "var":
             return self._place(node[1])
         if kind == "const":
-            return {"pi": +mp.pi, "e": +mp.e, "i": mp.j}[node[1]]  # of infinity there is none
+            return {"pi": +mp.pi, "e": +mp.e, "i": mp.j}[node[1]]  # infinity has no value
         if kind == "fn":
             kind, *operands = operands
             if kind not in ("sqrt", "abs"):

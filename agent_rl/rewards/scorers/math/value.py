@@ -67,7 +67,7 @@ class ExpressionValue:
 
 
 def proportional(one: ExpressionValue, other: ExpressionValue) -> int:
-    """The sign of the real constant factor between `one` and `other`; 0 if there is none."""
+    """The sign of the real constant factor between `one` and `other`; 0 if they are not proportional."""
     if one.rational and other.rational and all(one.rational) and all(other.rational):
         (first, second), (third, fourth) = one.rational, other.rational
         return (1 if first / third > 0 else -1) if first * fourth == second * third else 0
