@@ -19,6 +19,7 @@ __all__ = [
     "gloo_process_group",
     "rollout_server",
     "training_engines",
+    "value_head_attention",
     "weight_transport",
 ]
 
@@ -69,6 +70,23 @@ def checkpoint_engine(module: ModuleType) -> None:
     from agent_rl.cpu import shared_memory  # noqa: F401 - registers itself
 
 
+def value_head_attention(module: ModuleType) -> None:
+    """`verl.utils.model`: a critic with the attention of its configuration; verl asks for flash-attn's."""
+
+    def load(local_path: str, torch_dtype: Any, model_config: Any, trust_remote_code: bool) -> Any:
+        from transformers import AutoModelForTokenClassification
+
+        return AutoModelForTokenClassification.from_pretrained(
+            local_path,
+            dtype=torch_dtype,
+            config=model_config,
+            attn_implementation=model_config._attn_implementation,
+            trust_remote_code=trust_remote_code,
+        )
+
+    module.load_valuehead_model = load  # type: ignore[attr-defined]
+
+
 HOOKS: tuple[tuple[str, Callable[[ModuleType], None]], ...] = (
     ("verl.utils.distributed", gloo_process_group),
     ("verl.workers.engine.fsdp.transformer_impl", training_engines),
@@ -76,6 +94,7 @@ HOOKS: tuple[tuple[str, Callable[[ModuleType], None]], ...] = (
     ("verl.workers.rollout.replica", rollout_server),
     ("verl.checkpoint_engine", checkpoint_engine),
     ("verl.utils.device", fork_server.fork_workers),
+    ("verl.utils.model", value_head_attention),
     ("verl.trainer.ppo.v1.replay_buffer", speed.replay_buffer_polling),
     ("verl.workers.rollout.llm_server", speed.single_server),
     ("verl.experimental.agent_loop.agent_loop", speed.loop_construction),

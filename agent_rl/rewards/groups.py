@@ -7,7 +7,6 @@ group, each task waits here until the other tasks have ended or failed; then all
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -15,7 +14,7 @@ from weakref import WeakKeyDictionary
 from agent_rl.rewards.compose import Reward
 from agent_rl.trajectory import Score, Trajectory
 
-__all__ = ["Group", "current", "expect"]
+__all__ = ["Group", "current"]
 
 
 @dataclass(slots=True)
@@ -27,11 +26,25 @@ class _Waiting:
 
 @dataclass
 class Group:
-    """The tasks of one prompt."""
+    """The tasks of one prompt.
 
-    tasks: Sequence[asyncio.Task[Any]]
+    Attributes:
+        number: of its tasks, each of which calls `join` first.
+    """
+
+    number: int
+    _tasks: list[asyncio.Task[Any]] = field(default_factory=list)
     _waiting: dict[asyncio.Task[Any], _Waiting] = field(default_factory=dict)
+    _reward: Reward | None = None
     _scoring: asyncio.Task[None] | None = None
+
+    def join(self) -> None:
+        """Make the current task one of the group."""
+        task = asyncio.current_task()
+        assert task is not None
+        _groups[task] = self
+        self._tasks.append(task)
+        task.add_done_callback(lambda _: self._go_on())
 
     async def score(self, reward: Reward, trajectory: Trajectory, verdict: float | None) -> Score:
         """The score of the current task's trajectory; each task of the group calls it once.
@@ -43,14 +56,15 @@ class Group:
         task = asyncio.current_task()
         assert task is not None
         waiting = self._waiting[task] = _Waiting(trajectory, verdict, asyncio.get_running_loop().create_future())
-        for each in self.tasks:
-            each.add_done_callback(lambda _: self._go_on(reward))
-        self._go_on(reward)
+        self._reward = reward
+        self._go_on()
         return await waiting.result
 
-    def _go_on(self, reward: Reward) -> None:
-        if self._scoring is None and all(task.done() or task in self._waiting for task in self.tasks):
-            self._scoring = asyncio.get_running_loop().create_task(self._score_all(reward))
+    def _go_on(self) -> None:
+        if self._reward is None or self._scoring is not None or len(self._tasks) < self.number:
+            return
+        if all(task.done() or task in self._waiting for task in self._tasks):
+            self._scoring = asyncio.get_running_loop().create_task(self._score_all(self._reward))
 
     async def _score_all(self, reward: Reward) -> None:
         group = [waiting for waiting in self._waiting.values() if not waiting.result.done()]
@@ -69,13 +83,6 @@ class Group:
 
 
 _groups: WeakKeyDictionary[asyncio.Task[Any], Group] = WeakKeyDictionary()
-
-
-def expect(tasks: Sequence[asyncio.Task[Any]]) -> None:
-    """Register a group of tasks that have not started yet."""
-    group = Group(tasks)
-    for task in tasks:
-        _groups[task] = group
 
 
 def current() -> Group | None:

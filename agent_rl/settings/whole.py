@@ -65,6 +65,9 @@ class AgentRLSettings(Section):
     thinking: ThinkingSettings = ThinkingSettings()
     tools: ToolsSettings = ToolsSettings()
     trace: TraceSettings = TraceSettings()
+    trainer_class: str | None = None
+    """A trainer of yours: `package.module.Class`, or `path/to/file.py:Class`, derived from
+    `agent_rl.verl_adapter.trainer.AgentTrainer` or from verl's trainer of the mode."""
     user_sim: UserSimSettings = UserSimSettings()
 
     @classmethod

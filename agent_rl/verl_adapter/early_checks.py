@@ -2,7 +2,7 @@
 
 verl calls most reward managers only if the user has a reward function, and it scores with a model on the trainer's GPUs
 after sampling, from prompt and response only; it reports neither. The manager `trajectory` is always called, with the
-whole trajectory (`late_scoring`), but a score that comes after sampling is too late for some algorithms.
+whole trajectory (`reward_loop`), but a score that comes after sampling is too late for some algorithms.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from agent_rl.settings.importing import find_object
 from agent_rl.settings.reward import ServedModelSettings
 from agent_rl.verl_adapter import checkpoints, custom_function, ordering, resume, values
 from agent_rl.verl_adapter.algorithms import remax
-from agent_rl.verl_adapter.late_scoring import MANAGER, ROUTER_MODEL
-from agent_rl.verl_adapter.served_models import named, require_known
+from agent_rl.verl_adapter.served_models import MANAGER, ROUTER_MODEL, named, require_known
+from agent_rl.verl_adapter.stages import announce
 from agent_rl.verl_adapter.tool_files import load_specs
 
 __all__ = [
@@ -84,6 +84,11 @@ def early_checks(module: ModuleType) -> None:
         original(config, use_reference_policy, use_critic)
         checkpoints.require_model(config.actor_rollout_ref.model.path, "actor_rollout_ref.model.path")
         resume.check(config, use_critic)
+        if SECTION in config and config[SECTION].get("trainer_class"):
+            from agent_rl.verl_adapter.trainer import require_trainer_class
+
+            require_trainer_class(config)
+        announce("Ray")  # which verl starts next
 
     module.validate_config = validate  # type: ignore[attr-defined]
 

@@ -6,11 +6,12 @@ configuration may have either name, of the policy's engine and of served models.
 
 from __future__ import annotations
 
-import functools
-import inspect
 from collections.abc import Collection, Mapping
-from types import ModuleType
+from importlib.metadata import version
 from typing import Any
+
+from omegaconf import open_dict
+from packaging.version import Version
 
 __all__ = ["RENAMED", "RENAMED_IN", "known_arguments", "rename_arguments"]
 
@@ -36,17 +37,15 @@ def known_arguments(arguments: Mapping[str, Any], known: Collection[str]) -> dic
     return found
 
 
-def rename_arguments(module: ModuleType) -> None:
-    """`verl.workers.rollout.sglang_rollout.async_sglang_server`: give the engine its arguments under names it knows."""
-    original, names = module.SGLangHttpServer.launch_server, inspect.signature(module.ServerArgs).parameters
+def rename_arguments(rollout: Any) -> None:
+    """Give the arguments of a rollout's SGLang engine the names that the installed release knows.
 
-    @functools.wraps(original)
-    async def launch_server(self: Any, *args: Any, **kwargs: Any) -> None:
-        given = (self.config.get("engine_kwargs") or {}).get("sglang")
-        if given:
-            known = known_arguments(given, names)
-            given.clear()
-            given.update(known)
-        await original(self, *args, **kwargs)
-
-    module.SGLangHttpServer.launch_server = launch_server
+    Args:
+        rollout: verl's configuration of a rollout, the policy's or a served model's; is changed.
+    """
+    arguments = (rollout.get("engine_kwargs") or {}).get("sglang")
+    if rollout.name == "sglang" and arguments:
+        is_newer = Version(version("sglang")) >= Version(RENAMED_IN)
+        with open_dict(rollout):
+            names = RENAMED.values() if is_newer else RENAMED.keys()
+            rollout.engine_kwargs.sglang = known_arguments(arguments, names)

@@ -6,31 +6,31 @@ trained on together. The advantages are taken where verl computes them, so nothi
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
-from types import ModuleType
 from typing import Any
 
-from agent_rl.settings import AgentRLSettings
+from agent_rl.settings.episode import TraceSettings
 from agent_rl.trace import TraceWriter, TrainedBatch
 
-__all__ = ["keep_batches"]
+__all__ = ["KeptBatches"]
 
 
-def keep_batches(module: ModuleType) -> None:
-    """`verl.trainer.ppo.v1.trainer_base`: write a batch into the trace when its advantages are there."""
-    original = module.PPOTrainer._compute_advantage
+class KeptBatches:
+    """The trained batches of a run, in its trace; none where it keeps no tokens.
 
-    @functools.wraps(original)
-    def compute(self: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
-        result = original(self, batch, *args, **kwargs)
-        writer, data = _writer(self), vars(self).pop("_agent_rl_advantages", None)
-        if writer is not None and data is not None:
-            update = getattr(self, "local_trigger_step", 0)
-            writer.batch(lambda: _batch(self.global_steps, update, batch, data))
-        return result
+    Args:
+        settings: `agent_rl.trace`.
+    """
 
-    module.PPOTrainer._compute_advantage = compute
+    def __init__(self, settings: TraceSettings) -> None:
+        sizes = settings.part_bytes, settings.image_bytes
+        writes = settings.path is not None and settings.tokens
+        self._writer = TraceWriter.shared(str(settings.path), *sizes) if writes else None
+
+    def write(self, step: int, update: int, batch: Any, data: Any) -> None:
+        """Write the batch of one of the step's updates, whose tensors are in `data`."""
+        if self._writer is not None:
+            self._writer.batch(lambda: _batch(step, update, batch, data))
 
 
 def _batch(step: int, update: int, batch: Any, data: Any) -> TrainedBatch:
@@ -52,15 +52,3 @@ def _advantages(data: Any) -> Iterator[float | list[float]]:
             yield low if low == high else 0.0  # no token counts
         else:
             yield (values[row] * mask[row])[:length].tolist()
-
-
-def _writer(trainer: Any) -> TraceWriter | None:
-    """The trace of the trainer's run; None: it keeps no batches."""
-    if not hasattr(trainer, "_agent_rl_batches"):
-        kept = AgentRLSettings.from_config(trainer.config).trace
-        writes = kept.path is not None and kept.tokens
-        trainer._agent_rl_batches = (
-            TraceWriter.shared(str(kept.path), kept.part_bytes, kept.image_bytes) if writes else None
-        )
-    writer: TraceWriter | None = trainer._agent_rl_batches
-    return writer

@@ -15,9 +15,10 @@ import logging
 import os
 import shlex
 import sys
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 from omegaconf import OmegaConf
@@ -27,7 +28,7 @@ from agent_rl.secrets import Redactor
 from agent_rl.verl_adapter.failures import ERRORS_PARTITION
 from agent_rl.verl_adapter.stalls import LateSyncError, LostProcessError, watched
 
-__all__ = ["COMMAND", "STOP_FILE", "ask_while_waiting", "keep_command", "save_at_stop"]
+__all__ = ["COMMAND", "STOP_FILE", "LastStep", "keep_command"]
 
 COMMAND = "AGENT_RL_COMMAND"
 """Environment variable with the command line of the driver, for the trainer's process."""
@@ -41,185 +42,144 @@ class _StopRequestedError(Exception):
     """Ends a wait of the trainer; never leaves `fit`."""
 
 
-def keep_command(module: ModuleType) -> None:
-    """`verl.trainer.constants_ppo`: tell the trainer's process the command line of the driver."""
-    module.PPO_RAY_RUNTIME_ENV["env_vars"].setdefault(COMMAND, Redactor(os.environ)(shlex.join(sys.orig_argv)))
+def keep_command(environment: dict[str, str]) -> None:
+    """Add the command line of the driver to the environment of the Ray job, for the trainer's process."""
+    environment.setdefault(COMMAND, Redactor(os.environ)(shlex.join(sys.orig_argv)))
 
 
-@dataclass
-class _Progress:
-    """How far a run has come.
+class LastStep:
+    """How far a run has come, and what is saved when it ends early.
 
-    `data` is the dataloader's state before the step that is being run; None while none is. `stopped`: whether the run
-    has been asked to end after the step that is complete.
+    Args:
+        trainer: of the run.
     """
 
-    begun: int
-    complete: int
-    data: Any = None
-    stopped: bool = False
+    def __init__(self, trainer: Any) -> None:
+        self._trainer = trainer
+        self._begun = self._complete = 0
+        self._data: Any = None
+        """The dataloader's state before the step that is being run; None while none is."""
+        self._stopped = False
+        """Whether the run has been asked to end after the step that is complete."""
+        folder = OmegaConf.select(trainer.config, "agent_rl.run.folder")
+        self._stop_file = Path(folder) / STOP_FILE if folder else None
 
-
-def save_at_stop(module: ModuleType) -> None:
-    """`verl.trainer.ppo.v1.trainer_base`: save a checkpoint when `fit` ends early after a step."""
-    trainer = module.PPOTrainer
-    original_fit, original_step, original_validate = trainer.fit, trainer.step, trainer._validate
-
-    @functools.wraps(original_step)
-    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
-        progress = self._agent_rl_progress
-        if progress.complete > progress.begun:  # there is something to save
-            progress.data = self.train_dataloader.state_dict()
-        _stop_if_asked(self)
-        result = original_step(self, *args, **kwargs)
-        progress.complete, progress.data = self.global_steps, None
-        if _is_asked(self) and self.global_steps < self.total_training_steps:
-            _make_last(self)
-        return result
-
-    @functools.wraps(original_validate)
-    def validate(self: Any, *args: Any, **kwargs: Any) -> Any:
-        progress = self._agent_rl_progress
-        self.replay_buffer._agent_rl_poll = lambda: _stop_if_asked(self)
+    @contextmanager
+    def saved(self) -> Iterator[None]:
+        """A block, the trainer's `fit`, after which the last complete step is saved when it ends early."""
+        self._begun = self._complete = self._trainer.global_steps
+        file = self._stop_file
+        if file is not None and file.exists() and file.read_text():  # of a trainer that no launcher has started
+            file.unlink()
         try:
-            return original_validate(self, *args, **kwargs)
+            yield
         except _StopRequestedError:
-            if progress.complete == progress.begun:
-                raise
-            return {}  # the step's own metrics are still to be logged
-        finally:
-            self.replay_buffer._agent_rl_poll = None
-
-    @functools.wraps(original_fit)
-    def fit(self: Any, *args: Any, **kwargs: Any) -> Any:
-        progress = self._agent_rl_progress = _Progress(self.global_steps, self.global_steps)
-        _forget_answer(self)
-        result = None
-        try:
-            result = original_fit(self, *args, **kwargs)
-        except _StopRequestedError:
-            progress.stopped = True
-            _save_complete(module, self)
-            self._shutdown_dump_executor()
+            self._stopped = True
+            self._save_complete()
+            self._trainer._shutdown_dump_executor()
         except LostProcessError as error:
-            raise FatalError(f"{error}{_saved(module, self) if error.has_store else ''}") from error
+            raise FatalError(f"{error}{self._saved() if error.has_store else ''}") from error
         except LateSyncError as error:
-            with watched(
-                functools.partial(LateSyncError, error.limit_s), error.limit_s
-            ):  # the trainer's workers may take part in the sync
-                raise FatalError(f"{error}{_saved(module, self)}") from error
+            late = functools.partial(LateSyncError, error.limit_s)
+            with watched(late, error.limit_s):  # the trainer's workers may take part in the sync
+                raise FatalError(f"{error}{self._saved()}") from error
         except AgentRLError as error:
             kind = FatalError if isinstance(error, FatalError) else UnscoredError
-            raise kind(f"{error}{_saved(module, self)}") from error
-        if progress.stopped:
-            _answer(self)
-        return result
+            raise kind(f"{error}{self._saved()}") from error
+        if self._stopped:
+            self._answer()
 
-    trainer.step, trainer.fit, trainer._validate = step, fit, validate
+    def begin(self) -> None:
+        """Note that a step begins, unless the run is asked to stop."""
+        if self._complete > self._begun:  # there is something to save
+            self._data = self._trainer.train_dataloader.state_dict()
+        self._stop_if_asked()
 
+    def complete(self) -> None:
+        """Note that the step is complete; it is the last one if the run is asked to stop.
 
-def ask_while_waiting(module: ModuleType) -> None:
-    """`verl.trainer.ppo.v1.replay_buffer`: let a validation look for the file again and again."""
-    original = module.ReplayBuffer._sync_metadata_from_transfer_queue
+        verl's loop then saves the step that it is in, validates nothing, and ends.
+        """
+        trainer = self._trainer
+        self._complete, self._data = trainer.global_steps, None
+        if self._is_asked() and trainer.global_steps < trainer.total_training_steps:
+            self._stopped = True
+            trainer.total_training_steps = trainer.global_steps
+            trainer.config.trainer.save_freq, trainer.config.trainer.test_freq = 1, -1
 
-    @functools.wraps(original)
-    def sync(self: Any) -> None:
-        if (poll := getattr(self, "_agent_rl_poll", None)) is not None:
-            poll()
-        original(self)
+    @contextmanager
+    def ends_validation(self) -> Iterator[None]:
+        """A block, a validation, which ends when the run is asked to stop."""
+        self._trainer.replay_buffer.poll = self._stop_if_asked
+        try:
+            yield
+        except _StopRequestedError:
+            if self._complete == self._begun:
+                raise
+        finally:
+            self._trainer.replay_buffer.poll = None
 
-    module.ReplayBuffer._sync_metadata_from_transfer_queue = sync
+    def _is_asked(self) -> bool:
+        return self._stop_file is not None and self._stop_file.exists()
 
+    def _stop_if_asked(self) -> None:
+        """End a wait, unless the step that is complete is the last one anyway."""
+        if self._complete < self._trainer.total_training_steps and self._is_asked():
+            raise _StopRequestedError
 
-def _stop_file(trainer: Any) -> Path | None:
-    folder = OmegaConf.select(trainer.config, "agent_rl.run.folder")
-    return Path(folder) / STOP_FILE if folder else None
+    def _answer(self) -> None:
+        """Tell the launcher where the run has ended."""
+        folder = self._checkpoint()
+        is_saved = folder.is_dir()
+        answer = {
+            "step": self._complete,
+            "checkpoint": str(folder) if is_saved else None,
+            "command": _command(self._trainer.config, folder) if is_saved else None,
+        }
+        assert self._stop_file is not None
+        temporary = self._stop_file.with_name(f"{self._stop_file.name}.tmp")
+        temporary.write_text(json.dumps(answer) + "\n")
+        os.replace(temporary, self._stop_file)
 
+    def _checkpoint(self) -> Path:
+        """The folder of the checkpoint of the step that is complete."""
+        return Path(self._trainer.config.trainer.default_local_dir).absolute() / f"global_step_{self._complete}"
 
-def _forget_answer(trainer: Any) -> None:
-    """Remove the answer of an earlier start, of a trainer that no launcher has started."""
-    file = _stop_file(trainer)
-    if file is not None and file.exists() and file.read_text():
-        file.unlink()
+    def _saved(self) -> str:
+        """Save the last complete step, and say what was saved and how the run is resumed."""
+        if self._complete == self._begun:  # the same command begins there again
+            return ""
+        try:
+            self._save_complete()
+        except Exception:  # of verl or the file system; the error that stops the run is raised all the same
+            logger.exception("no checkpoint of step %d could be written", self._complete)
+            return f". Step {self._complete} is complete, but its checkpoint could not be written (see above)"
+        folder = self._checkpoint()
+        command = _command(self._trainer.config, folder)
+        return f". Step {self._complete} is saved in {folder}: go on from there, after a correction, with: {command}"
 
+    def _save_complete(self) -> None:
+        """Save the last complete step of this start, unless verl has."""
+        tracker = self._checkpoint().with_name("latest_checkpointed_iteration.txt")
+        is_saved = tracker.is_file() and tracker.read_text() == str(self._complete)
+        if self._complete > self._begun and not is_saved:
+            self._save()
 
-def _is_asked(trainer: Any) -> bool:
-    file = _stop_file(trainer)
-    return file is not None and file.exists()
+    def _save(self) -> None:
+        import transfer_queue as tq
 
-
-def _stop_if_asked(trainer: Any) -> None:
-    """End a wait, unless the step that is complete is the last one anyway."""
-    if trainer._agent_rl_progress.complete < trainer.total_training_steps and _is_asked(trainer):
-        raise _StopRequestedError
-
-
-def _make_last(trainer: Any) -> None:
-    """Let verl's loop save the step that it is in, validate nothing, and end."""
-    trainer._agent_rl_progress.stopped = True
-    trainer.total_training_steps = trainer.global_steps
-    trainer.config.trainer.save_freq, trainer.config.trainer.test_freq = 1, -1
-
-
-def _answer(trainer: Any) -> None:
-    """Tell the launcher where the run has ended."""
-    complete = trainer._agent_rl_progress.complete
-    folder = _checkpoint(trainer)
-    is_saved = folder.is_dir()
-    answer = {
-        "step": complete,
-        "checkpoint": str(folder) if is_saved else None,
-        "command": _command(trainer.config, folder) if is_saved else None,
-    }
-    file = _stop_file(trainer)
-    assert file is not None
-    temporary = file.with_name(f"{file.name}.tmp")
-    temporary.write_text(json.dumps(answer) + "\n")
-    os.replace(temporary, file)
-
-
-def _checkpoint(trainer: Any) -> Path:
-    """The folder of the checkpoint of the step that is complete."""
-    progress = trainer._agent_rl_progress
-    return Path(trainer.config.trainer.default_local_dir).absolute() / f"global_step_{progress.complete}"
-
-
-def _saved(module: ModuleType, trainer: Any) -> str:
-    """Save the last complete step, and say what was saved and how the run goes on."""
-    progress = trainer._agent_rl_progress
-    if progress.complete == progress.begun:  # the same command begins there again
-        return ""
-    try:
-        _save_complete(module, trainer)
-    except Exception:  # of verl or the file system; the error that stops the run is raised all the same
-        logger.exception("no checkpoint of step %d could be written", progress.complete)
-        return f". Step {progress.complete} is complete, but its checkpoint could not be written (see above)"
-    folder = _checkpoint(trainer)
-    command = _command(trainer.config, folder)
-    return f". Step {progress.complete} is saved in {folder}: go on from there, after a correction, with: {command}"
-
-
-def _save_complete(module: ModuleType, trainer: Any) -> None:
-    """Save the last complete step of this start, unless verl has."""
-    progress = trainer._agent_rl_progress
-    tracker = _checkpoint(trainer).with_name("latest_checkpointed_iteration.txt")
-    is_saved = tracker.is_file() and tracker.read_text() == str(progress.complete)
-    if progress.complete > progress.begun and not is_saved:
-        _save(module, trainer, progress)
-
-
-def _save(module: ModuleType, trainer: Any, progress: _Progress) -> None:
-    if progress.data is not None or getattr(trainer.replay_buffer, "sampling", False):  # otherwise the engines sleep
-        _make_room(trainer)
-    if progress.data is not None and trainer.trainer_mode == "sync":  # the other modes save what is in flight
-        state = progress.data
-        trainer.train_dataloader = SimpleNamespace(state_dict=lambda: state)
-    for partition in (ERRORS_PARTITION, "val"):  # asynchronous modes would restore them: stop again, or train them
-        left = (module.tq.kv_list(partition) or {}).get(partition, {})
-        if left:
-            module.tq.kv_clear(keys=list(left), partition_id=partition)
-    trainer.global_steps = progress.complete
-    trainer._save_checkpoint()
+        trainer = self._trainer
+        if self._data is not None or getattr(trainer.replay_buffer, "is_sampling", False):  # else the engines sleep
+            _make_room(trainer)
+        if self._data is not None and trainer.trainer_mode == "sync":  # the other modes save what is in flight
+            state = self._data
+            trainer.train_dataloader = SimpleNamespace(state_dict=lambda: state)
+        for partition in (ERRORS_PARTITION, "val"):  # asynchronous modes would restore them: stop again, or train them
+            left = (tq.kv_list(partition) or {}).get(partition, {})
+            if left:
+                tq.kv_clear(keys=list(left), partition_id=partition)
+        trainer.global_steps = self._complete
+        trainer._save_checkpoint()
 
 
 def _make_room(trainer: Any) -> None:

@@ -11,13 +11,13 @@ A batch that fills its mini-batches exactly, as without such an agent, is left t
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable
-from types import ModuleType, SimpleNamespace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
-__all__ = ["even_mini_batches", "mini_batches", "trained_keys"]
+__all__ = ["evenly_split", "mini_batches", "required_multiple", "trained_keys"]
 
 
 def trained_keys(batch: Any) -> list[str]:
@@ -31,60 +31,52 @@ def mini_batches(trainer: Any, part: Any) -> int:
     return max(1, math.ceil(prompts / int(part.ppo_mini_batch_size)))
 
 
-def even_mini_batches(module: ModuleType) -> None:
-    """`verl.trainer.ppo.v1.trainer_base`: fill up batches by as little as possible, and split them evenly."""
-    trainer = module.PPOTrainer
-    trainer._get_required_batch_multiple = _multiple
-    actor = (lambda config: config.actor_rollout_ref.actor), "actor_rollout_wg", "update_actor"
-    critic = (lambda config: config.critic), "critic_wg", "train_mini_batch"
-    trainer._update_actor = _split(trainer._update_actor, *actor)
-    trainer._update_critic = _split(trainer._update_critic, *critic)
-
-
-def _multiple(self: Any, dp_size: int) -> int:
-    """What the number of rows is filled up to a multiple of; in place of verl's method."""
-    config = self.config
+def required_multiple(trainer: Any, dp_size: int) -> int:
+    """What the number of rows is filled up to a multiple of."""
+    config = trainer.config
     policy = config.actor_rollout_ref
-    parts = [_rows_of_one_gpu(mini_batches(self, policy.actor), policy.actor)]
-    if self.use_critic:
-        parts.append(_rows_of_one_gpu(mini_batches(self, config.critic), config.critic))
+    parts = [_rows_of_one_gpu(mini_batches(trainer, policy.actor), policy.actor)]
+    if trainer.use_critic:
+        parts.append(_rows_of_one_gpu(mini_batches(trainer, config.critic), config.critic))
     for each in (policy.rollout, policy.ref):  # these pass through a batch in one piece
         if not each.log_prob_use_dynamic_bsz:
             parts.append(each.log_prob_micro_batch_size_per_gpu or 1)
     return dp_size * math.lcm(*parts)
 
 
+@contextmanager
+def evenly_split(trainer: Any, batch: Any, part: Any, group: str, method: str) -> Iterator[None]:
+    """In this block the trainer's workers get the number of mini-batches instead of their size.
+
+    Args:
+        trainer: verl's.
+        batch: that is used for the update.
+        part: the configuration of the actor or of the critic.
+        group: the trainer's attribute with the workers.
+        method: of the workers, which makes the update.
+    """
+    number, workers = mini_batches(trainer, part), getattr(trainer, group)
+    rows = len(trained_keys(batch))
+    if rows == len(batch.tags) == number * part.ppo_mini_batch_size * trainer.config.actor_rollout_ref.rollout.n:
+        yield
+        return
+    if len(batch.tags) - rows >= len(batch.tags) / number:  # a mini-batch of nothing else has no loss
+        number = 1
+
+    def run(batch: Any) -> Any:
+        del batch.extra_info["mini_batch_size"]
+        batch.extra_info.update(num_mini_batch=number, global_batch_size=rows / number)
+        return getattr(workers, method)(batch)
+
+    setattr(trainer, group, SimpleNamespace(**{method: run}))
+    try:
+        yield
+    finally:
+        setattr(trainer, group, workers)
+        batch.extra_info.pop("num_mini_batch", None)  # the critic's; the actor has its own
+
+
 def _rows_of_one_gpu(number: int, part: Any) -> int:
     """What the rows of one GPU must be a multiple of: micro-batches of a fixed size must be full."""
     micro = 1 if part.use_dynamic_bsz else part.ppo_micro_batch_size_per_gpu or 1
     return int(number * micro)
-
-
-def _split(
-    original: Callable[..., Any], part: Callable[[Any], Any], group: str, method: str
-) -> Callable[[Any, Any, dict[str, Any]], Any]:
-    """An update that gives its workers the number of mini-batches instead of their size."""
-
-    @functools.wraps(original)
-    def update(self: Any, batch: Any, metrics: dict[str, Any]) -> Any:
-        number, workers = mini_batches(self, part(self.config)), getattr(self, group)
-        rows = len(trained_keys(batch))
-        full = number * part(self.config).ppo_mini_batch_size * self.config.actor_rollout_ref.rollout.n
-        if rows == len(batch.tags) == full:
-            return original(self, batch, metrics)
-        if len(batch.tags) - rows >= len(batch.tags) / number:  # a mini-batch of nothing else has no loss
-            number = 1
-
-        def run(batch: Any) -> Any:
-            del batch.extra_info["mini_batch_size"]
-            batch.extra_info.update(num_mini_batch=number, global_batch_size=rows / number)
-            return getattr(workers, method)(batch)
-
-        setattr(self, group, SimpleNamespace(**{method: run}))
-        try:
-            return original(self, batch, metrics)
-        finally:
-            setattr(self, group, workers)
-            batch.extra_info.pop("num_mini_batch", None)  # the critic's; the actor has its own
-
-    return update

@@ -18,8 +18,7 @@ from transformers.utils import is_flash_attn_2_available
 
 from agent_rl.errors import ConfigError
 
-__all__ = ["flash_attn_func", "flash_attn_varlen_func", "multimodal_attention", "packed_attention", "token_log_probs",
-           "value_head_attention"]  # fmt: skip
+__all__ = ["flash_attn_func", "flash_attn_varlen_func", "multimodal_attention", "packed_attention", "token_log_probs"]
 
 FLASH_ATTENTION = "flash_attention_2"
 TOKENS_AT_A_TIME = 1024
@@ -41,7 +40,7 @@ def packed_attention(module: ModuleType) -> None:
 
 
 def multimodal_attention(module: ModuleType) -> None:
-    """`verl.models.transformers.qwen2_vl` and `glm4v`: the names that they import from flash-attn."""
+    """`verl.models.transformers.qwen2_vl`: the names that it would import from flash-attn."""
     if not is_flash_attn_2_available():
         module.__dict__.update(
             flash_attn_func=flash_attn_func,
@@ -105,27 +104,6 @@ def flash_attn_func(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **options
     flat_q, flat_k, flat_v = (each.flatten(0, 1) for each in (q, k, v))
     longest = q.shape[1], k.shape[1]
     return flash_attn_varlen_func(flat_q, flat_k, flat_v, ends_q, ends_k, *longest, **options).view_as(q)
-
-
-def value_head_attention(module: ModuleType) -> None:
-    """`verl.utils.model`: a critic with the attention of the configuration, which verl ignores there."""
-    original = module.load_valuehead_model
-
-    @functools.wraps(original)
-    def load(local_path: str, torch_dtype: Any, model_config: Any, trust_remote_code: bool) -> Any:
-        if is_flash_attn_2_available():
-            return original(local_path, torch_dtype, model_config, trust_remote_code)
-        from transformers import AutoModelForTokenClassification
-
-        return AutoModelForTokenClassification.from_pretrained(
-            local_path,
-            dtype=torch_dtype,
-            config=model_config,
-            attn_implementation=model_config._attn_implementation,
-            trust_remote_code=trust_remote_code,
-        )
-
-    module.load_valuehead_model = load  # type: ignore[attr-defined]
 
 
 def token_log_probs(module: ModuleType) -> None:

@@ -13,13 +13,12 @@ the update has what they need.
 from __future__ import annotations
 
 import functools
-from types import ModuleType
+from collections.abc import Callable
 from typing import Any
 
-from agent_rl.settings import AgentRLSettings
 from agent_rl.verl_adapter.mini_batches import mini_batches
 
-__all__ = ["detached_log_probs", "leave_out_pass", "needs_pass"]
+__all__ = ["needs_pass", "rename_metrics", "with_own_log_probs"]
 
 READERS = ("optimal_token_baseline", "tir_optimal_token_baseline")
 """verl's estimators that read the log-probs."""
@@ -43,48 +42,20 @@ def needs_pass(trainer: Any) -> str:
     return next((reason for reason, holds in reasons.items() if holds), "")
 
 
-def leave_out_pass(module: ModuleType) -> None:
-    """`verl.trainer.ppo.v1.trainer_base`: run the pass where something needs it, and every so many steps."""
-    trainer = module.PPOTrainer
-    compute, update = trainer._compute_old_log_prob, trainer._update_actor
-    correct = module.compute_rollout_correction_and_add_to_batch
-
-    @functools.wraps(compute)
-    def compute_or_leave_out(self: Any, batch: Any, metrics: dict[str, Any]) -> Any:
-        if not hasattr(self, "_agent_rl_log_probs_every"):
-            every = AgentRLSettings.from_config(self.config).run.log_probs_every
-            self._agent_rl_log_probs_every = 1 if needs_pass(self) else every
-        if (self.global_steps - 1) % self._agent_rl_log_probs_every == 0:
-            return compute(self, batch, metrics)
-        return batch
-
-    @functools.wraps(correct)
-    def correct_if_there(batch: Any, *args: Any, **kwargs: Any) -> Any:
-        """Nothing corrects where the pass is left out, or no token is trained on, which verl refuses."""
-        has_tokens = "old_log_probs" in batch.batch and bool(batch.batch["response_mask"].any())
-        return correct(batch, *args, **kwargs) if has_tokens else (batch, {})
-
-    @functools.wraps(update)
-    def update_and_name(self: Any, batch: Any, metrics: dict[str, Any]) -> Any:
-        result = update(self, batch, metrics)
-        for name in [name for name in metrics if name.startswith(f"actor/{DIFF}")]:
-            metrics[name.removeprefix("actor/")] = metrics.pop(name)
-        return result
-
-    trainer._compute_old_log_prob, trainer._update_actor = compute_or_leave_out, update_and_name
-    module.compute_rollout_correction_and_add_to_batch = correct_if_there  # type: ignore[attr-defined]
+def rename_metrics(metrics: dict[str, Any]) -> None:
+    """Give what the update has measured itself the names of what verl measures in the pass."""
+    for name in [name for name in metrics if name.startswith(f"actor/{DIFF}")]:
+        metrics[name.removeprefix("actor/")] = metrics.pop(name)
 
 
-def detached_log_probs(module: ModuleType) -> None:
-    """`verl.workers.engine_workers`: a policy loss that takes its own log-probs for the old ones, where there are none.
+def with_own_log_probs(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Verl's policy loss, which takes its own log-probs for the old ones where there are none.
 
     Each call has one micro-batch: `model_output` with log-probs of every token, `data` with what the batch holds.
     """
     import torch
     from verl.utils.metric import AggregationType, Metric
     from verl.workers.utils.padding import no_padding_2_padding
-
-    original = module.ppo_loss
 
     @functools.wraps(original)
     def ppo_loss(config: Any, model_output: Any, data: Any, dp_group: Any = None) -> Any:
@@ -102,4 +73,4 @@ def detached_log_probs(module: ModuleType) -> None:
             metrics[f"{DIFF}_max"] = Metric(AggregationType.MAX, diff_BT.max())
         return loss, metrics
 
-    module.ppo_loss = ppo_loss  # type: ignore[attr-defined]
+    return ppo_loss

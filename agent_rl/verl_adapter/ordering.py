@@ -1,7 +1,7 @@
 """Lets `agent_rl.data` decide which row verl's trainer draws next, and reports rewards back to it.
 
 verl 0.9.1 has no hook for either: its sampler is random or sequential, and only the old trainer calls `on_batch_end` of
-a data set. Here the trainer gets another data loader over the same data set, whose sampler never ends and whose state
+a data set. The trainer gets another data loader over the same data set, whose sampler never ends and whose state
 is saved and loaded with verl's `data.pt`. Each item carries its row's number, which the agent loops store with each
 trajectory. After each step, in all trainer modes, the success rates of its rows go to the order. Groups that the replay
 buffer removes (all rewards equal, too old, too many) are reported with the step in which they were removed.
@@ -11,14 +11,13 @@ Without a key of `agent_rl.data`, nothing is changed.
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,11 +26,10 @@ from agent_rl.data.growth import HarderVersions
 from agent_rl.data.order import RowOrder
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.settings import SECTION, AgentRLSettings, DataSettings
-from agent_rl.verl_adapter.mini_batches import trained_keys
 from agent_rl.verl_adapter.numbered_rows import ROW, NumberedRows, read_frame, rows_of
 from agent_rl.verl_adapter.survivors import finals
 
-__all__ = ["Draws", "RunOrder", "check", "order_rows", "report_removed"]
+__all__ = ["Draws", "RunOrder", "check", "require_verls"]
 
 SCORE = "score"
 """`agent_rl.data.measure` for the reward itself."""
@@ -39,82 +37,20 @@ VARIANTS = "variants.jsonl"
 """File in the run's folder with what the run has added."""
 
 
-def order_rows(module: ModuleType) -> None:
-    """`verl.trainer.ppo.v1.trainer_base`: another data loader for the training rows, and reports after each step."""
-    original_init, original_load = module.PPOTrainer._init_dataloader, module.PPOTrainer._load_checkpoint
-    original_step = module.PPOTrainer.step
-
-    @functools.wraps(original_init)
-    def init(self: Any) -> None:
-        original_init(self)
-        settings = AgentRLSettings.from_config(self.config).data
-        if not settings.is_set:
-            self._agent_rl_order = None
-            return
-        run = self._agent_rl_order = self.replay_buffer._agent_rl_order = RunOrder(self.config, self.train_dataset)
-        self.train_dataloader = module.StatefulDataLoader(
-            dataset=run.dataset,
-            batch_size=self.train_dataloader.batch_size,
-            drop_last=True,
-            collate_fn=module.collate_fn,
-            sampler=Draws(run.order),
-        )
-
-    @functools.wraps(original_load)
-    def load(self: Any) -> None:
-        original_load(self)
-        if (run := getattr(self, "_agent_rl_order", None)) is None:
-            _require_verls(self.train_dataloader.next_iter_state)
-            return
-        run.scores_in_time = self.reward_loop_manager.reward_loop_worker_handles is not None
-        self.train_dataloader_it = iter(self.train_dataloader)  # otherwise the first step would read the state
-        run.write_variants(anew=True)
-
-    @functools.wraps(original_step)
-    def step(self: Any, metrics: dict[str, Any], timing_raw: dict[str, Any]) -> Any:
-        batch = original_step(self, metrics, timing_raw)
-        if (run := getattr(self, "_agent_rl_order", None)) is not None:
-            visits = [*run.visits(module.tq, trained_keys(batch), batch.partition_id), *run.removed]
-            run.removed = []
-            run.report(self.global_steps, visits)
-            metrics.update(run.metrics(visits))
-        return batch
-
-    module.PPOTrainer._init_dataloader, module.PPOTrainer._load_checkpoint = init, load
-    module.PPOTrainer.step = step
-
-
-def report_removed(module: ModuleType) -> None:
-    """`verl.trainer.ppo.v1.replay_buffer`: keep the success rates of groups that are removed before they are trained.
-
-    Not with a reward model that scores after sampling: they have no rewards then.
-    """
-    original = module.ReplayBuffer._clear_groups
-
-    @functools.wraps(original)
-    def clear(self: Any, partition_id: str, uids: set[str]) -> None:
-        run = getattr(self, "_agent_rl_order", None)
-        if run is not None and run.scores_in_time and partition_id == "train":
-            keys = [key for key in self.partitions[partition_id] if key.split("_")[0] in uids]
-            run.removed += run.visits(module.tq, keys, partition_id)
-        original(self, partition_id, uids)
-
-    module.ReplayBuffer._clear_groups = clear
-
-
 class RunOrder:
     """The order of a trainer's rows, its data set, and what a step says about both.
 
     Args:
         config: verl's whole configuration.
+        settings: the section `agent_rl` of it.
         dataset: verl's data set of training rows.
 
     Raises:
         ConfigError: the section `agent_rl.data` does not fit the rows.
     """
 
-    def __init__(self, config: Any, dataset: Any) -> None:
-        self.settings = _settings(config)
+    def __init__(self, config: Any, settings: AgentRLSettings, dataset: Any) -> None:
+        self.settings = _settings(config, settings)
         grow = self.settings.grow
         self._harder = HarderVersions(grow.function) if grow is not None else None
         seed = config.data.get("seed")
@@ -126,16 +62,22 @@ class RunOrder:
         """(row, success rate) of groups that the replay buffer has removed since the last step."""
         self.scores_in_time = True
         """Whether rewards are known when the replay buffer removes groups."""
-        self._folder = Path(
-            AgentRLSettings.from_config(config).run.folder or f"outputs/{config.trainer.experiment_name}"
-        )
+        self._folder = Path(settings.run.folder or f"outputs/{config.trainer.experiment_name}")
         self._written = 0
 
-    def visits(self, queue: Any, keys: Sequence[str], partition_id: str) -> list[tuple[int, float]]:
+    def loader(self, verls: Any) -> Any:
+        """A data loader in this order, in place of verl's."""
+        from torchdata.stateful_dataloader import StatefulDataLoader
+
+        draws, size = Draws(self.order), verls.batch_size
+        return StatefulDataLoader(
+            dataset=self.dataset, batch_size=size, drop_last=True, collate_fn=verls.collate_fn, sampler=draws
+        )
+
+    def visits(self, keys: Sequence[str], partition_id: str) -> list[tuple[int, float]]:
         """(row, success rate) of each group of samples.
 
         Args:
-            queue: the module `transfer_queue`.
             keys: `{uid}_{session}_{index}` of trajectories.
             partition_id: where they are.
 
@@ -144,9 +86,11 @@ class RunOrder:
         """
         if not keys:
             return []
+        import transfer_queue as tq
+
         keys = finals(keys)
         fields = [ROW, "rm_scores"] if self.settings.measure == SCORE else [ROW, "extra_fields", "rm_scores"]
-        data = queue.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=fields)
+        data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=fields)
         extra = data["extra_fields"] if "extra_fields" in fields else [{}] * len(keys)  # they have whole trajectories
         infos = [dict(getattr(each, "data", each)).get("reward_extra_info") or {} for each in extra]
         scores = [float(each.sum()) for each in data["rm_scores"].unbind()]
@@ -157,6 +101,13 @@ class RunOrder:
             rows[uid] = int(getattr(row, "data", row))
             found[uid].append(value)
         return [(rows[uid], math.fsum(sorted(values)) / len(values)) for uid, values in found.items()]
+
+    def report_step(self, step: int, keys: Sequence[str], partition_id: str) -> dict[str, float]:
+        """Report the groups of a step's batch and those that were removed since the last one; the step's metrics."""
+        visits = [*self.visits(keys, partition_id), *self.removed]
+        self.removed = []
+        self.report(step, visits)
+        return self.metrics(visits)
 
     def report(self, step: int, visits: Iterable[tuple[int, float]]) -> None:
         """Report a step, and write new variants into the run's folder."""
@@ -223,7 +174,7 @@ def check(config: Any) -> None:
     Raises:
         ConfigError: it does not fit the rows, or there is no such function.
     """
-    settings = _settings(config)
+    settings = _settings(config, AgentRLSettings.from_config(config))
     if settings.grow is not None:
         HarderVersions(settings.grow.function)
     named, is_ours = config.data.train_files, config.data.custom_cls.name in (None, "RowDataSet")
@@ -234,7 +185,7 @@ def check(config: Any) -> None:
         RowOrder(rows_of(rows, settings), settings)
 
 
-def _require_verls(state: Mapping[str, Any] | None) -> None:
+def require_verls(state: Mapping[str, Any] | None) -> None:
     """Refuse the state of an order for verl's sampler, which would not say what it misses."""
     sampler = ((state or {}).get("_sampler_iter_state") or {}).get("sampler_iter_state") or {}
     if "progress" in sampler:
@@ -242,9 +193,9 @@ def _require_verls(state: Mapping[str, Any] | None) -> None:
         raise ConfigError(f"{SECTION}.data", problem, "Set it, or begin anew with trainer.resume_mode=disable")
 
 
-def _settings(config: Any) -> DataSettings:
+def _settings(config: Any, whole: AgentRLSettings) -> DataSettings:
     """The section `agent_rl.data`, in which `data.shuffle=false` counts where no order is set."""
-    settings = AgentRLSettings.from_config(config).data
+    settings = whole.data
     if not settings.is_set or settings.order is not None or config.data.get("shuffle", True):
         return settings
     return settings.model_copy(update={"order": "file"})

@@ -1,32 +1,29 @@
-"""Patches of verl 0.9.1 where it has no extension point; more are in `failures`, `late_scoring` and `agent_rl.cpu`.
+"""All patches of verl 0.9.1, where it has no extension point; those of a CPU are in `agent_rl.cpu`.
 
-Each function patches one module right after its import and says why. A test for each fails when the patch is no longer
-needed. `check_version` refuses any other version of verl.
+Each function patches one module right after its import and says why. A test for each calls what it replaces and sees it
+go wrong. `check_version` refuses any other version of verl.
 """
 
 from __future__ import annotations
 
 import functools
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent_rl.errors import ConfigError
-from agent_rl.rewards.watch import ComponentWatch
-from agent_rl.settings import AgentRLSettings
-from agent_rl.verl_adapter.algorithms import remax
-from agent_rl.verl_adapter.failures import ERRORS_PARTITION, not_trained, reported, require_scored, require_working
-from agent_rl.verl_adapter.mini_batches import trained_keys
-from agent_rl.verl_adapter.survivors import SampleFate, finals, samples, session_of, share_metrics
-from agent_rl.verl_adapter.trained_samples import counts
+
+if TYPE_CHECKING:
+    from agent_rl.verl_adapter.trainer import AgentTrainer
 
 __all__ = [
     "VERL_VERSION",
     "check_version",
-    "reference_pass",
-    "rollouts",
-    "separate_logging",
-    "step_metrics",
+    "estimation",
+    "moved_names",
+    "policy_loss",
     "tool_loading",
+    "tracking",
+    "trainers",
 ]
 
 VERL_VERSION = "0.9.1"
@@ -44,34 +41,72 @@ def check_version(version: str) -> None:
         )
 
 
-def reference_pass(module: ModuleType) -> None:
-    """`verl.trainer.ppo.v1.trainer_base`: switch the adapter off for the reference's log-probs only.
+def trainers(module: ModuleType) -> None:
+    """`verl.trainer.ppo.v1`: enter our trainer under verl's names, which it compares, and replace what it calls.
 
-    With LoRA the reference is the policy without its adapter, and a flag on the batch says so. verl leaves the flag
-    there: the critic is then run without its own adapter, or fails because it has none.
+    - `RewardLoopManager`: verl has no key for another class of it or of its workers.
+    - `LLMServerManager.create`: a run says in its log when the engines start, which takes longest.
+    - `compute_rollout_correction_and_add_to_batch`: fails on a batch without log-probs or without a token.
+    - TransferQueue's `kv_batch_get`: fails for no keys, which a validation asks for after a batch of which every
+      trajectory failed: a row, with `data.val_batch_size=1`.
     """
-    original = module.PPOTrainer._compute_ref_log_prob
+    from verl.trainer.ppo.v1 import trainer_base
 
-    @functools.wraps(original)
-    def compute(self: Any, batch: Any, metrics: dict[str, Any]) -> Any:
-        result = original(self, batch, metrics)
-        result.extra_info.pop("no_lora_adapter", None)
-        return result
+    from agent_rl.verl_adapter import stages
+    from agent_rl.verl_adapter.reward_loop import AgentRewardLoopManager
+    from agent_rl.verl_adapter.trainer import AgentTrainer
 
-    module.PPOTrainer._compute_ref_log_prob = compute
+    for name, cls in trainer_base.TRAINER_REGISTRY.items():
+        trainer_base.TRAINER_REGISTRY[name] = type(cls.__name__, (AgentTrainer, cls), {})
+    trainer_base.RewardLoopManager = AgentRewardLoopManager
+    create = vars(trainer_base.LLMServerManager)["create"].__func__
+    correct, get = trainer_base.compute_rollout_correction_and_add_to_batch, trainer_base.tq.kv_batch_get
+
+    @functools.wraps(create)
+    def announce_and_create(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        stages.announce(stages.ENGINE)
+        return create(cls, *args, **kwargs)
+
+    @functools.wraps(correct)
+    def correct_if_there(batch: Any, *args: Any, **kwargs: Any) -> Any:
+        has_tokens = "old_log_probs" in batch.batch and bool(batch.batch["response_mask"].any())
+        return correct(batch, *args, **kwargs) if has_tokens else (batch, {})
+
+    @functools.wraps(get)
+    def get_if_any(keys: Any, partition_id: str, select_fields: Any = None) -> Any:
+        if keys:
+            return get(keys=keys, partition_id=partition_id, select_fields=select_fields)
+        return {name: _Nothing() for name in select_fields}
+
+    trainer_base.LLMServerManager.create = classmethod(announce_and_create)
+    trainer_base.compute_rollout_correction_and_add_to_batch = correct_if_there
+    trainer_base.tq.kv_batch_get = get_if_any
 
 
-def separate_logging(module: ModuleType) -> None:
-    """`verl.trainer.ppo.v1.trainer_separate_async`: accept `flush=True` in a logger's call.
+class _Nothing(list[Any]):
+    """A column without rows, with the methods of tensors that verl uses."""
 
-    With hybrid_engine=False verl calls its logger like print, which is a TypeError.
+    def to_padded_tensor(self, **_: Any) -> _Nothing:
+        return self
+
+    sum, tolist = to_padded_tensor, list.copy
+
+
+def estimation(trainer: AgentTrainer) -> None:
+    """`verl.trainer.ppo.v1.trainer_base`: let a method of the trainer compute the advantages.
+
+    verl's method fetches the batch, calls a function of its module, and stores the result, all in one.
     """
-    original = module.logger.info
+    from verl.trainer.ppo.v1 import trainer_base
 
-    def info(*args: Any, flush: bool = False, **kwargs: Any) -> None:
-        original(*args, **kwargs)
+    trainer_base.compute_advantage_for_multi_trajectories = trainer.estimate_advantages
 
-    module.logger.info = info
+
+def policy_loss(module: ModuleType) -> None:
+    """`verl.workers.engine_workers`: a loss that computes without log-probs from before the update (`one_update`)."""
+    from agent_rl.verl_adapter.one_update import with_own_log_probs
+
+    module.ppo_loss = with_own_log_probs(module.ppo_loss)  # type: ignore[attr-defined]
 
 
 def tool_loading(module: ModuleType) -> None:
@@ -84,82 +119,23 @@ def tool_loading(module: ModuleType) -> None:
     module.initialize_tools_from_config = verl_tools.load  # type: ignore[attr-defined]
 
 
-def step_metrics(module: ModuleType) -> None:
-    """`verl.trainer.ppo.v1.trainer_base`: log the reward's components with each training step.
+def tracking(module: ModuleType) -> None:
+    """`verl.utils.tracking`: loggers in threads of their own; verl calls each of them within the training loop."""
+    from agent_rl.verl_adapter.sinks import separate_tracking
 
-    verl logs what a reward manager reports in validation only. Adds `agent/<key>` (mean over the step's trajectories),
-    `agent/unscored` (number of the training's trajectories that failed since the last step), and share and size of what
-    was trained on and of what was not. With ReMax, its baselines. A component with the same value for all trajectories
-    of many steps is reported. A run in which too large a share fails is stopped.
+    module.Tracking = separate_tracking(module.Tracking)  # type: ignore[attr-defined]
+
+
+def moved_names(module: ModuleType) -> None:
+    """`verl.experimental.agent_loop`: say what to import instead of a name that is gone from verl.
+
+    Python would say that the name cannot be imported.
     """
-    original = module.PPOTrainer._compute_metrics
 
-    @functools.wraps(original)
-    def compute_metrics(self: Any, batch: Any, metrics: dict[str, Any], *args: Any, **kwargs: Any) -> None:
-        original(self, batch, metrics, *args, **kwargs)
-        keys = trained_keys(batch)
-        infos = reported(module.tq, keys, batch.partition_id)
-        self._agent_rl_reported = dict(zip(map(session_of, finals(keys)), infos, strict=True))  # for `rollouts`
-        for key in dict.fromkeys(key for info in infos for key in info):
-            values = [info[key] for info in infos if isinstance(info.get(key), int | float)]
-            if values:
-                metrics[f"agent/{key}"] = sum(values) / len(values)
-        errors = (module.tq.kv_list(ERRORS_PARTITION) or {}).get(ERRORS_PARTITION, {})
-        failed = [tag for tag in errors.values() if not tag["validate"]]
-        tags = {key: tag for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding")}
-        lost = [SampleFate("lost", tag["tokens"], tag["turns"]) for tag in failed]
-        shares = share_metrics([*samples("kept", tags, infos), *lost, *not_trained])
-        numbers = {"unscored": len(failed), "skipped_updates": 0, **counts, **shares}
-        metrics.update({f"agent/{name}": value for name, value in numbers.items()})
-        scored = len(infos) + len(not_trained)
-        counts.clear()
-        not_trained.clear()
-        if errors:
-            require_working(errors)
-            module.tq.kv_clear(keys=list(errors), partition_id=ERRORS_PARTITION)
-        unscored = [tag["error"] for tag in failed]
-        for sentence in _watch(self).step(infos, unscored):
-            print(f"agent_rl: {sentence}", flush=True)
-        require_scored(self.config, scored, unscored)
-        if self.config.algorithm.adv_estimator == remax.ESTIMATOR:
-            metrics.update(remax.take_metrics(key.split("_")[0] for key in keys))
+    def __getattr__(name: str) -> Any:
+        if name == "register_agent_loop":
+            remedy = "Write: from agent_rl import register_agent_loop"
+            raise ImportError(f"verl 0.9 has no {name} in {module.__name__}. {remedy}", name=name)
+        raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
 
-    module.PPOTrainer._compute_metrics = compute_metrics
-
-
-def rollouts(module: ModuleType) -> None:
-    """`verl.trainer.ppo.v1.trainer_base`: write what the reward manager reports into the training's rollouts.
-
-    verl writes it into those of a validation only. Without it nothing says whether the last turn was cut off. Rows that
-    only fill up a batch, which verl writes as empty texts of reward 0, are left out.
-    """
-    original, log = module.PPOTrainer._dump_generations, module.PPOTrainer._log_rollout_data
-
-    @functools.wraps(log)
-    def log_rollout_data(self: Any, batch: Any, *args: Any, **kwargs: Any) -> None:
-        log(self, batch.select_keys(trained_keys(batch)), *args, **kwargs)
-
-    @functools.wraps(original)
-    def dump(self: Any, *args: Any, **kwargs: Any) -> None:
-        columns = kwargs.get("reward_extra_infos_dict", {})
-        reported = getattr(self, "_agent_rl_reported", {})
-        own = [reported.get(key.rpartition("_")[0], {}) for key in columns.get("uid", ())]
-        for name in next(filter(None, own), {}):
-            if name not in _OF_A_ROLLOUT:
-                columns.setdefault(name, [each.get(name) for each in own])
-        original(self, *args, **kwargs)
-
-    module.PPOTrainer._dump_generations, module.PPOTrainer._log_rollout_data = dump, log_rollout_data
-
-
-_OF_A_ROLLOUT = ("input", "output", "gts", "score", "step")
-"""What verl writes of each sample itself."""
-
-
-def _watch(trainer: Any) -> ComponentWatch:
-    """The trainer's watch on the components of its reward."""
-    if not hasattr(trainer, "_agent_rl_watch"):
-        components = AgentRLSettings.from_config(trainer.config).reward.components
-        trainer._agent_rl_watch = ComponentWatch(["correctness", *components])
-    watch: ComponentWatch = trainer._agent_rl_watch
-    return watch
+    module.__getattr__ = __getattr__  # type: ignore[method-assign]

@@ -14,33 +14,38 @@ the component sets them. Any other URL below `agent_rl` can name a served model 
 from __future__ import annotations
 
 import asyncio
-import functools
 import re
 from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 from omegaconf import OmegaConf, open_dict
 
 from agent_rl.errors import ConfigError, did_you_mean
-from agent_rl.settings import SECTION, AgentRLSettings
+from agent_rl.settings import SECTION
 from agent_rl.settings.reward import ServedModelSettings
+from agent_rl.verl_adapter.engine_arguments import rename_arguments
 
 __all__ = [
     "KIND",
+    "MANAGER",
+    "ROUTER_MODEL",
     "Served",
     "ServedModels",
     "fill_in",
+    "make_room",
     "named",
     "require_known",
-    "reward_pools",
     "rollout_config",
     "write_addresses",
 ]
 
 KIND = "reward_model"
 """The kind of component that refers to served models by name."""
+MANAGER = "trajectory"
+"""The reward manager that components have."""
+ROUTER_MODEL = "reward_model"
+"""The name of verl's own reward model for components, and of the component that is added if none uses it."""
 
 _PLACE = re.compile(r"^http://served/(?P<name>[A-Za-z0-9_.-]+)(?=/|$)")
 
@@ -54,34 +59,9 @@ class Served:
     settings: ServedModelSettings
 
 
-def reward_pools(module: ModuleType) -> None:
-    """`verl.trainer.ppo.v1.trainer_base`: serve the reward models as soon as the resource pools exist.
-
-    verl starts one reward model, after the trainer's workers; it has no extension point for more.
-    """
-    original = module.PPOTrainer._init_resource_pool_mgr
-
-    @functools.wraps(original)
-    def init(self: Any) -> None:
-        original(self)
-        models = AgentRLSettings.from_config(self.config).reward.models
-        self.served_models = None
-        if not models:
-            return
-        pools = self.resource_pool_manager
-        visitors = [model for model in models.values() if model.visits]
-        # One worker for the trainer and one for each model that shares a GPU; verl allows for three in all.
-        pools.max_colocate_count = max(pools.max_colocate_count, 2 + len(visitors))
-        create = pools.create_resource_pool
-
-        def create_and_serve() -> None:
-            create()
-            self.served_models = ServedModels(self.config, models, pools)
-            write_addresses(self.config, self.served_models.served)
-
-        pools.create_resource_pool = create_and_serve
-
-    module.PPOTrainer._init_resource_pool_mgr = init
+def make_room(pools: Any, models: Mapping[str, ServedModelSettings]) -> None:
+    """Let the models that visit the trainer's GPUs run there: verl's `ResourcePoolManager` allows for three workers."""
+    pools.max_colocate_count = max(pools.max_colocate_count, 2 + sum(model.visits for model in models.values()))
 
 
 def write_addresses(config: Any, served: Mapping[str, Served]) -> None:
@@ -99,7 +79,7 @@ def rollout_config(config: Any, model: ServedModelSettings) -> Any:
     if model.engine == "sglang" and model.kind != "generative":
         own["is_embedding"] = True
     kwargs[model.engine] = own | model.engine_kwargs
-    return OmegaConf.create(
+    config = OmegaConf.create(
         rollout
         | {
             "name": model.engine,
@@ -112,6 +92,8 @@ def rollout_config(config: Any, model: ServedModelSettings) -> Any:
             "engine_kwargs": kwargs,
         }
     )
+    rename_arguments(config)
+    return config
 
 
 class ServedModels:

@@ -15,12 +15,11 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from types import ModuleType
 from typing import Any
 
 from agent_rl.trace import segments
 
-__all__ = ["FINISH_S", "conversation", "separate_sinks"]
+__all__ = ["FINISH_S", "Samples", "conversation", "separate_tracking"]
 
 DIRECT = ("console", "file")
 MOST_WAITING = 64
@@ -29,9 +28,8 @@ FINISH_S = 60.0
 """Seconds that the end of a run waits for all sinks together."""
 
 
-def separate_sinks(module: ModuleType) -> None:
-    """`verl.utils.tracking`: loggers in threads of their own, and readable samples of validations."""
-    original, generations = module.Tracking, module.ValidationGenerationsLogger
+def separate_tracking(original: Any) -> type[Any]:
+    """A class of verl's `Tracking` with loggers in threads of their own."""
 
     class Tracking(original):  # type: ignore[misc, valid-type]
         """verl's `Tracking`, which no sink can stop or delay."""
@@ -75,16 +73,26 @@ def separate_sinks(module: ModuleType) -> None:
                 _sinks.clear()
             super().finish(exit_code)
 
-    @functools.wraps(generations.log)
-    def log(self: Any, loggers: str | Sequence[str], samples: Sequence[Any], step: int) -> None:
+    return Tracking
+
+
+class Samples:
+    """Samples of a validation, as conversations, for sinks.
+
+    Args:
+        verls: verl's `ValidationGenerationsLogger`.
+    """
+
+    def __init__(self, verls: Any) -> None:
+        self._log = verls._log if isinstance(verls, Samples) else verls.log
+
+    def log(self, loggers: str | Sequence[str], samples: Sequence[Any], step: int) -> None:
+        """Send them to each of these loggers, in its own thread."""
         for name in [loggers] if isinstance(loggers, str) else loggers:
             if sink := _sinks.get(name):
                 shown = [_readable(sample, indented=name == "tensorboard") for sample in samples]
-                work = functools.partial(generations_log, self, [name], shown, step)
+                work = functools.partial(self._log, [name], shown, step)
                 sink.put(lambda _, work=work: work(), f"the samples of step {step}")  # type: ignore[misc]
-
-    generations_log = generations.log
-    module.Tracking, generations.log = Tracking, log  # type: ignore[attr-defined]
 
 
 def conversation(text: str, first: str) -> str:

@@ -13,13 +13,11 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from types import ModuleType
 from typing import Any
 
 from agent_rl.errors import FatalError
-from agent_rl.settings import AgentRLSettings
 
-__all__ = ["LateSyncError", "LostProcessError", "stop_stalled", "watched"]
+__all__ = ["LateSyncError", "LostProcessError", "raised", "watched"]
 
 INTERVAL_S = 5.0
 """Between two looks, each of which takes a millisecond. Ray's public list of actors needs its dashboard."""
@@ -53,27 +51,21 @@ class LateSyncError(FatalError):
         self.limit_s = limit_s
 
 
-def stop_stalled(module: ModuleType) -> None:
-    """`verl.trainer.ppo.v1.trainer_base`: raise an error in `fit` when a process has died, or a sync takes too long."""
-    original = module.PPOTrainer.fit
+@contextmanager
+def raised(trainer: Any, sync_limit_s: float) -> Iterator[None]:
+    """Raise an error in this block, the trainer's `fit`, when a process has died or a weight sync takes too long."""
+    for name in ("checkpoint_manager", "standalone_checkpoint_manager"):
+        if (manager := getattr(trainer, name, None)) is not None:
+            manager.update_weights = functools.partial(_limited, sync_limit_s, manager.update_weights)
+    from ray.exceptions import RayActorError
 
-    @functools.wraps(original)
-    def fit(self: Any, *args: Any, **kwargs: Any) -> Any:
-        from ray.exceptions import RayActorError
-
-        limit_s = AgentRLSettings.from_config(self.config).run.weight_sync_timeout_s
-        for name in ("checkpoint_manager", "standalone_checkpoint_manager"):
-            if (manager := getattr(self, name, None)) is not None:
-                manager.update_weights = functools.partial(_limited, limit_s, manager.update_weights)
-        with watched(_lost, INTERVAL_S):
-            try:
-                return original(self, *args, **kwargs)
-            except RayActorError as error:  # verl has asked a dead process before the next look
-                if lost := _lost():
-                    raise lost from error
-                raise
-
-    module.PPOTrainer.fit = fit
+    with watched(_lost, INTERVAL_S):
+        try:
+            yield
+        except RayActorError as error:  # verl has asked a dead process before the next look
+            if lost := _lost():
+                raise lost from error
+            raise
 
 
 def _limited(limit_s: float, sync: Any, *args: Any, **kwargs: Any) -> Any:

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import ray
-from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ, apply_greedy_sampling_params
+from verl.trainer.ppo.v1.agent_loop_tq import apply_greedy_sampling_params
 
 from agent_rl.verl_adapter.algorithms.remax import GREEDY_SESSION, publish
+from agent_rl.verl_adapter.rollout import AgentLoopManager, AgentLoopWorker
 
 __all__ = ["ReMaxAgentLoopManager", "ReMaxAgentLoopWorker"]
 
 
-@ray.remote  # as a decorator: Ray then sends this class and verl's by value, together
-class ReMaxAgentLoopWorker(AgentLoopWorkerTQ.__ray_actor_class__):
-    """verl's worker with one more session for each training prompt, the first, which is greedy and only scored."""
+class ReMaxAgentLoopWorker(AgentLoopWorker):
+    """The worker with one more session for each training prompt, the first, which is greedy and only scored."""
 
     async def _run_prompt(self, prompt: dict[str, Any], sampling_params: Any, trajectory: Any, **kwargs: Any) -> None:
         if not trajectory["validate"]:
@@ -42,12 +41,10 @@ class ReMaxAgentLoopWorker(AgentLoopWorkerTQ.__ray_actor_class__):
         await publish(kwargs["uid"], float(outputs[-1].reward_score))
 
 
-class ReMaxAgentLoopManager(AgentLoopManagerTQ):
+class ReMaxAgentLoopManager(AgentLoopManager):
     """`actor_rollout_ref.rollout.agent.agent_loop_manager_class` of `algo=remax`."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.agent_loop_workers_class = ReMaxAgentLoopWorker
+    worker = ReMaxAgentLoopWorker
 
 
 def _is_greedy(validate: bool, session: dict[str, Any]) -> bool:

@@ -1,0 +1,121 @@
+"""`watched`: verl's replay buffer, or the user's, in which failed sessions have reasons and a wait can be ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from transfer_queue import KVBatchMeta
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
+
+from agent_rl.errors import FatalError
+from agent_rl.verl_adapter.failures import ERRORS_PARTITION
+from agent_rl.verl_adapter.survivors import samples
+from agent_rl.verl_adapter.trained_samples import reported
+
+if TYPE_CHECKING:
+    from agent_rl.verl_adapter.trainer import AgentTrainer
+
+__all__ = ["AgentReplayBuffer", "watched"]
+
+
+def watched(buffer: Any, trainer: AgentTrainer) -> Any:
+    """The replay buffer, as an object of a class with the methods of `AgentReplayBuffer` before its own.
+
+    A sampler of the user that is not derived from verl's stays as it is.
+    """
+    if not isinstance(buffer, ReplayBuffer):
+        return buffer
+    kind = type(buffer)
+    buffer.__class__ = type(kind.__name__, (AgentReplayBuffer, kind), {})
+    assert isinstance(buffer, AgentReplayBuffer)
+    buffer.trainer = trainer
+    groups = trainer.config.algorithm.filter_groups
+    if groups.enable and groups.max_num_gen_batches > 0:
+        buffer.most_filtered = groups.max_num_gen_batches * trainer.config.data.train_batch_size
+    return buffer
+
+
+class AgentReplayBuffer(ReplayBuffer):
+    """What is added to a replay buffer.
+
+    Attributes:
+        trainer: whose samples it holds.
+        most_filtered: groups that one step may replace because all of their samples got the same reward, by
+            `algorithm.filter_groups.max_num_gen_batches`, which verl's v1 trainers ignore; None: no limit.
+        poll: called at each look at TransferQueue; ends a validation that is not to be waited for.
+        is_sampling: whether a batch is waited for, also after an error has ended the wait.
+    """
+
+    trainer: AgentTrainer
+    most_filtered: int | None = None
+    poll: Callable[[], None] | None = None
+    is_sampling = False
+    _hopeless = 0
+    _failed_in_a_row = 0
+    _filtered: tuple[int, int] = (0, 0)  # step, number of groups
+
+    def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[KVBatchMeta, dict[str, Any]]:
+        """Sample as verl does; an empty batch of a training is an error with its reason.
+
+        Raises:
+            UnscoredError: every trajectory has failed.
+        """
+        self.is_sampling = True
+        try:
+            batch, metrics = super().sample(global_steps, partition_id, batch_size)
+        except RuntimeError as error:  # verl's for training; in validation it continues with an empty batch
+            if "no materializable trajectories" not in str(error):
+                raise
+            raise self.trainer.failures.nothing_usable(error) from error
+        if not batch.keys and partition_id != "val":
+            raise self.trainer.failures.nothing_usable("every trajectory failed")
+        self.is_sampling = False
+        return batch, metrics
+
+    def wait_for_sampleable(self, global_steps: int, partition_id: str, target_count: int) -> Any:
+        """Wait as the asynchronous buffer does, which replaces failed groups: forever, if all of them fail."""
+        self._hopeless, self._failed_in_a_row = 2 * target_count, 0
+        return super().wait_for_sampleable(global_steps, partition_id, target_count)  # type: ignore[misc]
+
+    def _sync_metadata_from_transfer_queue(self) -> None:
+        """Look at TransferQueue; stop at a fatal error of a worker."""
+        if self.poll is not None:
+            self.poll()
+        super()._sync_metadata_from_transfer_queue()
+        self.trainer.failures.see(self.partitions.get(ERRORS_PARTITION, {}))
+
+    def _evict_terminal_groups(self, global_steps: int, partition_id: str, eviction_reasons: Any) -> Any:
+        """Remove groups as verl does, and note what they were.
+
+        Raises:
+            UnscoredError: twice the batch has failed, and no group has finished meanwhile.
+            FatalError: a step has replaced more groups without a difference in reward than it may.
+        """
+        stale, filtered, failed = eviction_reasons[:3]  # they may overlap
+        for fate, uids in (("stale", stale), ("filtered", filtered - stale), ("evicted", failed - stale - filtered)):
+            tags = {key: tag for key, tag in self.partitions[partition_id].items() if key.split("_")[0] in uids}
+            self.trainer.samples.left_out += samples(fate, tags, reported(tags, partition_id))
+        if isinstance(self, ReplayBufferAsync):
+            self._failed_in_a_row = 0 if self.finished_keys[partition_id] else self._failed_in_a_row + len(failed)
+            if failed and self._failed_in_a_row >= self._hopeless:
+                raise self.trainer.failures.nothing_usable(f"{self._failed_in_a_row} groups failed in a row")
+        evicted = super()._evict_terminal_groups(global_steps, partition_id, eviction_reasons)
+        step, number = self._filtered
+        self._filtered = global_steps, evicted[2] + (number if step == global_steps else 0)
+        if self.most_filtered is not None and self._filtered[1] > self.most_filtered:
+            raise FatalError(
+                f"step {global_steps} has replaced {self._filtered[1]} groups whose samples all got the same "
+                "reward: choose problems that the policy solves now and then, or raise "
+                "algorithm.filter_groups.max_num_gen_batches"
+            )
+        return evicted
+
+    def _clear_groups(self, partition_id: str, uids: set[str]) -> None:
+        """Remove groups; the order of the rows keeps their success rates, where rewards are known by now."""
+        order = self.trainer.row_order
+        if order is not None and order.scores_in_time and partition_id == "train":
+            order.removed += order.visits(
+                [key for key in self.partitions[partition_id] if key.split("_")[0] in uids], partition_id
+            )
+        super()._clear_groups(partition_id, uids)

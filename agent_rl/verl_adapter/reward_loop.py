@@ -1,0 +1,114 @@
+"""verl's reward loop with what the manager `trajectory` needs beside a reward model; other managers are not changed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from typing import Any
+
+import ray
+from omegaconf import OmegaConf, open_dict
+from verl.experimental.reward_loop.reward_loop import RewardLoopManager, RewardLoopWorker
+
+from agent_rl.errors import FatalError, UnscoredError
+from agent_rl.rewards import groups
+from agent_rl.settings import SECTION
+from agent_rl.settings.reward import ServedModelSettings
+from agent_rl.verl_adapter.served_models import KIND, MANAGER, ROUTER_MODEL, Served, named, write_addresses
+
+__all__ = ["AgentRewardLoopManager", "AgentRewardLoopWorker"]
+
+
+class AgentRewardLoopWorker(RewardLoopWorker):
+    """Calls the manager `trajectory` also if there is a reward model; verl would score only with the model."""
+
+    async def compute_score(self, data: Any) -> Any:
+        """What the manager says of one trajectory."""
+        if self.config.reward.reward_manager.name == MANAGER:
+            return await self.reward_manager.run_single(data)
+        return await super().compute_score(data)
+
+    async def score_each(self, data: Any) -> list[Any]:
+        """A result or an exception for each trajectory of some prompts."""
+        uids = data.non_tensor_batch["uid"].tolist()
+        of_uid = {uid: groups.Group(uids.count(uid)) for uid in uids}
+
+        async def score(index: int) -> Any:
+            of_uid[uids[index]].join()
+            return await self.compute_score(data[index : index + 1])
+
+        results = await asyncio.gather(*map(score, range(len(data))), return_exceptions=True)
+        return [_portable(result) if isinstance(result, BaseException) else result for result in results]
+
+
+class AgentRewardLoopManager(RewardLoopManager):
+    """Lets components find verl's own reward model, and scores a sampled batch."""
+
+    def _init_reward_loop_workers(self) -> None:
+        model = self.config.reward.reward_model
+        if model.enable and model.enable_resource_pool and model.rollout.free_cache_engine:
+            # verl puts it to sleep at its start, and wakes it only to score after sampling
+            self.reward_model_manager.wake_up()
+        reward = self.config.reward
+        has_function = OmegaConf.select(reward, "custom_reward_function.path") is not None
+        if reward.reward_manager.name == MANAGER and self.reward_router_address and not has_function:
+            _add_component(self.config, self.reward_router_address)
+        self.reward_loop_workers_class = ray.remote(AgentRewardLoopWorker)
+        self._own_worker: AgentRewardLoopWorker | None = None
+        super()._init_reward_loop_workers()
+
+    @property
+    def reward_loop_worker_handles(self) -> Any:
+        """No reward workers for sampling, when a served model shares the GPUs; verl looks at its own model only."""
+        models = (OmegaConf.select(self.config, f"{SECTION}.reward.models") or {}).values()
+        if any(model.get("placement", "own") != "own" for model in models):
+            return None
+        return super().reward_loop_worker_handles
+
+    def score_each(self, data: Any) -> list[Any]:
+        """A result or an exception for each trajectory, in order; the samples of a prompt go to one worker.
+
+        Without reward workers (`reward.num_workers=0`), this process scores them.
+        """
+        workers = self.reward_loop_workers
+        if not workers:
+            self._own_worker = self._own_worker or AgentRewardLoopWorker(self.config, self.reward_router_address)
+            return asyncio.run(self._own_worker.score_each(data))
+        uids = data.non_tensor_batch["uid"].tolist()
+        of_uid = {uid: place for place, uid in enumerate(dict.fromkeys(uids))}
+        places: list[list[int]] = [[] for _ in workers]
+        for index, uid in enumerate(uids):
+            places[of_uid[uid] % len(workers)].append(index)
+        chosen = [(rows, worker) for rows, worker in zip(places, workers, strict=True) if rows]
+        answers = asyncio.run(_gathered([worker.score_each.remote(data.select_idxs(rows)) for rows, worker in chosen]))
+        results: list[Any] = [None] * len(uids)
+        for (rows, _), answer in zip(chosen, answers, strict=True):
+            for row, result in zip(rows, answer, strict=True):
+                results[row] = result
+        return results
+
+
+async def _gathered(replies: Sequence[Awaitable[list[Any]]]) -> list[list[Any]]:
+    return await asyncio.gather(*replies)
+
+
+def _add_component(config: Any, address: str) -> None:
+    """Let components find verl's reward model, and add a component if none uses it."""
+    model = config.reward.reward_model
+    with open_dict(config):
+        section = OmegaConf.to_container(config.get(SECTION) or OmegaConf.create(), resolve=True)
+        assert isinstance(section, dict)
+        components = section.setdefault("reward", {}).setdefault("components", {})
+        if not any(name == ROUTER_MODEL for _, name in named(section)):
+            components[ROUTER_MODEL] = {"kind": KIND, "config": {"models": {ROUTER_MODEL: {}}}}
+        config[SECTION] = section
+    settings = ServedModelSettings(path=model.model_path, engine=model.rollout.name)
+    write_addresses(config, {ROUTER_MODEL: Served(f"http://{address}", settings)})
+
+
+def _portable(error: BaseException) -> BaseException:
+    """The error as one that can be pickled."""
+    if isinstance(error, FatalError):
+        return error
+    reason = str(error) if isinstance(error, UnscoredError) else f"{type(error).__name__}: {error}"
+    return UnscoredError(reason)

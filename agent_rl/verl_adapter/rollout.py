@@ -1,0 +1,124 @@
+"""verl's agent loop worker with what a prompt's failed sessions, its group and local scoring need.
+
+A session that fails is reported to the trainer with its reason, and its group is kept without it where it can be. verl
+logs the error and marks the group as failed, without a count: the asynchronous modes throw away all of its samples, and
+a wrong configuration fails one group after the other instead of stopping the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import hydra
+import ray
+import transfer_queue as tq
+from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
+from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
+from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
+
+from agent_rl.errors import UnscoredError
+from agent_rl.rewards import groups
+from agent_rl.verl_adapter.failures import ERRORS_PARTITION, is_fatal, tag
+from agent_rl.verl_adapter.survivors import is_usable
+
+__all__ = ["AgentLoopManager", "AgentLoopWorker"]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class _Prompt:
+    """The sessions of a prompt that is being run."""
+
+    number: int
+    group: groups.Group
+    ended: int = 0
+    failed: dict[int, BaseException] = field(default_factory=dict)
+
+
+_prompt: ContextVar[_Prompt] = ContextVar("_prompt")
+
+
+class AgentLoopWorker(AgentLoopWorkerTQ.__ray_actor_class__):  # type: ignore[name-defined, misc]
+    """Runs the sessions of prompts, and scores them itself with `reward.num_workers=0`.
+
+    A rule costs less than a call to a reward worker, and each reward worker is a process that imports all of verl.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.reward_loop_worker_handles is not None and not self.reward_loop_worker_handles:
+            method = SimpleNamespace(remote=RewardLoopWorker(self.config).compute_score)  # as of a Ray actor's handle
+            self.reward_loop_worker_handles = [SimpleNamespace(compute_score=method)]
+
+    async def _run_prompt(self, prompt: dict[str, Any], sampling_params: Any, trajectory: Any, **kwargs: Any) -> None:
+        rollout = self.config.actor_rollout_ref.rollout
+        usual = rollout.val_kwargs.n if trajectory["validate"] else rollout.n
+        number = int(prompt.get("__rollout_n__", usual))
+        _prompt.set(_Prompt(number, groups.Group(number)))  # of this task and of its sessions' tasks
+        await super()._run_prompt(prompt, sampling_params, trajectory, **kwargs)
+
+    async def _run_agent_loop(
+        self, sampling_params: dict[str, Any], trajectory: dict[str, Any], *, agent_name: str, **kwargs: Any
+    ) -> None:
+        """Run a session. The last one of a prompt that cannot be trained on raises what has failed."""
+        prompt, session = _prompt.get(), kwargs["session_id"]
+        prompt.group.join()
+        if "messages" not in kwargs and _reads_messages(agent_name):
+            kwargs["messages"] = list(kwargs.get("raw_prompt", ()))
+        try:
+            await super()._run_agent_loop(sampling_params, trajectory, agent_name=agent_name, **kwargs)
+        except (Exception, asyncio.CancelledError) as error:
+            key, report = f"{kwargs['uid']}_{session}", tag(error, bool(trajectory["validate"]))
+            await tq.async_kv_put(key=key, partition_id=ERRORS_PARTITION, tag=report)
+            prompt.failed[session] = error
+            if trajectory["validate"] or is_fatal(error):
+                raise
+            if prompt.ended + 1 < prompt.number or is_usable(prompt.failed, prompt.number, self.config):
+                logger.exception("A session failed; the others of its prompt go on")
+        finally:
+            prompt.ended += 1
+        is_last = prompt.ended == prompt.number and not trajectory["validate"]
+        if is_last and prompt.failed and not is_usable(prompt.failed, prompt.number, self.config):
+            raise next(iter(prompt.failed.values()))  # verl then marks the prompt as failed
+
+    async def _agent_loop_postprocess(self, output: Any, validate: bool, **kwargs: Any) -> None:
+        """Score and store what a loop returned; a session without any of it has failed, which verl does not see."""
+        if isinstance(output, list) and not output:
+            raise UnscoredError("the agent loop returned no training sequence")
+        await super()._agent_loop_postprocess(output, validate, **kwargs)
+
+
+class AgentLoopManager(AgentLoopManagerTQ):
+    """`actor_rollout_ref.rollout.agent.agent_loop_manager_class` where the user has named no other."""
+
+    worker: type[AgentLoopWorker] = AgentLoopWorker
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.agent_loop_workers_class = ray.remote(self.worker)
+
+
+def _reads_messages(agent_name: str) -> bool:
+    """Whether a loop of the user's, written for an older release, reads the row's messages by their older name.
+
+    verl calls `run` with the row's columns, of which `raw_prompt` has the messages.
+    """
+    entry = _agent_loop_registry.get(agent_name)
+    if entry is None or agent_name in _known:
+        return _known.get(agent_name, False)
+    cls = hydra.utils.get_class(entry["_target_"])
+    code = getattr(inspect.unwrap(cls.run), "__code__", None)
+    own = code is not None and not cls.__module__.startswith(("verl.", "agent_rl."))
+    names = (*code.co_consts, *code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]) if own else ()
+    _known[agent_name] = "messages" in names
+    return _known[agent_name]
+
+
+_known: dict[str, bool] = {}

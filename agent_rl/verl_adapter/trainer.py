@@ -1,0 +1,329 @@
+"""`AgentTrainer`: verl's trainer with what agent_rl adds, in the order of a step.
+
+verl's own three classes (`sync`, `colocate_async`, `separate_async`) stay behind it: `patches.trainers` enters a class
+of both under each of their names. Each method says what it adds and calls verl's. `agent_rl.trainer_class` names a
+trainer of the user (docs/guides/trainer.md).
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from omegaconf import OmegaConf, open_dict
+from transfer_queue import KVBatchMeta
+from verl.trainer.ppo.v1 import trainer_base
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+from verl.trainer.ppo.v1.trainer_colocate_async import PPOTrainerColocateAsync
+from verl.trainer.ppo.v1.trainer_separate_async import PPOTrainerSeparateAsync
+from verl.trainer.ppo.v1.trainer_separate_async import logger as separate_logger
+from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+from verl.trainer.ppo.v1.utils import compute_advantage_for_multi_trajectories
+
+from agent_rl.rewards.watch import ComponentWatch
+from agent_rl.settings import SECTION, AgentRLSettings
+from agent_rl.settings.errors import Place
+from agent_rl.settings.importing import find_object
+from agent_rl.verl_adapter import (
+    kept_batches,
+    mini_batches,
+    one_update,
+    ordering,
+    patches,
+    sampled_scores,
+    served_models,
+    sinks,
+    stages,
+    stalls,
+    trained_samples,
+)
+from agent_rl.verl_adapter.algorithms import remax
+from agent_rl.verl_adapter.engine_arguments import rename_arguments
+from agent_rl.verl_adapter.failures import FailedSessions
+from agent_rl.verl_adapter.last_step import LastStep
+from agent_rl.verl_adapter.replay_buffer import watched
+from agent_rl.verl_adapter.survivors import finals, session_of
+
+__all__ = ["AgentTrainer", "require_trainer_class"]
+
+MODES = (PPOTrainerSync, PPOTrainerColocateAsync, PPOTrainerSeparateAsync)
+LOOP_MANAGER = "agent_rl.verl_adapter.rollout.AgentLoopManager"
+
+
+class AgentTrainer(PPOTrainer):
+    """verl's trainer of a mode, which agents, tools and rewards of agent_rl need.
+
+    Attributes:
+        settings: the section `agent_rl`; without the addresses of served models.
+        row_order: the order of the training rows; None: verl's.
+        served_models: the servers of `agent_rl.reward.models`; None: there are none.
+        failures: the sessions that have failed.
+        samples: what became of the samples that no batch has.
+        last_step: how far the run has come, and what is saved when it stops.
+        is_idle: whether no token of the current batch can be trained on.
+        advantages: the current batch as a `DataProto`, with its advantages; None: it makes no update.
+    """
+
+    def __new__(cls, config: Any) -> AgentTrainer:
+        """An instance of the mode's class, or of the user's class above or behind it."""
+        return super().__new__(_with_users(cls, config))
+
+    def __init__(self, config: Any) -> None:
+        self.settings = AgentRLSettings.from_config(config)
+        agent = config.actor_rollout_ref.rollout.agent
+        if not agent.get("agent_loop_manager_class"):
+            with open_dict(agent):
+                agent.agent_loop_manager_class = LOOP_MANAGER
+        for rollout in (config.actor_rollout_ref.rollout, config.reward.reward_model.rollout):
+            rename_arguments(rollout)
+        if not config.actor_rollout_ref.get("hybrid_engine", True):
+            separate_logger.setLevel(logging.WARNING)  # verl calls its `info` with print's `flush`, a TypeError
+        self.row_order: ordering.RunOrder | None = None
+        self.served_models: served_models.ServedModels | None = None
+        self.samples = trained_samples.StepSamples()
+        self.failures = FailedSessions(self.settings.reward.max_unscored_share)
+        self.is_idle = False
+        self.advantages: Any = None
+        super().__init__(config)
+        self.last_step = LastStep(self)
+        self._components = ComponentWatch(["correctness", *self.settings.reward.components])
+        self._batches = kept_batches.KeptBatches(self.settings.trace)
+        self._log_probs_every = 1 if one_update.needs_pass(self) else self.settings.run.log_probs_every
+        self._reports: dict[str, dict[str, Any]] = {}
+        patches.estimation(self)
+
+    def _build_replay_buffer(self) -> Any:
+        return watched(super()._build_replay_buffer(), self)
+
+    def init(self) -> None:
+        """Start workers and engines, and load the checkpoint."""
+        super().init()
+        stages.announce("agent loops")
+
+    def _init_tokenizer(self) -> None:
+        stages.announce("rows")
+        super()._init_tokenizer()
+
+    def _init_dataloader(self) -> None:
+        """Let `agent_rl.data` decide which row is drawn next."""
+        super()._init_dataloader()
+        if self.settings.data.is_set:
+            self.row_order = ordering.RunOrder(self.config, self.settings, self.train_dataset)
+            self.train_dataloader = self.row_order.loader(self.train_dataloader)
+
+    def _init_resource_pool_mgr(self) -> None:
+        """Serve the reward models as soon as the resource pools exist, before the trainer's workers take the GPUs."""
+        stages.announce("model")
+        super()._init_resource_pool_mgr()
+        models, pools = self.settings.reward.models, self.resource_pool_manager
+        if models:
+            served_models.make_room(pools, models)
+            create = pools.create_resource_pool
+
+            def create_and_serve() -> None:
+                create()
+                self.served_models = served_models.ServedModels(self.config, models, pools)
+                served_models.write_addresses(self.config, self.served_models.served)
+
+            pools.create_resource_pool = create_and_serve
+
+    def _load_checkpoint(self) -> None:
+        stages.announce("weights")
+        super()._load_checkpoint()
+        if self.row_order is None:
+            ordering.require_verls(self.train_dataloader.next_iter_state)
+            return
+        self.row_order.scores_in_time = self.reward_loop_manager.reward_loop_worker_handles is not None
+        self.train_dataloader_it = iter(self.train_dataloader)  # otherwise the first step would read the state
+        self.row_order.write_variants(anew=True)
+
+    def fit(self, agent_loop_manager: Any) -> None:
+        """Train; a run that is stopped, or that an error of agent_rl ends, saves its last complete step."""
+        with self.last_step.saved(), stalls.raised(self, self.settings.run.weight_sync_timeout_s):
+            super().fit(agent_loop_manager)
+
+    def step(self, metrics: dict[str, Any], timing_raw: dict[str, Any]) -> KVBatchMeta:
+        """Sample a batch and update the models; then tell the order of the rows what was solved."""
+        self.last_step.begin()
+        stages.announce(stages.SAMPLING, self.global_steps)
+        batch = super().step(metrics, timing_raw)
+        self.last_step.complete()
+        if self.row_order is not None:
+            keys = mini_batches.trained_keys(batch)
+            metrics.update(self.row_order.report_step(self.global_steps, keys, batch.partition_id))
+        return batch
+
+    def _compute_reward_colocate(self, batch: KVBatchMeta, metrics: dict[str, Any] | None = None) -> KVBatchMeta:
+        """Score a sampled batch with the manager `trajectory`, whose reward model shares the trainer's GPUs."""
+        if self.config.reward.reward_manager.name != served_models.MANAGER:
+            return super()._compute_reward_colocate(batch, metrics)
+        return sampled_scores.scored(self, batch)
+
+    def _balance_batch(self, batch: KVBatchMeta, *args: Any, **kwargs: Any) -> KVBatchMeta:
+        """Leave out samples without a baseline before rows that fill up the batch are added."""
+        batch, self.is_idle = trained_samples.without_lone(batch, self.config, self.samples)
+        return super()._balance_batch(batch, *args, **kwargs)
+
+    def _get_required_batch_multiple(self, dp_size: int) -> int:
+        return mini_batches.required_multiple(self, dp_size)
+
+    def _compute_old_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
+        """Run the pass where something needs it, and every so many steps."""
+        stages.announce("log-probs", self.global_steps)
+        if (self.global_steps - 1) % self._log_probs_every:
+            return batch
+        return super()._compute_old_log_prob(batch, metrics)
+
+    def _compute_ref_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
+        """Switch LoRA's adapter off for the reference only: verl's flag would reach the critic, which may have none."""
+        result = super()._compute_ref_log_prob(batch, metrics)
+        result.extra_info.pop("no_lora_adapter", None)
+        return result
+
+    def _compute_advantage(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
+        """Compute the advantages by `estimate_advantages`, and keep them in the trace."""
+        self.advantages = None
+        result = super()._compute_advantage(batch, metrics)
+        if self.advantages is not None:
+            self._batches.write(self.global_steps, self.local_trigger_step, batch, self.advantages)
+        return result
+
+    def estimate_advantages(self, data: Any, batch_keys: Sequence[str], adv_estimator: Any, **options: Any) -> Any:
+        """Add `advantages` and `returns` to a batch; a trajectory is one member of its group.
+
+        A batch without a token that is trained on, or without a group that is large enough, gets the advantage 0 and
+        makes no update.
+
+        Args:
+            data: a `DataProto` of padded tensors (rows, tokens of the response) with `token_level_rewards` and
+                `response_mask`.
+            batch_keys: `{uid}_{session}_{index}` of each row, `pad...` of rows that only fill up the batch.
+            adv_estimator: `algorithm.adv_estimator`.
+            options: what verl's estimators get.
+        """
+        self.is_idle |= not bool(data.batch["response_mask"].any())
+        if self.is_idle:
+            self.samples.counts["skipped_updates"] += 1
+            data.batch["advantages"] = data.batch["returns"] = data.batch["token_level_rewards"] * 0
+            return data
+        estimate = functools.partial(compute_advantage_for_multi_trajectories, adv_estimator=adv_estimator, **options)
+        of_group = adv_estimator in trained_samples.OF_A_GROUP
+        compute = functools.partial(trained_samples.of_trajectories, estimate) if of_group else estimate
+        self.advantages = compute(data, batch_keys=batch_keys)
+        return self.advantages
+
+    def _update_critic(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
+        if self.is_idle:
+            return batch
+        with mini_batches.evenly_split(self, batch, self.config.critic, "critic_wg", "train_mini_batch"):
+            return super()._update_critic(batch, metrics)
+
+    def _update_actor(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
+        stages.announce("update", self.global_steps)
+        if self.is_idle:
+            return batch
+        actor = self.config.actor_rollout_ref.actor
+        with mini_batches.evenly_split(self, batch, actor, "actor_rollout_wg", "update_actor"):
+            batch = super()._update_actor(batch, metrics)
+        one_update.rename_metrics(metrics)
+        return batch
+
+    def _save_checkpoint(self) -> None:
+        stages.announce("checkpoint", self.global_steps)
+        super()._save_checkpoint()
+
+    def _validate(self) -> dict[str, float]:
+        """Validate, unless the run is asked to stop meanwhile."""
+        with self.last_step.ends_validation():
+            stages.announce("validation", self.global_steps)
+            return dict(super()._validate())
+        return {}  # the step's own metrics are still to be logged
+
+    def _val_metrics_update(
+        self, sources: Any, uids: Any, infos: Any, turns: Any, expected_acc_counts: Any = None
+    ) -> dict[str, float]:
+        """Average over the trajectories that have a score: verl counts a missing one as accuracy 0."""
+        if not uids:
+            raise self.failures.nothing_usable("every trajectory failed", "of the validation")
+        columns, missing = trained_samples.of_survivors(uids, {"": sources, **infos}, expected_acc_counts)
+        sources, uids = columns.pop(""), columns.pop("uid")
+        return {**super()._val_metrics_update(sources, uids, columns, turns), **missing}
+
+    def _maybe_log_val_generations(self, inputs: Any, outputs: Any, scores: Any) -> None:
+        self.validation_generations_logger = sinks.Samples(self.validation_generations_logger)
+        super()._maybe_log_val_generations(inputs, outputs, scores)
+
+    def _compute_metrics(
+        self, batch: KVBatchMeta, metrics: dict[str, Any], timing_raw: Any, global_steps: int, epoch: int
+    ) -> None:
+        """Log the reward's components, and what became of all samples of the step.
+
+        Adds `agent/<key>` (mean over the step's trajectories of what the reward manager reports), `agent/unscored` (the
+        training's trajectories that failed since the last step), share and size of what was trained on and of what was
+        not, and ReMax's baselines. A component with the same value for all trajectories of many steps is reported.
+
+        Raises:
+            FatalError: of a worker.
+            UnscoredError: too large a share has failed.
+        """
+        super()._compute_metrics(batch, metrics, timing_raw, global_steps, epoch)
+        keys = mini_batches.trained_keys(batch)
+        reports = trained_samples.reported(keys, batch.partition_id)
+        self._reports = dict(zip(map(session_of, finals(keys)), reports, strict=True))
+        metrics.update(trained_samples.mean_reports(reports))
+        failed = self.failures.take()
+        scored = len(reports) + len(self.samples.left_out)
+        metrics.update(self.samples.take_metrics(batch, reports, failed))
+        unscored = [tag["error"] for tag in failed]
+        for sentence in self._components.step(reports, unscored):
+            print(f"agent_rl: {sentence}", flush=True)
+        self.failures.require_scored(scored, unscored)
+        if self.config.algorithm.adv_estimator == remax.ESTIMATOR:
+            metrics.update(remax.take_metrics(key.split("_")[0] for key in keys))
+
+    def _log_rollout_data(self, batch: KVBatchMeta, *args: Any, **kwargs: Any) -> None:
+        """Write the step's rollouts without the rows that only fill up the batch."""
+        super()._log_rollout_data(batch.select_keys(mini_batches.trained_keys(batch)), *args, **kwargs)
+
+    def _dump_generations(self, *args: Any, **kwargs: Any) -> None:
+        """Write what the reward manager reports into the training's rollouts, as verl does into a validation's."""
+        columns = kwargs.get("reward_extra_infos_dict", {})
+        own = [self._reports.get(session_of(key), {}) for key in columns.get("uid", ())]
+        for name in next(filter(None, own), {}):
+            if name not in ("input", "output", "gts", "score", "step"):  # what verl writes of each sample itself
+                columns.setdefault(name, [each.get(name) for each in own])
+        super()._dump_generations(*args, **kwargs)
+
+
+def require_trainer_class(config: Any) -> None:
+    """Check `agent_rl.trainer_class` before the trainer's process is started.
+
+    Raises:
+        ConfigError: there is no such class, or it is of another mode.
+    """
+    _with_users(trainer_base.get_trainer_cls(config.trainer.v1.trainer_mode), config)
+
+
+def _with_users(cls: type[Any], config: Any) -> type[Any]:
+    """The class of the mode, together with the user's.
+
+    A user's AgentTrainer stands before the mode's class, a trainer of verl behind AgentTrainer.
+    """
+    name = OmegaConf.select(config, f"{SECTION}.trainer_class")
+    if name is None:
+        return cls
+    place = Place(SECTION) / "trainer_class"
+    user = find_object(name, place)
+    if not (isinstance(user, type) and issubclass(user, PPOTrainer)):
+        raise place.error(f"{name!r} is not a trainer", f"Derive it from {__name__}.AgentTrainer")
+    mode = config.trainer.v1.trainer_mode
+    verls = next(base for base in cls.__mro__ if base in MODES)
+    others = [base.__name__ for base in user.__mro__ if base in MODES and base is not verls]
+    if others:
+        problem = f"{name!r} is a {others[0]}, and trainer.v1.trainer_mode={mode} has {verls.__name__}"
+        raise place.error(problem, "Derive it from agent_rl's AgentTrainer, which fits every mode, or change the mode")
+    if issubclass(user, AgentTrainer):
+        return type(user.__name__, (user, cls), {})
+    return type(user.__name__, (cls, type(user.__name__, (user, verls), {})), {})
