@@ -74,7 +74,7 @@ class _OnCPU:
 
 
 @EngineRegistry.register(model_type="language_model", backend=["fsdp", "fsdp2"], device="cpu")
-class CPUEngineWithLMHead(_OnCPU, FSDPEngineWithLMHead):
+class CPUEngineWithLMHead(_OnCPU, FSDPEngineWithLMHead):  # type: ignore[misc]
     """Actor and reference policy."""
 
     def _merged_lora_per_tensor_param(self) -> Iterator[tuple[str, torch.Tensor]]:
@@ -89,5 +89,5 @@ class CPUEngineWithLMHead(_OnCPU, FSDPEngineWithLMHead):
 
 
 @EngineRegistry.register(model_type="value_model", backend=["fsdp", "fsdp2"], device="cpu")
-class CPUEngineWithValueHead(_OnCPU, FSDPEngineWithValueHead):
+class CPUEngineWithValueHead(_OnCPU, FSDPEngineWithValueHead):  # type: ignore[misc]
     """Critic."""

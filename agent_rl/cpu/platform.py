@@ -85,7 +85,7 @@ class PlatformCPU(PlatformBase):
         """Never chosen by detection: a GPU machine must not fall back to the CPU by itself."""
         return False
 
-    def current_device(self) -> str:
+    def current_device(self) -> str:  # type: ignore[override]
         """The device as a string: verl hands it to `Tensor.to`, where an index would mean a GPU."""
         return "cpu"
 

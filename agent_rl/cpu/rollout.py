@@ -26,7 +26,9 @@ __all__ = ["CPUServerAdapter"]
 class CPUServerAdapter(ServerAdapter):
     """verl's SGLang adapter with the weight transport replaced."""
 
-    async def update_weights(
+    server_actor: Any
+
+    async def update_weights(  # type: ignore[override]
         self,
         weights: Generator[tuple[str, torch.Tensor], None, None] | AsyncGenerator[tuple[str, torch.Tensor], None],
         global_steps: int | None = None,

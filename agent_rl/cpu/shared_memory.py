@@ -65,7 +65,7 @@ class SharedMemoryCheckpointEngine(CheckpointEngine):
         folder = metadata[0]["folder"]
         return {"folder": [folder] * actor_wg_world_size}, {"folder": [folder] * rollout_world_size}
 
-    def init_process_group(self, folder: str) -> None:
+    def init_process_group(self, folder: str) -> None:  # type: ignore[override]
         """Keep the folder's name."""
         self._folder = folder
 
@@ -83,7 +83,7 @@ class SharedMemoryCheckpointEngine(CheckpointEngine):
             save_file(tensors, f"{self._folder}/partial")
             os.rename(f"{self._folder}/partial", self._file)
 
-    async def receive_weights(self, global_steps: int | None = None) -> AsyncGenerator[tuple[str, torch.Tensor], None]:
+    async def receive_weights(self, global_steps: int | None = None) -> AsyncGenerator[tuple[str, torch.Tensor], None]:  # type: ignore[override]
         """Wait for the file and yield what is in it."""
         while not os.path.exists(self._file):  # noqa: ASYNC110, ASYNC240 - another process writes it; no disk is involved
             await asyncio.sleep(POLL_S)

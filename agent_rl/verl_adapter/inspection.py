@@ -81,7 +81,7 @@ def token_builder(tokenizer: Any, model_type: str | None, options: Mapping[str, 
     logging.getLogger("verl.utils.tokenizer.continuous_token_wiring").setLevel(logging.ERROR)
     return of_any_template(
         create_continuous_token_builder(
-            tokenizer, hf_model_type=model_type, chat_template_kwargs=options, processor=processor
+            tokenizer, hf_model_type=model_type, chat_template_kwargs=dict(options), processor=processor
         )
     )
 

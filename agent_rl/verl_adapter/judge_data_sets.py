@@ -92,7 +92,7 @@ class BaseTrainDataset(RowDataSet):
         row["data_source"] = self._get_data_source(row)
         return row
 
-    def maybe_filter_out_long_prompts(self, dataframe: Dataset) -> Dataset:
+    def maybe_filter_out_long_prompts(self, dataframe: Dataset) -> Dataset:  # type: ignore[override]
         """The rows whose prompts, as they are asked, are short enough."""
         wanted, self.filter_overlong_prompts = self.filter_overlong_prompts, False
         try:

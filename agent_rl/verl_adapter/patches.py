@@ -50,12 +50,11 @@ def trainers(module: ModuleType) -> None:
     - TransferQueue's `kv_batch_get`: fails for no keys, which a validation asks for after a batch of which every
       trajectory failed: a row, with `data.val_batch_size=1`.
     """
-    from verl.trainer.ppo.v1 import trainer_base
-
     from agent_rl.verl_adapter import stages
     from agent_rl.verl_adapter.reward_loop import AgentRewardLoopManager
     from agent_rl.verl_adapter.trainer import AgentTrainer
 
+    trainer_base: Any = module.trainer_base
     for name, cls in trainer_base.TRAINER_REGISTRY.items():
         trainer_base.TRAINER_REGISTRY[name] = type(cls.__name__, (AgentTrainer, cls), {})
     trainer_base.RewardLoopManager = AgentRewardLoopManager
@@ -99,7 +98,7 @@ def estimation(trainer: AgentTrainer) -> None:
     """
     from verl.trainer.ppo.v1 import trainer_base
 
-    trainer_base.compute_advantage_for_multi_trajectories = trainer.estimate_advantages
+    trainer_base.compute_advantage_for_multi_trajectories = trainer.estimate_advantages  # type: ignore[assignment]
 
 
 def policy_loss(module: ModuleType) -> None:

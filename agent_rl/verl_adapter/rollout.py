@@ -51,6 +51,8 @@ class AgentLoopWorker(AgentLoopWorkerTQ.__ray_actor_class__):  # type: ignore[na
     A rule costs less than a call to a reward worker, and each reward worker is a process that imports all of verl.
     """
 
+    reward_loop_worker_handles: Any
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if self.reward_loop_worker_handles is not None and not self.reward_loop_worker_handles:
@@ -114,10 +116,11 @@ def _reads_messages(agent_name: str) -> bool:
     if entry is None or agent_name in _known:
         return _known.get(agent_name, False)
     cls = hydra.utils.get_class(entry["_target_"])
-    code = getattr(inspect.unwrap(cls.run), "__code__", None)
-    own = code is not None and not cls.__module__.startswith(("verl.", "agent_rl."))
-    names = (*code.co_consts, *code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]) if own else ()
-    _known[agent_name] = "messages" in names
+    code: Any = getattr(inspect.unwrap(cls.run), "__code__", None)
+    _known[agent_name] = False
+    if code is not None and not cls.__module__.startswith(("verl.", "agent_rl.")):
+        parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        _known[agent_name] = "messages" in (*code.co_consts, *parameters)
     return _known[agent_name]
 
 

@@ -26,7 +26,7 @@ _MADE = ("prompt", "reward_model", "extra_info", "images", "videos")
 class RowDataSet(RLHFDataset):
     """verl's `RLHFDataset` over rows of the contract, or of a shape that `agent_rl.data.as_row` reads."""
 
-    def maybe_filter_out_long_prompts(self, dataframe: Dataset) -> Dataset:
+    def maybe_filter_out_long_prompts(self, dataframe: Dataset) -> Dataset:  # type: ignore[override]
         """The rows whose prompts are short enough; called by verl once the files are read."""
         empty = [name for name in dataframe.column_names if dataframe.data.column(name).null_count == len(dataframe)]
         dataframe = dataframe.remove_columns(empty)

@@ -31,7 +31,7 @@ FINISH_S = 60.0
 def separate_tracking(original: Any) -> type[Any]:
     """A class of verl's `Tracking` with loggers in threads of their own."""
 
-    class Tracking(original):  # type: ignore[misc, valid-type]
+    class Tracking(original):
         """verl's `Tracking`, which no sink can stop or delay."""
 
         def __init__(
@@ -84,7 +84,7 @@ class Samples:
     """
 
     def __init__(self, verls: Any) -> None:
-        self._log = verls._log if isinstance(verls, Samples) else verls.log
+        self._log: Any = verls._log if isinstance(verls, Samples) else verls.log
 
     def log(self, loggers: str | Sequence[str], samples: Sequence[Any], step: int) -> None:
         """Send them to each of these loggers, in its own thread."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Sequence
 from typing import Any
 
 from omegaconf import OmegaConf, open_dict
 from transfer_queue import KVBatchMeta
+from verl import DataProto
 from verl.trainer.ppo.v1 import trainer_base
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.trainer.ppo.v1.trainer_colocate_async import PPOTrainerColocateAsync
@@ -68,7 +68,8 @@ class AgentTrainer(PPOTrainer):
 
     def __new__(cls, config: Any) -> AgentTrainer:
         """An instance of the mode's class, or of the user's class above or behind it."""
-        return super().__new__(_with_users(cls, config))
+        instance: AgentTrainer = super().__new__(_with_users(cls, config))
+        return instance
 
     def __init__(self, config: Any) -> None:
         self.settings = AgentRLSettings.from_config(config)
@@ -127,7 +128,7 @@ class AgentTrainer(PPOTrainer):
                 self.served_models = served_models.ServedModels(self.config, models, pools)
                 served_models.write_addresses(self.config, self.served_models.served)
 
-            pools.create_resource_pool = create_and_serve
+            pools.create_resource_pool = create_and_serve  # type: ignore[method-assign]
 
     def _load_checkpoint(self) -> None:
         stages.announce("weights")
@@ -190,7 +191,9 @@ class AgentTrainer(PPOTrainer):
             self._batches.write(self.global_steps, self.local_trigger_step, batch, self.advantages)
         return result
 
-    def estimate_advantages(self, data: Any, batch_keys: Sequence[str], adv_estimator: Any, **options: Any) -> Any:
+    def estimate_advantages(
+        self, data: DataProto, batch_keys: list[str], adv_estimator: Any, **options: Any
+    ) -> DataProto:
         """Add `advantages` and `returns` to a batch; a trajectory is one member of its group.
 
         A batch without a token that is trained on, or without a group that is large enough, gets the advantage 0 and
@@ -208,11 +211,13 @@ class AgentTrainer(PPOTrainer):
             self.samples.counts["skipped_updates"] += 1
             data.batch["advantages"] = data.batch["returns"] = data.batch["token_level_rewards"] * 0
             return data
-        estimate = functools.partial(compute_advantage_for_multi_trajectories, adv_estimator=adv_estimator, **options)
-        of_group = adv_estimator in trained_samples.OF_A_GROUP
-        compute = functools.partial(trained_samples.of_trajectories, estimate) if of_group else estimate
-        self.advantages = compute(data, batch_keys=batch_keys)
-        return self.advantages
+        estimate: Any = functools.partial(
+            compute_advantage_for_multi_trajectories, adv_estimator=adv_estimator, **options
+        )
+        if adv_estimator in trained_samples.OF_A_GROUP:
+            estimate = functools.partial(trained_samples.of_trajectories, estimate)
+        data = self.advantages = estimate(data, batch_keys=batch_keys)
+        return data
 
     def _update_critic(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         if self.is_idle:
@@ -252,7 +257,7 @@ class AgentTrainer(PPOTrainer):
         return {**super()._val_metrics_update(sources, uids, columns, turns), **missing}
 
     def _maybe_log_val_generations(self, inputs: Any, outputs: Any, scores: Any) -> None:
-        self.validation_generations_logger = sinks.Samples(self.validation_generations_logger)
+        self.validation_generations_logger: Any = sinks.Samples(self.validation_generations_logger)
         super()._maybe_log_val_generations(inputs, outputs, scores)
 
     def _compute_metrics(

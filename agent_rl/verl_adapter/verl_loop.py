@@ -63,7 +63,7 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
             self, EpisodeSetup(settings, limits, to_specs(tools.tools if tools else []), self.tokenizer)
         )
 
-    async def run(self, sampling_params: dict[str, Any], **row: Any) -> AgentLoopOutput | list[AgentLoopOutput]:
+    async def run(self, sampling_params: dict[str, Any], **row: Any) -> AgentLoopOutput | list[AgentLoopOutput]:  # type: ignore[override]
         """Run one episode for one row.
 
         Returns:

@@ -79,12 +79,12 @@ class VerlTool:
 
 class _Property(OpenAIFunctionPropertySchema):
     model_config = ConfigDict(extra="allow")
-    type: str | list[str] | None = None
+    type: str | list[str] | None = None  # type: ignore[assignment]
 
 
 class _Parameters(OpenAIFunctionParametersSchema):
     model_config = ConfigDict(extra="allow")
-    properties: dict[str, _Property]
+    properties: dict[str, _Property]  # type: ignore[assignment]
 
 
 class _Function(OpenAIFunctionSchema):
