@@ -33,7 +33,6 @@ from agent_rl.settings.reward import ServedModelSettings
 from agent_rl.verl_adapter import checkpoints, custom_function, ordering, resume, values
 from agent_rl.verl_adapter.algorithms import remax
 from agent_rl.verl_adapter.served_models import MANAGER, ROUTER_MODEL, named, require_known
-from agent_rl.verl_adapter.stages import announce
 from agent_rl.verl_adapter.tool_files import load_specs
 
 __all__ = [
@@ -88,7 +87,6 @@ def early_checks(module: ModuleType) -> None:
             from agent_rl.verl_adapter.trainer import require_trainer_class
 
             require_trainer_class(config)
-        announce("Ray")  # which verl starts next
 
     module.validate_config = validate  # type: ignore[attr-defined]
 

@@ -45,7 +45,7 @@ class _Prompt:
 _prompt: ContextVar[_Prompt] = ContextVar("_prompt")
 
 
-class AgentLoopWorker(AgentLoopWorkerTQ.__ray_actor_class__):  # type: ignore[name-defined, misc]
+class AgentLoopWorker(AgentLoopWorkerTQ.__ray_actor_class__):
     """Runs the sessions of prompts, and scores them itself with `reward.num_workers=0`.
 
     A rule costs less than a call to a reward worker, and each reward worker is a process that imports all of verl.
