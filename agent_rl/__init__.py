@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from agent_rl.agents.users.user import Reply, User
     from agent_rl.rewards import Component
     from agent_rl.tools import Tool
+    from agent_rl.verl_adapter.trainer import AgentTrainer
     from agent_rl.verl_adapter.verl_loop import EpisodeAgentLoop
     from agent_rl.verl_adapter.verl_loop import EpisodeAgentLoop as ReactAgentLoop
 
 __all__ = [
     "Agent",
+    "AgentTrainer",
     "Component",
     "EpisodeAgentLoop",
     "Hooks",
@@ -36,6 +38,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Agent": "agent_rl.agents.episode.agent",
+    "AgentTrainer": "agent_rl.verl_adapter.trainer",
     "Component": "agent_rl.rewards",
     "EpisodeAgentLoop": "agent_rl.verl_adapter.verl_loop",
     "Hooks": "agent_rl.agents.episode.hooks",

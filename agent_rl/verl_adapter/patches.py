@@ -98,7 +98,11 @@ def estimation(trainer: AgentTrainer) -> None:
     """
     from verl.trainer.ppo.v1 import trainer_base
 
-    trainer_base.compute_advantage_for_multi_trajectories = trainer.estimate_advantages  # type: ignore[assignment]
+    def estimate(*args: Any, **kwargs: Any) -> Any:
+        trainer.advantages = trainer.estimate_advantages(*args, **kwargs)
+        return trainer.advantages
+
+    trainer_base.compute_advantage_for_multi_trajectories = estimate
 
 
 def policy_loss(module: ModuleType) -> None:

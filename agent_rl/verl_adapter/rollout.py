@@ -42,10 +42,11 @@ class _Prompt:
     failed: dict[int, BaseException] = field(default_factory=dict)
 
 
+_VerlsWorker: Any = AgentLoopWorkerTQ.__ray_actor_class__  # type: ignore[attr-defined]
 _prompt: ContextVar[_Prompt] = ContextVar("_prompt")
 
 
-class AgentLoopWorker(AgentLoopWorkerTQ.__ray_actor_class__):
+class AgentLoopWorker(_VerlsWorker):
     """Runs the sessions of prompts, and scores them itself with `reward.num_workers=0`.
 
     A rule costs less than a call to a reward worker, and each reward worker is a process that imports all of verl.

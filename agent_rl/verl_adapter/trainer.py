@@ -63,7 +63,7 @@ class AgentTrainer(PPOTrainer):
         samples: what became of the samples that no batch has.
         last_step: how far the run has come, and what is saved when it stops.
         is_idle: whether no token of the current batch can be trained on.
-        advantages: the current batch as a `DataProto`, with its advantages; None: it makes no update.
+        advantages: what `estimate_advantages` has returned for the current batch.
     """
 
     def __new__(cls, config: Any) -> AgentTrainer:
@@ -185,9 +185,8 @@ class AgentTrainer(PPOTrainer):
 
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         """Compute the advantages by `estimate_advantages`, and keep them in the trace."""
-        self.advantages = None
         result = super()._compute_advantage(batch, metrics)
-        if self.advantages is not None:
+        if not self.is_idle:
             self._batches.write(self.global_steps, self.local_trigger_step, batch, self.advantages)
         return result
 
@@ -216,8 +215,8 @@ class AgentTrainer(PPOTrainer):
         )
         if adv_estimator in trained_samples.OF_A_GROUP:
             estimate = functools.partial(trained_samples.of_trajectories, estimate)
-        data = self.advantages = estimate(data, batch_keys=batch_keys)
-        return data
+        result: DataProto = estimate(data, batch_keys=batch_keys)
+        return result
 
     def _update_critic(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         if self.is_idle:

@@ -131,6 +131,7 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("my_tools.py", "README.md", "python"),
         ("my_tools.yaml", "README.md", "yaml"),
         ("my_agents.py", "docs/guides/agents.md", "python"),
+        ("my_trainer.py", "docs/guides/trainer.md", "python"),
     ):
         (folder / name).write_text(block(page, language, name))
     (folder / "problems.csv").write_text("question,answer\n" + "".join(f"{i}+1?,{i + 1}\n" for i in range(40)))
