@@ -42,7 +42,7 @@ def check_version(version: str) -> None:
 
 
 def trainers(module: ModuleType) -> None:
-    """`verl.trainer.ppo.v1`: enter our trainer under verl's names, which it compares, and replace what it calls.
+    """`verl.trainer.ppo.v1`: our trainer, and what verl's calls by name.
 
     - `RewardLoopManager`: verl has no key for another class of it or of its workers.
     - `LLMServerManager.create`: a run says in its log when the engines start, which takes longest.
@@ -50,13 +50,10 @@ def trainers(module: ModuleType) -> None:
     - TransferQueue's `kv_batch_get`: fails for no keys, which a validation asks for after a batch of which every
       trajectory failed: a row, with `data.val_batch_size=1`.
     """
-    from agent_rl.verl_adapter import stages
+    from agent_rl.verl_adapter import stages, trainer  # noqa: F401 - the trainer registers itself
     from agent_rl.verl_adapter.reward_loop import AgentRewardLoopManager
-    from agent_rl.verl_adapter.trainer import AgentTrainer
 
     trainer_base: Any = module.trainer_base
-    for name, cls in trainer_base.TRAINER_REGISTRY.items():
-        trainer_base.TRAINER_REGISTRY[name] = type(cls.__name__, (AgentTrainer, cls), {})
     trainer_base.RewardLoopManager = AgentRewardLoopManager
     create = vars(trainer_base.LLMServerManager)["create"].__func__
     correct, get = trainer_base.compute_rollout_correction_and_add_to_batch, trainer_base.tq.kv_batch_get

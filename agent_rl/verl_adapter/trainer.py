@@ -1,8 +1,8 @@
 """`AgentTrainer`: verl's trainer with what agent_rl adds, in the order of a step.
 
-verl's own three classes (`sync`, `colocate_async`, `separate_async`) stay behind it: `patches.trainers` enters a class
-of both under each of their names. Each method says what it adds and calls verl's. `agent_rl.trainer_class` names a
-trainer of the user (docs/guides/trainer.md).
+verl's own three classes (`sync`, `colocate_async`, `separate_async`) stay behind it: a class of both is entered under
+each of their names, which verl compares, so that a new name would be none of its modes. Each method says what it adds
+and calls verl's. `agent_rl.trainer_class` names a trainer of the user (docs/guides/trainer.md).
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from agent_rl.verl_adapter import (
     one_update,
     ordering,
     patches,
+    replay_buffer,
     sampled_scores,
     served_models,
     sinks,
@@ -43,7 +44,6 @@ from agent_rl.verl_adapter.algorithms import remax
 from agent_rl.verl_adapter.engine_arguments import rename_arguments
 from agent_rl.verl_adapter.failures import FailedSessions
 from agent_rl.verl_adapter.last_step import LastStep
-from agent_rl.verl_adapter.replay_buffer import watched
 from agent_rl.verl_adapter.survivors import finals, session_of
 
 __all__ = ["AgentTrainer", "require_trainer_class"]
@@ -96,7 +96,7 @@ class AgentTrainer(PPOTrainer):
         patches.estimation(self)
 
     def _build_replay_buffer(self) -> Any:
-        return watched(super()._build_replay_buffer(), self)
+        return replay_buffer.watched(super()._build_replay_buffer(), self)
 
     def init(self) -> None:
         """Start workers and engines, and load the checkpoint."""
@@ -331,3 +331,7 @@ def _with_users(cls: type[Any], config: Any) -> type[Any]:
     if issubclass(user, AgentTrainer):
         return type(user.__name__, (user, cls), {})
     return type(user.__name__, (cls, type(user.__name__, (user, verls), {})), {})
+
+
+for _name, _cls in trainer_base.TRAINER_REGISTRY.items():
+    trainer_base.TRAINER_REGISTRY[_name] = type(_cls.__name__, (AgentTrainer, _cls), {})

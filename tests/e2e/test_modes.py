@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from agent_rl import trace
+from tests.docs.pages import block
 from tests.e2e.training import KeptRequest, diffs, train
 
 pytestmark = pytest.mark.engine
@@ -30,10 +31,13 @@ def test_interrupted_generations_stay_exact(
 ) -> None:
     monkeypatch.setenv("PROBE_DIR", str(tmp_path))
     request = KeptRequest(tmp_path)
+    trainer = tmp_path / "my_trainer.py"
+    trainer.write_text(block("docs/guides/trainer.md", "python", trainer.name))
     logged = train(
         tmp_path,
         tiny_llama,
         f"mode={mode}",
+        f"agent_rl.trainer_class={trainer}:Brief",
         agent="weights_probe",
         script=Path(__file__).with_name("probe_train.py"),
         data__max_response_length=256,
@@ -52,6 +56,7 @@ def test_interrupted_generations_stay_exact(
     assert max(metrics[SPAN] for metrics in logged.values()) >= 2  # begun with one version, ended with another
     assert max(diffs(logged)) < 1e-3
     assert {metrics["agent/unscored"] for metrics in logged.values()} == {0}
+    assert {metrics["agent/long"] for metrics in logged.values()} == {0}  # of the user's trainer
     check_weights(tmp_path)
     batches = list(trace.read_batches(tmp_path / "trace.jsonl"))
     assert {batch.step for batch in batches} >= set(logged)
