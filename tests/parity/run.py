@@ -1,0 +1,171 @@
+"""Trains with a scripted engine and compares the metrics with those of other code: `make parity AGAINST=../main`.
+
+    python tests/parity/run.py OUT.json [CASE ...] [--against PLACE]
+
+Everything but the engine is real: verl's trainer, Ray, TransferQueue, the updates of a tiny model. Metrics that do not
+measure time are equal to the last digit when the same code runs twice on one machine.
+
+PLACE is an earlier OUT.json, a folder with another checkout (run with the Python of its `.venv`, else with this one), or
+an environment that `make test VERL=` has made, which runs this checkout. Without one, the code is compared with itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.parity.cases import CASES, PROMPTS, SAMPLES, STEPS, Case
+
+ROOT, HERE = Path(__file__).parents[2], Path(__file__).parent
+TIMES = re.compile(r"^(timing_s|timing_per_token_ms|perf)/|^actor/perf/|_seconds(/|$)")
+"""Metrics that measure time or memory."""
+LIMIT_S = 300
+VERSIONS = "import json, sys; from agent_rl.launch.run_folder import versions; json.dump(versions(), sys.stdout)"
+
+Metrics = dict[str, dict[str, Any]]
+"""Name to value, of each step."""
+
+
+def make_inputs(folder: Path) -> None:
+    """The rows, a policy and a classifier, which all cases share."""
+    from agent_rl.cpu.tiny_model import CORPUS, make_classifier, make_model, make_tokenizer
+    from agent_rl.data import arithmetic, write_parquet
+
+    for name, make in (("policy", make_model), ("classifier", make_classifier)):
+        tokenizer = make_tokenizer(CORPUS, folder / name, 512)
+        make(folder / name, tokenizer, hidden=48, layers=2, heads=4, max_positions=4096)
+    problems = arithmetic.train_test(0, 8 * STEPS * PROMPTS, PROMPTS)
+    for agent in {case.agent for case in CASES.values()}:
+        for split, its in zip(("train", "test"), problems, strict=True):
+            rows = [arithmetic.to_row(each, split, at, agent_name=agent) for at, each in enumerate(its)]
+            for row in rows:
+                row["reward_model"] = {**row["reward_model"], "ground_truth": "7"}  # an answer of the script
+            write_parquet(rows, folder / f"{agent}_{split}.parquet")
+
+
+def overrides(case: Case, inputs: Path, folder: Path, last: int) -> list[str]:
+    values = {
+        "data.train_files": f"{inputs}/{case.agent}_train.parquet",
+        "data.val_files": f"{inputs}/{case.agent}_test.parquet",
+        "data.train_batch_size": PROMPTS,
+        "data.shuffle": False,
+        "data.max_prompt_length": 256,
+        "data.max_response_length": 256,
+        "actor_rollout_ref.model.path": f"{inputs}/policy",
+        "actor_rollout_ref.actor.optim.lr": 0.001,
+        "actor_rollout_ref.actor.ppo_mini_batch_size": PROMPTS if case.is_asynchronous else PROMPTS // 2,
+        "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": PROMPTS,
+        "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu": PROMPTS,
+        "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu": PROMPTS,
+        "actor_rollout_ref.rollout.n": SAMPLES,
+        "trainer.val_before_train": False,
+        "trainer.test_freq": STEPS,
+        "trainer.total_training_steps": last,
+        "trainer.save_freq": -1,
+        "agent_rl.run.folder": folder,
+        "hydra.run.dir": f"{folder}/hydra",
+    }
+    own = [each.replace("CLASSIFIER", f"{inputs}/classifier") for each in case.overrides]
+    given = {each.partition("=")[0] for each in own}
+    return [*own, *(f"{key}={value}" for key, value in values.items() if key not in given)]
+
+
+def train(case: Case, inputs: Path, folder: Path, python: str, code: Path) -> Metrics:
+    """The metrics of each step, and of each sync of the weights."""
+    weights = folder / "weights.jsonl"
+    ahead = {"prompts": PROMPTS, "samples": SAMPLES} if case.is_asynchronous else None
+    paths = [str(HERE), str(code), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = os.environ | {
+        "VERL_PLATFORM": "cpu",
+        "OMP_NUM_THREADS": "1",
+        "PYTHONHASHSEED": "0",
+        "PYTHONPATH": os.pathsep.join(paths),
+        "VERL_USE_EXTERNAL_MODULES": "scripted_engine",
+        "PARITY_SCRIPT": json.dumps({"turns": case.turns, "ahead": ahead, "weights": str(weights)}),
+    }
+    for last in case.stops:
+        command = [python, "-c", "from agent_rl.cli.main import main; main()", "train", str(code / "recipes" / case.recipe)]
+        done = subprocess.run(
+            [*command, *overrides(case, inputs, folder / "run", last)],
+            cwd=code, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            sys.exit(f"{done.stdout[-3000:]}{done.stderr[-3000:]}\nThe log is {folder}/run/train.log")
+    logged = [json.loads(line) for line in (folder / "run/metrics.jsonl").read_text().splitlines()]
+    steps: Metrics = {str(each["step"]): each["data"] for each in logged}
+    for at, line in enumerate(weights.read_text().splitlines()):
+        steps[f"sync {at}"] = json.loads(line)
+    return steps
+
+
+def differences(one: Metrics, other: Metrics) -> list[str]:
+    """What differs, without times: a line for each metric of a step."""
+    lines = []
+    for step in sorted({*one, *other}):
+        mine, its = ({name: value for name, value in each.get(step, {}).items() if not TIMES.match(name)} for each in (one, other))
+        for name in sorted({*mine, *its}):
+            values = [repr(each.get(name, "absent")) for each in (mine, its)]
+            if values[0] != values[1]:
+                lines.append(f"step {step} {name}: {values[0]} and {values[1]}")
+    return lines
+
+
+def measured(place: Path, names: Iterable[str], inputs: Path, work: Path) -> dict[str, Any]:
+    """The metrics of the cases, with the versions that made them."""
+    own = place / "bin/python"
+    python = own if own.exists() else place / ".venv/bin/python"
+    code = ROOT if own.exists() else place
+    executable = str(python.absolute()) if python.exists() else sys.executable
+    environment = os.environ | {"PYTHONPATH": str(code)}
+    versions = subprocess.check_output([executable, "-c", VERSIONS], env=environment, cwd=code)
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=code, capture_output=True, text=True, check=False).stdout
+    cases: dict[str, Metrics] = {}
+    for name in names:
+        begun = time.monotonic()
+        cases[name] = train(CASES[name], inputs, work / name, executable, code)
+        print(f"{name}: {time.monotonic() - begun:.0f} s", flush=True)
+    return {"versions": {**json.loads(versions), "commit": commit.strip()}, "cases": cases}
+
+
+def report(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Print what differs in the cases that both have; whether nothing does."""
+    both = [name for name in one["cases"] if name in other["cases"]]
+    equal = True
+    for name in both:
+        lines = differences(one["cases"][name], other["cases"][name])
+        print(f"{name}: {f'{len(lines)} differences' if lines else 'equal'}", *lines[:20], sep="\n  ")
+        equal = equal and not lines
+    return equal and bool(both)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Train with a scripted engine, and compare the metrics.")
+    parser.add_argument("out", type=Path)
+    parser.add_argument("cases", nargs="*", default=list(CASES), metavar="CASE", help=", ".join(CASES))
+    parser.add_argument("--against", type=Path, default=ROOT, metavar="PLACE")
+    options = parser.parse_args()
+    if unknown := {*options.cases} - {*CASES}:
+        parser.error(f"there is no case {', '.join(sorted(unknown))}: {', '.join(CASES)}")
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix="parity_"))
+    make_inputs(work / "inputs")
+    mine = measured(ROOT, options.cases, work / "inputs", work / "this")
+    options.out.write_text(json.dumps(mine, indent=1) + "\n")
+    if options.against.is_file():
+        return int(not report(mine, json.loads(options.against.read_text())))
+    its = measured(options.against.absolute(), options.cases, work / "inputs", work / "other")
+    options.out.with_suffix(".other.json").write_text(json.dumps(its, indent=1) + "\n")
+    return int(not report(mine, its))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
