@@ -8,11 +8,13 @@ from pathlib import Path
 __all__ = ["CASES", "PROMPTS", "SAMPLES", "STEPS", "Case"]
 
 PROMPTS, SAMPLES, STEPS = 4, 3, 3
+FLAKY = Path(__file__).parents[1] / "e2e/flaky.py"
 
 CALL = 'Thought: I compute.\nAction: calculator\nAction Input: {"expression": "12+34"}'
 LONG_CALL = f"Thought: {'I compute the next part of it with care. ' * 3}\n{CALL.partition(chr(10))[2]}"
+CALLS = (CALL, LONG_CALL, CALL.replace("+", "/0+"))
 TURNS = (
-    *(CALL, LONG_CALL, CALL.replace("+", "/0+")),
+    *CALLS,
     *("Thought: I have the result.\nFinal Answer: 7", "Final Answer: 7", "Thought: So it is.\nFinal Answer: 46"),
     *("I do not know.", "Action: nothing\nAction Input: none"),
 )
@@ -35,22 +37,34 @@ class Case:
         return any("async" in override for override in self.overrides)
 
 
-SERVED = ["+agent_rl.reward.models.preference={path: CLASSIFIER, kind: discriminative, placement: PLACEMENT}"]
-SERVED += [
+FEW = ("Final Answer: 7", "Thought: I have the result.\nFinal Answer: 7", "Final Answer: 46")
+"""With which many groups are all right or all wrong."""
+FOLDING = ["agent_rl.folding.instructions=Write notes.", "agent_rl.folding.reserve_tokens=64"]
+SERVED = [
+    "+agent_rl.reward.models.preference={path: CLASSIFIER, kind: discriminative, placement: shared}",
     "+agent_rl.reward.components.quality={kind: reward_model, weight: 0.2, normalize: sigmoid, "
-    "config: {models: {preference: {shown: conversation}}}}"
+    "config: {models: {preference: {shown: conversation}}}}",
 ]
+OWN_SERVER = [each.replace("shared", "own") for each in SERVED]
+UNSCORED = [f"+agent_rl.reward.components.flaky={{kind: '{FLAKY}:Flaky', weight: 0}}"]
+ONE_UPDATE = [f"actor_rollout_ref.actor.ppo_mini_batch_size={PROMPTS}"]
+
 CASES = {
-    "sync_grpo": Case(),
+    "sync_grpo": Case(["kl=loss"]),
     "sync_resume": Case(["algo=ppo", "trainer.save_freq=1"], stops=(2, STEPS)),
     "sync_ppo": Case(["algo=ppo", "kl=reward"]),
     "sync_remax": Case(["algo=remax"]),
-    "sync_dapo": Case(["algo=dapo"]),
-    "sync_lora": Case(["tuning=lora", "kl=loss"]),
-    "sync_folding": Case(
-        ["agent_rl.folding.reserve_tokens=48", "data.max_response_length=160"], agent="folding_agent"
-    ),
-    "sync_served": Case([each.replace("PLACEMENT", "shared") for each in SERVED]),
+    "sync_dapo": Case(["algo=dapo"], turns=FEW),
+    "sync_lora": Case(["tuning=lora", "kl=loss", *ONE_UPDATE]),
+    "sync_folding": Case([*FOLDING, "data.max_response_length=224"], agent="folding_agent", turns=(*TURNS, *CALLS * 2)),
+    "sync_served": Case(SERVED),
+    "sync_order_unscored": Case(["algo=rloo", "agent_rl.data.order=shuffled", "data.seed=1", *UNSCORED]),
     "colocate_async_grpo": Case(["mode=colocate_async"]),
+    "colocate_async_ppo_served": Case(["mode=colocate_async", "algo=ppo", *OWN_SERVER]),
     "separate_async_grpo": Case(["mode=separate_async"]),
+    "separate_async_lora_folding": Case(
+        ["mode=separate_async", "tuning=lora", *FOLDING, "data.max_response_length=224"],
+        agent="folding_agent",
+        turns=(*TURNS, *CALLS * 2),
+    ),
 }

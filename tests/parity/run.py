@@ -1,12 +1,13 @@
 """Trains with a scripted engine and compares the metrics with those of other code: `make parity AGAINST=../main`.
 
-    python tests/parity/run.py OUT.json [CASE ...] [--against PLACE]
+    python -m tests.parity.run OUT.json [CASE ...] [--against PLACE]
 
 Everything but the engine is real: verl's trainer, Ray, TransferQueue, the updates of a tiny model. Metrics that do not
 measure time are equal to the last digit when the same code runs twice on one machine.
 
-PLACE is an earlier OUT.json, a folder with another checkout (run with the Python of its `.venv`, else with this one), or
-an environment that `make test VERL=` has made, which runs this checkout. Without one, the code is compared with itself.
+PLACE is an earlier OUT.json of this machine, a folder with another checkout (run with the Python of its `.venv`, else
+with this one), or an environment that `make test VERL=` has made, which runs this checkout. Without it the code is
+compared with itself.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ from typing import Any
 from tests.parity.cases import CASES, PROMPTS, SAMPLES, STEPS, Case
 
 ROOT, HERE = Path(__file__).parents[2], Path(__file__).parent
-TIMES = re.compile(r"^(timing_s|timing_per_token_ms|perf)/|^actor/perf/|_seconds(/|$)")
+TIMES = re.compile(r"^(timing_s|timing_per_token_ms)/|^(actor/|critic/)?perf/|_seconds(/|$)")
 """Metrics that measure time or memory."""
 LIMIT_S = 300
-VERSIONS = "import json, sys; from agent_rl.launch.run_folder import versions; json.dump(versions(), sys.stdout)"
+PACKAGES = ("verl", "TransferQueue", "ray", "torch", "transformers", "peft")
+VERSIONS = f"import importlib.metadata as m, json; print(json.dumps({{name: m.version(name) for name in {PACKAGES}}}))"
 
 Metrics = dict[str, dict[str, Any]]
 """Name to value, of each step."""
@@ -93,13 +95,20 @@ def train(case: Case, inputs: Path, folder: Path, python: str, code: Path) -> Me
         "PARITY_SCRIPT": json.dumps({"turns": case.turns, "ahead": ahead, "weights": str(weights)}),
     }
     for last in case.stops:
-        command = [python, "-c", "from agent_rl.cli.main import main; main()", "train", str(code / "recipes" / case.recipe)]
+        command = [
+            python,
+            "-c",
+            "from agent_rl.cli.main import main; main()",
+            "train",
+            str(code / "recipes" / case.recipe),
+        ]
         done = subprocess.run(
             [*command, *overrides(case, inputs, folder / "run", last)],
             cwd=code, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False,
         )  # fmt: skip
         if done.returncode:
-            sys.exit(f"{done.stdout[-3000:]}{done.stderr[-3000:]}\nThe log is {folder}/run/train.log")
+            print(f"{done.stdout[-2000:]}{done.stderr[-2000:]}\nThe log is {folder}/run/train.log")
+            return {"failed": {"exit status": done.returncode}}
     logged = [json.loads(line) for line in (folder / "run/metrics.jsonl").read_text().splitlines()]
     steps: Metrics = {str(each["step"]): each["data"] for each in logged}
     for at, line in enumerate(weights.read_text().splitlines()):
@@ -111,7 +120,10 @@ def differences(one: Metrics, other: Metrics) -> list[str]:
     """What differs, without times: a line for each metric of a step."""
     lines = []
     for step in sorted({*one, *other}):
-        mine, its = ({name: value for name, value in each.get(step, {}).items() if not TIMES.match(name)} for each in (one, other))
+        mine, its = (
+            {name: value for name, value in each.get(step, {}).items() if not TIMES.search(name)}
+            for each in (one, other)
+        )
         for name in sorted({*mine, *its}):
             values = [repr(each.get(name, "absent")) for each in (mine, its)]
             if values[0] != values[1]:

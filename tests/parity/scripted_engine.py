@@ -93,7 +93,7 @@ class ScriptedServer:
         seed = [prompt, sorted((name, str(value)) for name, value in params.items()), key[1]]
         text = SCRIPT["turns"][number(seed, len(SCRIPT["turns"]))]
         tokens = [*self._tokenizer.encode(text, add_special_tokens=False), self._tokenizer.eos_token_id]
-        log_probs = [-2 - number([seed, place], 1000) / 250 for place in range(len(tokens))]
+        log_probs = [-4 - number([seed, place], 1000) / 250 for place in range(len(tokens))]
         return tokens[:length], log_probs[:length], "stop" if len(tokens) <= length else "length"
 
     def _due(self, key: tuple[int, int]) -> int:
@@ -146,6 +146,11 @@ class ScriptedServer:
         return web.json_response({"data": data})
 
 
+def write_down(sync: dict[str, Any]) -> None:
+    with open(SCRIPT["weights"], "a") as file:
+        file.write(json.dumps(sync) + "\n")
+
+
 def replica_class() -> Any:
     from verl.workers.rollout.replica import RolloutReplica
 
@@ -185,9 +190,8 @@ def rollout_class() -> Any:
                 squares[name] = float(whole.detach().double().square().sum())
             if global_steps is None:
                 return
-            with open(SCRIPT["weights"], "a") as file:
-                total = sum(squares[name] for name in sorted(squares))
-                file.write(json.dumps({"step": global_steps, "tensors": len(squares), "squares": total}) + "\n")
+            total = sum(squares[name] for name in sorted(squares))
+            write_down({"step": global_steps, "tensors": len(squares), "squares": total})
             await ray.get_actor(f"scripted_server_{self.replica_rank}").set_global_steps.remote(global_steps)
 
     return ScriptedRollout
@@ -229,7 +233,7 @@ def _worker(module: Any) -> None:
 
 
 def _queue(module: Any) -> None:
-    """The trainer reads trajectories in the order of their prompts; without an asynchronous mode, when all are there."""
+    """The trainer reads trajectories in the order of their prompts; in synchronous training, when all are there."""
     original = module.kv_list
 
     @functools.wraps(original)
