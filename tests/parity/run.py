@@ -16,6 +16,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -27,7 +28,7 @@ from typing import Any
 from tests.parity.cases import CASES, PROMPTS, SAMPLES, STEPS, Case
 
 ROOT, HERE = Path(__file__).parents[2], Path(__file__).parent
-TIMES = re.compile(r"^(timing_s|timing_per_token_ms)/|^(actor/|critic/)?perf/|_seconds(/|$)")
+TIMES = re.compile(r"^(timing_s|timing_per_token_ms)/|^(actor/|critic/)?perf/|(?<!/stop_max)_seconds(/|$)")
 """Metrics that measure time or memory."""
 LIMIT_S = 300
 PACKAGES = ("verl", "TransferQueue", "ray", "torch", "transformers", "peft")
@@ -131,12 +132,18 @@ def differences(one: Metrics, other: Metrics) -> list[str]:
     return lines
 
 
+def interpreter(place: Path) -> tuple[Path, Path]:
+    """Python and the checkout that it runs, for an environment or a checkout."""
+    if (place / "bin/python").exists():
+        return place.absolute() / "bin/python", ROOT
+    python = place.absolute() / ".venv/bin/python"
+    return python if python.exists() else Path(sys.executable), place.absolute()
+
+
 def measured(place: Path, names: Iterable[str], inputs: Path, work: Path) -> dict[str, Any]:
     """The metrics of the cases, with the versions that made them."""
-    own = place / "bin/python"
-    python = own if own.exists() else place / ".venv/bin/python"
-    code = ROOT if own.exists() else place
-    executable = str(python.absolute()) if python.exists() else sys.executable
+    python, code = interpreter(place)
+    executable = str(python)
     environment = os.environ | {"PYTHONPATH": str(code)}
     versions = subprocess.check_output([executable, "-c", VERSIONS], env=environment, cwd=code)
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=code, capture_output=True, text=True, check=False).stdout
@@ -152,6 +159,9 @@ def report(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Print what differs in the cases that both have; whether nothing does."""
     both = [name for name in one["cases"] if name in other["cases"]]
     equal = True
+    for name in sorted({*one["versions"], *other["versions"]}):
+        values = [each["versions"].get(name, "absent") for each in (one, other)]
+        print(f"{name}: {' and '.join(dict.fromkeys(values))}")
     for name in both:
         lines = differences(one["cases"][name], other["cases"][name])
         print(f"{name}: {f'{len(lines)} differences' if lines else 'equal'}", *lines[:20], sep="\n  ")
@@ -165,6 +175,8 @@ def main() -> int:
     parser.add_argument("cases", nargs="*", default=list(CASES), metavar="CASE", help=", ".join(CASES))
     parser.add_argument("--against", type=Path, default=ROOT, metavar="PLACE")
     options = parser.parse_args()
+    if not options.against.exists():
+        parser.error(f"--against: there is no {options.against}")
     if unknown := {*options.cases} - {*CASES}:
         parser.error(f"there is no case {', '.join(sorted(unknown))}: {', '.join(CASES)}")
     options.out.parent.mkdir(parents=True, exist_ok=True)
@@ -173,10 +185,15 @@ def main() -> int:
     mine = measured(ROOT, options.cases, work / "inputs", work / "this")
     options.out.write_text(json.dumps(mine, indent=1) + "\n")
     if options.against.is_file():
-        return int(not report(mine, json.loads(options.against.read_text())))
-    its = measured(options.against.absolute(), options.cases, work / "inputs", work / "other")
-    options.out.with_suffix(".other.json").write_text(json.dumps(its, indent=1) + "\n")
-    return int(not report(mine, its))
+        other = json.loads(options.against.read_text())
+    else:
+        other = measured(options.against, options.cases, work / "inputs", work / "other")
+        options.out.with_suffix(".other.json").write_text(json.dumps(other, indent=1) + "\n")
+    if not report(mine, other):
+        print(f"The runs are in {work}")
+        return 1
+    shutil.rmtree(work)
+    return 0
 
 
 if __name__ == "__main__":
