@@ -61,6 +61,7 @@ CASES = {
     "sync_order_unscored": Case(["algo=rloo", "agent_rl.data.order=shuffled", "data.seed=1", *UNSCORED]),
     "colocate_async_grpo": Case(["mode=colocate_async"]),
     "colocate_async_ppo_served": Case(["mode=colocate_async", "algo=ppo", *OWN_SERVER]),
+    "colocate_async_resume": Case(["mode=colocate_async", "trainer.save_freq=1"], stops=(2, STEPS)),
     "separate_async_grpo": Case(["mode=separate_async"]),
     "separate_async_lora_folding": Case(
         ["mode=separate_async", "tuning=lora", *FOLDING, "data.max_response_length=224"],

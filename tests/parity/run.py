@@ -30,7 +30,8 @@ from tests.parity.cases import CASES, PROMPTS, SAMPLES, STEPS, Case
 ROOT, HERE = Path(__file__).parents[2], Path(__file__).parent
 TIMES = re.compile(r"^(timing_s|timing_per_token_ms)/|^(actor/|critic/)?perf/|(?<!/stop_max)_seconds(/|$)")
 """Metrics that measure time or memory."""
-LIMIT_S = 300
+LIMIT_S = 400
+MAIN = "from agent_rl.cli.main import main; main()"
 PACKAGES = ("verl", "TransferQueue", "ray", "torch", "transformers", "peft")
 VERSIONS = f"import importlib.metadata as m, json; print(json.dumps({{name: m.version(name) for name in {PACKAGES}}}))"
 
@@ -87,26 +88,21 @@ def train(case: Case, inputs: Path, folder: Path, python: str, code: Path) -> Me
     weights = folder / "weights.jsonl"
     ahead = {"prompts": PROMPTS, "samples": SAMPLES} if case.is_asynchronous else None
     paths = [str(HERE), str(code), *filter(None, [os.environ.get("PYTHONPATH")])]
+    script = {"turns": case.turns, "ahead": ahead, "weights": str(weights)}
     environment = os.environ | {
         "VERL_PLATFORM": "cpu",
         "OMP_NUM_THREADS": "1",
         "PYTHONHASHSEED": "0",
         "PYTHONPATH": os.pathsep.join(paths),
         "VERL_USE_EXTERNAL_MODULES": "scripted_engine",
-        "PARITY_SCRIPT": json.dumps({"turns": case.turns, "ahead": ahead, "weights": str(weights)}),
     }
-    for last in case.stops:
-        command = [
-            python,
-            "-c",
-            "from agent_rl.cli.main import main; main()",
-            "train",
-            str(code / "recipes" / case.recipe),
-        ]
+    for resumed, last in zip((0, *case.stops), case.stops, strict=False):
+        environment["PARITY_SCRIPT"] = json.dumps({**script, "resumed": resumed})
+        command = [python, "-c", MAIN, "train", str(code / "recipes" / case.recipe)]
+        command += overrides(case, inputs, folder / "run", last)
         done = subprocess.run(
-            [*command, *overrides(case, inputs, folder / "run", last)],
-            cwd=code, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False,
-        )  # fmt: skip
+            ["timeout", str(LIMIT_S), *command], cwd=code, env=environment, capture_output=True, text=True
+        )
         if done.returncode:
             print(f"{done.stdout[-2000:]}{done.stderr[-2000:]}\nThe log is {folder}/run/train.log")
             return {"failed": {"exit status": done.returncode}}

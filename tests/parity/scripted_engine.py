@@ -30,7 +30,8 @@ import torch
 import wrapt
 
 SCRIPT = json.loads(os.environ["PARITY_SCRIPT"])
-"""`turns`: texts to choose from; `ahead`: prompts and samples of a step in an asynchronous mode; `weights`: a file."""
+"""`turns`: texts to choose from; `ahead`: prompts and samples of a step in an asynchronous mode; `weights`: a file;
+`resumed`: the step of the checkpoint from which the run resumes, 0 for none."""
 DRAWS_UIDS = "verl.trainer"
 LONGEST_WAIT_S = 120.0
 
@@ -103,7 +104,7 @@ class ScriptedServer:
     async def _is_due(self, key: tuple[int, int]) -> bool:
         """Wait until a training prompt may be answered; False: until requests are aborted."""
         aborts, due, ahead = self._aborts, self._due(key), SCRIPT["ahead"]
-        arrivals = (due + 2) * ahead["prompts"] * ahead["samples"]
+        arrivals = (due + 2 - SCRIPT.get("resumed", 0)) * ahead["prompts"] * ahead["samples"]
         async with self._changed:
             self._arrived.add(key)
             self._changed.notify_all()
@@ -251,6 +252,8 @@ def _queue(module: Any) -> None:
 
 
 _places: dict[str, int] = {}
+_first = (SCRIPT.get("resumed", 0) + 1) * SCRIPT["ahead"]["prompts"] if SCRIPT["ahead"] and SCRIPT.get("resumed") else 0
+"""Prompts that the checkpoint's run has drawn: an asynchronous one is a step ahead, and keeps them with their uids."""
 _drawn: Counter[str] = Counter()
 _uuid4 = uuid.uuid4
 
@@ -262,7 +265,7 @@ def uuid4() -> uuid.UUID:
         return _uuid4()
     place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
     _drawn[place] += 1
-    return uuid.UUID(int=(_places.setdefault(place, len(_places) + 1) << 64) + _drawn[place] - 1)
+    return uuid.UUID(int=(_places.setdefault(place, len(_places) + 1) << 64) + _first + _drawn[place] - 1)
 
 
 uuid.uuid4 = uuid4
