@@ -115,6 +115,8 @@ def train(case: Case, inputs: Path, folder: Path, python: str, code: Path) -> Me
 
 def differences(one: Metrics, other: Metrics) -> list[str]:
     """What differs, without times: a line for each metric of a step."""
+    if failed := [each["failed"] for each in (one, other) if "failed" in each]:
+        return [f"{len(failed)} of the two runs failed: {failed}"]
     lines = []
     for step in sorted({*one, *other}):
         mine, its = (

@@ -32,6 +32,11 @@ def test_a_step_or_metric_that_only_one_has_is_a_difference():
     assert differences(one, other) == ["step 1 b: 'absent' and 2", "step 2 a: 'absent' and 1"]
 
 
+def test_a_run_that_failed_equals_none():
+    failed = {"failed": {"exit status": 1}}
+    assert len(differences(failed, {"1": {"a": 1}})) == len(differences(failed, failed)) == 1
+
+
 def test_results_without_a_common_case_are_not_equal(capsys):
     one = {"versions": {"verl": "0.9.1"}, "cases": {"sync_grpo": {"1": {"a": 1}}}}
     assert report(one, one)
