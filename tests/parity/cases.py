@@ -39,7 +39,10 @@ class Case:
 
 FEW = ("Final Answer: 7", "Thought: I have the result.\nFinal Answer: 7", "Final Answer: 46")
 """With which many groups are all right or all wrong."""
+MORE_CALLS = (*TURNS, *CALLS * 2)
+"""With which many a context of 224 tokens is full."""
 FOLDING = ["agent_rl.folding.instructions=Write notes.", "agent_rl.folding.reserve_tokens=64"]
+FOLDING += ["data.max_response_length=224"]
 SERVED = [
     "+agent_rl.reward.models.preference={path: CLASSIFIER, kind: discriminative, placement: shared}",
     "+agent_rl.reward.components.quality={kind: reward_model, weight: 0.2, normalize: sigmoid, "
@@ -56,7 +59,8 @@ CASES = {
     "sync_remax": Case(["algo=remax"]),
     "sync_dapo": Case(["algo=dapo"], turns=FEW),
     "sync_lora": Case(["tuning=lora", "kl=loss", *ONE_UPDATE]),
-    "sync_folding": Case([*FOLDING, "data.max_response_length=224"], agent="folding_agent", turns=(*TURNS, *CALLS * 2)),
+    "sync_folding": Case(FOLDING, agent="folding_agent", turns=MORE_CALLS),
+    "sync_folding_rloo": Case(["algo=rloo", *FOLDING], agent="folding_agent", turns=MORE_CALLS),
     "sync_served": Case(SERVED),
     "sync_order_unscored": Case(["algo=rloo", "agent_rl.data.order=shuffled", "data.seed=1", *UNSCORED]),
     "colocate_async_grpo": Case(["mode=colocate_async"]),
@@ -64,8 +68,6 @@ CASES = {
     "colocate_async_resume": Case(["mode=colocate_async", "trainer.save_freq=1"], stops=(2, STEPS)),
     "separate_async_grpo": Case(["mode=separate_async"]),
     "separate_async_lora_folding": Case(
-        ["mode=separate_async", "tuning=lora", *FOLDING, "data.max_response_length=224"],
-        agent="folding_agent",
-        turns=(*TURNS, *CALLS * 2),
+        ["mode=separate_async", "tuning=lora", *FOLDING], agent="folding_agent", turns=MORE_CALLS
     ),
 }
