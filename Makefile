@@ -19,7 +19,7 @@ PIP = $(PY) -m pip install --disable-pip-version-check
 SGLANG ?= $(shell sed -n 's/^ *"sglang==\([^"]*\)",$$/\1/p' pyproject.toml)
 ENGINE = .venv-sglang-$(SGLANG)
 
-.PHONY: quickstart test test-engine test-unit test-shuffled test-costs test-recipes check bench docs clean install install-dev
+.PHONY: quickstart test parity test-engine test-unit test-shuffled test-costs test-recipes check bench docs clean install install-dev
 
 quickstart: $(VENV)/.cpu ## the main job: a tiny agent learns to use its tool, on this CPU
 	$(PY) recipes/quickstart/quickstart.py $(ARGS)
@@ -55,6 +55,10 @@ check: $(VENV)/.dev ## format, lint, types, that what is imported is declared, a
 
 test-recipes: $(VENV)/.dev ## two steps with every algorithm and reward, and all examples of the bounded tests: up to an hour
 	HYPOTHESIS_PROFILE=full $(PYTEST) -m "recipes or bounded or hypothesis" $(ARGS)
+
+# AGAINST: another checkout, an environment of `make test VERL=`, or an earlier outputs/parity.json. CASES: some of them.
+parity: $(VENV)/.dev ## training runs with a scripted engine: their metrics equal those of AGAINST, or of a repetition
+	$(PY) -m tests.parity.run outputs/parity.json $(CASES) $(if $(AGAINST),--against $(AGAINST))
 
 test-engine: $(ENGINE)/.installed ## the engine tests on a CPU with the SGLang that GPUs have, SGLANG=0.5.13; 12 GB
 	$(ENGINE)/bin/python tests/try_sglang.py $(ARGS)
