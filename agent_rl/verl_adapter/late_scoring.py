@@ -21,6 +21,7 @@ from agent_rl.errors import AgentRLError, FatalError, UnscoredError
 from agent_rl.rewards import groups
 from agent_rl.settings import SECTION
 from agent_rl.settings.reward import ServedModelSettings
+from agent_rl.trajectory import Trajectory
 from agent_rl.verl_adapter.failures import ERRORS_PARTITION
 from agent_rl.verl_adapter.served_models import KIND, Served, named, write_addresses
 from agent_rl.verl_adapter.survivors import finals, session_of
@@ -38,11 +39,6 @@ MANAGER = "trajectory"
 """The reward manager that these patches are for."""
 ROUTER_MODEL = "reward_model"
 """The name of verl's own reward model for components, and of the component that is added if none uses it."""
-
-_ROW = (
-    *("raw_prompt", "data_source", "reward_model", "extra_info", "agent_name", "index", "uid", "global_steps"),
-    "extra_fields",
-)
 
 
 def ask_our_manager(module: ModuleType) -> None:
@@ -203,29 +199,25 @@ async def _gathered(replies: Sequence[Awaitable[list[Any]]]) -> list[list[Any]]:
 
 
 def _as_handed_over(module: ModuleType, keys: list[str], partition: str) -> Any:
-    """The trajectories in the form that an agent-loop worker sends to a reward worker."""
+    """The trajectories in the form in which an agent-loop worker sends them, with what our reward manager reads."""
     import numpy as np
-    import torch
     from tensordict import TensorDict
     from torch.nn.utils.rnn import pad_sequence
     from verl import DataProto
 
-    data = module.tq.kv_batch_get(
-        keys=keys, partition_id=partition, select_fields=["prompts", "responses", "num_turns", *_ROW]
-    )
-    prompts, responses = list(data["prompts"].unbind()), list(data["responses"].unbind())
-    whole = [torch.ones(len(p) + len(r), dtype=torch.int64) for p, r in zip(prompts, responses, strict=True)]
-    tensors = {
-        "prompts": pad_sequence(prompts, batch_first=True),
-        "responses": pad_sequence(responses, batch_first=True),
-        "attention_mask": pad_sequence(whole, batch_first=True),
+    fields = ["responses", "num_turns", "uid", "extra_fields"]
+    data = module.tq.kv_batch_get(keys=keys, partition_id=partition, select_fields=fields)
+    responses, extra_fields = list(data["responses"].unbind()), _objects(data["extra_fields"])
+    for extra in extra_fields:  # verl has stored the dataclass as a dict
+        extra[MANAGER] = Trajectory.from_dict(extra[MANAGER])
+    columns = {
+        "uid": _objects(data["uid"]),
+        "tool_extra_fields": extra_fields,
+        "__num_turns__": np.array([int(turns) for turns in data["num_turns"]]),
+        "response_len": np.array([len(response) for response in responses]),
     }
-    row = {name: _objects(data[name]) for name in _ROW if name in data.keys()}  # noqa: SIM118 - a TensorDict
-    row["tool_extra_fields"] = row.pop("extra_fields")
-    row["__num_turns__"] = np.array([int(turns) for turns in data["num_turns"]])
-    row["prompt_len"] = np.array([len(prompt) for prompt in prompts])
-    row["response_len"] = np.array([len(response) for response in responses])
-    return DataProto(batch=TensorDict(tensors, batch_size=len(keys)), non_tensor_batch=row)
+    tensors = {"responses": pad_sequence(responses, batch_first=True)}
+    return DataProto(batch=TensorDict(tensors, batch_size=len(keys)), non_tensor_batch=columns)
 
 
 def _objects(values: Any) -> Any:
