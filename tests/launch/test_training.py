@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -116,13 +117,15 @@ def test_words_are_rewritten_once_and_composed_again_for_the_cpu_profile_alone(
     for module, name in ((command, "change_arguments"), (composition, "_composed")):
         whole = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *a, name=name, whole=whole: (calls.append(name), whole(*a))[1])
+    monkeypatch.setattr(training, "_profile", lambda config: SimpleNamespace(overrides=lambda: {"data.seed": "3"}))
     monkeypatch.setenv("VERL_PLATFORM", platform)
     text, notes = training.dry_run(RECIPE, ["custom_reward_function.path=a.py", "trainer.nnodes=2"])
     assert (calls.count("change_arguments"), calls.count("_composed")) == (1, compositions)
     words = shlex.split(notes[-1])
     assert "reward.custom_reward_function.path=a.py" in words
-    workers = OmegaConf.create(text).actor_rollout_ref.rollout.agent.num_workers
-    assert platform or (workers, f"{training.WORKERS[0]}=16" in words) == (16, True)
+    config = OmegaConf.create(text)
+    assert ("data.seed=3" in words, config.data.seed == 3) == (platform == "cpu", platform == "cpu")
+    assert platform or f"{training.WORKERS[0]}={config.actor_rollout_ref.rollout.agent.num_workers}" in words
 
 
 def test_workers_grow_with_nodes_unless_the_user_gives_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
