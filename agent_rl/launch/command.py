@@ -18,12 +18,12 @@ from agent_rl.settings.old_keys import argument_keys, change_arguments, rows, te
 __all__ = [
     "JOINING",
     "SIZES",
-    "command_line",
     "has_accelerator",
     "hydra_arguments",
     "joins_ray",
     "quoted",
     "require_device",
+    "rewrite",
     "trainer_command",
 ]
 
@@ -44,26 +44,6 @@ def has_accelerator() -> bool:
     return any(any(Path("/dev").glob(pattern)) for pattern in ("nvidia[0-9]*", "kfd", "davinci[0-9]*", "dxg"))
 
 
-def trainer_command(
-    recipe: str | os.PathLike[str], overrides: Sequence[str] = (), script: str | os.PathLike[str] | None = None
-) -> list[str]:
-    """The command that trains a recipe, to be run or exec'ed from the folder that relative paths refer to.
-
-    Args:
-        recipe: a folder with `config.yaml`, or the name of a recipe.
-        overrides: hydra overrides, `key=value`.
-        script: the user's own entry point instead of verl's, which registers loops and then calls
-            `verl.trainer.main_ppo.main()`.
-
-    Raises:
-        ConfigError: when there is no such recipe, an override is not of the form `key=value`, or there is no
-            accelerator and the CPU was not chosen.
-    """
-    command = command_line(recipe, overrides, script)
-    require_device()
-    return command
-
-
 def require_device() -> None:
     """Refuse to start a trainer that would wait for ever.
 
@@ -82,42 +62,61 @@ def quoted(value: object) -> str:
     return f"'{text}'"
 
 
-def command_line(
-    recipe: str | os.PathLike[str], overrides: Sequence[str] = (), script: str | os.PathLike[str] | None = None
-) -> list[str]:
-    """The command of `trainer_command`, whether or not it can run on this machine."""
-    folder = recipe_folder(recipe)
-    return [
-        sys.executable,
-        *(("-m", "verl.trainer.main_ppo") if script is None else (str(script),)),
-        "--config-path",
-        str(folder),
-        "--config-name",
-        "config",
-        *hydra_arguments(folder, overrides),
-    ]
+def rewrite(overrides: Sequence[str]) -> list[str]:
+    """A run's words with today's keys; what is changed is printed.
 
+    This is the launcher's way in: everything behind it, the trainer's process too, takes the words as they are.
 
-def hydra_arguments(folder: Path, overrides: Sequence[str] = ()) -> list[str]:
-    """All overrides of a run: the platform's groups, places of the recipe's files, the user's, and for joining Ray.
+    Args:
+        overrides: hydra overrides, `key=value`; the environment's variables in the table of old keys are added.
 
     Raises:
-        ConfigError: when an override is not of the form `key=value`, or has an old key that is refused.
+        ConfigError: when a word is not of the form `key=value`, or has an old key that is refused.
     """
-    overrides, notes = change_arguments([*_environment(overrides), *overrides], "train")
+    words, notes = change_arguments([*_environment(overrides), *overrides], "train")
     tell(notes)
-    for override in overrides:
-        if "=" not in override and not override.startswith("~"):
-            raise ConfigError(override, "not a hydra override", "Write key=value, or ~key to remove one")
+    for word in words:
+        if "=" not in word and not word.startswith("~"):
+            raise ConfigError(word, "not a hydra override", "Write key=value, or ~key to remove one")
+    return words
+
+
+def hydra_arguments(folder: Path, words: Sequence[str]) -> list[str]:
+    """All overrides of a run: the platform's groups, places of the recipe's files, the words, and for joining Ray.
+
+    Args:
+        folder: of the recipe.
+        words: from `rewrite`.
+    """
     groups = []
     if cpu.is_selected():
         groups.append("+platform=cpu")
         if (folder / "size" / "cpu.yaml").is_file():
             groups.append("size=cpu")
-    overrides = [*(f"{key}={quoted(path)}" for key, path in found_files(folder).items()), *overrides]
+    words = [*(f"{key}={quoted(path)}" for key, path in found_files(folder).items()), *words]
     # hydra would refuse a key there that the recipe does not spell out
-    given = [f"++{override}" if is_free(override.partition("=")[0]) else override for override in overrides]
-    return [*groups, *given, *(_joining() if joins_ray() else ())]
+    words = [f"++{word}" if is_free(word.partition("=")[0]) else word for word in words]
+    return [*groups, *words, *(_joining() if joins_ray() else ())]
+
+
+def trainer_command(
+    recipe: str | os.PathLike[str], words: Sequence[str] = (), script: str | os.PathLike[str] | None = None
+) -> list[str]:
+    """The command that trains a recipe, to be run or exec'ed from the folder that relative paths refer to.
+
+    Args:
+        recipe: a folder with `config.yaml`, or the name of a recipe.
+        words: from `rewrite`.
+        script: the user's own entry point instead of verl's, which registers loops and then calls
+            `verl.trainer.main_ppo.main()`.
+
+    Raises:
+        ConfigError: when there is no such recipe.
+    """
+    folder = recipe_folder(recipe)
+    start = ("-m", "verl.trainer.main_ppo") if script is None else (str(script),)
+    config = ("--config-path", str(folder), "--config-name", "config")
+    return [sys.executable, *start, *config, *hydra_arguments(folder, words)]
 
 
 def _environment(overrides: Sequence[str]) -> list[str]:

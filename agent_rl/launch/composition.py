@@ -20,7 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from agent_rl.errors import ConfigError, did_you_mean
-from agent_rl.launch.command import hydra_arguments
+from agent_rl.launch.command import hydra_arguments, rewrite
 from agent_rl.launch.recipes import recipe_folder
 from agent_rl.settings import AgentRLSettings
 from agent_rl.settings.errors import Place
@@ -29,7 +29,7 @@ from agent_rl.settings.old_keys import argument_keys, change_config, is_old, tel
 from agent_rl.settings.yaml_files import parts_of, yaml_errors
 from agent_rl.verl_adapter import values
 
-__all__ = ["compose", "groups", "nearest_key", "unknown_keys", "verl_defaults"]
+__all__ = ["compose", "compose_words", "groups", "nearest_key", "unknown_keys", "verl_defaults"]
 
 NOT_IN_YAML = (
     "actor_rollout_ref.rollout.agent.agent_loop_manager_class",
@@ -49,8 +49,13 @@ def compose(recipe: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Di
         ConfigError: for a key that verl does not know, with the nearest one, for a value that cannot be used, and for
             any other error of hydra.
     """
+    return compose_words(recipe, rewrite(overrides))
+
+
+def compose_words(recipe: str | os.PathLike[str], words: Sequence[str]) -> DictConfig:
+    """As `compose`, from words that `agent_rl.launch.command.rewrite` has changed already."""
     folder = recipe_folder(recipe)
-    arguments = hydra_arguments(folder, overrides)
+    arguments = hydra_arguments(folder, words)
     with yaml_errors(folder / "config.yaml"), initialize_config_dir(str(folder), version_base=None):
         searchpath = f"hydra.searchpath=[{','.join(_searchpath(folder))}]"
         try:
@@ -59,7 +64,7 @@ def compose(recipe: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Di
             _check_keys(folder, searchpath, arguments)
             raise
     tell(change_config(config, argument_keys(arguments), folder / "config.yaml"))
-    added = {key for each in overrides if each.startswith("+") for key in argument_keys([each])}
+    added = argument_keys([word for word in words if word.startswith("+")])
     for key in unknown_keys(config):
         if not any(key == each or each.startswith(f"{key}.") for each in added):
             raise ConfigError(

@@ -24,6 +24,7 @@ from agent_rl.errors import AgentRLError
 from agent_rl.launch.output import failure
 from agent_rl.launch.outside import LONGEST, SHORT
 from agent_rl.launch.stopping import Aborted, StoppedRun, StopRequest
+from agent_rl.settings.old_keys import RUN
 
 __all__ = [
     "TrainerError",
@@ -46,8 +47,6 @@ LEFT_BEHIND = ("sem.mp-*", "sglang_loads_*")
 POLL_S = 0.5
 STOP_S = 20.0
 """Seconds between SIGTERM and SIGKILL."""
-MARK = "AGENT_RL_RUN"
-"""Environment variable that all processes of a run inherit."""
 
 
 class TrainerError(AgentRLError):
@@ -104,7 +103,7 @@ def run_trainer(
     before, mark = shared_files(), secrets.token_hex(16)
     with ExitStack() as stack:
         env = dict(environ) if environ is not None else stack.enter_context(_private_environment(out))
-        env |= {**logger_environment(out, env), MARK: mark}
+        env |= {**logger_environment(out, env), RUN: mark}
         output = stack.enter_context(open(log, "ab"))
         start = output.tell()
         try:
@@ -122,7 +121,7 @@ def run_trainer(
                 finally:
                     stop(child)
         finally:
-            end_all(MARK, mark)
+            end_all(RUN, mark)
             metrics.unlink(missing_ok=True)
             remove_unused(shared_files() - before)
     if child.returncode:

@@ -18,8 +18,16 @@ from agent_rl.cpu.profile import CPUProfile, profile_of
 from agent_rl.errors import ConfigError
 from agent_rl.launch import resolution
 from agent_rl.launch.cluster import Nodes, node_options, run_head, run_worker
-from agent_rl.launch.command import JOINING, command_line, has_accelerator, joins_ray, quoted, require_device
-from agent_rl.launch.composition import compose, verl_defaults
+from agent_rl.launch.command import (
+    JOINING,
+    has_accelerator,
+    joins_ray,
+    quoted,
+    require_device,
+    rewrite,
+    trainer_command,
+)
+from agent_rl.launch.composition import compose_words, verl_defaults
 from agent_rl.launch.display import Steady, choose
 from agent_rl.launch.gpu_environment import gpu_environment
 from agent_rl.launch.outside import require_home, temporary_files
@@ -86,7 +94,7 @@ def _train(
     stopping: StopRequest,
 ) -> StoppedRun | None:
     nodes = Nodes.from_environment()
-    config, command = _composed(recipe, overrides, script, nodes)
+    config, words = _composed(recipe, overrides, nodes)
     if problems := resolution.problems(config):
         raise problems[0]
     os.environ.update(_variables())  # Ray and every process of the run inherit it
@@ -101,15 +109,17 @@ def _train(
     _make_tiny_models(config)
     _require_model(config, recipe, overrides)
     shown = Steady(screen or choose(AgentRLSettings.from_config(config).run.progress))
-    command += _merged_checkpoint(config, shown)
+    words += _merged_checkpoint(config, shown)
     if "VERL_FILE_LOGGER_PATH" in os.environ:
         shown(lambda to: to.note("VERL_FILE_LOGGER_PATH has no effect here: metrics are in the run's metrics.jsonl"))
     with RunFolder(config, _user_command(), script) as run:
-        command += _run_overrides(config, run.path, overrides)
+        words += _run_overrides(config, run.path, words)
         if nodes is not None or joins_ray():  # whose processes do not inherit our environment
             variables = logger_environment(run.path).items()
-            command += [f"++ray_kwargs.ray_init.runtime_env.env_vars.{name}={quoted(at)}" for name, at in variables]
-        return _run(run, config, command, nodes, nodes_timeout_s, shown, environ, stopping)
+            words += [f"++ray_kwargs.ray_init.runtime_env.env_vars.{name}={quoted(at)}" for name, at in variables]
+        return _run(
+            run, config, trainer_command(recipe, words, script), nodes, nodes_timeout_s, shown, environ, stopping
+        )
 
 
 def _run(
@@ -184,7 +194,8 @@ def dry_run(recipe: str, overrides: Sequence[str] = (), script: str | None = Non
     Raises:
         ConfigError: for a key that verl does not know, and any other error of composition.
     """
-    config, command = _composed(recipe, overrides, script, Nodes.from_environment())
+    config, words = _composed(recipe, overrides, Nodes.from_environment())
+    command = trainer_command(recipe, words, script)
     notes = [f"error: {problem}" for problem in resolution.problems(config)]
     if wanted := _variables():
         command = ["env", *(f"{name}={value}" for name, value in wanted.items()), *command]
@@ -198,22 +209,21 @@ def _variables() -> dict[str, str]:
     return {**temporary_files(), **gpu_environment()}
 
 
-def _composed(
-    recipe: str, overrides: Sequence[str], script: str | None, nodes: Nodes | None
-) -> tuple[DictConfig, list[str]]:
-    """The configuration and the trainer's command line.
+def _composed(recipe: str, overrides: Sequence[str], nodes: Nodes | None) -> tuple[DictConfig, list[str]]:
+    """The configuration, and the words from which the trainer composes the same.
 
     The user's `trainer.nnodes` overrides the number of nodes that the environment names, and the user's keys override
     those that depend on the machine.
     """
-    if nodes is not None:
-        overrides = [f"trainer.nnodes={nodes.count}", *overrides]
-    config = compose(recipe, overrides)
-    wanted = [f"{key}={value}" for key, value in _profile(config).overrides().items()] if cpu.is_selected() else []
-    if wanted := [*wanted, *_workers(config, overrides)]:
-        overrides = [*wanted, *overrides]
-        config = compose(recipe, overrides)
-    return config, command_line(recipe, overrides if nodes is None else [*overrides, *JOINING], script)
+    words = rewrite(overrides if nodes is None else [f"trainer.nnodes={nodes.count}", *overrides])
+    config = compose_words(recipe, words)
+    if cpu.is_selected() and (wanted := _profile(config).overrides()):
+        words = [*(f"{key}={value}" for key, value in wanted.items()), *words]
+        config = compose_words(recipe, words)
+    for key, count in _workers(config, words).items():
+        OmegaConf.update(config, key, count)
+        words.append(f"{key}={count}")
+    return config, [*words, *(JOINING if nodes is not None else ())]
 
 
 def _profile(config: DictConfig) -> CPUProfile:
@@ -255,9 +265,9 @@ def _merged_checkpoint(config: DictConfig, shown: Steady) -> list[str]:
     return [f"{MODEL}={quoted(model_folder(path, MODEL).absolute())}"]
 
 
-def _run_overrides(config: DictConfig, folder: Path, given: Sequence[str]) -> list[str]:
+def _run_overrides(config: DictConfig, folder: Path, words: Sequence[str]) -> list[str]:
     """What puts everything that the run writes into its folder; relative paths mean nothing to other nodes."""
-    overrides, keys = [f"++agent_rl.run.folder={quoted(folder)}"], argument_keys(given)
+    overrides, keys = [f"++agent_rl.run.folder={quoted(folder)}"], argument_keys(words)
     if "hydra.run.dir" not in keys:
         overrides.append(f"hydra.run.dir={quoted(folder / 'hydra')}")
     if DUMPS not in keys and OmegaConf.select(config, DUMPS) is None and not _is_traced(config):
@@ -279,14 +289,14 @@ def _is_traced(config: DictConfig) -> bool:
     return OmegaConf.select(config, "agent_rl.trace.path") is not None and agent in agent_names()
 
 
-def _workers(config: DictConfig, given: Sequence[str]) -> list[str]:
-    """Overrides by which each of several nodes has as many workers as one alone; a number of the user's stays."""
-    keys, counts = argument_keys(given), {key: OmegaConf.select(config, key) for key in WORKERS}
-    return [
-        f"{key}={count * config.trainer.nnodes}"
+def _workers(config: DictConfig, words: Sequence[str]) -> dict[str, int]:
+    """The numbers with which each of several nodes has as many workers as one alone; a number of the user's stays."""
+    keys, counts = argument_keys(words), {key: OmegaConf.select(config, key) for key in WORKERS}
+    return {
+        key: count * config.trainer.nnodes
         for key, count in counts.items()
         if key not in keys and config.trainer.nnodes > 1 and count == OmegaConf.select(verl_defaults(), key)
-    ]
+    }
 
 
 def _make_tiny_models(config: DictConfig) -> None:

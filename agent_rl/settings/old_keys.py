@@ -23,7 +23,10 @@ from agent_rl.errors import ConfigError
 from agent_rl.settings.errors import Place
 from agent_rl.settings.free_sections import is_free
 
-__all__ = ["OldKey", "argument_keys", "change_arguments", "change_config", "is_old", "rows", "tell", "written"]
+__all__ = ["RUN", "OldKey", "argument_keys", "change_arguments", "change_config", "is_old", "rows", "tell", "written"]
+
+RUN = "AGENT_RL_RUN"
+"""Environment variable that all processes of a launcher's run inherit: their command lines have been changed."""
 
 TABLE = Path(__file__).with_suffix(".yaml")
 _ARGUMENT = re.compile(r"\+{0,2}(?P<key>(--|\$)?[A-Za-z_][^=\s]*)=.*", re.DOTALL)

@@ -60,6 +60,12 @@ def has_images(trajectory: Trajectory) -> bool:
     return any(not isinstance(image, str) for holder in _holders(trajectory) for image in holder.images)
 
 
+def drop_images(trajectory: Trajectory) -> None:
+    """Remove the images that are not stored."""
+    for holder in _holders(trajectory):
+        holder.images = [image for image in holder.images if isinstance(image, str)]
+
+
 def store_images(trace: str | os.PathLike[str], trajectory: Trajectory, *, most_bytes: int | None = None) -> Trajectory:
     """Write the images of a trajectory beside the trace.
 

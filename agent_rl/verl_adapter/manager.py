@@ -23,7 +23,6 @@ from verl import DataProto
 from verl.experimental.reward_loop.reward_manager import register
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
-from agent_rl.data import unpacked
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards import groups
 from agent_rl.rewards.components.terms import require_scorable
@@ -34,7 +33,7 @@ from agent_rl.rewards.user_function import scorer_info
 from agent_rl.sandbox.host.fusion import FusionServer
 from agent_rl.settings import SECTION, AgentRLSettings
 from agent_rl.trace import TraceWriter
-from agent_rl.trajectory import Message, Score, StopReason, Trajectory, Turn, row_data
+from agent_rl.trajectory import Score, Trajectory
 from agent_rl.user_code import UserCodeError, sort_out
 from agent_rl.verl_adapter import custom_function
 
@@ -46,17 +45,13 @@ CUSTOM = "custom_reward_function"
 FAILED = "failed_rewards"
 """Folder in `trainer.default_local_dir` for trajectories in which the user's code has raised."""
 _CUSTOM_KEY = f"reward.{CUSTOM}.path"
-_OF_THE_ROLLOUT = ("tool_extra_fields", "prompt_len", "response_len", "reward_scores", "__num_turns__")
-"""What verl puts beside the row's columns."""
+_WORKERS = "actor_rollout_ref.rollout.agent.agent_loop_manager_class"
 _NUMERIC = (bool, int, float, np.bool_, np.integer, np.floating)
 
 
 @register("trajectory")
 class TrajectoryRewardManager(RewardManagerBase):
-    """Scores the trajectory that the agent loop put into `extra_fields["trajectory"]` (by `Trajectory.to_dict`).
-
-    For a loop without one, a minimal trajectory is made from the decoded response: its text is the answer, and it has
-    no tool calls.
+    """Scores the `Trajectory` that the agent-loop worker put into `extra_fields["trajectory"]`.
 
     With `reward.custom_reward_function.path` set, that function's result is the component `correctness`. It is called
     with verl's arguments, in any of the forms of `agent_rl.rewards.user_function`, finds the trajectory's dict at
@@ -105,14 +100,16 @@ class TrajectoryRewardManager(RewardManagerBase):
             UserCodeError: the user's code raised; the message has the command that repeats the call.
             ConfigError: when the custom reward function returns no number, or a name that is logged already.
         """
-        item = data[-1:]  # the last sequence carries the trajectory
-        row = unpacked({key: values[0] for key, values in item.non_tensor_batch.items()})
-        handed_over = (row.get("tool_extra_fields") or {}).get("trajectory")
-        text = self._response(item, row) if handed_over is None or self._custom else ""
-        trajectory = _from_response(text, row) if handed_over is None else Trajectory.from_dict(handed_over)
-        _fill_in(trajectory, row)
+        columns = {name: values[-1] for name, values in data.non_tensor_batch.items()}
+        trajectory = columns["tool_extra_fields"].get("trajectory")
+        if not isinstance(trajectory, Trajectory):
+            problem = f"the agent-loop worker has handed over {reprlib.repr(trajectory)} instead of a trajectory"
+            raise ConfigError(
+                _WORKERS, problem, "Derive its workers from agent_rl.verl_adapter.rollout.AgentLoopWorker"
+            )
+        text = self._response(data, columns) if self._custom else ""
         try:
-            verdict, logged = await self._judge(trajectory, text, row)
+            verdict, logged = await self._judge(trajectory, text, columns)
             result = await self._score(trajectory, verdict)
             info = _merged(extra_info(trajectory, result), logged)
         except UserCodeError as error:
@@ -133,7 +130,7 @@ class TrajectoryRewardManager(RewardManagerBase):
         return await group.score(self.reward, trajectory, verdict)
 
     async def _judge(
-        self, trajectory: Trajectory, text: str, row: dict[str, Any]
+        self, trajectory: Trajectory, text: str, columns: dict[str, Any]
     ) -> tuple[float | None, dict[str, float]]:
         """The custom function's verdict and values to log; (None, {}) without a function."""
         require_scorable(trajectory)
@@ -141,12 +138,11 @@ class TrajectoryRewardManager(RewardManagerBase):
             return None, {}
         info = {
             **scorer_info(trajectory),
-            **(row.get("tool_extra_fields") or {}),
+            **columns["tool_extra_fields"],
             "trajectory": trajectory.to_dict(),
-            "rollout_reward_scores": row.get("reward_scores", {}),
+            "rollout_reward_scores": columns.get("reward_scores", {}),
+            "num_turns": int(columns["__num_turns__"]),  # the trajectory of a loop of verl's has one turn
         }
-        if (turns := row.get("__num_turns__")) is not None:  # a loop of verl's has no other
-            info["num_turns"] = int(turns)
         arguments = trajectory.data_source, text, trajectory.ground_truth, info
         try:
             result = await self._custom.answer(*arguments, **self._router_kwargs)
@@ -167,12 +163,9 @@ class TrajectoryRewardManager(RewardManagerBase):
             trajectory.info["solution_str"] = text
         return repeatable(error, trajectory, Path(self.config.trainer.default_local_dir).resolve() / FAILED, config)
 
-    def _response(self, item: DataProto, row: dict[str, Any]) -> str:
-        responses = item.batch["responses"][0]
-        length = row.get("response_len")
-        if length is None:
-            length = item.batch["attention_mask"][0][-len(responses) :].sum()
-        return str(self.tokenizer.decode(responses[: int(length)], skip_special_tokens=True))
+    def _response(self, data: DataProto, columns: dict[str, Any]) -> str:
+        tokens = data.batch["responses"][-1][: int(columns["response_len"])]
+        return str(self.tokenizer.decode(tokens, skip_special_tokens=True))
 
     async def _keep(self, trajectory: Trajectory, error: Exception | None = None) -> None:
         if error is not None:
@@ -217,34 +210,3 @@ def _merged(own: dict[str, float], logged: dict[str, float]) -> dict[str, float]
         problem = f"the function returned {', '.join(taken)}, which is logged already"
         raise ConfigError(_CUSTOM_KEY, problem, "Rename what it returns")
     return {**own, **logged}
-
-
-def _fill_in(trajectory: Trajectory, row: dict[str, Any]) -> None:
-    """Fill in from the row what the loop left empty, so that a verdict and an error can name the row."""
-    trajectory.row = trajectory.row or row_data({name: row[name] for name in row if name not in _OF_THE_ROLLOUT})
-    trajectory.data_source = trajectory.data_source or str(row.get("data_source") or "")
-    trajectory.agent = trajectory.agent or str(row.get("agent_name") or "")
-    if trajectory.ground_truth is None:
-        trajectory.ground_truth = (trajectory.row.get("reward_model") or {}).get("ground_truth")
-    if "index" not in trajectory.info:
-        trajectory.info["index"] = trajectory.extra_info.get("index", _plain(row.get("index")))
-    trajectory.info.setdefault("step", _plain(row.get("global_steps")))
-
-
-def _from_response(text: str, row: dict[str, Any]) -> Trajectory:
-    """A minimal trajectory for a loop that provides none."""
-    raw_prompt = row.get("raw_prompt")
-    messages = [] if raw_prompt is None else list(raw_prompt)
-    return Trajectory(
-        prompt=[Message.from_chat(message) for message in messages],
-        stop_reason=StopReason.ANSWERED,
-        turns=[Turn(text=text, tokens=int(row.get("response_len", 0)))],
-        answer=text,
-        prompt_tokens=int(row.get("prompt_len", 0)),
-        response_tokens=int(row.get("response_len", 0)),
-    )
-
-
-def _plain(value: Any) -> Any:
-    """A Python value from numpy's, so that it can become JSON."""
-    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value

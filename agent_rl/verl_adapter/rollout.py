@@ -25,6 +25,7 @@ from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorke
 from agent_rl.errors import UnscoredError
 from agent_rl.rewards import groups
 from agent_rl.verl_adapter.failures import ERRORS_PARTITION, is_fatal, tag
+from agent_rl.verl_adapter.outputs import TRAJECTORY, give_trajectory
 from agent_rl.verl_adapter.survivors import is_usable
 
 __all__ = ["AgentLoopManager", "AgentLoopWorker"]
@@ -90,6 +91,15 @@ class AgentLoopWorker(_VerlsWorker):
         is_last = prompt.ended == prompt.number and not trajectory["validate"]
         if is_last and prompt.failed and not is_usable(prompt.failed, prompt.number, self.config):
             raise next(iter(prompt.failed.values()))  # verl then marks the prompt as failed
+
+    async def _compute_score(self, outputs: list[Any], kwargs: dict[str, Any]) -> None:
+        """Score the last output of a loop; a loop of verl's makes no trajectory."""
+        last = outputs[-1]
+        if last.reward_score is None:
+            give_trajectory(last, kwargs, self.tokenizer, self.config.reward.reward_manager.name)
+        await super()._compute_score(outputs, kwargs)
+        if last.reward_score is not None:  # the trainer fetches `extra_fields` at each step, and reads no conversation
+            last.extra_fields.pop(TRAJECTORY, None)
 
     async def _agent_loop_postprocess(self, output: Any, validate: bool, **kwargs: Any) -> None:
         """Score and store what a loop returned; a session without any of it has failed, which verl does not see."""

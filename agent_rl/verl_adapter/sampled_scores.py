@@ -21,15 +21,12 @@ from verl import DataProto
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from agent_rl.errors import AgentRLError, FatalError, UnscoredError
+from agent_rl.trajectory import Trajectory
 from agent_rl.verl_adapter.failures import ERRORS_PARTITION
+from agent_rl.verl_adapter.outputs import TRAJECTORY
 from agent_rl.verl_adapter.survivors import finals, session_of
 
 __all__ = ["scored"]
-
-_ROW = (
-    *("raw_prompt", "data_source", "reward_model", "extra_info", "agent_name", "index", "uid", "global_steps"),
-    "extra_fields",
-)
 
 
 def scored(trainer: Any, batch: Any) -> Any:
@@ -67,23 +64,20 @@ def _awake(trainer: Any) -> Iterator[None]:
 
 
 def _as_handed_over(keys: list[str], partition: str) -> Any:
-    """The trajectories in the form that an agent-loop worker sends to a reward worker."""
-    data = tq.kv_batch_get(
-        keys=keys, partition_id=partition, select_fields=["prompts", "responses", "num_turns", *_ROW]
-    )
-    prompts, responses = list(data["prompts"].unbind()), list(data["responses"].unbind())
-    whole = [torch.ones(len(p) + len(r), dtype=torch.int64) for p, r in zip(prompts, responses, strict=True)]
-    tensors = {
-        "prompts": pad_sequence(prompts, batch_first=True),
-        "responses": pad_sequence(responses, batch_first=True),
-        "attention_mask": pad_sequence(whole, batch_first=True),
+    """The trajectories in the form in which an agent-loop worker sends them, with what our reward manager reads."""
+    fields = ["responses", "num_turns", "uid", "extra_fields"]
+    data = tq.kv_batch_get(keys=keys, partition_id=partition, select_fields=fields)
+    responses, extra_fields = list(data["responses"].unbind()), _objects(data["extra_fields"])
+    for extra in extra_fields:  # verl has stored the dataclass as a dict
+        extra[TRAJECTORY] = Trajectory.from_dict(extra[TRAJECTORY])
+    columns = {
+        "uid": _objects(data["uid"]),
+        "tool_extra_fields": extra_fields,
+        "__num_turns__": np.array([int(turns) for turns in data["num_turns"]]),
+        "response_len": np.array([len(response) for response in responses]),
     }
-    row = {name: _objects(data[name]) for name in _ROW if name in data.keys()}  # noqa: SIM118 - a TensorDict
-    row["tool_extra_fields"] = row.pop("extra_fields")
-    row["__num_turns__"] = np.array([int(turns) for turns in data["num_turns"]])
-    row["prompt_len"] = np.array([len(prompt) for prompt in prompts])
-    row["response_len"] = np.array([len(response) for response in responses])
-    return DataProto(batch=TensorDict(tensors, batch_size=len(keys)), non_tensor_batch=row)
+    tensors = {"responses": pad_sequence(responses, batch_first=True)}
+    return DataProto(batch=TensorDict(tensors, batch_size=len(keys)), non_tensor_batch=columns)
 
 
 def _objects(values: Any) -> Any:

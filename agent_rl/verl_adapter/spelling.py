@@ -1,20 +1,22 @@
-"""Old spellings of keys in a run that verl's own command starts: `python -m verl.trainer.main_ppo old.key=...`.
+"""Old spellings of keys in the trainer's process.
 
-verl loads our plugin before hydra reads the command line, which is changed there (`change_command_line`); a script of
-the user that calls verl's `main` has it changed in that call. Keys of YAML files are changed at the first thing that
-`main` does with its configuration. `agent_rl.settings.old_keys` has the table.
+Words of the command line are changed once, where they come in. Under `agent-rl train` the launcher has done it; verl's
+own command, `python -m verl.trainer.main_ppo old.key=...`, loads our plugin before hydra reads the words, and a script
+of the user calls verl's `main`. Keys of YAML files are changed at the first thing that `main` does with its
+configuration. `agent_rl.settings.old_keys` has the table.
 """
 
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 from agent_rl.errors import ConfigError
-from agent_rl.settings.old_keys import argument_keys, change_arguments, change_config, tell
+from agent_rl.settings.old_keys import RUN, argument_keys, change_arguments, change_config, tell
 
 __all__ = ["change_command_line", "change_composed", "change_main"]
 
@@ -53,6 +55,8 @@ def change_composed(module: ModuleType) -> None:
 
 
 def _change_argv() -> None:
+    if RUN in os.environ:
+        return
     sys.argv[1:], notes = change_arguments(sys.argv[1:])
     tell(notes)
 

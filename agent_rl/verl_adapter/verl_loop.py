@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -11,9 +10,8 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 
 from agent_rl.agents.episode.budget import EpisodeLimits
 from agent_rl.agents.episode.format import Format
-from agent_rl.agents.episode.loop import EpisodeLoop, EpisodeSetup, describe, failed
+from agent_rl.agents.episode.loop import EpisodeLoop, EpisodeSetup, new_trajectory
 from agent_rl.agents.episode.policy import ChatMessage
-from agent_rl.data import unpacked
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.policies.chat_template import with_syntax
 from agent_rl.policies.left_out import trained_on
@@ -21,10 +19,12 @@ from agent_rl.policies.media import Media, has_media
 from agent_rl.policies.token_policy import TokenPolicy, TrainingSequence
 from agent_rl.settings import AgentRLSettings
 from agent_rl.trace import TraceWriter
+from agent_rl.trace.images import drop_images
 from agent_rl.trajectory import LEFT_OUT, Trajectory
 from agent_rl.user_code import BrokenCallError
 from agent_rl.verl_adapter.failures import measure
 from agent_rl.verl_adapter.garbage import collected_in_pauses
+from agent_rl.verl_adapter.outputs import TRAJECTORY, EpisodeOutput, whole_row
 from agent_rl.verl_adapter.token_builder import of_any_template
 from agent_rl.verl_adapter.verl_tools import to_specs
 
@@ -73,7 +73,7 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
             UnscoredError: when the infrastructure failed; verl drops this trajectory from its group. The trace
                 keeps it.
         """
-        row = _whole(row)
+        row = whole_row(row)
         format = self.format()
         policy = await self._policy(format, sampling_params, list(row["raw_prompt"]))
         row["raw_prompt"] = policy.media.shown(row["raw_prompt"])
@@ -92,7 +92,7 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
             return self._outputs(policy, trajectory)
         except Exception as error:  # raised to verl, which fails this session; the trace keeps the trajectory
             if trajectory is None:
-                trajectory = describe(failed(row, f"{type(error).__name__}: {error}"), self.agent, row)
+                trajectory = new_trajectory(row, self.agent)
             trajectory.error = trajectory.error or f"{type(error).__name__}: {error}"
             logger.error("unscored trajectory %s: %s", trajectory.id, trajectory.error)
             if self._trace is not None:
@@ -129,11 +129,12 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
         if not any(any(sequence.mask) for sequence in sequences):
             trajectory.info[LEFT_OUT] = True
         outputs = [self._output(policy, trajectory, sequence) for sequence in sequences]
-        outputs[-1].extra_fields["trajectory"] = trajectory.to_dict()
+        drop_images(trajectory)  # the reward manager and the trainer only count them
+        outputs[-1].extra_fields[TRAJECTORY] = trajectory
         return outputs if len(outputs) > 1 else outputs[0]
 
     def _output(self, policy: TokenPolicy, trajectory: Trajectory, sequence: TrainingSequence) -> AgentLoopOutput:
-        return _Output(
+        return EpisodeOutput(
             prompt_ids=sequence.prompt_ids,
             response_ids=sequence.response_ids,
             response_mask=sequence.mask,
@@ -155,22 +156,6 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
         )
 
 
-class _Output(AgentLoopOutput):
-    """verl's output, with the reward on the last token that is trained on: some estimators do not read it elsewhere.
-
-    It stores the trajectory for the trainer only if it has no score yet. The trainer fetches `extra_fields` of every
-    sample at each step, and has no use for the text of the conversation.
-    """
-
-    def as_dict(self) -> dict[str, Any]:
-        if self.reward_score is not None:
-            self.extra_fields.pop("trajectory", None)
-        fields: dict[str, Any] = super().as_dict()
-        if "rm_scores" in fields and any(self.response_mask):
-            fields["rm_scores"] = fields["rm_scores"].roll(-self.response_mask[::-1].index(1))
-        return fields
-
-
 @cache
 def registered_name(cls: type) -> str | None:
     """The only name under which verl's registry, or its `agent_loop_config_path`, has a class; None: another number."""
@@ -184,13 +169,6 @@ def registered_name(cls: type) -> str | None:
 
 
 _known: dict[int, tuple[Any, AgentRLSettings, EpisodeLimits, bool, TraceWriter | None]] = {}
-
-
-def _whole(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row as it was made, also where verl's own data set gives it as it is stored."""
-    found = unpacked(row)
-    info = found.get("extra_info") or {}
-    return found | {name: info[name] for name in ("index", "tools_kwargs") if info.get(name) is not None}
 
 
 def _of_worker(config: Any) -> tuple[AgentRLSettings, EpisodeLimits, bool, TraceWriter | None]:

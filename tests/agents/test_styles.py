@@ -47,7 +47,7 @@ def test_audit_finds_nothing(run_loop, tokenizer, tmp_path, agent):
     outputs = output if isinstance(output, list) else [output]
     assert len(outputs) == 1 + (agent == "folding_agent")
     assert server.turns == []
-    trajectory = Trajectory.from_json(Trajectory.from_dict(outputs[-1].extra_fields["trajectory"]).to_json())
+    trajectory = Trajectory.from_json(outputs[-1].extra_fields["trajectory"].to_json())
     assert trajectory.stop_reason is StopReason.ANSWERED
     trajectory.info["tokens"] = tokens_of(tmp_path / "trace.jsonl", trajectory.id)
     assert [each["response_ids"] for each in trajectory.info["tokens"]["sequences"]] == [

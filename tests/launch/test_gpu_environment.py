@@ -9,7 +9,7 @@ import pytest
 from agent_rl.errors import ConfigError
 from agent_rl.launch import gpu_environment as module
 from agent_rl.launch import training
-from agent_rl.launch.command import command_line
+from agent_rl.launch.command import trainer_command
 from agent_rl.launch.gpu_environment import cuda_home, gpu_environment, missing_parts
 
 BIN = str(Path(sys.executable).parent)
@@ -98,6 +98,6 @@ def test_the_run_inherits_them(wheels: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_a_cluster_that_runs_is_told(wheels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("VERL_PLATFORM", raising=False)
     monkeypatch.setenv("RAY_ADDRESS", "host0:6379")
-    told = [word for word in command_line("recipes/gsm8k_calculator") if "env_vars" in word]
+    told = [word for word in trainer_command("recipes/gsm8k_calculator") if "env_vars" in word]
     place = "++ray_kwargs.ray_init.runtime_env.env_vars"
     assert told == [f'{place}.LD_LIBRARY_PATH="{wheels}/lib:/mine"']

@@ -2,10 +2,12 @@
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from omegaconf import OmegaConf
 
 from agent_rl.cpu import profile
 from agent_rl.errors import ConfigError
-from agent_rl.launch import training
+from agent_rl.launch import command, composition, training
 from agent_rl.launch.composition import compose
 
 pytestmark = pytest.mark.slow
@@ -105,6 +107,25 @@ def test_verl_writes_dumps_where_the_trace_has_no_samples(
     composed = compose(RECIPE, started[0][started[0].index("size=cpu") + 1 :])
     expected = dumps if dumps in (None, "mine") else str(tmp_path / dumps)
     assert composed.trainer.rollout_data_dir == expected
+
+
+@pytest.mark.parametrize(("platform", "compositions"), [("cpu", 2), ("", 1)])
+def test_words_are_rewritten_once_and_composed_again_for_the_cpu_profile_alone(
+    platform: str, compositions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    for module, name in ((command, "change_arguments"), (composition, "_composed")):
+        whole = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *a, name=name, whole=whole: (calls.append(name), whole(*a))[1])
+    monkeypatch.setattr(training, "_profile", lambda config: SimpleNamespace(overrides=lambda: {"data.seed": "3"}))
+    monkeypatch.setenv("VERL_PLATFORM", platform)
+    text, notes = training.dry_run(RECIPE, ["custom_reward_function.path=a.py", "trainer.nnodes=2"])
+    assert (calls.count("change_arguments"), calls.count("_composed")) == (1, compositions)
+    words = shlex.split(notes[-1])
+    assert "reward.custom_reward_function.path=a.py" in words
+    config = OmegaConf.create(text)
+    assert ("data.seed=3" in words, config.data.seed == 3) == (platform == "cpu", platform == "cpu")
+    assert platform or f"{training.WORKERS[0]}={config.actor_rollout_ref.rollout.agent.num_workers}" in words
 
 
 def test_workers_grow_with_nodes_unless_the_user_gives_their_number(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from agent_rl.settings.episode import ToolsSettings
 from agent_rl.tools import ToolSession, load_tools
 from agent_rl.tools.cassette import Cassette
 from agent_rl.trace import image_names
-from agent_rl.trajectory import ToolCall, ToolResult, Trajectory
+from agent_rl.trajectory import ToolCall, ToolResult
 from tests.agents.server import Server, make_loop
 from tests.trace.waiting import tokens_of
 
@@ -124,7 +124,7 @@ def test_images_of_results_are_what_verls_loop_makes_of_them(run, processor):
 
 def test_without_a_trace_images_are_only_counted(run):
     output, _ = run("tool_call_agent", CALL % '["red", "blue"]', "Colours.")
-    (result,) = Trajectory.from_dict(output.extra_fields["trajectory"]).results
+    (result,) = output.extra_fields["trajectory"].results
     assert (result.images, result.metrics, result.text) == ([], {"images": 2}, "Done.")
 
 
@@ -133,10 +133,10 @@ def test_images_and_tokens_of_a_conversation_are_kept(run, tmp_path):
 
     more = [f"+agent_rl.trace.path={tmp_path}/trace.jsonl", "+agent_rl.trace.tokens=true"]
     output, _ = run("tool_call_agent", CALL % '["red"]', "Colours.", more=more)
-    stored = tokens_of(tmp_path / "trace.jsonl", output.extra_fields["trajectory"]["id"])
+    stored = tokens_of(tmp_path / "trace.jsonl", output.extra_fields["trajectory"].id)
     assert stored["sequences"][0]["mask"] == output.response_mask
     assert (stored["sequences"][0]["images"], stored["messages"][2]["content"][0]) == (1, {"type": "image"})
-    (name,) = image_names(Trajectory.from_dict(output.extra_fields["trajectory"]))
+    (name,) = image_names(output.extra_fields["trajectory"])
     with Image.open(tmp_path / "trace.images" / name) as image:
         assert image.getpixel((0, 0)) == (255, 0, 0)
 
@@ -166,13 +166,13 @@ def test_images_of_the_prompt_come_first(run, processor, monkeypatch, tmp_path):
     assert ours.response_ids == verls.response_ids
     assert ours.multi_modal_data == verls.multi_modal_data
     assert [request["images"][:1] for request in server.requests] == [[given], [given]]
-    trajectory = Trajectory.from_dict(ours.extra_fields["trajectory"])
+    trajectory = ours.extra_fields["trajectory"]
     assert [len(trajectory.prompt[0].images), len(trajectory.results[0].images)] == [1, 1]
 
 
 def test_image_that_no_longer_fits_is_in_no_sequence(run):
     output, _ = run("tool_call_agent", CALL % '["red"]', "Colours.", more=["data.max_response_length=45"])
-    assert output.extra_fields["trajectory"]["stop_reason"] == "max_tokens"
+    assert output.extra_fields["trajectory"].stop_reason == "max_tokens"
     assert output.multi_modal_data == {}
 
 
@@ -183,7 +183,7 @@ def test_image_that_no_turn_has_answered_is_handed_to_nobody(run, processor, tmp
     )
     turns = [CALL % '["red"]', CALL % '["green", "blue"]', "Colours."]
     output, _ = run("tool_call_agent", *turns, more=[f"+agent_rl.hooks={tmp_path}/stop.py:Stop"])
-    assert output.extra_fields["trajectory"]["stop_reason"] == "stopped"
+    assert output.extra_fields["trajectory"].stop_reason == "stopped"
     assert processor.tokenizer.decode(output.response_ids).count("<image>") == 4
     assert len(output.multi_modal_data["images"]) == 1
 

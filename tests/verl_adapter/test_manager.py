@@ -18,29 +18,32 @@ from tensordict import TensorDict  # noqa: E402
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers  # noqa: E402
 from transformers import PreTrainedTokenizerFast  # noqa: E402
 from verl import DataProto  # noqa: E402
+from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput  # noqa: E402
 from verl.trainer.ppo.reward import load_reward_manager  # noqa: E402
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict  # noqa: E402
 
 from agent_rl import trace  # noqa: E402
+from agent_rl.agents.episode.loop import new_trajectory  # noqa: E402
 from agent_rl.errors import ConfigError, UnscoredError  # noqa: E402
 from agent_rl.rewards.compose import extra_info  # noqa: E402
 from agent_rl.settings import RewardSettings  # noqa: E402
-from agent_rl.trajectory import Message, StopReason, ToolCall, Trajectory, Turn  # noqa: E402
+from agent_rl.trajectory import Message, StopReason, ToolCall, Turn  # noqa: E402
 from agent_rl.user_code import UserCodeError  # noqa: E402
 from agent_rl.verl_adapter import late_scoring  # noqa: E402
 from agent_rl.verl_adapter.manager import TrajectoryRewardManager  # noqa: E402
+from agent_rl.verl_adapter.outputs import EpisodeOutput, give_trajectory  # noqa: E402
 from tests.http_faults import FaultyServer, answer  # noqa: E402
 from tests.scoring import score  # noqa: E402
 
 ROW = {
     "data_source": "gsm8k",
-    "agent_name": "react_agent",
     "raw_prompt": [{"role": "user", "content": "6*7?"}],
     "reward_model": {"style": "rule", "ground_truth": "42"},
     "extra_info": {"index": 7, "split": "train"},
     "index": 7,
     "uid": "u",
 }
+INFO = {"step": None, "split": "train", "index": 7}
 
 
 @pytest.fixture(scope="module")
@@ -85,9 +88,15 @@ def run(tokenizer, compose):
 def batch(tokenizer):
     """What the agent loop worker's `_compute_score` sends: one row for each training sequence of a trajectory."""
 
-    def _batch(*outputs, row=ROW):
+    def _batch(*outputs, row=ROW, manager="trajectory"):
+        outputs = [(prompt, text, dict(extra)) for prompt, text, extra in outputs]
         prompts = [tokenizer(prompt)["input_ids"] for prompt, _, _ in outputs]
         responses = [[*tokenizer(text)["input_ids"], tokenizer.eos_token_id] for _, text, _ in outputs]
+        last = AgentLoopOutput(
+            prompt_ids=prompts[-1], response_ids=responses[-1], response_mask=[], metrics=AgentLoopMetrics()
+        )
+        last.extra_fields = outputs[-1][2]
+        give_trajectory(last, row, tokenizer, manager)
         joined = [prompt + response for prompt, response in zip(prompts, responses, strict=True)]
         tensors = {
             "prompts": _padded(prompts),
@@ -113,21 +122,21 @@ def _padded(rows):
     return torch.nn.utils.rnn.pad_sequence([torch.tensor(ids) for ids in rows], batch_first=True, padding_value=0)
 
 
-def _trajectory(**fields):
+def _trajectory(row=ROW, **fields):
+    trajectory = new_trajectory(row, "react_agent")
     values = {
-        "prompt": [Message("user", "6*7?")],
         "stop_reason": StopReason.ANSWERED,
         "turns": [Turn("call", calls=[ToolCall("python")] * 5), Turn("42", malformed="odd")],
-        "ground_truth": "42",
         "answer": "42",
-        "data_source": "gsm8k",
         **fields,
     }
-    return Trajectory(**values)
+    for name, value in values.items():
+        setattr(trajectory, name, value)
+    return trajectory
 
 
 def _handed_over(trajectory):
-    return ("6*7?", "call 42", {"trajectory": trajectory.to_dict(), "turn_scores": []})
+    return ("6*7?", "call 42", {"trajectory": trajectory, "turn_scores": []})
 
 
 @pytest.fixture
@@ -164,17 +173,19 @@ def test_a_weight_schedule_counts_for_verls_own_loops(run, batch):
     assert run(batch(("6*7?", "#### 42", {}), row=row), overrides=SCHEDULE)["reward_score"] == pytest.approx(0.25)
 
 
-def test_late_scoring_hands_over_the_step():
-    row = {**ROW, "global_steps": 25}
-    answer = torch.tensor(list(b"#### 42"))
+def test_late_scoring_hands_over_the_trajectory(run):
+    trajectory = _trajectory(verdict=0.5)
+    numbers = {"num_turns": 2, "metrics": AgentLoopMetrics(), "extra_fields": {"trajectory": trajectory}}
+    output = EpisodeOutput(prompt_ids=[1], response_ids=[2], response_mask=[1], **numbers)
+    field = {**output.as_dict(), **ROW}
 
     def stored(select_fields, **_):
-        field = {"prompts": answer, "responses": answer, "num_turns": 2, "extra_fields": {}, **row}
         return list_of_dict_to_tensordict([{name: field[name] for name in select_fields}])
 
     module = SimpleNamespace(tq=SimpleNamespace(kv_batch_get=stored))
     data = late_scoring._as_handed_over(module, ["u_0_0"], "train")
-    assert data.non_tensor_batch["global_steps"].tolist() == [25]
+    assert data.non_tensor_batch["tool_extra_fields"][0] == {"trajectory": trajectory}
+    assert run(data)["reward_extra_info"]["acc"] == 0.5
 
 
 def test_the_overlong_penalty_knows_the_limit(run, batch):
@@ -183,13 +194,10 @@ def test_the_overlong_penalty_knows_the_limit(run, batch):
     assert info["overlong"] == -0.5
 
 
-def test_what_the_loop_left_open_is_taken_from_the_row(run, batch, tmp_path):
-    path = tmp_path / "trace.jsonl"
-    bare = _trajectory(ground_truth=None, data_source="")
-    run(batch(_handed_over(bare)), overrides=[f"+agent_rl.trace.path={path}"])
-    (kept,) = trace.read(path)
-    assert (kept.ground_truth, kept.data_source, kept.agent) == ("42", "gsm8k", "react_agent")
-    assert kept.info["index"] == 7
+def test_a_worker_that_hands_over_no_trajectory_is_named(run, batch):
+    with pytest.raises(ConfigError, match="handed over None instead of a trajectory") as caught:
+        run(batch(("p", "41", {}), manager="naive"))
+    assert caught.value.key == "actor_rollout_ref.rollout.agent.agent_loop_manager_class"
 
 
 def test_of_several_sequences_the_last_one_counts(run, batch):
@@ -199,7 +207,7 @@ def test_of_several_sequences_the_last_one_counts(run, batch):
     assert run(batch(*outputs, _handed_over(_trajectory())))["reward_extra_info"]["acc"] == 1.0
 
 
-@pytest.mark.parametrize("text", ["The answer is 42.", "#### 42", "\u4e2d 42"])
+@pytest.mark.parametrize("text", ["#### 42", "\u4e2d\n#### 42"])
 def test_a_foreign_loop_is_judged_by_its_response(run, batch, tmp_path, text):
     path = tmp_path / "trace.jsonl"
     outputs = [("prompt", "a much longer response", {}), ("6*7?", text, {})]
@@ -209,10 +217,12 @@ def test_a_foreign_loop_is_judged_by_its_response(run, batch, tmp_path, text):
     assert set(result["reward_extra_info"]) == set(extra_info(kept, kept.score))
     assert (kept.prompt, kept.answer) == ([Message("user", "6*7?")], text)
     assert (kept.turns[0].text, kept.turns[0].tokens) == (text, len(text.encode()) + 1)
-    assert (kept.data_source, kept.ground_truth, kept.info) == ("gsm8k", "42", {"index": 7, "step": None})
-    assert kept.row == {
-        name: ROW[name] for name in ("data_source", "agent_name", "reward_model", "extra_info") if name in ROW
-    }
+    assert (kept.data_source, kept.ground_truth, kept.info) == (
+        "gsm8k",
+        "42",
+        {"step": None, "split": "train", "index": 7},
+    )
+    assert kept.row == {name: ROW[name] for name in ("data_source", "reward_model", "extra_info")}
 
 
 LEVEL = """
@@ -253,7 +263,7 @@ def test_a_component_that_raises_is_fatal_and_the_command_repeats_the_call(run, 
         f"+agent_rl.trace.path={tmp_path}/trace.jsonl",
     )
     with pytest.raises(UserCodeError) as caught:
-        run(batch(_handed_over(_trajectory(id="u_0")), row=row), overrides=overrides)
+        run(batch(_handed_over(_trajectory(row))), overrides=overrides)
     text, _, again = str(pickle.loads(pickle.dumps(caught.value))).partition("Repeat the call with: ")
     assert text == f"level failed at {tmp_path}/mine.py:7: KeyError: 'levle'. The trajectory is 'u_0'. "
     (kept,) = trace.read(tmp_path / "trace.jsonl")
@@ -272,12 +282,6 @@ def test_a_foreign_row_may_be_multimodal_and_sparse(run, batch):
     sparse = {"data_source": "gsm8k", "raw_prompt": [{"role": "user", "content": content}]}
     sparse["reward_model"] = {"ground_truth": np.int64(42)}
     assert run(batch(("p", "#### 42", {}), row=sparse))["reward_score"] == 1.0
-
-
-def test_without_response_len_the_mask_tells_the_length(run, batch):
-    data = batch(("6*7?", "42", {}))
-    data.pop(non_tensor_batch_keys=["response_len"])
-    assert run(data)["reward_score"] == 1.0
 
 
 def test_the_trace_keeps_the_score(run, batch, tmp_path):
@@ -425,9 +429,9 @@ def test_verls_sandbox_fusion_runs_the_programs_of_code_rows(run, batch):
     truth = {"style": "rule", "ground_truth": json.dumps({"inputs": ["1 2", "2 3"], "outputs": ["3", "5"]})}
     row = {**ROW, "data_source": "taco", "reward_model": truth}
     program = "```python\nprint(sum(map(int, input().split())))\n```"
-    trajectory = _trajectory(answer=program, data_source="taco", ground_truth=None)
+    trajectory = _trajectory(row, answer=program)
     with FaultyServer(default=run_code) as server:
         overrides = (f"reward.sandbox_fusion.url={server.url}/run_code", "reward.sandbox_fusion.memory_limit_mb=77")
-        result = run(batch(("p", "r", {"trajectory": trajectory.to_dict()}), row=row), overrides=overrides)
+        result = run(batch(("p", "r", {"trajectory": trajectory})), overrides=overrides)
     assert result["reward_extra_info"]["correctness"] == 0.5
     assert {json.loads(request.body)["memory_limit_MB"] for request in server.requests} == {77}

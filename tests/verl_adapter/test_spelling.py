@@ -6,7 +6,7 @@ from typing import Any
 from omegaconf import OmegaConf, open_dict
 
 from agent_rl.launch.composition import verl_defaults
-from agent_rl.settings.old_keys import change_config
+from agent_rl.settings.old_keys import RUN, change_config
 from tests.forks import EXTENDED, FORKS, Done, Mode, python
 
 WITHOUT_VERL = Mode({"VERL_PLATFORM": "cpu", "VERL_USE_EXTERNAL_PLUGINS": "auto"}, preload="")
@@ -31,6 +31,13 @@ def test_the_plain_command_takes_old_keys() -> None:
     done = FORKS.run(MODULE, "custom_reward_function.path=a.py", *print_job, mode=WITHOUT_VERL)
     assert "path: a.py" in done.stdout, done.stderr
     assert done.stderr.count("agent_rl: custom_reward_function.path=a.py is reward.custom_reward_function.path") == 1
+
+
+def test_words_of_a_launchers_run_have_been_changed_already() -> None:
+    launched = Mode({**WITHOUT_VERL.environment, RUN: "a run"}, preload="")
+    done = FORKS.run(MODULE, "custom_reward_function.path=a.py", "--cfg", "job", mode=launched)
+    assert "custom_reward_function:\n  path: a.py" in done.stdout, done.stderr
+    assert "agent_rl: custom_reward_function" not in done.stderr
 
 
 def test_the_plain_command_refuses_old_keys_of_a_file(tmp_path: Path) -> None:

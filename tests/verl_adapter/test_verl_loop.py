@@ -14,7 +14,7 @@ from agent_rl.agents.episode.budget import DEFAULT_MAX_TURNS, FINAL_TURN
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards.metrics import counted
 from agent_rl.tools.cassette import CassetteMissError
-from agent_rl.trajectory import StopReason, Trajectory
+from agent_rl.trajectory import StopReason
 from agent_rl.verl_adapter.verl_loop import EpisodeAgentLoop
 from tests.agents.server import THINKING, Server, make_loop
 
@@ -77,16 +77,6 @@ def test_output_is_what_verl_trains_on(run, tokenizer):
     assert set(output.as_dict()) >= {"prompts", "responses", "response_mask", "rollout_log_probs", "extra_fields"}
 
 
-def test_trainer_is_not_given_the_text_of_a_scored_trajectory(run):
-    output, _ = run(ACT, ANSWER)
-    assert "trajectory" in output.as_dict()["extra_fields"]
-    output.reward_score = 1.0
-    fields = output.as_dict()
-    assert "trajectory" not in fields["extra_fields"]
-    assert "turn_scores" in fields["extra_fields"]
-    assert "rm_scores" in fields
-
-
 def test_the_reward_stands_on_the_last_token_that_is_trained_on(run):
     """verl's GAE, REINFORCE++ and ReMax do not read it elsewhere."""
     output, _ = run(ACT, ANSWER)
@@ -97,7 +87,7 @@ def test_the_reward_stands_on_the_last_token_that_is_trained_on(run):
 
 def test_trajectory_goes_along_with_what_the_row_knows(run):
     output, _ = run(ACT, ANSWER)
-    trajectory = Trajectory.from_dict(output.extra_fields["trajectory"])
+    trajectory = output.extra_fields["trajectory"]
     assert trajectory.id == "u_2"
     assert trajectory.agent == "react_agent"
     assert trajectory.data_source == "test"
@@ -116,14 +106,14 @@ def test_a_void_turn_is_left_out_of_the_loss(run, tokenizer, mode, trained):
     assert ("Hm." in kept) == trained
     assert (ANSWER in kept) == (mode != "trajectory")
     assert len(mask) == len(ids) == len(output.response_logprobs)
-    assert output.extra_fields["trajectory"]["turns"][0]["malformed"]
+    assert output.extra_fields["trajectory"].turns[0].malformed
 
 
 @pytest.mark.parametrize(("masked", "length"), [(True, 40), (True, 512), (False, 40)])
 def test_a_trajectory_that_the_token_budget_ended_is_left_out_of_the_loss(run, masked, length):
     limits = (CALCULATOR, f"data.max_response_length={length}", f"+agent_rl.mask_overlong={masked}")
     output, _ = run(ACT, ANSWER, overrides=limits)
-    trajectory = Trajectory.from_dict(output.extra_fields["trajectory"])
+    trajectory = output.extra_fields["trajectory"]
     left_out = masked and length == 40
     assert (trajectory.stop_reason is StopReason.MAX_TOKENS) == (length == 40)
     assert any(output.response_mask) != left_out
@@ -157,7 +147,7 @@ def test_without_logprobs_there_are_none_in_the_output(run):
 def test_row_without_optional_columns_runs(run):
     row = {"extra_info": None, "reward_model": None, "tools_kwargs": None, "index": None}
     output, _ = run(ACT, ANSWER, row=row)
-    assert output.extra_fields["trajectory"]["answer"] == "42"
+    assert output.extra_fields["trajectory"].answer == "42"
 
 
 def test_sampling_parameters_of_the_worker_reach_the_server(run):
@@ -183,10 +173,10 @@ def test_row_selects_its_tools(run, tokenizer, tmp_path):
     prompt = tokenizer.decode(server.requests[0]["ids"])
     assert "other: Another one." in prompt
     assert "calculator:" not in prompt
-    assert output.extra_fields["trajectory"]["turns"][0]["results"][0]["status"] == "unknown_tool"
+    assert output.extra_fields["trajectory"].turns[0].results[0].status == "unknown_tool"
     output, server = run(ACT, ANSWER, overrides=overrides)
     assert "calculator:" in tokenizer.decode(server.requests[0]["ids"])
-    assert output.extra_fields["trajectory"]["turns"][0]["results"][0]["status"] == "ok"
+    assert output.extra_fields["trajectory"].turns[0].results[0].status == "ok"
 
 
 def test_row_that_selects_an_unknown_tool_is_unscored(run):
@@ -211,7 +201,7 @@ def test_row_gives_its_tools_their_arguments(run, tmp_path):
         overrides=[f"actor_rollout_ref.rollout.multi_turn.tool_config_path={path}"],
         row={"tools_kwargs": {"shop": {"create_kwargs": {"prices": {"pear": 3}}}}},
     )
-    assert output.extra_fields["trajectory"]["turns"][0]["observation"] == "Observation: 3"
+    assert output.extra_fields["trajectory"].turns[0].observation == "Observation: 3"
     assert output.extra_fields["tool_rewards"] == [0.25]
 
 
@@ -225,7 +215,7 @@ def test_result_is_cut_as_verl_is_configured(run, tmp_path):
             "actor_rollout_ref.rollout.multi_turn.tool_response_truncate_side=right",
         ],
     )
-    observation = output.extra_fields["trajectory"]["turns"][0]["observation"]
+    observation = output.extra_fields["trajectory"].turns[0].observation
     assert observation == f"Observation: {str(2**400)[:10]}...(111 characters cut)..."
 
 
@@ -239,11 +229,11 @@ def test_result_is_cut_in_the_models_tokens_when_so_configured(run, tokenizer):
             "+agent_rl.tools.max_result_tokens=60",
         ],
     )
-    (result,) = output.extra_fields["trajectory"]["turns"][0]["results"]
-    head, tail = re.fullmatch(r"(\d+)\.\.\.\(\d+ characters cut\)\.\.\.(\d+)", result["text"]).groups()
+    (result,) = output.extra_fields["trajectory"].turns[0].results
+    head, tail = re.fullmatch(r"(\d+)\.\.\.\(\d+ characters cut\)\.\.\.(\d+)", result.text).groups()
     assert str(2**400).startswith(head)
     assert str(2**400).endswith(tail)
-    assert 50 <= len(tokenizer.encode(result["text"], add_special_tokens=False)) <= 60
+    assert 50 <= len(tokenizer.encode(result.text, add_special_tokens=False)) <= 60
 
 
 DICE = """
@@ -267,11 +257,11 @@ def test_recorded_rollout_is_replayed(run, tmp_path):
             f"+agent_rl.tools.cassette.path={tmp_path}/cassette.jsonl",
         ]
         output, _ = run(*turns, overrides=overrides, row={"session_id": session_id})
-        return [result for turn in output.extra_fields["trajectory"]["turns"] for result in turn["results"]]
+        return [result for turn in output.extra_fields["trajectory"].turns for result in turn.results]
 
     act = 'Action: dice\nAction Input: {"sides": 6}'
     recorded = {session_id: roll("record", session_id, act, act, ANSWER) for session_id in range(3)}
-    assert len({result["text"] for results in recorded.values() for result in results}) == 6
+    assert len({result.text for results in recorded.values() for result in results}) == 6
     for session_id in (2, 0, 1):
         assert roll("replay", session_id, act, act, ANSWER) == recorded[session_id]
     with pytest.raises(CassetteMissError, match=r'no recorded call dice \{"sides":7\}.*The nearest is dice'):
@@ -287,8 +277,8 @@ def test_cached_results_are_kept_in_the_configured_file(run, tmp_path):
     ]
     for cached in ({}, {"cached": True}):
         output, _ = run(ACT, ANSWER, overrides=overrides)
-        (result,) = output.extra_fields["trajectory"]["turns"][0]["results"]
-        assert (result["text"], result["metrics"]) == ("42", cached)
+        (result,) = output.extra_fields["trajectory"].turns[0].results
+        assert (result.text, result.metrics) == ("42", cached)
     assert (tmp_path / "cache.sqlite").exists()
 
 
@@ -321,9 +311,9 @@ def test_settings_are_those_of_the_section(run, tokenizer, tmp_path):
         overrides=[CALCULATOR, "+agent_rl.react.instructions='Use {tool_names}.'", "+agent_rl.budget.max_malformed=1"],
     )
     assert tokenizer.decode(server.requests[0]["ids"]).startswith("<|im_start|>system\nUse calculator.<|im_end|>")
-    assert output.extra_fields["trajectory"]["stop_reason"] == "malformed"
+    assert output.extra_fields["trajectory"].stop_reason == "malformed"
     output, _ = run(ACT, ACT, overrides=[CALCULATOR, "+agent_rl.budget.max_tool_calls=1"])
-    assert output.extra_fields["trajectory"]["stop_reason"] == "max_tool_calls"
+    assert output.extra_fields["trajectory"].stop_reason == "max_tool_calls"
 
 
 def test_final_turn_is_as_configured(run, tokenizer):
@@ -335,12 +325,12 @@ def test_final_turn_is_as_configured(run, tokenizer):
     ]
     output, server = run(ACT, ANSWER, overrides=overrides)
     trajectory = output.extra_fields["trajectory"]
-    assert trajectory["stop_reason"] == "answered"
-    assert trajectory["turns"][0]["observation"] == f"Observation: 42\n\n{FINAL_TURN}"
+    assert trajectory.stop_reason == "answered"
+    assert trajectory.turns[0].observation == f"Observation: 42\n\n{FINAL_TURN}"
     assert FINAL_TURN in tokenizer.decode(server.requests[1]["ids"])
     assert server.requests[0]["params"]["max_new_tokens"] == 512 - 200
     output, _ = run(ACT, ANSWER, overrides=[*overrides, "+agent_rl.final_turn.text=Now."])
-    assert output.extra_fields["trajectory"]["turns"][0]["observation"] == "Observation: 42\n\nNow."
+    assert output.extra_fields["trajectory"].turns[0].observation == "Observation: 42\n\nNow."
 
 
 @pytest.mark.parametrize(
@@ -357,12 +347,12 @@ def test_final_turn_that_leaves_nothing_for_others_is_refused(run, key, values):
 def test_repeats_are_limited_and_answered_from_memory_as_configured(run):
     output, _ = run(ACT, ACT, ACT, overrides=[CALCULATOR, "+agent_rl.budget.max_repeats=2"])
     trajectory = output.extra_fields["trajectory"]
-    assert trajectory["stop_reason"] == "repetition"
-    results = [result for turn in trajectory["turns"] for result in turn["results"]]
-    assert [result["metrics"] for result in results] == [{}, {"cached": True}]
+    assert trajectory.stop_reason == "repetition"
+    results = [result for turn in trajectory.turns for result in turn.results]
+    assert [result.metrics for result in results] == [{}, {"cached": True}]
     output, _ = run(ACT, ACT, ANSWER, overrides=[CALCULATOR, "+agent_rl.tools.reuse_results=false"])
-    results = [result for turn in output.extra_fields["trajectory"]["turns"] for result in turn["results"]]
-    assert [result["metrics"] for result in results] == [{}, {}]
+    results = [result for turn in output.extra_fields["trajectory"].turns for result in turn.results]
+    assert [result.metrics for result in results] == [{}, {}]
 
 
 def test_hooks_are_made_for_every_episode(run, tmp_path):
@@ -372,8 +362,8 @@ def test_hooks_are_made_for_every_episode(run, tmp_path):
     )
     for _ in range(2):
         output, _ = run(ACT, ACT, ANSWER, overrides=[CALCULATOR, f"+agent_rl.hooks='{tmp_path}/mine.py:Mine'"])
-        assert output.extra_fields["trajectory"]["stop_reason"] == "stopped"
-        assert len(output.extra_fields["trajectory"]["turns"]) == 2
+        assert output.extra_fields["trajectory"].stop_reason == "stopped"
+        assert len(output.extra_fields["trajectory"].turns) == 2
 
 
 def test_episode_of_several_training_sequences_is_a_list_whose_last_has_the_trajectory(run, tokenizer, monkeypatch):
@@ -397,14 +387,14 @@ def test_unknown_setting_stops_the_run(run):
 
 def test_turns_are_limited_by_verls_key(run):
     output, _ = run(ACT, ACT, overrides=[CALCULATOR, "actor_rollout_ref.rollout.multi_turn.max_assistant_turns=2"])
-    assert output.extra_fields["trajectory"]["stop_reason"] == "max_turns"
+    assert output.extra_fields["trajectory"].stop_reason == "max_turns"
     assert output.num_turns == 4
 
 
 def test_turns_are_limited_without_a_key(run):
     output, _ = run(*[ACT] * 20, overrides=[CALCULATOR, "data.max_response_length=4096"])
-    assert output.extra_fields["trajectory"]["stop_reason"] == "max_turns"
-    assert len(output.extra_fields["trajectory"]["turns"]) == DEFAULT_MAX_TURNS
+    assert output.extra_fields["trajectory"].stop_reason == "max_turns"
+    assert len(output.extra_fields["trajectory"].turns) == DEFAULT_MAX_TURNS
 
 
 def test_response_of_an_episode_never_exceeds_the_budget(run):
@@ -412,12 +402,12 @@ def test_response_of_an_episode_never_exceeds_the_budget(run):
         output, _ = run(*[ACT] * 8, overrides=[CALCULATOR, f"data.max_response_length={length}"])
         assert len(output.response_ids) == len(output.response_mask) <= length
         assert output.response_mask[-1] == 1
-        assert output.extra_fields["trajectory"]["stop_reason"] == "max_tokens"
+        assert output.extra_fields["trajectory"].stop_reason == "max_tokens"
 
 
 def test_row_without_tools_runs(run):
     output, _ = run(ANSWER, overrides=())
-    assert output.extra_fields["trajectory"]["answer"] == "42"
+    assert output.extra_fields["trajectory"].answer == "42"
 
 
 def test_loop_without_a_format_says_what_is_missing():

@@ -48,6 +48,7 @@ async def run_episode(
     budget: EpisodeBudget,
     hooks: Hooks | None = None,
     user: User | None = None,
+    trajectory: Trajectory | None = None,
 ) -> Trajectory:
     """Run one episode to its end.
 
@@ -60,6 +61,7 @@ async def run_episode(
         hooks: the user's own logic around turns and tools.
         user: who answers what the policy says instead of calling a tool, until the user is done; None: nobody, the
             first such turn is the final answer.
+        trajectory: the row's, which the episode fills (`agents.episode.loop.new_trajectory`); None: of no row.
 
     Returns:
         The trajectory, with exactly one stop reason. When the infrastructure failed (the engine, a tool that says so, a
@@ -71,8 +73,9 @@ async def run_episode(
         FatalError: from a tool, a hook, the simulated user or the format.
     """
     format = format.fresh()
-    episode = _Episode(policy, format, tools, budget, hooks, user)
-    trajectory = episode.trajectory
+    if trajectory is None:
+        trajectory = Trajectory([Message.from_chat(message) for message in messages], StopReason.ERROR)
+    episode = _Episode(policy, format, tools, budget, hooks, user, trajectory)
     try:
         prompt = format.prompt(await opened(messages, user), tools.specs)
         trajectory.prompt = [Message.from_chat(message) for message in prompt]
@@ -87,14 +90,13 @@ async def run_episode(
     except Exception as error:  # noqa: BLE001 - what a hook or the user raises goes to the caller, with what went before
         reason = StopReason.ENGINE_ERROR if isinstance(error, EngineError) else StopReason.ERROR
         _explain(trajectory, error)
-        trajectory.prompt = trajectory.prompt or [Message.from_chat(message) for message in messages]
     finally:
         if user is not None:
             await uninterrupted(asyncio.ensure_future(user.finish()))
     trajectory.stop_reason = reason
     trajectory.prompt_tokens, trajectory.response_tokens = policy.prompt_tokens, policy.response_tokens
     trajectory.longest_tokens = policy.longest_tokens
-    trajectory.seconds = time.monotonic() - episode.started
+    trajectory.seconds, trajectory.ended = time.monotonic() - episode.started, time.time()
     return trajectory
 
 
@@ -129,10 +131,10 @@ class _Episode:
         budget: EpisodeBudget,
         hooks: Hooks | None,
         user: User | None,
+        trajectory: Trajectory,
     ) -> None:
         self.policy, self.format, self.tools, self.budget = policy, format, tools, budget
-        self.hooks, self.user = hooks, user
-        self.trajectory = Trajectory(prompt=[], stop_reason=StopReason.ERROR)
+        self.hooks, self.user, self.trajectory = hooks, user, trajectory
         self.started = time.monotonic()
         self.malformed_in_a_row = 0
         self.calls = 0

@@ -29,7 +29,7 @@ from agent_rl.tools.declared import declared_functions
 from agent_rl.tools.truncation import ResultLimit, Tokenizer
 from agent_rl.trajectory import Message, StopReason, Trajectory, row_data
 
-__all__ = ["EpisodeLoop", "EpisodeSetup", "describe", "failed", "loop_class"]
+__all__ = ["EpisodeLoop", "EpisodeSetup", "loop_class", "new_trajectory"]
 
 Row = Mapping[str, Any]
 """A row's columns; `raw_prompt`, `extra_info`, `tools_kwargs`, `data_source` and `reward_model` are read."""
@@ -107,7 +107,7 @@ class EpisodeLoop(ABC):
         return policy
 
     async def run_row(self, row: Row, policy: Policy, format: Format) -> Trajectory:
-        """Run the row's episode and describe it.
+        """Run the row's episode.
 
         Args:
             row: its columns.
@@ -121,9 +121,10 @@ class EpisodeLoop(ABC):
             FatalError: from a tool, a hook, the simulated user or the format.
             Exception: from making the hooks or the user.
         """
+        trajectory = new_trajectory(row, self.agent)
         try:
             async with self.session(row) as session:
-                trajectory = await run_episode(
+                await run_episode(
                     self.conversation(policy),
                     format,
                     session,
@@ -131,10 +132,11 @@ class EpisodeLoop(ABC):
                     self.budget(),
                     self.hooks(),
                     self.user(row),
+                    trajectory,
                 )
         except UnscoredError as error:  # the row's tools cannot be opened
-            trajectory = failed(row, str(error))
-        return describe(trajectory, self.agent, row)
+            trajectory.error = str(error)
+        return trajectory
 
 
 @cache
@@ -160,31 +162,28 @@ def loop_class(agent: Agent, base: type[EpisodeLoop] = EpisodeLoop) -> type[Any]
     return ABCMeta(name, (base,), methods)
 
 
-def failed(row: Row, error: str) -> Trajectory:
-    """A trajectory of an episode that could not begin, or that was lost."""
-    prompt = [Message.from_chat(message) for message in row["raw_prompt"]]
-    return Trajectory(prompt=prompt, stop_reason=StopReason.ERROR, error=error)
+def new_trajectory(row: Row, agent: str) -> Trajectory:
+    """The trajectory of a row's episode that has not begun: what the row's columns say, and no turns.
 
-
-def describe(trajectory: Trajectory, agent: str, row: Row) -> Trajectory:
-    """The trajectory, with the agent's name and what the row's columns say about it."""
-    trajectory.id = f"{row.get('uid', uuid4().hex)}_{row.get('session_id', 0)}"
-    trajectory.agent = agent
-    trajectory.ended = time.time()
-    trajectory.row = row_data(row)
-    trajectory.data_source = str(row.get("data_source", ""))
-    trajectory.ground_truth = (row.get("reward_model") or {}).get("ground_truth")
-    about: dict[str, Any] = {
+    Its stop reason is `ERROR` until the episode has another one.
+    """
+    columns = row_data(row)
+    info: dict[str, Any] = {
         "step": row.get("global_steps"),
         "split": (row.get("extra_info") or {}).get("split"),
         "index": row.get("index"),
-        **trajectory.info,
     }
-    trajectory.info = {
-        name: value.item() if hasattr(value, "item") else value  # numpy's numbers are not JSON
-        for name, value in about.items()
-    }
-    return trajectory
+    return Trajectory(
+        prompt=[Message.from_chat(message) for message in row["raw_prompt"]],
+        stop_reason=StopReason.ERROR,
+        id=f"{row.get('uid', uuid4().hex)}_{row.get('session_id', 0)}",
+        agent=agent,
+        data_source=str(row.get("data_source") or ""),
+        ground_truth=(columns.get("reward_model") or {}).get("ground_truth"),
+        ended=time.time(),
+        row=columns,
+        info={name: value.item() if hasattr(value, "item") else value for name, value in info.items()},  # for JSON
+    )
 
 
 @cache

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from agent_rl.agents.episode.hooks import Hooks
-from agent_rl.agents.episode.loop import EpisodeSetup, describe
+from agent_rl.agents.episode.loop import EpisodeSetup, new_trajectory
 from agent_rl.agents.registry import agent_names, make_loop, registered
 from agent_rl.agents.users.user import User, opened
 from agent_rl.concurrency import OutOfTime, within
@@ -27,7 +27,7 @@ from agent_rl.rewards.user_function import CUSTOM_FUNCTION, UserFunction, scorer
 from agent_rl.settings.methods import method_problem
 from agent_rl.tools import ToolSpec
 from agent_rl.tools.base import TrajectoryScope
-from agent_rl.trajectory import Message, StopReason, Trajectory, Turn
+from agent_rl.trajectory import StopReason, Trajectory, Turn
 from agent_rl.user_code import UserCodeError, is_outage, is_users
 
 __all__ = ["own_code_problems"]
@@ -164,7 +164,7 @@ def _answered(agent: str, row: Row) -> Trajectory:
     """An episode that ends at once with the row's ground truth as the answer."""
     truth = (row.get("reward_model") or {}).get("ground_truth")
     answer = truth if isinstance(truth, str) else str(truth)
-    prompt = [Message.from_chat(dict(message)) for message in row["prompt"]]
-    made = Trajectory(prompt, StopReason.ANSWERED, turns=[Turn(text=answer)], answer=answer)
-    info = row.get("extra_info") or {}
-    return describe(made, agent, {**row, "index": info.get("index"), "uid": "trial"})
+    index = (row.get("extra_info") or {}).get("index")
+    trajectory = new_trajectory({**row, "raw_prompt": row["prompt"], "index": index, "uid": "trial"}, agent)
+    trajectory.stop_reason, trajectory.turns, trajectory.answer = StopReason.ANSWERED, [Turn(text=answer)], answer
+    return trajectory

@@ -22,7 +22,7 @@ def test_output_of_the_code_is_not_trained_on(run_loop, tokenizer):
     assert text == f"{kept}{shown}{ANSWER}<|im_end|>"
     sampled = [i for i, m in zip(output.response_ids, output.response_mask, strict=True) if m]
     assert tokenizer.decode(sampled) == f"{kept}{ANSWER}<|im_end|>"
-    assert output.extra_fields["trajectory"]["answer"] == "42"
+    assert output.extra_fields["trajectory"].answer == "42"
     assert len(server.requests) == 2
 
 
@@ -31,4 +31,4 @@ def test_settings_are_those_of_the_section(run_loop, tokenizer):
     output, server = run_loop("code_act_agent", "It is 42.", overrides=[TOOLS, *settings])
     prompt = tokenizer.decode(server.requests[0]["ids"])
     assert prompt.startswith("<|im_start|>system\nCode. When you know the answer, write it without a Python block.")
-    assert output.extra_fields["trajectory"]["answer"] == "It is 42."
+    assert output.extra_fields["trajectory"].answer == "It is 42."

@@ -7,7 +7,6 @@ import pytest
 pytest.importorskip("verl")
 
 from agent_rl.errors import ConfigError
-from agent_rl.trajectory import Trajectory
 from tests.agents.episodes import ANSWER, act
 
 ROOT = Path(__file__).parents[3]
@@ -25,7 +24,7 @@ def test_trajectory_becomes_several_sequences(run_loop, tokenizer):
         assert len(output.response_ids) == len(output.response_mask) == len(output.response_logprobs) <= 130
     assert set(first.as_dict()) == set(last.as_dict())
     assert "trajectory" not in first.extra_fields
-    trajectory = Trajectory.from_dict(last.extra_fields["trajectory"])
+    trajectory = last.extra_fields["trajectory"]
     assert (trajectory.agent, trajectory.answer) == ("folding_agent", "42")
     assert trajectory.turns[1].notes["fold"]["notes"] == "It was 42."
     assert trajectory.response_tokens >= sum(len(output.response_ids) for output in outputs)
@@ -33,7 +32,7 @@ def test_trajectory_becomes_several_sequences(run_loop, tokenizer):
 
 def test_trajectory_that_was_not_folded_is_one_sequence(run_loop):
     output, _ = run_loop("folding_agent", act(), ANSWER, overrides=[CALCULATOR, "+agent_rl.folding.reserve_tokens=70"])
-    assert output.extra_fields["trajectory"]["answer"] == "42"
+    assert output.extra_fields["trajectory"].answer == "42"
 
 
 def test_any_of_our_loops_can_be_folded(run_loop, tokenizer):
@@ -41,7 +40,7 @@ def test_any_of_our_loops_can_be_folded(run_loop, tokenizer):
     row = {"extra_info": {"user": {"replies": ["Go on. " * 25, "Thanks."]}}}
     outputs, _ = run_loop("folding_agent", "What? " * 10, "I asked.", "Bye.", "Bye!", overrides=overrides, **row)
     assert len(outputs) == 2
-    assert outputs[1].extra_fields["trajectory"]["answer"] == "Bye!"
+    assert outputs[1].extra_fields["trajectory"].answer == "Bye!"
     assert "Go on. Go on." in tokenizer.decode(outputs[1].prompt_ids)
 
 

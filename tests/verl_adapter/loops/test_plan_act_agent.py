@@ -16,8 +16,8 @@ def test_plan_is_trained_on_and_kept(run_loop, tokenizer):
     output, _ = run_loop("plan_act_agent", ACT, ANSWER, overrides=[TOOLS])
     sampled = [i for i, m in zip(output.response_ids, output.response_mask, strict=True) if m]
     assert tokenizer.decode(sampled) == f"{ACT}<|im_end|>{ANSWER}<|im_end|>"
-    assert output.extra_fields["trajectory"]["turns"][0]["notes"] == {"plan": ["Multiply."], "step": 1}
-    assert output.extra_fields["trajectory"]["answer"] == "42"
+    assert output.extra_fields["trajectory"].turns[0].notes == {"plan": ["Multiply."], "step": 1}
+    assert output.extra_fields["trajectory"].answer == "42"
 
 
 def test_settings_are_those_of_the_section(run_loop, tokenizer):

@@ -40,9 +40,9 @@ def test_closing_tag_is_trained_on_and_what_follows_is_not(run, tokenizer, conti
         for logprob, mask in zip(Server.logprobs(output.response_ids), output.response_mask, strict=True)
     ]
     assert output.response_logprobs == expected
-    first, second = output.extra_fields["trajectory"]["turns"]
-    assert (first["text"], first["observation"], second["text"]) == (SEARCH, FOUND, ANSWER)
-    assert output.extra_fields["trajectory"]["answer"] == "Frankfurt"
+    first, second = output.extra_fields["trajectory"].turns
+    assert (first.text, first.observation, second.text) == (SEARCH, FOUND, ANSWER)
+    assert output.extra_fields["trajectory"].answer == "Frankfurt"
 
 
 def test_tokens_after_the_tag_are_not_kept_though_they_have_no_text(run, tokenizer):
@@ -58,7 +58,7 @@ def test_tag_that_the_budget_just_held_is_a_whole_turn(run, tokenizer):
         TokenOutput(token_ids=ids, log_probs=Server.logprobs(ids), stop_reason="length"),
         overrides=[f"data.max_response_length={len(ids)}"],
     )
-    assert output.extra_fields["trajectory"]["stop_reason"] == "answered"
+    assert output.extra_fields["trajectory"].stop_reason == "answered"
     assert output.response_ids == ids
 
 

@@ -161,7 +161,7 @@ def test_rows_own_arguments_and_selection_are_the_same(both):
     }
     verls, ours = both(call("price", item="pear"), ANSWER, row=row)
     same(verls, ours)
-    assert ours.extra_fields["trajectory"]["turns"][0]["observation"] == "3"
+    assert ours.extra_fields["trajectory"].turns[0].observation == "3"
 
 
 def test_what_is_no_call_in_json_is_the_same(both):
@@ -192,7 +192,7 @@ def begins_as(verls, ours):
 def test_call_that_cannot_be_read_ends_verls_episode_and_is_corrected_in_ours(both, text):
     verls, ours = both(text, ANSWER)
     begins_as(verls, ours)
-    assert ours.extra_fields["trajectory"]["turns"][0]["malformed"]
+    assert ours.extra_fields["trajectory"].turns[0].malformed
 
 
 def test_broken_call_beside_a_good_one_is_dropped_by_verl_and_corrected_by_ours(both, tokenizer):

@@ -26,7 +26,7 @@ def test_users_words_are_masked(run_loop, tokenizer):
         (logprob == 0.0) is not bool(mask)
         for logprob, mask in zip(output.response_logprobs, output.response_mask, strict=True)
     )
-    assert output.extra_fields["trajectory"]["answer"] == "Bye."
+    assert output.extra_fields["trajectory"].answer == "Bye."
     assert not any("secret" in tokenizer.decode(request["ids"]) for request in server.requests)
 
 
@@ -43,7 +43,7 @@ def test_user_judges(run_loop, tmp_path):
     )
     overrides = [f"+agent_rl.user_sim.user={tmp_path}/judge.py:Judge", "+agent_rl.user_sim.config.scale=0.25"]
     output, _ = run_loop("user_sim_agent", "a", "bb", "c", overrides=overrides, extra_info={"user": USER})
-    assert output.extra_fields["trajectory"]["verdict"] == 0.75
+    assert output.extra_fields["trajectory"].verdict == 0.75
     assert output.extra_fields["turn_scores"] == [1.0, 2.0, 1.0]
 
 
@@ -78,7 +78,7 @@ def test_native_calls_beside_messages(run_loop, tokenizer):
     output, _ = run_loop(
         "user_sim_agent", "Which?", call, "It is 42.", overrides=overrides, extra_info={"user": {"replies": ["6*7."]}}
     )
-    first, second, last = output.extra_fields["trajectory"]["turns"]
-    assert (first["observation"], second["results"][0]["text"], last["text"]) == ("6*7.", "42", "It is 42.")
+    first, second, last = output.extra_fields["trajectory"].turns
+    assert (first.observation, second.results[0].text, last.text) == ("6*7.", "42", "It is 42.")
     assert "<|im_start|>user\n6*7.<|im_end|>" in tokenizer.decode(output.response_ids)
     assert "<tool_response>\n42\n</tool_response>" in tokenizer.decode(output.response_ids)
