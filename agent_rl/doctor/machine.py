@@ -13,7 +13,6 @@ import platform
 import re
 import resource
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -35,10 +34,8 @@ from agent_rl.launch.gpu_environment import RUNTIME, cuda_home, gpu_environment,
 
 __all__ = ["FACTS", "Machine"]
 
-TIMEOUT_S = 10.0
 LIBRARIES = ("libnuma.so.1", RUNTIME)
 """Libraries that the stack's wheels do not bring, or that the loader does not find by itself."""
-COMPILERS = ("gcc", "cc", "clang")
 
 Fact = TypeVar("Fact")
 
@@ -139,26 +136,14 @@ class Machine:
         return self._fact("missing_parts", lambda: missing_parts(Path(self.cuda_home)) if self.cuda_home else [])
 
     @cached_property
-    def compiled(self) -> dict[str, str] | None:
-        """Why three lines with CUDA, and with `Python.h`, do not compile or link, empty: they do; None: no GPU."""
-        return self._fact("compiled", lambda: try_compilers(self.cuda_home, self.environ) if self.gpus else None)
-
-    @cached_property
-    def nvcc(self) -> str:
-        """The version of the toolkit's `nvcc`; empty: none."""
-        return self._fact("nvcc", lambda: _nvcc_version(self.cuda_home))
+    def compiled(self) -> dict[str, str]:
+        """Why three lines with CUDA, and with `Python.h`, do not compile or link, empty: they do; tried with a GPU."""
+        return self._fact("compiled", lambda: try_compilers(self.cuda_home, self.environ) if self.gpus else {})
 
     @cached_property
     def interfaces(self) -> list[str]:
         """Interfaces with an address that another node could use."""
         return self._fact("interfaces", interfaces)
-
-    @cached_property
-    def compiler(self) -> str:
-        """A C compiler; empty: none."""
-        path = self.environ.get("PATH")
-        found = (shutil.which(name, path=path) for name in COMPILERS)
-        return self._fact("compiler", lambda: next(filter(None, found), ""))
 
     @cached_property
     def ninja(self) -> str:
@@ -232,19 +217,6 @@ def _available() -> int:
     except (OSError, ValueError):
         return available
     return available if limit == "max" else min(available, int(limit) - used + int(cached[1] if cached else 0))
-
-
-def _nvcc_version(home: str) -> str:
-    """What `nvcc --version` says; empty where it cannot be run."""
-    if not home:
-        return ""
-    try:
-        command = [f"{home}/bin/nvcc", "--version"]
-        said = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False).stdout
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    found = re.search(r"release (\d+\.\d+)", said)
-    return found[1] if found else ""
 
 
 def _cuda_of_torch() -> str | None:

@@ -105,8 +105,10 @@ SEPARATE = {
 
 FAULTS: dict[str, tuple[Callable[[Facts], None], dict[str, Any], str, str]] = {
     "driver": (gpus(driver="550.163.01"), {}, "driver", "550.163.01"),
-    "toolkit": (fact("nvcc", ""), {}, "CUDA toolkit", "no nvcc"),
-    "old toolkit": (fact("nvcc", "12.8"), {}, "CUDA toolkit", "nvcc 12.8"),
+    "toolkit": (fact("cuda_home", ""), {}, "CUDA toolkit", "none"),
+    "old toolkit": (
+        fact("missing_parts", ["version 13 (it is 12)"]), {}, "CUDA toolkit", "lacks version 13 (it is 12)",
+    ),
     "runtime": (fact("libraries", ["libnuma.so.1"]), {}, "CUDA runtime", "not found"),
     "libnuma": (fact("libraries", ["libcudart.so.13"]), {}, "libnuma", "not found"),
     "glibc": (fact("glibc", "2.31"), {}, "glibc", "2.31"),
@@ -117,7 +119,6 @@ FAULTS: dict[str, tuple[Callable[[Facts], None], dict[str, Any], str, str]] = {
     ),
     "torch for cuda 12": (fact("torch_cuda", "12.8"), {}, "torch's CUDA", "12.8"),
     "torch for cpus": (fact("torch_cuda", None), {}, "torch", "without CUDA"),
-    "compiler": (fact("compiler", ""), {}, "C compiler", "none"),
     "ninja": (fact("ninja", ""), {}, "ninja", "none"),
     "cupy": (package("cupy-cuda13x", None), SEPARATE, "cupy", "is not installed"),
     "incomplete toolkit": (
@@ -171,7 +172,7 @@ def test_there_are_25_faults_and_each_row_of_the_table_is_tried() -> None:
 def test_no_choice_of_backends_does_without_a_toolkit(make_case: MakeCase, seven_b: str) -> None:
     sglang = f"{ROLLOUT}.engine_kwargs.sglang"
     keys = {f"{sglang}.attention_backend": "triton", f"{sglang}.sampling_backend": "pytorch"}
-    findings = found(make_case, node_facts(nvcc=""), {**keys, "actor_rollout_ref.model.path": seven_b})
+    findings = found(make_case, node_facts(cuda_home=""), {**keys, "actor_rollout_ref.model.path": seven_b})
     assert [each.subject for each in findings if each.status is Status.PROBLEM] == ["CUDA toolkit"]
 
 

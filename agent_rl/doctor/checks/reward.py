@@ -25,8 +25,6 @@ MODELS = f"{SECTION}.reward.models"
 CLASSIFIERS = ("SequenceClassification", "Reward")
 """Parts of the names of architectures that give a score."""
 TIGHT = 0.9
-LOADED = 20
-"""GiB a second from main memory into a GPU (PCIe 4.0 with 16 lanes)."""
 
 
 @check("reward", "reward weights")
