@@ -13,6 +13,7 @@ import platform
 import re
 import resource
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -34,6 +35,15 @@ from agent_rl.launch.gpu_environment import RUNTIME, cuda_home, gpu_environment,
 
 __all__ = ["FACTS", "Machine"]
 
+HUB_S = 3.0
+"""Seconds within which the hub must answer."""
+ASK = """
+import ssl, sys, urllib.error, urllib.request
+try:
+    urllib.request.urlopen(sys.argv[1], context=ssl._create_unverified_context())
+except urllib.error.HTTPError:  # an answer
+    pass
+"""
 LIBRARIES = ("libnuma.so.1", RUNTIME)
 """Libraries that the stack's wheels do not bring, or that the loader does not find by itself."""
 
@@ -152,6 +162,11 @@ class Machine:
         return self._fact("ninja", lambda: shutil.which("ninja", path=path) or "")
 
     @cached_property
+    def hub_answers(self) -> bool:
+        """Whether models can be downloaded."""
+        return self._fact("hub_answers", lambda: _answers(self.environ))
+
+    @cached_property
     def torch_cuda(self) -> str | None:
         """The CUDA version that torch was built for; None: for none, or there is no torch."""
         return self._fact("torch_cuda", _cuda_of_torch)
@@ -217,6 +232,15 @@ def _available() -> int:
     except (OSError, ValueError):
         return available
     return available if limit == "max" else min(available, int(limit) - used + int(cached[1] if cached else 0))
+
+
+def _answers(environ: Mapping[str, str]) -> bool:
+    """Whether the hub answers, through a proxy if there is one; a process can be ended while it looks up a name."""
+    command = [sys.executable, "-c", ASK, environ.get("HF_ENDPOINT") or "https://huggingface.co"]
+    try:
+        return not subprocess.run(command, env=environ, capture_output=True, timeout=HUB_S, check=False).returncode
+    except subprocess.TimeoutExpired:
+        return False
 
 
 def _cuda_of_torch() -> str | None:

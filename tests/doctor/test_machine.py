@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
 
+from agent_rl.doctor import machine
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.check import Finding, Needs, Status, all_checks
 from agent_rl.doctor.diagnosis import run_check, run_checks
 from agent_rl.doctor.machine import FACTS, Machine
+from agent_rl.doctor.machine import _answers as answers
 from agent_rl.doctor.stack import STACK
 from agent_rl.errors import ConfigError
 from tests.doctor.conftest import MakeCase, node_facts
@@ -35,6 +39,23 @@ def test_this_machines_facts_go_through_a_file(tmp_path: Path) -> None:
     ]
     assert there.version("verl") == here.version("verl")
     assert there.version("no-such-package") is None
+
+
+def test_the_hub_answers_with_any_status_and_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    class NotFound(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_error(404)
+
+        def log_message(self, format: str, *args: Any) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), NotFound) as server:
+        address = {"HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}", "no_proxy": "*"}
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        assert answers(address)
+        server.shutdown()
+        monkeypatch.setattr(machine, "HUB_S", 0.5)
+        assert not answers(address)  # the port is open
+    assert not answers(address)
 
 
 def test_a_file_that_is_not_whole_is_refused(tmp_path: Path) -> None:
