@@ -199,7 +199,8 @@ hf download Qwen/Qwen2.5-0.5B-Instruct
 python data_preprocess/gsm8k_multiturn_w_tool.py
 ```
 
-On the node, set the same `HF_HOME` and `HF_HUB_OFFLINE=1`.
+On the node, set the same `HF_HOME` and `HF_HUB_OFFLINE=1`. The doctor asks the hub, for at most 3 seconds, where a
+model is in no cache, and names the model if it does not answer.
 
 ## What the launcher sets
 

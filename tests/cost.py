@@ -87,7 +87,9 @@ def main() -> int:
 def run(command: list[str], folder: Path) -> tuple[int, Counter[str]]:
     """The exit status, and the CPU-seconds of processes that outlived their parents by the test that started them."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    child = subprocess.Popen(command, cwd=ROOT, env={**os.environ, FOLDER: str(folder)})
+    env = {**os.environ, FOLDER: str(folder)}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)  # or each of hundreds of processes compiles this package again
+    child = subprocess.Popen(command, cwd=ROOT, env=env)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # pytest gets it as well, and ends in its own way
     signal.signal(signal.SIGTERM, lambda *_: child.terminate())
     origins: dict[int, str] = {}

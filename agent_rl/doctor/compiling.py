@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sysconfig
 import tempfile
@@ -34,15 +35,9 @@ def try_compilers(cuda_home: str, environ: Mapping[str, str]) -> dict[str, str]:
         (Path(folder) / "extension.c").write_text(EXTENSION)
         nvcc = [f"{cuda_home}/bin/nvcc", "-std=c++17", "-Xcompiler", "-fPIC", "-c", "kernel.cu", "-o", "kernel.o"]
         link = ["c++", "-shared", "kernel.o", f"-L{cuda_home}/lib64", "-lcudart", "-o", "kernel.so"]
-        extension = [
-            "cc",
-            "-shared",
-            "-fPIC",
-            f"-I{sysconfig.get_path('include')}",
-            "extension.c",
-            "-o",
-            "extension.so",
-        ]
+        compiler = environ.get("CC") or shutil.which("gcc", path=environ.get("PATH")) or "clang"  # which Triton takes
+        include = f"-I{sysconfig.get_path('include')}"
+        extension = [compiler, "-shared", "-fPIC", include, "extension.c", "-o", "extension.so"]
         commands = {PYTHON: [extension], **({CUDA: [nvcc, link]} if cuda_home else {})}
         return {name: _failure(each, folder, variables, ends) for name, each in commands.items()}
 

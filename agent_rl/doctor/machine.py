@@ -35,10 +35,17 @@ from agent_rl.launch.gpu_environment import RUNTIME, cuda_home, gpu_environment,
 
 __all__ = ["FACTS", "Machine"]
 
-TIMEOUT_S = 10.0
+HUB_S = 3.0
+"""Seconds within which the hub must answer."""
+ASK = """
+import ssl, sys, urllib.error, urllib.request
+try:
+    urllib.request.urlopen(sys.argv[1], context=ssl._create_unverified_context())
+except urllib.error.HTTPError:  # an answer
+    pass
+"""
 LIBRARIES = ("libnuma.so.1", RUNTIME)
 """Libraries that the stack's wheels do not bring, or that the loader does not find by itself."""
-COMPILERS = ("gcc", "cc", "clang")
 
 Fact = TypeVar("Fact")
 
@@ -139,14 +146,9 @@ class Machine:
         return self._fact("missing_parts", lambda: missing_parts(Path(self.cuda_home)) if self.cuda_home else [])
 
     @cached_property
-    def compiled(self) -> dict[str, str] | None:
-        """Why three lines with CUDA, and with `Python.h`, do not compile or link, empty: they do; None: no GPU."""
-        return self._fact("compiled", lambda: try_compilers(self.cuda_home, self.environ) if self.gpus else None)
-
-    @cached_property
-    def nvcc(self) -> str:
-        """The version of the toolkit's `nvcc`; empty: none."""
-        return self._fact("nvcc", lambda: _nvcc_version(self.cuda_home))
+    def compiled(self) -> dict[str, str]:
+        """Why three lines with CUDA, and with `Python.h`, do not compile or link, empty: they do; tried with a GPU."""
+        return self._fact("compiled", lambda: try_compilers(self.cuda_home, self.environ) if self.gpus else {})
 
     @cached_property
     def interfaces(self) -> list[str]:
@@ -154,17 +156,15 @@ class Machine:
         return self._fact("interfaces", interfaces)
 
     @cached_property
-    def compiler(self) -> str:
-        """A C compiler; empty: none."""
-        path = self.environ.get("PATH")
-        found = (shutil.which(name, path=path) for name in COMPILERS)
-        return self._fact("compiler", lambda: next(filter(None, found), ""))
-
-    @cached_property
     def ninja(self) -> str:
         """The program `ninja`, on the path or in the environment's `bin`; empty: none."""
         path = os.pathsep.join([str(Path(sys.executable).parent), self.environ.get("PATH", "")])
         return self._fact("ninja", lambda: shutil.which("ninja", path=path) or "")
+
+    @cached_property
+    def hub_answers(self) -> bool:
+        """Whether models can be downloaded."""
+        return self._fact("hub_answers", lambda: _answers(self.environ))
 
     @cached_property
     def torch_cuda(self) -> str | None:
@@ -234,17 +234,13 @@ def _available() -> int:
     return available if limit == "max" else min(available, int(limit) - used + int(cached[1] if cached else 0))
 
 
-def _nvcc_version(home: str) -> str:
-    """What `nvcc --version` says; empty where it cannot be run."""
-    if not home:
-        return ""
+def _answers(environ: Mapping[str, str]) -> bool:
+    """Whether the hub answers, through a proxy if there is one; a process can be ended while it looks up a name."""
+    command = [sys.executable, "-c", ASK, environ.get("HF_ENDPOINT") or "https://huggingface.co"]
     try:
-        command = [f"{home}/bin/nvcc", "--version"]
-        said = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False).stdout
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    found = re.search(r"release (\d+\.\d+)", said)
-    return found[1] if found else ""
+        return not subprocess.run(command, env=environ, capture_output=True, timeout=HUB_S, check=False).returncode
+    except subprocess.TimeoutExpired:
+        return False
 
 
 def _cuda_of_torch() -> str | None:

@@ -78,26 +78,21 @@ def _head_size(case: Case) -> int:
 
 
 def _toolkit(case: Case) -> str:
-    machine = case.machine
-    lacks = f", {machine.cuda_home} lacks {', '.join(machine.missing_parts)}" if machine.missing_parts else ""
-    return f"nvcc {machine.nvcc}{lacks}" if machine.nvcc else f"no nvcc{lacks}"
+    lacks = ", ".join(case.machine.missing_parts)
+    return f"{case.machine.cuda_home or 'none'}{lacks and f' lacks {lacks}'}"
 
 
 def _compiling(name: str, remedy: str, source: str, otherwise: str) -> NodeRequirement:
     """A row for the lines that the doctor compiles."""
-
-    def failure(case: Case) -> str:
-        return (case.machine.compiled or {}).get(name, "")
-
     return NodeRequirement(
         f"compiling with {name}",
         "a program of three lines compiles and links",
         otherwise,
         source,
-        lambda case: failure(case) or "it does",
-        lambda case: not failure(case),
+        lambda case: case.machine.compiled[name] or "it does",
+        lambda case: not case.machine.compiled[name],
         remedy,
-        lambda case: name in (case.machine.compiled or {}),
+        lambda case: name in case.machine.compiled,
     )
 
 
@@ -207,7 +202,7 @@ STACK = (
         "the engine ends at its first kernel: SGLang 0.5.13 compiles some, whatever its backends are",
         "sglang 0.5.13's jit_kernel (rope, silu_and_mul), by tvm_ffi; https://github.com/flashinfer-ai/flashinfer/issues/5064",
         _toolkit,
-        lambda case: case.machine.nvcc.split(".")[0] == str(CUDA) and not case.machine.missing_parts,
+        lambda case: bool(case.machine.cuda_home) and not case.machine.missing_parts,
         "Install cuda-toolkit-13-0 (of it, cuda-nvcc-13-0, cuda-cudart-dev-13-0 and cuda-cccl-13-0), and unset "
         "CUDA_HOME or set it to the toolkit's folder",
     ),
@@ -219,8 +214,8 @@ STACK = (
     ),
     _compiling(
         COMPILED_PYTHON,
-        "Install Python's headers (apt-get install python3-dev, for this Python's version)",
-        "triton/runtime/build.py",
+        "Install gcc and Python's headers (apt-get install gcc python3-dev, for this Python's version)",
+        "https://triton-lang.org/main/getting-started/installation.html; triton/runtime/build.py",
         "Triton cannot build its launcher",
     ),
     NodeRequirement(
@@ -232,15 +227,6 @@ STACK = (
         lambda case: _head_size(case) in (64, 128, 256),
         f"Add ++{ROLLOUT}.engine_kwargs.sglang.attention_backend=triton",
         lambda case: _head_size(case) > 0 and _engine(case, "attention_backend") in ("", "flashinfer"),
-    ),
-    NodeRequirement(
-        "C compiler",
-        "gcc, cc or clang",
-        "Triton cannot build its launcher",
-        "https://triton-lang.org/main/getting-started/installation.html; triton/runtime/build.py looks for one",
-        lambda case: case.machine.compiler or "none",
-        lambda case: bool(case.machine.compiler),
-        "Run apt-get install gcc",
     ),
     NodeRequirement(
         "ninja",

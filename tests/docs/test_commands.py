@@ -26,6 +26,7 @@ from typer.testing import CliRunner
 from agent_rl.cli.main import app
 from agent_rl.data import arithmetic, write_parquet
 from tests.docs.pages import PAGES, ROOT, block, blocks
+from tests.forks import EXTENDED, FORKS
 from tests.openai_server import completion
 
 pytestmark = [pytest.mark.slow, pytest.mark.trainer]
@@ -230,3 +231,16 @@ def test_what_the_doctor_is_asked_about_composes(
 ) -> None:
     monkeypatch.chdir(workshop)
     train(workshop, command.words[2], [word for word in command.words[3:] if word != "--json"])
+
+
+def test_a_loop_of_your_own(tmp_path: Path) -> None:
+    """A program of a page, as those in test_examples.py, which need no process that has imported verl."""
+    script = block("docs/guides/agents.md", "python", "my_train.py").split('if __name__ == "__main__"')[0]
+    (tmp_path / "my_train.py").write_text(script)
+    check = (
+        "import sys\nfrom agent_rl.agents.registry import load_script, registered\nload_script(sys.argv[1])\n"
+        "import verl.experimental.agent_loop.agent_loop as a\nfrom hydra.utils import get_class\n"
+        "assert get_class(a._agent_loop_registry['my_agent']['_target_']) is registered['my_agent']\n"
+    )
+    done = FORKS.run(check, str(tmp_path / "my_train.py"), mode=EXTENDED)
+    assert done.returncode == 0, done.stderr

@@ -28,7 +28,6 @@ from agent_rl.tools.inspection import call, signature
 from agent_rl.trace.batches import append_batch
 from agent_rl.trajectory import StopReason, ToolCall, ToolResult, Trajectory
 from tests.docs.pages import PAGES, block, blocks
-from tests.forks import EXTENDED, FORKS
 from tests.scoring import score
 
 TESTED = {
@@ -235,16 +234,3 @@ def test_an_agent_of_your_own(tmp_path: Path) -> None:
     load_script(str(tmp_path / "my_agents.py"))
     assert find_agent("terse_agent").format(None, None).instructions([]) == "Answer in one word."
     del registered["terse_agent"]
-
-
-@pytest.mark.trainer
-def test_a_loop_of_your_own(tmp_path: Path) -> None:
-    script = block("docs/guides/agents.md", "python", "my_train.py").split('if __name__ == "__main__"')[0]
-    (tmp_path / "my_train.py").write_text(script)
-    check = (
-        "import sys\nfrom agent_rl.agents.registry import load_script, registered\nload_script(sys.argv[1])\n"
-        "import verl.experimental.agent_loop.agent_loop as a\nfrom hydra.utils import get_class\n"
-        "assert get_class(a._agent_loop_registry['my_agent']['_target_']) is registered['my_agent']\n"
-    )
-    done = FORKS.run(check, str(tmp_path / "my_train.py"), mode=EXTENDED)
-    assert done.returncode == 0, done.stderr

@@ -11,6 +11,7 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 
 from agent_rl.data import make_row, write_parquet
+from agent_rl.doctor import machine
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.check import Finding, Status
 from agent_rl.doctor.machine import Machine
@@ -57,6 +58,12 @@ def configs() -> dict[bool, DictConfig]:
             patch.setenv("VERL_PLATFORM", "cpu" if on_cpu else "")
             composed[on_cpu] = compose(RECIPE)
     return composed
+
+
+@pytest.fixture(autouse=True)
+def _hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hub answers, and is not asked."""
+    monkeypatch.setattr(machine, "_answers", lambda environ: True)
 
 
 @pytest.fixture
@@ -113,10 +120,10 @@ def node_facts(gpus: int = 8, **changed: Any) -> dict[str, Any]:
              "used_mib": 3, "driver": "580.95.05", "capability": "9.0"} for index in range(gpus)
         ],
         "device_file": True, "python": "3.12.3", "glibc": "2.39", "cores": 16 * gpus, "memory": 128 * gpus << 30,
-        "shared_memory": 400 << 30, "disk": 4 << 40, "open_files": 1_048_576, "nvcc": "13.0", "torch_cuda": "13.0",
-        "libraries": ["libnuma.so.1", "libcudart.so.13"], "cuda_home": "/usr/local/cuda", "compiler": "/usr/bin/gcc",
+        "shared_memory": 400 << 30, "disk": 4 << 40, "open_files": 1_048_576, "torch_cuda": "13.0",
+        "libraries": ["libnuma.so.1", "libcudart.so.13"], "cuda_home": "/usr/local/cuda",
         "interfaces": ["eth0"], "missing_parts": [], "compiled": {"CUDA": "", "Python.h": ""},
-        "ninja": "/usr/bin/ninja", "packages": packages,
+        "ninja": "/usr/bin/ninja", "packages": packages, "hub_answers": True,
     }  # fmt: skip
     return {**facts, **changed}
 

@@ -18,7 +18,7 @@ from agent_rl.launch.gpu_environment import cuda_home
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with compilers that do as told, and a toolkit `home`."""
     monkeypatch.setattr(gpu_environment, "_wheels", lambda: [])
-    for name in ("cc", "c++", "home/bin/nvcc"):
+    for name in ("gcc", "c++", "home/bin/nvcc"):
         program(tmp_path / name, "exit 0")
     return tmp_path
 
@@ -36,7 +36,7 @@ def tried(folder: Path) -> dict[str, str]:
 def test_each_failure_is_one_line_of_the_compiler(programs: Path) -> None:
     assert tried(programs) == {"Python.h": "", "CUDA": ""}
     program(programs / "c++", "echo warning: x >&2; echo 'ld: cannot find -lcudart' >&2; echo collect2 >&2; exit 1")
-    program(programs / "cc", "echo 'a.c:1:10: fatal error: Python.h: No such file' >&2; exit 1")
+    program(programs / "gcc", "echo 'a.c:1:10: fatal error: Python.h: No such file' >&2; exit 1")
     assert tried(programs) == {
         "Python.h": "a.c:1:10: fatal error: Python.h: No such file",
         "CUDA": "ld: cannot find -lcudart",
@@ -44,6 +44,15 @@ def test_each_failure_is_one_line_of_the_compiler(programs: Path) -> None:
     (programs / "home/bin/nvcc").unlink()
     assert tried(programs)["CUDA"] == f"{programs}/home/bin/nvcc: No such file or directory"
     assert "CUDA" not in try_compilers("", {"PATH": str(programs)})
+
+
+def test_python_h_is_compiled_by_the_compiler_that_triton_takes(programs: Path) -> None:
+    path = {"PATH": str(programs)}
+    assert try_compilers("", {**path, "CC": "icx"}) == {"Python.h": "icx: No such file or directory"}
+    (programs / "gcc").unlink()
+    assert try_compilers("", path) == {"Python.h": "clang: No such file or directory"}
+    program(programs / "clang", "exit 0")
+    assert try_compilers("", path) == {"Python.h": ""}
 
 
 def test_a_compiler_that_hangs_is_stopped(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
 
+from agent_rl.doctor import machine
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.check import Finding, Needs, Status, all_checks
 from agent_rl.doctor.diagnosis import run_check, run_checks
 from agent_rl.doctor.machine import FACTS, Machine
+from agent_rl.doctor.machine import _answers as answers
 from agent_rl.doctor.stack import STACK
 from agent_rl.errors import ConfigError
 from tests.doctor.conftest import MakeCase, node_facts
@@ -35,6 +39,23 @@ def test_this_machines_facts_go_through_a_file(tmp_path: Path) -> None:
     ]
     assert there.version("verl") == here.version("verl")
     assert there.version("no-such-package") is None
+
+
+def test_the_hub_answers_with_any_status_and_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    class NotFound(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_error(404)
+
+        def log_message(self, format: str, *args: Any) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), NotFound) as server:
+        address = {"HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}", "no_proxy": "*"}
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        assert answers(address)
+        server.shutdown()
+        monkeypatch.setattr(machine, "HUB_S", 0.5)
+        assert not answers(address)  # the port is open
+    assert not answers(address)
 
 
 def test_a_file_that_is_not_whole_is_refused(tmp_path: Path) -> None:
@@ -105,8 +126,10 @@ SEPARATE = {
 
 FAULTS: dict[str, tuple[Callable[[Facts], None], dict[str, Any], str, str]] = {
     "driver": (gpus(driver="550.163.01"), {}, "driver", "550.163.01"),
-    "toolkit": (fact("nvcc", ""), {}, "CUDA toolkit", "no nvcc"),
-    "old toolkit": (fact("nvcc", "12.8"), {}, "CUDA toolkit", "nvcc 12.8"),
+    "toolkit": (fact("cuda_home", ""), {}, "CUDA toolkit", "none"),
+    "old toolkit": (
+        fact("missing_parts", ["version 13 (it is 12)"]), {}, "CUDA toolkit", "lacks version 13 (it is 12)",
+    ),
     "runtime": (fact("libraries", ["libnuma.so.1"]), {}, "CUDA runtime", "not found"),
     "libnuma": (fact("libraries", ["libcudart.so.13"]), {}, "libnuma", "not found"),
     "glibc": (fact("glibc", "2.31"), {}, "glibc", "2.31"),
@@ -117,7 +140,6 @@ FAULTS: dict[str, tuple[Callable[[Facts], None], dict[str, Any], str, str]] = {
     ),
     "torch for cuda 12": (fact("torch_cuda", "12.8"), {}, "torch's CUDA", "12.8"),
     "torch for cpus": (fact("torch_cuda", None), {}, "torch", "without CUDA"),
-    "compiler": (fact("compiler", ""), {}, "C compiler", "none"),
     "ninja": (fact("ninja", ""), {}, "ninja", "none"),
     "cupy": (package("cupy-cuda13x", None), SEPARATE, "cupy", "is not installed"),
     "incomplete toolkit": (
@@ -171,7 +193,7 @@ def test_there_are_25_faults_and_each_row_of_the_table_is_tried() -> None:
 def test_no_choice_of_backends_does_without_a_toolkit(make_case: MakeCase, seven_b: str) -> None:
     sglang = f"{ROLLOUT}.engine_kwargs.sglang"
     keys = {f"{sglang}.attention_backend": "triton", f"{sglang}.sampling_backend": "pytorch"}
-    findings = found(make_case, node_facts(nvcc=""), {**keys, "actor_rollout_ref.model.path": seven_b})
+    findings = found(make_case, node_facts(cuda_home=""), {**keys, "actor_rollout_ref.model.path": seven_b})
     assert [each.subject for each in findings if each.status is Status.PROBLEM] == ["CUDA toolkit"]
 
 

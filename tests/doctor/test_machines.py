@@ -29,16 +29,20 @@ def of_a_file(facts: dict[str, Any], file: Path) -> Machine:
 
 def said(case: Case) -> list[Finding]:
     checks = [each for each in all_checks() if each.group in GROUPS and each.needs is not Needs.VERL]
+    checks += [each for each in all_checks() if (each.group, each.name) == ("configuration", "model") and case.config]
     return [finding for each in checks for finding in run_check(each, case) if finding.status is not Status.OK]
 
 
 @pytest.fixture
 def three_b(tmp_path: Path) -> str:
-    """The shape of Qwen2.5-3B, without its weights."""
+    """The shape of Qwen2.5-3B, with files that have no weights."""
     shape = {"hidden_size": 2048, "num_hidden_layers": 36, "num_attention_heads": 16, "num_key_value_heads": 2}
     shape |= {"intermediate_size": 11008, "vocab_size": 151936, "tie_word_embeddings": True}
     (tmp_path / "three_b").mkdir()
-    (tmp_path / "three_b/config.json").write_text(json.dumps({"model_type": "qwen2", **shape}))
+    files = {"config": json.dumps({"model_type": "qwen2", **shape}), "tokenizer": "{}"}
+    for name, text in files.items():
+        (tmp_path / f"three_b/{name}.json").write_text(text)
+    (tmp_path / "three_b/model.safetensors").write_bytes((2).to_bytes(8, "little") + b"{} ")
     return str(tmp_path / "three_b")
 
 
@@ -49,6 +53,7 @@ def test_what_stops_a_run_is_named_and_nothing_else(
     described = MACHINES[name]
     # a Ray that runs on this machine, and its ports, are not that machine's
     monkeypatch.setattr(ray, "_is_free", lambda port: False)
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))  # nor its models
     monkeypatch.setattr(ray, "ray_folder", lambda environ: str(tmp_path))
     (tmp_path / "ray").mkdir()
     (tmp_path / "ray/ray_current_cluster").write_text("127.0.0.1:1")

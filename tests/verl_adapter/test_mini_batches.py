@@ -111,7 +111,6 @@ def farthest(one: list[float], other: list[float]) -> float:
 
 
 @pytest.mark.recipes
-@pytest.mark.engine
 def test_two_ranks_with_filling_reach_the_weights_of_one_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -125,7 +125,7 @@ def model(case: Case) -> Finding:
     if case.checkpoint is not None:
         return ok(f"{case.shown(case.checkpoint)}: a checkpoint of training, which is merged when the run starts")
     if found.folder is None:
-        return _absent(case, found.name)
+        return _no_folder(case, found.name)
     missing = [] if found.config else ["config.json"]
     if not any((found.folder / name).is_file() for name in TOKENIZER_FILES):
         missing.append("a tokenizer")
@@ -205,7 +205,7 @@ def _complaint(call: Callable[[], None]) -> str:
     return ""
 
 
-def _absent(case: Case, name: str) -> Finding:
+def _no_folder(case: Case, name: str) -> Finding:
     if case.on_cpu and name == TINY_MODEL:
         return skipped(f"{name} is made when the run starts")
     if names_a_folder(name) or (case.folder / name.partition("/")[0]).is_dir():
@@ -213,9 +213,17 @@ def _absent(case: Case, name: str) -> Finding:
         remedy = model_remedy(name, str(case.recipe), case.overrides, case.config, case.on_cpu)
         text = f"actor_rollout_ref.model.path={name}: there is no such folder (from {case.folder})"
         return problem(text, remedy)
+    return not_here(case, name)
+
+
+def not_here(case: Case, name: str, subject: str = "") -> Finding:
+    """A model of the hub is not on this machine: whether the run could download it."""
+    text = f"{name} is not on this machine"
     for key in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
         if not re.fullmatch("(0|false|no|off|n)?", case.environ.get(key, ""), re.IGNORECASE):
-            text = f"{name} is not on this machine, and {key} forbids its download"
-            return problem(text, f"Unset {key}, or give a folder")
-    text = f"{name} is not on this machine; verl will download it from the hub on each node"
-    return skipped(text, f"To have it checked: hf download {name}")
+            return problem(f"{text}, and {key} forbids its download", f"Unset {key}, or give a folder", subject)
+    if not case.is_elsewhere and not case.machine.hub_answers:
+        remedy = f"Run hf download {name} where it answers, with HF_HOME on a disk that this machine shares"
+        return problem(f"{text}, and the hub does not answer", remedy, subject)
+    text += "; it will be downloaded from the hub on each node"
+    return skipped(text, f"To have it checked: hf download {name}", subject)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from agent_rl.agents.users.user import gives_verdict, load_user
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.check import Finding, Needs, check, ok, problem, reason, skipped, warning
+from agent_rl.doctor.checks.configuration import not_here
 from agent_rl.doctor.model_files import find_model, incomplete_files
 from agent_rl.errors import ConfigError, UnscoredError, did_you_mean
 from agent_rl.launch.training import TINY_CLASSIFIER, TINY_MODEL
@@ -25,8 +26,6 @@ MODELS = f"{SECTION}.reward.models"
 CLASSIFIERS = ("SequenceClassification", "Reward")
 """Parts of the names of architectures that give a score."""
 TIGHT = 0.9
-LOADED = 20
-"""GiB a second from main memory into a GPU (PCIe 4.0 with 16 lanes)."""
 
 
 @check("reward", "reward weights")
@@ -167,8 +166,7 @@ def _model(case: Case, name: str, path: str, kind: str) -> Finding:
         remedy = "Correct the path, or name a model of the hub"
         return problem(f"{key}={path}: there is no such folder", remedy, subject)
     if found.folder is None:
-        text = f"{path} is not on this machine; it will be downloaded from the hub on each node"
-        return skipped(text, subject=subject)
+        return not_here(case, path, subject)
     shown, lacks = case.shown(found.folder), incomplete_files(found.folder)[:3] if found.config else ["config.json"]
     if lacks:
         return problem(f"{shown}: {', '.join(lacks)} incomplete or absent", "Copy the model again", subject)

@@ -156,6 +156,9 @@ def test_a_model_that_is_not_here(make_case: MakeCase, tmp_path: Path) -> None:
     assert found(make_case, {"path": "outputs/no_such_model"})[0] is Status.PROBLEM
     assert found(make_case, {"path": "some/model"})[0] is Status.SKIPPED
     assert found(make_case, {"path": TINY_CLASSIFIER})[0] is Status.SKIPPED
+    offline = make_case({f"{MODELS}.nice": {"path": "some/model"}}, environ={"TRANSFORMERS_OFFLINE": "1"})
+    (finding,) = reward.models(offline)
+    assert (finding.status, finding.subject) == (Status.PROBLEM, "reward model nice")
     (tmp_path / "config.json").write_text(json.dumps({"architectures": ["X"]}))
     (tmp_path / "model.safetensors").write_bytes((100).to_bytes(8, "little") + b"{")
     assert found(make_case, {"path": str(tmp_path)})[0] is Status.PROBLEM
