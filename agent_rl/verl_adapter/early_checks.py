@@ -75,7 +75,7 @@ def early_checks(module: ModuleType) -> None:
         remax.check(config)
         load_user(settings.user_sim.user, settings.user_sim.config)
         check_own_code(config, settings, reward, custom_function.check(config))
-        ordering.check(config)
+        ordering.check(config, settings)
         check_manager(config.reward.reward_manager)
         check_reward_models(config, settings)
         late = scores_late(config, settings)

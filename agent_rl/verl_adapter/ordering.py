@@ -168,21 +168,21 @@ class _Draws(Iterator[int]):
         self._order.load(state)
 
 
-def check(config: Any) -> None:
+def check(config: Any, settings: AgentRLSettings) -> None:
     """Check the section `agent_rl.data` against the files of this machine, before Ray starts.
 
     Raises:
         ConfigError: it does not fit the rows, or there is no such function.
     """
-    settings = _settings(config, AgentRLSettings.from_config(config))
-    if settings.grow is not None:
-        HarderVersions(settings.grow.function)
+    data = _settings(config, settings)
+    if data.grow is not None:
+        HarderVersions(data.grow.function)
     named, is_ours = config.data.train_files, config.data.custom_cls.name in (None, "RowDataSet")
     paths = [os.path.expanduser(str(each)) for each in ([named] if isinstance(named, str) else named or [])]
-    if settings.is_set and is_ours and paths and all(os.path.isfile(path) for path in paths):
+    if data.is_set and is_ours and paths and all(os.path.isfile(path) for path in paths):
         rows = SimpleNamespace(data_files=paths, original_data_files=paths, prompt_key=config.data.prompt_key)
         rows.dataframe = read_frame(paths)
-        RowOrder(rows_of(rows, settings), settings)
+        RowOrder(rows_of(rows, data), data)
 
 
 def require_verls(state: Mapping[str, Any] | None) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 from agent_rl.errors import ConfigError
 from agent_rl.settings.old_keys import RUN, argument_keys, change_arguments, change_config, tell
+from agent_rl.verl_adapter.stages import announce
 
 __all__ = ["change_command_line", "change_composed", "change_main"]
 
@@ -49,6 +50,7 @@ def change_composed(module: ModuleType) -> None:
     def auto_set_device(config: Any) -> None:
         if config and "actor_rollout_ref" in config:
             _or_exit(lambda: tell(change_config(config, argument_keys(sys.argv[1:]))))
+            announce("Ray")  # which `main` starts once the configuration is checked
         original(config)
 
     module.auto_set_device = auto_set_device  # type: ignore[attr-defined]

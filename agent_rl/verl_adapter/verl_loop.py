@@ -27,6 +27,7 @@ from agent_rl.verl_adapter.garbage import collected_in_pauses
 from agent_rl.verl_adapter.outputs import TRAJECTORY, EpisodeOutput, whole_row
 from agent_rl.verl_adapter.token_builder import of_any_template
 from agent_rl.verl_adapter.verl_tools import to_specs
+from agent_rl.verl_adapter.worker_settings import settings_of
 
 __all__ = ["EpisodeAgentLoop"]
 
@@ -179,7 +180,7 @@ def _of_worker(config: Any) -> tuple[AgentRLSettings, EpisodeLimits, bool, Trace
         fields = EpisodeLimits._fields
         limits = EpisodeLimits(*(getattr(rollout if name in rollout else rollout.multi_turn, name) for name in fields))
         stops = not rollout.skip_tokenizer_init
-        settings = AgentRLSettings.from_config(config)
+        settings = settings_of(config)
         kept = settings.trace
         writer = TraceWriter.shared(kept.path, kept.part_bytes, kept.image_bytes) if kept.path else None
         known = _known[id(config)] = (config, settings, limits, stops, writer)
