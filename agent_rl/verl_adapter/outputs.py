@@ -52,7 +52,8 @@ def give_trajectory(output: AgentLoopOutput, columns: Mapping[str, Any], tokeniz
         if isinstance(trajectory, Trajectory):
             output.extra_fields[TRAJECTORY] = trajectory.to_dict()
     elif trajectory is None:
-        output.extra_fields[TRAJECTORY] = _of_response(output, columns, tokenizer)
+        trajectory = _of_response(output, columns, tokenizer)
+        output.extra_fields = {**output.extra_fields, TRAJECTORY: trajectory}  # pydantic dumps no changed default
 
 
 def _of_response(output: AgentLoopOutput, columns: Mapping[str, Any], tokenizer: Any) -> Trajectory:

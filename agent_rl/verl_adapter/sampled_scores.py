@@ -136,5 +136,6 @@ def _write(batch: Any, results: dict[str, Any]) -> None:
         scores = torch.zeros(len(mask), dtype=torch.float32)
         scores[mask.nonzero()[-1] if mask.any() else -1] = result["reward_score"]
         fields = dict(getattr(extra, "data", extra)) | {"reward_extra_info": result["reward_extra_info"]}
+        fields.pop(TRAJECTORY, None)  # the trainer fetches the others at each step
         rows.append({"rm_scores": scores, "extra_fields": fields})
     tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=list_of_dict_to_tensordict(rows))

@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("verl")
 hydra = pytest.importorskip("hydra")
 
+import transfer_queue  # noqa: E402
 from tensordict import TensorDict  # noqa: E402
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers  # noqa: E402
 from transformers import PreTrainedTokenizerFast  # noqa: E402
@@ -29,7 +30,7 @@ from agent_rl.rewards.compose import extra_info  # noqa: E402
 from agent_rl.settings import RewardSettings  # noqa: E402
 from agent_rl.trajectory import Message, StopReason, ToolCall, Turn  # noqa: E402
 from agent_rl.user_code import UserCodeError  # noqa: E402
-from agent_rl.verl_adapter import late_scoring  # noqa: E402
+from agent_rl.verl_adapter import sampled_scores  # noqa: E402
 from agent_rl.verl_adapter.manager import TrajectoryRewardManager  # noqa: E402
 from agent_rl.verl_adapter.outputs import EpisodeOutput, give_trajectory  # noqa: E402
 from tests.http_faults import FaultyServer, answer  # noqa: E402
@@ -89,7 +90,6 @@ def batch(tokenizer):
     """What the agent loop worker's `_compute_score` sends: one row for each training sequence of a trajectory."""
 
     def _batch(*outputs, row=ROW, manager="trajectory"):
-        outputs = [(prompt, text, dict(extra)) for prompt, text, extra in outputs]
         prompts = [tokenizer(prompt)["input_ids"] for prompt, _, _ in outputs]
         responses = [[*tokenizer(text)["input_ids"], tokenizer.eos_token_id] for _, text, _ in outputs]
         last = AgentLoopOutput(
@@ -108,7 +108,7 @@ def batch(tokenizer):
         rows = {
             **{key: np.array([value] * len(outputs)) for key, value in row.items()},
             "__num_turns__": np.array([2] * len(outputs)),
-            "tool_extra_fields": np.array([extra for _, _, extra in outputs], dtype=object),
+            "tool_extra_fields": np.array([*(extra for _, _, extra in outputs[:-1]), last.extra_fields], dtype=object),
             "prompt_len": np.array([len(ids) for ids in prompts]),
             "response_len": np.array([len(ids) for ids in responses]),
         }
@@ -173,19 +173,21 @@ def test_a_weight_schedule_counts_for_verls_own_loops(run, batch):
     assert run(batch(("6*7?", "#### 42", {}), row=row), overrides=SCHEDULE)["reward_score"] == pytest.approx(0.25)
 
 
-def test_late_scoring_hands_over_the_trajectory(run):
+def test_late_scoring_hands_over_the_trajectories_of_all_loops(run, tokenizer, monkeypatch):
     trajectory = _trajectory(verdict=0.5)
-    numbers = {"num_turns": 2, "metrics": AgentLoopMetrics(), "extra_fields": {"trajectory": trajectory}}
-    output = EpisodeOutput(prompt_ids=[1], response_ids=[2], response_mask=[1], **numbers)
-    field = {**output.as_dict(), **ROW}
+    numbers = {"prompt_ids": [1], "response_mask": [1] * 7, "num_turns": 2, "metrics": AgentLoopMetrics()}
+    ours = EpisodeOutput(**numbers, response_ids=[2] * 7, extra_fields={"trajectory": trajectory})
+    verls = AgentLoopOutput(**numbers, response_ids=tokenizer("#### 42")["input_ids"])
+    give_trajectory(verls, ROW, tokenizer, "trajectory")
+    fields = [{**output.as_dict(), **ROW} for output in (ours, verls)]
 
     def stored(select_fields, **_):
-        return list_of_dict_to_tensordict([{name: field[name] for name in select_fields}])
+        return list_of_dict_to_tensordict([{name: field[name] for name in select_fields} for field in fields])
 
-    module = SimpleNamespace(tq=SimpleNamespace(kv_batch_get=stored))
-    data = late_scoring._as_handed_over(module, ["u_0_0"], "train")
+    monkeypatch.setattr(transfer_queue, "kv_batch_get", stored)
+    data = sampled_scores._as_handed_over(["u_0_0", "u_1_0"], "train")
     assert data.non_tensor_batch["tool_extra_fields"][0] == {"trajectory": trajectory}
-    assert run(data)["reward_extra_info"]["acc"] == 0.5
+    assert [each["reward_extra_info"]["acc"] for each in run(data[:1], data[1:])] == [0.5, 1.0]
 
 
 def test_the_overlong_penalty_knows_the_limit(run, batch):
