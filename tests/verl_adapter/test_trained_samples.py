@@ -105,7 +105,7 @@ def test_verl_would_count_each_sequence():
 
 
 IDLE = QUIET + (
-    "sessions.Worker.mask = 0\n"
+    "sessions.Scripted.mask = 0\n"
     "made = sessions.trainer('sync', 'data.train_batch_size=2', 'algorithm.adv_estimator={estimator}')\n"
     "sessions.submit(made, 2)\n"
     "rows, _ = made.replay_buffer.sample(1, 'train', 2)\nrows = made._balance_batch(rows, {{}})\n"
@@ -147,7 +147,6 @@ made.reward_loop_manager = SimpleNamespace(reward_loop_worker_handles=[])
 made.tokenizer = SimpleNamespace(pad_token_id=0, decode=lambda ids, **_: "text")
 row = {{"raw_prompt": np.array([["hi"]], dtype=object), "data_source": np.array(["math"], dtype=object)}}
 made.val_dataloader = [dict(row) for _ in {batches}]
-made._agent_rl_progress = SimpleNamespace(complete=1, begun=1)
 made.total_training_steps = 1
 try:
     print(json.dumps({{key: float(value) for key, value in made._validate().items()}}))
