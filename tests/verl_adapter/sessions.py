@@ -7,6 +7,7 @@ model are left out; everything that decides what is trained on is verl's and our
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections import defaultdict
 from types import SimpleNamespace
@@ -22,6 +23,7 @@ from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from agent_rl.verl_adapter import failures
 
+logging.disable(logging.CRITICAL)
 N = 8
 WORST = {3: 0, 5: 1, 11: 1, 13: 2}
 """Samples that survive of the prompts that fail most."""
@@ -150,8 +152,10 @@ def trainer(mode: str, *overrides: str) -> Any:
     made.global_steps, made.submitted, made.use_critic = 1, 0, False
     made.replay_buffer.refill_fn = lambda count: submit(made, count)
     made.replay_buffer.poll_interval = 0
-    made.tokenizer = SimpleNamespace(eos_token_id=0)
+    made.tokenizer = SimpleNamespace(eos_token_id=0, pad_token_id=0, decode=lambda ids, **_: "text")
     made.actor_rollout_wg = SimpleNamespace(_dispatch_info={"actor": [0]})
+    made.validation_generations_logger = SimpleNamespace(log=print)
+    made.reward_loop_manager = SimpleNamespace(reward_loop_worker_handles=[], reward_model_manager=None)
     made.worker = Worker(config)
     return made
 
@@ -167,8 +171,9 @@ def submit(made: Any, count: int, validate: bool = False, uids: Any = None) -> N
     where = {"step": made.global_steps, "validate": validate, "sample_index": 0, "rollout_n": 0}
 
     async def run() -> None:
-        columns = {"data_source": "math", "reward_model": {}, "global_steps": made.global_steps, "agent_name": "scripted"}
-        prompts = [{"uid": uid, "index": row, **columns} for uid, row in zip(uids, rows, strict=True)]
+        columns = {"data_source": "math", "reward_model": {}, "agent_name": "scripted", "raw_prompt": [{"role": "user"}]}
+        own = zip(uids, rows, strict=True)
+        prompts = [{"uid": uid, "index": row, "global_steps": made.global_steps, **columns} for uid, row in own]
         await asyncio.gather(*(made.worker._run_prompt(prompt, {}, where) for prompt in prompts))
 
     asyncio.run(run())

@@ -5,7 +5,6 @@ import shlex
 import subprocess
 import sys
 from functools import cache
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +18,6 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers  # noqa: E402
 from transformers import PreTrainedTokenizerFast  # noqa: E402
 from verl import DataProto  # noqa: E402
 from verl.trainer.ppo.reward import load_reward_manager  # noqa: E402
-from verl.utils.tensordict_utils import list_of_dict_to_tensordict  # noqa: E402
 
 from agent_rl import trace  # noqa: E402
 from agent_rl.errors import ConfigError, UnscoredError  # noqa: E402
@@ -27,7 +25,6 @@ from agent_rl.rewards.compose import extra_info  # noqa: E402
 from agent_rl.settings import RewardSettings  # noqa: E402
 from agent_rl.trajectory import Message, StopReason, ToolCall, Trajectory, Turn  # noqa: E402
 from agent_rl.user_code import UserCodeError  # noqa: E402
-from agent_rl.verl_adapter import late_scoring  # noqa: E402
 from agent_rl.verl_adapter.manager import TrajectoryRewardManager  # noqa: E402
 from tests.http_faults import FaultyServer, answer  # noqa: E402
 from tests.scoring import score  # noqa: E402
@@ -162,19 +159,6 @@ SCHEDULE = ["+agent_rl.reward.correctness.weight={start: 0, end: 1, to_step: 100
 def test_a_weight_schedule_counts_for_verls_own_loops(run, batch):
     row = {**ROW, "agent_name": "single_turn_agent", "data_source": "openai/gsm8k", "global_steps": 25}
     assert run(batch(("6*7?", "#### 42", {}), row=row), overrides=SCHEDULE)["reward_score"] == pytest.approx(0.25)
-
-
-def test_late_scoring_hands_over_the_step():
-    row = {**ROW, "global_steps": 25}
-    answer = torch.tensor(list(b"#### 42"))
-
-    def stored(select_fields, **_):
-        field = {"prompts": answer, "responses": answer, "num_turns": 2, "extra_fields": {}, **row}
-        return list_of_dict_to_tensordict([{name: field[name] for name in select_fields}])
-
-    module = SimpleNamespace(tq=SimpleNamespace(kv_batch_get=stored))
-    data = late_scoring._as_handed_over(module, ["u_0_0"], "train")
-    assert data.non_tensor_batch["global_steps"].tolist() == [25]
 
 
 def test_the_overlong_penalty_knows_the_limit(run, batch):
