@@ -45,21 +45,21 @@ def ours(kind: type[ReplayBuffer]) -> Any:
     return watched(make(kind), trainer)
 
 
-def replace(buffer: Any) -> None:
-    for step, groups in ((1, 4), (2, 6), (1, 3)):
-        uids = {str(number) for number in range(groups)}
-        buffer._evict_terminal_groups(step, "train", (set(), uids, set(), {}))
+def replace(buffer: Any, *steps: tuple[int, int]) -> None:
+    """In each step replace a number of groups without a difference in reward."""
+    for step, groups in steps:
+        buffer._evict_terminal_groups(step, "train", (set(), set(map(str, range(groups))), set(), {}))
 
 
 def test_filter_limit_stops_a_step_that_only_replaces_groups() -> None:
     buffer = ours(ReplayBuffer)
+    replace(buffer, (1, 4), (2, 6))
     with pytest.raises(FatalError, match="step 2 has replaced 7 groups whose samples all got the same reward"):
-        for step, groups in ((1, 4), (2, 6), (2, 1)):
-            buffer._evict_terminal_groups(step, "train", (set(), set(map(str, range(groups))), set(), {}))
+        replace(buffer, (2, 1))
 
 
 def test_filter_limit_is_needed() -> None:
-    replace(make(ReplayBuffer))
+    replace(make(ReplayBuffer), (1, 70))
 
 
 def ends(buffer: Any, good: int) -> object:

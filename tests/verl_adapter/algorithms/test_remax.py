@@ -73,7 +73,6 @@ def test_other_configurations_pass(compose: Callable[..., DictConfig], overrides
     remax.check(compose(*overrides))
 
 
-@pytest.mark.filterwarnings("ignore:.* engine is not available")
 def test_the_manager_is_where_the_configuration_says() -> None:
     from verl.trainer.ppo.v1 import AgentLoopManagerTQ
 
