@@ -171,7 +171,12 @@ def submit(made: Any, count: int, validate: bool = False, uids: Any = None) -> N
     where = {"step": made.global_steps, "validate": validate, "sample_index": 0, "rollout_n": 0}
 
     async def run() -> None:
-        columns = {"data_source": "math", "reward_model": {}, "agent_name": "scripted", "raw_prompt": [{"role": "user"}]}
+        columns = {
+            "data_source": "math",
+            "reward_model": {},
+            "agent_name": "scripted",
+            "raw_prompt": [{"role": "user"}],
+        }
         own = zip(uids, rows, strict=True)
         prompts = [{"uid": uid, "index": row, "global_steps": made.global_steps, **columns} for uid, row in own]
         await asyncio.gather(*(made.worker._run_prompt(prompt, {}, where) for prompt in prompts))

@@ -10,7 +10,9 @@ from tests.forks import python
 
 PROMPTS, BATCH = 48, 8
 SESSIONS = "import json\nfrom tests.verl_adapter import sessions\n"
-RUN = SESSIONS + "print(json.dumps(sessions.steps({mode!r}, {prompts}, {batch}, 'algorithm.adv_estimator={estimator}')))"
+RUN = (
+    SESSIONS + "print(json.dumps(sessions.steps({mode!r}, {prompts}, {batch}, 'algorithm.adv_estimator={estimator}')))"
+)
 OUTCOME = SESSIONS + "print(json.dumps([[sessions.survives(p, s) and sessions.reward(p, s) for s in range(sessions.N)]"
 OUTCOME += " for p in range({prompts})]))"
 
