@@ -2,10 +2,10 @@
 
 A thin adapter: it finds the agent loop's `Trajectory`, has it scored by `agent_rl.rewards.compose`, and appends it to
 the trace. An unscored trajectory raises, so that verl drops this session and keeps the others of its group. In
-validation it is counted as missing (`trained_samples.validate_survivors`).
+validation it is counted as missing (`trained_samples.of_survivors`).
 
 `reward.sandbox_fusion` is where the scorer `code` runs programs. With `reward.reward_model.enable` the model's score is
-the component `reward_model`, or part of the component that uses the model (agent_rl/verl_adapter/late_scoring.py).
+the component `reward_model`, or part of the component that uses the model (agent_rl/verl_adapter/reward_loop.py).
 """
 
 from __future__ import annotations

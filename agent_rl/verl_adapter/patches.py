@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "VERL_VERSION",
     "check_version",
+    "empty_batches",
     "estimation",
     "moved_names",
     "policy_loss",
@@ -47,8 +48,7 @@ def trainers(module: ModuleType) -> None:
     - `RewardLoopManager`: verl has no key for another class of it or of its workers.
     - `LLMServerManager.create`: a run says in its log when the engines start, which takes longest.
     - `compute_rollout_correction_and_add_to_batch`: fails on a batch without log-probs or without a token.
-    - TransferQueue's `kv_batch_get`: fails for no keys, which a validation asks for after a batch of which every
-      trajectory failed: a row, with `data.val_batch_size=1`.
+    - TransferQueue's `kv_batch_get`: see `empty_batches`.
     """
     from agent_rl.verl_adapter import stages, trainer  # noqa: F401 - the trainer registers itself
     from agent_rl.verl_adapter.reward_loop import AgentRewardLoopManager
@@ -56,7 +56,7 @@ def trainers(module: ModuleType) -> None:
     trainer_base: Any = module.trainer_base
     trainer_base.RewardLoopManager = AgentRewardLoopManager
     create = vars(trainer_base.LLMServerManager)["create"].__func__
-    correct, get = trainer_base.compute_rollout_correction_and_add_to_batch, trainer_base.tq.kv_batch_get
+    correct = trainer_base.compute_rollout_correction_and_add_to_batch
 
     @functools.wraps(create)
     def announce_and_create(cls: Any, *args: Any, **kwargs: Any) -> Any:
@@ -68,15 +68,25 @@ def trainers(module: ModuleType) -> None:
         has_tokens = "old_log_probs" in batch.batch and bool(batch.batch["response_mask"].any())
         return correct(batch, *args, **kwargs) if has_tokens else (batch, {})
 
+    trainer_base.LLMServerManager.create = classmethod(announce_and_create)
+    trainer_base.compute_rollout_correction_and_add_to_batch = correct_if_there
+    empty_batches(trainer_base.tq)
+
+
+def empty_batches(queue: Any) -> None:
+    """TransferQueue: `kv_batch_get` without keys, which fails there.
+
+    A validation asks for none after a batch of which every trajectory failed: a row, with `data.val_batch_size=1`.
+    """
+    get = queue.kv_batch_get
+
     @functools.wraps(get)
     def get_if_any(keys: Any, partition_id: str, select_fields: Any = None) -> Any:
         if keys:
             return get(keys=keys, partition_id=partition_id, select_fields=select_fields)
         return {name: _Nothing() for name in select_fields}
 
-    trainer_base.LLMServerManager.create = classmethod(announce_and_create)
-    trainer_base.compute_rollout_correction_and_add_to_batch = correct_if_there
-    trainer_base.tq.kv_batch_get = get_if_any
+    queue.kv_batch_get = get_if_any
 
 
 class _Nothing(list[Any]):

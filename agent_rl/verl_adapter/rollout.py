@@ -8,6 +8,7 @@ a wrong configuration fails one group after the other instead of stopping the ru
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import logging
 from contextvars import ContextVar
@@ -19,13 +20,13 @@ import hydra
 import ray
 import transfer_queue as tq
 from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
-from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 
 from agent_rl.errors import UnscoredError
 from agent_rl.rewards import groups
 from agent_rl.verl_adapter.failures import ERRORS_PARTITION, is_fatal, tag
 from agent_rl.verl_adapter.outputs import TRAJECTORY, give_trajectory
+from agent_rl.verl_adapter.reward_loop import AgentRewardLoopWorker
 from agent_rl.verl_adapter.survivors import is_usable
 
 __all__ = ["AgentLoopManager", "AgentLoopWorker"]
@@ -58,7 +59,9 @@ class AgentLoopWorker(_VerlsWorker):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if self.reward_loop_worker_handles is not None and not self.reward_loop_worker_handles:
-            method = SimpleNamespace(remote=RewardLoopWorker(self.config).compute_score)  # as of a Ray actor's handle
+            method = SimpleNamespace(
+                remote=AgentRewardLoopWorker(self.config).compute_score
+            )  # as of a Ray actor's handle
             self.reward_loop_worker_handles = [SimpleNamespace(compute_score=method)]
 
     async def _run_prompt(self, prompt: dict[str, Any], sampling_params: Any, trajectory: Any, **kwargs: Any) -> None:
@@ -74,8 +77,7 @@ class AgentLoopWorker(_VerlsWorker):
         """Run a session. The last one of a prompt that cannot be trained on raises what has failed."""
         prompt, session = _prompt.get(), kwargs["session_id"]
         prompt.group.join()
-        if "messages" not in kwargs and _reads_messages(agent_name):
-            kwargs["messages"] = list(kwargs.get("raw_prompt", ()))
+        _give_messages(agent_name)
         try:
             await super()._run_agent_loop(sampling_params, trajectory, agent_name=agent_name, **kwargs)
         except (Exception, asyncio.CancelledError) as error:
@@ -118,21 +120,34 @@ class AgentLoopManager(AgentLoopManagerTQ):
         self.agent_loop_workers_class = ray.remote(self.worker)
 
 
-def _reads_messages(agent_name: str) -> bool:
-    """Whether a loop of the user's, written for an older release, reads the row's messages by their older name.
+def _give_messages(agent_name: str) -> None:
+    """Let a loop of the user, written for an older release, read the row's messages by their older name.
 
     verl calls `run` with the row's columns, of which `raw_prompt` has the messages.
     """
     entry = _agent_loop_registry.get(agent_name)
-    if entry is None or agent_name in _known:
-        return _known.get(agent_name, False)
-    cls = hydra.utils.get_class(entry["_target_"])
-    code: Any = getattr(inspect.unwrap(cls.run), "__code__", None)
-    _known[agent_name] = False
-    if code is not None and not cls.__module__.startswith(("verl.", "agent_rl.")):
+    if entry is None or agent_name in _prepared:
+        return
+    _prepared.add(agent_name)
+    try:
+        cls = hydra.utils.get_class(entry["_target_"])
+    except Exception:  # noqa: BLE001 - verl says what is wrong when it constructs the loop
+        return
+    owner: Any = next(base for base in cls.__mro__ if "run" in vars(base))
+    code: Any = getattr(inspect.unwrap(owner.run), "__code__", None)
+    if code is not None and not owner.__module__.startswith(("verl.", "agent_rl.")):
         parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-        _known[agent_name] = "messages" in (*code.co_consts, *parameters)
-    return _known[agent_name]
+        if "messages" in (*code.co_consts, *parameters):
+            owner.run = _with_messages(owner.run)
 
 
-_known: dict[str, bool] = {}
+def _with_messages(run: Any) -> Any:
+    @functools.wraps(run)
+    async def with_messages(self: Any, sampling_params: dict[str, Any], **row: Any) -> Any:
+        row.setdefault("messages", list(row.get("raw_prompt", ())))
+        return await run(self, sampling_params=sampling_params, **row)
+
+    return with_messages
+
+
+_prepared: set[str] = set()

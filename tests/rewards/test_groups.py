@@ -36,18 +36,19 @@ def reward(tmp_path: Path) -> Reward:
 def run(reward: Reward, answers: list[str | Exception]) -> list[object]:
     """What each session gets; an exception instead of an answer is a session that fails before it is scored."""
 
+    group = groups.Group(len(answers))
+
     async def session(number: int, answer: str | Exception) -> float:
+        group.join()
         await asyncio.sleep(0.001 * (number * 7 % 5))
         if isinstance(answer, BaseException):
             raise answer
         trajectory = Trajectory(prompt=[], stop_reason=StopReason.ANSWERED, answer=answer, ground_truth="1")
-        group = groups.current()
-        assert group is not None
+        assert groups.current() is group
         return (await group.score(reward, trajectory, None)).components["rank"]
 
     async def sessions() -> list[object]:
         tasks = [asyncio.ensure_future(session(number, answer)) for number, answer in enumerate(answers)]
-        groups.expect(tasks)
         return list(await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 10))
 
     return asyncio.run(sessions())

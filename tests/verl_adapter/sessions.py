@@ -1,12 +1,13 @@
 """Sessions of which some fail, through verl's worker, replay buffers and trainer, with its queue in this process.
 
-Runs where verl is imported with our plugin (tests/forks.py). The agent loop is scripted, and the passes of a model are
-left out; everything that decides what is trained on is verl's and ours.
+Runs where verl is imported with our plugin, or alone (tests/forks.py). The agent loop is scripted, and the passes of a
+model are left out; everything that decides what is trained on is verl's and ours.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections import defaultdict
 from types import SimpleNamespace
@@ -14,14 +15,15 @@ from typing import Any
 
 import hydra
 import torch
-import verl  # noqa: F401 - loads the plugin
-from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
-from verl.trainer.ppo import padding_utils
-from verl.trainer.ppo.v1 import agent_loop_tq, replay_buffer, trainer_base
+import transfer_queue
+from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput, _agent_loop_registry
+from verl.trainer.ppo.v1 import agent_loop_tq, trainer_base
+from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
-from agent_rl.verl_adapter import failures, patches, trained_samples
+from agent_rl.verl_adapter import failures
 
+logging.disable(logging.CRITICAL)
 N = 8
 WORST = {3: 0, 5: 1, 11: 1, 13: 2}
 """Samples that survive of the prompts that fail most."""
@@ -74,10 +76,15 @@ class Queue:
 
 
 QUEUE = Queue()
-for _module in (agent_loop_tq, replay_buffer, trainer_base, padding_utils):
-    _module.tq = QUEUE
-if hasattr(trainer_base.PPOTrainer._balance_batch, "__wrapped__"):  # with our plugin, which has seen the real queue
-    trained_samples.accept_empty_batches(trainer_base)
+for _name in ("async_kv_put", "async_kv_batch_put", "kv_batch_put", "kv_batch_get", "kv_list", "kv_clear"):
+    setattr(transfer_queue, _name, getattr(QUEUE, _name))
+trainer_base.PPOTrainer._compute_metrics = lambda *_: None  # verl's metrics
+WorkerClass: Any = agent_loop_tq.AgentLoopWorkerTQ.__ray_actor_class__
+if trainer_base.get_trainer_cls("sync") is not PPOTrainerSync:  # with our plugin, which has seen the real queue
+    from agent_rl.verl_adapter import patches, rollout
+
+    patches.empty_batches(transfer_queue)
+    WorkerClass = rollout.AgentLoopWorker
 
 
 def reward(prompt: int, session: int) -> float:
@@ -90,28 +97,29 @@ def survives(prompt: int, session: int, share: float = 0.05) -> bool:
     return session < WORST.get(prompt, N) and not (unlucky and prompt not in WORST)
 
 
-class Worker(agent_loop_tq.AgentLoopWorkerTQ.__ray_actor_class__):
-    """verl's, whose agent loop answers at once or fails."""
+class Worker(WorkerClass):
+    """verl's or ours, without a tokenizer and tools."""
+
+    def __init__(self, config: Any) -> None:
+        self.config, self.distillation_enabled, self.reward_loop_worker_handles = config, False, None
+        self.llm_client = self.tokenizer = self.processor = self.hf_model_type = self.dataset_cls = self.tools = None
+
+
+class Scripted:
+    """An agent loop that answers at once or fails."""
 
     mask = 1
 
-    def __init__(self, config: Any) -> None:
-        self.config, self.processor = config, None
-        self.distillation_enabled, self.reward_loop_worker_handles = False, None
+    def __init__(self, **_: Any) -> None: ...
 
-    async def _run_agent_loop(self, *_args: Any, _ray_trace_ctx: Any = None, **_kwargs: Any) -> Any:
-        """As Ray wraps a method of an actor."""
-        return await self.session(*_args, **_kwargs)
-
-    async def session(self, sampling_params: Any, trajectory: Any, **kwargs: Any) -> Any:
+    async def run(self, sampling_params: Any, **kwargs: Any) -> Any:
         failures.measure(tokens=9, turns=2)
         if not survives(kwargs["index"], kwargs["session_id"]):
             if kwargs["index"] % 2:
-                return await self._agent_loop_postprocess([], trajectory["validate"], **kwargs)
+                return []
             raise ConnectionError("the judge is away")
         sizes = (3, 2 + kwargs["session_id"])[kwargs["index"] % 2 :]  # every second prompt's trajectories are two rows
-        outputs = [self.output(reward(kwargs["index"], kwargs["session_id"]), size) for size in sizes]
-        await self._agent_loop_postprocess(outputs, trajectory["validate"], **kwargs)
+        return [self.output(reward(kwargs["index"], kwargs["session_id"]), size) for size in sizes]
 
     def output(self, reward: float, tokens: int) -> Any:
         fields = {"reward_extra_info": {"turns": 1, "acc": reward}, "min_global_steps": 0, "max_global_steps": 0}
@@ -126,19 +134,28 @@ class Worker(agent_loop_tq.AgentLoopWorkerTQ.__ray_actor_class__):
         )
 
 
+_agent_loop_registry["scripted"] = {"_target_": f"{__name__}.Scripted"}
+
+
 def trainer(mode: str, *overrides: str) -> Any:
-    """verl's trainer with a buffer; its prompts are numbered, and sampled when they are submitted."""
+    """The mode's trainer; its prompts are numbered, and sampled when they are submitted."""
+    small = [
+        f"trainer.v1.trainer_mode={mode}",
+        f"actor_rollout_ref.rollout={{name: sglang, n: {N}, nnodes: 1, n_gpus_per_node: 1}}",
+        "actor_rollout_ref.rollout.checkpoint_engine.backend=nccl",
+        "actor_rollout_ref.actor.ppo_mini_batch_size=1",
+        "trainer.v1.separate_async.parameter_sync_step=${data.train_batch_size}",
+    ]
     with hydra.initialize_config_module("verl.trainer.config", version_base=None):
-        small = [f"actor_rollout_ref.rollout.n={N}", "actor_rollout_ref.actor.ppo_mini_batch_size=1"]
         config = hydra.compose("ppo_trainer", [*small, *overrides])
-    made = trainer_base.get_trainer_cls("sync").__new__(trainer_base.get_trainer_cls("sync"))
-    made.config, made.trainer_mode, made.parameter_sync_step, made.use_critic = config, mode, 1, False
-    made.global_steps, made.submitted, made.local_trigger_step = 1, 0, 0
-    made._add_prompts_to_generate = lambda count: submit(made, count)
-    made.replay_buffer = made._build_replay_buffer()
+    made: Any = trainer_base.get_trainer_cls(mode)(config)
+    made.global_steps, made.submitted, made.use_critic = 1, 0, False
+    made.replay_buffer.refill_fn = lambda count: submit(made, count)
     made.replay_buffer.poll_interval = 0
-    made.tokenizer = SimpleNamespace(eos_token_id=0)
+    made.tokenizer = SimpleNamespace(eos_token_id=0, pad_token_id=0, decode=lambda ids, **_: "text")
     made.actor_rollout_wg = SimpleNamespace(_dispatch_info={"actor": [0]})
+    made.validation_generations_logger = SimpleNamespace(log=print)
+    made.reward_loop_manager = SimpleNamespace(reward_loop_worker_handles=[], reward_model_manager=None)
     made.worker = Worker(config)
     return made
 
@@ -154,8 +171,14 @@ def submit(made: Any, count: int, validate: bool = False, uids: Any = None) -> N
     where = {"step": made.global_steps, "validate": validate, "sample_index": 0, "rollout_n": 0}
 
     async def run() -> None:
-        columns = {"data_source": "math", "reward_model": {}, "global_steps": made.global_steps}
-        prompts = [{"uid": uid, "index": row, **columns} for uid, row in zip(uids, rows, strict=True)]
+        columns = {
+            "data_source": "math",
+            "reward_model": {},
+            "agent_name": "scripted",
+            "raw_prompt": [{"role": "user"}],
+        }
+        own = zip(uids, rows, strict=True)
+        prompts = [{"uid": uid, "index": row, "global_steps": made.global_steps, **columns} for uid, row in own]
         await asyncio.gather(*(made.worker._run_prompt(prompt, {}, where) for prompt in prompts))
 
     asyncio.run(run())
@@ -184,8 +207,5 @@ def steps(mode: str, prompts: int, batch: int, *overrides: str) -> list[dict[str
 def measured(made: Any, rows: Any) -> dict[str, float]:
     """Our metrics of a step, without verl's."""
     metrics: dict[str, float] = {}
-    verls = type("PPOTrainer", (), {"_compute_metrics": lambda *_: None})
-    module: Any = SimpleNamespace(PPOTrainer=verls, tq=QUEUE)
-    patches.step_metrics(module)
-    module.PPOTrainer._compute_metrics(made, rows, metrics)
+    made._compute_metrics(rows, metrics, {}, made.global_steps, 0)
     return metrics

@@ -5,7 +5,6 @@ import shlex
 import subprocess
 import sys
 from functools import cache
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("verl")
 hydra = pytest.importorskip("hydra")
 
-import transfer_queue  # noqa: E402
 from tensordict import TensorDict  # noqa: E402
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers  # noqa: E402
 from transformers import PreTrainedTokenizerFast  # noqa: E402
@@ -184,7 +182,7 @@ def test_late_scoring_hands_over_the_trajectories_of_all_loops(run, tokenizer, m
     def stored(select_fields, **_):
         return list_of_dict_to_tensordict([{name: field[name] for name in select_fields} for field in fields])
 
-    monkeypatch.setattr(transfer_queue, "kv_batch_get", stored)
+    monkeypatch.setattr(sampled_scores.tq, "kv_batch_get", stored)
     data = sampled_scores._as_handed_over(["u_0_0", "u_1_0"], "train")
     assert data.non_tensor_batch["tool_extra_fields"][0] == {"trajectory": trajectory}
     assert [each["reward_extra_info"]["acc"] for each in run(data[:1], data[1:])] == [0.5, 1.0]

@@ -83,3 +83,26 @@ def test_step_metrics_and_session_errors_are_needed() -> None:
         "print('reward_extra_info' in metrics, 'kv_put' in settle, 'partition_id != \"val\" and not any' in sample)"
     )
     assert python(code, plugins="none") == "False False True"
+
+
+IMPORT = (
+    "try: from verl.experimental.agent_loop import register_agent_loop\n"
+    "except ImportError as error: print(error)\n"
+    "else: print('imported')"
+)
+
+
+def test_a_name_that_is_gone_says_what_to_import() -> None:
+    assert python(IMPORT) == (
+        "verl 0.9 has no register_agent_loop in verl.experimental.agent_loop. "
+        "Write: from agent_rl import register_agent_loop"
+    )
+
+
+def test_verl_would_say_only_that_the_name_is_gone() -> None:
+    assert "cannot import name" in python(IMPORT, plugins="none")
+
+
+def test_other_names_are_absent_as_ever() -> None:
+    code = "import verl.experimental.agent_loop as m; print(hasattr(m, 'no_such_name'), hasattr(m, 'AgentLoopBase'))"
+    assert python(code) == "False True"

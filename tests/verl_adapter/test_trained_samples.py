@@ -9,9 +9,11 @@ import pytest
 from tests.forks import python
 
 PROMPTS, BATCH = 48, 8
-QUIET = "import logging; logging.disable(logging.CRITICAL)\nfrom tests.verl_adapter import sessions\nimport json\n"
-RUN = QUIET + "print(json.dumps(sessions.steps({mode!r}, {prompts}, {batch}, 'algorithm.adv_estimator={estimator}')))"
-OUTCOME = QUIET + "print(json.dumps([[sessions.survives(p, s) and sessions.reward(p, s) for s in range(sessions.N)]"
+SESSIONS = "import json\nfrom tests.verl_adapter import sessions\n"
+RUN = (
+    SESSIONS + "print(json.dumps(sessions.steps({mode!r}, {prompts}, {batch}, 'algorithm.adv_estimator={estimator}')))"
+)
+OUTCOME = SESSIONS + "print(json.dumps([[sessions.survives(p, s) and sessions.reward(p, s) for s in range(sessions.N)]"
 OUTCOME += " for p in range({prompts})]))"
 
 
@@ -76,7 +78,7 @@ def test_every_group_of_two_survivors_is_trained_on_once(mode):
 
 
 def test_verl_would_throw_away_each_group_with_a_failure():
-    code = QUIET + (
+    code = SESSIONS + (
         "made = sessions.trainer('colocate_async', 'algorithm.adv_estimator=grpo')\nsessions.submit(made, 48)\n"
         "made.replay_buffer._sync_metadata_from_transfer_queue()\nprint(len(made.replay_buffer.failure_keys['train']))"
     )
@@ -104,8 +106,8 @@ def test_verl_would_count_each_sequence():
         check(run("sync", "rloo", prompts=BATCH, plugins="none"), rewards(BATCH), rloo)
 
 
-IDLE = QUIET + (
-    "sessions.Worker.mask = 0\n"
+IDLE = SESSIONS + (
+    "sessions.Scripted.mask = 0\n"
     "made = sessions.trainer('sync', 'data.train_batch_size=2', 'algorithm.adv_estimator={estimator}')\n"
     "sessions.submit(made, 2)\n"
     "rows, _ = made.replay_buffer.sample(1, 'train', 2)\nrows = made._balance_batch(rows, {{}})\n"
@@ -129,7 +131,7 @@ def test_verl_cannot_normalise_over_no_token():
 
 
 VALIDATION = (
-    QUIET
+    SESSIONS
     + """
 import numpy as np
 from types import SimpleNamespace
@@ -143,11 +145,8 @@ def generate(batch):
     sessions.submit(made, 1, validate=True, uids=[str(uid) for uid in uids])
 
 made.agent_loop_manager = SimpleNamespace(generate_sequences=generate)
-made.reward_loop_manager = SimpleNamespace(reward_loop_worker_handles=[])
-made.tokenizer = SimpleNamespace(pad_token_id=0, decode=lambda ids, **_: "text")
 row = {{"raw_prompt": np.array([["hi"]], dtype=object), "data_source": np.array(["math"], dtype=object)}}
 made.val_dataloader = [dict(row) for _ in {batches}]
-made._agent_rl_progress = SimpleNamespace(complete=1, begun=1)
 made.total_training_steps = 1
 try:
     print(json.dumps({{key: float(value) for key, value in made._validate().items()}}))
@@ -179,32 +178,8 @@ def test_verl_would_end_at_a_batch_without_a_row():
     )
 
 
-LATE = (
-    QUIET
-    + """
-from types import SimpleNamespace
-from agent_rl.errors import ConfigError
-from agent_rl.verl_adapter import late_scoring
-made = sessions.trainer("colocate_async", "algorithm.adv_estimator=grpo", "reward.reward_manager.name=trajectory")
-sessions.submit(made, 3)
-batch, _ = made.replay_buffer.sample(1, "train", 2)
-made.served_models, made.reward_loop_manager = None, SimpleNamespace(reward_model_manager=None)
-late_scoring._scored = lambda trainer, module, batch, keys: [ConfigError("a.key", "is wrong", "Fix it")] * len(keys)
-try:
-    made._compute_reward_colocate(batch)
-except ConfigError:
-    again, _ = made.replay_buffer.sample(1, "train", 3)
-    print(set(batch.keys) < set(again.keys))
-"""
-)
-
-
-def test_prompts_whose_late_scoring_is_fatal_are_finished_again_for_the_checkpoint():
-    assert python(LATE) == "True"
-
-
 METRICS = (
-    QUIET
+    SESSIONS
     + """
 made = sessions.trainer("sync", "data.train_batch_size=2", "algorithm.adv_estimator=grpo")
 sessions.submit(made, 2)
@@ -224,17 +199,17 @@ def test_failures_of_a_validation_are_not_the_steps_and_rare_numbers_are_logged(
 
 
 LEFT_OUT = (
-    QUIET
+    SESSIONS
     + """
-from agent_rl.verl_adapter import failures
+from agent_rl.verl_adapter.survivors import SampleFate, finals
 made = sessions.trainer("sync", "data.train_batch_size=1", "algorithm.adv_estimator=grpo")
 sessions.submit(made, 1)
 rows, _ = made.replay_buffer.sample(1, "train", 1)
-kept = len(failures.finals(rows.keys))
+kept = len(finals(rows.keys))
 tag = {"fatal": False, "validate": False, "bug": "", "error": "UnscoredError: away", "tokens": None, "turns": None}
 failed = [f"failed{number}" for number in range(kept + 1)]
 sessions.QUEUE.kv_batch_put(failed, "agent_rl_errors", tags=[tag] * len(failed))
-failures.not_trained.extend([failures.SampleFate("evicted")] * 2)
+made.samples.left_out += [SampleFate("evicted")] * 2
 print(sessions.measured(made, rows)["agent/unscored"] - kept)
 """
 )
@@ -242,25 +217,3 @@ print(sessions.measured(made, rows)["agent/unscored"] - kept)
 
 def test_scored_samples_that_are_left_out_count_as_scored_where_too_many_go_unscored():
     assert python(LEFT_OUT) == "1"
-
-
-WRITTEN = (
-    QUIET
-    + """
-from agent_rl.verl_adapter import late_scoring
-made = sessions.trainer("sync", "data.train_batch_size=1", "algorithm.adv_estimator=grpo")
-sessions.submit(made, 1)
-batch, _ = made.replay_buffer.sample(1, "train", 1)
-rows = [sessions.QUEUE.fields["train", key] for key in batch.keys]
-for row in rows:
-    row["response_mask"] = row["response_mask"].clone()
-    row["response_mask"][-1] = 0
-result = {"reward_score": 0.5, "reward_extra_info": {}}
-late_scoring._write(sessions.trainer_base, batch, {key.rpartition("_")[0]: result for key in batch.keys})
-print({(float(row["rm_scores"][-2]), float(row["rm_scores"].sum())) for row in rows})
-"""
-)
-
-
-def test_a_late_reward_stands_on_the_last_token_that_is_trained_on():
-    assert python(WRITTEN) == "{(0.5, 0.5)}"

@@ -1,0 +1,216 @@
+"""Our agent loop worker: what a loop of the user reads, and scoring without reward workers."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import transfer_queue
+from omegaconf import OmegaConf
+from verl.experimental.agent_loop.agent_loop import (
+    AgentLoopBase,
+    AgentLoopMetrics,
+    AgentLoopOutput,
+    _agent_loop_registry,
+)
+from verl.trainer.ppo.v1 import agent_loop_tq
+
+from agent_rl.verl_adapter import rollout
+
+VERLS: Any = agent_loop_tq.AgentLoopWorkerTQ.__ray_actor_class__
+ROW = {"raw_prompt": [{"role": "user", "content": "6*7?"}], "uid": "u"}
+
+
+class FromColumns(AgentLoopBase):
+    async def run(self, sampling_params: Any, **kwargs: Any) -> Any:
+        return kwargs["messages"][0]["content"]
+
+
+class FromColumnsIfThere(AgentLoopBase):
+    async def run(self, sampling_params: Any, **kwargs: Any) -> Any:
+        return kwargs.get("messages")[0]["content"]
+
+
+class FromParameter(AgentLoopBase):
+    async def run(self, messages: Any, sampling_params: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+        return messages[0]["content"]
+
+
+class FromVerlsColumn(AgentLoopBase):
+    async def run(self, sampling_params: Any, **kwargs: Any) -> Any:
+        return kwargs["raw_prompt"][0]["content"]
+
+
+class Columns(AgentLoopBase):
+    async def run(self, sampling_params: Any, **row: Any) -> Any:
+        return sorted(row)
+
+
+class Worker(rollout.AgentLoopWorker):
+    """Keeps what a loop returns."""
+
+    output: Any = None
+
+    def __init__(self) -> None:
+        sizes = {"rollout": {"n": 1, "val_kwargs": {"n": 1}}, "model": {"path": "m"}}
+        self.config = OmegaConf.create({"actor_rollout_ref": sizes, "data": {}, "algorithm": {"adv_estimator": "grpo"}})
+        self.llm_client = self.processor = self.hf_model_type = self.dataset_cls = self.tools = None
+        self.tokenizer = SimpleNamespace()
+
+    async def _agent_loop_postprocess(self, output: Any, validate: bool, **kwargs: Any) -> None:
+        self.output = output
+
+
+@pytest.fixture
+def queue(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The tags that are written."""
+    tags: dict[str, Any] = {}
+
+    async def put(key: str, partition_id: str, tag: Any) -> None:
+        tags[f"{partition_id} {key}"] = tag
+
+    for module in (agent_loop_tq, rollout):
+        monkeypatch.setattr(module, "tq", SimpleNamespace(async_kv_put=put))
+    return tags
+
+
+def run(loop: str, *, validate: bool = False) -> Any:
+    worker = Worker()
+    _agent_loop_registry[loop] = {"_target_": f"{__name__}.{loop}"}
+    trajectory = {"step": 1, "sample_index": 0, "rollout_n": 0, "validate": validate}
+    asyncio.run(worker._run_prompt({**ROW, "agent_name": loop}, {"temperature": 1}, trajectory))
+    return worker.output
+
+
+@pytest.mark.parametrize("loop", ["FromColumns", "FromColumnsIfThere", "FromParameter", "FromVerlsColumn"])
+def test_a_loop_that_reads_messages_gets_them(queue: dict[str, Any], loop: str) -> None:
+    assert run(loop) == "6*7?"
+
+
+def test_a_loop_that_does_not_read_messages_gets_the_columns_alone(queue: dict[str, Any]) -> None:
+    assert run("Columns") == ["raw_prompt", "session_id", "uid"]
+
+
+class Failing(AgentLoopBase):
+    async def run(self, sampling_params: Any, **kwargs: Any) -> Any:
+        raise ConnectionError("the judge is away")
+
+
+@pytest.mark.parametrize(
+    ("loop", "validate", "is_fatal"),
+    [
+        ("Failing", False, False),
+        ("Failing", True, False),
+        ("Missing", False, True),
+    ],
+)
+def test_a_failure_says_what_has_failed(queue: dict[str, Any], loop: str, validate: bool, is_fatal: bool) -> None:
+    assert run(loop, validate=validate) is None
+    tag = queue["agent_rl_errors u_0"]
+    assert (tag["validate"], tag["fatal"]) == (validate, is_fatal)
+    assert (f"{__name__}.Missing" if is_fatal else "ConnectionError: the judge is away") in tag["error"]
+    assert queue["val u" if validate else "train u"] == {"status": "failure"}
+
+
+class Scorer:
+    def __init__(self, config: Any) -> None:
+        self.config = config
+
+    async def compute_score(self, data: int) -> dict[str, Any]:
+        return {"reward_score": data, "model": self.config.actor_rollout_ref.model.path}
+
+
+@pytest.fixture
+def handles(compose, monkeypatch):  # type: ignore[no-untyped-def]
+    """The reward workers of a worker that is constructed with some."""
+    monkeypatch.setattr(transfer_queue, "init", lambda: None)
+    monkeypatch.setattr(rollout, "RewardLoopWorker", Scorer)
+    config = compose()
+    return config, lambda given: rollout.AgentLoopWorker(config, None, None, given).reward_loop_worker_handles
+
+
+def test_a_worker_without_reward_workers_scores_here(handles: Any) -> None:
+    config, of_worker = handles
+    (handle,) = of_worker([])
+
+    async def score() -> object:
+        return await handle.compute_score.remote(2)
+
+    assert asyncio.run(score()) == {"reward_score": 2, "model": config.actor_rollout_ref.model.path}
+
+
+def test_reward_workers_and_a_model_that_scores_later_are_left_alone(handles: Any) -> None:
+    _, of_worker = handles
+    assert of_worker(["a worker"]) == ["a worker"]
+    assert of_worker(None) is None
+
+
+def test_verl_would_choose_a_reward_worker_at_random() -> None:
+    worker = object.__new__(VERLS)
+    worker.processor, worker.mm_processor_kwargs, worker.reward_loop_worker_handles = None, {}, []
+    sizes: Any = {"prompt_ids": [1], "response_ids": [2], "response_mask": [1], "num_turns": 2}
+    output = AgentLoopOutput(**sizes, metrics=AgentLoopMetrics())
+    with pytest.raises(IndexError, match="Cannot choose from an empty sequence"):
+        asyncio.run(worker._compute_score([output], kwargs={}))
+
+
+HANDED_OVER = """
+import asyncio, verl
+from types import SimpleNamespace
+from omegaconf import OmegaConf
+from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
+WORKER
+from agent_rl.trajectory import StopReason, Trajectory
+
+ROW = {"raw_prompt": [{"role": "user", "content": "6*7?"}], "uid": "u", "session_id": 1, "global_steps": 25,
+    "data_source": "gsm8k", "extra_info": {"index": 7}, "reward_model": {"ground_truth": "42"}}
+
+class Worker(AgentLoopWorker):
+    def __init__(self, manager):
+        self.config = OmegaConf.create({"reward": {"reward_manager": {"name": manager}}})
+        self.processor, self.mm_processor_kwargs = None, {}
+        self.tokenizer = SimpleNamespace(decode=lambda ids, skip_special_tokens: "".join(map(chr, ids)))
+        self.reward_loop_worker_handles = [SimpleNamespace(compute_score=SimpleNamespace(remote=self.score))]
+    async def score(self, data):
+        self.given = data.non_tensor_batch["tool_extra_fields"][-1].get("trajectory")
+        return {"reward_score": 1.0, "reward_extra_info": {}}
+
+def run(manager, **fields):
+    worker, numbers = Worker(manager), {"prompt_ids": [1, 2], "response_ids": [52, 50], "response_mask": [1, 1]}
+    output = AgentLoopOutput(**numbers, metrics=AgentLoopMetrics(), num_turns=2)
+    output.extra_fields = {"tool_rewards": [], **fields}
+    asyncio.run(worker._compute_score([output], kwargs=ROW))
+    return worker.given, sorted(output.extra_fields)
+"""
+OURS = "from agent_rl.verl_adapter.rollout import AgentLoopWorker"
+VERLS = "from verl.experimental.agent_loop.agent_loop import AgentLoopWorker"
+TRAINERS = ["reward_extra_info", "tool_rewards"]
+"""What the trainer still gets of a scored trajectory: it fetches these fields at each step."""
+
+
+def test_our_manager_gets_the_trajectory_itself_and_the_trainer_does_not() -> None:
+    code = "t = Trajectory([], StopReason.ANSWERED)\ngiven, kept = run('trajectory', trajectory=t)\n"
+    code += "print(given is t, kept)"
+    assert python(HANDED_OVER.replace("WORKER", OURS) + code) == f"True {TRAINERS}"
+
+
+def test_the_worker_makes_the_trajectory_of_verls_own_loops_with_its_row_and_step() -> None:
+    code = (
+        "t, kept = run('trajectory')\nprint(t.turns[0].text, t.turns[0].tokens, t.prompt_tokens, t.answer, t.agent,"
+        " t.id, t.info, t.row['extra_info'], t.ground_truth, t.prompt[0].content, kept, sep='|')"
+    )
+    info = {"step": 25, "split": None, "index": 7}
+    assert (
+        python(HANDED_OVER.replace("WORKER", OURS) + code) == f"42|2|2|42||u_1|{info}|{{'index': 7}}|42|6*7?|{TRAINERS}"
+    )
+
+
+def test_other_managers_get_plain_data_and_no_trajectory_of_verls_own_loops() -> None:
+    code = (
+        "given, _ = run('naive', trajectory=Trajectory([], StopReason.ANSWERED))\nprint(given['version'], run('naive'))"
+    )
+    assert python(HANDED_OVER.replace("WORKER", OURS) + code) == f"1 (None, {TRAINERS})"
+
+
+def test_verls_own_loops_hand_over_no_trajectory() -> None:
+    assert python(HANDED_OVER.replace("WORKER", VERLS) + "print(run('trajectory')[0])", plugins="none") == "None"

@@ -1,0 +1,65 @@
+"""Scoring after sampling; the whole way, with a real engine and TransferQueue, runs in tests/e2e."""
+
+from tests.forks import python
+
+SAMPLED = """
+from types import SimpleNamespace
+from agent_rl.errors import ConfigError
+from tests.verl_adapter import sessions
+made = sessions.trainer("colocate_async", "algorithm.adv_estimator=grpo", "reward.reward_manager.name=trajectory")
+sessions.submit(made, 3)
+batch, _ = made.replay_buffer.sample(1, "train", 2)
+manager, seen = made.reward_loop_manager, {}
+
+def score(data):
+    seen.update(data.non_tensor_batch)
+    return [answer] * len(data)
+
+manager.score_each = manager.compute_rm_score = score
+"""
+
+FATAL = """
+answer = ConfigError("a.key", "is wrong", "Fix it")
+try:
+    made._compute_reward_colocate(batch)
+except ConfigError:
+    again, _ = made.replay_buffer.sample(1, "train", 3)
+    print(set(batch.keys) < set(again.keys))
+"""
+
+
+def test_prompts_whose_late_scoring_is_fatal_are_finished_again_for_the_checkpoint() -> None:
+    assert python(SAMPLED + FATAL) == "True"
+
+
+WRITTEN = """
+answer = {"reward_score": 0.5, "reward_extra_info": {}}
+rows = [sessions.QUEUE.fields["train", key] for key in batch.keys]
+for row in rows:
+    row["response_mask"] = row["response_mask"].clone()
+    row["response_mask"][-1] = 0
+made._compute_reward_colocate(batch)
+print({(float(row["rm_scores"][-2]), float(row["rm_scores"].sum())) for row in rows})
+"""
+
+
+def test_a_late_reward_stands_on_the_last_token_that_is_trained_on() -> None:
+    assert python(SAMPLED + WRITTEN) == "{(0.5, 0.5)}"
+
+
+HANDED = """
+answer = {"reward_score": 0.5, "reward_extra_info": {}}
+try:
+    made._compute_reward_colocate(batch)
+except AttributeError:  # verl expects a batch of scores
+    pass
+print(sorted(seen.keys() & {"raw_prompt", "reward_model", "uid", "global_steps", "tool_extra_fields"}))
+"""
+
+
+def test_the_manager_gets_what_it_gets_during_sampling() -> None:
+    assert python(SAMPLED + HANDED) == "['global_steps', 'raw_prompt', 'reward_model', 'tool_extra_fields', 'uid']"
+
+
+def test_verl_would_hand_over_no_ground_truth_and_no_trajectory() -> None:
+    assert python(SAMPLED + HANDED, plugins="none") == "['raw_prompt']"

@@ -1,0 +1,161 @@
+"""The classes under verl's names, a trainer and a sampler of the user."""
+
+import re
+from typing import Any
+
+import pytest
+from omegaconf import DictConfig, OmegaConf
+from verl.trainer.ppo.v1 import trainer_base
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
+
+from agent_rl.errors import ConfigError
+from agent_rl.verl_adapter.replay_buffer import AgentReplayBuffer
+from agent_rl.verl_adapter.trainer import LOOP_MANAGER, MODES, AgentTrainer, require_trainer_class
+
+VERLS = dict(zip(("sync", "colocate_async", "separate_async"), MODES, strict=True))
+SMALL = (
+    *("data.train_batch_size=2", "actor_rollout_ref.actor.ppo_mini_batch_size=2"),
+    *("actor_rollout_ref.rollout.nnodes=1", "actor_rollout_ref.rollout.n_gpus_per_node=1"),
+    *("actor_rollout_ref.rollout.checkpoint_engine.backend=nccl", "trainer.v1.separate_async.parameter_sync_step=1"),
+)
+USERS = """
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+from agent_rl.verl_adapter.trainer import AgentTrainer
+
+class Ours(AgentTrainer):
+    def estimate_advantages(self, data, *args, **kwargs): ...
+
+class Verls(PPOTrainer):
+    def on_step_end(self):
+        super().on_step_end()
+
+class Sync(PPOTrainerSync): ...
+
+class NoTrainer: ...
+
+class Sampler(ReplayBuffer):
+    def _select_prompt_uids(self, *args): ...
+
+class Own:
+    def __init__(self, trainer_mode, **kwargs):
+        self.kwargs = sorted(kwargs)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _verls_estimation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trainer that is constructed replaces this function of verl."""
+    name = "compute_advantage_for_multi_trajectories"
+    monkeypatch.setattr(trainer_base, name, getattr(trainer_base, name))
+
+
+@pytest.fixture
+def config(compose, tmp_path):  # type: ignore[no-untyped-def]
+    """Makes the configuration of a mode, with a class of the user if one is named."""
+    (tmp_path / "mine.py").write_text(USERS)
+
+    def make(mode: str = "sync", trainer: str = "", sampler: str = "") -> DictConfig:
+        sampling = f"trainer.v1.sampler.custom_sampler={{path: {tmp_path}/mine.py, name: {sampler}}}"
+        made = compose(*SMALL, f"trainer.v1.trainer_mode={mode}", *([sampling] if sampler else []))
+        if trainer:
+            OmegaConf.update(made, "agent_rl.trainer_class", f"{tmp_path}/mine.py:{trainer}", force_add=True)
+        return made
+
+    return make
+
+
+def construct(config: DictConfig) -> Any:
+    return trainer_base.get_trainer_cls(config.trainer.v1.trainer_mode)(config)
+
+
+def names(instance: object) -> list[str]:
+    return [cls.__name__ for cls in type(instance).__mro__[:-3]]  # without PPOTrainer, ABC and object
+
+
+@pytest.mark.parametrize("mode", VERLS)
+def test_ours_stands_before_verls_under_each_of_its_names(config: Any, mode: str) -> None:
+    trainer = construct(config(mode))
+    verls = VERLS[mode]
+    assert type(trainer).__mro__[1:3] == (AgentTrainer, verls)
+    assert names(trainer) == [verls.__name__, "AgentTrainer", verls.__name__]
+    assert trainer.config.actor_rollout_ref.rollout.agent.agent_loop_manager_class == LOOP_MANAGER
+
+
+def test_a_manager_of_agent_loops_that_the_user_names_stays(config: Any) -> None:
+    made = config()
+    OmegaConf.update(made, "actor_rollout_ref.rollout.agent.agent_loop_manager_class", "mine.Manager", force_add=True)
+    assert construct(made).config.actor_rollout_ref.rollout.agent.agent_loop_manager_class == "mine.Manager"
+
+
+@pytest.mark.parametrize("mode", VERLS)
+def test_a_users_trainer_of_ours_stands_before_the_modes_class(config: Any, mode: str) -> None:
+    trainer, verls = construct(config(mode, "Ours")), VERLS[mode].__name__
+    assert names(trainer) == ["Ours", "Ours", verls, "AgentTrainer", verls]
+    assert trainer.estimate_advantages(None) is None
+    assert trainer_base.compute_advantage_for_multi_trajectories == trainer.estimate_advantages
+
+
+@pytest.mark.parametrize("mode", VERLS)
+def test_a_users_trainer_of_verls_stands_behind_ours(config: Any, mode: str) -> None:
+    trainer, verls = construct(config(mode, "Verls")), VERLS[mode].__name__
+    assert names(trainer) == ["Verls", verls, "AgentTrainer", "Verls", "Verls", verls]
+    assert isinstance(trainer.replay_buffer, AgentReplayBuffer)
+
+
+def test_a_trainer_of_the_same_mode_is_one_of_verls(config: Any) -> None:
+    verls = "PPOTrainerSync"
+    assert names(construct(config("sync", "Sync"))) == ["Sync", verls, "AgentTrainer", "Sync", "Sync", verls]
+
+
+@pytest.mark.parametrize(
+    ("mode", "name", "message"),
+    [
+        (
+            "colocate_async",
+            "Sync",
+            r"'.*mine.py:Sync' is a PPOTrainerSync, and trainer\.v1\.trainer_mode=colocate_async",
+        ),
+        ("sync", "NoTrainer", r"'.*mine.py:NoTrainer' is not a trainer\. Derive it from agent_rl\..*AgentTrainer"),
+        ("sync", "Missing", "Missing"),
+    ],
+)
+def test_a_class_of_another_mode_and_what_is_not_a_trainer_are_refused(
+    config: Any, mode: str, name: str, message: str
+) -> None:
+    for refuse in (require_trainer_class, construct):
+        with pytest.raises(ConfigError, match=message) as caught:
+            refuse(config(mode, name))
+        assert "agent_rl.trainer_class" in str(caught.value)
+    if name == "Sync":
+        assert re.search("Derive it from agent_rl's AgentTrainer.* or change the mode", str(caught.value))
+
+
+def test_a_trainer_that_fits_is_accepted_before_the_run(config: Any) -> None:
+    for name in ("Ours", "Verls", "Sync", ""):
+        require_trainer_class(config("sync", name))
+
+
+@pytest.mark.filterwarnings("ignore:.*load_extern_type:FutureWarning")  # verl's own call
+def test_a_sampler_of_the_user_is_watched_if_it_is_verls(config: Any) -> None:
+    buffer = construct(config(sampler="Sampler")).replay_buffer
+    assert [cls.__name__ for cls in type(buffer).__mro__] == [
+        *("Sampler", "AgentReplayBuffer", "Sampler", "ReplayBuffer", "object"),
+    ]
+    assert buffer.trainer_mode == "sync"
+    own = construct(config(sampler="Own")).replay_buffer
+    assert [cls.__name__ for cls in type(own).__mro__] == ["Own", "object"]
+    assert "refill_fn" in own.kwargs
+
+
+@pytest.mark.parametrize("mode", VERLS)
+def test_verls_buffer_keeps_all_of_its_arguments(config: Any, mode: str) -> None:
+    made = config(mode)
+    made.algorithm.filter_groups = {"enable": True, "metric": "acc", "max_num_gen_batches": 3}
+    ours, verls = construct(made).replay_buffer, VERLS[mode](made).replay_buffer
+    assert type(verls) is (ReplayBuffer if mode == "sync" else ReplayBufferAsync)
+    own = {name: value for name, value in vars(ours).items() if name not in ("trainer", "most_filtered", "refill_fn")}
+    assert own == {name: value for name, value in vars(verls).items() if name != "refill_fn"}
+    assert ours.refill_fn.__func__ is verls.refill_fn.__func__
+    assert ours.most_filtered == 3 * 2
