@@ -5,7 +5,7 @@ from omegaconf import OmegaConf
 
 from agent_rl.verl_adapter import engine_arguments
 from agent_rl.verl_adapter.engine_arguments import RENAMED, known_arguments, rename_arguments
-from tests.forks import EXTENDED, Mode
+from tests.forks import python
 
 
 def older(model_path, cuda_graph_max_bs=None, disable_piecewise_cuda_graph=False, attention_backend=None):
@@ -71,3 +71,40 @@ def test_a_reward_model_that_is_not_used_has_no_engine():
     rollout = OmegaConf.create({"name": "???", "engine_kwargs": {"sglang": {"cuda_graph_max_bs": 1}}})
     rename_arguments(rollout)
     assert rollout.engine_kwargs.sglang == {"cuda_graph_max_bs": 1}
+
+
+LAUNCH = """
+import asyncio, importlib.abc, importlib.machinery, sys
+from types import ModuleType
+from unittest.mock import MagicMock
+
+class Anything(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    # Importing SGLang takes seconds.
+    def find_spec(self, name, *_):
+        if name.split(".")[0] == "sglang":
+            return importlib.machinery.ModuleSpec(name, self, is_package=True)
+    def create_module(self, spec):
+        module = MagicMock(__spec__=spec, __path__=[], __name__=spec.name, __version__="0.5.13")
+        return module
+    def exec_module(self, module): pass
+
+sys.meta_path.insert(0, Anything())
+from tests.verl_adapter.trainers import configuration
+from verl.workers.rollout.sglang_rollout import async_sglang_server as module
+
+def args(**arguments):
+    print(sorted(name for name in arguments if "graph" in name))
+    raise StopIteration
+
+module.dataclasses = MagicMock(fields=lambda cls: [])
+module.ServerArgs = args
+config = configuration().actor_rollout_ref.rollout
+config.engine_kwargs = {"sglang": {"cuda_graph_max_bs_decode": 64}}
+server = MagicMock(config=config, nnodes=1, _disaggregation_role="null", lora_as_adapter=False)
+try: asyncio.run(module.SGLangHttpServer.launch_server(server))
+except (StopIteration, RuntimeError): pass
+"""
+
+
+def test_verl_passes_the_arguments_on_by_name():
+    assert python(LAUNCH, plugins="none") == "['cuda_graph_max_bs_decode', 'disable_cuda_graph']"

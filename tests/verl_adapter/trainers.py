@@ -38,25 +38,30 @@ def make(mode: str = "sync", config: dict[str, Any] | None = None, **parts: Any)
     return trainer
 
 
-def train(trainer: Any, update: Callable[[], None] = lambda: None, steps: int = 4) -> list[str]:
-    """Run the trainer's `fit`, each of whose steps only calls `update`; the parts of the run, and how it ended."""
+def nothing(*_: Any, **__: Any) -> dict[str, Any]:
+    return {}
+
+
+def train(
+    trainer: Any, update: Callable[[], object] = nothing, sync: Any = nothing, save: Callable[[], object] = nothing
+) -> list[str]:
+    """Run the trainer's `fit` over four steps, of which these are all; what the run does, and the error that ends it."""
     done: list[str] = []
 
-    def once(*_: Any) -> KVBatchMeta:
-        update()
-        done.append(f"step {trainer.global_steps}")
-        return KVBatchMeta(partition_id="train", keys=["a_0_0"], tags=[{}])
+    def part(name: str, work: Callable[[], object] = nothing) -> Callable[..., Any]:
+        def run(*_: Any) -> Any:
+            work()
+            done.append(f"{name} {trainer.global_steps}")
+            return {"acc": 1.0} if name == "validation" else KVBatchMeta(["a_0_0"], [{}], "train")
 
-    def note(what: str) -> Any:
-        return lambda: done.append(f"{what} {trainer.global_steps}") or {"acc": 1.0}
+        return run
 
-    trainer_base.tq.kv_clear = trainer_base.tq.kv_list = lambda *_, **__: {}
-    nothing: Any = lambda *_, **__: {}  # noqa: E731
-    engines = SimpleNamespace(update_weights=nothing, sleep_replicas=nothing, abort_replicas=nothing)
+    trainer_base.tq.kv_clear = trainer_base.tq.kv_list = nothing
+    engines = SimpleNamespace(update_weights=sync, sleep_replicas=nothing, abort_replicas=nothing)
+    parts = {"_step_once": part("step", update), "_validate": part("validation"), "_save_checkpoint": part("checkpoint", save)}
     unused = dict.fromkeys(("prepare_step", "_compute_metrics", "_shutdown_dump_executor"), nothing)
-    vars(trainer).update(unused, _step_once=once, _validate=note("validation"), _save_checkpoint=note("checkpoint"))
-    vars(trainer).update(global_steps=0, steps_per_epoch=steps, total_training_steps=steps, checkpoint_manager=engines)
-    vars(trainer).setdefault("train_dataloader", SimpleNamespace(state_dict=dict))
+    vars(trainer).update(parts, **unused, checkpoint_manager=engines, train_dataloader=SimpleNamespace(state_dict=dict))
+    vars(trainer).update(global_steps=0, steps_per_epoch=4, total_training_steps=4)
     try:
         trainer.fit(None)
     except Exception as error:
