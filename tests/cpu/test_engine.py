@@ -69,9 +69,19 @@ engine.initialize()
 
 def test_what_is_no_tensor_would_be_copied_for_each_micro_batch() -> None:
     code = """
-import inspect
-from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
-print("micro_batch = micro_batch.to(" in inspect.getsource(FSDPEngineWithLMHead.forward_step))
+from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead as Engine
+class Stop(Exception): pass
+class Images(dict):
+    def __deepcopy__(self, memo): copied.append(1); return self
+    __copy__ = __deepcopy__
+def stop(self, micro_batch):
+    print(micro_batch["multi_modal_inputs"] is not given)
+    raise Stop
+Engine.prepare_model_inputs = stop
+batch = tu.get_tensordict({"row": torch.arange(6), "multi_modal_inputs": [{}] * 6}, {})
+given, copied = batch.get("multi_modal_inputs"), []
+try: Engine.forward_step(engine, batch, None, True)
+except Stop: print(batch.get("multi_modal_inputs") is given, copied)
 """
     assert python(ENGINE + code) == "True"
 
