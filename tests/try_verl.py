@@ -33,10 +33,14 @@ TESTS = (
     "tests/cpu/test_patches.py",
     "tests/cpu/test_speed.py",
     "tests/verl_adapter/test_failures.py",
+    "tests/verl_adapter/test_last_step.py",
     "tests/verl_adapter/test_late_scoring.py",
     "tests/verl_adapter/test_local_reward.py",
+    "tests/verl_adapter/test_one_update.py",
+    "tests/verl_adapter/test_ordering.py",
     "tests/verl_adapter/test_patches.py",
     "tests/verl_adapter/test_served_models.py",
+    "tests/verl_adapter/test_stages.py",
 )
 NEED = re.compile(r"needed|would|still")
 """Names of tests that pass while verl does not do the thing itself."""

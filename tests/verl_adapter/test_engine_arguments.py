@@ -45,7 +45,9 @@ def launched(monkeypatch):
         (None, None, False),
     ],
 )
-def test_both_names_work_with_both_releases_and_the_newer_name_counts(launched, release, given, max_bs, no_prefill_graph):
+def test_both_names_work_with_both_releases_and_the_newer_name_counts(
+    launched, release, given, max_bs, no_prefill_graph
+):
     assert launched(release, given) == {"max_bs": max_bs, "no_prefill_graph": no_prefill_graph}
 
 

@@ -28,7 +28,8 @@ def trainer(prompts=16, mini=16, micro=None, critic=None, **parts):
         config |= {f"{part}.ppo_mini_batch_size": size, f"{part}.use_dynamic_bsz": micro is None,
                    f"{part}.ppo_micro_batch_size_per_gpu": micro}
     for part in (f"{policy}.rollout", f"{policy}.ref"):
-        config |= {f"{part}.log_prob_use_dynamic_bsz": micro is None, f"{part}.log_prob_micro_batch_size_per_gpu": micro}
+        config |= {f"{part}.log_prob_use_dynamic_bsz": micro is None,
+                   f"{part}.log_prob_micro_batch_size_per_gpu": micro}
     return make(config=config, use_critic=critic is not None, global_steps=1, **parts)
 
 def multiple(gpus, **sizes):

@@ -328,7 +328,8 @@ told = []
 class Rows(list):
     def on_batch_end(self, batch): told.append(batch)
 
-sampler = create_rl_sampler(OmegaConf.create({"shuffle": False, "sampler": {"class_path": "m.py", "class_name": "M"}}), [1])
+config = OmegaConf.create({"shuffle": False, "sampler": {"class_path": "m.py", "class_name": "M"}})
+sampler = create_rl_sampler(config, [1])
 done = train(make(train_dataset=Rows(), config={"trainer.save_freq": -1, "trainer.test_freq": -1}))
 print(type(sampler).__name__, done[-1], told)
 """

@@ -45,7 +45,7 @@ def nothing(*_: Any, **__: Any) -> dict[str, Any]:
 def train(
     trainer: Any, update: Callable[[], object] = nothing, sync: Any = nothing, save: Callable[[], object] = nothing
 ) -> list[str]:
-    """Run the trainer's `fit` over four steps, of which these are all; what the run does, and the error that ends it."""
+    """What the trainer's `fit` does in four steps, and the error that ends it; a part costs only what is given here."""
     done: list[str] = []
 
     def part(name: str, work: Callable[[], object] = nothing) -> Callable[..., Any]:
@@ -58,7 +58,11 @@ def train(
 
     trainer_base.tq.kv_clear = trainer_base.tq.kv_list = nothing
     engines = SimpleNamespace(update_weights=sync, sleep_replicas=nothing, abort_replicas=nothing)
-    parts = {"_step_once": part("step", update), "_validate": part("validation"), "_save_checkpoint": part("checkpoint", save)}
+    parts = {
+        "_step_once": part("step", update),
+        "_validate": part("validation"),
+        "_save_checkpoint": part("checkpoint", save),
+    }
     unused = dict.fromkeys(("prepare_step", "_compute_metrics", "_shutdown_dump_executor"), nothing)
     vars(trainer).update(parts, **unused, checkpoint_manager=engines, train_dataloader=SimpleNamespace(state_dict=dict))
     vars(trainer).update(global_steps=0, steps_per_epoch=4, total_training_steps=4)
