@@ -32,6 +32,10 @@ FOLDERS = ("agent_rl/verl_adapter", "agent_rl/cpu")
 TESTS = (
     "tests/cpu/test_patches.py",
     "tests/cpu/test_speed.py",
+    "tests/verl_adapter/test_failures.py",
+    "tests/verl_adapter/test_last_step.py",
+    "tests/verl_adapter/test_one_update.py",
+    "tests/verl_adapter/test_ordering.py",
     "tests/verl_adapter/test_patches.py",
     "tests/verl_adapter/test_replay_buffer.py",
     "tests/verl_adapter/test_reward_loop.py",
@@ -39,6 +43,7 @@ TESTS = (
     "tests/verl_adapter/test_sampled_scores.py",
     "tests/verl_adapter/test_served_models.py",
     "tests/verl_adapter/test_trained_samples.py",
+    "tests/verl_adapter/test_stages.py",
 )
 NEED = re.compile(r"needed|would|still")
 """Names of tests that pass while verl does not do the thing itself."""

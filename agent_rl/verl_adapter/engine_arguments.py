@@ -44,7 +44,7 @@ def rename_arguments(rollout: Any) -> None:
         rollout: verl's configuration of a rollout, the policy's or a served model's; is changed.
     """
     arguments = (rollout.get("engine_kwargs") or {}).get("sglang")
-    if arguments and rollout.get("name") == "sglang":
+    if rollout.get("name") == "sglang" and arguments:  # verl leaves the name of an unused reward model missing
         is_newer = Version(version("sglang")) >= Version(RENAMED_IN)
         with open_dict(rollout):
             names = RENAMED.values() if is_newer else RENAMED.keys()

@@ -19,23 +19,21 @@ ROOT = Path(__file__).parents[2]
 TRAINER = """
 import verl
 from types import SimpleNamespace
-from omegaconf import OmegaConf
-from verl.trainer.ppo.v1 import trainer_base as module
+from tests.verl_adapter.trainers import make
 
-def trainer(prompts=16, mini=16, micro=None, critic=None, **more):
-    part = lambda size: {"ppo_mini_batch_size": size, "use_dynamic_bsz": micro is None,
-                         "ppo_micro_batch_size_per_gpu": micro, "ppo_epochs": 1, "shuffle": False,
-                         "data_loader_seed": 1, "calculate_entropy": False, "entropy_coeff": 0}
-    passes = {"log_prob_use_dynamic_bsz": micro is None, "log_prob_micro_batch_size_per_gpu": micro}
-    config = OmegaConf.create({
-        "data": {"train_batch_size": prompts}, "critic": part(critic or mini), "trainer": {"critic_warmup": 0},
-        "actor_rollout_ref": {"actor": part(mini), "rollout": {"n": 4, "temperature": 1.0, **passes}, "ref": passes},
-    })
-    self = SimpleNamespace(config=config, parameter_sync_step=1, use_critic=critic is not None, global_steps=1, **more)
-    return self
+def trainer(prompts=16, mini=16, micro=None, critic=None, **parts):
+    policy = "actor_rollout_ref"
+    config = {"data.train_batch_size": prompts, f"{policy}.rollout.n": 4}
+    for part, size in ((f"{policy}.actor", mini), ("critic", critic or mini)):
+        config |= {f"{part}.ppo_mini_batch_size": size, f"{part}.use_dynamic_bsz": micro is None,
+                   f"{part}.ppo_micro_batch_size_per_gpu": micro}
+    for part in (f"{policy}.rollout", f"{policy}.ref"):
+        config |= {f"{part}.log_prob_use_dynamic_bsz": micro is None,
+                   f"{part}.log_prob_micro_batch_size_per_gpu": micro}
+    return make(config=config, use_critic=critic is not None, global_steps=1, **parts)
 
 def multiple(gpus, **sizes):
-    return module.PPOTrainer._get_required_batch_multiple(trainer(**sizes), gpus)
+    return trainer(**sizes)._get_required_batch_multiple(gpus)
 
 def told(rows, filled, **sizes):
     given = {}
@@ -44,11 +42,11 @@ def told(rows, filled, **sizes):
         given.update(batch.extra_info)
         raise Stop
     tags = [{"is_padding": i >= rows} for i in range(rows + filled)]
-    self = trainer(actor_rollout_wg=SimpleNamespace(update_actor=update), distillation_config=None, **sizes)
-    group = self.actor_rollout_wg
-    try: module.PPOTrainer._update_actor(self, SimpleNamespace(keys=range(rows + filled), tags=tags, extra_info={}), {})
+    group = SimpleNamespace(update_actor=update)
+    made = trainer(actor_rollout_wg=group, **sizes)
+    try: made._update_actor(SimpleNamespace(keys=range(rows + filled), tags=tags, extra_info={}), {})
     except Stop: pass
-    assert self.actor_rollout_wg is group
+    assert made.actor_rollout_wg is group
     return [given.get(key) for key in ("mini_batch_size", "num_mini_batch", "global_batch_size")]
 """
 

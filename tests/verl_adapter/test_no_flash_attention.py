@@ -58,26 +58,6 @@ def test_what_the_kernel_does_not_have_is_refused(option: dict[str, float]) -> N
         flash_attn_varlen_func(*[torch.ones(3, 2, 8)] * 3, lengths, lengths, 3, 3, **option)
 
 
-VALUE_HEAD = (
-    "import tempfile, verl, torch\nfrom transformers import AutoConfig\nfrom agent_rl.cpu.tiny_model import *\n"
-    "folder = tempfile.mkdtemp()\n"
-    "make_model(folder, make_tokenizer(['a'], folder, 260), hidden=16, layers=1, heads=2)\n"
-    "from verl.utils import model\n"
-    "config = AutoConfig.from_pretrained(folder, num_labels=1, attn_implementation='eager')\n"
-    "try: critic = model.load_valuehead_model(folder, torch.float32, config, False)\n"
-    "except RuntimeError as e: print('refused')\n"
-    "else: print(tuple(critic.score.weight.shape), critic.config._attn_implementation)"
-)
-
-
-def test_a_value_head_gives_one_value_for_each_token_and_has_the_configurations_attention() -> None:
-    assert python(VALUE_HEAD) == "(1, 16) eager"
-
-
-def test_value_head_attention_is_needed() -> None:
-    assert python(VALUE_HEAD, plugins="none") == "refused"
-
-
 LOG_PROBS = (
     "import verl, torch\nfrom verl.utils import torch_functional as f\n"
     "torch.manual_seed(0)\n"
@@ -103,5 +83,9 @@ def test_log_probs_and_gradients_equal_verls() -> None:
 
 
 def test_verl_would_compute_log_probs_one_token_at_a_time() -> None:
-    code = "import inspect; print('for logit in logits' in inspect.getsource(f.logprobs_from_logits_v2))"
-    assert python(LOG_PROBS + code, plugins="none") == "True"
+    code = (
+        "calls, reduce = [], torch.logsumexp\n"
+        "torch.logsumexp = lambda *values, **options: calls.append(1) or reduce(*values, **options)\n"
+        "f.logprobs_from_logits_v2(logits, labels)\nprint(len(calls))"
+    )
+    assert python(LOG_PROBS + code, plugins="none") == "2500"

@@ -122,34 +122,26 @@ def test_what_reads_the_log_probs_gets_them(changed: dict[str, Any], reason: str
 STEPS = """
 import verl
 from types import SimpleNamespace
-from omegaconf import OmegaConf
-from verl.trainer.ppo.v1 import trainer_base as module
+from tests.verl_adapter.trainers import make
 
-def run(steps, every, **algorithm):
+def run(steps, every, **changed):
     passes = []
     class Stop(Exception): pass
     def compute(batch):
         passes.append(trainer.global_steps)
         raise Stop
-    config = OmegaConf.create({
-        "data": {"train_batch_size": 4},
-        "actor_rollout_ref": {
-            "actor": {"ppo_mini_batch_size": 4, "ppo_epochs": 1, "strategy": "fsdp2"}, "rollout": {"temperature": 1.0},
-        },
-        "algorithm": {"adv_estimator": "grpo", "use_kl_in_reward": False, **algorithm},
-        "agent_rl": {"run": {"log_probs_every": every}},
-    })
-    trainer = SimpleNamespace(config=config, parameter_sync_step=1)
-    trainer.actor_rollout_wg = SimpleNamespace(compute_log_prob=compute)
+    sizes = {"data.train_batch_size": 4, "actor_rollout_ref.actor.ppo_mini_batch_size": 4}
+    config = {**sizes, "agent_rl.run.log_probs_every": every, **changed}
+    trainer = make(config=config, actor_rollout_wg=SimpleNamespace(compute_log_prob=compute))
     for trainer.global_steps in range(1, steps + 1):
-        try: module.PPOTrainer._compute_old_log_prob(trainer, SimpleNamespace(extra_info={}), {})
+        try: trainer._compute_old_log_prob(SimpleNamespace(extra_info={}), {})
         except Stop: pass
     return passes
 """
 
 
 def test_the_pass_runs_in_the_first_step_and_every_so_many() -> None:
-    code = "print(run(9, 4), run(3, 1), run(3, 4, use_kl_in_reward=True))"
+    code = "print(run(9, 4), run(3, 1), run(3, 4, **{'algorithm.use_kl_in_reward': True}))"
     assert python(STEPS + code) == "[1, 5, 9] [1, 2, 3] [1, 2, 3]"
 
 

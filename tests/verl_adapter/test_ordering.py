@@ -21,6 +21,7 @@ from verl.utils.dataset.rl_dataset import collate_fn
 from agent_rl.data import make_row, write_parquet
 from agent_rl.data.order import RowOrder
 from agent_rl.errors import ConfigError
+from agent_rl.settings import AgentRLSettings
 from agent_rl.verl_adapter.numbered_rows import ROW
 from agent_rl.verl_adapter.ordering import Draws, RunOrder, check
 from tests.data.scripted import Run, order
@@ -79,11 +80,13 @@ def test_verls_loader_killed_at_1000_points_goes_on_with_the_same_rows(batch_siz
 
 @pytest.fixture(scope="module")
 def verls() -> Any:
-    """verl's trainer and replay buffer, without the warnings about engines that are not installed."""
+    """Modules of verl and ours, without the warnings about engines that are not installed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from verl.trainer.ppo.v1 import replay_buffer, trainer_base
-    return SimpleNamespace(replay_buffer=replay_buffer, PPOTrainer=trainer_base.PPOTrainer)
+        from verl.trainer.ppo.v1 import get_trainer_cls, replay_buffer
+
+        from agent_rl.verl_adapter.replay_buffer import watched
+    return SimpleNamespace(get_trainer_cls=get_trainer_cls, replay_buffer=replay_buffer, watched=watched)
 
 
 @pytest.fixture(scope="module")
@@ -121,14 +124,17 @@ def trainer(folder: Path, verls: Any, compose: Any, tokenizer: Any, tmp_path: Pa
         own = {"data": data, "run": {"folder": str(tmp_path)}}
         OmegaConf.set_struct(config, False)
         config = OmegaConf.merge(config, {"agent_rl": own, "data": {"dataloader_num_workers": 0, "custom_cls": ROWS}})
-        made = SimpleNamespace(
-            config=config, trainer_mode=mode, parameter_sync_step=1, tokenizer=tokenizer, processor=None
-        )
-        made.replay_buffer = SimpleNamespace()
-        verls.PPOTrainer._init_dataloader(made)
+        config.trainer.v1.trainer_mode = mode
+        made = verls.get_trainer_cls(mode)(config)
+        made.tokenizer, made.processor = tokenizer, None
+        made._init_dataloader()
         return made
 
     return make
+
+
+def order_of(config: Any, dataset: Any) -> RunOrder:
+    return RunOrder(config, AgentRLSettings.from_config(config), dataset)
 
 
 def test_without_a_key_verls_order_stays(trainer: Any) -> None:
@@ -137,8 +143,7 @@ def test_without_a_key_verls_order_stays(trainer: Any) -> None:
     made = trainer()
     assert isinstance(made.train_dataloader.sampler, RandomSampler)
     assert ROW not in next(iter(made.train_dataloader))
-    assert made._agent_rl_order is None
-    assert not hasattr(made.replay_buffer, "_agent_rl_order")
+    assert made.row_order is None
 
 
 def test_the_trainers_loader_has_numbered_rows_in_the_order(trainer: Any) -> None:
@@ -156,19 +161,19 @@ def test_the_trainers_loader_has_numbered_rows_in_the_order(trainer: Any) -> Non
 
 def test_data_shuffle_and_seed_hold(trainer: Any) -> None:
     made = trainer(temperature=1)
-    first = [made._agent_rl_order.order.next() for _ in range(8)]
+    first = [made.row_order.order.next() for _ in range(8)]
     made.config.data.seed = 5
-    other = RunOrder(made.config, trainer().train_dataset)
+    other = order_of(made.config, trainer().train_dataset)
     assert first != [other.order.next() for _ in range(8)]
     made.config.data.shuffle = False
-    plain = RunOrder(made.config, trainer().train_dataset)
+    plain = order_of(made.config, trainer().train_dataset)
     assert sorted(plain.order.next() for _ in range(2)) == [0, 4]
 
 
 def test_a_variant_is_a_row_like_its_parent_and_is_written(trainer: Any, folder: Path, tmp_path: Path) -> None:
     grow = {"function": f"{folder}/harder.py:generate_harder_version", "threshold": 0.9}
     made = trainer(order="file", grow=grow)
-    run = made._agent_rl_order
+    run = made.row_order
     rows = iter(made.train_dataloader)
     next(rows)
     run.report(1, [(1, 1.0), (5, 0.5)])
@@ -186,13 +191,13 @@ def test_a_variant_is_a_row_like_its_parent_and_is_written(trainer: Any, folder:
     other.train_dataloader.load_state_dict(made.train_dataloader.state_dict())
     next(iter(other.train_dataloader))
     run.report(3, [(6, 1.0)])  # after the checkpoint
-    other._agent_rl_order.write_variants(anew=True)
-    other._agent_rl_order.report(3, [(2, 1.0)])
+    other.row_order.write_variants(anew=True)
+    other.row_order.report(3, [(2, 1.0)])
     written = [json.loads(line) for line in (tmp_path / "variants.jsonl").read_text().splitlines()]
     assert [each["parent"] for each in written] == [1, 8, 2]
 
 
-def test_a_checkpoint_of_other_files_or_of_verls_order_is_refused(trainer: Any, verls: Any) -> None:
+def test_a_checkpoint_of_other_files_or_of_verls_order_is_refused(trainer: Any) -> None:
     state = trainer(order="file").train_dataloader.state_dict()
     other = trainer(order="file", files="ba")
     other.train_dataloader.load_state_dict(state)
@@ -205,20 +210,20 @@ def test_a_checkpoint_of_other_files_or_of_verls_order_is_refused(trainer: Any, 
     verls_own = trainer()
     verls_own.train_dataloader.load_state_dict(state)
     with pytest.raises(ConfigError, match=r"agent_rl\.data: the checkpoint was saved with an order of agent_rl\.data"):
-        verls.PPOTrainer._load_checkpoint(verls_own)
+        verls_own._load_checkpoint()
 
 
 def test_a_weight_for_each_file_and_a_difficulty_that_is_no_number(trainer: Any) -> None:
-    run = trainer(order="file", weights=[3, 1])._agent_rl_order
+    run = trainer(order="file", weights=[3, 1]).row_order
     assert sum(run.order.next() < 4 for _ in range(40)) == 30
     rows = [{"data_source": "x", "prompt": [{"role": "user", "content": "?"}], "extra_info": {"difficulty": "hard"}}]
     made = trainer()
     made.train_dataset.dataframe = made.train_dataset.dataframe.from_list(rows)
     made.config.agent_rl.data = {"order": "difficulty"}
     with pytest.raises(ConfigError, match=r"extra_info\.difficulty: expected a number, got 'hard' \(data_source 'x'\)"):
-        RunOrder(made.config, made.train_dataset)
+        order_of(made.config, made.train_dataset)
     with pytest.raises(ConfigError, match=r"data\.custom_cls: list has no table of rows"):
-        RunOrder(made.config, [])
+        order_of(made.config, [])
 
 
 def test_files_and_function_are_checked_before_ray_starts(trainer: Any, folder: Path) -> None:
@@ -264,32 +269,37 @@ class Queue:
         self.cleared += keys
 
 
-def test_a_groups_success_is_the_mean_of_its_trajectories(trainer: Any) -> None:
-    run = trainer(order="file")._agent_rl_order
-    keys = list(Queue().scores)
-    assert run.visits(Queue(), keys, "train") == [(3, 0.75), (5, 0.5)]
-    assert run.visits(Queue(acc=0.25), keys, "train") == [(3, 0.25), (5, 0.25)]
-    assert run.visits(Queue(), [], "train") == []
-    assert trainer(order="file", measure="score")._agent_rl_order.visits(Queue(acc=0.25), keys, "train")[0] == (3, 0.75)
-    run = trainer(order="file", measure="corectness")._agent_rl_order
-    with pytest.raises(ConfigError, match=r"agent_rl\.data\.measure: .*'corectness'.*Did you mean 'correctness'"):
-        run.visits(Queue(acc=0.25, correctness=1.0), keys, "train")
+@pytest.fixture
+def queue(monkeypatch: pytest.MonkeyPatch) -> Queue:
+    import transfer_queue
 
-
-def test_groups_that_the_buffer_removes_are_reported_with_the_step(
-    trainer: Any, verls: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = trainer(order="file")._agent_rl_order
     queue = Queue()
-    monkeypatch.setattr(verls.replay_buffer, "tq", queue)
-    arguments = {"trainer_mode": "sync", "trainer_config": {}, "sampler_kwargs": {}, "max_off_policy_threshold": None}
-    buffer = verls.replay_buffer.ReplayBuffer(**arguments, max_off_policy_strategy="drop")
-    for reported in (False, True):
-        if reported:
-            buffer._agent_rl_order = run
+    for name in ("kv_batch_get", "kv_clear"):
+        monkeypatch.setattr(transfer_queue, name, getattr(queue, name))
+    return queue
+
+
+def test_a_groups_success_is_the_mean_of_its_trajectories(trainer: Any, queue: Queue) -> None:
+    run = trainer(order="file").row_order
+    keys = list(queue.scores)
+    assert run.visits(keys, "train") == [(3, 0.75), (5, 0.5)]
+    assert run.visits([], "train") == []
+    queue.reported = {"acc": 0.25}
+    assert run.visits(keys, "train") == [(3, 0.25), (5, 0.25)]
+    assert trainer(order="file", measure="score").row_order.visits(keys, "train")[0] == (3, 0.75)
+    run = trainer(order="file", measure="corectness").row_order
+    queue.reported = {"acc": 0.25, "correctness": 1.0}
+    with pytest.raises(ConfigError, match=r"agent_rl\.data\.measure: .*'corectness'.*Did you mean 'correctness'"):
+        run.visits(keys, "train")
+
+
+def test_groups_that_the_buffer_removes_are_reported_with_the_step(trainer: Any, queue: Queue) -> None:
+    made = trainer(order="file")
+    run, buffer = made.row_order, made.replay_buffer
+    for made.row_order in (None, run):
         buffer.partitions["train"] = {key: {} for key in queue.scores}
         buffer._clear_groups("train", {"v"})
-        assert run.removed == [(5, 0.5)] * reported
+        assert run.removed == [(5, 0.5)] * (made.row_order is run)
     assert sorted(queue.cleared) == ["v", "v", "v_0_0", "v_0_0", "v_1_0", "v_1_0"]
     run.scores_in_time = False  # a reward model that scores after sampling
     buffer.partitions["train"] = {key: {} for key in queue.scores}
@@ -298,7 +308,7 @@ def test_groups_that_the_buffer_removes_are_reported_with_the_step(
 
 
 def test_a_steps_metrics_are_those_of_its_sources(trainer: Any) -> None:
-    run = trainer(order="file", band={"low": 0.1, "high": 0.9})._agent_rl_order
+    run = trainer(order="file", band={"low": 0.1, "high": 0.9}).row_order
     visits = [(0, 1.0), (1, 0.5), (4, 0.0), (5, 0.5)]
     run.report(1, visits)
     metrics = run.metrics([*visits, (1, 0.0)])
@@ -308,10 +318,23 @@ def test_a_steps_metrics_are_those_of_its_sources(trainer: Any) -> None:
     assert (metrics["data/rows"], metrics["data/visited"], metrics["data/in_band"]) == (8, 4, 2)
 
 
+NONE = """
+import verl
+from omegaconf import OmegaConf
+from verl.trainer.ppo.utils import create_rl_sampler
+from tests.verl_adapter.trainers import make, train
+
+told = []
+class Rows(list):
+    def on_batch_end(self, batch): told.append(batch)
+
+config = OmegaConf.create({"shuffle": False, "sampler": {"class_path": "m.py", "class_name": "M"}})
+sampler = create_rl_sampler(config, [1])
+done = train(make(train_dataset=Rows(), config={"trainer.save_freq": -1, "trainer.test_freq": -1}))
+print(type(sampler).__name__, done[-1], told)
+"""
+
+
 def test_verl_has_no_such_order_yet() -> None:
-    code = (
-        "import inspect\nfrom verl.trainer.ppo import utils\nfrom verl.trainer.ppo.v1 import trainer_base\n"
-        "sampler = inspect.getsource(utils.create_rl_sampler)\n"
-        "print('on_batch_end' in inspect.getsource(trainer_base), 'sampler.class_path' in sampler)"
-    )
-    assert python(code, plugins="none") == "False False"
+    """It takes no sampler of the user's, and its loop says nothing to the data set."""
+    assert python(NONE, plugins="none") == "SequentialSampler step 4 []"

@@ -1,7 +1,11 @@
 """Each patch works, and is still needed: the second half of each pair fails once verl does the thing itself."""
 
+import json
+from pathlib import Path
+
 import pytest
 
+import agent_rl
 from agent_rl.errors import ConfigError
 from agent_rl.verl_adapter import patches
 from tests.forks import python
@@ -31,28 +35,19 @@ def test_verl_would_not_read_our_tool_files() -> None:
 REFERENCE = """
 import verl
 from types import SimpleNamespace
+from unittest.mock import MagicMock
+from tests.verl_adapter.trainers import make
 from verl.trainer.ppo.v1 import trainer_base as module
 
-class Batch(SimpleNamespace):
-    def __len__(self):
-        return 1
+def compute(batch):
+    print(batch.extra_info["no_lora_adapter"], end=" ")
+    return ["done"]
 
-class Data(dict):
-    def select(self, *keys):
-        return self
-
-class Actor:
-    def compute_log_prob(self, batch):
-        self.without_adapter = batch.extra_info["no_lora_adapter"]
-        return ["done"]
-
-queue = {"kv_batch_get": lambda **what: Data(log_probs=0, response_mask=0), "kv_batch_put": lambda **what: None}
-module.tq, module.response_from_nested = SimpleNamespace(**queue), lambda values, mask: values
-actor, batch = Actor(), Batch(keys=["a"], partition_id="train", extra_info={})
-config = SimpleNamespace(actor_rollout_ref=SimpleNamespace(rollout=SimpleNamespace(temperature=1.0)))
-trainer = SimpleNamespace(config=config, ref_in_actor=True, actor_rollout_wg=actor)
-module.PPOTrainer._compute_ref_log_prob(trainer, batch, {})
-print(actor.without_adapter, sorted(batch.extra_info))
+module.tq, module.response_from_nested = MagicMock(), MagicMock()
+trainer = make(ref_in_actor=True, actor_rollout_wg=SimpleNamespace(compute_log_prob=compute))
+batch = module.KVBatchMeta(keys=["a"], tags=[{}], partition_id="train")
+trainer._compute_ref_log_prob(batch, {})
+print(sorted(batch.extra_info))
 """
 
 
@@ -64,25 +59,138 @@ def test_the_critic_would_get_the_flag_of_the_reference_pass() -> None:
     assert "no_lora_adapter" in python(REFERENCE, plugins="none")
 
 
-def test_a_log_call_with_flush_is_accepted_and_verl_still_makes_it() -> None:
-    code = (
-        "import verl, inspect\nfrom verl.trainer.ppo.v1 import trainer_separate_async as module\n"
-        "module.logger.info('one %s', 'word', flush=True)\n"
-        "print('flush=True' in inspect.getsource(module.PPOTrainerSeparateAsync._setup))"
-    )
-    assert python(code) == "True"  # the second half: it is needed
+FLUSH = """
+import verl
+from unittest.mock import MagicMock
+from tests.verl_adapter.trainers import make, nothing
+from verl.trainer.ppo.v1 import trainer_separate_async as module
+
+module.PPOTrainer._setup, module.LLMServerManager, module.CheckpointEngineManager = nothing, MagicMock(), MagicMock()
+rollout = "actor_rollout_ref.rollout"
+config = {"data.train_batch_size": 4, "actor_rollout_ref.actor.ppo_mini_batch_size": 4, f"{rollout}.nnodes": 1,
+          "trainer.v1.separate_async.parameter_sync_step": 1, f"{rollout}.n_gpus_per_node": 1,
+          f"{rollout}.checkpoint_engine.backend": "nccl", "actor_rollout_ref.hybrid_engine": False}
+trainer = make("separate_async", config, actor_rollout_wg=MagicMock(), llm_server_manager=MagicMock())
+try: trainer._setup()
+except TypeError as error: print(error)
+else: print("is set up")
+"""
 
 
-def test_step_metrics_and_session_errors_are_needed() -> None:
-    """What they do is seen in tests/e2e; this is when they can go."""
-    code = (
-        "import inspect\nfrom verl.trainer.ppo.v1 import agent_loop_tq, replay_buffer, trainer_base\n"
-        "metrics = inspect.getsource(trainer_base.PPOTrainer._compute_metrics)\n"
-        "settle = inspect.getsource(agent_loop_tq._settle_session_tasks)\n"
-        "sample = inspect.getsource(replay_buffer.ReplayBuffer.sample)\n"
-        "print('reward_extra_info' in metrics, 'kv_put' in settle, 'partition_id != \"val\" and not any' in sample)"
-    )
-    assert python(code, plugins="none") == "False False True"
+def test_a_run_without_engines_on_the_trainers_gpus_starts() -> None:
+    assert python(FLUSH) == "is set up"
+
+
+def test_verl_would_call_its_logger_like_print() -> None:
+    assert "unexpected keyword argument 'flush'" in python(FLUSH, plugins="none")
+
+
+CALLED = """
+import asyncio, verl, torch
+from unittest.mock import AsyncMock, MagicMock
+from transfer_queue import interface
+from verl.protocol import DataProto
+from verl.trainer.ppo.v1 import trainer_base as module
+from tests.verl_adapter.trainers import configuration
+
+def outcome(call):
+    try: return type(call()).__name__
+    except Exception as error: return type(error).__name__
+
+def corrected(**tensors):
+    data = DataProto.from_dict({name: torch.zeros(2, 3) for name in ("response_mask", *tensors)} | tensors)
+    return module.compute_rollout_correction_and_add_to_batch(data, configuration().algorithm.rollout_correction)
+
+probs = dict.fromkeys(("old_log_probs", "rollout_log_probs"), torch.zeros(2, 3))
+whole = {**probs, "response_mask": torch.ones(2, 3)}
+rollout_only = {"rollout_log_probs": torch.zeros(2, 3)}
+client = MagicMock(_run_coroutine=asyncio.run)  # the queue knows no key
+client.async_kv_retrieve_meta = AsyncMock(return_value=MagicMock(size=0))
+interface._maybe_create_tq_client = lambda: client
+print([outcome(lambda: corrected(**each)) for each in (whole, rollout_only, probs)],
+      outcome(lambda: module.tq.kv_batch_get(keys=[], partition_id="val", select_fields=["uid"])["uid"].tolist()))
+"""
+
+
+def test_batches_without_log_probs_tokens_or_keys_pass() -> None:
+    assert python(CALLED) == "['tuple', 'tuple', 'tuple'] list"
+
+
+def test_verl_would_fail_at_them() -> None:
+    assert python(CALLED, plugins="none") == "['tuple', 'KeyError', 'ValueError'] ValueError"
+
+
+UNSEEN = """
+import asyncio, verl
+from unittest.mock import AsyncMock, MagicMock
+from tests.verl_adapter.trainers import configuration, make
+from verl.trainer.ppo.v1 import agent_loop_tq, replay_buffer, trainer_base
+
+agent_loop_tq.tq = queue = AsyncMock()
+worker = object.__new__(agent_loop_tq.AgentLoopWorkerTQ.__ray_actor_class__)
+worker.config, worker._run_agent_loop = configuration(), AsyncMock(side_effect=OSError("the judge is away"))
+prompt = {"uid": "u", "agent_name": "react_agent"}
+asyncio.run(worker._run_prompt(prompt, {}, {"validate": False}))
+said = [call.kwargs["tag"] for call in queue.async_kv_put.mock_calls]
+
+trainer = make(global_steps=1)
+def sampled(partition):
+    tags = {partition: {"u": {"is_prompt": True, "global_steps": 1, "status": "failure"}}}
+    replay_buffer.tq = MagicMock(kv_list=lambda *_: tags)
+    try: return trainer.replay_buffer.sample(1, partition, 1)[0].keys
+    except RuntimeError as error: return str(error)[:50]
+
+read = []
+def fields(**arguments):
+    read.extend(arguments["fields"])
+    raise StopIteration
+trainer_base.get_metric_data_with_optional_routed_experts = fields
+try: trainer._compute_metrics(trainer_base.KVBatchMeta(["u_0_0"], [{}], "train"), {}, {}, 1, 0)
+except StopIteration: pass
+print(said, sampled("val"), sampled("train"), "extra_fields" in read)
+"""
+
+
+def test_verl_would_tell_no_reason_of_a_failure_and_log_no_component() -> None:
+    told, error = [{"status": "running"}, {"status": "failure"}], "Sync replay buffer selected terminal groups with n"
+    assert python(UNSEEN, plugins="none") == f"{told} [] {error} False"
+
+
+REPLACED = """
+import importlib, json, sys, verl
+from agent_rl.verl_adapter import hooks, trainer
+from tests.verl_adapter.trainers import make
+
+def names():
+    found = {}
+    for module in [each for name, each in sys.modules.items() if name.split(".")[0] in ("verl", "transfer_queue")]:
+        classes = [each for each in vars(module).values() if isinstance(each, type) and each.__module__[:4] == "verl"]
+        for owner in (module, *classes):
+            found |= {(owner, name): value for name, value in vars(owner).items()}
+    return found
+
+waited = [(importlib.import_module(module), action) for module, action in hooks.hooks()]
+before = names()
+for module, action in waited: action(module)
+make()
+after = names()
+replaced = sorted(f"{owner.__name__}.{name}" for (owner, name), value in before.items()
+                  if after[owner, name] is not value and not name.startswith("__"))
+print(json.dumps([len(waited) - len(dict(waited)), replaced]))
+"""
+
+
+def test_few_names_of_verl_are_replaced_and_each_module_has_one_hook() -> None:
+    """Those of agent_rl.cpu are apart: here the plugin and the CPU are off, and the hooks are called."""
+    more, replaced = json.loads(python(REPLACED, plugins="none"))
+    assert more == 0
+    assert len(replaced) <= 12, replaced
+    assert "verl.trainer.ppo.v1.trainer_base.compute_advantage_for_multi_trajectories" in replaced
+
+
+def test_no_object_of_verl_has_an_attribute_of_ours() -> None:
+    package = Path(agent_rl.__file__).parent
+    assert not [path for path in package.rglob("*.py") if "._agent_rl_" in path.read_text()]
 
 
 IMPORT = (

@@ -16,6 +16,7 @@ from verl.experimental.agent_loop.agent_loop import (
 from verl.trainer.ppo.v1 import agent_loop_tq
 
 from agent_rl.verl_adapter import rollout
+from tests.forks import python
 
 VERLS: Any = agent_loop_tq.AgentLoopWorkerTQ.__ray_actor_class__
 ROW = {"raw_prompt": [{"role": "user", "content": "6*7?"}], "uid": "u"}
@@ -182,8 +183,8 @@ def run(manager, **fields):
     asyncio.run(worker._compute_score([output], kwargs=ROW))
     return worker.given, sorted(output.extra_fields)
 """
-OURS = "from agent_rl.verl_adapter.rollout import AgentLoopWorker"
-VERLS = "from verl.experimental.agent_loop.agent_loop import AgentLoopWorker"
+OUR_WORKER = "from agent_rl.verl_adapter.rollout import AgentLoopWorker"
+VERLS_WORKER = "from verl.experimental.agent_loop.agent_loop import AgentLoopWorker"
 TRAINERS = ["reward_extra_info", "tool_rewards"]
 """What the trainer still gets of a scored trajectory: it fetches these fields at each step."""
 
@@ -191,7 +192,7 @@ TRAINERS = ["reward_extra_info", "tool_rewards"]
 def test_our_manager_gets_the_trajectory_itself_and_the_trainer_does_not() -> None:
     code = "t = Trajectory([], StopReason.ANSWERED)\ngiven, kept = run('trajectory', trajectory=t)\n"
     code += "print(given is t, kept)"
-    assert python(HANDED_OVER.replace("WORKER", OURS) + code) == f"True {TRAINERS}"
+    assert python(HANDED_OVER.replace("WORKER", OUR_WORKER) + code) == f"True {TRAINERS}"
 
 
 def test_the_worker_makes_the_trajectory_of_verls_own_loops_with_its_row_and_step() -> None:
@@ -201,7 +202,8 @@ def test_the_worker_makes_the_trajectory_of_verls_own_loops_with_its_row_and_ste
     )
     info = {"step": 25, "split": None, "index": 7}
     assert (
-        python(HANDED_OVER.replace("WORKER", OURS) + code) == f"42|2|2|42||u_1|{info}|{{'index': 7}}|42|6*7?|{TRAINERS}"
+        python(HANDED_OVER.replace("WORKER", OUR_WORKER) + code)
+        == f"42|2|2|42||u_1|{info}|{{'index': 7}}|42|6*7?|{TRAINERS}"
     )
 
 
@@ -209,8 +211,8 @@ def test_other_managers_get_plain_data_and_no_trajectory_of_verls_own_loops() ->
     code = (
         "given, _ = run('naive', trajectory=Trajectory([], StopReason.ANSWERED))\nprint(given['version'], run('naive'))"
     )
-    assert python(HANDED_OVER.replace("WORKER", OURS) + code) == f"1 (None, {TRAINERS})"
+    assert python(HANDED_OVER.replace("WORKER", OUR_WORKER) + code) == f"1 (None, {TRAINERS})"
 
 
 def test_verls_own_loops_hand_over_no_trajectory() -> None:
-    assert python(HANDED_OVER.replace("WORKER", VERLS) + "print(run('trajectory')[0])", plugins="none") == "None"
+    assert python(HANDED_OVER.replace("WORKER", VERLS_WORKER) + "print(run('trajectory')[0])", plugins="none") == "None"

@@ -61,17 +61,10 @@ def test_addresses_reach_the_configuration() -> None:
 
 
 POOLS = """
-import verl, hydra
-from omegaconf import OmegaConf, open_dict
-from verl.trainer.ppo.v1.trainer_base import PPOTrainer
-with hydra.initialize_config_module('verl.trainer.config', version_base=None):
-    config = hydra.compose('ppo_trainer')
-with open_dict(config):
-    config.agent_rl = {'reward': {'models': {name: {'path': 'rm', 'placement': 'shared'} for name in 'abc'}}}
-class Trainer(PPOTrainer):
-    def __init__(self): self.config, self.role_worker_mapping, self.mapping = config, {}, {}
-Trainer.__abstractmethods__ = frozenset()
-trainer = Trainer()
+import verl
+from tests.verl_adapter.trainers import make
+models = {name: {"path": "rm", "placement": "shared"} for name in "abc"}
+trainer = make(config={"agent_rl.reward.models": models})
 trainer._init_resource_pool_mgr()
 print(trainer.resource_pool_manager.max_colocate_count)
 """

@@ -1,4 +1,4 @@
-"""Runs in tests/e2e tell their parts; here is that every function that does is still verl's."""
+"""Runs in tests/e2e tell their parts; here is what each part of the trainer says."""
 
 import json
 from pathlib import Path
@@ -6,23 +6,34 @@ from pathlib import Path
 import pytest
 
 from agent_rl.launch.run_progress import RunProgress
-from agent_rl.verl_adapter.stages import COMPILING, PREFIX, Stage, compiles_kernels, read_stage
-from tests.forks import python
+from agent_rl.verl_adapter.stages import COMPILING, ENGINE, PREFIX, Stage, compiles_kernels, read_stage
+from tests.forks import EXTENDED, FORKS
 
-WRAPPED = """
-import verl
-from verl.trainer import constants_ppo
-from verl.trainer.ppo.v1.trainer_base import LLMServerManager, PPOTrainer
-names = ["_init_tokenizer", "_init_resource_pool_mgr", "_load_checkpoint", "init", "_validate", "step",
-         "_compute_old_log_prob", "_update_actor", "_save_checkpoint"]
-found = [getattr(PPOTrainer, name) for name in names]
-found += [vars(LLMServerManager)["create"].__func__, constants_ppo.get_ppo_ray_runtime_env]
-print([each.__code__.co_filename.rpartition("site-packages")[2][:5] for each in found].count("/verl"))
+TOLD = """
+import contextlib, verl
+from unittest.mock import MagicMock
+from tests.verl_adapter.trainers import make, nothing
+from verl.trainer.ppo.v1 import trainer_base
+from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+
+OF_A_STEP = ("step", "_compute_old_log_prob", "_update_actor")
+parts = dict.fromkeys(("last_step", "train_dataloader", "resource_pool_manager", "actor_rollout_wg"), MagicMock())
+trainer = make(**parts, global_steps=1)
+for name in ("_init_tokenizer", "_init_resource_pool_mgr", "_load_checkpoint", "init", *OF_A_STEP, "_save_checkpoint",
+             "_validate"):
+    setattr(PPOTrainerSync, name, nothing)
+    getattr(trainer, name)(*[MagicMock(tags=[], keys=[]), {}][: 2 * (name in OF_A_STEP)])
+with contextlib.suppress(Exception):
+    trainer_base.LLMServerManager.create(None)
 """
 
 
 def test_the_parts_of_verls_trainer_tell() -> None:
-    assert python(WRAPPED) == "0"  # of eleven that are verl's own code
+    done = FORKS.run(TOLD, mode=EXTENDED)
+    stages = [stage for line in done.stdout.splitlines() if (stage := read_stage(line))]
+    names = ["rows", "model", "weights", "agent loops", "sampling", "log-probs", "update", "checkpoint", "validation"]
+    assert [stage.what for stage in stages] == [*names, ENGINE], done.stderr
+    assert [stage.step for stage in stages] == [0] * 4 + [1] * 5 + [0]
 
 
 @pytest.mark.parametrize("text", ["noise", PREFIX, PREFIX + "[]", PREFIX + '{"what": "x"}'])

@@ -3,29 +3,27 @@
 tests/e2e/test_faults.py kills real processes.
 """
 
+import json
+import re
 import signal
 import threading
 import time
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from omegaconf import OmegaConf
 
 from agent_rl.errors import FatalError
-from agent_rl.verl_adapter import last_step, stalls
+from agent_rl.verl_adapter import stalls
 from agent_rl.verl_adapter.stalls import SIGNAL, LostProcessError, watched
+from tests.forks import python
 
 LIMIT_S = 0.2
 
 
-def trainer(fit):
-    """verl's module with a trainer that does this, and the patch."""
-    config = OmegaConf.create({"agent_rl": {}})
-    module = SimpleNamespace(PPOTrainer=type("PPOTrainer", (), {"fit": fit, "config": config}))
-    stalls.stop_stalled(module)
-    return module.PPOTrainer()
+def fit(wait):
+    """A trainer's `fit` that does this."""
+    with stalls.raised(SimpleNamespace(), LIMIT_S):
+        return wait()
 
 
 @pytest.mark.parametrize("wait", [lambda: time.sleep(60), lambda: threading.Event().wait()])
@@ -36,7 +34,7 @@ def test_whatever_the_trainer_waits_for_ends(wait, monkeypatch):
     monkeypatch.setattr(stalls, "_lost", lambda: next(found))
     started = time.monotonic()
     with pytest.raises(LostProcessError, match="has died"):
-        trainer(lambda self: wait()).fit()
+        fit(wait)
     assert time.monotonic() - started < 30
     assert signal.getsignal(SIGNAL) == before
 
@@ -45,12 +43,12 @@ def test_whatever_the_trainer_waits_for_ends(wait, monkeypatch):
 def test_a_dead_process_that_verl_has_asked_is_named_too(lost, monkeypatch):
     error = pytest.importorskip("ray.exceptions").RayActorError()
 
-    def fit(self):
+    def ask():
         raise error
 
     monkeypatch.setattr(stalls, "_lost", lambda: lost)
     with pytest.raises(type(lost or error)) as caught:
-        trainer(fit).fit()
+        fit(ask)
     assert caught.value is (lost or error)
 
 
@@ -58,7 +56,7 @@ def test_a_run_that_ends_is_watched_no_longer(monkeypatch):
     looks = []
     monkeypatch.setattr(stalls, "INTERVAL_S", 0.01)
     monkeypatch.setattr(stalls, "_lost", lambda: looks.append(1))
-    assert trainer(lambda self: time.sleep(0.2) or "trained").fit() == "trained"
+    assert fit(lambda: time.sleep(0.2) or "trained") == "trained"
     (watching,) = [each for each in threading.enumerate() if each.name == "agent_rl_watch"] or [None]
     if watching is not None:
         watching.join(5)
@@ -87,51 +85,34 @@ def test_only_processes_that_nobody_asks_are_watched(name, said, cause, has_stor
         assert error.has_store == has_store
 
 
-def stalled(*_: Any) -> None:
-    time.sleep(60)
+STALLS = """
+import signal, tempfile, time, verl
+from tests.verl_adapter.trainers import make, train
+from agent_rl.verl_adapter.stalls import SIGNAL
 
-
-class Trainer:
-    """As much of verl's as a run of two steps needs, whose second sync stalls."""
-
-    trainer_mode = "sync"
-
-    def __init__(self, folder: Path, can_save: bool) -> None:
-        run = {"folder": str(folder), "weight_sync_timeout_s": LIMIT_S}
-        trainer = {"default_local_dir": str(folder), "resume_mode": "auto"}
-        self.config = OmegaConf.create({"agent_rl": {"run": run}, "trainer": trainer})
-        self.global_steps, self.total_training_steps, self.saved, self.can_save = 0, 9, list[int](), can_save
-        self.train_dataloader = SimpleNamespace(state_dict=dict)
-        self.replay_buffer = SimpleNamespace()
-        self.checkpoint_manager = SimpleNamespace(update_weights=lambda step: None if step == 1 else stalled())
-
-    def step(self) -> None: ...
-
-    def _validate(self) -> None: ...
-
-    def _save_checkpoint(self) -> None:
-        if not self.can_save:
-            stalled()
-        self.saved.append(self.global_steps)
-
-    def fit(self) -> None:
-        for self.global_steps in (1, 2):
-            self.step()
-            self.checkpoint_manager.update_weights(self.global_steps)
-
-
-@pytest.mark.parametrize("can_save", [True, False])
-def test_a_stalled_sync_ends_the_run_and_names_the_issue_and_the_limit(tmp_path: Path, can_save: bool) -> None:
-    cls = type("PPOTrainer", (Trainer,), {})
-    module: Any = SimpleNamespace(PPOTrainer=cls, tq=SimpleNamespace(kv_list=lambda _: None))
-    stalls.stop_stalled(module)
-    last_step.save_at_stop(module)
-    trainer, before = cls(tmp_path, can_save), signal.getsignal(SIGNAL)
-    with pytest.raises(FatalError, match=rf"weight_sync_timeout_s={LIMIT_S} .*verl/issues/7990") as caught:
-        trainer.fit()
-    assert trainer.saved == [2] * can_save
-    assert ("Step 2 is saved in" if can_save else "its checkpoint could not be written") in str(caught.value)
+def run(can_save):
+    folder = tempfile.mkdtemp()
+    config = {"agent_rl.run.folder": folder, "agent_rl.run.weight_sync_timeout_s": 0.2, "trainer.total_epochs": 1,
+              "trainer.default_local_dir": folder, "trainer.save_freq": -1, "trainer.test_freq": -1}
+    before = signal.getsignal(SIGNAL)
+    trainer = make(config=config)
+    done = train(trainer, sync=lambda step: time.sleep(60 * (step == 2)), save=lambda: time.sleep(60 * (not can_save)))
     assert signal.getsignal(SIGNAL) == before
+    return done
+
+print(json.dumps([run(True), run(False)]))
+"""
+
+
+def test_a_stalled_sync_ends_the_run_and_names_the_issue_and_the_limit() -> None:
+    saved, unsaved = json.loads(python("import json" + STALLS))
+    for (*done, error), had, said in (
+        (saved, ["checkpoint 2"], "Step 2 is saved in"),
+        (unsaved, [], "its checkpoint could not be written"),
+    ):
+        assert done == ["step 1", "step 2", *had]
+        assert re.match(r"FatalError: .*weight_sync_timeout_s=0.2 .*verl/issues/7990", error)
+        assert said in error
 
 
 def test_a_block_within_the_limit_is_left_alone() -> None:
