@@ -11,11 +11,11 @@ import pytest
 from omegaconf import OmegaConf
 
 from agent_rl.doctor.case import Case
-from agent_rl.doctor.check import Finding, Needs, Status, all_checks
-from agent_rl.doctor.diagnosis import run_check, run_checks
+from agent_rl.doctor.diagnosis import all_checks, run_check, run_checks
 from agent_rl.doctor.machine import FACTS, Machine
 from agent_rl.doctor.stack import STACK
 from agent_rl.errors import ConfigError
+from agent_rl.preflight.check import Finding, Needs, Status
 from tests.doctor.conftest import MakeCase, node_facts
 
 Facts = dict[str, Any]

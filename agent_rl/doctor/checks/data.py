@@ -22,13 +22,13 @@ from agent_rl.data.growth import HarderVersions
 from agent_rl.data.order import RowOrder
 from agent_rl.data.row_table import RowFacts, difficulty_of
 from agent_rl.doctor.case import Case
-from agent_rl.doctor.check import Finding, Needs, check, ok, problem, skipped, warning
 from agent_rl.doctor.checks.chat_template import load_template
 from agent_rl.doctor.checks.tools import tool_specs
 from agent_rl.doctor.rows import VERLS, known_rows
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.launch.recipes import rows_remedy
 from agent_rl.policies.chat_template import with_syntax
+from agent_rl.preflight.check import Finding, Needs, check, ok, problem, refusal, skipped, warning
 from agent_rl.rewards.user_function import CUSTOM_FUNCTION
 from agent_rl.settings.yaml_files import read_yaml
 from agent_rl.tools import ToolSpec
@@ -86,19 +86,15 @@ def order(case: Case) -> Iterator[Finding]:
     rows = [row for file in case.train for row in file.rows]
     files = [(file.path, sorted({str(row.get("data_source")) for row in file.rows})) for file in case.train]
     sources = [str(row.get("data_source")) for row in rows]
-    try:
-        if settings.grow is not None:
-            HarderVersions(settings.grow.function, case.folder)
-        found = RowOrder(RowFacts(sources, [difficulty_of(row) for row in rows], files), settings)
-    except ConfigError as error:
-        yield problem(f"{error.key}: {error.problem}", error.remedy)
-        return
+    if settings.grow is not None:
+        HarderVersions(settings.grow.function, case.folder)
+    found = RowOrder(RowFacts(sources, [difficulty_of(row) for row in rows], files), settings)
     yield ok(", ".join(f"{name} {share:.0%}" for name, share in found.shares.items()))
 
 
 @check("data", "agent loops")
 def agents(case: Case) -> Iterator[Finding]:
-    """The agent loops that rows name are registered, and their simulated users can be constructed."""
+    """The agent loops that rows name are registered."""
     default, known = case.default_agent, {*agent_names(), *VERLS, *_of_config(case), *_of_script(case)}
     named = Counter(str(row.get("agent_name") or default) for row in case.rows)
     if not named:
@@ -110,22 +106,24 @@ def agents(case: Case) -> Iterator[Finding]:
         yield problem(f"{name!r} ({named[name]} rows) is not registered", remedy)
     if set(named) <= known:
         yield ok(", ".join(f"{name} ({count} rows)" for name, count in named.most_common()))
-    try:
-        for row in case.rows:
-            if (agent := str(row.get("agent_name") or default)) in agent_names():
-                make_loop(agent, EpisodeSetup(case.settings)).user(row)
-    except ConfigError as error:
-        yield problem(f"{error.key}: {error.problem}", error.remedy, "simulated users")
     if "single_turn_agent" in named and case.get("actor_rollout_ref.rollout.multi_turn.tool_config_path"):
         text = "single_turn_agent runs, which never calls the tools that are configured"
         yield warning(text, "Set actor_rollout_ref.rollout.agent.default_agent_loop=react_agent")
+
+
+@check("data", "simulated users")
+def users(case: Case) -> None:
+    """The simulated users of the rows can be constructed."""
+    for row in case.rows:
+        if (agent := str(row.get("agent_name") or case.default_agent)) in agent_names():
+            make_loop(agent, EpisodeSetup(case.settings)).user(row)
 
 
 @check("data", "first rows")
 def first_rows(case: Case) -> Iterator[Finding]:
     """Among the first rows no one is asked twice, and each ground truth is an answer that its scorer takes."""
     whole = [file for file in (*case.train, *case.val) if file.error is None and file.rows]
-    ours = case.get("reward.reward_manager.name") == "trajectory" and not case.get(f"{CUSTOM_FUNCTION}.path")
+    ours = case.scored_by_ours and not case.get(f"{CUSTOM_FUNCTION}.path")
     known = known_rows(EpisodeSetup(case.settings), default_agent=case.default_agent)
     known = replace(known, names=lambda row: ()) if ours else Rows(defaults=known.defaults)
     rows = {case.shown(file.path): list(_numbered(case, file)) for file in whole}
@@ -143,7 +141,7 @@ def first_rows(case: Case) -> Iterator[Finding]:
 def lengths(case: Case) -> Finding:
     """The longest prompts fit into `data.max_prompt_length`: a trajectory with a longer prompt is unscored."""
     rows, specs = [row for row in case.rows if isinstance(row.get("prompt"), list)], tool_specs(case)
-    if case.get("data.custom_cls.name") not in (None, "RowDataSet"):
+    if not case.has_rows_of_ours:
         return skipped("a data set of its own makes them (data.custom_cls)")
     if case.model.folder is None or not rows:
         return skipped("they need rows, and the model's tokenizer on this machine")
@@ -191,7 +189,7 @@ def _contract(case: Case, key: str, file: RowsFile) -> Finding:
     try:
         check_rows([{"agent_name": case.default_agent, **row} for row in file.rows], source=shown)
     except ConfigError as error:
-        return problem(f"{error.key}: {error.problem}", error.remedy, key)
+        return replace(refusal(error), subject=key)
     some = "" if len(file.rows) == file.count else f", the first {len(file.rows)} checked"
     return ok(f"{shown}: {file.count} rows{some}", key)
 

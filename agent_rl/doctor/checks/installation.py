@@ -12,7 +12,7 @@ from packaging.version import InvalidVersion, Version
 
 import agent_rl
 from agent_rl.doctor.case import Case
-from agent_rl.doctor.check import Finding, Needs, check, ok, problem, warning
+from agent_rl.preflight.check import Finding, Needs, check, ok, problem, warning
 from agent_rl.verl_adapter import inspection
 from agent_rl.verl_adapter.patches import VERL_VERSION
 

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from agent_rl.doctor.case import Case
-from agent_rl.doctor.check import Finding, Needs, check, ok, problem, skipped, warning
 from agent_rl.doctor.checks.chat_template import load_template
 from agent_rl.doctor.checks.data import PROMPT_TOKENS, SAMPLE
-from agent_rl.errors import ConfigError
+from agent_rl.preflight.check import Finding, Needs, check, ok, problem, skipped, warning
 
 
 @check("data", "questions to the judge", Needs.VERL)
 def questions(case: Case) -> Finding | None:
     """Every row has a truth, thoughts are asked for once, and the prompts fit into `data.max_prompt_length`."""
-    if case.get("data.custom_cls.name") in (None, "RowDataSet") or case.config is None:
+    if case.has_rows_of_ours or case.config is None:
         return None
     from agent_rl.verl_adapter.judge_data_sets import asked_lengths
 
     if case.model.folder is None or not case.rows:
         return skipped("they need rows, and the model's tokenizer on this machine")
     rows = sorted(case.rows, key=lambda row: -len(str(row.get("extra_info"))))[:SAMPLE]
-    try:
-        counts = asked_lengths(case.config.data, load_template(case).tokenizer, rows)
-    except ConfigError as error:
-        return problem(f"{error.key}: {error.problem}", error.remedy)
+    counts = asked_lengths(case.config.data, load_template(case).tokenizer, rows)
     if counts is None:
         return None
     most, longest = case.number(PROMPT_TOKENS, 0), max(counts)

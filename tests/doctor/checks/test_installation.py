@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from agent_rl.doctor.case import Case
-from agent_rl.doctor.check import Status
 from agent_rl.doctor.checks import installation
 from agent_rl.doctor.machine import Machine
+from agent_rl.preflight.check import Status
 from tests.doctor.conftest import MakeCase, node_facts, only, statuses, with_gpus
 
 CPU = {"VERL_PLATFORM": "cpu"}

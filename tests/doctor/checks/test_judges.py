@@ -7,9 +7,9 @@ import pytest
 
 from agent_rl.data import write_parquet
 from agent_rl.data.preferences import to_row
-from agent_rl.doctor.check import Status
 from agent_rl.doctor.checks.data import PROMPT_TOKENS, lengths
 from agent_rl.doctor.checks.judges import questions
+from agent_rl.preflight.check import Status
 from tests.doctor.conftest import ROOT, MakeCase, only
 
 pytestmark = pytest.mark.trainer

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from agent_rl.data import write_parquet
-from agent_rl.doctor.check import Status
 from agent_rl.doctor.checks import tools
+from agent_rl.preflight.check import Status
 from agent_rl.sandbox.host.execution import IsolationReport
 from tests.doctor.conftest import ROOT, MakeCase, only
 
@@ -28,8 +28,8 @@ def test_the_recipes_tool_file_is_shown_with_its_tools(make_case: MakeCase) -> N
 
 def test_a_relative_path_is_looked_for_beside_verl_as_well(make_case: MakeCase) -> None:
     case = make_case({KEY: "trainer/config/ppo_trainer.yaml"})
-    assert str(tools.tool_path(case)).endswith("verl/trainer/config/ppo_trainer.yaml")
-    assert tools.tool_path(make_case({KEY: "no/such.yaml"})) == ROOT / "no/such.yaml"
+    assert str(case.tool_path).endswith("verl/trainer/config/ppo_trainer.yaml")
+    assert make_case({KEY: "no/such.yaml"}).tool_path == ROOT / "no/such.yaml"
 
 
 @pytest.mark.parametrize(
