@@ -219,8 +219,8 @@ STACK = (
     ),
     _compiling(
         COMPILED_PYTHON,
-        "Install Python's headers (apt-get install python3-dev, for this Python's version)",
-        "triton/runtime/build.py",
+        "Install a C compiler and Python's headers (apt-get install gcc python3-dev, for this Python's version)",
+        "https://triton-lang.org/main/getting-started/installation.html; triton/runtime/build.py",
         "Triton cannot build its launcher",
     ),
     NodeRequirement(
@@ -232,15 +232,6 @@ STACK = (
         lambda case: _head_size(case) in (64, 128, 256),
         f"Add ++{ROLLOUT}.engine_kwargs.sglang.attention_backend=triton",
         lambda case: _head_size(case) > 0 and _engine(case, "attention_backend") in ("", "flashinfer"),
-    ),
-    NodeRequirement(
-        "C compiler",
-        "gcc, cc or clang",
-        "Triton cannot build its launcher",
-        "https://triton-lang.org/main/getting-started/installation.html; triton/runtime/build.py looks for one",
-        lambda case: case.machine.compiler or "none",
-        lambda case: bool(case.machine.compiler),
-        "Run apt-get install gcc",
     ),
     NodeRequirement(
         "ninja",

@@ -116,8 +116,7 @@ FAULTS: dict[str, tuple[Callable[[Facts], None], dict[str, Any], str, str]] = {
         "compute capability, fa3", "10.0",
     ),
     "torch for cuda 12": (fact("torch_cuda", "12.8"), {}, "torch's CUDA", "12.8"),
-    "torch for cpus": (fact("torch_cuda", None), {}, "torch", "without CUDA"),
-    "compiler": (fact("compiler", ""), {}, "C compiler", "none"),
+    "torch for cpus": (fact("torch_cuda", None), {}, "torch's CUDA", "torch without CUDA"),
     "ninja": (fact("ninja", ""), {}, "ninja", "none"),
     "cupy": (package("cupy-cuda13x", None), SEPARATE, "cupy", "is not installed"),
     "incomplete toolkit": (
