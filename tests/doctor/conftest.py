@@ -78,6 +78,7 @@ def make_case(configs: dict[bool, DictConfig], parquet: Path, tiny_model: Path) 
             environ={**({"VERL_PLATFORM": "cpu"} if on_cpu else {}), "PATH": "", **(environ or {})},
             folder=ROOT,
             config=config,
+            recipe=str(RECIPE),
         )
 
     return make

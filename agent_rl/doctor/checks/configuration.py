@@ -13,12 +13,11 @@ from omegaconf import OmegaConf
 
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.checks.data import total_steps
-from agent_rl.doctor.model_files import incomplete_files
+from agent_rl.doctor.model_files import ModelFiles, incomplete_files
 from agent_rl.errors import ConfigError
 from agent_rl.launch import resolution
-from agent_rl.launch.recipes import model_remedy
 from agent_rl.launch.run_folder import RunFolder
-from agent_rl.launch.training import TINY_MODEL
+from agent_rl.launch.training import TINY_CLASSIFIER, TINY_MODEL
 from agent_rl.preflight.check import Finding, Needs, check, ok, problem, reason, skipped, warning
 from agent_rl.verl_adapter import inspection
 from agent_rl.verl_adapter.checkpoints import names_a_folder, settings_folder
@@ -32,6 +31,7 @@ OUTPUTS = (
 )
 ENGINE_RESERVE = 6
 """Positions of the context that SGLang keeps from a request."""
+AGAIN = "Copy or download the model again"
 MINI = "actor_rollout_ref.actor.ppo_mini_batch_size"
 
 
@@ -104,24 +104,43 @@ def _micro_batches(case: Case, section: str, name: str, dynamic: str, trajectori
 
 
 @check("configuration")
-def model(case: Case) -> Finding:
+def model(case: Case) -> Finding | None:
     """The model is on this machine, with all its files complete."""
-    found, again = case.model, "Copy or download the model again"
     if case.checkpoint is not None:
         return ok(f"{case.shown(case.checkpoint)}: a checkpoint of training, which is merged when the run starts")
+    return complete(case, case.model, case.model.config.get("model_type", "of unknown type"))
+
+
+def complete(case: Case, found: ModelFiles, kind: str) -> Finding | None:
+    """A finding about a model's files; None for a folder that is not there, which the launcher's check reports."""
     if found.folder is None:
         return _absent(case, found.name)
-    missing = [] if found.config else ["config.json"]
+    shown, missing = case.shown(found.folder), [] if found.config else ["config.json"]
     if not any((found.folder / name).is_file() for name in TOKENIZER_FILES):
         missing.append("a tokenizer")
     if not any(found.folder.glob("*.safetensors")) and not any(found.folder.glob("*.bin")):
         missing.append("weights")
     if missing:
-        return problem(f"{case.shown(found.folder)} lacks {', '.join(missing)}", again)
+        return problem(f"{shown} lacks {', '.join(missing)}", AGAIN)
     if broken := incomplete_files(found.folder):
-        return problem(f"{case.shown(found.folder)}: {', '.join(broken[:3])} incomplete or absent", again)
-    kind = found.config.get("model_type", "of unknown type")
-    return ok(f"{case.shown(found.folder)}: {kind}, {found.parameters or 0:,} parameters")
+        return problem(f"{shown}: {', '.join(broken[:3])} incomplete or absent", AGAIN)
+    return ok(f"{shown}: {kind}, {found.parameters or 0:,} parameters")
+
+
+def _absent(case: Case, name: str) -> Finding | None:
+    if case.on_cpu and name in (TINY_MODEL, TINY_CLASSIFIER):
+        return skipped(f"{name} is made when the run starts")
+    if names_a_folder(name):
+        return None
+    if (case.folder / name.partition("/")[0]).is_dir():
+        text = f"there is no folder {name} in {case.folder}, only its beginning"
+        return problem(text, "Correct the path, or name a model of the hub")
+    for key in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+        if not re.fullmatch("(0|false|no|off|n)?", case.environ.get(key, ""), re.IGNORECASE):
+            text = f"{name} is not on this machine, and {key} forbids its download"
+            return problem(text, f"Unset {key}, or give a folder")
+    text = f"{name} is not on this machine; verl will download it from the hub on each node"
+    return skipped(text, f"To have it checked: hf download {name}")
 
 
 @check("configuration")
@@ -178,18 +197,3 @@ def resume(case: Case) -> Finding | None:
 def earlier_run(case: Case) -> None:
     """A run with another configuration is not in the run's folder."""
     RunFolder(case.config, script=None if case.script is None else str(case.script)).require_same()
-
-
-def _absent(case: Case, name: str) -> Finding:
-    if case.on_cpu and name == TINY_MODEL:
-        return skipped(f"{name} is made when the run starts")
-    if names_a_folder(name) or (case.folder / name.partition("/")[0]).is_dir():
-        remedy = model_remedy(name, str(case.recipe), case.overrides, case.config, case.on_cpu)
-        text = f"actor_rollout_ref.model.path={name}: there is no such folder (from {case.folder})"
-        return problem(text, remedy)
-    for key in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
-        if not re.fullmatch("(0|false|no|off|n)?", case.environ.get(key, ""), re.IGNORECASE):
-            text = f"{name} is not on this machine, and {key} forbids its download"
-            return problem(text, f"Unset {key}, or give a folder")
-    text = f"{name} is not on this machine; verl will download it from the hub on each node"
-    return skipped(text, f"To have it checked: hf download {name}")

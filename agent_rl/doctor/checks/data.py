@@ -26,7 +26,6 @@ from agent_rl.doctor.checks.chat_template import load_template
 from agent_rl.doctor.checks.tools import tool_specs
 from agent_rl.doctor.rows import VERLS, known_rows
 from agent_rl.errors import ConfigError, did_you_mean
-from agent_rl.launch.recipes import rows_remedy
 from agent_rl.policies.chat_template import with_syntax
 from agent_rl.preflight.check import Finding, Needs, check, ok, problem, refusal, skipped, warning
 from agent_rl.rewards.user_function import CUSTOM_FUNCTION
@@ -43,6 +42,8 @@ def files(case: Case) -> Iterator[Finding]:
     """Each file exists, and its rows keep the contract of `agent_rl.data.rows`."""
     for key, named in (("data.train_files", case.train), ("data.val_files", case.val)):
         for file in named:
+            if not Path(file.path).exists():  # the launcher's check reports it
+                continue
             yield _contract(case, key, file)
             if file.changes:
                 text = f"{case.shown(file.path)}: rows are read in another shape: {'; '.join(file.changes)}"
@@ -197,10 +198,7 @@ def _is_complete(case: Case) -> bool:
 def _contract(case: Case, key: str, file: RowsFile) -> Finding:
     shown = case.shown(file.path)
     if file.error is not None:
-        remedy = file.error.remedy
-        if case.config is not None and case.recipe is not None and not Path(file.path).exists():
-            remedy = rows_remedy(shown, case.recipe, case.overrides, case.config)
-        return problem(f"{shown}: {file.error.problem}", remedy, key)
+        return problem(f"{shown}: {file.error.problem}", file.error.remedy, key)
     try:
         check_rows([{"agent_name": case.default_agent, **row} for row in file.rows], source=shown)
     except ConfigError as error:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 from agent_rl.agents.users.user import gives_verdict, load_user
 from agent_rl.doctor.case import Case
-from agent_rl.doctor.model_files import find_model, incomplete_files
+from agent_rl.doctor.checks.configuration import complete
+from agent_rl.doctor.model_files import find_model
 from agent_rl.errors import ConfigError, UnscoredError
-from agent_rl.launch.training import TINY_CLASSIFIER, TINY_MODEL
-from agent_rl.preflight.check import Finding, Needs, check, ok, problem, skipped, warning
+from agent_rl.preflight.check import Finding, Needs, Status, check, ok, problem, warning
 from agent_rl.rewards import find_scorer, route
 from agent_rl.rewards.formula import GIVING_UP, HONEST_WORK, payments
 from agent_rl.rewards.scorers import SCORERS, score_now
 from agent_rl.rewards.user_function import CUSTOM_FUNCTION
 from agent_rl.settings import SECTION, TERMS
 from agent_rl.verl_adapter import early_checks, inspection  # noqa: F401 - its checks register themselves
-from agent_rl.verl_adapter.checkpoints import names_a_folder
 
 MODELS = f"{SECTION}.reward.models"
 CLASSIFIERS = ("SequenceClassification", "Reward")
@@ -105,13 +105,13 @@ def sources(case: Case) -> Iterator[Finding]:
 
 
 @check("reward", "reward models")
-def models(case: Case) -> Iterator[Finding]:
-    """Every reward model is on this machine, complete, and of the configured kind."""
-    for name, served in case.settings.reward.models.items():
-        yield _model(case, name, served.path, served.kind)
+def models(case: Case) -> list[Finding]:
+    """Every reward model is complete, and of the configured kind."""
+    findings = [_model(case, name, its.path, its.kind) for name, its in case.settings.reward.models.items()]
     if case.get("reward.reward_model.enable"):
-        kind = "generative" if case.get("reward.custom_reward_function.path") else "discriminative"
-        yield _model(case, "", str(case.get("reward.reward_model.model_path", "")), kind)
+        kind = "generative" if case.get(f"{CUSTOM_FUNCTION}.path") else "discriminative"
+        findings.append(_model(case, "", str(case.get("reward.reward_model.model_path", "")), kind))
+    return [finding for finding in findings if finding is not None]
 
 
 @check("reward", "reward models' memory")
@@ -133,23 +133,12 @@ def shares(case: Case) -> Finding | None:
     return ok(f"{text}, while they score")
 
 
-def _model(case: Case, name: str, path: str, kind: str) -> Finding:
-    subject = f"reward model {name}".rstrip()
-    if case.on_cpu and path in (TINY_MODEL, TINY_CLASSIFIER):
-        return skipped(f"{path} is made when the run starts", subject=subject)
+def _model(case: Case, name: str, path: str, kind: str) -> Finding | None:
     found = find_model(case.path(path))
-    if found.folder is None and names_a_folder(path):
-        key = f"{MODELS}.{name}.path" if name else "reward.reward_model.model_path"
-        remedy = "Correct the path, or name a model of the hub"
-        return problem(f"{key}={path}: there is no such folder", remedy, subject)
-    if found.folder is None:
-        text = f"{path} is not on this machine; it will be downloaded from the hub on each node"
-        return skipped(text, subject=subject)
-    shown, lacks = case.shown(found.folder), incomplete_files(found.folder)[:3] if found.config else ["config.json"]
-    if lacks:
-        return problem(f"{shown}: {', '.join(lacks)} incomplete or absent", "Copy the model again", subject)
     architecture = str((found.config.get("architectures") or ["an unnamed architecture"])[0])
-    if kind == "discriminative" and not any(word in architecture for word in CLASSIFIERS):
+    finding = complete(case, found, architecture)
+    scores = kind != "discriminative" or any(word in architecture for word in CLASSIFIERS)
+    if not scores and finding is not None and finding.status is Status.OK:
         text = f"{path} is a {architecture}, which gives no score but a hidden state"
-        return warning(text, f"Name a classifier, or set {MODELS}.{name}.kind=generative", subject)
-    return ok(f"{shown}: {architecture}, {found.parameters or 0:,} parameters", subject)
+        finding = warning(text, f"Name a classifier, or set {MODELS}.{name}.kind=generative")
+    return finding and replace(finding, subject=f"reward model {name}".rstrip())

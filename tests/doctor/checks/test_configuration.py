@@ -7,6 +7,7 @@ import pytest
 
 from agent_rl.doctor.checks import configuration
 from agent_rl.doctor.diagnosis import all_checks
+from agent_rl.launch import training
 from agent_rl.launch.run_folder import RunFolder
 from agent_rl.preflight.check import Status
 from tests.doctor.conftest import MakeCase, only, refused
@@ -40,11 +41,15 @@ def test_a_download_that_was_cut_short(make_case: MakeCase, tiny_model: Path, tm
     assert "model.safetensors incomplete" in only(configuration.model(make_case({MODEL: str(tmp_path / "model")}))).text
 
 
-@pytest.mark.parametrize("name", ["/nowhere/model", "outputs/no_such_model", "recipes/model", "models/a/b", "~/none"])
-def test_a_folder_that_is_not_there(make_case: MakeCase, name: str) -> None:
-    finding = only(configuration.model(make_case({MODEL: name})))
-    assert finding.status is Status.PROBLEM
-    assert "tiny_model" in finding.remedy
+def test_a_folder_that_is_not_there(make_case: MakeCase) -> None:
+    assert not list(training.models_are_there(make_case()))
+    for name in ("/nowhere/model", "outputs/no_such_model", "models/a/b", "~/none"):
+        case = make_case({MODEL: name})
+        assert refused(training.models_are_there(case)).startswith(f"{MODEL}: there is no {name}. An untrained one: ")
+        assert not list(configuration.model(case))
+    judge = {"agent_rl.reward.models.nice": {"path": "outputs/no_such_model"}}
+    assert refused(training.models_are_there(make_case(judge))).startswith("agent_rl.reward.models.nice.path: there is")
+    assert refused(configuration.model(make_case({MODEL: "recipes/model"})))
 
 
 def test_the_tiny_model_is_made_by_the_launcher(

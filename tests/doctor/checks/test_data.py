@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 from agent_rl.doctor.checks import data
 from agent_rl.doctor.checks.data import PROMPT_TOKENS, lengths
 from agent_rl.doctor.checks.tools import KEY as TOOLS
+from agent_rl.launch import training
 from agent_rl.preflight.check import Status
 from tests.doctor.conftest import MakeCase, only, refused
 
@@ -47,8 +48,10 @@ def test_rows_in_another_shape_are_said(make_case: MakeCase, rows: Rows, tmp_pat
 
 
 def test_a_file_that_is_not_there(make_case: MakeCase) -> None:
-    finding = next(data.files(make_case({"data.train_files": "nowhere/train.parquet"})))
-    assert finding.text == "nowhere/train.parquet: there is no such file"
+    case = make_case({"data.train_files": "nowhere/train.parquet"})
+    assert refused(training.rows_are_there(case)).startswith(
+        "data.train_files: there is no nowhere/train.parquet. Make"
+    )
 
 
 def test_an_order_that_does_not_fit_the_rows(make_case: MakeCase, rows: Rows, tmp_path: Path) -> None:

@@ -141,7 +141,6 @@ def test_a_model_that_gives_no_score(make_case: MakeCase, tiny_model: Path) -> N
 
 
 def test_a_model_that_is_not_here(make_case: MakeCase, tmp_path: Path) -> None:
-    assert found(make_case, {"path": "outputs/no_such_model"})[0] is Status.PROBLEM
     assert found(make_case, {"path": "some/model"})[0] is Status.SKIPPED
     assert found(make_case, {"path": TINY_CLASSIFIER})[0] is Status.SKIPPED
     (tmp_path / "config.json").write_text(json.dumps({"architectures": ["X"]}))
