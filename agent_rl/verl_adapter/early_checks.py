@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -132,13 +132,14 @@ def row_order(case: Case) -> None:
 
 
 @check("reward", "reward function", Needs.VERL, at=BOTH)
-def reward_function(case: Case) -> Iterator[Finding | FatalError]:
+def reward_function(case: Case) -> Iterable[Finding | FatalError]:
     """The custom reward function can be imported, called by the reward manager, and measures an answer."""
     function = custom_function.check(case.config)
     if function is not None and case.has_rows_of_ours and case.rows:
-        yield from function_problems(case.settings, case.rows[0], case.default_agent, function)
-    if path := case.get(f"{CUSTOM_FUNCTION}.path"):
-        yield ok(f"{case.get(f'{CUSTOM_FUNCTION}.name')} in {path}")
+        if errors := function_problems(case.settings, case.rows[0], case.default_agent, function):
+            return errors
+    path = case.get(f"{CUSTOM_FUNCTION}.path")
+    return [ok(f"{case.get(f'{CUSTOM_FUNCTION}.name')} in {path}")] if path else []
 
 
 @check("reward", "reward manager", Needs.VERL, at=BOTH)
