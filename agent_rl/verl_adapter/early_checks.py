@@ -135,11 +135,12 @@ def row_order(case: Case) -> None:
 def reward_function(case: Case) -> Iterable[Finding | FatalError]:
     """The custom reward function can be imported, called by the reward manager, and measures an answer."""
     function = custom_function.check(case.config)
-    if function is not None and case.has_rows_of_ours and case.rows:
-        if errors := function_problems(case.settings, case.rows[0], case.default_agent, function):
-            return errors
+    errors: list[FatalError] = []
+    if function is not None and case.has_rows_of_ours:
+        for row in case.rows[:1]:
+            errors = function_problems(case.settings, row, case.default_agent, function)
     path = case.get(f"{CUSTOM_FUNCTION}.path")
-    return [ok(f"{case.get(f'{CUSTOM_FUNCTION}.name')} in {path}")] if path else []
+    return errors or [ok(f"{case.get(f'{CUSTOM_FUNCTION}.name')} in {path}")] if path else []
 
 
 @check("reward", "reward manager", Needs.VERL, at=BOTH)

@@ -1,3 +1,4 @@
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -121,36 +122,34 @@ def test_verls_model_on_the_trainers_gpus_scores_late_too() -> None:
     assert "enable_resource_pool=false" in error
 
 
-CHECK = (
-    "import verl, hydra\nfrom verl.utils.config import validate_config\n"
-    "with hydra.initialize_config_module('verl.trainer.config', version_base=None):\n"
-    "    c = hydra.compose('ppo_trainer', ['+agent_rl.budget.max_second=3'])\n"
-    "try: validate_config(c, use_reference_policy=False, use_critic=False)\n"
-    "except Exception as e: print(e)"
-)
+CHECK = """
+import hydra, json, verl
+from verl.utils.config import validate_config
+said = []
+for overrides in {overrides!r}:
+    with hydra.initialize_config_module("verl.trainer.config", version_base=None):
+        config = hydra.compose("ppo_trainer", ["actor_rollout_ref.rollout.name=sglang", *overrides])
+    try: validate_config(config, use_reference_policy=False, use_critic=False)
+    except Exception as error: said.append(str(error))
+print(json.dumps(said))
+"""
+REFUSED = {
+    "+agent_rl.budget.max_second=3": "agent_rl.budget.max_second: unknown key (value 3). Did you mean 'max_seconds'?",
+    "algorithm.adv_estimator=remax": "Use algo=remax",
+    "+agent_rl.reward.overlong={penalty: 1, buffer_tokens: 1000}": "1000 is more than data.max_response_length=512",
+    "trainer.nnodes=0": "trainer.nnodes: expected a whole number of 1 or more, got 0",
+    "algorithm.adv_estimator=grpoo": "there is no estimator 'grpoo'. Did you mean 'grpo'",
+    "reward.reward_manager.name=naiv": "manager.name: 'naiv' is not registered. Did you mean 'naive'",
+    "+agent_rl.user_sim={user: llm, config: {url: x}}": "agent_rl.user_sim.config.url: ",
+}
+"""An override, and what is said before Ray starts."""
 
 
-def test_early_checks_name_the_key_before_ray_starts() -> None:
-    assert "agent_rl.budget.max_second: unknown key (value 3). Did you mean 'max_seconds'?" in python(CHECK)
-
-
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("algorithm.adv_estimator=remax", "Use algo=remax"),
-        (
-            "+agent_rl.reward.overlong={penalty: 1, buffer_tokens: 1000}",
-            "1000 is more than data.max_response_length=512",
-        ),
-        ("trainer.nnodes=0", "trainer.nnodes: expected a whole number of 1 or more, got 0"),
-        ("algorithm.adv_estimator=grpoo", "there is no estimator 'grpoo'. Did you mean 'grpo'"),
-        ("reward.reward_manager.name=naiv", "manager.name: 'naiv' is not registered. Did you mean 'naive'"),
-        ("+agent_rl.user_sim={user: llm, config: {url: x}}", "agent_rl.user_sim.config.url: "),
-    ],
-)
-def test_early_checks_know_what_goes_together(override: str, message: str) -> None:
-    overrides = f"algorithm.adv_estimator=grpo', '{override}', 'actor_rollout_ref.rollout.name=sglang"
-    assert message in python(CHECK.replace("+agent_rl.budget.max_second=3", overrides))
+def test_the_trainer_refuses_where_verl_validates() -> None:
+    estimator = "algorithm.adv_estimator"
+    overrides = [[*([] if estimator in each else [f"{estimator}=grpo"]), each] for each in REFUSED]
+    for said, message in zip(json.loads(python(CHECK.format(overrides=overrides))), REFUSED.values(), strict=True):
+        assert message in said
 
 
 MANAGERS = """

@@ -24,8 +24,8 @@ from agent_rl.data.row_table import RowFacts, difficulty_of
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.checks.chat_template import load_template
 from agent_rl.doctor.checks.tools import tool_specs
-from agent_rl.doctor.rows import VERLS, known_rows
-from agent_rl.errors import ConfigError, did_you_mean
+from agent_rl.doctor.rows import known_rows
+from agent_rl.errors import ConfigError
 from agent_rl.policies.chat_template import with_syntax
 from agent_rl.preflight.check import Finding, Needs, check, ok, problem, refusal, skipped, warning
 from agent_rl.rewards.user_function import CUSTOM_FUNCTION
@@ -95,18 +95,16 @@ def order(case: Case) -> Iterator[Finding]:
 
 @check("data", "agent loops")
 def agents(case: Case) -> Iterator[Finding]:
-    """The agent loops that rows name are registered."""
-    default, known = case.default_agent, {*agent_names(), *VERLS, *_of_config(case), *_of_script(case)}
-    named = Counter(str(row.get("agent_name") or default) for row in case.rows)
-    if not named:
-        text = f"{default} (rollout.agent.default_agent_loop)"
-        yield ok(text) if default in known else problem(f"{text} is not registered", did_you_mean(default, known))
-        return
-    for name in sorted(set(named) - known):
-        remedy = f"{did_you_mean(name, known)} One of your own: name its script with --script"
-        yield problem(f"{name!r} ({named[name]} rows) is not registered", remedy)
-    if set(named) <= known:
-        yield ok(", ".join(f"{name} ({count} rows)" for name, count in named.most_common()))
+    """The agent loops and tools that rows name exist."""
+    default, setup = case.default_agent, EpisodeSetup(case.settings, tools=tool_specs(case) or ())
+    known = known_rows(setup, default_agent=default, more_agents={*_of_config(case), *_of_script(case)})
+    rows = [{**row, "agent_name": row.get("agent_name") or default} for row in case.rows] or [{"agent_name": default}]
+    wrong = Counter(finding for row in rows for finding in known.names(row) if finding.kind != "scorer")
+    for finding, count in wrong.items():
+        yield problem(f"{finding.text} ({count} rows)", finding.remedy, finding.kind)
+    named = Counter(str(row["agent_name"]) for row in rows)
+    if not any(finding.kind == "agent" for finding in wrong):
+        yield ok(", ".join(f"{name} ({count} rows)" for name, count in named.most_common()) if case.rows else default)
     if "single_turn_agent" in named and case.get("actor_rollout_ref.rollout.multi_turn.tool_config_path"):
         text = "single_turn_agent runs, which never calls the tools that are configured"
         yield warning(text, "Set actor_rollout_ref.rollout.agent.default_agent_loop=react_agent")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from agent_rl.doctor.case import Case
-from agent_rl.errors import AgentRLError, ConfigError, did_you_mean
+from agent_rl.errors import AgentRLError, ConfigError
 from agent_rl.preflight.check import Finding, check, ok, problem, skipped, warning
 from agent_rl.sandbox import PythonSandbox
 from agent_rl.tools import ToolSpec
@@ -64,26 +63,6 @@ def sandbox(case: Case) -> Finding | None:
         return warning(f"{names} run the policy's code without isolation (unsafe: true)", missing)
     remedy = "Fix one of these, or set `unsafe: true` in the entry's config if you trust the code"
     return problem(f"this machine cannot isolate the code of {names}. {missing}", remedy)
-
-
-@check("tools", "tools of the rows")
-def rows_and_tools(case: Case) -> Iterator[Finding]:
-    """Tools that rows name in `extra_info.tool_selection` and `tools_kwargs` are in the tool file."""
-    specs = tool_specs(case)
-    named = Counter(name for row in case.rows for name in _names(row.get("extra_info") or {}))
-    if specs is None or not named:
-        return
-    known = [spec.name for spec in specs]
-    unknown = sorted(set(named) - set(known))
-    for name in unknown:
-        yield problem(f"{named[name]} rows name {name!r}, which is not configured", did_you_mean(name, known))
-    if not unknown:
-        yield ok(", ".join(f"{name} ({count} rows)" for name, count in named.most_common()))
-
-
-def _names(info: Mapping[str, Any]) -> set[str]:
-    given = info.get("tools_kwargs") or {}
-    return {*(info.get("tool_selection") or ()), *(name for name, value in given.items() if value is not None)}
 
 
 async def _probe() -> Any:

@@ -118,8 +118,22 @@ def test_the_steps_of_a_run(make_case: MakeCase) -> None:
 def test_an_agent_that_is_not_registered_is_a_problem(make_case: MakeCase, rows: Rows, tmp_path: Path) -> None:
     path = write(tmp_path / "x.parquet", [{**row, "agent_name": "reakt_agent"} for row in rows])
     findings = [f for f in data.agents(make_case({"data.train_files": path})) if f.status is Status.PROBLEM]
-    assert "'reakt_agent' (12 rows) is not registered" in only(findings).text
+    assert only(findings).text == "'reakt_agent' is not registered (12 rows)"
     assert "Did you mean 'react_agent'?" in only(findings).remedy
+
+
+def test_a_tool_that_is_not_configured_is_a_problem(make_case: MakeCase, rows: Rows, tmp_path: Path) -> None:
+    selected = [{**row["extra_info"], "tool_selection": ["calculator"]} for row in rows]
+    good = write(
+        tmp_path / "x.parquet", [{**row, "extra_info": info} for row, info in zip(rows, selected, strict=True)]
+    )
+    assert only(data.agents(make_case({"data.train_files": good}))).status is Status.OK
+    given = [{**info, "tools_kwargs": {"serch": {"create_kwargs": {"top_k": 1}}}} for info in selected]
+    bad = write(tmp_path / "y.parquet", [{**row, "extra_info": info} for row, info in zip(rows, given, strict=True)])
+    message = refused(data.agents(make_case({"data.train_files": bad})))
+    assert message.startswith("'serch' is not in the tool file (12 rows). ")
+    broken = {"data.train_files": bad, TOOLS: str(tmp_path / "none.yaml")}
+    assert only(data.agents(make_case(broken))).status is Status.OK  # the tool file's own check reports it
 
 
 def test_rows_that_lack_their_user(make_case: MakeCase, rows: Rows, tmp_path: Path) -> None:
