@@ -91,7 +91,7 @@ class Case:
 
     @cached_property
     def tool_path(self) -> Path | None:
-        """The tool file as verl finds it: in the working directory, else beside verl's package; None: none is set."""
+        """The tool file as verl finds it: in the working directory, else next to verl's package; None: none is set."""
         named = self.get("actor_rollout_ref.rollout.multi_turn.tool_config_path")
         if not named:
             return None
