@@ -83,8 +83,7 @@ print("works")
 """Checks of the weather."""
 
 from agent_rl.doctor.case import Case
-from agent_rl.doctor.check import Needs, check
-from agent_rl.doctor.check import Finding, problem
+from agent_rl.preflight.check import Finding, Needs, check, problem
 
 
 @check("machine", "weather", Needs.MACHINE)

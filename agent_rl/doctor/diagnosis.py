@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
-import json
+import importlib
+import multiprocessing
 import os
-import subprocess
-import sys
+import pkgutil
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
+from agent_rl.doctor import checks
 from agent_rl.doctor.case import Case
-from agent_rl.doctor.check import GROUPS, Check, Finding, Needs, all_checks, ok, problem, reason, skipped, warning
 from agent_rl.doctor.machine import Machine
-from agent_rl.errors import ConfigError, FatalError
+from agent_rl.errors import ConfigError
 from agent_rl.launch.composition import compose
+from agent_rl.preflight.check import (
+    GROUPS,
+    Check,
+    Finding,
+    Needs,
+    checks_at,
+    ok,
+    problem,
+    reason,
+    refusal,
+    skipped,
+    warning,
+)
+from agent_rl.verl_adapter import inspection
 
-__all__ = ["diagnose", "run_check", "run_checks"]
+__all__ = ["all_checks", "diagnose", "run_check", "run_checks"]
 
 LIMIT_S = 30.0
 """Seconds of one check; an index that a tool builds, or a silent server, may take longer."""
@@ -29,6 +45,13 @@ CHILD_LIMIT_S = 120.0
 
 
 Tell = Callable[[str], None]
+
+
+def all_checks() -> list[Check]:
+    """Every check of the doctor, those of its folder among them, in the order of the table."""
+    for module in pkgutil.iter_modules(checks.__path__):
+        importlib.import_module(f"{checks.__name__}.{module.name}")
+    return checks_at("doctor")
 
 
 def diagnose(
@@ -67,9 +90,10 @@ def diagnose(
     tell("waiting for the checks with verl, which another process imports")
     order = list(dict.fromkeys([*GROUPS, *(check.group for check in all_checks())]))
     found = sorted([*composed, *own, *child.findings()], key=lambda finding: order.index(finding.group))
-    # verl's validation repeats some findings of other checks
-    texts = [finding.text for finding in found if finding.subject != "validation"]
-    return [each for each in found if each.subject != "validation" or not any(t.endswith(each.text) for t in texts)]
+    once: dict[object, Finding] = {}
+    for finding in found:  # several checks may fail for the same reason
+        once.setdefault((finding.text, finding.remedy) if finding.remedy else finding, finding)
+    return list(once.values())
 
 
 def run_checks(case: Case, *needs: Needs, tell: Tell = lambda text: None) -> list[Finding]:
@@ -89,20 +113,16 @@ def run_check(check: Check, case: Case, limit_s: float = LIMIT_S) -> list[Findin
     def run() -> None:
         try:
             found.extend(check.run(case))
-        except ConfigError as error:
-            found.append(problem(f"{error.key}: {error.problem}", error.remedy, check.name))
-        except FatalError as error:
-            found.append(problem(str(error), "", check.name))
         except Exception as error:  # noqa: BLE001 - goes into the table: one broken check must not hide the others
             text = f"the check itself failed: {reason(error)}"
-            found.append(warning(text, "Report it, with the recipe", check.name))
+            found.append(warning(text, "Report it, with the recipe", check.subject))
 
     thread = threading.Thread(target=run, daemon=True)  # one that hangs does not keep the doctor from ending
     thread.start()
     thread.join(limit_s)
     if thread.is_alive():
         text = f"not finished after {limit_s:g} seconds"
-        found = [*found, warning(text, "A server does not answer, or an index is being built", check.name)]
+        found = [*found, warning(text, "A server does not answer, or an index is being built", check.subject)]
     return [replace(finding, group=check.group) for finding in found]
 
 
@@ -114,7 +134,7 @@ def _composed(recipe: str, overrides: Sequence[str]) -> tuple[DictConfig | None,
         try:
             config = compose(recipe, left)
         except ConfigError as error:
-            found.append(problem(f"{error.key}: {error.problem}", error.remedy, "recipe"))
+            found.append(replace(refusal(error), subject="recipe"))
             if not left:
                 break
             blamed = [each for each in left if error.key in (each.lstrip("+~").partition("=")[0], each)]
@@ -127,41 +147,48 @@ def _composed(recipe: str, overrides: Sequence[str]) -> tuple[DictConfig | None,
 
 
 class _Child:
-    """The process that imports verl, started before the other checks run."""
+    """The process that imports verl, which takes seconds and prints, started before the other checks run.
+
+    If it crashes, the doctor still shows the other findings.
+    """
 
     def __init__(self, case: Case) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="agent_rl_doctor_")
-        config, self._answer, self._log = (Path(self._folder.name) / name for name in ("config", "answer", "log"))
-        config.write_text(OmegaConf.to_yaml(case.config), encoding="utf-8")
-        path = [str(Path(__file__).parents[2]), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-        with open(self._log, "wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "agent_rl.doctor.child", str(config), str(self._answer)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                cwd=case.folder,
-                env={**self._environ(case), "PYTHONPATH": os.pathsep.join(dict.fromkeys(filter(None, path)))},
-            )
-
-    @staticmethod
-    def _environ(case: Case) -> Mapping[str, str]:
-        """What verl is imported with: on this machine, whichever the run is for."""
-        return case.environ if case.given is None else {**os.environ, **case.environ}
+        self._log = Path(self._folder.name) / "log"
+        context = multiprocessing.get_context("spawn")
+        self._answer, sender = context.Pipe(duplex=False)
+        self._process = context.Process(target=_check_with_verl, args=(case, self._log, sender), daemon=True)
+        self._process.start()
+        sender.close()  # so that the end of the process ends the answer
 
     def findings(self) -> list[Finding]:
         """The findings of the child, once it has ended."""
+        text = f"it has not answered within {CHILD_LIMIT_S:g} seconds"
         try:
-            self._process.wait(CHILD_LIMIT_S)
-            return [Finding.from_dict(each) for each in json.loads(self._answer.read_text(encoding="utf-8"))]
-        except subprocess.TimeoutExpired:
-            text = f"it has not answered within {CHILD_LIMIT_S:g} seconds"
-        except (OSError, ValueError):
+            if self._answer.poll(CHILD_LIMIT_S):
+                found: list[Finding] = self._answer.recv()
+                return found
+        except EOFError:
+            self._process.join()
             lines = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            text = f"it cannot be imported: {lines[-1] if lines else self._process.returncode}"
+            text = f"it cannot be imported: {lines[-1] if lines else self._process.exitcode}"
         finally:
             self._process.kill()
-            self._process.wait()
+            self._process.join()
             self._folder.cleanup()
-        found = problem(text, "Fix the installation: python -c 'import verl' shows what is wrong", "verl")
-        return [replace(found, group="installation")]
+        found = [problem(text, "Fix the installation: python -c 'import verl' shows what is wrong", "verl")]
+        return [replace(each, group="installation") for each in found]
+
+
+def _check_with_verl(case: Case, log: Path, sender: Connection) -> None:
+    """Send the findings of the checks that need verl; what is printed goes into the log."""
+    with open(log, "wb") as output:
+        for stream in (1, 2):
+            os.dup2(output.fileno(), stream)
+    os.environ.update(case.environ)
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")  # models that are not on this machine are not checked
+    os.chdir(case.folder)
+    warnings.simplefilter("ignore")
+    inspection.is_registered()  # imports verl first, in this thread: its own imports must not meet a half-loaded module
+    sender.send(run_checks(case, Needs.VERL))
+    os._exit(0)  # without waiting for what verl has started in the background

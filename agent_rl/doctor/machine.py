@@ -18,11 +18,10 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
-from functools import cached_property
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from packaging.utils import canonicalize_name
 
@@ -47,14 +46,78 @@ except urllib.error.HTTPError:  # an answer
 LIBRARIES = ("libnuma.so.1", RUNTIME)
 """Libraries that the stack's wheels do not bring, or that the loader does not find by itself."""
 
-Fact = TypeVar("Fact")
+Value = TypeVar("Value")
+
+
+class Fact(Generic[Value]):
+    """An attribute of a machine: read when it is first asked for, or from the file's facts.
+
+    Args:
+        read: reads it on this machine.
+        stored: makes it from what is in the file.
+    """
+
+    def __init__(
+        self, read: Callable[[Machine], Value], stored: Callable[[Machine, Any], Value] = lambda machine, value: value
+    ) -> None:
+        self._read, self._stored = read, stored
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, machine: Machine, owner: type) -> Value:
+        if self._name not in machine.known:
+            given = machine.given
+            made = self._read(machine) if given is None else self._stored(machine, given[self._name])
+            machine.known[self._name] = made
+        value: Value = machine.known[self._name]
+        return value
 
 
 class Machine:
     """One machine, with the environment that a run on it would inherit. Sizes are in bytes."""
 
+    environ: Mapping[str, str]
+    gpus = Fact(lambda machine: read_gpus(machine.environ), lambda machine, stored: machine._visible(stored))
+    """The GPUs that `CUDA_VISIBLE_DEVICES` allows."""
+    device_file = Fact(lambda machine: has_accelerator())
+    """Whether there is a device file of an accelerator."""
+    python = Fact(lambda machine: platform.python_version())
+    """The interpreter's version."""
+    glibc = Fact(lambda machine: platform.libc_ver()[1] if platform.libc_ver()[0] == "glibc" else "")
+    """The version of the C library; empty: another one."""
+    cores = Fact(lambda machine: len(os.sched_getaffinity(0)))
+    """Cores that this process may use."""
+    memory = Fact(lambda machine: _available())
+    """Memory that a new process may take."""
+    shared_memory = Fact(lambda machine: _free(Path("/dev/shm")))
+    """Free in `/dev/shm`; None: there is none."""
+    disk = Fact(lambda machine: _free(Path.cwd()))
+    """Free on the disk of the working directory; `free_disk` asks for another folder."""
+    open_files = Fact(lambda machine: resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    """The limit on open files of a process; Ray raises it up to this. -1: none."""
+    libraries = Fact(lambda machine: [name for name in LIBRARIES if machine._loads(name)])
+    """Those of `LIBRARIES` that the loader finds, with what the launcher sets."""
+    cuda_home = Fact(lambda machine: str(cuda_home(machine.environ) or ""))
+    """The CUDA toolkit; empty: none."""
+    missing_parts = Fact(lambda machine: missing_parts(Path(machine.cuda_home)) if machine.cuda_home else [])
+    """What the toolkit lacks."""
+    compiled = Fact(lambda machine: try_compilers(machine.cuda_home, machine.environ) if machine.gpus else {})
+    """Why a few lines with CUDA, and with `Python.h`, do not compile or link, empty: they do; tried with a GPU."""
+    interfaces = Fact(lambda machine: interfaces())
+    """Interfaces with an address that another node could use."""
+    ninja = Fact(lambda machine: shutil.which("ninja", path=machine._programs) or "")
+    """The program `ninja`, on the path or in the environment's `bin`; empty: none."""
+    hub_answers = Fact(lambda machine: _answers(machine.environ))
+    """Whether models can be downloaded."""
+    torch_cuda = Fact(lambda machine: _cuda_of_torch())
+    """The CUDA version that torch was built for; None: for none, or there is no torch."""
+    packages = Fact(lambda machine: _installed())
+    """The version of every installed package, by its normalised name."""
+
     def __init__(self, environ: Mapping[str, str], given: Mapping[str, Any] | None = None) -> None:
         self.environ, self.given = environ, given
+        self.known: dict[str, Any] = {}
 
     @classmethod
     def from_file(cls, file: Path) -> Machine:
@@ -83,99 +146,6 @@ class Machine:
         facts = {name: getattr(self, name) for name in FACTS}
         return {"environ": named, **facts, "gpus": [asdict(gpu) for gpu in self.gpus]}
 
-    @cached_property
-    def gpus(self) -> list[Gpu]:
-        """The GPUs that `CUDA_VISIBLE_DEVICES` allows."""
-        if self.given is None:
-            return read_gpus(self.environ)
-        return visible([Gpu(**each) for each in self.given["gpus"]], self.environ.get("CUDA_VISIBLE_DEVICES"))
-
-    @cached_property
-    def device_file(self) -> bool:
-        """Whether there is a device file of an accelerator."""
-        return self._fact("device_file", has_accelerator)
-
-    @cached_property
-    def python(self) -> str:
-        """The interpreter's version."""
-        return self._fact("python", platform.python_version)
-
-    @cached_property
-    def glibc(self) -> str:
-        """The version of the C library; empty: another one."""
-        return self._fact("glibc", lambda: platform.libc_ver()[1] if platform.libc_ver()[0] == "glibc" else "")
-
-    @cached_property
-    def cores(self) -> int:
-        """Cores that this process may use."""
-        return self._fact("cores", lambda: len(os.sched_getaffinity(0)))
-
-    @cached_property
-    def memory(self) -> int:
-        """Memory that a new process may take."""
-        return self._fact("memory", _available)
-
-    @cached_property
-    def shared_memory(self) -> int | None:
-        """Free in `/dev/shm`; None: there is none."""
-        return self._fact("shared_memory", lambda: _free(Path("/dev/shm")))
-
-    @cached_property
-    def disk(self) -> int | None:
-        """Free on the disk of the working directory; `free_disk` asks for another folder."""
-        return self._fact("disk", lambda: _free(Path.cwd()))
-
-    @cached_property
-    def open_files(self) -> int:
-        """The limit on open files of a process; Ray raises it up to this. -1: none."""
-        return self._fact("open_files", lambda: resource.getrlimit(resource.RLIMIT_NOFILE)[1])
-
-    @cached_property
-    def libraries(self) -> list[str]:
-        """Those of `LIBRARIES` that the loader finds, with what the launcher sets."""
-        return self._fact("libraries", lambda: [name for name in LIBRARIES if self._loads(name)])
-
-    @cached_property
-    def cuda_home(self) -> str:
-        """The CUDA toolkit; empty: none."""
-        return self._fact("cuda_home", lambda: str(cuda_home(self.environ) or ""))
-
-    @cached_property
-    def missing_parts(self) -> list[str]:
-        """What the toolkit lacks."""
-        return self._fact("missing_parts", lambda: missing_parts(Path(self.cuda_home)) if self.cuda_home else [])
-
-    @cached_property
-    def compiled(self) -> dict[str, str]:
-        """Why three lines with CUDA, and with `Python.h`, do not compile or link, empty: they do; tried with a GPU."""
-        return self._fact("compiled", lambda: try_compilers(self.cuda_home, self.environ) if self.gpus else {})
-
-    @cached_property
-    def interfaces(self) -> list[str]:
-        """Interfaces with an address that another node could use."""
-        return self._fact("interfaces", interfaces)
-
-    @cached_property
-    def ninja(self) -> str:
-        """The program `ninja`, on the path or in the environment's `bin`; empty: none."""
-        path = os.pathsep.join([str(Path(sys.executable).parent), self.environ.get("PATH", "")])
-        return self._fact("ninja", lambda: shutil.which("ninja", path=path) or "")
-
-    @cached_property
-    def hub_answers(self) -> bool:
-        """Whether models can be downloaded."""
-        return self._fact("hub_answers", lambda: _answers(self.environ))
-
-    @cached_property
-    def torch_cuda(self) -> str | None:
-        """The CUDA version that torch was built for; None: for none, or there is no torch."""
-        return self._fact("torch_cuda", _cuda_of_torch)
-
-    @cached_property
-    def packages(self) -> dict[str, str]:
-        """The version of every installed package, by its normalised name."""
-        return self._fact("packages", _installed)
-
     def version(self, package: str) -> str | None:
         """The installed version of a package; None: it is not installed."""
         if self.given is not None:
@@ -189,12 +159,6 @@ class Machine:
         """Free on the disk of a folder that exists."""
         return int(self.given["disk"]) if self.given is not None else shutil.disk_usage(folder).free
 
-    def _fact(self, name: str, read: Callable[[], Fact]) -> Fact:
-        if self.given is None:
-            return read()
-        given: Fact = self.given[name]
-        return given
-
     def _loads(self, name: str) -> bool:
         """Whether a library is in a folder of `LD_LIBRARY_PATH`, or the loader knows it."""
         folders = {**self.environ, **gpu_environment(self.environ)}.get("LD_LIBRARY_PATH", "").split(os.pathsep)
@@ -206,8 +170,15 @@ class Machine:
             return False
         return True
 
+    def _visible(self, stored: list[dict[str, Any]]) -> list[Gpu]:
+        return visible([Gpu(**gpu) for gpu in stored], self.environ.get("CUDA_VISIBLE_DEVICES"))
 
-FACTS = tuple(name for name, value in vars(Machine).items() if isinstance(value, cached_property))
+    @property
+    def _programs(self) -> str:
+        return os.pathsep.join([str(Path(sys.executable).parent), self.environ.get("PATH", "")])
+
+
+FACTS = tuple(name for name, value in vars(Machine).items() if isinstance(value, Fact))
 """The names of all facts, as a file has them."""
 
 _MATTERS = re.compile(

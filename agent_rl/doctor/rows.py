@@ -19,7 +19,7 @@ from agent_rl.pieces import Pieces
 from agent_rl.rewards import Reward
 from agent_rl.trajectory import Message, StopReason, Trajectory, row_data
 
-__all__ = ["VERLS", "known_rows"]
+__all__ = ["known_rows"]
 
 VERLS = ("single_turn_agent", "tool_agent")
 """The loops that verl 0.9.1 itself registers."""
@@ -76,7 +76,7 @@ class _Checks:
 
     def names(self, row: Mapping[str, Any]) -> Iterator[RowFinding]:
         """Names that nothing has."""
-        agent, info = str(row["agent_name"]), row["extra_info"]
+        agent, info = str(row["agent_name"]), row.get("extra_info") or {}
         if agent not in self.agents:
             remedy = f"{did_you_mean(agent, self.agents)} One of your own: name its script with --script"
             yield RowFinding("agent", f"{agent!r} is not registered", remedy)
@@ -86,7 +86,7 @@ class _Checks:
                     yield RowFinding("tool", f"{name!r} is not in the tool file", did_you_mean(name, self.tools))
         if not gives_verdict(self.user, row):
             try:
-                self.reward.require_scorers([str(row["data_source"])])
+                self.reward.require_scorers([str(row.get("data_source"))])
             except ConfigError as error:
                 yield RowFinding("scorer", error.problem, error.remedy)
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from packaging.version import InvalidVersion, Version
 
 from agent_rl.doctor.case import Case
-from agent_rl.doctor.check import Status
 from agent_rl.doctor.compiling import CUDA as COMPILED_CUDA
 from agent_rl.doctor.compiling import PYTHON as COMPILED_PYTHON
 from agent_rl.launch.gpu_environment import CUDA, RUNTIME
+from agent_rl.preflight.check import Status
 
 __all__ = ["ATTENTION", "STACK", "NodeRequirement", "at_least"]
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from agent_rl.doctor.check import Finding, Status
+from agent_rl.preflight.check import Finding, Status
 
 __all__ = ["has_problem", "show", "to_dict"]
 

@@ -22,12 +22,13 @@ from omegaconf.errors import OmegaConfBaseException
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.launch.command import hydra_arguments, rewrite
 from agent_rl.launch.recipes import recipe_folder
-from agent_rl.settings import AgentRLSettings
+from agent_rl.preflight import values
+from agent_rl.preflight.case import Case
+from agent_rl.preflight.check import check, refuse
 from agent_rl.settings.errors import Place
 from agent_rl.settings.free_sections import is_free
 from agent_rl.settings.old_keys import argument_keys, change_config, is_old, tell
 from agent_rl.settings.yaml_files import parts_of, yaml_errors
-from agent_rl.verl_adapter import values
 
 __all__ = ["compose", "compose_words", "groups", "nearest_key", "unknown_keys", "verl_defaults"]
 
@@ -64,14 +65,13 @@ def compose_words(recipe: str | os.PathLike[str], words: Sequence[str]) -> DictC
             _check_keys(folder, searchpath, arguments)
             raise
     tell(change_config(config, argument_keys(arguments), folder / "config.yaml"))
-    added = argument_keys([word for word in words if word.startswith("+")])
-    for key in unknown_keys(config):
-        if not any(key == each or each.startswith(f"{key}.") for each in added):
-            raise ConfigError(
-                key, f"verl has no such key ({folder / 'config.yaml'})", nearest_key(key, verl_defaults())
-            )
-    _check_section(config, folder / "config.yaml")
-    _check_values(config, folder / "config.yaml")
+    try:
+        refuse("compose", Case(config=config, recipe=str(recipe), overrides=list(words)))
+    except ConfigError as error:
+        if _is_written_in(folder / "config.yaml", error.key, config):
+            place = Place(error.key, folder / "config.yaml", tuple(parts_of(error.key)))
+            raise place.error(error.problem, error.remedy) from None
+        raise
     return config
 
 
@@ -151,26 +151,19 @@ def _check_keys(folder: Path, searchpath: str, arguments: Sequence[str]) -> None
             raise ConfigError(key, "unknown key", _nearest_group(key, folder) or nearest_key(key, config))
 
 
-def _check_section(config: DictConfig, file: Path) -> None:
-    """Read the section `agent_rl`; an error names the recipe's file and line if the wrong value is the one there."""
-    try:
-        AgentRLSettings.from_config(config)
-    except ConfigError as error:
-        if _is_written_in(file, error.key, config):
-            AgentRLSettings.from_config(config, file)
-        raise
+@check("configuration", at=("compose",))
+def keys(case: Case) -> Iterator[ConfigError]:
+    """Verl knows every key, or the user has added it on purpose."""
+    added = {key for each in case.overrides if each.startswith("+") for key in argument_keys([each])}
+    for key in unknown_keys(case.config):
+        if not any(key == each or each.startswith(f"{key}.") for each in added):
+            yield ConfigError(key, "verl has no such key", nearest_key(key, verl_defaults()))
 
 
-def _check_values(config: DictConfig, file: Path) -> None:
-    """Check the values of verl's keys; an error names the recipe's file and line as for our section."""
-    try:
-        values.check_types(config, verl_defaults())
-        values.check_values(config)
-    except ConfigError as error:
-        if _is_written_in(file, error.key, config):
-            path = tuple(parts_of(error.key))
-            raise Place(error.key, file, path).error(error.problem, error.remedy) from None
-        raise
+@check("configuration", at=("compose",))
+def types(case: Case) -> Iterator[ConfigError]:
+    """Values have the types of verl's."""
+    return values.wrong_types(case, verl_defaults())
 
 
 def _is_written_in(file: Path, key: str, config: DictConfig) -> bool:

@@ -6,7 +6,7 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -36,6 +36,8 @@ from agent_rl.launch.recipes import model_remedy, rows_remedy
 from agent_rl.launch.run_folder import RunFolder
 from agent_rl.launch.screen import Screen
 from agent_rl.launch.stopping import Aborted, StoppedRun, StopRequest
+from agent_rl.preflight.case import Case
+from agent_rl.preflight.check import check, refuse
 from agent_rl.settings import AgentRLSettings
 from agent_rl.settings.old_keys import argument_keys
 from agent_rl.verl_adapter.checkpoints import model_folder, names_a_folder, policy_shards
@@ -105,9 +107,8 @@ def _train(
         return None
     if nodes is None:
         require_device()
-    _require_rows(config, recipe, overrides)
+    refuse("launch", Case(config=config, recipe=recipe, overrides=overrides))
     _make_tiny_models(config)
-    _require_model(config, recipe, overrides)
     shown = Steady(screen or choose(AgentRLSettings.from_config(config).run.progress))
     words += _merged_checkpoint(config, shown)
     if "VERL_FILE_LOGGER_PATH" in os.environ:
@@ -239,21 +240,30 @@ def _user_command() -> list[str]:
     return words[1:] if len(words) > 1 and Path(words[1]).name == "agent-rl" else words
 
 
-def _require_rows(config: DictConfig, recipe: str, overrides: Sequence[str]) -> None:
-    """Refuse files of rows that are not there, which a worker would miss after a minute."""
+@check("data", "rows", at=("launch", "doctor"))
+def rows_are_there(case: Case) -> Iterator[ConfigError]:
+    """Files of rows exist; a worker would miss them after a minute."""
     for key in ("data.train_files", "data.val_files"):
-        named = OmegaConf.select(config, key) or []
-        for path in [named] if isinstance(named, str) else named:
-            if "://" not in path and not Path(path).expanduser().exists():
-                raise ConfigError(key, f"there is no {path}", rows_remedy(path, recipe, overrides, config))
+        named = case.get(key, [])
+        for path in dict.fromkeys([named] if isinstance(named, str) else named):
+            if "://" not in path and not (case.folder / Path(path).expanduser()).exists():
+                remedy = rows_remedy(path, case.recipe or "", case.overrides, case.config)
+                yield ConfigError(key, f"there is no {path}", remedy)
 
 
-def _require_model(config: DictConfig, recipe: str, overrides: Sequence[str]) -> None:
-    """Refuse a folder that is not there, which verl would look for on the hub."""
-    model = str(config.actor_rollout_ref.model.path)
-    if names_a_folder(model) and not Path(model).expanduser().exists():
-        remedy = model_remedy(model, recipe, overrides, config, cpu.is_selected())
-        raise ConfigError(MODEL, f"there is no {model}", remedy)
+@check("configuration", "model", at=("launch", "doctor"))
+def models_are_there(case: Case) -> Iterator[ConfigError]:
+    """Models that can only be folders exist; verl would look for them on the hub."""
+    named = {f"agent_rl.reward.models.{name}.path": model.path for name, model in case.settings.reward.models.items()}
+    if case.get("reward.reward_model.enable"):
+        named["reward.reward_model.model_path"] = case.get("reward.reward_model.model_path", "")
+    for key, path in {MODEL: str(case.get(MODEL)), **named}.items():
+        is_made = case.on_cpu and path in (TINY_MODEL, TINY_CLASSIFIER)
+        if names_a_folder(path) and not is_made and not (case.folder / Path(path).expanduser()).exists():
+            remedy = "Correct the path, or name a model of the hub"
+            if key == MODEL:
+                remedy = model_remedy(path, case.recipe or "", case.overrides, case.config, case.on_cpu)
+            yield ConfigError(key, f"there is no {path}", remedy)
 
 
 def _merged_checkpoint(config: DictConfig, shown: Steady) -> list[str]:

@@ -11,20 +11,12 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-__all__ = [
-    "is_registered",
-    "load_reward_manager",
-    "load_tokenizer",
-    "reward_managers",
-    "scores",
-    "section_checks",
-    "token_builder",
-    "whole_checks",
-]
+__all__ = ["is_registered", "load_tokenizer", "needs_critic", "scores", "token_builder", "verls_checks"]
 
 SECTIONS = ("actor_rollout_ref.actor", "actor_rollout_ref.rollout", "algorithm", "critic")
 """Sections that verl turns into dataclasses, which check themselves; the model's would load the model's config."""
@@ -41,25 +33,16 @@ def is_registered() -> bool:
     return "agent_rl.verl_adapter.plugin" in sys.modules
 
 
-def whole_checks(config: DictConfig) -> tuple[Callable[[], None], Callable[[], None]]:
-    """Verl's own validation of a resolved configuration, and the same with our checks; both raise."""
+def verls_checks(config: DictConfig) -> dict[str, Callable[[], object]]:
+    """Verl's own checks of a resolved configuration, which raise: of the whole (""), and of each section it reads."""
     from verl.trainer.ppo.utils import need_reference_policy
-    from verl.utils.config import validate_config
+    from verl.utils.config import omega_conf_to_dataclass, validate_config
 
-    arguments = config, need_reference_policy(config), _needs_critic(config)
-    return lambda: inspect.unwrap(validate_config)(*arguments), lambda: validate_config(*arguments)
-
-
-def section_checks(config: DictConfig) -> dict[str, Callable[[], None]]:
-    """Verl's check, which raises, for each section of a resolved configuration that a run would read."""
-    from verl.utils.config import omega_conf_to_dataclass
-
-    critic = _needs_critic(config)
+    critic = needs_critic(config)
     sections = {key: OmegaConf.select(config, key) for key in SECTIONS if key != "critic" or critic}
-    return {
-        key: lambda section=section: omega_conf_to_dataclass(section)  # type: ignore[misc]
-        for key, section in sections.items()
-        if "_target_" in section
+    whole = partial(inspect.unwrap(validate_config), config, need_reference_policy(config), critic)
+    return {"": whole} | {
+        key: partial(omega_conf_to_dataclass, section) for key, section in sections.items() if "_target_" in section
     }
 
 
@@ -86,20 +69,6 @@ def token_builder(tokenizer: Any, model_type: str | None, options: Mapping[str, 
     )
 
 
-def reward_managers() -> set[str]:
-    """The names of the registered reward managers."""
-    from verl.experimental.reward_loop.reward_manager.registry import REWARD_MANAGER
-
-    return set(REWARD_MANAGER)
-
-
-def load_reward_manager(config: DictConfig) -> None:
-    """Load the reward manager's class as a run would; the user's module may raise anything."""
-    from verl.trainer.ppo.reward import resolve_reward_manager_cls
-
-    resolve_reward_manager_cls(config)
-
-
 def scores(data_source: str) -> bool:
     """Whether verl's own scoring knows a data source."""
     from verl.utils.reward_score import default_compute_score
@@ -113,7 +82,8 @@ def scores(data_source: str) -> bool:
     return True
 
 
-def _needs_critic(config: DictConfig) -> bool:
+def needs_critic(config: DictConfig) -> bool:
+    """Whether a run has a critic."""
     from verl.trainer.ppo.utils import need_critic
 
     with warnings.catch_warnings():

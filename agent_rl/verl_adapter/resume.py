@@ -12,43 +12,35 @@ from pathlib import Path
 from typing import Any
 
 from agent_rl.errors import ConfigError
-
-__all__ = ["check"]
+from agent_rl.preflight.case import Case
+from agent_rl.preflight.check import Needs, check
+from agent_rl.verl_adapter.inspection import needs_critic
 
 TRACKER = "latest_checkpointed_iteration.txt"
 OTHERWISE = "or start again with trainer.resume_mode=disable and another trainer.default_local_dir"
 
 
-def check(config: Any, use_critic: bool) -> None:
-    """Refuse to resume from an incomplete checkpoint.
-
-    Args:
-        config: verl's whole configuration.
-        use_critic: whether the run has a critic.
-
-    Raises:
-        ConfigError: naming the first file that is missing.
-    """
-    trainer = config.trainer
-    found = _folder(trainer)
-    if found is None:
+@check("configuration", needs=Needs.VERL, at=("trainer", "doctor"))
+def complete_checkpoint(case: Case) -> Iterator[ConfigError]:
+    """The checkpoint from which the run would continue is complete."""
+    config: Any = case.config
+    if (resumed := _folder(config.trainer)) is None:
         return
-    key, folder = found
+    key, folder = resumed
     if not folder.is_dir():
-        raise ConfigError(key, f"there is no checkpoint {folder}", f"Restore it, {OTHERWISE}")
-    if trainer.nnodes > 1 or not config.actor_rollout_ref.actor.strategy.startswith("fsdp"):
+        yield ConfigError(key, f"there is no checkpoint {folder}", f"Restore it, {OTHERWISE}")
         return
-    for file in _files(config, use_critic):
-        if not (folder / file).is_file():
-            written = sorted(
-                path.name for path in (folder / file).parent.glob(f"{file.name.split('_')[0]}_*_rank_0.pt")
-            )
-            other = f" but {written[0]}: another number of ranks wrote it" if written else ""
-            raise ConfigError(
-                key,
-                f"the checkpoint {folder} is incomplete: it has no {file}{other}",
-                "Use as many ranks as wrote it" if written else f"Name an earlier step, {OTHERWISE}",
-            )
+    if config.trainer.nnodes > 1 or not config.actor_rollout_ref.actor.strategy.startswith("fsdp"):
+        return
+    missing = next((file for file in _files(config, needs_critic(config)) if not (folder / file).is_file()), None)
+    if missing is not None:
+        written = sorted((folder / missing).parent.glob(f"{missing.name.split('_')[0]}_*_rank_0.pt"))
+        other = f" but {written[0].name}: another number of ranks wrote it" if written else ""
+        yield ConfigError(
+            key,
+            f"the checkpoint {folder} is incomplete: it has no {missing}{other}",
+            "Use as many ranks as wrote it" if written else f"Name an earlier step, {OTHERWISE}",
+        )
 
 
 def _folder(trainer: Any) -> tuple[str, Path] | None:

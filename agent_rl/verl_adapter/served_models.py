@@ -21,7 +21,6 @@ from typing import Any
 
 from omegaconf import OmegaConf, open_dict
 
-from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.settings import SECTION
 from agent_rl.settings.reward import ServedModelSettings
 from agent_rl.verl_adapter.engine_arguments import rename_arguments
@@ -35,7 +34,6 @@ __all__ = [
     "fill_in",
     "make_room",
     "named",
-    "require_known",
     "rollout_config",
     "write_addresses",
 ]
@@ -149,22 +147,6 @@ def fill_in(section: Any, served: Mapping[str, Served]) -> Any:
     if place is None or place["name"] not in served:
         return section
     return served[place["name"]].address + section[place.end() :]
-
-
-def require_known(section: Any, names: set[str]) -> None:
-    """Refuse references to models that the run does not serve.
-
-    Args:
-        section: the section `agent_rl` as plain data.
-        names: of the models that it serves.
-
-    Raises:
-        ConfigError: naming the key, and the nearest known name.
-    """
-    for key, name in named(section):
-        if name not in names:
-            remedy = f"Give its url, or serve it: agent_rl.reward.models.{name}.path. {did_you_mean(name, names)}"
-            raise ConfigError(key, f"no model {name!r} is served by this run", remedy)
 
 
 def named(section: Any, key: str = SECTION) -> Iterator[tuple[str, str]]:

@@ -13,9 +13,9 @@ from omegaconf import DictConfig, OmegaConf
 from agent_rl.data import make_row, write_parquet
 from agent_rl.doctor import machine
 from agent_rl.doctor.case import Case
-from agent_rl.doctor.check import Finding, Status
 from agent_rl.doctor.machine import Machine
 from agent_rl.launch.composition import compose
+from agent_rl.preflight.check import Finding, Status
 
 ROOT = Path(__file__).parents[2]
 RECIPE = ROOT / "recipes/gsm8k_calculator"
@@ -85,6 +85,7 @@ def make_case(configs: dict[bool, DictConfig], parquet: Path, tiny_model: Path) 
             environ={**({"VERL_PLATFORM": "cpu"} if on_cpu else {}), "PATH": "", **(environ or {})},
             folder=ROOT,
             config=config,
+            recipe=str(RECIPE),
         )
 
     return make
@@ -131,6 +132,13 @@ def node_facts(gpus: int = 8, **changed: Any) -> dict[str, Any]:
 def only(findings: Sequence[Finding] | Any) -> Finding:
     (finding,) = list(findings)
     return finding
+
+
+def refused(findings: Any) -> str:
+    """The only problem of a check, with its remedy."""
+    finding = only([finding for finding in findings if finding.status is Status.PROBLEM])
+    assert finding.remedy
+    return f"{finding.text}. {finding.remedy}"
 
 
 def statuses(findings: Any) -> dict[str, Status]:

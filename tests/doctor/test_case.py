@@ -3,7 +3,6 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from agent_rl.doctor import case as case_module
 from agent_rl.doctor.case import Case
 from agent_rl.errors import ConfigError
 
@@ -44,12 +43,6 @@ def test_the_world_is_nodes_times_gpus() -> None:
     assert Case(config=OmegaConf.create({"trainer": {"nnodes": 2, "n_gpus_per_node": 8}})).world_size == 16
 
 
-def test_of_a_large_file_the_first_rows(parquet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(case_module, "MOST_ROWS", 5)
-    (table,) = Case(config=OmegaConf.create({"data": {"train_files": str(parquet)}})).train
+def test_of_a_large_file_the_first_rows(parquet: Path) -> None:
+    (table,) = Case(config=OmegaConf.create({"data": {"train_files": str(parquet)}}), most_rows=5).train
     assert (table.count, len(table.rows)) == (12, 5)
-
-
-def test_a_number_that_is_none_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"trainer\.nnodes: expected a number, got 'two'"):
-        Case(config=OmegaConf.create({"trainer": {"nnodes": "two"}})).number("trainer.nnodes", 1)

@@ -7,9 +7,9 @@ import pytest
 
 from agent_rl.doctor import diagnosis
 from agent_rl.doctor.case import Case
-from agent_rl.doctor.check import Check, Finding, Needs, Status, ok
 from agent_rl.doctor.diagnosis import diagnose, run_check
 from agent_rl.errors import ConfigError
+from agent_rl.preflight.check import Check, Finding, Status, ok
 
 from .conftest import RECIPE, ROOT, only
 
@@ -39,13 +39,13 @@ def hangs(case: Case) -> Iterator[Finding]:
 
 
 def test_a_check_that_fails_hides_nothing() -> None:
-    first, second = run_check(Check("g", broken, Needs.MACHINE), Case())
+    first, second = run_check(Check("g", "broken", broken), Case())
     assert (first.subject, first.group) == ("first", "g")
     assert (second.subject, second.status) == ("broken", Status.WARNING)
     assert "ZeroDivisionError: oops" in second.text
-    finding = only(run_check(Check("g", refuses, Needs.MACHINE), Case()))
+    finding = only(run_check(Check("g", "refuses", refuses), Case()))
     assert (finding.status, finding.text, finding.remedy) == (Status.PROBLEM, "a.b: is wrong", "Change it")
-    finding = only(run_check(Check("g", hangs, Needs.MACHINE), Case(), limit_s=0.2))
+    finding = only(run_check(Check("g", "hangs", hangs), Case(), limit_s=0.2))
     assert finding.status is Status.WARNING
     assert "not finished after 0.2 seconds" in finding.text
 
@@ -93,7 +93,7 @@ def test_a_verl_that_cannot_be_imported_is_a_finding(
         "sys.meta_path.insert(0, Finder())\n"
     )
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
-    child = diagnosis._Child(Case(config=configs[True], folder=ROOT))  # type: ignore[arg-type]
+    child = diagnosis._Child(Case(config=configs[True], folder=ROOT))
     finding = only(child.findings())
     assert (finding.subject, finding.status) == ("verl", Status.PROBLEM)
     assert "libcudart.so.13" in finding.text

@@ -14,12 +14,12 @@ from omegaconf import OmegaConf
 
 from agent_rl.doctor import machine
 from agent_rl.doctor.case import Case
-from agent_rl.doctor.check import Finding, Needs, Status, all_checks
-from agent_rl.doctor.diagnosis import run_check, run_checks
+from agent_rl.doctor.diagnosis import all_checks, run_check, run_checks
 from agent_rl.doctor.machine import FACTS, Machine
 from agent_rl.doctor.machine import _answers as answers
 from agent_rl.doctor.stack import STACK
 from agent_rl.errors import ConfigError
+from agent_rl.preflight.check import Finding, Needs, Status
 from tests.doctor.conftest import MakeCase, node_facts
 
 Facts = dict[str, Any]
@@ -139,7 +139,7 @@ FAULTS: dict[str, tuple[Callable[[Facts], None], dict[str, Any], str, str]] = {
         "compute capability, fa3", "10.0",
     ),
     "torch for cuda 12": (fact("torch_cuda", "12.8"), {}, "torch's CUDA", "12.8"),
-    "torch for cpus": (fact("torch_cuda", None), {}, "torch", "without CUDA"),
+    "torch for cpus": (fact("torch_cuda", None), {}, "torch's CUDA", "torch without CUDA"),
     "ninja": (fact("ninja", ""), {}, "ninja", "none"),
     "cupy": (package("cupy-cuda13x", None), SEPARATE, "cupy", "is not installed"),
     "incomplete toolkit": (

@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from agent_rl.doctor.case import Case
-from agent_rl.doctor.check import Finding, Needs, Status, all_checks
 from agent_rl.doctor.checks import ray
-from agent_rl.doctor.diagnosis import run_check
+from agent_rl.doctor.diagnosis import all_checks, run_check
 from agent_rl.doctor.machine import Machine
+from agent_rl.preflight.check import Finding, Needs, Status
 from tests.doctor.conftest import MakeCase, node_facts
 
 MACHINES: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("machines.yaml").read_text())

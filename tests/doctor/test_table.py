@@ -3,8 +3,8 @@ import io
 import pytest
 from rich.console import Console
 
-from agent_rl.doctor.check import Finding, Status, ok, problem, skipped, warning
 from agent_rl.doctor.table import has_problem, show, to_dict
+from agent_rl.preflight.check import Finding, Status, ok, problem, skipped, warning
 
 LONG = "actor_rollout_ref.rollout.multi_turn.max_tool_response_length=1024"
 FINDINGS = [

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from agent_rl.doctor.case import Case
-from agent_rl.doctor.check import Finding, Needs, Status
 from agent_rl.doctor.diagnosis import diagnose, run_checks
 from agent_rl.launch.composition import compose
+from agent_rl.preflight.check import Finding, Needs, Status
 from tests.user_bugs import BUGS, Bug, write
 
 pytestmark = pytest.mark.slow

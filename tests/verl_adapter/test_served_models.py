@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from agent_rl.errors import ConfigError
 from agent_rl.rewards.models import RewardModelConfig
 from agent_rl.settings.reward import ServedModelSettings
-from agent_rl.verl_adapter.served_models import Served, fill_in, require_known, rollout_config, write_addresses
+from agent_rl.verl_adapter.served_models import Served, fill_in, named, rollout_config, write_addresses
 from tests.forks import python
 
 ROLLOUT = {
@@ -123,17 +122,16 @@ def test_any_url_may_name_a_served_model() -> None:
 @pytest.mark.parametrize(
     ("section", "key"),
     [
-        ({"reward": {"components": {"good": component({"nise": {}})}}}, "components.good.config.models.nise"),
-        ({"reward": {"components": {"good": component({"nise": None})}}}, "components.good.config.models.nise"),
+        ({"reward": {"components": {"good": component({"nise": {}})}}}, "reward.components.good.config.models.nise"),
+        ({"reward": {"components": {"good": component({"nise": None})}}}, "reward.components.good.config.models.nise"),
         ({"user_sim": {"config": {"url": "http://served/nise/v1"}}}, "user_sim.config.url"),
     ],
 )
-def test_an_unknown_name_is_refused(section: dict[str, Any], key: str) -> None:
-    with pytest.raises(ConfigError, match="Did you mean 'nice'") as caught:
-        require_known(section, set(SERVED))
-    assert caught.value.key.endswith(key)
+def test_references_are_found_with_their_keys(section: dict[str, Any], key: str) -> None:
+    ((place, name),) = named(section)
+    assert (place, name) == (f"agent_rl.{key}", "nise")
 
 
-def test_known_names_and_addresses_pass() -> None:
+def test_addresses_are_not_references() -> None:
     section = {"good": component({"nice": {}, "mine": {"url": "http://elsewhere"}}), "url": "http://served/bt"}
-    require_known(section, set(SERVED))
+    assert [name for _, name in named(section)] == ["nice", "bt"]

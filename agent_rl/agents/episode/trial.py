@@ -9,7 +9,7 @@ problem of the code, and is left to the run.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -24,23 +24,20 @@ from agent_rl.rewards import Reward
 from agent_rl.rewards.component import Component, GroupComponent, as_value
 from agent_rl.rewards.scorers import SCORERS, score_answer
 from agent_rl.rewards.user_function import CUSTOM_FUNCTION, UserFunction, scorer_info
+from agent_rl.settings import AgentRLSettings
 from agent_rl.settings.methods import method_problem
 from agent_rl.tools import ToolSpec
 from agent_rl.tools.base import TrajectoryScope
 from agent_rl.trajectory import StopReason, Trajectory, Turn
 from agent_rl.user_code import UserCodeError, is_outage, is_users
 
-__all__ = ["own_code_problems"]
+__all__ = ["function_problems", "own_code_problems"]
 
 Row = Mapping[str, Any]
 
 
 def own_code_problems(
-    setup: EpisodeSetup,
-    rows: Sequence[Row],
-    default_agent: str,
-    reward: Reward | None = None,
-    function: UserFunction | None = None,
+    setup: EpisodeSetup, rows: Sequence[Row], default_agent: str, reward: Reward | None = None
 ) -> list[FatalError]:
     """What is wrong with the user's tools, hooks, simulated users, components and scorers.
 
@@ -49,26 +46,34 @@ def own_code_problems(
         rows: some of its rows, as they are in the file; of each agent the first is tried.
         default_agent: of the rows without `agent_name`.
         reward: the run's reward; None: another one is used.
-        function: the run's `reward.custom_reward_function`.
 
     Returns:
         An error for each problem, which names file and line.
     """
-    trial = _Trial(setup, rows, default_agent, function)
-    with ThreadPoolExecutor(1) as thread:  # the caller may have an event loop of its own
-        thread.submit(asyncio.run, trial.run(reward)).result()
-    return list({str(error): error for error in trial.problems}.values())
+    trial = _Trial(setup, rows, default_agent)
+    return trial.problems_of(trial.run(reward))
+
+
+def function_problems(
+    settings: AgentRLSettings, row: Row, default_agent: str, function: UserFunction
+) -> list[FatalError]:
+    """What is wrong with the run's `reward.custom_reward_function`, as it measures an answer to a row."""
+    trial = _Trial(EpisodeSetup(settings), [row], default_agent)
+    return trial.problems_of(trial.function(function)) if settings.reward.on_error == "stop" else []
 
 
 class _Trial:
-    def __init__(
-        self, setup: EpisodeSetup, rows: Sequence[Row], default_agent: str, function: UserFunction | None
-    ) -> None:
-        self.setup, self.rows, self.function = setup, rows, function
+    def __init__(self, setup: EpisodeSetup, rows: Sequence[Row], default_agent: str) -> None:
+        self.setup, self.rows = setup, rows
         self.problems: list[FatalError] = []
         self.by_agent: dict[str, Row] = {}
         for row in rows:
             self.by_agent.setdefault(str(row.get("agent_name") or default_agent), row)
+
+    def problems_of(self, work: Coroutine[Any, Any, None]) -> list[FatalError]:
+        with ThreadPoolExecutor(1) as thread:  # the caller may have an event loop of its own
+            thread.submit(asyncio.run, work).result()
+        return list({str(error): error for error in self.problems}.values())
 
     async def run(self, reward: Reward | None) -> None:
         for agent, row in self.by_agent.items():
@@ -77,10 +82,8 @@ class _Trial:
         for spec in self.setup.tools if self.rows else []:  # a tool may need what a row gives it
             if not spec.is_verl and not spec.cls.__module__.startswith("agent_rl.tools.builtin."):
                 await self.tool(spec)
-        measured = reward is not None and self.setup.settings.reward.on_error == "stop"
-        for agent, row in list(self.by_agent.items())[:1] if measured else []:
-            assert reward is not None
-            await self.reward(reward, _answered(agent, row))
+        if reward is not None and self.rows and self.setup.settings.reward.on_error == "stop":
+            await self.reward(reward, self.answered())
 
     async def agent(self, name: str, row: Row) -> None:
         """Make the agent's hooks and the row's user, and start the user."""
@@ -121,14 +124,27 @@ class _Trial:
             if SCORERS.get(scorer.name) is not scorer:
                 given = scorer, trajectory.answer, trajectory.ground_truth, scorer_info(trajectory)
                 await self.attempt(f"scorer {scorer.name}", partial(score_answer, *given))
-        if self.function is not None:
-            info = {**scorer_info(trajectory), "trajectory": trajectory.to_dict(), "rollout_reward_scores": {}}
-            given = self.function.scorer(CUSTOM_FUNCTION), trajectory.answer, trajectory.ground_truth, info
-            await self.attempt(CUSTOM_FUNCTION, partial(score_answer, *given))
         for component in reward.components:
             if is_users(type(component)):
                 method = component.measure if isinstance(component, Component) else component.measure_group
                 await self.attempt(f"component {component.name}", partial(_measure, component, trajectory), method)
+
+    async def function(self, function: UserFunction) -> None:
+        """Score a trajectory with the custom reward function."""
+        trajectory = self.answered()
+        info = {**scorer_info(trajectory), "trajectory": trajectory.to_dict(), "rollout_reward_scores": {}}
+        given = function.scorer(CUSTOM_FUNCTION), trajectory.answer, trajectory.ground_truth, info
+        await self.attempt(CUSTOM_FUNCTION, partial(score_answer, *given))
+
+    def answered(self) -> Trajectory:
+        """An episode that ends at once with the first row's ground truth as the answer."""
+        agent, row = next(iter(self.by_agent.items()))
+        truth = (row.get("reward_model") or {}).get("ground_truth")
+        answer = truth if isinstance(truth, str) else str(truth)
+        index = (row.get("extra_info") or {}).get("index")
+        trajectory = new_trajectory({**row, "raw_prompt": row["prompt"], "index": index, "uid": "trial"}, agent)
+        trajectory.stop_reason, trajectory.turns, trajectory.answer = StopReason.ANSWERED, [Turn(text=answer)], answer
+        return trajectory
 
     async def attempt(self, what: str, work: Callable[[], Any], code: Any = None) -> Any:
         """The function's result, awaited; None, and perhaps a problem, for one that raises or takes too long."""
@@ -158,13 +174,3 @@ async def _measure(component: Component | GroupComponent, trajectory: Trajectory
         values = await component.measure_group([trajectory, trajectory])
     for value in values:
         as_value(value)
-
-
-def _answered(agent: str, row: Row) -> Trajectory:
-    """An episode that ends at once with the row's ground truth as the answer."""
-    truth = (row.get("reward_model") or {}).get("ground_truth")
-    answer = truth if isinstance(truth, str) else str(truth)
-    index = (row.get("extra_info") or {}).get("index")
-    trajectory = new_trajectory({**row, "raw_prompt": row["prompt"], "index": index, "uid": "trial"}, agent)
-    trajectory.stop_reason, trajectory.turns, trajectory.answer = StopReason.ANSWERED, [Turn(text=answer)], answer
-    return trajectory

@@ -20,11 +20,11 @@ from agent_rl.agents.episode.loop import EpisodeSetup
 from agent_rl.agents.registry import agent_names, make_loop
 from agent_rl.agents.tool_call import AUTO, FORMAT_KEY, ToolCallFormat
 from agent_rl.doctor.case import Case
-from agent_rl.doctor.check import Finding, Needs, check, ok, problem, reason, skipped, warning
 from agent_rl.policies.chat_template import NO_SYNTAX, ChatTemplate
 from agent_rl.policies.rendering_difference import IN_WHITE_SPACE, difference
 from agent_rl.policies.shown_tools import call_text
 from agent_rl.policies.turn_writer import TurnWriter
+from agent_rl.preflight.check import Finding, Needs, check, ok, problem, reason, skipped, warning
 from agent_rl.trajectory import ToolCall
 from agent_rl.verl_adapter import inspection
 

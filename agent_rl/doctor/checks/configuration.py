@@ -5,21 +5,20 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
 
 from agent_rl.doctor.case import Case
-from agent_rl.doctor.check import Finding, Needs, check, ok, problem, reason, skipped, warning
 from agent_rl.doctor.checks.data import total_steps
-from agent_rl.doctor.model_files import incomplete_files
-from agent_rl.errors import ConfigError, FatalError
+from agent_rl.doctor.model_files import ModelFiles, incomplete_files
+from agent_rl.errors import ConfigError
 from agent_rl.launch import resolution
-from agent_rl.launch.recipes import model_remedy
 from agent_rl.launch.run_folder import RunFolder
-from agent_rl.launch.training import TINY_MODEL
+from agent_rl.launch.training import TINY_CLASSIFIER, TINY_MODEL
+from agent_rl.preflight.check import Finding, Needs, check, ok, problem, reason, skipped, warning
 from agent_rl.verl_adapter import inspection
 from agent_rl.verl_adapter.checkpoints import names_a_folder, settings_folder
 
@@ -32,46 +31,32 @@ OUTPUTS = (
 )
 ENGINE_RESERVE = 6
 """Positions of the context that SGLang keeps from a request."""
-CHANGE = "Change the values that it names"
+AGAIN = "Copy or download the model again"
 MINI = "actor_rollout_ref.actor.ppo_mini_batch_size"
 
 
 @check("configuration")
-def values(case: Case) -> Iterator[Finding]:
+def values(case: Case) -> list[ConfigError]:
     """No mandatory value is missing, and every interpolation can be resolved."""
-    assert case.config is not None
-    for wrong in resolution.problems(case.config):
-        yield problem(f"{wrong.key}: {wrong.problem}", wrong.remedy)
+    return resolution.problems(case.config)
 
 
 @check("configuration", needs=Needs.VERL)
 def validation(case: Case) -> Iterator[Finding]:
     """Verl's own checks of the configuration pass: those before Ray starts, and those of its dataclasses."""
-    assert case.config is not None
     config: Any = case.config.copy()
     OmegaConf.resolve(config)
     if case.checkpoint is not None:  # verl gets the merged model
         config.actor_rollout_ref.model.path = str(settings_folder(case.checkpoint))
-    verls, with_ours = inspection.whole_checks(config)
-    reported = {"", _complaint(verls)}
-    yield from (problem(each, CHANGE) for each in reported if each)
-    try:
-        with_ours()
-    except ConfigError as error:
-        reported.add(error.problem)
-        yield problem(f"{error.key}: {error.problem}", error.remedy)
-    except FatalError as error:
-        reported.add(str(error))
-        yield problem(str(error), "")
-    except Exception as error:  # noqa: BLE001 - goes into the table, unless verl's own check has reported it
-        if (found := reason(error)) not in reported:
-            yield problem(found, CHANGE)
-        reported.add(found)
-    for key, run in inspection.section_checks(config).items():
-        if (found := _complaint(run)) not in reported:
-            yield problem(f"{key}: {found}", CHANGE)
-        reported.add(found)
-    if reported == {""}:
+    complaints: dict[str, str] = {}
+    for section, run in inspection.verls_checks(config).items():
+        try:
+            run()
+        except Exception as error:  # noqa: BLE001 - verl may raise anything: it goes into the table
+            complaints.setdefault(reason(error), section)
+    for complaint, section in complaints.items():
+        yield problem(f"{section}: {complaint}".removeprefix(": "), "Change the values that it names")
+    if not complaints:
         yield ok("verl's own has passed")
 
 
@@ -119,24 +104,46 @@ def _micro_batches(case: Case, section: str, name: str, dynamic: str, trajectori
 
 
 @check("configuration")
-def model(case: Case) -> Finding:
+def model(case: Case) -> Finding | None:
     """The model is on this machine, with all its files complete."""
-    found, again = case.model, "Copy or download the model again"
     if case.checkpoint is not None:
         return ok(f"{case.shown(case.checkpoint)}: a checkpoint of training, which is merged when the run starts")
+    return complete(case, case.model, case.model.config.get("model_type", "of unknown type"))
+
+
+def complete(case: Case, found: ModelFiles, kind: str) -> Finding | None:
+    """A finding about a model's files; None for a folder that is not there, which the launcher's check reports."""
     if found.folder is None:
-        return _no_folder(case, found.name)
-    missing = [] if found.config else ["config.json"]
+        return _absent(case, found.name)
+    shown, missing = case.shown(found.folder), [] if found.config else ["config.json"]
     if not any((found.folder / name).is_file() for name in TOKENIZER_FILES):
         missing.append("a tokenizer")
     if not any(found.folder.glob("*.safetensors")) and not any(found.folder.glob("*.bin")):
         missing.append("weights")
     if missing:
-        return problem(f"{case.shown(found.folder)} lacks {', '.join(missing)}", again)
+        return problem(f"{shown} lacks {', '.join(missing)}", AGAIN)
     if broken := incomplete_files(found.folder):
-        return problem(f"{case.shown(found.folder)}: {', '.join(broken[:3])} incomplete or absent", again)
-    kind = found.config.get("model_type", "of unknown type")
-    return ok(f"{case.shown(found.folder)}: {kind}, {found.parameters or 0:,} parameters")
+        return problem(f"{shown}: {', '.join(broken[:3])} incomplete or absent", AGAIN)
+    return ok(f"{shown}: {kind}, {found.parameters or 0:,} parameters")
+
+
+def _absent(case: Case, name: str) -> Finding | None:
+    if case.on_cpu and name in (TINY_MODEL, TINY_CLASSIFIER):
+        return skipped(f"{name} is made when the run starts")
+    if names_a_folder(name):
+        return None
+    if (case.folder / name.partition("/")[0]).is_dir():
+        text = f"there is no folder {name} in {case.folder}, only its beginning"
+        return problem(text, "Correct the path, or name a model of the hub")
+    for key in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+        if not re.fullmatch("(0|false|no|off|n)?", case.environ.get(key, ""), re.IGNORECASE):
+            text = f"{name} is not on this machine, and {key} forbids its download"
+            return problem(text, f"Unset {key}, or give a folder")
+    if not case.is_elsewhere and not case.machine.hub_answers:
+        remedy = f"Run hf download {name} where it answers, with HF_HOME on a disk that this machine shares"
+        return problem(f"{name} is not on this machine, and the hub does not answer", remedy)
+    text = f"{name} is not on this machine; it will be downloaded from the hub on each node"
+    return skipped(text, f"To have it checked: hf download {name}")
 
 
 @check("configuration")
@@ -192,38 +199,4 @@ def resume(case: Case) -> Finding | None:
 @check("configuration", "run folder")
 def earlier_run(case: Case) -> None:
     """A run with another configuration is not in the run's folder."""
-    assert case.config is not None
     RunFolder(case.config, script=None if case.script is None else str(case.script)).require_same()
-
-
-def _complaint(call: Callable[[], None]) -> str:
-    """The error of the call in one line; empty if it succeeds."""
-    try:
-        call()
-    except Exception as error:  # noqa: BLE001 - verl may raise anything: it goes into the table
-        return reason(error)
-    return ""
-
-
-def _no_folder(case: Case, name: str) -> Finding:
-    if case.on_cpu and name == TINY_MODEL:
-        return skipped(f"{name} is made when the run starts")
-    if names_a_folder(name) or (case.folder / name.partition("/")[0]).is_dir():
-        assert case.config is not None
-        remedy = model_remedy(name, str(case.recipe), case.overrides, case.config, case.on_cpu)
-        text = f"actor_rollout_ref.model.path={name}: there is no such folder (from {case.folder})"
-        return problem(text, remedy)
-    return not_here(case, name)
-
-
-def not_here(case: Case, name: str, subject: str = "") -> Finding:
-    """A model of the hub is not on this machine: whether the run could download it."""
-    text = f"{name} is not on this machine"
-    for key in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
-        if not re.fullmatch("(0|false|no|off|n)?", case.environ.get(key, ""), re.IGNORECASE):
-            return problem(f"{text}, and {key} forbids its download", f"Unset {key}, or give a folder", subject)
-    if not case.is_elsewhere and not case.machine.hub_answers:
-        remedy = f"Run hf download {name} where it answers, with HF_HOME on a disk that this machine shares"
-        return problem(f"{text}, and the hub does not answer", remedy, subject)
-    text += "; it will be downloaded from the hub on each node"
-    return skipped(text, f"To have it checked: hf download {name}", subject)

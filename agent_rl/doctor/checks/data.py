@@ -22,13 +22,12 @@ from agent_rl.data.growth import HarderVersions
 from agent_rl.data.order import RowOrder
 from agent_rl.data.row_table import RowFacts, difficulty_of
 from agent_rl.doctor.case import Case
-from agent_rl.doctor.check import Finding, Needs, check, ok, problem, skipped, warning
 from agent_rl.doctor.checks.chat_template import load_template
 from agent_rl.doctor.checks.tools import tool_specs
-from agent_rl.doctor.rows import VERLS, known_rows
-from agent_rl.errors import ConfigError, did_you_mean
-from agent_rl.launch.recipes import rows_remedy
+from agent_rl.doctor.rows import known_rows
+from agent_rl.errors import ConfigError
 from agent_rl.policies.chat_template import with_syntax
+from agent_rl.preflight.check import Finding, Needs, check, ok, problem, refusal, skipped, warning
 from agent_rl.rewards.user_function import CUSTOM_FUNCTION
 from agent_rl.settings.yaml_files import read_yaml
 from agent_rl.tools import ToolSpec
@@ -43,6 +42,8 @@ def files(case: Case) -> Iterator[Finding]:
     """Each file exists, and its rows keep the contract of `agent_rl.data.rows`."""
     for key, named in (("data.train_files", case.train), ("data.val_files", case.val)):
         for file in named:
+            if not Path(file.path).exists():  # the launcher's check reports it
+                continue
             yield _contract(case, key, file)
             if file.changes:
                 text = f"{case.shown(file.path)}: rows are read in another shape: {'; '.join(file.changes)}"
@@ -86,46 +87,42 @@ def order(case: Case) -> Iterator[Finding]:
     rows = [row for file in case.train for row in file.rows]
     files = [(file.path, sorted({str(row.get("data_source")) for row in file.rows})) for file in case.train]
     sources = [str(row.get("data_source")) for row in rows]
-    try:
-        if settings.grow is not None:
-            HarderVersions(settings.grow.function, case.folder)
-        found = RowOrder(RowFacts(sources, [difficulty_of(row) for row in rows], files), settings)
-    except ConfigError as error:
-        yield problem(f"{error.key}: {error.problem}", error.remedy)
-        return
+    if settings.grow is not None:
+        HarderVersions(settings.grow.function, case.folder)
+    found = RowOrder(RowFacts(sources, [difficulty_of(row) for row in rows], files), settings)
     yield ok(", ".join(f"{name} {share:.0%}" for name, share in found.shares.items()))
 
 
 @check("data", "agent loops")
 def agents(case: Case) -> Iterator[Finding]:
-    """The agent loops that rows name are registered, and their simulated users can be constructed."""
-    default, known = case.default_agent, {*agent_names(), *VERLS, *_of_config(case), *_of_script(case)}
-    named = Counter(str(row.get("agent_name") or default) for row in case.rows)
-    if not named:
-        text = f"{default} (rollout.agent.default_agent_loop)"
-        yield ok(text) if default in known else problem(f"{text} is not registered", did_you_mean(default, known))
-        return
-    for name in sorted(set(named) - known):
-        remedy = f"{did_you_mean(name, known)} One of your own: name its script with --script"
-        yield problem(f"{name!r} ({named[name]} rows) is not registered", remedy)
-    if set(named) <= known:
-        yield ok(", ".join(f"{name} ({count} rows)" for name, count in named.most_common()))
-    try:
-        for row in case.rows:
-            if (agent := str(row.get("agent_name") or default)) in agent_names():
-                make_loop(agent, EpisodeSetup(case.settings)).user(row)
-    except ConfigError as error:
-        yield problem(f"{error.key}: {error.problem}", error.remedy, "simulated users")
+    """The agent loops and tools that rows name exist."""
+    default, setup = case.default_agent, EpisodeSetup(case.settings, tools=tool_specs(case) or ())
+    known = known_rows(setup, default_agent=default, more_agents={*_of_config(case), *_of_script(case)})
+    rows = [{**row, "agent_name": row.get("agent_name") or default} for row in case.rows] or [{"agent_name": default}]
+    wrong = Counter(finding for row in rows for finding in known.names(row) if finding.kind != "scorer")
+    for finding, count in wrong.items():
+        yield problem(f"{finding.text} ({count} rows)", finding.remedy, finding.kind)
+    named = Counter(str(row["agent_name"]) for row in rows)
+    if not any(finding.kind == "agent" for finding in wrong):
+        yield ok(", ".join(f"{name} ({count} rows)" for name, count in named.most_common()) if case.rows else default)
     if "single_turn_agent" in named and case.get("actor_rollout_ref.rollout.multi_turn.tool_config_path"):
         text = "single_turn_agent runs, which never calls the tools that are configured"
         yield warning(text, "Set actor_rollout_ref.rollout.agent.default_agent_loop=react_agent")
+
+
+@check("data", "simulated users")
+def users(case: Case) -> None:
+    """The simulated users of the rows can be constructed."""
+    for row in case.rows:
+        if (agent := str(row.get("agent_name") or case.default_agent)) in agent_names():
+            make_loop(agent, EpisodeSetup(case.settings)).user(row)
 
 
 @check("data", "first rows")
 def first_rows(case: Case) -> Iterator[Finding]:
     """Among the first rows no one is asked twice, and each ground truth is an answer that its scorer takes."""
     whole = [file for file in (*case.train, *case.val) if file.error is None and file.rows]
-    ours = case.get("reward.reward_manager.name") == "trajectory" and not case.get(f"{CUSTOM_FUNCTION}.path")
+    ours = case.scored_by_ours and not case.get(f"{CUSTOM_FUNCTION}.path")
     known = known_rows(EpisodeSetup(case.settings), default_agent=case.default_agent)
     known = replace(known, names=lambda row: ()) if ours else Rows(defaults=known.defaults)
     rows = {case.shown(file.path): list(_numbered(case, file)) for file in whole}
@@ -140,25 +137,40 @@ def first_rows(case: Case) -> Iterator[Finding]:
 
 
 @check("data", "prompt lengths", Needs.VERL)
-def lengths(case: Case) -> Finding:
-    """The longest prompts fit into `data.max_prompt_length`: a trajectory with a longer prompt is unscored."""
-    rows, specs = [row for row in case.rows if isinstance(row.get("prompt"), list)], tool_specs(case)
-    if case.get("data.custom_cls.name") not in (None, "RowDataSet"):
-        return skipped("a data set of its own makes them (data.custom_cls)")
+def lengths(case: Case) -> Finding | None:
+    """The longest prompts fit into `data.max_prompt_length`: a trajectory with a longer prompt is unscored.
+
+    Questions to a judge that is trained are those of its data set, which also finds rows without a truth.
+    """
+    by = "prompt" if case.has_rows_of_ours else "extra_info"
+    rows = sorted((row for row in case.rows if row.get(by)), key=lambda row: -len(str(row[by])))[:SAMPLE]
+    specs, most = tool_specs(case), case.number(PROMPT_TOKENS, 0)
     if case.model.folder is None or not rows:
         return skipped("they need rows, and the model's tokenizer on this machine")
     if specs is None:
         return skipped("they need the tool file, which cannot be read")
-    tokenizer, most = load_template(case).tokenizer, case.number(PROMPT_TOKENS, 0)
-    sample = sorted(rows, key=lambda row: -len(str(row["prompt"])))[:SAMPLE]
-    counts = [len(tokenizer.encode(_rendered(case, tokenizer, row, specs), add_special_tokens=False)) for row in sample]
+    tokenizer = load_template(case).tokenizer
+    if case.has_rows_of_ours:
+        texts = [_rendered(case, tokenizer, row, specs) for row in rows if isinstance(row["prompt"], list)]
+        counts = [len(tokenizer.encode(text, add_special_tokens=False)) for text in texts]
+    else:
+        from agent_rl.verl_adapter.judge_data_sets import asked_lengths
+
+        if (asked := asked_lengths(case.config.data, tokenizer, rows)) is None:
+            return skipped("a data set of its own makes them (data.custom_cls)")
+        counts = asked
     over, longest = sum(count > most for count in counts), max(counts)
     if not over:
         return ok(f"at most {longest} of {most} tokens, instructions and tools included")
+    remedy = "or shorten the rows or the agent's instructions"
+    if not case.has_rows_of_ours:
+        if case.get("data.filter_overlong_prompts") and over < len(case.rows):
+            return ok(f"{over} of the {len(counts)} longest have more than {most} tokens, and are left out")
+        remedy = "or leave them out: data.filter_overlong_prompts=true"
     every = "all" if over == len(counts) else f"{over} of the {len(counts)} longest"
     return (problem if over == len(counts) else warning)(
         f"{every} are longer than {PROMPT_TOKENS}={most}, up to {longest} tokens, and would not be trained on",
-        f"Set {PROMPT_TOKENS}={longest}, or shorten the rows or the agent's instructions",
+        f"Set {PROMPT_TOKENS}={longest}, {remedy}",
     )
 
 
@@ -184,14 +196,11 @@ def _is_complete(case: Case) -> bool:
 def _contract(case: Case, key: str, file: RowsFile) -> Finding:
     shown = case.shown(file.path)
     if file.error is not None:
-        remedy = file.error.remedy
-        if case.config is not None and case.recipe is not None and not Path(file.path).exists():
-            remedy = rows_remedy(shown, case.recipe, case.overrides, case.config)
-        return problem(f"{shown}: {file.error.problem}", remedy, key)
+        return problem(f"{shown}: {file.error.problem}", file.error.remedy, key)
     try:
         check_rows([{"agent_name": case.default_agent, **row} for row in file.rows], source=shown)
     except ConfigError as error:
-        return problem(f"{error.key}: {error.problem}", error.remedy, key)
+        return replace(refusal(error), subject=key)
     some = "" if len(file.rows) == file.count else f", the first {len(file.rows)} checked"
     return ok(f"{shown}: {file.count} rows{some}", key)
 

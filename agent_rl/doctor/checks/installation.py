@@ -12,7 +12,7 @@ from packaging.version import InvalidVersion, Version
 
 import agent_rl
 from agent_rl.doctor.case import Case
-from agent_rl.doctor.check import Finding, Needs, check, ok, problem, warning
+from agent_rl.preflight.check import Finding, Needs, check, ok, problem, warning
 from agent_rl.verl_adapter import inspection
 from agent_rl.verl_adapter.patches import VERL_VERSION
 
@@ -78,32 +78,14 @@ def plugin(case: Case) -> Finding:
 
 @check("installation", needs=Needs.MACHINE)
 def engine(case: Case) -> Finding:
-    """The inference engine can be imported."""
-    if case.machine.version("sglang") is None:
+    """The inference engine is installed and, on GPUs, the versions that our extra for SGLang has with it."""
+    version = case.machine.version("sglang")
+    if version is None:
         return problem("sglang is not installed", CPU_HELP if case.on_cpu else GPU_HELP)
-    return ok(f"sglang {case.machine.version('sglang')}")
-
-
-@check("installation", needs=Needs.MACHINE)
-def engine_set(case: Case) -> Finding | None:
-    """On GPUs, the engine's versions are those of our extra for SGLang."""
-    if case.on_cpu or not case.gpus:
-        return None
-    if unmet := _unmet(case, "agent-rl", {"sglang"}):
+    if case.gpus and not case.on_cpu and (unmet := _unmet(case, "agent-rl", {"sglang"})):
         found = [f"{each}{wanted} ({version or 'absent'})" for each, (version, wanted) in sorted(unmet.items())]
         return warning(f"agent-rl wants {', '.join(found)}", f"{GPU_HELP} in a fresh environment", "sglang set")
-    return ok("the versions that agent-rl wants", "sglang set")
-
-
-@check("installation", "torch", Needs.MACHINE)
-def torch_build(case: Case) -> Finding | None:
-    """On a machine with GPUs, the installed torch was built for CUDA."""
-    if case.on_cpu or not case.gpus or case.machine.version("torch") is None:
-        return None
-    if (cuda := case.machine.torch_cuda) is None:
-        text = f"torch {case.machine.version('torch')} was built without CUDA"
-        return problem(text, f"Install torch for CUDA: {GPU_HELP} in a fresh environment")
-    return ok(f"built for CUDA {cuda}, driver {case.gpus[0].driver}")
+    return ok(f"sglang {version}")
 
 
 @check("installation", needs=Needs.VERL)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from agent_rl.cpu.profile import profile_of
 from agent_rl.doctor.case import Case
-from agent_rl.doctor.check import Finding, Needs, check, ok, problem, skipped, warning
-from agent_rl.errors import ConfigError
 from agent_rl.launch.outside import require_home
+from agent_rl.preflight.check import Finding, Needs, check, ok, problem, skipped, warning
+from agent_rl.preflight.values import PARALLEL
 
 BUSY = 0.05
 """Share of a GPU's memory in use above which the GPU counts as busy."""
@@ -69,14 +70,11 @@ def gpus_per_node(case: Case) -> Finding:
 
 @check("machine")
 def tensor_parallel(case: Case) -> Finding:
-    """The GPUs of one engine divide the run's GPUs, and tensor parallelism divides the model's heads."""
+    """Tensor parallelism divides the model's heads."""
     rollout = "actor_rollout_ref.rollout"
-    key, others = f"{rollout}.tensor_model_parallel_size", ("data_parallel_size", "pipeline_model_parallel_size")
-    parallel, heads, world = case.number(key, 1), case.model.config.get("num_attention_heads"), case.engine_world
-    group = parallel * case.number(f"{rollout}.{others[0]}", 1) * case.number(f"{rollout}.{others[1]}", 1)
-    if world % group:
-        remedy = f"Set {key} so that with {' and '.join(others)} it multiplies to a divisor of {world}"
-        return problem(f"an engine needs {group} GPUs, which does not divide the {world} that there are", remedy)
+    key, heads = f"{rollout}.tensor_model_parallel_size", case.model.config.get("num_attention_heads")
+    parallel, world = case.number(key, 1), case.engine_world
+    group = math.prod(case.number(f"{rollout}.{size}", 1) for size in PARALLEL)
     if heads and heads % parallel:
         text = f"{parallel} does not divide the model's {heads} attention heads"
         return problem(text, f"Set {key} to a divisor of {heads}")
@@ -87,10 +85,7 @@ def tensor_parallel(case: Case) -> Finding:
 @check("machine", "home directory", Needs.MACHINE)
 def home_directory(case: Case) -> Finding:
     """Files can be kept in the home directory, or have other places."""
-    try:
-        require_home(case.environ)
-    except ConfigError as error:
-        return problem(error.problem, error.remedy, error.key)
+    require_home(case.environ)
     return ok(case.environ.get("HOME", "that of the user"))
 
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent_rl.doctor.case import Case
-from agent_rl.doctor.check import Finding, Needs, check, ok, problem, skipped, warning
 from agent_rl.doctor.checks.data import total_steps
+from agent_rl.preflight.check import Finding, Needs, check, ok, problem, skipped, warning
 
 GIB = 1 << 30
 STATE = 4

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agent_rl.doctor.case import Case
-from agent_rl.doctor.check import Finding, Needs, check, ok, problem, skipped, warning
-from agent_rl.errors import ConfigError
 from agent_rl.launch.cluster import Nodes, unclear_interface
 from agent_rl.launch.command import SIZES
 from agent_rl.launch.outside import ray_folder, temporary_files
+from agent_rl.preflight.check import Finding, Needs, check, ok, problem, skipped, warning
 
 TIMEOUT_S = 2.0
 CPUS_PER_GPU = 3
@@ -55,10 +54,7 @@ def ray_cluster(case: Case) -> Finding:
 @check("Ray", "folder of Ray", Needs.MACHINE)
 def folder(case: Case) -> Finding:
     """The folder in which Ray makes its sockets leaves room for their names; otherwise no run starts."""
-    try:
-        changed = temporary_files(case.environ)
-    except ConfigError as error:
-        return problem(error.problem, error.remedy, error.key)
+    changed = temporary_files(case.environ)
     if case.joins:
         return ok("the cluster's")
     why = f": TMPDIR={case.environ['TMPDIR']} leaves no room for sockets" if changed else ""

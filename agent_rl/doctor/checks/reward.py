@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 from agent_rl.agents.users.user import gives_verdict, load_user
 from agent_rl.doctor.case import Case
-from agent_rl.doctor.check import Finding, Needs, check, ok, problem, reason, skipped, warning
-from agent_rl.doctor.checks.configuration import not_here
-from agent_rl.doctor.model_files import find_model, incomplete_files
-from agent_rl.errors import ConfigError, UnscoredError, did_you_mean
-from agent_rl.launch.training import TINY_CLASSIFIER, TINY_MODEL
+from agent_rl.doctor.checks.configuration import complete
+from agent_rl.doctor.model_files import find_model
+from agent_rl.errors import ConfigError, UnscoredError
+from agent_rl.preflight.check import Finding, Needs, Status, check, ok, problem, warning
 from agent_rl.rewards import find_scorer, route
 from agent_rl.rewards.formula import GIVING_UP, HONEST_WORK, payments
 from agent_rl.rewards.scorers import SCORERS, score_now
 from agent_rl.rewards.user_function import CUSTOM_FUNCTION
 from agent_rl.settings import SECTION, TERMS
-from agent_rl.verl_adapter import custom_function, inspection
-from agent_rl.verl_adapter.checkpoints import names_a_folder
+from agent_rl.verl_adapter import early_checks, inspection  # noqa: F401 - its checks register themselves
 
-MANAGER = "reward.reward_manager.name"
-OURS = "trajectory"
 MODELS = f"{SECTION}.reward.models"
 CLASSIFIERS = ("SequenceClassification", "Reward")
 """Parts of the names of architectures that give a score."""
@@ -32,7 +29,7 @@ TIGHT = 0.9
 def weights(case: Case) -> Finding | None:
     """The reward's settings are valid, its components can be constructed, and some weight is not 0."""
     settings = case.settings.reward
-    if case.get(MANAGER) != OURS:
+    if not case.scored_by_ours:
         return None
     terms = {name: getattr(settings, name) for name in TERMS} | settings.components
     parts = {name: weight for name, term in terms.items() if (weight := term.weight_at(None))}
@@ -46,7 +43,7 @@ def weights(case: Case) -> Finding | None:
 @check("reward", "giving up")
 def giving_up(case: Case) -> Finding | None:
     """Giving up at once pays no more than a wrong answer after honest work: a call in every turn but the last."""
-    if case.get(MANAGER) != OURS or case.settings.reward.correctness.scorer == "none":
+    if not case.scored_by_ours or case.settings.reward.correctness.scorer == "none":
         return None
     pays = payments(case.reward, case.max_turns, case.settings.budget)
     for pattern, by_behaviour in pays.items():
@@ -62,7 +59,7 @@ def giving_up(case: Case) -> Finding | None:
 def ground_truths(case: Case) -> Finding | None:
     """Each row has a scorer, and a ground truth that a scorer of this package can read; or a user gives the verdict."""
     settings, name = case.settings, case.settings.reward.correctness.scorer
-    if case.get(MANAGER) != OURS or case.get(f"{CUSTOM_FUNCTION}.path") or name == "none" or settings.reward.reward_api:
+    if not case.scored_by_ours or case.get(f"{CUSTOM_FUNCTION}.path") or name == "none" or settings.reward.reward_api:
         return None
     named = None if name == "auto" else find_scorer(name)
     user = load_user(settings.user_sim.user, settings.user_sim.config)
@@ -87,54 +84,32 @@ def ground_truths(case: Case) -> Finding | None:
     return ok(f"{checked} rows can be judged") if checked else None
 
 
-@check("reward", "reward manager", Needs.VERL)
-def manager(case: Case) -> Finding:
-    """The reward manager is registered with verl, or can be loaded."""
-    name, registered = str(case.get(MANAGER)), inspection.reward_managers()
-    if _is_registered_by_name(case) and name not in registered:
-        return problem(f"{name!r} is not registered", did_you_mean(name, registered))
-    assert case.config is not None
-    try:
-        inspection.load_reward_manager(case.config)
-    except Exception as error:  # noqa: BLE001 - the user's own module may raise anything: it goes into the table
-        return problem(f"cannot be loaded: {reason(error)}", "Fix reward.reward_manager.module")
-    return ok(name)
-
-
-@check("reward", "reward function", Needs.VERL)
-def function(case: Case) -> Finding | None:
-    """The custom reward function can be imported, and called by the reward manager."""
-    assert case.config is not None
-    custom_function.check(case.config)
-    path = case.get(f"{CUSTOM_FUNCTION}.path")
-    return ok(f"{case.get(f'{CUSTOM_FUNCTION}.name')} in {path}") if path else None
-
-
 @check("reward", "data_source", Needs.VERL)
 def sources(case: Case) -> Iterator[Finding]:
     """If verl's own scoring is used, it knows the rows' data sources."""
-    if case.get(MANAGER) == OURS or case.get(f"{CUSTOM_FUNCTION}.path") or case.get("reward.reward_model.enable"):
+    if case.scored_by_ours or case.get(f"{CUSTOM_FUNCTION}.path") or case.get("reward.reward_model.enable"):
         return
-    if not _is_registered_by_name(case):
+    if case.get("reward.reward_manager.source", "register") != "register":
         return
     named = Counter(str(row.get("data_source")) for row in case.rows)
     unknown = [name for name in named if not inspection.scores(name)]
     for name in unknown:
         yield problem(
-            f"verl has no scoring for {name!r} ({named[name]} rows)", f"Set {MANAGER}={OURS}, or {CUSTOM_FUNCTION}.path"
+            f"verl has no scoring for {name!r} ({named[name]} rows)",
+            f"Set reward.reward_manager.name=trajectory, or {CUSTOM_FUNCTION}.path",
         )
     if named and not unknown:
         yield ok(f"verl scores {', '.join(named)}")
 
 
 @check("reward", "reward models")
-def models(case: Case) -> Iterator[Finding]:
-    """Every reward model is on this machine, complete, and of the configured kind."""
-    for name, served in case.settings.reward.models.items():
-        yield _model(case, name, served.path, served.kind)
+def models(case: Case) -> list[Finding]:
+    """Every reward model is complete, and of the configured kind."""
+    findings = [_model(case, name, its.path, its.kind) for name, its in case.settings.reward.models.items()]
     if case.get("reward.reward_model.enable"):
-        kind = "generative" if case.get("reward.custom_reward_function.path") else "discriminative"
-        yield _model(case, "", str(case.get("reward.reward_model.model_path", "")), kind)
+        kind = "generative" if case.get(f"{CUSTOM_FUNCTION}.path") else "discriminative"
+        findings.append(_model(case, "", str(case.get("reward.reward_model.model_path", "")), kind))
+    return [finding for finding in findings if finding is not None]
 
 
 @check("reward", "reward models' memory")
@@ -156,26 +131,12 @@ def shares(case: Case) -> Finding | None:
     return ok(f"{text}, while they score")
 
 
-def _model(case: Case, name: str, path: str, kind: str) -> Finding:
-    subject = f"reward model {name}".rstrip()
-    if case.on_cpu and path in (TINY_MODEL, TINY_CLASSIFIER):
-        return skipped(f"{path} is made when the run starts", subject=subject)
+def _model(case: Case, name: str, path: str, kind: str) -> Finding | None:
     found = find_model(case.path(path))
-    if found.folder is None and names_a_folder(path):
-        key = f"{MODELS}.{name}.path" if name else "reward.reward_model.model_path"
-        remedy = "Correct the path, or name a model of the hub"
-        return problem(f"{key}={path}: there is no such folder", remedy, subject)
-    if found.folder is None:
-        return not_here(case, path, subject)
-    shown, lacks = case.shown(found.folder), incomplete_files(found.folder)[:3] if found.config else ["config.json"]
-    if lacks:
-        return problem(f"{shown}: {', '.join(lacks)} incomplete or absent", "Copy the model again", subject)
     architecture = str((found.config.get("architectures") or ["an unnamed architecture"])[0])
-    if kind == "discriminative" and not any(word in architecture for word in CLASSIFIERS):
+    finding = complete(case, found, architecture)
+    scores = kind != "discriminative" or any(word in architecture for word in CLASSIFIERS)
+    if not scores and finding is not None and finding.status is Status.OK:
         text = f"{path} is a {architecture}, which gives no score but a hidden state"
-        return warning(text, f"Name a classifier, or set {MODELS}.{name}.kind=generative", subject)
-    return ok(f"{shown}: {architecture}, {found.parameters or 0:,} parameters", subject)
-
-
-def _is_registered_by_name(case: Case) -> bool:
-    return bool(case.get("reward.reward_manager.source", "register") == "register")
+        finding = warning(text, f"Name a classifier, or set {MODELS}.{name}.kind=generative")
+    return finding and replace(finding, subject=f"reward model {name}".rstrip())

@@ -7,9 +7,9 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 from agent_rl.doctor.case import Case
-from agent_rl.doctor.check import Finding, Needs, check, ok, problem, warning
 from agent_rl.doctor.checks.memory import has_no_graphs
 from agent_rl.doctor.stack import ATTENTION, STACK, at_least
+from agent_rl.preflight.check import Finding, Needs, check, ok, problem, warning
 from agent_rl.verl_adapter.engine_arguments import RENAMED, RENAMED_IN, known_arguments
 from agent_rl.verl_adapter.one_update import needs_pass
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from importlib.util import find_spec
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 from agent_rl.doctor.case import Case
-from agent_rl.doctor.check import Finding, check, ok, problem, skipped, warning
-from agent_rl.errors import AgentRLError, ConfigError, did_you_mean
+from agent_rl.errors import AgentRLError, ConfigError
+from agent_rl.preflight.check import Finding, check, ok, problem, skipped, warning
 from agent_rl.sandbox import PythonSandbox
-from agent_rl.tools import ToolSpec, load_tools
+from agent_rl.tools import ToolSpec
 from agent_rl.tools.inspection import signature
 
 MULTI_TURN = "actor_rollout_ref.rollout.multi_turn"
@@ -21,24 +18,10 @@ KEY = f"{MULTI_TURN}.tool_config_path"
 SANDBOXED = ("agent_rl.tools.builtin.python", "agent_rl.tools.builtin.sympy")
 
 
-def tool_path(case: Case) -> Path | None:
-    """The tool file as verl finds it: in the working directory, else next to verl's package; None: none is set."""
-    named = case.get(KEY)
-    if not named:
-        return None
-    path = case.folder / Path(str(named)).expanduser()
-    spec = find_spec("verl")
-    if not path.exists() and spec and spec.origin and not Path(named).is_absolute():
-        package = Path(spec.origin).parent
-        path = next((place / named for place in (package.parent, package) if (place / named).exists()), path)
-    return path
-
-
 def tool_specs(case: Case) -> list[ToolSpec] | None:
     """The tools; None when the file cannot be read, which `tool_file` reports."""
-    path = tool_path(case)
     try:
-        return load_tools(path) if path else []
+        return case.tools
     except AgentRLError:
         return None
 
@@ -46,22 +29,20 @@ def tool_specs(case: Case) -> list[ToolSpec] | None:
 @check("tools")
 def tool_file(case: Case) -> Iterator[Finding]:
     """The tool file loads as in training, with classes, configs, environment variables, corpora and MCP servers."""
-    path = tool_path(case)
-    if path is None:
+    if (path := case.tool_path) is None:
         yield skipped(f"none is set ({KEY})")
         return
+    shown = case.shown(path)
     try:
-        specs = load_tools(path)
+        specs = case.tools
     except ConfigError as error:
-        place = (
-            "" if error.key.startswith(str(path)) else f"{case.shown(path)}: "
-        )  # a missing secret names only its variable
+        place = "" if error.key.startswith(str(path)) else f"{shown}: "  # a missing secret names only its variable
         yield problem(f"{place}{error.key}: {error.problem}", error.remedy)
         return
     except AgentRLError as error:
-        yield problem(f"{case.shown(path)}: {error}", "Start what the tool needs, or correct the file")
+        yield problem(f"{shown}: {error}", "Start what the tool needs, or correct the file")
         return
-    yield ok(f"{case.shown(path)}: {', '.join(signature(spec) for spec in specs)}")
+    yield ok(f"{shown}: {', '.join(signature(spec) for spec in specs)}")
     length = case.number(f"{MULTI_TURN}.max_tool_response_length", 256)
     if length <= 256 and not case.get("agent_rl.tools.max_result_tokens"):
         remedy = f"Set {MULTI_TURN}.max_tool_response_length, or agent_rl.tools.max_result_tokens"
@@ -82,26 +63,6 @@ def sandbox(case: Case) -> Finding | None:
         return warning(f"{names} run the policy's code without isolation (unsafe: true)", missing)
     remedy = "Fix one of these, or set `unsafe: true` in the entry's config if you trust the code"
     return problem(f"this machine cannot isolate the code of {names}. {missing}", remedy)
-
-
-@check("tools", "tools of the rows")
-def rows_and_tools(case: Case) -> Iterator[Finding]:
-    """Tools that rows name in `extra_info.tool_selection` and `tools_kwargs` are in the tool file."""
-    specs = tool_specs(case)
-    named = Counter(name for row in case.rows for name in _names(row.get("extra_info") or {}))
-    if specs is None or not named:
-        return
-    known = [spec.name for spec in specs]
-    unknown = sorted(set(named) - set(known))
-    for name in unknown:
-        yield problem(f"{named[name]} rows name {name!r}, which is not configured", did_you_mean(name, known))
-    if not unknown:
-        yield ok(", ".join(f"{name} ({count} rows)" for name, count in named.most_common()))
-
-
-def _names(info: Mapping[str, Any]) -> set[str]:
-    given = info.get("tools_kwargs") or {}
-    return {*(info.get("tool_selection") or ()), *(name for name, value in given.items() if value is not None)}
 
 
 async def _probe() -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agent_rl.agents.episode.loop import EpisodeSetup
-from agent_rl.agents.episode.trial import own_code_problems
+from agent_rl.agents.episode.trial import function_problems, own_code_problems
 from agent_rl.data import make_row
 from agent_rl.errors import ConfigError
 from agent_rl.rewards import Reward
@@ -128,8 +128,8 @@ def test_the_custom_reward_function_is_tried_with_what_it_gets_in_a_run(tmp_path
 
     row = {**ROW, "agent_name": "react_agent"}
     for function, problems in ((custom, []), (broken, ["reward.custom_reward_function failed at "])):
-        given = EpisodeSetup(settings), [row], "react_agent", Reward(settings.reward), UserFunction(function, place)
-        assert [str(each).partition(str(Path(__file__)))[0] for each in own_code_problems(*given)] == problems
+        found = function_problems(settings, row, "react_agent", UserFunction(function, place))
+        assert [str(each).partition(str(Path(__file__)))[0] for each in found] == problems
 
 
 @pytest.mark.parametrize(

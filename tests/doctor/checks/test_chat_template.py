@@ -7,8 +7,8 @@ import pytest
 from transformers import AutoTokenizer
 
 from agent_rl.cpu.tiny_model import CHAT_TEMPLATE, CORPUS
-from agent_rl.doctor.check import Finding, Status
 from agent_rl.doctor.checks.chat_template import TEMPLATE_KEY, TokenizerTemplate, chat_template, examine, load_template
+from agent_rl.preflight.check import Finding, Status
 from tests.doctor.conftest import MakeCase, only
 
 pytestmark = pytest.mark.trainer

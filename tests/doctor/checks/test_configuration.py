@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from agent_rl.doctor.check import Status
 from agent_rl.doctor.checks import configuration
-from agent_rl.errors import ConfigError
+from agent_rl.doctor.diagnosis import all_checks
+from agent_rl.launch import training
 from agent_rl.launch.run_folder import RunFolder
-from tests.doctor.conftest import MakeCase, only
+from agent_rl.preflight.check import Status
+from tests.doctor.conftest import MakeCase, only, refused
 
 MODEL = "actor_rollout_ref.model.path"
 
@@ -40,11 +41,15 @@ def test_a_download_that_was_cut_short(make_case: MakeCase, tiny_model: Path, tm
     assert "model.safetensors incomplete" in only(configuration.model(make_case({MODEL: str(tmp_path / "model")}))).text
 
 
-@pytest.mark.parametrize("name", ["/nowhere/model", "outputs/no_such_model", "recipes/model", "models/a/b", "~/none"])
-def test_a_folder_that_is_not_there(make_case: MakeCase, name: str) -> None:
-    finding = only(configuration.model(make_case({MODEL: name})))
-    assert finding.status is Status.PROBLEM
-    assert "tiny_model" in finding.remedy
+def test_a_folder_that_is_not_there(make_case: MakeCase) -> None:
+    assert not list(training.models_are_there(make_case()))
+    for name in ("/nowhere/model", "outputs/no_such_model", "models/a/b", "~/none"):
+        case = make_case({MODEL: name})
+        assert refused(training.models_are_there(case)).startswith(f"{MODEL}: there is no {name}. An untrained one: ")
+        assert not list(configuration.model(case))
+    judge = {"agent_rl.reward.models.nice": {"path": "outputs/no_such_model"}}
+    assert refused(training.models_are_there(make_case(judge))).startswith("agent_rl.reward.models.nice.path: there is")
+    assert refused(configuration.model(make_case({MODEL: "recipes/model"})))
 
 
 def test_the_tiny_model_is_made_by_the_launcher(
@@ -145,24 +150,15 @@ def test_divisions_that_workers_would_refuse(
     assert (first.subject, first.status.value) == (subject, status)
 
 
-@pytest.mark.parametrize(
-    ("keys", "text"),
-    [
-        (
-            {"agent_rl.reward.overlong.penalty": 1, "agent_rl.reward.overlong.buffer_tokens": 9999},
-            "buffer_tokens: 9999",
-        ),
-        ({"actor_rollout_ref.model.lora_rank": 8}, "lora.merge"),
-        ({"algorithm.adv_estimator": "remax"}, "no baselines"),
-    ],
-)
-def test_our_own_checks_are_made_as_well(
-    make_case: MakeCase, monkeypatch: pytest.MonkeyPatch, keys: dict[str, Any], text: str
-) -> None:
-    monkeypatch.setenv("VERL_PLATFORM", "cpu")
-    finding = only(configuration.validation(make_case(keys)))
-    assert finding.status is Status.PROBLEM
-    assert text in finding.text
+def test_the_trainers_checks_are_made_as_well(make_case: MakeCase) -> None:
+    checks = {one.subject: one for one in all_checks() if "trainer" in one.at}
+    assert len(checks) >= 9
+    for subject, keys, text in (
+        ("reward workers", {"agent_rl.reward.overlong": {"penalty": 1, "buffer_tokens": 9999}}, "buffer_tokens: 9999"),
+        ("on a cpu", {"actor_rollout_ref.model.lora_rank": 8}, "lora.merge"),
+        ("remax baselines", {"algorithm.adv_estimator": "remax"}, "no baselines"),
+    ):
+        assert text in refused(checks[subject].run(make_case(keys)))
 
 
 def test_tokens_of_a_micro_batch(make_case: MakeCase) -> None:
@@ -206,5 +202,4 @@ def test_a_folder_with_another_run_is_a_problem(
     with RunFolder(config) as run:
         (run.path / "metrics.jsonl").touch()
     assert not list(configuration.earlier_run(make_case()))
-    with pytest.raises(ConfigError, match=r"data\.seed is 7, was"):
-        list(configuration.earlier_run(make_case({"data.seed": 7})))
+    assert "data.seed is 7, was" in refused(configuration.earlier_run(make_case({"data.seed": 7})))

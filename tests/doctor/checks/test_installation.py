@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from agent_rl.doctor.case import Case
-from agent_rl.doctor.check import Status
 from agent_rl.doctor.checks import installation
 from agent_rl.doctor.machine import Machine
+from agent_rl.preflight.check import Status
 from tests.doctor.conftest import MakeCase, node_facts, only, statuses, with_gpus
 
 CPU = {"VERL_PLATFORM": "cpu"}
@@ -51,13 +51,11 @@ def test_another_verl_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_on_a_gpu_the_engines_own_pins_count(make_case: MakeCase, tmp_path: Path) -> None:
     case = make_case(on_cpu=False, environ=with_gpus(tmp_path, 8))
-    finding = only(installation.engine_set(case))
+    finding = only(installation.engine(case))
     assert finding.status is Status.WARNING
     assert "sglang==0.5.13 (0.5.12)" in finding.text
     assert "pip install 'agent-rl[sglang]'" in finding.remedy
-    assert not list(installation.engine_set(make_case()))
     assert only(installation.packages(case)).status is Status.OK
-    assert only(installation.torch_build(case)).status is Status.PROBLEM  # this environment's torch is for CPUs
 
 
 def test_agent_rl_on_the_path_alone_is_no_plugin(monkeypatch: pytest.MonkeyPatch) -> None:

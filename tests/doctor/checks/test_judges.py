@@ -7,10 +7,9 @@ import pytest
 
 from agent_rl.data import write_parquet
 from agent_rl.data.preferences import to_row
-from agent_rl.doctor.check import Status
 from agent_rl.doctor.checks.data import PROMPT_TOKENS, lengths
-from agent_rl.doctor.checks.judges import questions
-from tests.doctor.conftest import ROOT, MakeCase, only
+from agent_rl.preflight.check import Status
+from tests.doctor.conftest import ROOT, MakeCase, only, refused
 
 pytestmark = pytest.mark.trainer
 
@@ -37,26 +36,17 @@ def judged(tmp_path: Path) -> Any:
 
 
 def test_the_prompts_are_those_that_are_asked(make_case: MakeCase, judged: Any) -> None:
-    found = only(questions(make_case(judged())))
+    found = only(lengths(make_case(judged())))
     assert found.status is Status.OK, found
-    assert "each of 8 rows has a truth" in found.text
-    assert only(questions(make_case(judged(**{PROMPT_TOKENS: 20})))).status is Status.PROBLEM
+    assert only(lengths(make_case(judged(**{PROMPT_TOKENS: 20})))).status is Status.PROBLEM
     most = int(found.text.split()[2]) - 1
-    assert only(questions(make_case(judged(**{PROMPT_TOKENS: most})))).status is Status.WARNING
-    left_out = only(questions(make_case(judged(**{PROMPT_TOKENS: most, "data.filter_overlong_prompts": True}))))
+    assert only(lengths(make_case(judged(**{PROMPT_TOKENS: most})))).status is Status.WARNING
+    left_out = only(lengths(make_case(judged(**{PROMPT_TOKENS: most, "data.filter_overlong_prompts": True}))))
     assert left_out.status is Status.OK
     assert "are left out" in left_out.text
-    assert only(lengths(make_case(judged()))).status is Status.SKIPPED
 
 
 def test_what_would_stop_the_run_is_found(make_case: MakeCase, judged: Any) -> None:
-    untrue = only(questions(make_case(judged("correctness"))))
-    assert untrue.status is Status.PROBLEM
-    assert "there is no truth to train a judge on" in untrue.text
-    twice = judged(**{"+data.apply_chat_template_kwargs": {"enable_thinking": True}})
-    twice["data.apply_chat_template_kwargs"] = twice.pop("+data.apply_chat_template_kwargs")
-    assert "the model's chat template does not read it" in only(questions(make_case(twice))).text
-
-
-def test_other_runs_are_not_asked_about(make_case: MakeCase) -> None:
-    assert list(questions(make_case())) == []
+    assert "there is no truth to train a judge on" in refused(lengths(make_case(judged("correctness"))))
+    twice = judged(**{"data.apply_chat_template_kwargs": {"enable_thinking": True}})
+    assert "the model's chat template does not read it" in refused(lengths(make_case(twice)))

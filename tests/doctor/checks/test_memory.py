@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from agent_rl.doctor import machine as facts
-from agent_rl.doctor.check import Status
 from agent_rl.doctor.checks import memory
 from agent_rl.doctor.model_files import ModelFiles
+from agent_rl.preflight.check import Status
 from tests.doctor.conftest import ROOT, MakeCase, only, statuses, with_gpus
 
 GIB = 1 << 30

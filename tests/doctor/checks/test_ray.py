@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from agent_rl.doctor.check import Finding, Status
 from agent_rl.doctor.checks import ray
 from agent_rl.doctor.machine import Machine
-from agent_rl.errors import ConfigError
-from tests.doctor.conftest import MakeCase, node_facts, only, with_gpus
+from agent_rl.preflight.check import Finding, Status
+from tests.doctor.conftest import MakeCase, node_facts, only, refused, with_gpus
 
 SECOND = {"NNODES": "2", "NODE_RANK": "1", "MASTER_ADDR": "host0"}
 UNITS = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
@@ -123,8 +122,7 @@ def test_nodes_with_several_addresses_need_an_interface_by_name(make_case: MakeC
 
 
 def test_a_rank_beyond_the_nodes(make_case: MakeCase) -> None:
-    with pytest.raises(ConfigError, match="NODE_RANK: 2 of 2 nodes"):
-        list(ray.nodes(make_case(environ={**SECOND, "NODE_RANK": "2"})))
+    assert refused(ray.nodes(make_case(environ={**SECOND, "NODE_RANK": "2"}))).startswith("NODE_RANK: 2 of 2 nodes")
 
 
 def test_room_for_the_actors(make_case: MakeCase, tmp_path: Path) -> None:

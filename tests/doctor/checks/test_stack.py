@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from agent_rl.doctor.check import Status
 from agent_rl.doctor.checks import stack
 from agent_rl.doctor.machine import Machine
+from agent_rl.preflight.check import Status
 from tests.doctor.conftest import MakeCase, node_facts, only
 
 MODEL, ROLLOUT = "actor_rollout_ref.model", "actor_rollout_ref.rollout"

@@ -1,13 +1,11 @@
-import copy
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent_rl.data import write_parquet
-from agent_rl.doctor.check import Status
 from agent_rl.doctor.checks import tools
+from agent_rl.preflight.check import Status
 from agent_rl.sandbox.host.execution import IsolationReport
 from tests.doctor.conftest import ROOT, MakeCase, only
 
@@ -28,8 +26,8 @@ def test_the_recipes_tool_file_is_shown_with_its_tools(make_case: MakeCase) -> N
 
 def test_a_relative_path_is_looked_for_beside_verl_as_well(make_case: MakeCase) -> None:
     case = make_case({KEY: "trainer/config/ppo_trainer.yaml"})
-    assert str(tools.tool_path(case)).endswith("verl/trainer/config/ppo_trainer.yaml")
-    assert tools.tool_path(make_case({KEY: "no/such.yaml"})) == ROOT / "no/such.yaml"
+    assert str(case.tool_path).endswith("verl/trainer/config/ppo_trainer.yaml")
+    assert make_case({KEY: "no/such.yaml"}).tool_path == ROOT / "no/such.yaml"
 
 
 @pytest.mark.parametrize(
@@ -84,21 +82,3 @@ def test_a_machine_without_isolation(
     finding = only(tools.sandbox(make_case(tool_file(tmp_path, f"{{name: python, config: {config}}}"))))
     assert finding.status.value == status
     assert "use Linux 5.13" in finding.text + finding.remedy
-
-
-def test_tools_that_rows_ask_for(make_case: MakeCase, rows: list[dict[str, Any]], tmp_path: Path) -> None:
-    assert not list(tools.rows_and_tools(make_case()))
-    asking = copy.deepcopy(rows)
-    for row in asking:
-        row["extra_info"]["tool_selection"] = ["calculator"]
-    write_parquet(asking, tmp_path / "good.parquet")
-    keys = {"data.train_files": str(tmp_path / "good.parquet")}
-    assert only(tools.rows_and_tools(make_case(keys))).text == "calculator (12 rows)"
-    for row in asking:
-        row["extra_info"]["tools_kwargs"] = {"serch": {"create_kwargs": {"top_k": 1}}}
-    write_parquet(asking, tmp_path / "bad.parquet")
-    keys = {"data.train_files": str(tmp_path / "bad.parquet")}
-    finding = only(tools.rows_and_tools(make_case(keys)))
-    assert finding.status is Status.PROBLEM
-    assert "12 rows name 'serch'" in finding.text
-    assert not list(tools.rows_and_tools(make_case({**keys, **tool_file(tmp_path, "{name: broken}")})))

@@ -6,47 +6,46 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from agent_rl.errors import ConfigError
 from agent_rl.launch.composition import verl_defaults
-from agent_rl.verl_adapter import values
+from agent_rl.preflight import values
+from agent_rl.preflight.case import Case
+from agent_rl.preflight.check import checks_at
 
 ROLLOUT = "actor_rollout_ref.rollout"
 
 
-def checked(**keys: Any) -> None:
+def errors(config: Any) -> list[Any]:
+    case = Case(config=config)
+    ours = [one for one in checks_at("trainer") if one.function.__module__ == values.__name__]
+    return [*values.wrong_types(case, verl_defaults()), *(each for one in ours for each in one.found(case))]
+
+
+def made(**keys: Any) -> Any:
     """A configuration with these keys; `__` stands for a dot."""
     config = OmegaConf.create()
     for key, value in keys.items():
         OmegaConf.update(config, key.replace("__", "."), value)
-    values.check_types(config, verl_defaults())
-    values.check_values(config)
+    return config
 
 
 def refused(**keys: Any) -> str:
-    with pytest.raises(ConfigError) as caught:
-        checked(**keys)
-    assert caught.value.key == next(iter(keys)).replace("__", ".")
-    return str(caught.value)
+    """The first error about the first key."""
+    key = next(iter(keys)).replace("__", ".")
+    error = next(error for error in errors(made(**keys)) if error.key == key)
+    assert error.remedy
+    return str(error)
 
 
 def test_verls_defaults_pass() -> None:
-    config = OmegaConf.merge(verl_defaults(), {"algorithm": {"adv_estimator": "grpo"}})
-    values.check_types(config, verl_defaults())
-    values.check_values(config)
+    assert errors(OmegaConf.merge(verl_defaults(), {"algorithm": {"adv_estimator": "grpo"}})) == []
 
 
-@pytest.mark.parametrize("key", values.SIZES)
-@pytest.mark.parametrize("value", [0, -1, None])
-def test_a_size_is_one_or_more(key: str, value: Any) -> None:
-    shown = "null" if value is None else value
-    assert f"expected a whole number of 1 or more, got {shown}" in refused(**{key.replace(".", "__"): value})
-
-
-@pytest.mark.parametrize("key", values.OPTIONAL_SIZES)
-def test_some_sizes_may_be_null(key: str) -> None:
-    name = key.replace(".", "__")
-    checked(**{name: None})
-    assert "or null" in refused(**{name: 0})
+def test_a_size_is_one_or_more_and_some_may_be_null() -> None:
+    for key in (*values.SIZES, *values.OPTIONAL_SIZES):
+        name = key.replace(".", "__")
+        assert refused(**{name: 0}).startswith(f"{key}: expected a whole number of 1 or more, got 0. Write for example")
+        assert "got -1" in refused(**{name: -1})
+        assert bool(errors(made(**{name: None}))) == (key in values.SIZES)
 
 
 @pytest.mark.parametrize(
@@ -65,13 +64,14 @@ def test_a_value_has_the_type_of_verls_default(key: str, value: Any, message: st
 
 
 def test_types_that_verl_takes_pass() -> None:
-    checked(data__shuffle=0, algorithm__gamma=1, actor_rollout_ref__rollout__val_kwargs__temperature=0.5)
-    checked(algorithm__rollout_correction__rollout_is_threshold="0.5_5.0")
+    temperature = {"actor_rollout_ref__rollout__val_kwargs__temperature": 0.5}
+    assert not errors(made(data__shuffle=0, algorithm__gamma=1, **temperature))
+    assert not errors(made(algorithm__rollout_correction__rollout_is_threshold="0.5_5.0"))
 
 
 def test_engines_divide_the_gpus() -> None:
     two = {"actor_rollout_ref__rollout__tensor_model_parallel_size": 2}
-    checked(**two, trainer__n_gpus_per_node=1, trainer__nnodes=2)
+    assert not errors(made(**two, trainer__n_gpus_per_node=1, trainer__nnodes=2))
     assert refused(**two, trainer__n_gpus_per_node=1).endswith(
         "an engine of 2 GPUs does not divide the run's 1 (trainer.n_gpus_per_node x nnodes). "
         "Set actor_rollout_ref.rollout.tensor_model_parallel_size=1: an engine for each GPU, or another divisor of 1"
@@ -80,25 +80,22 @@ def test_engines_divide_the_gpus() -> None:
     assert "divide the run's 3" in refused(**two, **separate, actor_rollout_ref__rollout__n_gpus_per_node=3)
 
 
-@pytest.mark.parametrize("key", values.FILES)
-def test_a_folder_is_no_file(key: str, tmp_path: Path) -> None:
-    (tmp_path / "rows.parquet").touch()
+def test_a_folder_is_not_a_file_and_a_file_is_not_a_folder(tmp_path: Path) -> None:
     (tmp_path / "README.md").touch()
-    message = refused(**{key.replace(".", "__"): str(tmp_path)})
-    assert f"{str(tmp_path)!r} is a folder" in message
-    assert f"such as {tmp_path}/rows.parquet" in message
-
-
-@pytest.mark.parametrize("key", values.FOLDERS)
-def test_a_file_is_no_folder(key: str, tmp_path: Path) -> None:
-    (file := tmp_path / "model.py").touch()
-    message = refused(**{key.replace(".", "__"): str(file)})
-    assert f"is a file, and a folder belongs here. Name a folder, such as {tmp_path}" in message
+    (file := tmp_path / "rows.parquet").touch()
+    for key in values.FILES:
+        message = refused(**{key.replace(".", "__"): str(tmp_path)})
+        assert message.endswith(
+            f"{str(tmp_path)!r} is a folder, and a file belongs here. Name the file, such as {file}"
+        )
+    for key in values.FOLDERS:
+        message = refused(**{key.replace(".", "__"): str(file)})
+        assert message.endswith(f"is a file, and a folder belongs here. Name a folder, such as {tmp_path}")
 
 
 def test_each_of_several_data_files_is_looked_at(tmp_path: Path) -> None:
     (file := tmp_path / "rows.parquet").touch()
-    checked(data__train_files=[str(file), "hdfs://host/rows.parquet"])
+    assert not errors(made(data__train_files=[str(file), "hdfs://host/rows.parquet"]))
     assert "is a folder" in refused(data__train_files=[str(file), str(tmp_path)])
 
 
@@ -117,13 +114,14 @@ def test_an_estimator_comes_with_the_rest_of_its_algorithm(name: str, remedy: st
 
 
 def test_a_critic_that_is_set_up_by_hand_passes() -> None:
-    checked(algorithm__adv_estimator="gae", critic__model__path="mine", critic__ppo_micro_batch_size_per_gpu=1)
-    with pytest.raises(ConfigError, match=r"critic\.enable: .* needs a critic .value False.\. Write algo=ppo"):
-        checked(algorithm__adv_estimator="gae", critic__enable=False)
+    critic = {"critic__model__path": "mine", "critic__ppo_micro_batch_size_per_gpu": 1}
+    assert not errors(made(algorithm__adv_estimator="gae", **critic))
+    (error,) = errors(made(algorithm__adv_estimator="gae", critic__enable=False))
+    assert (error.key, error.remedy) == ("critic.enable", "Write algo=ppo")
 
 
 def test_the_estimate_of_the_kl_is_one_of_verls() -> None:
-    checked(algorithm__kl_penalty="k3+", actor_rollout_ref__actor__kl_loss_type="low_var_kl+")
+    assert not errors(made(algorithm__kl_penalty="k3+", actor_rollout_ref__actor__kl_loss_type="low_var_kl+"))
     assert "Did you mean 'low_var_kl'" in refused(actor_rollout_ref__actor__kl_loss_type="low_var")
 
 

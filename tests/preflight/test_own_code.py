@@ -8,8 +8,8 @@ import pytest
 
 from agent_rl.agents import registry
 from agent_rl.data import write_parquet
-from agent_rl.doctor.check import Status
-from agent_rl.doctor.checks import own_code
+from agent_rl.preflight import own_code
+from agent_rl.preflight.check import Status
 from tests.doctor.conftest import MakeCase
 
 SCRIPT = """

@@ -1,0 +1,170 @@
+"""The input of the checks: the configuration of a run, and the environment in which it would start."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from agent_rl.agents.episode.budget import DEFAULT_MAX_TURNS
+from agent_rl.data.files import RowsFile, read_rows
+from agent_rl.errors import ConfigError
+from agent_rl.rewards import Reward
+from agent_rl.rewards.user_function import CUSTOM_FUNCTION
+from agent_rl.settings import SECTION, AgentRLSettings
+from agent_rl.tools import ToolSpec, load_tools
+
+__all__ = ["Case"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A run that a user wants to start, with lazily read rows and tools.
+
+    Attributes:
+        environ: the environment that the run would inherit.
+        folder: where it would be started: relative paths begin here.
+        config: the composed configuration, a `DictConfig`; None without a recipe, or when it does not compose.
+        recipe: as the user names it; None without one.
+        overrides: of the user.
+        script: the user's own entry point, as for `agent-rl train --script`.
+        most_rows: of a file, that are read: its first.
+    """
+
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    folder: Path = field(default_factory=Path.cwd)
+    config: Any = None
+    recipe: str | None = None
+    overrides: Sequence[str] = ()
+    script: Path | None = None
+    most_rows: int = 20_000
+
+    @cached_property
+    def settings(self) -> AgentRLSettings:
+        """The section `agent_rl`.
+
+        Raises:
+            ConfigError: for a wrong key or value.
+        """
+        return AgentRLSettings.from_config({SECTION: self.get(SECTION)})
+
+    @cached_property
+    def reward(self) -> Reward:
+        """What the manager `trajectory` scores with; a custom reward function is not loaded.
+
+        Raises:
+            ConfigError: as `Reward`.
+        """
+        tokens, judged = self.get("data.max_response_length"), bool(self.get(f"{CUSTOM_FUNCTION}.path"))
+        return Reward(self.settings.reward, max_response_tokens=tokens, judged=judged)
+
+    @property
+    def scored_by_ours(self) -> bool:
+        """Whether the manager `trajectory` scores."""
+        return bool(self.get("reward.reward_manager.name") == "trajectory")
+
+    @property
+    def max_turns(self) -> int:
+        """Turns that an episode may have."""
+        return self.number("actor_rollout_ref.rollout.multi_turn.max_assistant_turns", DEFAULT_MAX_TURNS)
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the CPU was chosen."""
+        return self.environ.get("VERL_PLATFORM", "").strip().lower() == "cpu"
+
+    @cached_property
+    def tools(self) -> list[ToolSpec]:
+        """The tools of the tool file.
+
+        Raises:
+            AgentRLError: it cannot be read.
+        """
+        return load_tools(self.tool_path) if self.tool_path else []
+
+    @cached_property
+    def tool_path(self) -> Path | None:
+        """The tool file as verl finds it: in the working directory, else next to verl's package; None: none is set."""
+        named = self.get("actor_rollout_ref.rollout.multi_turn.tool_config_path")
+        if not named:
+            return None
+        path = self.folder / Path(str(named)).expanduser()
+        spec = find_spec("verl")
+        if not path.exists() and spec and spec.origin and not Path(named).is_absolute():
+            package = Path(spec.origin).parent
+            path = next((place / named for place in (package.parent, package) if (place / named).exists()), path)
+        return path
+
+    @cached_property
+    def train(self) -> list[RowsFile]:
+        """The training files."""
+        return self._tables("data.train_files")
+
+    @cached_property
+    def val(self) -> list[RowsFile]:
+        """The validation files."""
+        return self._tables("data.val_files")
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """All rows that were read, for training and validation."""
+        return [row for file in (*self.train, *self.val) for row in file.rows]
+
+    @property
+    def has_rows_of_ours(self) -> bool:
+        """Whether the data set of agent_rl or verl reads the rows, which keeps them as they are."""
+        return self.get("data.custom_cls.name") in (None, "RowDataSet")
+
+    @property
+    def default_agent(self) -> str:
+        """The agent loop of rows that name none."""
+        return str(self.get("actor_rollout_ref.rollout.agent.default_agent_loop", "single_turn_agent"))
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value of a key as plain data, interpolations resolved; `default` for null and for an absent key.
+
+        Raises:
+            ConfigError: when the value refers to something that is not there.
+        """
+        if self.config is None:
+            return default
+        try:
+            value = OmegaConf.select(self.config, key, default=default)
+            if isinstance(value, DictConfig | ListConfig):
+                value = OmegaConf.to_container(value, resolve=True)
+        except OmegaConfBaseException as error:
+            problem = str(error).splitlines()[0]
+            raise ConfigError(key, problem, "Set the variable, or write the value itself") from error
+        return default if value is None else value
+
+    def number(self, key: str, default: int) -> int:
+        """A whole number, which `values` has found to be one; see `get`."""
+        return int(self.get(key, default))
+
+    def path(self, value: str) -> str:
+        """A path as the run would see it; a name that is no existing path stays as it is."""
+        expanded = os.path.expanduser(value)
+        joined = self.folder / expanded
+        return str(joined) if value and joined.exists() else expanded
+
+    def shown(self, path: str | os.PathLike[str]) -> str:
+        """A path as a user would write it: relative to the working directory or to `~/`, if it is in one of them."""
+        absolute = os.path.normpath(self.folder / path)
+        home = os.path.expanduser("~")
+        for place, mark in ((str(self.folder), ""), (home, "~/")):
+            if absolute.startswith(f"{place}/"):
+                return mark + absolute[len(place) + 1 :]
+        return absolute
+
+    def _tables(self, key: str) -> list[RowsFile]:
+        """The files of this machine that a key names; remote ones are not checked."""
+        named = self.get(key, [])
+        paths = [str(path) for path in ([named] if isinstance(named, str) else named)]
+        return [read_rows(self.path(path), self.most_rows) for path in paths if "://" not in path]

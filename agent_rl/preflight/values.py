@@ -1,0 +1,246 @@
+"""Checks values of verl's own keys that verl takes and cannot use: types, sizes, paths, the estimator.
+
+verl notices most of them in a worker, after Ray and the model have been loaded, and some never. What cannot be resolved
+is left to others, and what does not exist to whoever reads it: it may be a model of the hub, or made by the run.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from agent_rl.errors import ConfigError, did_you_mean
+from agent_rl.preflight.case import Case
+from agent_rl.preflight.check import check
+
+__all__ = ["AT", "ESTIMATOR", "wrong_types"]
+
+AT = ("compose", "trainer")
+
+ACTOR, ROLLOUT, CRITIC = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", "critic"
+
+SIZES = (
+    "trainer.nnodes",
+    "trainer.n_gpus_per_node",
+    "trainer.total_epochs",
+    "data.train_batch_size",
+    "data.max_prompt_length",
+    "data.max_response_length",
+    f"{ACTOR}.ppo_mini_batch_size",
+    f"{ACTOR}.ppo_epochs",
+    f"{ACTOR}.ppo_max_token_len_per_gpu",
+    f"{ROLLOUT}.n",
+    f"{ROLLOUT}.val_kwargs.n",
+    f"{ROLLOUT}.tensor_model_parallel_size",
+    f"{ROLLOUT}.agent.num_workers",
+    f"{ROLLOUT}.multi_turn.max_parallel_calls",
+    f"{ROLLOUT}.multi_turn.max_tool_response_length",
+)
+"""Keys that hold a whole number of 1 or more."""
+
+OPTIONAL_SIZES = (
+    "trainer.total_training_steps",
+    "data.gen_batch_size",
+    f"{ACTOR}.ppo_micro_batch_size_per_gpu",
+    f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu",
+    f"{ROLLOUT}.max_model_len",
+    f"{ROLLOUT}.multi_turn.max_assistant_turns",
+)
+"""Keys that hold such a number or null."""
+
+FILES = (
+    "data.train_files",
+    "data.val_files",
+    "data.custom_cls.path",
+    f"{ROLLOUT}.multi_turn.tool_config_path",
+    f"{ROLLOUT}.multi_turn.function_tool_path",
+    f"{ROLLOUT}.agent.agent_loop_config_path",
+    "reward.custom_reward_function.path",
+    "reward.reward_manager.module.path",
+    "agent_rl.trace.path",
+    "agent_rl.tools.cassette.path",
+)
+SUFFIXES = (".parquet", ".jsonl", ".json", ".yaml", ".yml", ".py")
+"""Of the files, for an example in a message."""
+
+FOLDERS = (
+    "actor_rollout_ref.model.path",
+    "actor_rollout_ref.model.tokenizer_path",
+    f"{CRITIC}.model.path",
+    "reward.reward_model.model_path",
+    "trainer.default_local_dir",
+    "trainer.rollout_data_dir",
+    "trainer.validation_data_dir",
+    "trainer.resume_from_path",
+)
+
+PARALLEL = ("tensor_model_parallel_size", "data_parallel_size", "pipeline_model_parallel_size")
+"""Keys of the rollout whose product is the number of GPUs of one engine."""
+
+OF_ANY_TYPE = ("algorithm.rollout_correction.rollout_is_threshold",)
+"""Keys whose default is a number and that take text as well."""
+
+ESTIMATOR = "algorithm.adv_estimator"
+VERLS_CRITIC = "~/models/deepseek-llm-7b-chat"
+"""The critic's model in verl's defaults."""
+ALGORITHMS = ("dapo", "gspo", "ppo")
+"""Names of our group `algo` that are no estimators."""
+NOT_IN_V1 = {
+    "gdpo": "Set normalize: group on each component of agent_rl.reward, with algo=grpo",
+    "optimal_token_baseline": "Use algo=rloo",
+    "tir_optimal_token_baseline": "Use algo=rloo",
+}
+"""Estimators of verl that need values which its v1 trainer does not compute, and what to use instead."""
+
+ENGINE = f"{ROLLOUT}.name"
+SUPPORTED_ENGINE = "sglang"
+
+ROUTED_EXPERTS = f"{ROLLOUT}.enable_rollout_routing_replay"
+
+KL_NAME_KEYS = ("algorithm.kl_penalty", f"{ACTOR}.kl_loss_type")
+KL_NAMES = ("abs", "k1", "k2", "k3", "kl", "low_var_kl", "mse")
+
+
+Errors = Iterator[ConfigError]
+
+
+@check("configuration", at=AT)
+def section(case: Case) -> None:
+    """The section `agent_rl` has known keys and values."""
+    case.settings  # noqa: B018 - raises
+
+
+@check("configuration", at=AT)
+def sizes(case: Case) -> Errors:
+    """Sizes are whole numbers of 1 or more."""
+    for key in (*SIZES, *OPTIONAL_SIZES):
+        value, is_optional = _get(case, key, unresolved=1), key in OPTIONAL_SIZES
+        if (type(value) is not int or value < 1) and not (value is None and is_optional):
+            shown = "null" if value is None else repr(value)
+            remedy = f"Write for example {key}=1{', or null for no limit of its own' if is_optional else ''}"
+            yield ConfigError(key, f"expected a whole number of 1 or more, got {shown}", remedy)
+
+
+@check("configuration", at=AT)
+def paths(case: Case) -> Errors:
+    """No folder stands where a file belongs, and no file where a folder does."""
+    for key, path in _paths(case, FILES):
+        if os.path.isdir(local := os.path.expanduser(path)):
+            inside = sorted(name for name in os.listdir(local) if name.endswith(SUFFIXES))
+            remedy = f"Name the file, such as {os.path.join(path, inside[0] if inside else 'NAME')}"
+            yield ConfigError(key, f"{path!r} is a folder, and a file belongs here", remedy)
+    for key, path in _paths(case, FOLDERS):
+        if os.path.isfile(os.path.expanduser(path)):
+            remedy = f"Name a folder, such as {os.path.dirname(path) or '.'}"
+            yield ConfigError(key, f"{path!r} is a file, and a folder belongs here", remedy)
+
+
+@check("configuration", at=AT)
+def engine(case: Case) -> Errors:
+    """The engine is the one with which runs of agent_rl have been tried, and keeps nothing that agents do not."""
+    if (name := str(_get(case, ENGINE, unresolved=SUPPORTED_ENGINE))) != SUPPORTED_ENGINE:
+        yield ConfigError(
+            ENGINE,
+            f"agent_rl trains with SGLang (0.5.12 on a CPU, where every recipe is tried; 0.5.13 on GPUs), and has not "
+            f"been tried with {name!r}",
+            "Set it to sglang; agent-rl eval also takes a server of vLLM (--endpoint, policy=vllm or chat)",
+        )
+    if _get(case, ROUTED_EXPERTS) is True:
+        problem = "the agents of agent_rl do not keep the experts that the engine has chosen"
+        yield ConfigError(ROUTED_EXPERTS, problem, "Set it to false, and router_replay.mode to R2 or disabled")
+
+
+@check("configuration", at=AT)
+def estimator(case: Case) -> Errors:
+    """The rest of what an estimator needs is set, as the group `algo` does."""
+    name = _get(case, ESTIMATOR)
+    if name in ALGORITHMS:
+        yield ConfigError(ESTIMATOR, f"{name!r} is an algorithm, not an estimator", f"Write algo={name}")
+    if name in NOT_IN_V1:
+        yield ConfigError(ESTIMATOR, f"verl's v1 trainer does not compute what {name!r} needs", NOT_IN_V1[name])
+    if name != "gae":
+        return
+    if _get(case, f"{CRITIC}.enable") is False:
+        yield ConfigError(f"{CRITIC}.enable", f"{ESTIMATOR}=gae needs a critic (value False)", "Write algo=ppo")
+    model, micro = (_get(case, f"{CRITIC}.{key}") for key in ("model.path", "ppo_micro_batch_size_per_gpu"))
+    if micro is None and model == VERLS_CRITIC and not os.path.isdir(os.path.expanduser(model)):
+        problem = f"'gae' needs a critic, and {CRITIC}.model.path is verl's default, {model}"
+        yield ConfigError(ESTIMATOR, problem, "Write algo=ppo, which sets up the critic")
+
+
+@check("configuration", at=AT)
+def parallel(case: Case) -> Errors:
+    """Engines divide the GPUs: otherwise Ray would look for the last one's until its time is over."""
+    owner = "trainer" if _get(case, "actor_rollout_ref.hybrid_engine", unresolved=True) else ROLLOUT
+    counts = [_get(case, f"{owner}.{key}", unresolved=1) for key in ("nnodes", "n_gpus_per_node")]
+    sizes = [_get(case, f"{ROLLOUT}.{key}", unresolved=1) for key in PARALLEL]
+    if not all(type(each) is int and each >= 1 for each in (*counts, *sizes)):
+        return
+    gpus, group = math.prod(counts), math.prod(sizes)
+    if gpus % group:
+        key = f"{ROLLOUT}.{PARALLEL[0]}"
+        problem = f"an engine of {group} GPUs does not divide the run's {gpus} ({owner}.n_gpus_per_node x nnodes)"
+        yield ConfigError(key, problem, f"Set {key}=1: an engine for each GPU, or another divisor of {gpus}")
+
+
+@check("configuration", at=AT)
+def kl_estimate(case: Case) -> Errors:
+    """The estimates of the KL are verl's."""
+    for key in KL_NAME_KEYS:
+        name = str(_get(case, key, unresolved="kl"))
+        if name.removesuffix("+") not in KL_NAMES:
+            yield ConfigError(key, f"there is no estimate of the KL {name!r}", did_you_mean(name, KL_NAMES))
+
+
+def wrong_types(case: Case, defaults: Any) -> Errors:
+    """Text where verl's default is a number or a truth value, and numbers where it is a truth value.
+
+    Text such as `no` counts as true in verl, and other text fails where it is used.
+
+    Args:
+        case: with the configuration.
+        defaults: verl's own.
+    """
+    for key, default in _scalars(defaults):
+        value = _get(case, key, unresolved=default)
+        if value == default or value is None or key in OF_ANY_TYPE:
+            continue
+        fits = isinstance(value, bool) if isinstance(default, bool) else not isinstance(value, bool | str)
+        if not fits and not (isinstance(default, bool) and value in (0, 1)):
+            kind = "true or false" if isinstance(default, bool) else "a number"
+            example = str(default).lower() if isinstance(default, bool) else default
+            yield ConfigError(key, f"expected {kind}, got {value!r}", f"Write for example {key}={example}")
+
+
+def _scalars(node: Any, path: str = "") -> Iterator[tuple[str, bool | int | float]]:
+    """Every key with a number or a truth value, and that value."""
+    for key in node:
+        here, child = f"{path}.{key}".lstrip("."), node._get_node(key)
+        if OmegaConf.is_dict(child):
+            if not child._is_none() and not child._is_interpolation():
+                yield from _scalars(child, here)
+        elif isinstance(value := child._value(), bool | int | float):
+            yield here, value
+
+
+def _get(case: Case, key: str, unresolved: Any = None) -> Any:
+    """A value; `unresolved` for a key that is not there and for one that refers to what is not there."""
+    try:
+        value = OmegaConf.select(case.config, key, default=unresolved)
+        return list(value) if OmegaConf.is_list(value) else value
+    except OmegaConfBaseException:
+        return unresolved
+
+
+def _paths(case: Case, keys: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """The local paths that keys name."""
+    for key in keys:
+        value = _get(case, key)
+        for path in [value] if isinstance(value, str) else value or ():
+            if isinstance(path, str) and "://" not in path:
+                yield key, path

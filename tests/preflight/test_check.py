@@ -1,0 +1,99 @@
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from agent_rl.doctor.diagnosis import all_checks
+from agent_rl.errors import ConfigError, FatalError
+from agent_rl.preflight import check as check_module
+from agent_rl.preflight.case import Case
+from agent_rl.preflight.check import (
+    GROUPS,
+    Finding,
+    Status,
+    check,
+    checks_at,
+    ok,
+    problem,
+    reason,
+    refuse,
+)
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    all_checks()
+    monkeypatch.setattr(check_module, "_registered", dict(check_module._registered))
+
+
+def test_every_check_says_what_it_looks_for_and_groups_are_in_order() -> None:
+    checks = all_checks()
+    assert all(each.function.__doc__ for each in checks)
+    assert len({each.function for each in checks}) == len(checks) > 40
+    assert tuple(dict.fromkeys(each.group for each in checks)) == GROUPS
+
+
+def test_a_check_returns_a_finding_several_or_none() -> None:
+    @check("machine")
+    def one_thing(case: Case) -> Finding:
+        """Finds one thing."""
+        return ok("found")
+
+    @check("machine", "both")
+    def two_things(case: Case) -> Iterator[Finding]:
+        """Finds two things."""
+        yield ok("first")
+        yield problem("second", "change it", "another")
+
+    @check("machine")
+    def nothing(case: Case) -> None:
+        """Finds nothing."""
+
+    assert list(one_thing(Case())) == [Finding("one thing", Status.OK, "found", group="machine")]
+    assert [finding.subject for finding in two_things(Case())] == ["both", "another"]
+    assert list(nothing(Case())) == []
+
+
+def test_a_check_of_a_new_group_stands_at_the_end() -> None:
+    @check("weather")
+    def rain(case: Case) -> None:
+        """No group of ours."""
+
+    assert checks_at("doctor")[-1].subject == "rain"
+
+
+def test_launcher_and_trainer_raise_what_the_doctor_shows() -> None:
+    @check("weather", at=("hill", "doctor"))
+    def wind(case: Case) -> Iterator[Finding | FatalError]:
+        """Finds two errors."""
+        yield ok("no snow")
+        yield ConfigError("wind.speed", "it is too high", "Wait")
+        yield FatalError("a branch fell")
+
+    @check("weather", at=("valley",))
+    def sun(case: Case) -> None:
+        """Raises."""
+        raise ConfigError("sun", "it burns", "Sit down")
+
+    refuse("sea", Case())
+    with pytest.raises(ConfigError, match=r"wind\.speed: it is too high\. Wait"):
+        refuse("hill", Case())
+    with pytest.raises(ConfigError, match="sun: it burns"):
+        refuse("valley", Case())
+    assert [(each.status, each.text, each.remedy) for each in wind(Case())] == [
+        (Status.OK, "no snow", ""),
+        (Status.PROBLEM, "wind.speed: it is too high", "Wait"),
+        (Status.PROBLEM, "a branch fell", "Correct the code there"),
+    ]
+    assert [each.text for each in sun(Case())] == ["sun: it burns"]
+
+
+def test_a_finding_is_json() -> None:
+    made = json.loads(json.dumps(problem("a", "b", "c").to_dict()))
+    assert made == {"subject": "c", "status": "problem", "text": "a", "remedy": "b", "group": ""}
+
+
+def test_the_reason_is_the_first_cause_in_one_line() -> None:
+    error = RuntimeError("wrapped")
+    error.__cause__ = ValueError("a\n b")
+    assert reason(error) == "ValueError: a b"
