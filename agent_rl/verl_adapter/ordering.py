@@ -67,10 +67,8 @@ class RunOrder:
 
     def loader(self, verls: Any) -> Any:
         """A data loader in this order, in place of verl's."""
-        from torchdata.stateful_dataloader import StatefulDataLoader
-
         draws, size = Draws(self.order), verls.batch_size
-        return StatefulDataLoader(
+        return type(verls)(
             dataset=self.dataset, batch_size=size, drop_last=True, collate_fn=verls.collate_fn, sampler=draws
         )
 
