@@ -24,7 +24,7 @@ def hooks() -> list[Hook]:
         ("verl.trainer.constants_ppo", _add_to_environment),
         ("verl.trainer.main_ppo", spelling.change_main),
         ("verl.trainer.ppo.core_algos", remax.register_estimator),
-        ("verl.trainer.ppo.v1", patches.trainers),
+        ("verl.trainer.ppo.v1", _enter_trainers),
         ("verl.utils.config", early_checks.early_checks),
         ("verl.utils.device", spelling.change_composed),
         ("verl.utils.torch_functional", _without_flash_attn("token_log_probs")),
@@ -56,6 +56,13 @@ def _install_loops(module: ModuleType) -> None:
     from agent_rl.verl_adapter import loops
 
     loops.install(module)
+
+
+def _enter_trainers(module: ModuleType) -> None:
+    """Our trainer under verl's names, and the patches of what verl's calls."""
+    from agent_rl.verl_adapter import trainer  # noqa: F401 - registers itself
+
+    patches.trainers(module)
 
 
 def _add_to_environment(module: ModuleType) -> None:

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import functools
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agent_rl.errors import ConfigError
-
-if TYPE_CHECKING:
-    from agent_rl.verl_adapter.trainer import AgentTrainer
 
 __all__ = [
     "VERL_VERSION",
@@ -43,14 +40,14 @@ def check_version(version: str) -> None:
 
 
 def trainers(module: ModuleType) -> None:
-    """`verl.trainer.ppo.v1`: our trainer, and what verl's calls by name.
+    """`verl.trainer.ppo.v1`: what verl's trainer calls by name.
 
     - `RewardLoopManager`: verl has no key for another class of it or of its workers.
     - `LLMServerManager.create`: a run says in its log when the engines start, which takes longest.
     - `compute_rollout_correction_and_add_to_batch`: fails on a batch without log-probs or without a token.
     - TransferQueue's `kv_batch_get`: see `empty_batches`.
     """
-    from agent_rl.verl_adapter import stages, trainer  # noqa: F401 - the trainer registers itself
+    from agent_rl.verl_adapter import stages
     from agent_rl.verl_adapter.reward_loop import AgentRewardLoopManager
 
     trainer_base: Any = module.trainer_base
@@ -98,7 +95,7 @@ class _Nothing(list[Any]):
     sum, tolist = to_padded_tensor, list.copy
 
 
-def estimation(trainer: AgentTrainer) -> None:
+def estimation(trainer: Any) -> None:
     """`verl.trainer.ppo.v1.trainer_base`: let a method of the trainer compute the advantages.
 
     verl's method fetches the batch, calls a function of its module, and stores the result, all in one.

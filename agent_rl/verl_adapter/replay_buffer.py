@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
@@ -13,13 +13,10 @@ from agent_rl.verl_adapter.failures import ERRORS_PARTITION
 from agent_rl.verl_adapter.survivors import samples
 from agent_rl.verl_adapter.trained_samples import reported
 
-if TYPE_CHECKING:
-    from agent_rl.verl_adapter.trainer import AgentTrainer
-
 __all__ = ["AgentReplayBuffer", "watched"]
 
 
-def watched(buffer: Any, trainer: AgentTrainer) -> Any:
+def watched(buffer: Any, trainer: Any) -> Any:
     """The replay buffer, as an object of a class with the methods of `AgentReplayBuffer` before its own.
 
     A sampler of the user that is not derived from verl's stays as it is.
@@ -40,14 +37,14 @@ class AgentReplayBuffer(ReplayBuffer):
     """What is added to a replay buffer.
 
     Attributes:
-        trainer: whose samples it holds.
+        trainer: the `AgentTrainer` whose samples it holds.
         most_filtered: groups that one step may replace because all of their samples got the same reward, by
             `algorithm.filter_groups.max_num_gen_batches`, which verl's v1 trainers ignore; None: no limit.
         poll: called at each look at TransferQueue; ends a validation that is not to be waited for.
         is_sampling: whether a batch is waited for, also after an error has ended the wait.
     """
 
-    trainer: AgentTrainer
+    trainer: Any
     most_filtered: int | None = None
     poll: Callable[[], None] | None = None
     is_sampling = False

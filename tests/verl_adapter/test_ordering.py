@@ -335,6 +335,6 @@ print(type(sampler).__name__, done[-1], told)
 """
 
 
-def test_verl_has_no_such_order_yet() -> None:
+def test_verl_would_have_no_such_order() -> None:
     """It takes no sampler of the user's, and its loop says nothing to the data set."""
     assert python(NONE, plugins="none") == "SequentialSampler step 4 []"
