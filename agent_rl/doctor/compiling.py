@@ -13,9 +13,8 @@ from pathlib import Path
 
 from agent_rl.launch.gpu_environment import gpu_environment
 
-__all__ = ["CUDA", "PYTHON", "try_compilers"]
+__all__ = ["try_compilers"]
 
-CUDA, PYTHON = "CUDA", "Python.h"
 LIMIT_S = 20.0
 KERNEL = """#include <cuda_runtime.h>
 #include <nv/target>
@@ -28,7 +27,7 @@ const char *version(void) { return Py_GetVersion(); }
 
 
 def try_compilers(cuda_home: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """Why each of `CUDA` and `PYTHON` fails, in one line; empty: it does not. Takes at most `LIMIT_S` seconds."""
+    """Why "Python.h" and, with a toolkit, "CUDA" fail, in one line; empty: works. Takes at most `LIMIT_S` seconds."""
     ends, variables = time.monotonic() + LIMIT_S, {**environ, **gpu_environment(environ)}
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "kernel.cu").write_text(KERNEL)
@@ -38,7 +37,7 @@ def try_compilers(cuda_home: str, environ: Mapping[str, str]) -> dict[str, str]:
         compiler = environ.get("CC") or shutil.which("gcc", path=environ.get("PATH")) or "clang"  # which Triton takes
         include = f"-I{sysconfig.get_path('include')}"
         extension = [compiler, "-shared", "-fPIC", include, "extension.c", "-o", "extension.so"]
-        commands = {PYTHON: [extension], **({CUDA: [nvcc, link]} if cuda_home else {})}
+        commands = {"Python.h": [extension], **({"CUDA": [nvcc, link]} if cuda_home else {})}
         return {name: _failure(each, folder, variables, ends) for name, each in commands.items()}
 
 

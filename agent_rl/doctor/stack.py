@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from packaging.version import InvalidVersion, Version
 
 from agent_rl.doctor.case import Case
-from agent_rl.doctor.compiling import CUDA as COMPILED_CUDA
-from agent_rl.doctor.compiling import PYTHON as COMPILED_PYTHON
 from agent_rl.launch.gpu_environment import CUDA, RUNTIME
 from agent_rl.preflight.check import Status
 
@@ -82,18 +80,8 @@ def _toolkit(case: Case) -> str:
     return f"{case.machine.cuda_home or 'none'}{lacks and f' lacks {lacks}'}"
 
 
-def _compiling(name: str, remedy: str, source: str, otherwise: str) -> NodeRequirement:
-    """A row for the lines that the doctor compiles."""
-    return NodeRequirement(
-        f"compiling with {name}",
-        "a program of three lines compiles and links",
-        otherwise,
-        source,
-        lambda case: case.machine.compiled[name] or "it does",
-        lambda case: not case.machine.compiled[name],
-        remedy,
-        lambda case: name in case.machine.compiled,
-    )
+def _failures(case: Case) -> str:
+    return "; ".join(f"with {name}: {why}" for name, why in case.machine.compiled.items() if why)
 
 
 def _is_separate(case: Case) -> bool:
@@ -206,17 +194,16 @@ STACK = (
         "Install cuda-toolkit-13-0 (of it, cuda-nvcc-13-0, cuda-cudart-dev-13-0 and cuda-cccl-13-0), and unset "
         "CUDA_HOME or set it to the toolkit's folder",
     ),
-    _compiling(
-        COMPILED_CUDA,
-        "Install a C++ compiler that this nvcc accepts (apt-get install g++)",
-        "flashinfer 0.6.12 and tvm_ffi 0.1.9 build their kernels so",
-        "the engine ends at its first kernel",
-    ),
-    _compiling(
-        COMPILED_PYTHON,
-        "Install gcc and Python's headers (apt-get install gcc python3-dev, for this Python's version)",
-        "https://triton-lang.org/main/getting-started/installation.html; triton/runtime/build.py",
-        "Triton cannot build its launcher",
+    NodeRequirement(
+        "compiling",
+        "three lines with CUDA, and three with Python.h, compile and link",
+        "the engine ends at its first kernel, or Triton cannot build its launcher",
+        "flashinfer 0.6.12 and tvm_ffi 0.1.9 build kernels so; triton/runtime/build.py",
+        lambda case: _failures(case) or "works",
+        lambda case: not _failures(case),
+        "Install Python's headers and a C++ compiler that this nvcc accepts (apt-get install g++ python3-dev, for this "
+        "Python's version)",
+        lambda case: bool(case.machine.compiled),
     ),
     NodeRequirement(
         "size of a head",

@@ -24,7 +24,7 @@ def hooks() -> list[Hook]:
         ("verl.trainer.constants_ppo", _add_to_environment),
         ("verl.trainer.main_ppo", spelling.change_main),
         ("verl.trainer.ppo.core_algos", remax.register_estimator),
-        ("verl.trainer.ppo.v1", _enter_trainers),
+        ("verl.trainer.ppo.v1", _extend_trainers),
         ("verl.utils.config", early_checks.early_checks),
         ("verl.utils.device", spelling.change_composed),
         ("verl.utils.torch_functional", _without_flash_attn("token_log_probs")),
@@ -71,6 +71,13 @@ def _add_to_environment(module: ModuleType) -> None:
 
     loops.export_to_workers(module)
     last_step.keep_command(module.PPO_RAY_RUNTIME_ENV["env_vars"])
+
+
+def _extend_trainers(module: ModuleType) -> None:
+    """Our trainer under verl's names, and what verl's calls by name."""
+    from agent_rl.verl_adapter import trainer  # noqa: F401 - registers itself
+
+    patches.trainers(module)
 
 
 def _register_reward_manager(module: ModuleType) -> None:

@@ -148,8 +148,8 @@ FAULTS: dict[str, tuple[Callable[[Facts], None], dict[str, Any], str, str]] = {
     "small heads": (
         lambda facts: None, {"actor_rollout_ref.model.path": "recipes/quickstart/model"}, "size of a head", "16",
     ),
-    "linking": (fact("compiled", {"CUDA": "ld: cannot find -lcudart"}), {}, "compiling with CUDA", "-lcudart"),
-    "Python's headers": (fact("compiled", {"Python.h": "no such file"}), {}, "compiling with Python.h", "no such file"),
+    "linking": (fact("compiled", {"CUDA": "ld: cannot find -lcudart"}), {}, "compiling", "with CUDA: ld: cannot"),
+    "Python's headers": (fact("compiled", {"Python.h": "no such file"}), {}, "compiling", "with Python.h: no such"),
     "allocator": (
         variable("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"), {}, "allocator", "expandable_segments:True",
     ),

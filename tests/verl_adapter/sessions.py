@@ -25,6 +25,7 @@ from agent_rl.verl_adapter import failures
 
 logging.disable(logging.CRITICAL)
 N = 8
+TOKENIZER = SimpleNamespace(eos_token_id=0, pad_token_id=0, decode=lambda ids, **_: "text")
 WORST = {3: 0, 5: 1, 11: 1, 13: 2}
 """Samples that survive of the prompts that fail most."""
 
@@ -98,17 +99,18 @@ def survives(prompt: int, session: int, share: float = 0.05) -> bool:
 
 
 class Worker(WorkerClass):
-    """verl's or ours, without a tokenizer and tools."""
+    """verl's or ours, without an engine and tools."""
 
     def __init__(self, config: Any) -> None:
         self.config, self.distillation_enabled, self.reward_loop_worker_handles = config, False, None
-        self.llm_client = self.tokenizer = self.processor = self.hf_model_type = self.dataset_cls = self.tools = None
+        self.llm_client = self.processor = self.hf_model_type = self.dataset_cls = self.tools = None
+        self.tokenizer = TOKENIZER
 
 
 class Scripted:
     """An agent loop that answers at once or fails."""
 
-    mask = 1
+    mask, scores = 1, True
 
     def __init__(self, **_: Any) -> None: ...
 
@@ -127,7 +129,7 @@ class Scripted:
             prompt_ids=[1, 2],
             response_ids=[3] * tokens,
             response_mask=[self.mask] * tokens,
-            reward_score=reward,
+            reward_score=reward if self.scores else None,
             num_turns=2,
             metrics=AgentLoopMetrics(),
             extra_fields=fields,
@@ -152,7 +154,7 @@ def trainer(mode: str, *overrides: str) -> Any:
     made.global_steps, made.submitted, made.use_critic = 1, 0, False
     made.replay_buffer.refill_fn = lambda count: submit(made, count)
     made.replay_buffer.poll_interval = 0
-    made.tokenizer = SimpleNamespace(eos_token_id=0, pad_token_id=0, decode=lambda ids, **_: "text")
+    made.tokenizer = TOKENIZER
     made.actor_rollout_wg = SimpleNamespace(_dispatch_info={"actor": [0]})
     made.validation_generations_logger = SimpleNamespace(log=print)
     made.reward_loop_manager = SimpleNamespace(reward_loop_worker_handles=[], reward_model_manager=None)
@@ -171,12 +173,8 @@ def submit(made: Any, count: int, validate: bool = False, uids: Any = None) -> N
     where = {"step": made.global_steps, "validate": validate, "sample_index": 0, "rollout_n": 0}
 
     async def run() -> None:
-        columns = {
-            "data_source": "math",
-            "reward_model": {},
-            "agent_name": "scripted",
-            "raw_prompt": [{"role": "user"}],
-        }
+        row = {"data_source": "math", "reward_model": {"ground_truth": "42"}, "agent_name": "scripted"}
+        columns = {**row, "raw_prompt": [{"role": "user", "content": "6*7?"}]}
         own = zip(uids, rows, strict=True)
         prompts = [{"uid": uid, "index": row, "global_steps": made.global_steps, **columns} for uid, row in own]
         await asyncio.gather(*(made.worker._run_prompt(prompt, {}, where) for prompt in prompts))

@@ -86,5 +86,5 @@ def test_the_asynchronous_buffer_would_go_on_for_ever() -> None:
 
 def test_a_buffer_that_is_not_verls_stays_as_it_is() -> None:
     own, trainer = SimpleNamespace(), SimpleNamespace()
-    assert watched(own, trainer) is own  # type: ignore[arg-type]
+    assert watched(own, trainer) is own
     assert not isinstance(own, AgentReplayBuffer)

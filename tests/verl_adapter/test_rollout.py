@@ -18,7 +18,6 @@ from verl.trainer.ppo.v1 import agent_loop_tq
 from agent_rl.verl_adapter import rollout
 from tests.forks import python
 
-VERLS: Any = agent_loop_tq.AgentLoopWorkerTQ.__ray_actor_class__
 ROW = {"raw_prompt": [{"role": "user", "content": "6*7?"}], "uid": "u"}
 
 
@@ -125,7 +124,7 @@ class Scorer:
 def handles(compose, monkeypatch):  # type: ignore[no-untyped-def]
     """The reward workers of a worker that is constructed with some."""
     monkeypatch.setattr(transfer_queue, "init", lambda: None)
-    monkeypatch.setattr(rollout, "RewardLoopWorker", Scorer)
+    monkeypatch.setattr(rollout, "AgentRewardLoopWorker", Scorer)
     config = compose()
     return config, lambda given: rollout.AgentLoopWorker(config, None, None, given).reward_loop_worker_handles
 
@@ -147,7 +146,7 @@ def test_reward_workers_and_a_model_that_scores_later_are_left_alone(handles: An
 
 
 def test_verl_would_choose_a_reward_worker_at_random() -> None:
-    worker = object.__new__(VERLS)
+    worker: Any = object.__new__(agent_loop_tq.AgentLoopWorkerTQ.__ray_actor_class__)  # type: ignore[attr-defined]
     worker.processor, worker.mm_processor_kwargs, worker.reward_loop_worker_handles = None, {}, []
     sizes: Any = {"prompt_ids": [1], "response_ids": [2], "response_mask": [1], "num_turns": 2}
     output = AgentLoopOutput(**sizes, metrics=AgentLoopMetrics())

@@ -6,6 +6,7 @@ SAMPLED = """
 from types import SimpleNamespace
 from agent_rl.errors import ConfigError
 from tests.verl_adapter import sessions
+sessions.Scripted.scores = False
 made = sessions.trainer("colocate_async", "algorithm.adv_estimator=grpo", "reward.reward_manager.name=trajectory")
 sessions.submit(made, 3)
 batch, _ = made.replay_buffer.sample(1, "train", 2)
@@ -53,13 +54,14 @@ try:
     made._compute_reward_colocate(batch)
 except AttributeError:  # verl expects a batch of scores
     pass
-print(sorted(seen.keys() & {"raw_prompt", "reward_model", "uid", "global_steps", "tool_extra_fields"}))
+columns = seen.keys() & {"raw_prompt", "uid", "tool_extra_fields", "reward_model", "extra_info"}
 """
+TRAJECTORY = "of = seen['tool_extra_fields'][0]['trajectory']\nprint(sorted(columns), of.ground_truth, of.info['step'])"
 
 
-def test_the_manager_gets_what_it_gets_during_sampling() -> None:
-    assert python(SAMPLED + HANDED) == "['global_steps', 'raw_prompt', 'reward_model', 'tool_extra_fields', 'uid']"
+def test_the_manager_gets_the_trajectory() -> None:
+    assert python(SAMPLED + HANDED + TRAJECTORY) == "['tool_extra_fields', 'uid'] 42 1"
 
 
 def test_verl_would_hand_over_no_ground_truth_and_no_trajectory() -> None:
-    assert python(SAMPLED + HANDED, plugins="none") == "['raw_prompt']"
+    assert python(SAMPLED + HANDED + "print(sorted(columns))", plugins="none") == "['raw_prompt']"

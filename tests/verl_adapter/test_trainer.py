@@ -25,7 +25,8 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from agent_rl.verl_adapter.trainer import AgentTrainer
 
 class Ours(AgentTrainer):
-    def estimate_advantages(self, data, *args, **kwargs): ...
+    def estimate_advantages(self, data, *args, **kwargs):
+        return f"those of {data}"
 
 class Verls(PPOTrainer):
     def on_step_end(self):
@@ -93,8 +94,8 @@ def test_a_manager_of_agent_loops_that_the_user_names_stays(config: Any) -> None
 def test_a_users_trainer_of_ours_stands_before_the_modes_class(config: Any, mode: str) -> None:
     trainer, verls = construct(config(mode, "Ours")), VERLS[mode].__name__
     assert names(trainer) == ["Ours", "Ours", verls, "AgentTrainer", verls]
-    assert trainer.estimate_advantages(None) is None
-    assert trainer_base.compute_advantage_for_multi_trajectories == trainer.estimate_advantages
+    compute: Any = trainer_base.compute_advantage_for_multi_trajectories
+    assert compute("a batch") == trainer.advantages == "those of a batch"
 
 
 @pytest.mark.parametrize("mode", VERLS)
