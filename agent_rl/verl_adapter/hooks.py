@@ -58,13 +58,6 @@ def _install_loops(module: ModuleType) -> None:
     loops.install(module)
 
 
-def _enter_trainers(module: ModuleType) -> None:
-    """Our trainer under verl's names, and the patches of what verl's calls."""
-    from agent_rl.verl_adapter import trainer  # noqa: F401 - registers itself
-
-    patches.trainers(module)
-
-
 def _add_to_environment(module: ModuleType) -> None:
     """What the workers get: agent loops of the user's script, and the command of the run."""
     from agent_rl.verl_adapter import loops
