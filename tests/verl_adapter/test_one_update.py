@@ -71,7 +71,7 @@ print(len(tried) > 8, "training/rollout_probs_diff_mean" in loss(True)[2])
     assert python(LOSS + code) == "True False"
 
 
-def test_verls_own_loss_needs_old_log_probs() -> None:
+def test_verls_own_loss_would_need_old_log_probs() -> None:
     assert python(LOSS + "\ntry: loss(False)\nexcept KeyError: print('needed')", plugins="none") == "needed"
 
 
@@ -145,5 +145,5 @@ def test_the_pass_runs_in_the_first_step_and_every_so_many() -> None:
     assert python(STEPS + code) == "[1, 5, 9] [1, 2, 3] [1, 2, 3]"
 
 
-def test_verl_runs_the_pass_in_each_step() -> None:
+def test_verl_would_run_the_pass_in_each_step() -> None:
     assert python(STEPS + "print(run(3, 4))", plugins="none") == "[1, 2, 3]"

@@ -228,7 +228,7 @@ def test_a_weight_for_each_file_and_a_difficulty_that_is_no_number(trainer: Any)
 
 def test_files_and_function_are_checked_before_ray_starts(trainer: Any, folder: Path) -> None:
     config = trainer().config
-    check(config)
+    check(config, AgentRLSettings.from_config(config))
     for keys, words in (
         ({"weights": {"set/a": 1}}, r"the data source 'set/b' has no weight"),
         ({"stages": [{"difficulty": [7, 9]}]}, r"stages\[0\]\.difficulty: no row .* reach from 0 to 3"),
@@ -236,12 +236,12 @@ def test_files_and_function_are_checked_before_ray_starts(trainer: Any, folder: 
     ):
         config.agent_rl.data = keys
         with pytest.raises(ConfigError, match=words):
-            check(config)
+            check(config, AgentRLSettings.from_config(config))
     config.agent_rl.data = {"weights": [1, 3]}
-    check(config)
+    check(config, AgentRLSettings.from_config(config))
     config.data.train_files = [*config.data.train_files, config.data.train_files[0]]
     with pytest.raises(ConfigError, match="there are 2 weights for 3"):
-        check(config)
+        check(config, AgentRLSettings.from_config(config))
 
 
 class Queue:
@@ -335,6 +335,6 @@ print(type(sampler).__name__, done[-1], told)
 """
 
 
-def test_verl_has_no_such_order_yet() -> None:
+def test_verl_would_have_no_such_order() -> None:
     """It takes no sampler of the user's, and its loop says nothing to the data set."""
     assert python(NONE, plugins="none") == "SequentialSampler step 4 []"
