@@ -10,11 +10,12 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 from agent_rl.agents.episode.loop import new_trajectory
 from agent_rl.data import unpacked
 from agent_rl.trajectory import StopReason, Trajectory, Turn
+from agent_rl.verl_adapter.manager import TrajectoryRewardManager
 
 __all__ = ["TRAJECTORY", "EpisodeOutput", "give_trajectory", "whole_row"]
 
 TRAJECTORY = "trajectory"
-"""Key of the `Trajectory` in `extra_fields`, and the name of the reward manager that reads it."""
+"""Key of the `Trajectory` in `extra_fields`."""
 
 
 class EpisodeOutput(AgentLoopOutput):
@@ -35,20 +36,21 @@ def whole_row(columns: Mapping[str, Any]) -> dict[str, Any]:
     return row | {name: info[name] for name in ("index", "tools_kwargs") if info.get(name) is not None}
 
 
-def give_trajectory(output: AgentLoopOutput, columns: Mapping[str, Any], tokenizer: Any, manager: str) -> None:
+def give_trajectory(output: AgentLoopOutput, columns: Mapping[str, Any], tokenizer: Any, manager: type[Any]) -> None:
     """Put into `extra_fields` what the reward manager reads.
 
-    `TrajectoryRewardManager` gets the `Trajectory` of our loops as it is. For any other loop it gets one without an
-    agent's name, whose only turn and whose answer are the decoded response. Other managers get JSON data.
+    `TrajectoryRewardManager` and classes derived from it get the `Trajectory` of our loops as it is. For any other loop
+    they get one without an agent's name, whose only turn and whose answer are the decoded response. Other managers get
+    JSON data.
 
     Args:
         output: the last output of a session.
         columns: the row, as verl's worker gave it to the loop.
         tokenizer: decodes the response.
-        manager: `reward.reward_manager.name`.
+        manager: the class of the reward manager.
     """
     trajectory = output.extra_fields.get(TRAJECTORY)
-    if manager != TRAJECTORY:
+    if not issubclass(manager, TrajectoryRewardManager):
         if isinstance(trajectory, Trajectory):
             output.extra_fields[TRAJECTORY] = trajectory.to_dict()
     elif trajectory is None:

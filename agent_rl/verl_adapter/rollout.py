@@ -13,6 +13,7 @@ import inspect
 import logging
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,6 +21,7 @@ import hydra
 import ray
 import transfer_queue as tq
 from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
+from verl.trainer.ppo.reward import resolve_reward_manager_cls
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 
 from agent_rl.errors import UnscoredError
@@ -64,6 +66,10 @@ class AgentLoopWorker(_VerlsWorker):
             )  # as of a Ray actor's handle
             self.reward_loop_worker_handles = [SimpleNamespace(compute_score=method)]
 
+    @cached_property
+    def _manager(self) -> type[Any]:
+        return resolve_reward_manager_cls(self.config)
+
     async def _run_prompt(self, prompt: dict[str, Any], sampling_params: Any, trajectory: Any, **kwargs: Any) -> None:
         rollout = self.config.actor_rollout_ref.rollout
         usual = rollout.val_kwargs.n if trajectory["validate"] else rollout.n
@@ -98,7 +104,7 @@ class AgentLoopWorker(_VerlsWorker):
         """Score the last output of a loop; a loop of verl's makes no trajectory."""
         last = outputs[-1]
         if last.reward_score is None:
-            give_trajectory(last, kwargs, self.tokenizer, self.config.reward.reward_manager.name)
+            give_trajectory(last, kwargs, self.tokenizer, self._manager)
         await super()._compute_score(outputs, kwargs)
         if last.reward_score is not None:  # the trainer fetches `extra_fields` at each step, and reads no conversation
             last.extra_fields.pop(TRAJECTORY, None)

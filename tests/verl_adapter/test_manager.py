@@ -18,6 +18,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers  # noqa: E402
 from transformers import PreTrainedTokenizerFast  # noqa: E402
 from verl import DataProto  # noqa: E402
 from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput  # noqa: E402
+from verl.experimental.reward_loop.reward_manager.naive import NaiveRewardManager  # noqa: E402
 from verl.trainer.ppo.reward import load_reward_manager  # noqa: E402
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict  # noqa: E402
 
@@ -87,7 +88,7 @@ def run(tokenizer, compose):
 def batch(tokenizer):
     """What the agent loop worker's `_compute_score` sends: one row for each training sequence of a trajectory."""
 
-    def _batch(*outputs, row=ROW, manager="trajectory"):
+    def _batch(*outputs, row=ROW, manager=TrajectoryRewardManager):
         prompts = [tokenizer(prompt)["input_ids"] for prompt, _, _ in outputs]
         responses = [[*tokenizer(text)["input_ids"], tokenizer.eos_token_id] for _, text, _ in outputs]
         last = AgentLoopOutput(
@@ -176,7 +177,7 @@ def test_late_scoring_hands_over_the_trajectories_of_all_loops(run, tokenizer, m
     numbers = {"prompt_ids": [1], "response_mask": [1] * 7, "num_turns": 2, "metrics": AgentLoopMetrics()}
     ours = EpisodeOutput(**numbers, response_ids=[2] * 7, extra_fields={"trajectory": trajectory})
     verls = AgentLoopOutput(**numbers, response_ids=tokenizer("#### 42")["input_ids"])
-    give_trajectory(verls, ROW, tokenizer, "trajectory")
+    give_trajectory(verls, ROW, tokenizer, TrajectoryRewardManager)
     fields = [{**output.as_dict(), **ROW} for output in (ours, verls)]
 
     def stored(select_fields, **_):
@@ -196,7 +197,7 @@ def test_the_overlong_penalty_knows_the_limit(run, batch):
 
 def test_a_worker_that_hands_over_no_trajectory_is_named(run, batch):
     with pytest.raises(ConfigError, match="handed over None instead of a trajectory") as caught:
-        run(batch(("p", "41", {}), manager="naive"))
+        run(batch(("p", "41", {}), manager=NaiveRewardManager))
     assert caught.value.key == "actor_rollout_ref.rollout.agent.agent_loop_manager_class"
 
 

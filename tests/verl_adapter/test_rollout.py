@@ -167,7 +167,7 @@ ROW = {"raw_prompt": [{"role": "user", "content": "6*7?"}], "uid": "u", "session
 
 class Worker(AgentLoopWorker):
     def __init__(self, manager):
-        self.config = OmegaConf.create({"reward": {"reward_manager": {"name": manager}}})
+        self.config = OmegaConf.create({"reward": {"reward_manager": {"name": manager, "source": "register"}}})
         self.processor, self.mm_processor_kwargs = None, {}
         self.tokenizer = SimpleNamespace(decode=lambda ids, skip_special_tokens: "".join(map(chr, ids)))
         self.reward_loop_worker_handles = [SimpleNamespace(compute_score=SimpleNamespace(remote=self.score))]
