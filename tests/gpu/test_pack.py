@@ -118,7 +118,7 @@ print(json.dumps({name: why(lambda name=name: importlib.import_module(name)) for
 """What a run on GPUs imports, with CUDA faked."""
 OF_TORCH = re.compile(
     r"(torch|triton|ninja|cupy-cuda13x|numpy|nvidia-(?!ml-|cudnn-f|cutlass|nvvm|cuda-(nvcc|tile|crt))[\w-]+|"
-    r"cuda-(bindings|pathfinder|toolkit)|sympy|mpmath|networkx|jinja2|markupsafe|fsspec|filelock|typing_extensions)==",
+    r"cuda-(bindings|pathfinder|toolkit)|sympy|mpmath|networkx|jinja2|markupsafe|fsspec|filelock|typing[-_]extensions)==",
     re.IGNORECASE,
 )
 """What a machine with torch has, in the lines of `pip freeze`."""
