@@ -47,6 +47,7 @@ CONTENTS = {
             "sandbox",
             "sandbox_promises",
             "agents",
+            "trainer",
             "rewards",
             "judges",
             "reward_models",

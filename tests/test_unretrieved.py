@@ -175,13 +175,13 @@ def test_of_components_that_raise_for_all_samples(settings: RewardSettings, tmp_
     async def score(given: RewardSettings) -> None:
         reward = Reward(given)
 
+        group = groups.Group(6)
+
         async def session(number: int) -> Any:
-            group = groups.current()
-            assert group is not None
+            group.join()
             return await group.score(reward, answered(number), None)
 
         tasks = [asyncio.ensure_future(session(number)) for number in range(6)]
-        groups.expect(tasks)
         await asyncio.sleep(0.001)
         tasks[0].cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -21,7 +21,7 @@ ROLLOUT, VERLS = "actor_rollout_ref.rollout", "reward.reward_model"
 
 
 @dataclass(frozen=True)
-class Case(case.Case):
+class Case(case.RunCase):
     """A run and a machine, with lazily read model files and GPUs.
 
     Attributes:

@@ -23,7 +23,7 @@ from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.launch.command import hydra_arguments, rewrite
 from agent_rl.launch.recipes import recipe_folder
 from agent_rl.preflight import values
-from agent_rl.preflight.case import Case
+from agent_rl.preflight.case import RunCase
 from agent_rl.preflight.check import check, refuse
 from agent_rl.settings.errors import Place
 from agent_rl.settings.free_sections import is_free
@@ -66,7 +66,7 @@ def compose_words(recipe: str | os.PathLike[str], words: Sequence[str]) -> DictC
             raise
     tell(change_config(config, argument_keys(arguments), folder / "config.yaml"))
     try:
-        refuse("compose", Case(config=config, recipe=str(recipe), overrides=list(words)))
+        refuse("compose", RunCase(config=config, recipe=str(recipe), overrides=list(words)))
     except ConfigError as error:
         if _is_written_in(folder / "config.yaml", error.key, config):
             place = Place(error.key, folder / "config.yaml", tuple(parts_of(error.key)))
@@ -152,7 +152,7 @@ def _check_keys(folder: Path, searchpath: str, arguments: Sequence[str]) -> None
 
 
 @check("configuration", at=("compose",))
-def keys(case: Case) -> Iterator[ConfigError]:
+def keys(case: RunCase) -> Iterator[ConfigError]:
     """Verl knows every key, or the user has added it on purpose."""
     added = {key for each in case.overrides if each.startswith("+") for key in argument_keys([each])}
     for key in unknown_keys(case.config):
@@ -161,7 +161,7 @@ def keys(case: Case) -> Iterator[ConfigError]:
 
 
 @check("configuration", at=("compose",))
-def types(case: Case) -> Iterator[ConfigError]:
+def types(case: RunCase) -> Iterator[ConfigError]:
     """Values have the types of verl's."""
     return values.wrong_types(case, verl_defaults())
 

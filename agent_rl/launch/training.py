@@ -36,7 +36,7 @@ from agent_rl.launch.recipes import model_remedy, rows_remedy
 from agent_rl.launch.run_folder import RunFolder
 from agent_rl.launch.screen import Screen
 from agent_rl.launch.stopping import Aborted, StoppedRun, StopRequest
-from agent_rl.preflight.case import Case
+from agent_rl.preflight.case import RunCase
 from agent_rl.preflight.check import check, refuse
 from agent_rl.settings import AgentRLSettings
 from agent_rl.settings.old_keys import argument_keys
@@ -107,7 +107,7 @@ def _train(
         return None
     if nodes is None:
         require_device()
-    refuse("launch", Case(config=config, recipe=recipe, overrides=overrides))
+    refuse("launch", RunCase(config=config, recipe=recipe, overrides=overrides))
     _make_tiny_models(config)
     shown = Steady(screen or choose(AgentRLSettings.from_config(config).run.progress))
     words += _merged_checkpoint(config, shown)
@@ -241,7 +241,7 @@ def _user_command() -> list[str]:
 
 
 @check("data", "rows", at=("launch", "doctor"))
-def rows_are_there(case: Case) -> Iterator[ConfigError]:
+def rows_are_there(case: RunCase) -> Iterator[ConfigError]:
     """Files of rows exist; a worker would miss them after a minute."""
     for key in ("data.train_files", "data.val_files"):
         named = case.get(key, [])
@@ -252,7 +252,7 @@ def rows_are_there(case: Case) -> Iterator[ConfigError]:
 
 
 @check("configuration", "model", at=("launch", "doctor"))
-def models_are_there(case: Case) -> Iterator[ConfigError]:
+def models_are_there(case: RunCase) -> Iterator[ConfigError]:
     """Models that can only be folders exist; verl would look for them on the hub."""
     named = {f"agent_rl.reward.models.{name}.path": model.path for name, model in case.settings.reward.models.items()}
     if case.get("reward.reward_model.enable"):

@@ -21,11 +21,11 @@ from agent_rl.rewards.user_function import CUSTOM_FUNCTION
 from agent_rl.settings import SECTION, AgentRLSettings
 from agent_rl.tools import ToolSpec, load_tools
 
-__all__ = ["Case"]
+__all__ = ["RunCase"]
 
 
 @dataclass(frozen=True)
-class Case:
+class RunCase:
     """A run that a user wants to start, with lazily read rows and tools.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""The decorator `check`, which turns a function of a `Case` into a check, and what runs the checks of a place.
+"""The decorator `check`, which turns a function of a `RunCase` into a check, and what runs the checks of a place.
 
 A check is made at one or several places: by the launcher when it composes a configuration (`compose`) and before it
 starts a run (`launch`), by the trainer before Ray starts (`trainer`), and by `agent-rl doctor` (`doctor`). It yields
@@ -119,7 +119,7 @@ class Check:
     Attributes:
         group: the group of the table in which its findings are shown.
         subject: of findings that name none.
-        function: takes a `Case`; returns what it finds, or raises a `FatalError`.
+        function: takes a `RunCase`; returns what it finds, or raises a `FatalError`.
         needs: what it needs to run.
         at: where it is made: `compose`, `launch`, `trainer`, `doctor`.
     """

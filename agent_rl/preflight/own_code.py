@@ -11,13 +11,13 @@ from agent_rl.agents.episode.trial import own_code_problems
 from agent_rl.agents.registry import StartsTrainingError, load_script
 from agent_rl.agents.users.user import load_user
 from agent_rl.errors import AgentRLError, ConfigError, FatalError
-from agent_rl.preflight.case import Case
+from agent_rl.preflight.case import RunCase
 from agent_rl.preflight.check import Finding, check, ok, skipped
 from agent_rl.tools import ToolSpec
 
 
 @check("data", at=("trainer",))
-def readable_rows(case: Case) -> Iterator[ConfigError]:
+def readable_rows(case: RunCase) -> Iterator[ConfigError]:
     """Files of rows that exist can be read."""
     for key, files in (("data.train_files", case.train), ("data.val_files", case.val)):
         for file in files if case.has_rows_of_ours else ():
@@ -26,19 +26,19 @@ def readable_rows(case: Case) -> Iterator[ConfigError]:
 
 
 @check("tools", at=("trainer",))
-def readable_tools(case: Case) -> None:
+def readable_tools(case: RunCase) -> None:
     """The tool file can be read."""
     case.tools  # noqa: B018 - raises
 
 
 @check("your code", "simulated user", at=("trainer", "doctor"))
-def simulated_user(case: Case) -> None:
+def simulated_user(case: RunCase) -> None:
     """There is such a simulated user, and it takes its configuration."""
     load_user(case.settings.user_sim.user, case.settings.user_sim.config)
 
 
 @check("your code", "tried on a row", at=("trainer", "doctor"))
-def own_code(case: Case) -> list[Finding | FatalError]:
+def own_code(case: RunCase) -> list[Finding | FatalError]:
     """Hooks, users and tools are made and started, components and scorers measure an answer.
 
     The user's script runs up to its main block, for the agents that it registers.

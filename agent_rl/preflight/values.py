@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from agent_rl.errors import ConfigError, did_you_mean
-from agent_rl.preflight.case import Case
+from agent_rl.preflight.case import RunCase
 from agent_rl.preflight.check import check
 
 __all__ = ["AT", "ESTIMATOR", "wrong_types"]
@@ -110,13 +110,13 @@ Errors = Iterator[ConfigError]
 
 
 @check("configuration", at=AT)
-def section(case: Case) -> None:
+def section(case: RunCase) -> None:
     """The section `agent_rl` has known keys and values."""
     case.settings  # noqa: B018 - raises
 
 
 @check("configuration", at=AT)
-def sizes(case: Case) -> Errors:
+def sizes(case: RunCase) -> Errors:
     """Sizes are whole numbers of 1 or more."""
     for key in (*SIZES, *OPTIONAL_SIZES):
         value, is_optional = _get(case, key, unresolved=1), key in OPTIONAL_SIZES
@@ -127,7 +127,7 @@ def sizes(case: Case) -> Errors:
 
 
 @check("configuration", at=AT)
-def paths(case: Case) -> Errors:
+def paths(case: RunCase) -> Errors:
     """No folder stands where a file belongs, and no file where a folder does."""
     for key, path in _paths(case, FILES):
         if os.path.isdir(local := os.path.expanduser(path)):
@@ -141,7 +141,7 @@ def paths(case: Case) -> Errors:
 
 
 @check("configuration", at=AT)
-def engine(case: Case) -> Errors:
+def engine(case: RunCase) -> Errors:
     """The engine is the one with which runs of agent_rl have been tried, and keeps nothing that agents do not."""
     if (name := str(_get(case, ENGINE, unresolved=SUPPORTED_ENGINE))) != SUPPORTED_ENGINE:
         yield ConfigError(
@@ -156,7 +156,7 @@ def engine(case: Case) -> Errors:
 
 
 @check("configuration", at=AT)
-def estimator(case: Case) -> Errors:
+def estimator(case: RunCase) -> Errors:
     """The rest of what an estimator needs is set, as the group `algo` does."""
     name = _get(case, ESTIMATOR)
     if name in ALGORITHMS:
@@ -174,7 +174,7 @@ def estimator(case: Case) -> Errors:
 
 
 @check("configuration", at=AT)
-def parallel(case: Case) -> Errors:
+def parallel(case: RunCase) -> Errors:
     """Engines divide the GPUs: otherwise Ray would look for the last one's until its time is over."""
     owner = "trainer" if _get(case, "actor_rollout_ref.hybrid_engine", unresolved=True) else ROLLOUT
     counts = [_get(case, f"{owner}.{key}", unresolved=1) for key in ("nnodes", "n_gpus_per_node")]
@@ -189,7 +189,7 @@ def parallel(case: Case) -> Errors:
 
 
 @check("configuration", at=AT)
-def kl_estimate(case: Case) -> Errors:
+def kl_estimate(case: RunCase) -> Errors:
     """The estimates of the KL are verl's."""
     for key in KL_NAME_KEYS:
         name = str(_get(case, key, unresolved="kl"))
@@ -197,7 +197,7 @@ def kl_estimate(case: Case) -> Errors:
             yield ConfigError(key, f"there is no estimate of the KL {name!r}", did_you_mean(name, KL_NAMES))
 
 
-def wrong_types(case: Case, defaults: Any) -> Errors:
+def wrong_types(case: RunCase, defaults: Any) -> Errors:
     """Text where verl's default is a number or a truth value, and numbers where it is a truth value.
 
     Text such as `no` counts as true in verl, and other text fails where it is used.
@@ -228,7 +228,7 @@ def _scalars(node: Any, path: str = "") -> Iterator[tuple[str, bool | int | floa
             yield here, value
 
 
-def _get(case: Case, key: str, unresolved: Any = None) -> Any:
+def _get(case: RunCase, key: str, unresolved: Any = None) -> Any:
     """A value; `unresolved` for a key that is not there and for one that refers to what is not there."""
     try:
         value = OmegaConf.select(case.config, key, default=unresolved)
@@ -237,7 +237,7 @@ def _get(case: Case, key: str, unresolved: Any = None) -> Any:
         return unresolved
 
 
-def _paths(case: Case, keys: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+def _paths(case: RunCase, keys: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """The local paths that keys name."""
     for key in keys:
         value = _get(case, key)

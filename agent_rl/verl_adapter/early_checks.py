@@ -23,7 +23,7 @@ from agent_rl.agents.episode.trial import function_problems
 from agent_rl.cpu import switch as cpu
 from agent_rl.errors import ConfigError, FatalError, did_you_mean
 from agent_rl.preflight import own_code, values  # noqa: F401 - their checks register themselves
-from agent_rl.preflight.case import Case
+from agent_rl.preflight.case import RunCase
 from agent_rl.preflight.check import Finding, Needs, check, ok, refuse
 from agent_rl.rewards.user_function import CUSTOM_FUNCTION
 from agent_rl.settings.errors import Place
@@ -62,7 +62,7 @@ def early_checks(module: ModuleType) -> None:
 
 
 @dataclass(frozen=True)
-class _TrainersCase(Case):
+class _TrainersCase(RunCase):
     @cached_property
     def tools(self) -> list[ToolSpec]:
         """The tools of the tool file, verl's own among them."""
@@ -95,7 +95,7 @@ def _without_ray() -> Iterator[None]:
 
 
 @check("configuration", needs=Needs.VERL, at=BOTH)
-def registered_estimator(case: Case) -> Errors:
+def registered_estimator(case: RunCase) -> Errors:
     """The estimator is registered by verl or by the user's modules."""
     from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY
 
@@ -105,20 +105,20 @@ def registered_estimator(case: Case) -> Errors:
 
 
 @check("configuration", at=BOTH)
-def on_a_cpu(case: Case) -> None:
+def on_a_cpu(case: RunCase) -> None:
     """A run on a CPU has nothing that needs a GPU."""
     if cpu.is_selected():
         cpu.check(case.config)
 
 
 @check("configuration", at=BOTH)
-def remax_baselines(case: Case) -> None:
+def remax_baselines(case: RunCase) -> None:
     """ReMax gets its baselines."""
     remax.check(case.config)
 
 
 @check("configuration", needs=Needs.VERL, at=BOTH)
-def trainer_class(case: Case) -> None:
+def trainer_class(case: RunCase) -> None:
     """The user's trainer can be loaded, and fits the mode."""
     if case.settings.trainer_class:
         from agent_rl.verl_adapter.trainer import require_trainer_class
@@ -127,20 +127,20 @@ def trainer_class(case: Case) -> None:
 
 
 @check("configuration", at=("trainer",))
-def merged_model(case: Case) -> None:
+def merged_model(case: RunCase) -> None:
     """The model is not a checkpoint, which only the launcher merges."""
     key = "actor_rollout_ref.model.path"
     checkpoints.require_model(str(case.get(key)), key)
 
 
 @check("data", at=("trainer",))
-def row_order(case: Case) -> None:
+def row_order(case: RunCase) -> None:
     """The section `agent_rl.data` fits the rows."""
     ordering.check(case.config, case.settings)
 
 
 @check("reward", "reward function", Needs.VERL, at=BOTH)
-def reward_function(case: Case) -> Iterable[Finding | FatalError]:
+def reward_function(case: RunCase) -> Iterable[Finding | FatalError]:
     """The custom reward function can be imported, called by the reward manager, and measures an answer."""
     function = custom_function.check(case.config)
     errors: list[FatalError] = []
@@ -152,7 +152,7 @@ def reward_function(case: Case) -> Iterable[Finding | FatalError]:
 
 
 @check("reward", "reward manager", Needs.VERL, at=BOTH)
-def reward_manager(case: Case) -> Iterator[Finding | ConfigError]:
+def reward_manager(case: RunCase) -> Iterator[Finding | ConfigError]:
     """The reward manager is registered, or a class of the user's that verl 0.9 can use: one trajectory at a time."""
     from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
     from verl.experimental.reward_loop.reward_manager.registry import REWARD_MANAGER
@@ -178,7 +178,7 @@ def reward_manager(case: Case) -> Iterator[Finding | ConfigError]:
 
 
 @check("reward", at=BOTH)
-def served_reward_models(case: Case) -> Errors:
+def served_reward_models(case: RunCase) -> Errors:
     """Reward models are used as the configuration says."""
     models, manager = case.settings.reward.models, case.get("reward.reward_manager.name")
     enabled, has_pool = bool(case.get(f"{VERLS}.enable")), bool(case.get(f"{VERLS}.enable_resource_pool"))
@@ -213,7 +213,7 @@ def served_reward_models(case: Case) -> Errors:
 
 
 @check("reward", at=BOTH)
-def late_scores(case: Case) -> Errors:
+def late_scores(case: RunCase) -> Errors:
     """Nothing needs the reward at the end of each episode if a reward model on the trainer's GPUs scores later."""
     if not _scores_late(case):
         return
@@ -229,7 +229,7 @@ def late_scores(case: Case) -> Errors:
 
 
 @check("reward", at=BOTH)
-def reward_workers(case: Case) -> Errors:
+def reward_workers(case: RunCase) -> Errors:
     """The number of reward workers is one that the reward can work with.
 
     Only reward workers get the address of verl's reward model, except a component of the manager `trajectory`, which
@@ -246,7 +246,7 @@ def reward_workers(case: Case) -> Errors:
         yield ConfigError(key, problem, f"Set it to 1 or more, or {VERLS}.enable=false")
 
 
-def _scores_late(case: Case) -> bool:
+def _scores_late(case: RunCase) -> bool:
     """Whether the manager `trajectory` scores after sampling, because a reward model shares the trainer's GPUs."""
     shared = any(model.visits for model in case.settings.reward.models.values())
     own_way = case.get(f"{VERLS}.enable") and not case.get(f"{VERLS}.enable_resource_pool")

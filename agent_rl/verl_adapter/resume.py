@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_rl.errors import ConfigError
-from agent_rl.preflight.case import Case
+from agent_rl.preflight.case import RunCase
 from agent_rl.preflight.check import Needs, check
 from agent_rl.verl_adapter.inspection import needs_critic
 
@@ -21,7 +21,7 @@ OTHERWISE = "or start again with trainer.resume_mode=disable and another trainer
 
 
 @check("configuration", needs=Needs.VERL, at=("trainer", "doctor"))
-def complete_checkpoint(case: Case) -> Iterator[ConfigError]:
+def complete_checkpoint(case: RunCase) -> Iterator[ConfigError]:
     """The checkpoint from which the run would continue is complete."""
     config: Any = case.config
     if (resumed := _folder(config.trainer)) is None:

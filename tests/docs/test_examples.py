@@ -33,6 +33,7 @@ from tests.scoring import score
 TESTED = {
     "README.md": ["my_tools.py", "my_reward.py"],
     "docs/guides/agents.md": ["my_hooks.py", "my_users.py", "my_agents.py", "my_train.py"],
+    "docs/guides/trainer.md": ["my_trainer.py"],  # e2e/test_modes.py
     "docs/guides/data.md": ["make_row", "harder.py"],
     "docs/guides/judges.md": ["Harm"],
     "docs/guides/other_frameworks.md": ["questions.py", "glossary_task.py", "products.py"],

@@ -29,7 +29,11 @@ def of_a_file(facts: dict[str, Any], file: Path) -> Machine:
 
 def said(case: Case) -> list[Finding]:
     checks = [each for each in all_checks() if each.group in GROUPS and each.needs is not Needs.VERL]
-    checks += [each for each in all_checks() if (each.group, each.name) == ("configuration", "model") and case.config]
+    checks += [
+        each
+        for each in all_checks()
+        if (each.group, each.function.__name__) == ("configuration", "model") and case.config
+    ]
     return [finding for each in checks for finding in run_check(each, case) if finding.status is not Status.OK]
 
 

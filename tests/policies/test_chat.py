@@ -85,7 +85,7 @@ def test_the_same_transcript_as_a_script():
     assert trajectory.turns[0].results[0].text == "42"
     scripted = asyncio.run(episode(ScriptedPolicy(script)))
     for each in (trajectory, scripted):
-        each.seconds = each.prompt_tokens = each.response_tokens = each.longest_tokens = 0
+        each.ended = each.seconds = each.prompt_tokens = each.response_tokens = each.longest_tokens = 0
         for turn in each.turns:
             turn.tokens = turn.generation_seconds = turn.tool_seconds = 0
             for result in turn.results:

@@ -6,7 +6,7 @@ import pytest
 from agent_rl.doctor.diagnosis import all_checks
 from agent_rl.errors import ConfigError, FatalError
 from agent_rl.preflight import check as check_module
-from agent_rl.preflight.case import Case
+from agent_rl.preflight.case import RunCase
 from agent_rl.preflight.check import (
     GROUPS,
     Finding,
@@ -35,28 +35,28 @@ def test_every_check_says_what_it_looks_for_and_groups_are_in_order() -> None:
 
 def test_a_check_returns_a_finding_several_or_none() -> None:
     @check("machine")
-    def one_thing(case: Case) -> Finding:
+    def one_thing(case: RunCase) -> Finding:
         """Finds one thing."""
         return ok("found")
 
     @check("machine", "both")
-    def two_things(case: Case) -> Iterator[Finding]:
+    def two_things(case: RunCase) -> Iterator[Finding]:
         """Finds two things."""
         yield ok("first")
         yield problem("second", "change it", "another")
 
     @check("machine")
-    def nothing(case: Case) -> None:
+    def nothing(case: RunCase) -> None:
         """Finds nothing."""
 
-    assert list(one_thing(Case())) == [Finding("one thing", Status.OK, "found", group="machine")]
-    assert [finding.subject for finding in two_things(Case())] == ["both", "another"]
-    assert list(nothing(Case())) == []
+    assert list(one_thing(RunCase())) == [Finding("one thing", Status.OK, "found", group="machine")]
+    assert [finding.subject for finding in two_things(RunCase())] == ["both", "another"]
+    assert list(nothing(RunCase())) == []
 
 
 def test_a_check_of_a_new_group_stands_at_the_end() -> None:
     @check("weather")
-    def rain(case: Case) -> None:
+    def rain(case: RunCase) -> None:
         """No group of ours."""
 
     assert checks_at("doctor")[-1].subject == "rain"
@@ -64,28 +64,28 @@ def test_a_check_of_a_new_group_stands_at_the_end() -> None:
 
 def test_launcher_and_trainer_raise_what_the_doctor_shows() -> None:
     @check("weather", at=("hill", "doctor"))
-    def wind(case: Case) -> Iterator[Finding | FatalError]:
+    def wind(case: RunCase) -> Iterator[Finding | FatalError]:
         """Finds two errors."""
         yield ok("no snow")
         yield ConfigError("wind.speed", "it is too high", "Wait")
         yield FatalError("a branch fell")
 
     @check("weather", at=("valley",))
-    def sun(case: Case) -> None:
+    def sun(case: RunCase) -> None:
         """Raises."""
         raise ConfigError("sun", "it burns", "Sit down")
 
-    refuse("sea", Case())
+    refuse("sea", RunCase())
     with pytest.raises(ConfigError, match=r"wind\.speed: it is too high\. Wait"):
-        refuse("hill", Case())
+        refuse("hill", RunCase())
     with pytest.raises(ConfigError, match="sun: it burns"):
-        refuse("valley", Case())
-    assert [(each.status, each.text, each.remedy) for each in wind(Case())] == [
+        refuse("valley", RunCase())
+    assert [(each.status, each.text, each.remedy) for each in wind(RunCase())] == [
         (Status.OK, "no snow", ""),
         (Status.PROBLEM, "wind.speed: it is too high", "Wait"),
         (Status.PROBLEM, "a branch fell", "Correct the code there"),
     ]
-    assert [each.text for each in sun(Case())] == ["sun: it burns"]
+    assert [each.text for each in sun(RunCase())] == ["sun: it burns"]
 
 
 def test_a_finding_is_json() -> None:

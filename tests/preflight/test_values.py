@@ -8,14 +8,14 @@ from omegaconf import OmegaConf
 
 from agent_rl.launch.composition import verl_defaults
 from agent_rl.preflight import values
-from agent_rl.preflight.case import Case
+from agent_rl.preflight.case import RunCase
 from agent_rl.preflight.check import checks_at
 
 ROLLOUT = "actor_rollout_ref.rollout"
 
 
 def errors(config: Any) -> list[Any]:
-    case = Case(config=config)
+    case = RunCase(config=config)
     ours = [one for one in checks_at("trainer") if one.function.__module__ == values.__name__]
     return [*values.wrong_types(case, verl_defaults()), *(each for one in ours for each in one.found(case))]
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from agent_rl.preflight.case import Case
+from agent_rl.preflight.case import RunCase
 from agent_rl.verl_adapter import early_checks
 from agent_rl.verl_adapter.algorithms import remax
 from tests.forks import python
@@ -31,8 +31,8 @@ def refused(checks: tuple[str, ...] = REWARD, models: dict[str, Any] | None = No
     )
     for key, value in keys.items():
         OmegaConf.update(config, key.replace("__", ".").replace("verls.", "reward.reward_model."), value)
-    run: list[Callable[[Case], Any]] = [getattr(early_checks, name) for name in checks]
-    findings = [finding for check in run for finding in check(Case(config=config)) if finding.status.value != "ok"]
+    run: list[Callable[[RunCase], Any]] = [getattr(early_checks, name) for name in checks]
+    findings = [finding for check in run for finding in check(RunCase(config=config)) if finding.status.value != "ok"]
     assert all(finding.remedy for finding in findings)
     return [f"{finding.text}. {finding.remedy}" for finding in findings]
 

@@ -3,7 +3,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from agent_rl.preflight.case import Case
+from agent_rl.preflight.case import RunCase
 from agent_rl.verl_adapter import resume
 
 
@@ -38,7 +38,9 @@ def save(folder: Path, step: int, ranks: int = 1, roles: tuple[str, ...] = ("act
 
 def refused(config: Any) -> str:
     """The error's key, problem and remedy in one line; empty: there is none."""
-    return " ".join(f"{finding.text}. {finding.remedy}" for finding in resume.complete_checkpoint(Case(config=config)))
+    return " ".join(
+        f"{finding.text}. {finding.remedy}" for finding in resume.complete_checkpoint(RunCase(config=config))
+    )
 
 
 def test_a_first_run_and_a_whole_checkpoint_pass(tmp_path: Path) -> None:
