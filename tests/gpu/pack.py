@@ -35,7 +35,7 @@ LEFT_OUT = frozenset(
         # kernels of the hub: attention is torch's
         "kernels",
         # images, sound and video
-        "av", "soundfile", "timm", "torchaudio", "torchcodec",
+        "av", "timm", "torchaudio", "torchcodec",
         # other front ends, and constraints on the output
         "anthropic", "blobfile", "llguidance", "mistral-common", "modelscope", "openai-harmony", "outlines",
         "tiktoken",
