@@ -98,7 +98,7 @@ def activate() -> None:
     os.environ.update(child_environment())
     import torch
 
-    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"] or ENVIRONMENT["OMP_NUM_THREADS"]))  # set to nothing: unset
 
 
 def check(config: Any) -> None:

@@ -194,7 +194,7 @@ def kl_estimate(case: RunCase) -> Errors:
     for key in KL_NAME_KEYS:
         name = str(_get(case, key, unresolved="kl"))
         if name.removesuffix("+") not in KL_NAMES:
-            yield ConfigError(key, f"there is no estimate of the KL {name!r}", did_you_mean(name, KL_NAMES))
+            yield ConfigError(key, f"there is no KL estimate {name!r}", did_you_mean(name, KL_NAMES))
 
 
 def wrong_types(case: RunCase, defaults: Any) -> Errors:

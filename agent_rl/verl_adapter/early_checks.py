@@ -31,7 +31,8 @@ from agent_rl.settings.importing import find_object
 from agent_rl.tools import ToolSpec
 from agent_rl.verl_adapter import checkpoints, custom_function, ordering, resume  # noqa: F401 - likewise
 from agent_rl.verl_adapter.algorithms import remax
-from agent_rl.verl_adapter.served_models import MANAGER, ROUTER_MODEL, named
+from agent_rl.verl_adapter.custom_function import MANAGER
+from agent_rl.verl_adapter.served_models import ROUTER_MODEL, named
 from agent_rl.verl_adapter.tool_files import load_specs
 
 __all__ = ["early_checks"]

@@ -66,7 +66,7 @@ class RunOrder:
         self._written = 0
 
     def loader(self, verls: Any) -> Any:
-        """A data loader in this order, in place of verl's."""
+        """A data loader in this order, instead of verl's."""
         draws, size = Draws(self.order), verls.batch_size
         return type(verls)(
             dataset=self.dataset, batch_size=size, drop_last=True, collate_fn=verls.collate_fn, sampler=draws
@@ -130,13 +130,13 @@ class RunOrder:
         assert self._harder is not None
         return self._harder.of(self.dataset.stored(row))
 
-    def write_variants(self, *, anew: bool = False) -> None:
+    def write_variants(self, *, whole: bool = False) -> None:
         """Append the new ones to the run's file, or write it again: a checkpoint may have fewer than the file."""
         path, variants = self._folder / VARIANTS, self.order.table.variants
-        known = 0 if anew else self._written
-        if len(variants) > known or (anew and path.exists()):
+        known = 0 if whole else self._written
+        if len(variants) > known or (whole and path.exists()):
             self._folder.mkdir(parents=True, exist_ok=True)
-            with path.open("w" if anew else "a", encoding="utf-8") as file:
+            with path.open("w" if whole else "a", encoding="utf-8") as file:
                 for variant in variants[known:]:
                     file.write(json.dumps(variant, ensure_ascii=False, default=str) + "\n")
         self._written = len(variants)

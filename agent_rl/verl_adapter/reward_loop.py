@@ -14,7 +14,8 @@ from agent_rl.errors import FatalError, UnscoredError
 from agent_rl.rewards import groups
 from agent_rl.settings import SECTION
 from agent_rl.settings.reward import ServedModelSettings
-from agent_rl.verl_adapter.served_models import KIND, MANAGER, ROUTER_MODEL, Served, named, write_addresses
+from agent_rl.verl_adapter.custom_function import MANAGER
+from agent_rl.verl_adapter.served_models import KIND, ROUTER_MODEL, Served, named, write_addresses
 
 __all__ = ["AgentRewardLoopManager", "AgentRewardLoopWorker"]
 

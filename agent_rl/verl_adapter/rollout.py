@@ -92,8 +92,7 @@ class AgentLoopWorker(_VerlsWorker):
             prompt.failed[session] = error
             if trajectory["validate"] or is_fatal(error):
                 raise
-            if prompt.ended + 1 < prompt.number or is_usable(prompt.failed, prompt.number, self.config):
-                logger.exception("A session failed; the others of its prompt go on")
+            logger.exception("A session of the prompt %s failed", kwargs["uid"])
         finally:
             prompt.ended += 1
         is_last = prompt.ended == prompt.number and not trajectory["validate"]

@@ -27,7 +27,6 @@ from agent_rl.verl_adapter.engine_arguments import rename_arguments
 
 __all__ = [
     "KIND",
-    "MANAGER",
     "ROUTER_MODEL",
     "Served",
     "ServedModels",
@@ -40,8 +39,6 @@ __all__ = [
 
 KIND = "reward_model"
 """The kind of component that refers to served models by name."""
-MANAGER = "trajectory"
-"""The reward manager that components have."""
 ROUTER_MODEL = "reward_model"
 """The name of verl's own reward model for components, and of the component that is added if none uses it."""
 

@@ -80,11 +80,11 @@ class Samples:
     """Samples of a validation, as conversations, for sinks.
 
     Args:
-        verls: verl's `ValidationGenerationsLogger`.
+        log: the method of verl's `ValidationGenerationsLogger`.
     """
 
-    def __init__(self, verls: Any) -> None:
-        self._log: Any = verls._log if isinstance(verls, Samples) else verls.log
+    def __init__(self, log: Callable[..., None]) -> None:
+        self._log = log
 
     def log(self, loggers: str | Sequence[str], samples: Sequence[Any], step: int) -> None:
         """Send them to each of these loggers, in its own thread."""

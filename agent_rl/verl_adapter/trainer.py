@@ -41,6 +41,7 @@ from agent_rl.verl_adapter import (
     trained_samples,
 )
 from agent_rl.verl_adapter.algorithms import remax
+from agent_rl.verl_adapter.custom_function import MANAGER
 from agent_rl.verl_adapter.engine_arguments import rename_arguments
 from agent_rl.verl_adapter.failures import FailedSessions
 from agent_rl.verl_adapter.last_step import LastStep
@@ -138,7 +139,7 @@ class AgentTrainer(PPOTrainer):
             return
         self.row_order.scores_in_time = self.reward_loop_manager.reward_loop_worker_handles is not None
         self.train_dataloader_it = iter(self.train_dataloader)  # otherwise the first step would read the state
-        self.row_order.write_variants(anew=True)
+        self.row_order.write_variants(whole=True)
 
     def fit(self, agent_loop_manager: Any) -> None:
         """Train; a run that is stopped, or that an error of agent_rl ends, saves its last complete step."""
@@ -158,7 +159,7 @@ class AgentTrainer(PPOTrainer):
 
     def _compute_reward_colocate(self, batch: KVBatchMeta, metrics: dict[str, Any] | None = None) -> KVBatchMeta:
         """Score a sampled batch with the manager `trajectory`, whose reward model shares the trainer's GPUs."""
-        if self.config.reward.reward_manager.name != served_models.MANAGER:
+        if self.config.reward.reward_manager.name != MANAGER:
             return super()._compute_reward_colocate(batch, metrics)
         return sampled_scores.scored(self, batch)
 
@@ -256,7 +257,9 @@ class AgentTrainer(PPOTrainer):
         return {**super()._val_metrics_update(sources, uids, columns, turns), **missing}
 
     def _maybe_log_val_generations(self, inputs: Any, outputs: Any, scores: Any) -> None:
-        self.validation_generations_logger: Any = sinks.Samples(self.validation_generations_logger)
+        """Log samples of a validation as conversations."""
+        if not isinstance(self.validation_generations_logger, sinks.Samples):
+            self.validation_generations_logger: Any = sinks.Samples(self.validation_generations_logger.log)
         super()._maybe_log_val_generations(inputs, outputs, scores)
 
     def _compute_metrics(

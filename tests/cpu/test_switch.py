@@ -42,6 +42,11 @@ def test_what_the_user_has_set_is_left_alone() -> None:
     assert done.stdout.split() == ["2", "/mine"], done.stderr
 
 
+def test_a_number_of_threads_that_is_set_to_nothing_is_unset() -> None:
+    done = python("import verl, torch; print(torch.get_num_threads())", VERL_PLATFORM="cpu", OMP_NUM_THREADS="")
+    assert done.stdout.split() == ["1"], done.stderr
+
+
 @without_real_ones
 def test_a_package_that_is_installed_has_no_stand_in(tmp_path: Path) -> None:
     (tmp_path / "triton").mkdir()

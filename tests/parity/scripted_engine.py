@@ -36,7 +36,7 @@ DRAWS_UIDS = "verl.trainer"
 LONGEST_WAIT_S = 120.0
 
 session: contextvars.ContextVar[dict[str, Any] | None] = contextvars.ContextVar("session", default=None)
-"""Of the agent loop that runs: `validate`, `number` of its prompt in the order of the rows, `session` in the group."""
+"""What the agent loop of this task runs: `validate`, `number` (of the prompt, in the order of the rows), `session`."""
 
 
 def number(seed: Any, size: int) -> int:

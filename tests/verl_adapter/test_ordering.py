@@ -191,7 +191,7 @@ def test_a_variant_is_a_row_like_its_parent_and_is_written(trainer: Any, folder:
     other.train_dataloader.load_state_dict(made.train_dataloader.state_dict())
     next(iter(other.train_dataloader))
     run.report(3, [(6, 1.0)])  # after the checkpoint
-    other.row_order.write_variants(anew=True)
+    other.row_order.write_variants(whole=True)
     other.row_order.report(3, [(2, 1.0)])
     written = [json.loads(line) for line in (tmp_path / "variants.jsonl").read_text().splitlines()]
     assert [each["parent"] for each in written] == [1, 8, 2]

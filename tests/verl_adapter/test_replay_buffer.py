@@ -67,7 +67,7 @@ def ends(buffer: Any, good: int) -> object:
     try:
         return sorted(buffer.wait_for_sampleable(1, "train", 2)[0])
     except StopIteration:
-        return "for ever"
+        return "forever"
 
 
 @pytest.mark.parametrize("good", [1, 2])
@@ -81,7 +81,7 @@ def test_the_asynchronous_buffer_gives_up_when_all_fails() -> None:
 
 
 def test_the_asynchronous_buffer_would_go_on_for_ever() -> None:
-    assert ends(make(Polled), 0) == "for ever"
+    assert ends(make(Polled), 0) == "forever"
 
 
 def test_a_buffer_that_is_not_verls_stays_as_it_is() -> None:
