@@ -144,4 +144,5 @@ def diffs(logged: dict[int, dict[str, Any]]) -> list[float]:
 
 def rollouts(folder: Path, step: int) -> list[dict[str, Any]]:
     """What verl wrote of each trajectory of a step."""
-    return [json.loads(line) for line in (folder / f"rollouts/{step}.jsonl").read_text().splitlines()]
+    with open(folder / f"rollouts/{step}.jsonl", encoding="utf-8") as file:
+        return [json.loads(line) for line in file]  # `splitlines` would split at what a policy may sample, U+2028
