@@ -19,7 +19,7 @@ PIP = $(PY) -m pip install --disable-pip-version-check
 SGLANG ?= $(shell sed -n 's/^ *"sglang==\([^"]*\)",$$/\1/p' pyproject.toml)
 ENGINE = .venv-sglang-$(SGLANG)
 
-.PHONY: quickstart test parity test-engine test-unit test-shuffled test-costs test-recipes check bench docs clean install install-dev
+.PHONY: quickstart test parity test-engine test-unit test-shuffled test-costs test-recipes check coverage size bench docs clean install install-dev
 
 quickstart: $(VENV)/.cpu ## the main job: a tiny agent learns to use its tool, on this CPU
 	$(PY) recipes/quickstart/quickstart.py $(ARGS)
@@ -52,6 +52,12 @@ check: $(VENV)/.dev ## format, lint, types, that what is imported is declared, a
 	$(PY) -m mypy
 	$(PY) -m deptry . --no-ansi
 	VERL_PLATFORM=cpu $(VENV)/bin/agent-rl experiment --check
+
+coverage: $(VENV)/.dev ## the share of the package's lines that the unit tests run
+	$(PYTEST) $(PARALLEL) --light -m "$(UNIT)" --cov=agent_rl --cov-report=term:skip-covered --cov-report=json:outputs/coverage.json
+
+size: $(VENV)/.dev ## files, lines and statements of the package and its tests
+	$(PY) tests/size.py
 
 test-recipes: $(VENV)/.dev ## two steps with every algorithm and reward, and all examples of the bounded tests: up to an hour
 	HYPOTHESIS_PROFILE=full $(PYTEST) -m "recipes or bounded or hypothesis" $(ARGS)

@@ -55,8 +55,10 @@ TRIMMED = (
     "xgrammar/include/*", "pyarrow/include/*",
     "sgl_kernel/flash_ops*", "sgl_kernel/flashmla_ops*", "sgl_kernel/sm100/*",
     "transformers/models/*/convert_*", "transformers/models/*/modular_*",
-    "transformers/models/[cdfhijkortuxyz]*/modeling_*",
-    "sglang/test/*", "sglang/multimodal_gen/*", "sglang/benchmark/*", "sglang/bench_*",
+    "transformers/models/[cdefhijknortuvxyz]*/modeling_*",
+    "sglang/test/*", "sglang/multimodal_gen/*", "sglang/benchmark/*", "sglang/jit_kernel/benchmark/*", "sglang/bench_*",
+    *(f"sglang/srt/models/{name}*" for name in ("bailing", "ernie4", "glm", "kimi", "longcat", "mimo", "minicpm")),
+    *(f"sglang/srt/models/{name}*" for name in ("minimax", "moss", "nemotron", "phi4mm", "sarvam", "step3")),
     "ray/jars/*", "ray/rllib/*", "ray/serve/*", "ray/tune/*", "ray/data/*", "ray/train/*", "ray/llm/*",
     "ray/dashboard/client/*", "torchao/*.so", "xgrammar/lib/*", "lib/*mscclpp*", "_mscclpp*",
     "pyarrow/*flight*", "pyarrow/*s3*", "torchvision/image.so", "torchvision.libs/*",
@@ -68,11 +70,9 @@ TRIMMED = (
 )  # fmt: skip
 """Files of a distribution that no piece needs."""
 
-STRIPPED = (
-    "ray/*.so", "ray/core/src/ray/*", "pyarrow/lib*.so*", "tokenizers/*.so", "xgrammar/*.so", "*.cpython-*.so",
-)  # fmt: skip
-"""Programs and libraries that come with the names of their functions, half of their size."""
-LARGE_BYTES = 500_000
+STRIPPED = ("*.so", "pyarrow/lib*.so.*", "ray/core/src/ray/*")
+"""Programs and libraries; many come with the names of their functions, up to half of their size."""
+LARGE_BYTES = 40_000
 
 Requires = Callable[[str], Iterable[str]]
 
