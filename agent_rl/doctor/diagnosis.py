@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import importlib
-import multiprocessing
 import os
+import pickle
 import pkgutil
-import tempfile
+import subprocess
+import sys
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 from omegaconf import DictConfig
@@ -85,11 +86,13 @@ def diagnose(
         text = f"{', '.join(groups)}: they need the composed configuration"
         rest = replace(skipped(text, subject="the rest"), group="configuration")
         return [*run_checks(case, Needs.MACHINE, tell=tell), *composed, rest]
-    child = _Child(case)
-    own = run_checks(case, Needs.MACHINE, Needs.CONFIG, tell=tell)
-    tell("waiting for the checks with verl, which another process imports")
+    with ThreadPoolExecutor(1) as thread:
+        answers = thread.submit(_with_verl, pickle.dumps(case), environ)
+        own = run_checks(case, Needs.MACHINE, Needs.CONFIG, tell=tell)
+        tell("waiting for the checks with verl, which another process imports")
+        own += answers.result()
     order = list(dict.fromkeys([*GROUPS, *(check.group for check in all_checks())]))
-    found = sorted([*composed, *own, *child.findings()], key=lambda finding: order.index(finding.group))
+    found = sorted([*composed, *own], key=lambda finding: order.index(finding.group))
     once: dict[object, Finding] = {}
     for finding in found:  # several checks may fail for the same reason
         once.setdefault((finding.text, finding.remedy) if finding.remedy else finding, finding)
@@ -146,49 +149,38 @@ def _composed(recipe: str, overrides: Sequence[str]) -> tuple[DictConfig | None,
     return config, [replace(finding, group="configuration") for finding in found]
 
 
-class _Child:
-    """The process that imports verl, which takes seconds and prints, started before the other checks run.
-
-    If it crashes, the doctor still shows the other findings.
-    """
-
-    def __init__(self, case: Case) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="agent_rl_doctor_")
-        self._log = Path(self._folder.name) / "log"
-        context = multiprocessing.get_context("spawn")
-        self._answer, sender = context.Pipe(duplex=False)
-        self._process = context.Process(target=_check_with_verl, args=(case, self._log, sender), daemon=True)
-        self._process.start()
-        sender.close()  # so that the end of the process ends the answer
-
-    def findings(self) -> list[Finding]:
-        """The findings of the child, once it has ended."""
+def _with_verl(pickled: bytes, environ: Mapping[str, str]) -> list[Finding]:
+    """The findings of a process that imports verl, which takes seconds; a crash of it hides no others."""
+    program = f"import sys; sys.path[:] = {sys.path!r}; from agent_rl.doctor.diagnosis import answer; answer()"
+    command = [sys.executable, "-c", program]
+    try:
+        done = subprocess.run(
+            command,
+            input=pickled,
+            capture_output=True,
+            timeout=CHILD_LIMIT_S,
+            env={**os.environ, **environ},
+            check=True,
+        )
+        found: list[Finding] = pickle.loads(done.stdout)
+        return found
+    except subprocess.TimeoutExpired:
         text = f"it has not answered within {CHILD_LIMIT_S:g} seconds"
-        try:
-            if self._answer.poll(CHILD_LIMIT_S):
-                found: list[Finding] = self._answer.recv()
-                return found
-        except EOFError:
-            self._process.join()
-            lines = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            text = f"it cannot be imported: {lines[-1] if lines else self._process.exitcode}"
-        finally:
-            self._process.kill()
-            self._process.join()
-            self._folder.cleanup()
-        found = [problem(text, "Fix the installation: python -c 'import verl' shows what is wrong", "verl")]
-        return [replace(each, group="installation") for each in found]
+    except subprocess.CalledProcessError as error:
+        lines = error.stderr.decode(errors="replace").strip().splitlines()
+        text = f"it cannot be imported: {lines[-1] if lines else error.returncode}"
+    finding = problem(text, "Fix the installation: python -c 'import verl' shows what is wrong", "verl")
+    return [replace(finding, group="installation")]
 
 
-def _check_with_verl(case: Case, log: Path, sender: Connection) -> None:
-    """Send the findings of the checks that need verl; what is printed goes into the log."""
-    with open(log, "wb") as output:
-        for stream in (1, 2):
-            os.dup2(output.fileno(), stream)
-    os.environ.update(case.environ)
+def answer() -> None:
+    """Write to stdout the findings of the checks that need verl, about the case that is on stdin."""
+    case: Case = pickle.load(sys.stdin.buffer)
     os.environ.setdefault("HF_HUB_OFFLINE", "1")  # models that are not on this machine are not checked
     os.chdir(case.folder)
     warnings.simplefilter("ignore")
-    inspection.is_registered()  # imports verl first, in this thread: its own imports must not meet a half-loaded module
-    sender.send(run_checks(case, Needs.VERL))
+    with os.fdopen(os.dup(1), "wb") as output:
+        os.dup2(2, 1)  # where verl prints
+        inspection.is_registered()  # imports verl first, in this thread: its imports must not meet a half-loaded module
+        pickle.dump(run_checks(case, Needs.VERL), output)
     os._exit(0)  # without waiting for what verl has started in the background

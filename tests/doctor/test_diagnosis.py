@@ -1,4 +1,5 @@
 import os
+import pickle
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,7 +94,6 @@ def test_a_verl_that_cannot_be_imported_is_a_finding(
         "sys.meta_path.insert(0, Finder())\n"
     )
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
-    child = diagnosis._Child(Case(config=configs[True], folder=ROOT))
-    finding = only(child.findings())
+    finding = only(diagnosis._with_verl(pickle.dumps(Case(config=configs[True], folder=ROOT)), {}))
     assert (finding.subject, finding.status) == ("verl", Status.PROBLEM)
     assert "libcudart.so.13" in finding.text

@@ -36,11 +36,6 @@ def test_nothing_is_lost_at_any_width(width: int) -> None:
     assert "[at]" in text
 
 
-def test_long_keys_break_where_they_may() -> None:
-    lines = [line.strip() for line in rendered(80).splitlines()]
-    assert any(line.endswith("-> Set actor_rollout_ref.rollout.") for line in lines)
-
-
 def test_colour_is_for_terminals_only() -> None:
     assert "\x1b[" not in rendered(80)
     assert "\x1b[1;31mproblem" in rendered(80, colour=True)

@@ -38,7 +38,7 @@ def ray_cluster(case: Case) -> Finding:
         return ok("RAY_ADDRESS=local: the run starts its own")
     # Where Ray notes the cluster that was started last: `ray start` writes it, `ray.init` reads it.
     file = Path(ray_folder(case.environ)) / "ray/ray_current_cluster"
-    address = file.read_text(errors="replace").strip() if case.given is None and file.is_file() else ""
+    address = file.read_text(errors="replace").strip() if case.machine.is_this_one and file.is_file() else ""
     if not address:
         return ok("none runs here; the run starts its own")
     if not answers(address):
@@ -71,7 +71,7 @@ def ports(case: Case) -> Iterator[Finding]:
     if metrics.get("enabled") and metrics.get("port"):
         named["transfer_queue.metrics.port"] = str(metrics["port"])
     wrong = {name: port for name, port in named.items() if not port.isdigit() or not 0 < int(port) < 65536}
-    here = case.given is None  # those of another machine cannot be tried
+    here = case.machine.is_this_one  # those of another machine cannot be tried
     taken = {name: port for name, port in named.items() if here and name not in wrong and not _is_free(int(port))}
     for name, port in wrong.items():
         yield problem(f"{port!r} is not a port", "Set a number from 1024 to 65535, or unset it", name)
