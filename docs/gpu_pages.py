@@ -20,7 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.checks.memory import GIB, GpuNeed, gpu_need
-from agent_rl.doctor.stack import STACK
+from agent_rl.doctor.checks.stack import STACK
 from agent_rl.launch.composition import compose
 
 __all__ = ["CARD", "LAYOUTS", "SHAPES", "SIZES", "gpu_page", "needs"]

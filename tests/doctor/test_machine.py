@@ -14,10 +14,10 @@ from omegaconf import OmegaConf
 
 from agent_rl.doctor import machine
 from agent_rl.doctor.case import Case
+from agent_rl.doctor.checks.stack import STACK
 from agent_rl.doctor.diagnosis import all_checks, run_check, run_checks
 from agent_rl.doctor.machine import FACTS, Machine
 from agent_rl.doctor.machine import _answers as answers
-from agent_rl.doctor.stack import STACK
 from agent_rl.errors import ConfigError
 from agent_rl.preflight.check import Finding, Needs, Status
 from tests.doctor.conftest import MakeCase, node_facts
@@ -115,10 +115,6 @@ def variable(name: str, value: str) -> Callable[[Facts], None]:
     return lambda facts: facts["environ"].update({name: value})
 
 
-def one_smaller(facts: Facts) -> None:
-    facts["gpus"][3]["memory_mib"] = 40_960
-
-
 SEPARATE = {
     "trainer.v1.trainer_mode": "separate_async", "actor_rollout_ref.hybrid_engine": False,
     "trainer.n_gpus_per_node": 4, f"{ROLLOUT}.n_gpus_per_node": 4, f"{ROLLOUT}.nnodes": 1,
@@ -134,10 +130,6 @@ FAULTS: dict[str, tuple[Callable[[Facts], None], dict[str, Any], str, str]] = {
     "libnuma": (fact("libraries", ["libcudart.so.13"]), {}, "libnuma", "not found"),
     "glibc": (fact("glibc", "2.31"), {}, "glibc", "2.31"),
     "turing": (gpus(capability="7.5"), {}, "compute capability", "7.5"),
-    "blackwell with fa3": (
-        gpus(capability="10.0"), {f"{ROLLOUT}.engine_kwargs.sglang.attention_backend": "fa3"},
-        "compute capability, fa3", "10.0",
-    ),
     "torch for cuda 12": (fact("torch_cuda", "12.8"), {}, "torch's CUDA", "12.8"),
     "torch for cpus": (fact("torch_cuda", None), {}, "torch's CUDA", "torch without CUDA"),
     "ninja": (fact("ninja", ""), {}, "ninja", "none"),
@@ -154,7 +146,6 @@ FAULTS: dict[str, tuple[Callable[[Facts], None], dict[str, Any], str, str]] = {
         variable("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"), {}, "allocator", "expandable_segments:True",
     ),
     "open files": (fact("open_files", 1024), {}, "open files", "1,024"),
-    "unequal": (one_smaller, {}, "equal GPUs", "40 GiB and 80 GiB"),
     "shared memory": (fact("shared_memory", 64 << 20), {}, "/dev/shm", "64 MiB"),
     "disk": (fact("disk", 20 << 30), {"trainer.save_freq": 5, "trainer.total_training_steps": 100}, "disk", "20.0 GiB"),
     "host memory": (fact("memory", 64 << 30), {}, "host memory", "64.0 GiB"),
@@ -186,7 +177,7 @@ def test_a_planted_fault_is_named(make_case: MakeCase, seven_b: str, name: str) 
 def test_there_are_25_faults_and_each_row_of_the_table_is_tried() -> None:
     assert len(FAULTS) >= 25
     tried = {subject for *_, subject, _ in FAULTS.values()}
-    assert {row.subject for row in STACK} - tried == {"compute capability, FP8"}
+    assert {row.subject for row in STACK} <= tried
     assert all(row.source for row in STACK)
 
 

@@ -8,6 +8,7 @@ from importlib import metadata
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 import agent_rl
@@ -29,9 +30,9 @@ def python(case: Case) -> Finding:
     """The interpreter's version satisfies `requires-python` of agent_rl and verl."""
     version = case.machine.python
     for name in ("agent-rl", "verl"):
-        wanted = _metadata(name, "Requires-Python")
-        if wanted and not Requirement(f"python{wanted}").specifier.contains(version):
-            return problem(f"{version}, but {name} needs {wanted}", "Make the environment with another Python")
+        for wanted in _declared(name, "Requires-Python"):
+            if not SpecifierSet(wanted).contains(version):
+                return problem(f"{version}, but {name} needs {wanted}", "Make the environment with another Python")
     return ok(f"{version} in {sys.prefix}")
 
 
@@ -99,7 +100,7 @@ def registration(case: Case) -> Finding:
 def _unmet(case: Case, by: str, extras: set[str]) -> dict[str, tuple[str | None, str]]:
     """Unmet requirements of a package with these extras ("": none): name -> installed version, wanted versions."""
     found = {}
-    for line in _requirements(by):
+    for line in _declared(by, "Requires-Dist"):
         wanted = Requirement(line)
         applies = wanted.marker is None or any(wanted.marker.evaluate({"extra": extra}) for extra in extras)
         if not applies or wanted.name.lower() in ("verl", "agent-rl"):
@@ -117,15 +118,9 @@ def _fits(wanted: Requirement, version: str) -> bool:
         return True
 
 
-def _requirements(name: str) -> list[str]:
+def _declared(name: str, field: str) -> list[str]:
+    """The values of a field of a package's metadata; empty: it has none, or is not installed."""
     try:
-        return metadata.requires(name) or []
+        return metadata.metadata(name).get_all(field) or []
     except metadata.PackageNotFoundError:
         return []
-
-
-def _metadata(name: str, field: str) -> str | None:
-    try:
-        return metadata.metadata(name)[field]
-    except (metadata.PackageNotFoundError, KeyError):
-        return None

@@ -9,7 +9,7 @@ from pathlib import Path
 from agent_rl.doctor.case import Case
 from agent_rl.launch.cluster import Nodes, unclear_interface
 from agent_rl.launch.command import SIZES
-from agent_rl.launch.outside import ray_folder, temporary_files
+from agent_rl.launch.outside import ray_folder
 from agent_rl.preflight.check import Finding, Needs, check, ok, problem, skipped, warning
 
 TIMEOUT_S = 2.0
@@ -51,35 +51,19 @@ def ray_cluster(case: Case) -> Finding:
     return warning(f"one runs here ({address}); the run would join it", "Or set RAY_ADDRESS=local")
 
 
-@check("Ray", "folder of Ray", Needs.MACHINE)
-def folder(case: Case) -> Finding:
-    """The folder in which Ray makes its sockets leaves room for their names; otherwise no run starts."""
-    changed = temporary_files(case.environ)
-    if case.joins:
-        return ok("the cluster's")
-    why = f": TMPDIR={case.environ['TMPDIR']} leaves no room for sockets" if changed else ""
-    return ok(f"{ray_folder(case.environ)}{why}")
-
-
 @check("Ray", needs=Needs.MACHINE)
 def ports(case: Case) -> Iterator[Finding]:
     """Ports that the environment or the configuration fixes are free."""
-    named: dict[str, str] = {}
+    fixed: dict[str, str] = {}
     if case.nodes and case.nodes.rank == 0:
-        named["MASTER_PORT"] = str(case.nodes.port)
-    metrics = case.get("transfer_queue.metrics", {})
-    if metrics.get("enabled") and metrics.get("port"):
-        named["transfer_queue.metrics.port"] = str(metrics["port"])
-    wrong = {name: port for name, port in named.items() if not port.isdigit() or not 0 < int(port) < 65536}
-    here = case.machine.is_this_one  # those of another machine cannot be tried
-    taken = {name: port for name, port in named.items() if here and name not in wrong and not _is_free(int(port))}
-    for name, port in wrong.items():
-        yield problem(f"{port!r} is not a port", "Set a number from 1024 to 65535, or unset it", name)
-    for name, port in taken.items():
-        yield problem(f"port {port} is taken", "Set another one, or end the program that uses it (ss -ltnp)", name)
-    if not wrong and not taken:
-        fixed = ", ".join(f"{name}={port}" for name, port in named.items())
-        yield ok(f"{fixed}{' free' if here else ''}" if fixed else "none is fixed; verl and Ray look for free ones")
+        fixed["MASTER_PORT"] = str(case.nodes.port)
+    if case.get("transfer_queue.metrics.enabled"):
+        fixed["transfer_queue.metrics.port"] = str(case.get("transfer_queue.metrics.port", 0))
+    for name, port in fixed.items():
+        if not port.isdigit() or int(port) > 65535:
+            yield problem(f"{port!r} is not a port", "Set a number from 1024 to 65535, or unset it", name)
+        elif case.machine.is_this_one and not _is_free(int(port)):  # those of another machine cannot be tried
+            yield problem(f"port {port} is taken", "Set another one, or end the program that uses it (ss -ltnp)", name)
 
 
 @check("Ray")

@@ -18,9 +18,11 @@ def test_no_accelerator_and_no_switch(make_case: MakeCase, monkeypatch: pytest.M
     assert only(machine.accelerator(elsewhere)).status is Status.SKIPPED
 
 
-def test_a_home_directory_in_which_nothing_can_be_kept(make_case: MakeCase) -> None:
-    assert only(machine.home_directory(make_case(environ={"HOME": "/proc/1"}))).status is Status.PROBLEM
-    assert only(machine.home_directory(make_case(environ={"HOME": "/tmp"}))).text == "/tmp"
+def test_folders_in_which_nothing_can_be_kept(make_case: MakeCase) -> None:
+    long = "/scratch".ljust(60, "x")
+    for environ in ({"HOME": "/proc/1"}, {"RAY_TMPDIR": long}):
+        assert only(machine.folders(make_case(environ=environ))).status is Status.PROBLEM
+    assert not list(machine.folders(make_case(environ={"HOME": "/tmp", "TMPDIR": long})))
 
 
 def test_the_cpu_was_chosen_but_the_profile_is_not_there(make_case: MakeCase) -> None:
@@ -85,4 +87,3 @@ def test_threads_that_fight_for_the_cores(make_case: MakeCase) -> None:
     findings = {finding.subject: finding for finding in machine.cores(make_case(environ={"OMP_NUM_THREADS": "8"}))}
     assert findings["OMP_NUM_THREADS"].status is Status.WARNING
     assert "OMP_NUM_THREADS" not in {finding.subject for finding in machine.cores(make_case())}
-    assert "(2 where it trains)" in findings["CPU profile"].text
