@@ -179,7 +179,10 @@ class Rows:
 
 
 def check_files(
-    files: Mapping[str, Iterable[NumberedRow]], known: Rows, progress: Callable[[], None] = lambda: None
+    files: Mapping[str, Iterable[NumberedRow]],
+    known: Rows,
+    progress: Callable[[], None] = lambda: None,
+    most_compared: float = math.inf,
 ) -> DataReport:
     """Check data files.
 
@@ -187,6 +190,7 @@ def check_files(
         files: the rows of each file, by its path, as `iterate_rows` reads them.
         known: what there is beside the files.
         progress: is called for each row.
+        most_compared: rows of each file, its first, that are held against the others.
 
     Raises:
         ConfigError: a file cannot be read.
@@ -207,7 +211,8 @@ def check_files(
                 row = {**known.defaults, **row}
                 if _check(report, (file, number), row, place, known):
                     report.splits[file].add(str(row["extra_info"].get("split")))
-                    duplicates.add(file, number, _asked(row), _truth(row), _more(row))
+                    if report.rows[file] <= most_compared:
+                        duplicates.add(file, number, _asked(row), _truth(row), _more(row))
                     drawn.add((file, number, row))
         for repeated in duplicates.found():
             report.add(repeated.file, repeated.row, finding := _repeated(repeated, report))

@@ -1,4 +1,3 @@
-import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -39,25 +38,6 @@ def test_a_reward_that_pays_for_giving_up_is_a_warning(make_case: MakeCase) -> N
     assert "(data sources shop)" in only(reward.giving_up(make_case(differs))).text
     without = {f"{efficiency}.gate": "format <= 0", "agent_rl.reward.correctness.scorer": "none"}
     assert not list(reward.giving_up(make_case(without)))
-
-
-def test_ground_truths_that_are_no_numbers(make_case: MakeCase, rows: list[dict[str, Any]], tmp_path: Path) -> None:
-    assert only(reward.ground_truths(make_case())).text == "24 rows can be judged"
-    named = copy.deepcopy(rows)
-    named[5]["reward_model"]["ground_truth"] = "Paris"
-    write_parquet(named, tmp_path / "x.parquet")
-    keys = {"data.train_files": str(tmp_path / "x.parquet")}
-    finding = only(reward.ground_truths(make_case(keys)))
-    assert finding.status is Status.PROBLEM
-    assert "1 of 24 rows" in finding.text
-    assert "row 5, data_source 'gsm8k': the row cannot be judged" in finding.text
-    assert not list(reward.ground_truths(make_case({**keys, PATH: "mine.py"})))
-
-
-def test_a_scorer_of_the_user_is_not_called_for_every_row(make_case: MakeCase, tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text("def score(solution_str, extra_info): return extra_info['missing']\n")
-    keys = {"agent_rl.reward.correctness.scorer": f"{tmp_path / 'mine.py'}:score"}
-    assert only(reward.ground_truths(make_case(keys))).text == "24 rows can be judged"
 
 
 @pytest.mark.parametrize(
