@@ -23,16 +23,15 @@ from agent_rl.doctor.machine import Machine
 from agent_rl.errors import ConfigError
 from agent_rl.launch.composition import compose
 from agent_rl.preflight.check import (
-    GROUPS,
     Check,
     Finding,
     Needs,
     checks_at,
+    group_order,
     ok,
     problem,
     reason,
     refusal,
-    skipped,
     warning,
 )
 from agent_rl.verl_adapter import inspection
@@ -75,26 +74,22 @@ def diagnose(
         The findings, in the order of the table; a problem is a finding, never an exception.
     """
     environ = dict(os.environ) if machine is None else machine.environ
-    if recipe is None:
-        return run_checks(Case(environ=environ, script=script, given=machine), Needs.MACHINE, tell=tell)
-    tell(f"composing the configuration of {recipe}")
-    nodes = Case(environ=environ).nodes
-    config, composed = _composed(recipe, [*([f"trainer.nnodes={nodes.count}"] if nodes else []), *overrides])
+    config, found = None, list[Finding]()
+    if recipe is not None:
+        tell(f"composing the configuration of {recipe}")
+        nodes = Case(environ=environ).nodes
+        config, found = _composed(recipe, [*([f"trainer.nnodes={nodes.count}"] if nodes else []), *overrides])
     case = Case(environ=environ, config=config, recipe=recipe, overrides=overrides, script=script, given=machine)
     if config is None:
-        groups = dict.fromkeys(check.group for check in all_checks() if check.needs is not Needs.MACHINE)
-        text = f"{', '.join(groups)}: they need the composed configuration"
-        rest = replace(skipped(text, subject="the rest"), group="configuration")
-        return [*run_checks(case, Needs.MACHINE, tell=tell), *composed, rest]
+        return [*run_checks(case, Needs.MACHINE, tell=tell), *found]
     with ThreadPoolExecutor(1) as thread:
         answers = thread.submit(_with_verl, pickle.dumps(case), environ)
-        own = run_checks(case, Needs.MACHINE, Needs.CONFIG, tell=tell)
+        found += run_checks(case, Needs.MACHINE, Needs.CONFIG, tell=tell)
         tell("waiting for the checks with verl, which another process imports")
-        own += answers.result()
-    order = list(dict.fromkeys([*GROUPS, *(check.group for check in all_checks())]))
-    found = sorted([*composed, *own], key=lambda finding: order.index(finding.group))
+        found += answers.result()
     once: dict[object, Finding] = {}
-    for finding in found:  # several checks may fail for the same reason
+    for finding in sorted(found, key=lambda finding: group_order(finding.group)):
+        # several checks may fail for the same reason
         once.setdefault((finding.text, finding.remedy) if finding.remedy else finding, finding)
     return list(once.values())
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -23,6 +23,7 @@ __all__ = [
     "Status",
     "check",
     "checks_at",
+    "group_order",
     "ok",
     "problem",
     "reason",
@@ -34,6 +35,11 @@ __all__ = [
 
 GROUPS = ("installation", "machine", "Ray", "configuration", "data", "tools", "your code", "reward", "chat template")
 """The groups in the order in which they are checked and shown; a group of another name comes after them."""
+
+
+def group_order(group: str) -> int:
+    """Where a group stands in the table."""
+    return GROUPS.index(group) if group in GROUPS else len(GROUPS)
 
 
 class Status(str, Enum):
@@ -65,10 +71,6 @@ class Finding:
     text: str
     remedy: str = ""
     group: str = ""
-
-    def to_dict(self) -> dict[str, str]:
-        """JSON data."""
-        return asdict(self) | {"status": self.status.value}
 
 
 def reason(error: BaseException) -> str:
@@ -133,8 +135,7 @@ class Check:
     @property
     def place(self) -> tuple[int, str, str, int]:
         """By which checks are sorted: the group, then module and line."""
-        order = GROUPS.index(self.group) if self.group in GROUPS else len(GROUPS)
-        return order, self.group, self.function.__module__, self.function.__code__.co_firstlineno
+        return group_order(self.group), self.group, self.function.__module__, self.function.__code__.co_firstlineno
 
     def found(self, case: Any) -> Iterator[Finding | FatalError]:
         """What the function returns, yields and raises."""

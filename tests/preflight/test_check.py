@@ -1,4 +1,3 @@
-import json
 from collections.abc import Iterator
 
 import pytest
@@ -86,11 +85,6 @@ def test_launcher_and_trainer_raise_what_the_doctor_shows() -> None:
         (Status.PROBLEM, "a branch fell", "Correct the code there"),
     ]
     assert [each.text for each in sun(RunCase())] == ["sun: it burns"]
-
-
-def test_a_finding_is_json() -> None:
-    made = json.loads(json.dumps(problem("a", "b", "c").to_dict()))
-    assert made == {"subject": "c", "status": "problem", "text": "a", "remedy": "b", "group": ""}
 
 
 def test_the_reason_is_the_first_cause_in_one_line() -> None:

@@ -167,10 +167,8 @@ async def _value(found: Any) -> Any:
 
 
 async def _measure(component: Component | GroupComponent, trajectory: Trajectory) -> None:
-    values: Sequence[Any]
     if isinstance(component, Component):
-        values = [await component.measure(trajectory)]
+        as_value(await component.measure(trajectory))
     else:
-        values = await component.measure_group([trajectory, trajectory])
-    for value in values:
-        as_value(value)
+        for value in await component.measure_group([trajectory, trajectory]):
+            as_value(value)

@@ -14,9 +14,6 @@ from agent_rl.agents.registry import agent_names, make_loop
 from agent_rl.agents.tool_call import FORMAT_KEY
 from agent_rl.data.check import check_files
 from agent_rl.data.files import NumberedRow, RowsFile, differences
-from agent_rl.data.growth import HarderVersions
-from agent_rl.data.order import RowOrder
-from agent_rl.data.row_table import RowFacts, difficulty_of
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.checks.chat_template import load_template
 from agent_rl.doctor.checks.tools import tool_specs
@@ -71,24 +68,6 @@ def row_count(case: Case) -> Iterator[Finding]:
         yield ok(f"{total_steps(case)} ({why})")
     if case.val and not sum(file.count for file in case.val):
         yield problem("there are no rows to validate on", "Add rows", "data.val_files")
-
-
-@check("data", "order")
-def order(case: Case) -> Iterator[Finding]:
-    """The section `agent_rl.data` fits the rows, and its function can be called."""
-    settings = case.settings.data
-    if not settings.is_set:
-        return
-    if not _is_complete(case) or any(len(file.rows) < file.count for file in case.train):
-        yield skipped("the rows are checked when the run starts: not all of them were read")
-        return
-    rows = [row for file in case.train for row in file.rows]
-    files = [(file.path, sorted({str(row.get("data_source")) for row in file.rows})) for file in case.train]
-    sources = [str(row.get("data_source")) for row in rows]
-    if settings.grow is not None:
-        HarderVersions(settings.grow.function, case.folder)
-    found = RowOrder(RowFacts(sources, [difficulty_of(row) for row in rows], files), settings)
-    yield ok(", ".join(f"{name} {share:.0%}" for name, share in found.shares.items()))
 
 
 @check("data", "rows")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 
@@ -22,7 +22,7 @@ PLUGIN = "agent_rl.verl_adapter.plugin"
 CPU_HELP = "Run make install"
 GPU_HELP = "Run pip install 'agent-rl[sglang]'"
 MANY = 10
-"""Unmet requirements above which the environment is another one, and one finding names them."""
+"""Unmet requirements above which all are installed anew."""
 
 
 @check("installation", "Python", Needs.MACHINE)
@@ -47,13 +47,10 @@ def packages(case: Case) -> Iterator[Finding]:
         yield problem(text, f"Run pip install verl=={VERL_VERSION}", "verl")
     extras = {"agent-rl": {"", "train", *(["cpu"] if case.on_cpu else [])}, "verl": {""}}
     unmet = {name: each for by, chosen in extras.items() for name, each in _unmet(case, by, chosen).items()}
-    if len(unmet) > MANY:
-        text = f"{len(unmet)} are missing or of another version: {', '.join(sorted(unmet))}"
-        yield problem(text, CPU_HELP if case.on_cpu else GPU_HELP)
-        return
-    for name, (version, wanted) in sorted(unmet.items()):
-        text = f"{f'{version} is' if version else 'is not'} installed, {wanted or 'any version'} is needed"
-        yield problem(text, f"Run pip install '{name}{wanted}'", name)
+    if unmet:
+        wanted = " ".join(f"'{name}{versions}'" for name, (_, versions) in sorted(unmet.items()))
+        remedy = f"Run pip install {wanted}" if len(unmet) <= MANY else CPU_HELP if case.on_cpu else GPU_HELP
+        yield problem(_listed(unmet), remedy)
     if not unmet and installed == VERL_VERSION:
         yield ok(", ".join(f"{name} {found}" for name in SHOWN if (found := case.machine.version(name))))
 
@@ -84,8 +81,7 @@ def engine(case: Case) -> Finding:
     if version is None:
         return problem("sglang is not installed", CPU_HELP if case.on_cpu else GPU_HELP)
     if case.gpus and not case.on_cpu and (unmet := _unmet(case, "agent-rl", {"sglang"})):
-        found = [f"{each}{wanted} ({version or 'absent'})" for each, (version, wanted) in sorted(unmet.items())]
-        return warning(f"agent-rl wants {', '.join(found)}", f"{GPU_HELP} in a fresh environment", "sglang set")
+        return warning(_listed(unmet), f"{GPU_HELP} in a fresh environment", "sglang set")
     return ok(f"sglang {version}")
 
 
@@ -95,6 +91,11 @@ def registration(case: Case) -> Finding:
     if inspection.is_registered():
         return ok("verl has loaded agent_rl")
     return problem("verl imports, but agent_rl could not register with it", "python -c 'import verl' shows why")
+
+
+def _listed(unmet: Mapping[str, tuple[str | None, str]]) -> str:
+    found = [f"{name}{wanted} ({version or 'absent'})" for name, (version, wanted) in sorted(unmet.items())]
+    return f"{', '.join(found)}: these are wanted, and in parentheses what is installed"
 
 
 def _unmet(case: Case, by: str, extras: set[str]) -> dict[str, tuple[str | None, str]]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.checks.data import total_steps
@@ -189,8 +188,7 @@ def shared_memory(case: Case) -> Finding | None:
 def disk(case: Case) -> Finding:
     """The checkpoints of the whole run fit."""
     every, parameters = case.number("trainer.save_freq", -1), case.model.parameters
-    folder = case.folder / Path(str(case.get("trainer.default_local_dir", "checkpoints"))).expanduser()
-    folder = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    folder = next(parent for parent in (case.checkpoints, *case.checkpoints.parents) if parent.exists())
     free = case.machine.free_disk(folder)
     if every <= 0:
         return ok(f"none are written (trainer.save_freq={every}); {_gib(free)} free in {case.shown(folder)}")
@@ -201,9 +199,7 @@ def disk(case: Case) -> Finding:
     number = min(max(1, steps // every), int(kept or sys.maxsize))
     unknown = "" if steps else ", the number of steps is not known"
     what = f"{number} checkpoint(s) of {_gib(one)} in {case.shown(folder)}{unknown}"
-    remedy = (
-        "Set trainer.max_actor_ckpt_to_keep=2, raise trainer.save_freq, or trainer.default_local_dir on another disk"
-    )
+    remedy = "Set trainer.max_actor_ckpt_to_keep=2, raise trainer.save_freq, or move trainer.default_local_dir"
     return _fits(number * one, free, what, remedy)
 
 

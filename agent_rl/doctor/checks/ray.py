@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from agent_rl.doctor.case import Case
 from agent_rl.launch.cluster import Nodes, unclear_interface
@@ -25,17 +26,13 @@ FIXED_CPUS = 2
 def ray_cluster(case: Case) -> Finding:
     """The Ray cluster that the run would use answers: a named one, one that runs here already, or its own."""
     named, several = case.environ.get("RAY_ADDRESS", ""), case.nodes
-    if case.joins and named == "auto":
-        return ok("RAY_ADDRESS=auto: one that runs here")
-    if case.joins and not answers(named):
+    if case.joins and named != "auto" and not answers(named):
         remedy = "Start Ray there (ray start --head), correct the address, or unset RAY_ADDRESS"
         return problem(f"RAY_ADDRESS={named}: nothing answers", remedy)
-    if case.joins:
-        return ok(f"RAY_ADDRESS={named} answers")
-    if several:
+    if several and not case.joins:
         return ok(f"the launcher starts it on {several.count} nodes, with its head at {several.address}")
-    if named == "local":
-        return ok("RAY_ADDRESS=local: the run starts its own")
+    if case.joins or named == "local":
+        return ok(f"RAY_ADDRESS={named}")
     # Where Ray notes the cluster that was started last: `ray start` writes it, `ray.init` reads it.
     file = Path(ray_folder(case.environ)) / "ray/ray_current_cluster"
     address = file.read_text(errors="replace").strip() if case.machine.is_this_one and file.is_file() else ""
@@ -117,20 +114,17 @@ def logical_cpus(case: Case) -> Finding:
 
 def answers(address: str) -> bool:
     """Whether something listens at host:port, with or without a scheme in front."""
-    host, _, port = address.rpartition("://")[2].partition("/")[0].rpartition(":")
-    if not port.isdigit():
-        return False
     try:
-        socket.create_connection((host.strip("[]") or "127.0.0.1", int(port)), TIMEOUT_S).close()
-    except OSError:
+        parts = urlsplit(address if "://" in address else f"//{address}")
+        socket.create_connection((parts.hostname or "127.0.0.1", parts.port or 0), TIMEOUT_S).close()
+    except (OSError, ValueError):
         return False
     return True
 
 
 def _is_free(port: int) -> bool:
-    with socket.socket() as listener:
-        try:
-            listener.bind(("", port))
-        except OSError:
-            return False
+    try:
+        socket.create_server(("", port)).close()
+    except OSError:
+        return False
     return True

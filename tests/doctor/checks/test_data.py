@@ -12,9 +12,10 @@ from agent_rl.doctor.checks import data
 from agent_rl.doctor.checks.data import PROMPT_TOKENS, lengths
 from agent_rl.doctor.checks.tools import KEY as TOOLS
 from agent_rl.launch import training
-from agent_rl.preflight.check import Status
+from agent_rl.preflight.check import Finding, Status
 from agent_rl.rewards.user_function import CUSTOM_FUNCTION
-from tests.doctor.conftest import MakeCase, only, refused
+from agent_rl.verl_adapter import early_checks
+from tests.doctor.conftest import MakeCase, only, refused, worst
 
 Rows = list[dict[str, Any]]
 WithRows = Callable[..., Case]
@@ -112,30 +113,28 @@ def test_a_file_that_is_not_there(make_case: MakeCase) -> None:
     )
 
 
-def test_an_order_that_does_not_fit_the_rows(make_case: MakeCase, rows: Rows, tmp_path: Path) -> None:
-    assert list(data.order(make_case())) == []
-    path = write(tmp_path / "x.parquet", [{**row, "data_source": f"set/{i % 4 == 0}"} for i, row in enumerate(rows)])
-    files = {"data.train_files": path}
-    assert only(data.order(make_case({**files, "agent_rl.data.order": "file"}))).text == "set/False 75%, set/True 25%"
-    finding = only(data.order(make_case({**files, "agent_rl.data.weights": {"set/True": 1}})))
-    assert finding.status is Status.PROBLEM
-    assert "the data source 'set/False' has no weight" in finding.text
-    finding = only(data.order(make_case({**files, "agent_rl.data.grow": {"function": "h.py:f", "threshold": 1}})))
-    assert "there is no file" in finding.text
+def test_an_order_that_does_not_fit_the_rows(with_rows: WithRows, rows: Rows) -> None:
+    def found(**keys: Any) -> list[Finding]:
+        section = {f"agent_rl.data.{key}": value for key, value in keys.items()}
+        return list(
+            early_checks.row_order(
+                with_rows([{**row, "data_source": f"set/{i % 2}"} for i, row in enumerate(rows)], section)
+            )
+        )
+
+    assert found() == found(order="file") == []
+    assert "the data source 'set/0' has no weight" in refused(found(weights={"set/1": 1}))
+    assert "there is no file" in refused(found(grow={"function": "h.py:f", "threshold": 1}))
 
 
 def test_files_that_verl_cannot_join(make_case: MakeCase, rows: Rows, parquet: Path, tmp_path: Path) -> None:
     other = write(tmp_path / "x.parquet", [{**row, "ability": 1.5} for row in rows])
-    findings = list(data.files(make_case({"data.train_files": [str(parquet), other]})))
-    assert any("differ in ability (string, double)" in finding.text for finding in findings)
-
-
-def test_files_that_verl_joins_although_one_lacks_a_column(
-    make_case: MakeCase, rows: Rows, parquet: Path, tmp_path: Path
-) -> None:
-    other = write(tmp_path / "x.parquet", [{key: row[key] for key in row if key != "ability"} for row in rows])
-    findings = list(data.files(make_case({"data.train_files": [str(parquet), other]})))
-    assert {finding.status for finding in findings} == {Status.OK}
+    shorter = write(tmp_path / "y.parquet", [{key: row[key] for key in row if key != "ability"} for row in rows])
+    for second, status in ((other, Status.PROBLEM), (shorter, Status.OK)):
+        finding = worst(data.files(make_case({"data.train_files": [str(parquet), second]})))
+        assert finding is not None
+        assert finding.status is status
+        assert ("differ in ability (string, double)" in finding.text) == (status is Status.PROBLEM)
 
 
 def test_csv_is_refused_and_json_lines_are_checked(make_case: MakeCase, rows: Rows, tmp_path: Path) -> None:
@@ -150,30 +149,11 @@ def test_csv_is_refused_and_json_lines_are_checked(make_case: MakeCase, rows: Ro
     assert "12 rows" in lines.text
 
 
-def test_too_few_rows_for_a_step(make_case: MakeCase) -> None:
-    finding = only(data.row_count(make_case({"data.train_batch_size": 13, "trainer.total_training_steps": None})))
-    assert finding.status is Status.PROBLEM
-    assert "12 rows are fewer than data.train_batch_size=13" in finding.text
-    samples = only(data.row_count(make_case({"data.train_max_samples": 3})))
-    assert samples.status is Status.PROBLEM
-
-
-def test_the_steps_of_a_run(make_case: MakeCase) -> None:
-    case = make_case({"data.train_batch_size": 5, "trainer.total_epochs": 3, "trainer.total_training_steps": None})
-    assert data.total_steps(case) == 6
-    assert "12 rows // 5 in a batch * 3 epochs" in only(data.row_count(case)).text
-    assert data.total_steps(make_case({"trainer.total_training_steps": 7})) == 7
-    assert data.total_steps(make_case({"data.train_files": "x.parquet", "trainer.total_training_steps": None})) == 0
-
-
-def test_rows_that_lack_their_user(make_case: MakeCase, rows: Rows, tmp_path: Path) -> None:
-    talks = [{**row, "agent_name": "user_sim_agent"} for row in rows]
-    for row in talks[1:]:
-        row["extra_info"] = {**row["extra_info"], "user": {"replies": ["Yes."]}}
-    some, all_of_them = write(tmp_path / "x.parquet", talks), write(tmp_path / "y.parquet", talks[1:])
-    case = make_case({"data.train_files": some, "data.val_files": some})
-    assert refused(data.users(case)).startswith("extra_info.user: the row has none")
-    assert not list(data.users(make_case({"data.train_files": all_of_them, "data.val_files": all_of_them})))
+def test_rows_that_lack_their_user(with_rows: WithRows, rows: Rows) -> None:
+    first, *others = [{**row, "agent_name": "user_sim_agent"} for row in rows]
+    talks = [info(row, user={"replies": ["Yes."]}) for row in others]
+    assert refused(data.users(with_rows([first, *talks]))).startswith("extra_info.user: the row has none")
+    assert not list(data.users(with_rows(talks)))
 
 
 def test_agents_of_the_users_script_are_known(with_rows: WithRows, rows: Rows, tmp_path: Path) -> None:
@@ -196,28 +176,19 @@ def longest(text: str) -> int:
     return int(text.removeprefix("at most ").split(" ")[0])
 
 
-def test_prompts_are_counted_with_the_agents_instructions(make_case: MakeCase) -> None:
-    with_instructions = only(lengths(make_case()))
-    assert with_instructions.status is Status.OK
-    without = only(lengths(make_case({"agent_rl.react.instructions": ""})))
-    assert longest(without.text) + 200 < longest(with_instructions.text)
-
-
-def test_each_agents_own_instructions_are_counted(make_case: MakeCase, rows: Rows, tmp_path: Path) -> None:
+def test_each_agents_own_instructions_are_counted(with_rows: WithRows, rows: Rows) -> None:
     def counted(agent: str, **keys: object) -> int:
-        path = write(tmp_path / f"{agent}.parquet", [{**row, "agent_name": agent} for row in rows])
-        given = {"data.train_files": path, "data.val_files": path, PROMPT_TOKENS: 4096, **keys}
-        return longest(only(lengths(make_case(given))).text)
+        case = with_rows([{**row, "agent_name": agent} for row in rows], {PROMPT_TOKENS: 4096, **keys})
+        return longest(only(lengths(case)).text)
 
     plain = counted("single_turn_agent")
     assert counted("plan_act_agent") > counted("react_agent") > plain + 200
     assert counted("plan_act_agent", **{"agent_rl.plan_act.instructions": ""}) == plain
 
 
-def test_an_agent_without_the_tool_that_it_needs(make_case: MakeCase, rows: Rows, tmp_path: Path) -> None:
-    path = write(tmp_path / "x.parquet", [{**row, "agent_name": "search_agent"} for row in rows])
+def test_an_agent_without_the_tool_that_it_needs(with_rows: WithRows, rows: Rows, tmp_path: Path) -> None:
     (tmp_path / "tools.yaml").write_text("tools: [{name: calculator}, {name: python}]")
-    case = make_case({"data.train_files": path, "data.val_files": path, TOOLS: str(tmp_path / "tools.yaml")})
+    case = with_rows([{**row, "agent_name": "search_agent"} for row in rows], {TOOLS: str(tmp_path / "tools.yaml")})
     assert refused(lengths(case)).startswith("agent_rl.search.tool: there is no tool 'search'")
 
 
