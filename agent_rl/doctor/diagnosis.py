@@ -22,18 +22,7 @@ from agent_rl.doctor.case import Case
 from agent_rl.doctor.machine import Machine
 from agent_rl.errors import ConfigError
 from agent_rl.launch.composition import compose
-from agent_rl.preflight.check import (
-    Check,
-    Finding,
-    Needs,
-    checks_at,
-    group_order,
-    ok,
-    problem,
-    reason,
-    refusal,
-    warning,
-)
+from agent_rl.preflight.check import Check, Finding, Needs, Status, checks_at, group_order, ok, reason, refusal
 from agent_rl.verl_adapter import inspection
 
 __all__ = ["all_checks", "diagnose", "run_check", "run_checks"]
@@ -110,18 +99,18 @@ def run_check(check: Check, case: Case, limit_s: float = LIMIT_S) -> list[Findin
 
     def run() -> None:
         try:
-            found.extend(check.run(case))
+            found.extend(check(case))
         except Exception as error:  # noqa: BLE001 - goes into the table: one broken check must not hide the others
             text = f"the check itself failed: {reason(error)}"
-            found.append(warning(text, "Report it, with the recipe", check.subject))
+            found.append(Finding(check.subject, Status.WARNING, text, "Report it, with the recipe", check.group))
 
     thread = threading.Thread(target=run, daemon=True)  # one that hangs does not keep the doctor from ending
     thread.start()
     thread.join(limit_s)
     if thread.is_alive():
-        text = f"not finished after {limit_s:g} seconds"
-        found = [*found, warning(text, "A server does not answer, or an index is being built", check.subject)]
-    return [replace(finding, group=check.group) for finding in found]
+        text, remedy = f"not finished after {limit_s:g} seconds", "A server does not answer, or an index is being built"
+        return [*found, Finding(check.subject, Status.WARNING, text, remedy, check.group)]
+    return found
 
 
 def _composed(recipe: str, overrides: Sequence[str]) -> tuple[DictConfig | None, list[Finding]]:
@@ -164,8 +153,8 @@ def _with_verl(pickled: bytes, environ: Mapping[str, str]) -> list[Finding]:
     except subprocess.CalledProcessError as error:
         lines = error.stderr.decode(errors="replace").strip().splitlines()
         text = f"it cannot be imported: {lines[-1] if lines else error.returncode}"
-    finding = problem(text, "Fix the installation: python -c 'import verl' shows what is wrong", "verl")
-    return [replace(finding, group="installation")]
+    remedy = "Fix the installation: python -c 'import verl' shows what is wrong"
+    return [Finding("verl", Status.PROBLEM, text, remedy, "installation")]
 
 
 def answer() -> None:

@@ -7,7 +7,6 @@ errors, of which launcher and trainer raise the first and the doctor shows all, 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -145,7 +144,7 @@ class Check:
         except FatalError as error:
             yield error
 
-    def run(self, case: Any) -> Iterator[Finding]:
+    def __call__(self, case: Any) -> Iterator[Finding]:
         """The same, errors as findings."""
         for each in self.found(case):
             finding = each if isinstance(each, Finding) else refusal(each)
@@ -157,7 +156,7 @@ _registered: dict[tuple[int, str, str, int], Check] = {}
 
 def check(
     group: str, subject: str = "", needs: Needs = Needs.CONFIG, at: Iterable[str] = ("doctor",)
-) -> Callable[[Callable[[Any], Answer]], Callable[[Any], Iterator[Finding]]]:
+) -> Callable[[Callable[[Any], Answer]], Check]:
     """Register a function as a check.
 
     Args:
@@ -167,13 +166,13 @@ def check(
         at: where it is made.
 
     Returns:
-        The decorator. The function returns an error or a finding, several, or None; as a check it yields findings.
+        The decorator. The function returns an error or a finding, several, or None; the check yields findings.
     """
 
-    def register(function: Callable[[Any], Answer]) -> Callable[[Any], Iterator[Finding]]:
+    def register(function: Callable[[Any], Answer]) -> Check:
         one = Check(group, subject or function.__name__.replace("_", " "), function, needs, frozenset(at))
         _registered[one.place] = one
-        return functools.wraps(function)(lambda case: one.run(case))
+        return one
 
     return register
 

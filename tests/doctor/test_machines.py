@@ -42,9 +42,8 @@ def test_what_stops_a_run_is_named_and_nothing_else(
     name: str, make_case: MakeCase, three_b: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     described = MACHINES[name]
-    # a Ray that runs on this machine, and its ports, are not that machine's
-    monkeypatch.setattr(ray, "_is_free", lambda port: False)
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))  # nor its models
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))  # this machine's models are not that machine's
+    # nor is a Ray that runs here
     monkeypatch.setattr(ray, "ray_folder", lambda environ: str(tmp_path))
     (tmp_path / "ray").mkdir()
     (tmp_path / "ray/ray_current_cluster").write_text("127.0.0.1:1")

@@ -105,42 +105,25 @@ def users(case: Case) -> None:
 
 @check("data", "prompt lengths", Needs.VERL)
 def lengths(case: Case) -> Finding | None:
-    """The longest prompts fit into `data.max_prompt_length`: a trajectory with a longer prompt is unscored.
-
-    Questions to a judge that is trained are those of its data set, which also finds rows without a truth.
-    """
-    by = "prompt" if case.has_rows_of_ours else "extra_info"
-    rows = sorted((row for row in case.rows if row.get(by)), key=lambda row: -len(str(row[by])))[:SAMPLE]
+    """The longest prompts fit into `data.max_prompt_length`: a trajectory with a longer prompt is unscored."""
+    rows = [row for row in case.rows if isinstance(row.get("prompt"), list)]
     specs, most = tool_specs(case), case.number(PROMPT_TOKENS, 0)
-    if case.model.folder is None or not rows:
-        return skipped("they need rows, and the model's tokenizer on this machine")
-    if specs is None:
-        return skipped("they need the tool file, which cannot be read")
-    tokenizer = load_template(case).tokenizer
-    if case.has_rows_of_ours:
-        options = case.get("data.apply_chat_template_kwargs", {})
-        limits = with_syntax(EpisodeLimits(format=case.get(FORMAT_KEY, "hermes")), tokenizer, options)
-        known = known_rows(EpisodeSetup(case.settings, limits, specs), tokenizer=tokenizer, options=options)
-        whole = ({"agent_name": case.default_agent, **row} for row in rows if isinstance(row["prompt"], list))
-        counts = [known.length(row) for row in whole]
-    else:
-        from agent_rl.verl_adapter.judge_data_sets import asked_lengths
-
-        if (asked := asked_lengths(case.config.data, tokenizer, rows)) is None:
-            return skipped("a data set of its own makes them (data.custom_cls)")
-        counts = asked
+    if not case.has_rows_of_ours:
+        return skipped("a data set of its own makes them (data.custom_cls)")
+    if case.model.folder is None or not rows or specs is None:
+        return skipped("they need rows, a tool file that can be read, and the model's tokenizer on this machine")
+    tokenizer, options = load_template(case).tokenizer, case.get("data.apply_chat_template_kwargs", {})
+    limits = with_syntax(EpisodeLimits(format=case.get(FORMAT_KEY, "hermes")), tokenizer, options)
+    known = known_rows(EpisodeSetup(case.settings, limits, specs), tokenizer=tokenizer, options=options)
+    rows = sorted(rows, key=lambda row: -len(str(row["prompt"])))[:SAMPLE]
+    counts = [known.length({"agent_name": case.default_agent, **row}) for row in rows]
     over, longest = sum(count > most for count in counts), max(counts)
     if not over:
         return ok(f"at most {longest} of {most} tokens, instructions and tools included")
-    remedy = "or shorten the rows or the agent's instructions"
-    if not case.has_rows_of_ours:
-        if case.get("data.filter_overlong_prompts") and over < len(case.rows):
-            return ok(f"{over} of the {len(counts)} longest have more than {most} tokens, and are left out")
-        remedy = "or leave them out: data.filter_overlong_prompts=true"
     every = "all" if over == len(counts) else f"{over} of the {len(counts)} longest"
     return (problem if over == len(counts) else warning)(
         f"{every} are longer than {PROMPT_TOKENS}={most}, up to {longest} tokens, and would not be trained on",
-        f"Set {PROMPT_TOKENS}={longest}, {remedy}",
+        f"Set {PROMPT_TOKENS}={longest}, or shorten the rows or the agent's instructions",
     )
 
 

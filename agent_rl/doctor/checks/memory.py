@@ -1,13 +1,8 @@
 """Checks of memory and disk, from the number of parameters. They are estimates, and each says what it assumes.
 
-With FSDP and Adam a trained parameter is four numbers (itself, its gradient, the optimizer's two moments), of 4 bytes
-each unless `fsdp_config.model_dtype` says bf16, divided among all GPUs; FSDP2 does not divide the gradients while
-their sum is deferred (`use_no_sync_for_gradient_accumulation`). The activations of a token are the input of each layer
-(2 bytes a number; 34 without gradient checkpointing) and four times its logits (2 bytes; none with fused kernels).
-Each GPU gathers the vocabulary's matrix: 2 bytes a weight, and 2 for its gradient. The engine takes
-`gpu_memory_utilization` of the memory free at its start, for its weights (2 bytes) and its cache. The reference policy
-is in the host's memory. An adapter of LoRA is not counted; a critic counts as a second model. The README of
-gsm8k_calculator derives the same figures.
+docs/reference/gpu_node.md has the formulas, and what verl and SGLang have printed in comparison. The engine takes
+`gpu_memory_utilization` of the memory free at its start. The reference policy is in the host's memory. An adapter of
+LoRA is not counted; a critic counts as a second model.
 """
 
 from __future__ import annotations

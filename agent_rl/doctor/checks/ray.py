@@ -1,9 +1,8 @@
-"""Checks of Ray: the cluster to join or start, its ports, and whether its actors get their logical CPUs."""
+"""Checks of Ray: the cluster to join or start, and whether its actors get their logical CPUs."""
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -46,21 +45,6 @@ def ray_cluster(case: Case) -> Finding:
         text = f"one runs here ({address}); the run would join it, and Ray refuses {', '.join(refused)} then"
         return problem(text, f"Set RAY_ADDRESS={address} to join it, or RAY_ADDRESS=local to start one")
     return warning(f"one runs here ({address}); the run would join it", "Or set RAY_ADDRESS=local")
-
-
-@check("Ray", needs=Needs.MACHINE)
-def ports(case: Case) -> Iterator[Finding]:
-    """Ports that the environment or the configuration fixes are free."""
-    fixed: dict[str, str] = {}
-    if case.nodes and case.nodes.rank == 0:
-        fixed["MASTER_PORT"] = str(case.nodes.port)
-    if case.get("transfer_queue.metrics.enabled"):
-        fixed["transfer_queue.metrics.port"] = str(case.get("transfer_queue.metrics.port", 0))
-    for name, port in fixed.items():
-        if not port.isdigit() or int(port) > 65535:
-            yield problem(f"{port!r} is not a port", "Set a number from 1024 to 65535, or unset it", name)
-        elif case.machine.is_this_one and not _is_free(int(port)):  # those of another machine cannot be tried
-            yield problem(f"port {port} is taken", "Set another one, or end the program that uses it (ss -ltnp)", name)
 
 
 @check("Ray")
@@ -118,13 +102,5 @@ def answers(address: str) -> bool:
         parts = urlsplit(address if "://" in address else f"//{address}")
         socket.create_connection((parts.hostname or "127.0.0.1", parts.port or 0), TIMEOUT_S).close()
     except (OSError, ValueError):
-        return False
-    return True
-
-
-def _is_free(port: int) -> bool:
-    try:
-        socket.create_server(("", port)).close()
-    except OSError:
         return False
     return True

@@ -59,12 +59,3 @@ def test_a_ray_that_is_gone(make_case: MakeCase, tmp_path: Path, silent: int) ->
     finding = only(ray.ray_cluster(make_case(environ=note(tmp_path, f"127.0.0.1:{silent}"))))
     assert finding.status is Status.PROBLEM
     assert "ray_current_cluster" in finding.remedy
-
-
-def test_a_port_that_is_in_use_is_a_problem(make_case: MakeCase, listening: int, silent: int) -> None:
-    first = {**SECOND, "NODE_RANK": "0", "MASTER_PORT": str(listening)}
-    fine: tuple[dict[str, str], ...] = ({}, {**first, "MASTER_PORT": str(silent)}, {**first, "NODE_RANK": "1"})
-    assert [list(ray.ports(make_case(environ=environ))) for environ in fine] == [[], [], []]
-    assert only(ray.ports(make_case(environ=first))).subject == "MASTER_PORT"
-    keys = {"transfer_queue.metrics.enabled": True, "transfer_queue.metrics.port": listening}
-    assert only(ray.ports(make_case(keys))).status is Status.PROBLEM
