@@ -160,7 +160,3 @@ def refused(findings: Any) -> str:
     finding = only([finding for finding in findings if finding.status is Status.PROBLEM])
     assert finding.remedy
     return f"{finding.text}. {finding.remedy}"
-
-
-def statuses(findings: Any) -> dict[str, Status]:
-    return {finding.subject: finding.status for finding in findings}

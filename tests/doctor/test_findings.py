@@ -11,7 +11,7 @@ import pytest
 from agent_rl.doctor import machine
 from agent_rl.doctor.checks import ray
 from agent_rl.doctor.checks.stack import STACK
-from tests.doctor.conftest import MakeCase, cards, installed, worst
+from tests.doctor.conftest import MakeCase, cards, node_facts, worst
 
 OWN, ROLLOUT, ACTOR = "actor_rollout_ref", "actor_rollout_ref.rollout", "actor_rollout_ref.actor"
 MODEL, SGLANG, ADDRESS = f"{OWN}.model.path", f"{ROLLOUT}.engine_kwargs.sglang", "127.0.0.1:1"
@@ -40,7 +40,7 @@ def shares(*each: float) -> dict[str, Any]:
 
 def without(package: str, version: str = "") -> dict[str, Any]:
     """Packages in which one has another version, or is missing."""
-    packages = {**installed(), "torch": "2.11.0", "sglang": "0.5.13", "cupy-cuda13x": "14.0.1", package: version}
+    packages = {**node_facts()["packages"], package: version}
     return {"packages": {name: version for name, version in packages.items() if version}}
 
 

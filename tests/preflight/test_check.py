@@ -6,17 +6,7 @@ from agent_rl.doctor.diagnosis import all_checks
 from agent_rl.errors import ConfigError, FatalError
 from agent_rl.preflight import check as check_module
 from agent_rl.preflight.case import RunCase
-from agent_rl.preflight.check import (
-    GROUPS,
-    Finding,
-    Status,
-    check,
-    checks_at,
-    ok,
-    problem,
-    reason,
-    refuse,
-)
+from agent_rl.preflight.check import GROUPS, Finding, Status, check, ok, problem, reason, refuse
 
 
 @pytest.fixture(autouse=True)
@@ -51,14 +41,6 @@ def test_a_check_returns_a_finding_several_or_none() -> None:
     assert list(one_thing(RunCase())) == [Finding("one thing", Status.OK, "found", group="machine")]
     assert [finding.subject for finding in two_things(RunCase())] == ["both", "another"]
     assert list(nothing(RunCase())) == []
-
-
-def test_a_check_of_a_new_group_stands_at_the_end() -> None:
-    @check("weather")
-    def rain(case: RunCase) -> None:
-        """No group of ours."""
-
-    assert checks_at("doctor")[-1].subject == "rain"
 
 
 def test_launcher_and_trainer_raise_what_the_doctor_shows() -> None:

@@ -83,9 +83,9 @@ class TokenizerTemplate:
         """What writes the policy's turns."""
         return TurnWriter(self.chat, self.tools)
 
-    def text(self, messages: Sequence[Message], *, prompt: bool = True) -> str:
+    def text(self, messages: Sequence[Message]) -> str:
         """The conversation as a server renders it."""
-        return self.chat.rendered(messages, self.tools, prompt=prompt)
+        return self.chat.rendered(messages, self.tools, prompt=True)
 
 
 @check("chat template", needs=Needs.VERL)

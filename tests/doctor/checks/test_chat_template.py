@@ -66,7 +66,7 @@ BY_USER = STRIPS_THINKING.replace("not loop.last", "loop.nextitem is defined and
         (BY_USER, {}, "earlier turns", "warning", "-> Set agent_rl.react.observation_role=tool"),
         (BY_USER, {"observation_role": "tool"}, "earlier turns", "ok", ""),
         (EMPTY_THOUGHT, {}, "earlier turns", "warning", "turn 1 is rewritten"),
-        (COUNTS, {}, "earlier turns", "warning", "turn 1 is rewritten in later prompts, in the place of"),
+        (COUNTS, {}, "earlier turns", "warning", "turn 1 is rewritten in later prompts: '"),
         (CHAT_TEMPLATE, {"native": True}, "tools shown", "problem", "-> Use react_agent"),
         (CHAT_TEMPLATE, {"native": True, "taught": True}, "tools shown", "ok", ""),
         (CHAT_TEMPLATE, {}, "tools shown", "ok", ""),
@@ -74,7 +74,7 @@ BY_USER = STRIPS_THINKING.replace("not loop.last", "loop.nextitem is defined and
         (NO_RESULTS, {"observation_role": "tool"}, "chat template", "problem", "observation_role=user"),
         (NO_RESULTS, {}, "earlier turns", "ok", ""),
         (CHAT_TEMPLATE, {"ends": frozenset({0})}, "end of a turn", "warning", "'<|im_end|>', but the engine stops"),
-        (CHAT_TEMPLATE.replace("<|im_end|>\\n", ""), {}, "end of a turn", "problem", "nothing marks the end"),
+        (CHAT_TEMPLATE.replace("<|im_end|>\\n", ""), {}, "end of a turn", "warning", "-> Add "),
     ],
 )  # fmt: skip
 def test_what_a_template_does(

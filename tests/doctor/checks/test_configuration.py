@@ -24,7 +24,7 @@ def test_files_of_the_model_that_are_missing_or_cut_short(
     for name in ("config.json", "tokenizer.json", "model.safetensors"):
         (folder / name).unlink()
     text = refused(configuration.model(make_case({MODEL: str(folder)})))
-    assert text.startswith(f"{folder} lacks config.json, a tokenizer, weights. ")
+    assert "model lacks config.json, a tokenizer, weights. " in text
 
 
 def test_a_folder_that_is_not_there(make_case: MakeCase) -> None:

@@ -1,4 +1,3 @@
-import json
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +6,6 @@ import pytest
 from agent_rl.cpu.tiny_model import CORPUS, make_classifier, make_tokenizer
 from agent_rl.data import write_parquet
 from agent_rl.doctor.checks import reward
-from agent_rl.launch.training import TINY_CLASSIFIER
 from agent_rl.preflight.check import Status
 from agent_rl.rewards.user_function import CUSTOM_FUNCTION
 from agent_rl.verl_adapter import early_checks
@@ -15,6 +13,8 @@ from tests.doctor.conftest import MakeCase, only, refused
 
 PATH, NAME = f"{CUSTOM_FUNCTION}.path", f"{CUSTOM_FUNCTION}.name"
 MANAGER = "reward.reward_manager.name"
+
+pytestmark = pytest.mark.trainer
 
 
 @pytest.mark.parametrize(
@@ -64,41 +64,9 @@ def test_sources_that_verl_cannot_score(make_case: MakeCase, rows: list[dict[str
     assert only(reward.sources(make_case({MANAGER: "naive", **files}))).status is Status.OK
 
 
-pytestmark = pytest.mark.trainer
-
-MODELS = "agent_rl.reward.models"
-
-
-@pytest.fixture(scope="module")
-def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("classifier")
-    make_classifier(folder, make_tokenizer(CORPUS, folder, 512), hidden=48, layers=2)
-    return folder
-
-
-def found(make_case: MakeCase, model: dict[str, Any], *, on_cpu: bool = True) -> tuple[Status, str]:
-    (finding,) = reward.models(make_case({f"{MODELS}.nice": model}, on_cpu=on_cpu))
-    return finding.status, finding.text
-
-
-def test_a_classifier_that_is_here(make_case: MakeCase, classifier: Path) -> None:
-    status, text = found(make_case, {"path": str(classifier)})
-    assert status is Status.OK
-    assert "LlamaForSequenceClassification" in text
-
-
-def test_a_model_that_is_not_here(make_case: MakeCase, tmp_path: Path) -> None:
-    assert found(make_case, {"path": "some/model"})[0] is Status.SKIPPED
-    assert found(make_case, {"path": TINY_CLASSIFIER})[0] is Status.SKIPPED
-    offline = make_case({f"{MODELS}.nice": {"path": "some/model"}}, environ={"TRANSFORMERS_OFFLINE": "1"})
-    (finding,) = reward.models(offline)
-    assert (finding.status, finding.subject) == (Status.PROBLEM, "reward model nice")
-    (tmp_path / "config.json").write_text(json.dumps({"architectures": ["X"]}))
-    (tmp_path / "model.safetensors").write_bytes((100).to_bytes(8, "little") + b"{")
-    assert found(make_case, {"path": str(tmp_path)})[0] is Status.PROBLEM
-
-
-def test_verls_own_reward_model_passes(make_case: MakeCase, classifier: Path) -> None:
-    keys = {"reward.reward_model.enable": True, "reward.reward_model.model_path": str(classifier)}
-    (finding,) = reward.models(make_case(keys))
-    assert finding.status is Status.OK
+def test_a_classifier_that_is_here(make_case: MakeCase, tmp_path: Path) -> None:
+    make_classifier(tmp_path, make_tokenizer(CORPUS, tmp_path, 512), hidden=48, layers=2)
+    verls = {"reward.reward_model.enable": True, "reward.reward_model.model_path": str(tmp_path)}
+    for keys in (verls, {"agent_rl.reward.models.nice.path": str(tmp_path)}):
+        finding = only(reward.models(make_case(keys)))
+        assert (finding.status, "LlamaForSequenceClassification" in finding.text) == (Status.OK, True)
