@@ -58,10 +58,8 @@ def gpus_per_node(case: Case) -> Finding:
             text = f"{wanted} wanted, Ray gets {logical}: the run would wait forever"
             return problem(text, f"Set ray_kwargs.ray_init.num_gpus={wanted}")
         return ok(f"{wanted}, a logical resource on a CPU")
-    if case.joins:
-        return skipped(f"{wanted}; the Ray cluster's machines are not checked")
-    if not here:
-        return skipped(f"{wanted}; no GPU could be counted")
+    if case.joins or not here:
+        return skipped(f"{wanted}; the run's GPUs cannot be counted here")
     if wanted > here:
         remedy = f"Set trainer.n_gpus_per_node to {here} or less (with engines on GPUs of their own: half)"
         return problem(f"{wanted} wanted, {here} here: the run would wait forever", remedy)

@@ -51,22 +51,17 @@ def ray_cluster(case: Case) -> Finding:
 def nodes(case: Case) -> Finding:
     """The number of nodes agrees with the environment, which gives this machine its rank."""
     count, several = case.number("trainer.nnodes", 1), Nodes.from_environment(case.environ)
-    if several and several.count != count:
-        text = f"trainer.nnodes={count}, but NNODES={several.count}: "
-        remedy = "Leave trainer.nnodes out: the launcher sets it"
-        if several.count < count:
-            return problem(f"{text}the run would wait forever", remedy)
+    there = several.count if several else count if case.joins else 1
+    if there != count:
+        text = f"trainer.nnodes={count}, but {there} node(s) start the run: "
+        remedy = "Set NNODES, NODE_RANK and MASTER_ADDR on each node, and leave trainer.nnodes to the launcher"
+        if there < count:
+            return problem(f"{text}it would wait forever", remedy)
         return warning(f"{text}nodes would stand idle", remedy)
-    unclear = unclear_interface(case.machine.interfaces, case.environ) if count > 1 else ""
-    if unclear and (several or case.joins):
+    if count > 1 and (unclear := unclear_interface(case.machine.interfaces, case.environ)):
         sentence, _, remedy = unclear.rpartition(": ")
         return warning(f"{count}; {sentence}", remedy[0].upper() + remedy[1:])
-    if several:
-        return ok(f"{count}, this one is {several.rank}")
-    if count > 1 and not case.joins:
-        text = f"trainer.nnodes={count}, but this run has one node and would wait forever"
-        return problem(text, "Set NNODES, NODE_RANK and MASTER_ADDR on each node, or RAY_ADDRESS")
-    return ok(str(count))
+    return ok(f"{count}, this one is {several.rank}" if several else str(count))
 
 
 @check("Ray", "logical CPUs")
