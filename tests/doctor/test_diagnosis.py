@@ -42,10 +42,6 @@ def test_a_check_that_fails_hides_nothing() -> None:
     assert "not finished after 0.2 seconds" in finding.text
 
 
-def test_without_a_recipe_only_the_machine() -> None:
-    assert {finding.group for finding in diagnose()} == {"installation", "machine", "Ray"}
-
-
 def test_wrong_overrides_are_all_reported_and_the_rest_is_checked(parquet: Path, tiny_model: Path) -> None:
     good = [f"data.{kind}_files={parquet}" for kind in ("train", "val")]
     good.append(f"actor_rollout_ref.model.path={tiny_model}")

@@ -15,9 +15,9 @@ FINDINGS = [
 ]
 
 
-def rendered(width: int, *, colour: bool = False, findings: list[Finding] = FINDINGS) -> str:
+def rendered(width: int, findings: list[Finding] = FINDINGS) -> str:
     file = io.StringIO()
-    show(findings, Console(file=file, width=width, force_terminal=colour, color_system="standard" if colour else None))
+    show(findings, Console(file=file, width=width))
     return file.getvalue()
 
 
@@ -30,11 +30,6 @@ def test_nothing_is_lost_at_any_width(width: int) -> None:
     assert LONG in "".join(text.split())
     assert min(text.count(letter) for letter in "xy") >= 80
     assert "[at]" in text
-
-
-def test_colour_is_for_terminals_only() -> None:
-    assert "\x1b[" not in rendered(80)
-    assert "\x1b[1;31mproblem" in rendered(80, colour=True)
 
 
 def test_the_last_line_sums_up() -> None:
