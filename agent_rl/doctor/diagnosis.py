@@ -137,14 +137,10 @@ def _with_verl(pickled: bytes, environ: Mapping[str, str]) -> list[Finding]:
     """The findings of a process that imports verl, which takes seconds; a crash of it hides no others."""
     program = f"import sys; sys.path[:] = {sys.path!r}; from agent_rl.doctor.diagnosis import answer; answer()"
     command = [sys.executable, "-c", program]
+    variables = {"HF_HUB_OFFLINE": "1", **os.environ, **environ}  # models that are not on this machine are not checked
     try:
         done = subprocess.run(
-            command,
-            input=pickled,
-            capture_output=True,
-            timeout=CHILD_LIMIT_S,
-            env={**os.environ, **environ},
-            check=True,
+            command, input=pickled, capture_output=True, timeout=CHILD_LIMIT_S, env=variables, check=True
         )
         found: list[Finding] = pickle.loads(done.stdout)
         return found
@@ -160,7 +156,6 @@ def _with_verl(pickled: bytes, environ: Mapping[str, str]) -> list[Finding]:
 def answer() -> None:
     """Write to stdout the findings of the checks that need verl, about the case that is on stdin."""
     case: Case = pickle.load(sys.stdin.buffer)
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")  # models that are not on this machine are not checked
     os.chdir(case.folder)
     warnings.simplefilter("ignore")
     with os.fdopen(os.dup(1), "wb") as output:

@@ -91,12 +91,13 @@ def folders(case: Case) -> None:
 def cores(case: Case) -> Iterator[Finding]:
     """A run on a CPU has at least two cores, and as many threads as its model is worth."""
     count, threads = case.machine.cores, case.environ.get("OMP_NUM_THREADS")
-    if case.on_cpu and threads:
+    if case.on_cpu:
         model, alone = case.model.folder or case.model.name, case.get("trainer.v1.trainer_mode", "sync") == "sync"
-        best = profile_of(model, alone, count, processes=case.number("trainer.n_gpus_per_node", 1)).threads
-        if threads != str(best):
+        profile = profile_of(model, alone, count, processes=case.number("trainer.n_gpus_per_node", 1))
+        if threads not in (None, "", str(profile.threads)):
             text = f"{threads}: processes that share {count} cores were measured up to 15 times slower than with 1"
-            yield warning(text, f"Unset it; agent_rl sets {best}", "OMP_NUM_THREADS")
+            yield warning(text, f"Unset it; agent_rl sets {profile.threads}", "OMP_NUM_THREADS")
+        yield ok(f"{profile.dtype}, {profile.threads} thread(s) in each process: {profile.reason}", "CPU profile")
     if case.on_cpu and count < 2:
         yield warning(f"{count}: the trainer and the engine take turns", "Use a machine with 2 or more")
     else:
