@@ -20,7 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.checks.memory import GIB, GpuNeed, gpu_need
-from agent_rl.doctor.stack import STACK
+from agent_rl.doctor.checks.stack import STACK
 from agent_rl.launch.composition import compose
 
 __all__ = ["CARD", "LAYOUTS", "SHAPES", "SIZES", "gpu_page", "needs"]
@@ -210,7 +210,7 @@ environment's `bin` on `PATH`. What you have set stays. `--dry-run` prints them 
 
 ## What the node needs
 
-[`agent-rl doctor`](../guides/doctor.md) checks each row, beside packages, memory, disk, `/dev/shm`, ports, cores and
+[`agent-rl doctor`](../guides/doctor.md) checks each row, beside packages, memory, disk, `/dev/shm`, cores and
 GPUs; `--save-machine` and `--machine` check a run for another machine, in a SLURM task too.
 """,
             table(("", "wanted", "otherwise", "source"), rows),

@@ -200,5 +200,6 @@ def _write_good(report: DataReport, paths: list[str], target: Path) -> dict[str,
 
     rejected = target.with_name(f"{target.stem}.rejected.jsonl")
     with RowWriter(target) as writer:
-        good, bad = write_good(report, {path: _rows(path) for path in paths}, writer.write, rejected)
-    return {"good": {str(target): good}, "rejected": {str(rejected): bad}}
+        write_good(report, {path: _rows(path) for path in paths}, writer.write, rejected)
+    bad = len(report.bad)
+    return {"good": {str(target): sum(report.rows) - bad}, "rejected": {str(rejected): bad}}

@@ -59,17 +59,16 @@ def doctor(
     from agent_rl.doctor import table
     from agent_rl.doctor.diagnosis import diagnose
     from agent_rl.doctor.machine import Machine
-    from agent_rl.doctor.progress import progress
 
     if save_machine is not None:
         save_machine.write_text(json.dumps(Machine(os.environ).to_dict(), indent=1) + "\n", encoding="utf-8")
         raise typer.Exit
     if recipe and "=" in recipe:
         raise ConfigError(recipe, "an override without a recipe", "Name the recipe's folder first")
-    with contextlib.redirect_stdout(sys.stderr):  # what a tool or a package prints is no part of the answer
-        with progress(lambda text: print(f"doctor: {text}", file=sys.stderr, flush=True)) as say:
-            there = None if machine is None else Machine.from_file(machine)
-            findings = diagnose(recipe, overrides or [], script, say, there)
+    there = None if machine is None else Machine.from_file(machine)
+    with Console(stderr=True).status("") as status, contextlib.redirect_stdout(sys.stderr):
+        # what a tool or a package prints is no part of the answer
+        findings = diagnose(recipe, overrides or [], script, status.update, there)
     if as_json:
         print_json(table.to_dict(findings))
     else:

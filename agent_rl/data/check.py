@@ -11,7 +11,8 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,10 @@ __all__ = ["CONTRACT", "DataReport", "RowFinding", "Rows", "Statistics", "check_
 
 MOST_SHOWN = 5
 """Findings of one kind that are kept; the others are counted."""
-NO_VALUE = "(none)"
+LABELS = ("data_source", "ability", "difficulty")
+_STATISTICS = """
+    SELECT coalesce({label}::VARCHAR, '(none)'), count(*), avg(length), quantile_disc(length, 0.5),
+    quantile_disc(length, 0.95), max(length) FROM rows GROUP BY {label} ORDER BY count(*) DESC, {label}"""
 CONFLICT = "two ground truths"
 CONTRACT = "row contract"
 
@@ -49,38 +53,16 @@ class RowFinding:
     is_error: bool = True
 
 
-@dataclass
+@dataclass(frozen=True)
 class Statistics:
-    """What the rows of one label are like: their number, and how many have a prompt of each length.
+    """What the rows of one label are like: their number, and the lengths of their prompts."""
 
-    `lengths` counts by the lower end of the length's interval: eight intervals for each doubling.
-    """
-
-    rows: int = 0
-    total: int = 0
-    longest: int = 0
-    lengths: Counter[int] = field(default_factory=Counter)
-
-    def add(self, length: int) -> None:
-        """Count a row."""
-        self.rows += 1
-        self.total += length
-        self.longest = max(self.longest, length)
-        self.lengths[_interval(length)] += 1
-
-    @property
-    def mean(self) -> float:
-        """Mean length."""
-        return self.total / self.rows if self.rows else 0.0
-
-    def quantile(self, share: float) -> int:
-        """The length that this share of the rows does not exceed, up to 9 % too high: the end of its interval."""
-        below = 0
-        for start in sorted(self.lengths):
-            below += self.lengths[start]
-            if below >= share * self.rows:
-                return min(self.longest, math.ceil(start * 2 ** (1 / 8)))
-        return self.longest
+    rows: int
+    mean: float
+    median: int
+    most: int
+    """The length that 95 % of the rows do not exceed."""
+    longest: int
 
 
 @dataclass
@@ -92,7 +74,7 @@ class DataReport:
         unit: of lengths.
         rows: rows in each of the files.
         splits: the values of `extra_info.split` in each of them.
-        labels: statistics by `data_source`, `ability` and `difficulty`, for each value.
+        lengths: `LABELS` of each row, and the length of its prompt.
         counts: findings of each kind.
         errors: the kinds that are errors.
         shown: for each kind the first findings, with the place of the row.
@@ -104,7 +86,7 @@ class DataReport:
     unit: str
     rows: list[int] = field(default_factory=list)
     splits: list[set[str]] = field(default_factory=list)
-    labels: dict[str, dict[str, Statistics]] = field(default_factory=dict)
+    lengths: list[tuple[str, str | None, str | None, int]] = field(default_factory=list, repr=False)
     counts: Counter[str] = field(default_factory=Counter)
     errors: set[str] = field(default_factory=set)
     shown: dict[str, list[tuple[str, RowFinding]]] = field(default_factory=dict)
@@ -115,6 +97,23 @@ class DataReport:
     def has_errors(self) -> bool:
         """Whether any row must not be trained on."""
         return bool(self.errors)
+
+    @cached_property
+    def labels(self) -> dict[str, dict[str, Statistics]]:
+        """Statistics of the rows by label and its value, the most frequent first."""
+        import duckdb
+        import pyarrow as pa
+
+        if not self.lengths:
+            return {}
+        columns = zip((*LABELS, "length"), zip(*self.lengths, strict=True), strict=True)
+        table, found = pa.table({name: list(column) for name, column in columns}), {}
+        with duckdb.connect() as database:
+            database.register("rows", table)
+            for label in LABELS:
+                rows = database.execute(_STATISTICS.format(label=label)).fetchall()
+                found[label] = {value: Statistics(*figures) for value, *figures in rows}
+        return found
 
     def add(self, file: int, row: int, finding: RowFinding) -> None:
         """Count a finding on a row."""
@@ -128,13 +127,7 @@ class DataReport:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON data."""
-        labels = {
-            label: {
-                value: {"rows": its.rows, "mean": its.mean, "longest": its.longest, "lengths": dict(its.lengths)}
-                for value, its in values.items()
-            }
-            for label, values in self.labels.items()
-        }
+        labels = {label: {value: asdict(its) for value, its in values.items()} for label, values in self.labels.items()}
         findings = [
             {
                 "kind": kind,
@@ -179,7 +172,10 @@ class Rows:
 
 
 def check_files(
-    files: Mapping[str, Iterable[NumberedRow]], known: Rows, progress: Callable[[], None] = lambda: None
+    files: Mapping[str, Iterable[NumberedRow]],
+    known: Rows,
+    progress: Callable[[], None] = lambda: None,
+    most_compared: float = math.inf,
 ) -> DataReport:
     """Check data files.
 
@@ -187,6 +183,7 @@ def check_files(
         files: the rows of each file, by its path, as `iterate_rows` reads them.
         known: what there is beside the files.
         progress: is called for each row.
+        most_compared: rows of each file, its first, that are held against the others.
 
     Raises:
         ConfigError: a file cannot be read.
@@ -207,7 +204,8 @@ def check_files(
                 row = {**known.defaults, **row}
                 if _check(report, (file, number), row, place, known):
                     report.splits[file].add(str(row["extra_info"].get("split")))
-                    duplicates.add(file, number, _asked(row), _truth(row), _more(row))
+                    if report.rows[file] <= most_compared:
+                        duplicates.add(file, number, _asked(row), _truth(row), _more(row))
                     drawn.add((file, number, row))
         for repeated in duplicates.found():
             report.add(repeated.file, repeated.row, finding := _repeated(repeated, report))
@@ -222,7 +220,7 @@ def check_files(
 
 
 def _check(report: DataReport, place: tuple[int, int], row: dict[str, Any], where: str, known: Rows) -> bool:
-    """Check a row by itself and count it; whether it can be looked at further."""
+    """Check a row by itself and note its length; whether it can be looked at further."""
     try:
         check_row(row, where)
     except ConfigError as error:
@@ -237,11 +235,9 @@ def _check(report: DataReport, place: tuple[int, int], row: dict[str, Any], wher
         text = f"the chat template refuses the prompt: {' '.join(str(error).split())[:200]}"
         report.add(*place, RowFinding("prompt", text, "Write the turns as this model's template wants them"))
         return True
-    info = row["extra_info"]
-    labels = {"data_source": row["data_source"], "ability": row.get("ability"), "difficulty": _rounded(info)}
-    for label, value in labels.items():
-        values = report.labels.setdefault(label, {})
-        values.setdefault(NO_VALUE if value is None else str(value), Statistics()).add(length)
+    difficulty = row["extra_info"].get("difficulty")
+    label = None if difficulty is None else f"{difficulty:.1f}"
+    report.lengths.append((row["data_source"], row.get("ability"), label, length))
     return True
 
 
@@ -294,23 +290,12 @@ def _more(row: Mapping[str, Any]) -> str:
     return json.dumps(parts, sort_keys=True, default=repr) if any(parts) else ""
 
 
-def _rounded(info: Mapping[str, Any]) -> str | None:
-    """A difficulty as a label: numbers to one decimal."""
-    value = info.get("difficulty")
-    return f"{value:.1f}" if isinstance(value, float) else None if value is None else str(value)
-
-
-def _interval(length: int) -> int:
-    """The lower end of the interval that a length is in."""
-    return math.ceil(2 ** (math.floor(8 * math.log2(length)) / 8)) if length > 0 else 0
-
-
 def write_good(
     report: DataReport,
     files: Mapping[str, Iterable[NumberedRow]],
     write: Callable[[dict[str, Any]], None],
     rejected: Path,
-) -> tuple[int, int]:
+) -> None:
     """Write the rows without an error, and beside them the others with their reasons.
 
     Args:
@@ -318,20 +303,12 @@ def write_good(
         files: the rows of each file, once more.
         write: takes a good row.
         rejected: gets a line of JSON for each of the others: file, row, reason and the row.
-
-    Returns:
-        Numbers of good and of rejected rows.
     """
-    good = bad = 0
     with open(rejected, "w", encoding="utf-8") as out:
         for file, rows in enumerate(files.values()):
             for _, number, row, _ in rows:
-                reason = report.bad.get((file, number))
-                if reason is None:
+                if (reason := report.bad.get((file, number))) is None:
                     write(row)
-                    good += 1
                 else:
                     line = {"file": report.files[file], "row": number, "reason": reason, "content": row}
                     out.write(json.dumps(line, default=repr, ensure_ascii=False) + "\n")
-                    bad += 1
-    return good, bad

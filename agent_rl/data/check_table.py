@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from agent_rl.data.check import DataReport, Statistics
+from agent_rl.data.check import DataReport
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -16,7 +15,6 @@ __all__ = ["findings", "table"]
 
 MOST_VALUES = 30
 """Values of a label that are shown; the others are counted together."""
-OTHERS = "(others)"
 
 
 def table(report: DataReport) -> Table:
@@ -30,9 +28,12 @@ def table(report: DataReport) -> Table:
         made.add_column(name, justify="right")
     for label, values in report.labels.items():
         made.add_section()
-        for value, its in _most(values).items():
-            lengths = (its.mean, its.quantile(0.5), its.quantile(0.95), its.longest)
+        for value, its in list(values.items())[:MOST_VALUES]:
+            lengths = (its.mean, its.median, its.most, its.longest)
             made.add_row(Text(f"{label} {value}"), f"{its.rows:,}", *(f"{length:,.0f}" for length in lengths))
+        if others := list(values.values())[MOST_VALUES:]:
+            rows, longest = sum(its.rows for its in others), max(its.longest for its in others)
+            made.add_row(f"{label} (others: {len(others)})", f"{rows:,}", "", "", "", f"{longest:,}")
     made.caption = f"{report.graded:,} ground truths were scored"
     return made
 
@@ -51,15 +52,3 @@ def findings(report: DataReport) -> Iterator[Text]:
 
 def _rows(count: int) -> str:
     return f"{count:,} row{'s' * (count != 1)}"
-
-
-def _most(values: dict[str, Statistics]) -> dict[str, Statistics]:
-    """The values with the most rows, in order, and the others as one."""
-    ordered = dict(sorted(values.items(), key=lambda each: (-each[1].rows, each[0])))
-    kept = dict(list(ordered.items())[:MOST_VALUES])
-    rest = list(ordered.values())[MOST_VALUES:]
-    if rest:
-        lengths: Counter[int] = sum((each.lengths for each in rest), Counter())
-        rows, total = sum(each.rows for each in rest), sum(each.total for each in rest)
-        kept[f"{OTHERS[:-1]}: {len(rest)})"] = Statistics(rows, total, max(each.longest for each in rest), lengths)
-    return kept

@@ -98,6 +98,11 @@ class Case(case.RunCase):
         return None if (folder / "config.json").is_file() else policy_shards(folder)
 
     @property
+    def checkpoints(self) -> Path:
+        """The folder for checkpoints."""
+        return self.folder / Path(str(self.get("trainer.default_local_dir", "checkpoints"))).expanduser()
+
+    @property
     def longest(self) -> int:
         """Tokens of the longest prompt and response together."""
         return self.number("data.max_prompt_length", 0) + self.number("data.max_response_length", 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -33,14 +32,9 @@ def read_gpus(environ: Mapping[str, str]) -> list[Gpu]:
     program = shutil.which("nvidia-smi", path=environ.get("PATH"))
     if program is None:
         return []
+    command = [program, f"--query-gpu={QUERY}", "--format=csv,noheader,nounits"]
     try:
-        done = subprocess.run(
-            [program, f"--query-gpu={QUERY}", "--format=csv,noheader,nounits"],
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=True,
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
     except (OSError, subprocess.SubprocessError):
         return []
     return visible(parse_gpus(done.stdout), environ.get("CUDA_VISIBLE_DEVICES"))
@@ -52,14 +46,9 @@ def parse_gpus(text: str) -> list[Gpu]:
     for line in text.splitlines():
         parts = [part.strip() for part in line.split(",")]
         if len(parts) == 7 and parts[0].isdigit():
-            index, uuid, name, total, used, driver, capability = parts
-            gpus.append(Gpu(int(index), uuid, name, _number(total), _number(used), driver, capability))
+            index, total, used = (int(part) if part.isdigit() else 0 for part in (parts[0], parts[3], parts[4]))
+            gpus.append(Gpu(index, parts[1], parts[2], total, used, *parts[5:]))
     return gpus
-
-
-def _number(text: str) -> int:
-    found = re.match(r"\d+", text)
-    return int(found[0]) if found else 0
 
 
 def visible(gpus: list[Gpu], chosen: str | None) -> list[Gpu]:

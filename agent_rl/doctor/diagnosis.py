@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import importlib
-import multiprocessing
 import os
+import pickle
 import pkgutil
-import tempfile
+import subprocess
+import sys
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 from omegaconf import DictConfig
@@ -21,19 +22,7 @@ from agent_rl.doctor.case import Case
 from agent_rl.doctor.machine import Machine
 from agent_rl.errors import ConfigError
 from agent_rl.launch.composition import compose
-from agent_rl.preflight.check import (
-    GROUPS,
-    Check,
-    Finding,
-    Needs,
-    checks_at,
-    ok,
-    problem,
-    reason,
-    refusal,
-    skipped,
-    warning,
-)
+from agent_rl.preflight.check import Check, Finding, Needs, Status, checks_at, group_order, ok, reason, refusal
 from agent_rl.verl_adapter import inspection
 
 __all__ = ["all_checks", "diagnose", "run_check", "run_checks"]
@@ -74,24 +63,22 @@ def diagnose(
         The findings, in the order of the table; a problem is a finding, never an exception.
     """
     environ = dict(os.environ) if machine is None else machine.environ
-    if recipe is None:
-        return run_checks(Case(environ=environ, script=script, given=machine), Needs.MACHINE, tell=tell)
-    tell(f"composing the configuration of {recipe}")
-    nodes = Case(environ=environ).nodes
-    config, composed = _composed(recipe, [*([f"trainer.nnodes={nodes.count}"] if nodes else []), *overrides])
+    config, found = None, list[Finding]()
+    if recipe is not None:
+        tell(f"composing the configuration of {recipe}")
+        nodes = Case(environ=environ).nodes
+        config, found = _composed(recipe, [*([f"trainer.nnodes={nodes.count}"] if nodes else []), *overrides])
     case = Case(environ=environ, config=config, recipe=recipe, overrides=overrides, script=script, given=machine)
     if config is None:
-        groups = dict.fromkeys(check.group for check in all_checks() if check.needs is not Needs.MACHINE)
-        text = f"{', '.join(groups)}: they need the composed configuration"
-        rest = replace(skipped(text, subject="the rest"), group="configuration")
-        return [*run_checks(case, Needs.MACHINE, tell=tell), *composed, rest]
-    child = _Child(case)
-    own = run_checks(case, Needs.MACHINE, Needs.CONFIG, tell=tell)
-    tell("waiting for the checks with verl, which another process imports")
-    order = list(dict.fromkeys([*GROUPS, *(check.group for check in all_checks())]))
-    found = sorted([*composed, *own, *child.findings()], key=lambda finding: order.index(finding.group))
+        return [*run_checks(case, Needs.MACHINE, tell=tell), *found]
+    with ThreadPoolExecutor(1) as thread:
+        answers = thread.submit(_with_verl, pickle.dumps(case), environ)
+        found += run_checks(case, Needs.MACHINE, Needs.CONFIG, tell=tell)
+        tell("waiting for the checks with verl, which another process imports")
+        found += answers.result()
     once: dict[object, Finding] = {}
-    for finding in found:  # several checks may fail for the same reason
+    for finding in sorted(found, key=lambda finding: group_order(finding.group)):
+        # several checks may fail for the same reason
         once.setdefault((finding.text, finding.remedy) if finding.remedy else finding, finding)
     return list(once.values())
 
@@ -112,18 +99,18 @@ def run_check(check: Check, case: Case, limit_s: float = LIMIT_S) -> list[Findin
 
     def run() -> None:
         try:
-            found.extend(check.run(case))
+            found.extend(check(case))
         except Exception as error:  # noqa: BLE001 - goes into the table: one broken check must not hide the others
             text = f"the check itself failed: {reason(error)}"
-            found.append(warning(text, "Report it, with the recipe", check.subject))
+            found.append(Finding(check.subject, Status.WARNING, text, "Report it, with the recipe", check.group))
 
     thread = threading.Thread(target=run, daemon=True)  # one that hangs does not keep the doctor from ending
     thread.start()
     thread.join(limit_s)
     if thread.is_alive():
-        text = f"not finished after {limit_s:g} seconds"
-        found = [*found, warning(text, "A server does not answer, or an index is being built", check.subject)]
-    return [replace(finding, group=check.group) for finding in found]
+        text, remedy = f"not finished after {limit_s:g} seconds", "A server does not answer, or an index is being built"
+        return [*found, Finding(check.subject, Status.WARNING, text, remedy, check.group)]
+    return found
 
 
 def _composed(recipe: str, overrides: Sequence[str]) -> tuple[DictConfig | None, list[Finding]]:
@@ -146,49 +133,33 @@ def _composed(recipe: str, overrides: Sequence[str]) -> tuple[DictConfig | None,
     return config, [replace(finding, group="configuration") for finding in found]
 
 
-class _Child:
-    """The process that imports verl, which takes seconds and prints, started before the other checks run.
-
-    If it crashes, the doctor still shows the other findings.
-    """
-
-    def __init__(self, case: Case) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="agent_rl_doctor_")
-        self._log = Path(self._folder.name) / "log"
-        context = multiprocessing.get_context("spawn")
-        self._answer, sender = context.Pipe(duplex=False)
-        self._process = context.Process(target=_check_with_verl, args=(case, self._log, sender), daemon=True)
-        self._process.start()
-        sender.close()  # so that the end of the process ends the answer
-
-    def findings(self) -> list[Finding]:
-        """The findings of the child, once it has ended."""
+def _with_verl(pickled: bytes, environ: Mapping[str, str]) -> list[Finding]:
+    """The findings of a process that imports verl, which takes seconds; a crash of it hides no others."""
+    program = f"import sys; sys.path[:] = {sys.path!r}; from agent_rl.doctor.diagnosis import answer; answer()"
+    command = [sys.executable, "-c", program]
+    variables = {"HF_HUB_OFFLINE": "1", **os.environ, **environ}  # models that are not on this machine are not checked
+    try:
+        done = subprocess.run(
+            command, input=pickled, capture_output=True, timeout=CHILD_LIMIT_S, env=variables, check=True
+        )
+        found: list[Finding] = pickle.loads(done.stdout)
+        return found
+    except subprocess.TimeoutExpired:
         text = f"it has not answered within {CHILD_LIMIT_S:g} seconds"
-        try:
-            if self._answer.poll(CHILD_LIMIT_S):
-                found: list[Finding] = self._answer.recv()
-                return found
-        except EOFError:
-            self._process.join()
-            lines = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            text = f"it cannot be imported: {lines[-1] if lines else self._process.exitcode}"
-        finally:
-            self._process.kill()
-            self._process.join()
-            self._folder.cleanup()
-        found = [problem(text, "Fix the installation: python -c 'import verl' shows what is wrong", "verl")]
-        return [replace(each, group="installation") for each in found]
+    except subprocess.CalledProcessError as error:
+        lines = error.stderr.decode(errors="replace").strip().splitlines()
+        text = f"it cannot be imported: {lines[-1] if lines else error.returncode}"
+    remedy = "Fix the installation: python -c 'import verl' shows what is wrong"
+    return [Finding("verl", Status.PROBLEM, text, remedy, "installation")]
 
 
-def _check_with_verl(case: Case, log: Path, sender: Connection) -> None:
-    """Send the findings of the checks that need verl; what is printed goes into the log."""
-    with open(log, "wb") as output:
-        for stream in (1, 2):
-            os.dup2(output.fileno(), stream)
-    os.environ.update(case.environ)
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")  # models that are not on this machine are not checked
+def answer() -> None:
+    """Write to stdout the findings of the checks that need verl, about the case that is on stdin."""
+    case: Case = pickle.load(sys.stdin.buffer)
     os.chdir(case.folder)
     warnings.simplefilter("ignore")
-    inspection.is_registered()  # imports verl first, in this thread: its own imports must not meet a half-loaded module
-    sender.send(run_checks(case, Needs.VERL))
+    with os.fdopen(os.dup(1), "wb") as output:
+        os.dup2(2, 1)  # where verl prints
+        inspection.is_registered()  # imports verl first, in this thread: its imports must not meet a half-loaded module
+        pickle.dump(run_checks(case, Needs.VERL), output)
     os._exit(0)  # without waiting for what verl has started in the background

@@ -15,13 +15,14 @@ import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
+from functools import cached_property
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from packaging.utils import canonicalize_name
 
@@ -36,88 +37,63 @@ __all__ = ["FACTS", "Machine"]
 
 HUB_S = 3.0
 """Seconds within which the hub must answer."""
-ASK = """
-import ssl, sys, urllib.error, urllib.request
-try:
-    urllib.request.urlopen(sys.argv[1], context=ssl._create_unverified_context())
-except urllib.error.HTTPError:  # an answer
-    pass
-"""
+ASK = "import sys, httpx; httpx.head(sys.argv[1], verify=False)"
 LIBRARIES = ("libnuma.so.1", RUNTIME)
 """Libraries that the stack's wheels do not bring, or that the loader does not find by itself."""
 
-Value = TypeVar("Value")
-
-
-class Fact(Generic[Value]):
-    """An attribute of a machine: read when it is first asked for, or from the file's facts.
-
-    Args:
-        read: reads it on this machine.
-        stored: makes it from what is in the file.
-    """
-
-    def __init__(
-        self, read: Callable[[Machine], Value], stored: Callable[[Machine, Any], Value] = lambda machine, value: value
-    ) -> None:
-        self._read, self._stored = read, stored
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, machine: Machine, owner: type) -> Value:
-        if self._name not in machine.known:
-            given = machine.given
-            made = self._read(machine) if given is None else self._stored(machine, given[self._name])
-            machine.known[self._name] = made
-        value: Value = machine.known[self._name]
-        return value
-
 
 class Machine:
-    """One machine, with the environment that a run on it would inherit. Sizes are in bytes."""
+    """One machine. Sizes are in bytes.
 
-    environ: Mapping[str, str]
-    gpus = Fact(lambda machine: read_gpus(machine.environ), lambda machine, stored: machine._visible(stored))
+    Args:
+        environ: the environment that a run on it would inherit.
+        facts: of another machine, each of `FACTS`; None: this one.
+    """
+
+    gpus = cached_property(lambda machine: read_gpus(machine.environ))
     """The GPUs that `CUDA_VISIBLE_DEVICES` allows."""
-    device_file = Fact(lambda machine: has_accelerator())
+    device_file = cached_property(lambda machine: has_accelerator())
     """Whether there is a device file of an accelerator."""
-    python = Fact(lambda machine: platform.python_version())
+    python = cached_property(lambda machine: platform.python_version())
     """The interpreter's version."""
-    glibc = Fact(lambda machine: platform.libc_ver()[1] if platform.libc_ver()[0] == "glibc" else "")
+    glibc = cached_property(lambda machine: platform.libc_ver()[1] if platform.libc_ver()[0] == "glibc" else "")
     """The version of the C library; empty: another one."""
-    cores = Fact(lambda machine: len(os.sched_getaffinity(0)))
+    cores = cached_property(lambda machine: len(os.sched_getaffinity(0)))
     """Cores that this process may use."""
-    memory = Fact(lambda machine: _available())
+    memory = cached_property(lambda machine: _available())
     """Memory that a new process may take."""
-    shared_memory = Fact(lambda machine: _free(Path("/dev/shm")))
+    shared_memory = cached_property(lambda machine: _free(Path("/dev/shm")))
     """Free in `/dev/shm`; None: there is none."""
-    disk = Fact(lambda machine: _free(Path.cwd()))
+    disk = cached_property(lambda machine: _free(Path.cwd()))
     """Free on the disk of the working directory; `free_disk` asks for another folder."""
-    open_files = Fact(lambda machine: resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    open_files = cached_property(lambda machine: resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     """The limit on open files of a process; Ray raises it up to this. -1: none."""
-    libraries = Fact(lambda machine: [name for name in LIBRARIES if machine._loads(name)])
+    libraries = cached_property(lambda machine: [name for name in LIBRARIES if _loads(name, machine.environ)])
     """Those of `LIBRARIES` that the loader finds, with what the launcher sets."""
-    cuda_home = Fact(lambda machine: str(cuda_home(machine.environ) or ""))
+    cuda_home = cached_property(lambda machine: str(cuda_home(machine.environ) or ""))
     """The CUDA toolkit; empty: none."""
-    missing_parts = Fact(lambda machine: missing_parts(Path(machine.cuda_home)) if machine.cuda_home else [])
+    missing_parts = cached_property(lambda machine: missing_parts(Path(machine.cuda_home)) if machine.cuda_home else [])
     """What the toolkit lacks."""
-    compiled = Fact(lambda machine: try_compilers(machine.cuda_home, machine.environ) if machine.gpus else {})
+    compiled = cached_property(
+        lambda machine: try_compilers(machine.cuda_home, machine.environ) if machine.gpus else {}
+    )
     """Why a few lines with CUDA, and with `Python.h`, do not compile or link, empty: they do; tried with a GPU."""
-    interfaces = Fact(lambda machine: interfaces())
+    interfaces = cached_property(lambda machine: interfaces())
     """Interfaces with an address that another node could use."""
-    ninja = Fact(lambda machine: shutil.which("ninja", path=machine._programs) or "")
+    ninja = cached_property(lambda machine: _ninja(machine.environ))
     """The program `ninja`, on the path or in the environment's `bin`; empty: none."""
-    hub_answers = Fact(lambda machine: _answers(machine.environ))
+    hub_answers = cached_property(lambda machine: _answers(machine.environ))
     """Whether models can be downloaded."""
-    torch_cuda = Fact(lambda machine: _cuda_of_torch())
+    torch_cuda = cached_property(lambda machine: _cuda_of_torch())
     """The CUDA version that torch was built for; None: for none, or there is no torch."""
-    packages = Fact(lambda machine: _installed())
+    packages = cached_property(lambda machine: _installed())
     """The version of every installed package, by its normalised name."""
 
-    def __init__(self, environ: Mapping[str, str], given: Mapping[str, Any] | None = None) -> None:
-        self.environ, self.given = environ, given
-        self.known: dict[str, Any] = {}
+    def __init__(self, environ: Mapping[str, str], facts: Mapping[str, Any] | None = None) -> None:
+        self.environ, self.is_this_one = environ, facts is None
+        if facts is not None:
+            gpus = visible([Gpu(**gpu) for gpu in facts["gpus"]], environ.get("CUDA_VISIBLE_DEVICES"))
+            vars(self).update({**facts, "gpus": gpus})  # where a cached property looks first
 
     @classmethod
     def from_file(cls, file: Path) -> Machine:
@@ -128,14 +104,13 @@ class Machine:
         """
         remedy = "Write it on the machine with: agent-rl doctor --save-machine FILE"
         try:
-            given = json.loads(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+            facts = json.loads(file.read_text(encoding="utf-8"))
+            wrong = sorted(facts.keys() ^ {"environ", *FACTS})
+        except (OSError, ValueError, AttributeError) as error:
             raise ConfigError(str(file), f"no facts of a machine: {error}", remedy) from error
-        names = {"environ", *FACTS}
-        if not isinstance(given, dict) or given.keys() != names:
-            wrong = sorted(given.keys() ^ names) if isinstance(given, dict) else ["no mapping"]
+        if wrong:
             raise ConfigError(str(file), f"missing or unknown: {', '.join(wrong)}", remedy)
-        return cls(given["environ"], given)
+        return cls(facts["environ"], facts)
 
     def to_dict(self) -> dict[str, Any]:
         """All facts, and the variables that matter, with the address that SLURM's program gives; JSON data."""
@@ -148,37 +123,14 @@ class Machine:
 
     def version(self, package: str) -> str | None:
         """The installed version of a package; None: it is not installed."""
-        if self.given is not None:
-            return self.packages.get(canonicalize_name(package))
-        try:
-            return metadata.version(package)
-        except metadata.PackageNotFoundError:
-            return None
+        return self.packages.get(canonicalize_name(package))
 
     def free_disk(self, folder: Path) -> int:
         """Free on the disk of a folder that exists."""
-        return int(self.given["disk"]) if self.given is not None else shutil.disk_usage(folder).free
-
-    def _loads(self, name: str) -> bool:
-        """Whether a library is in a folder of `LD_LIBRARY_PATH`, or the loader knows it."""
-        folders = {**self.environ, **gpu_environment(self.environ)}.get("LD_LIBRARY_PATH", "").split(os.pathsep)
-        if any((Path(folder) / name).is_file() for folder in filter(None, folders)):
-            return True
-        try:
-            ctypes.CDLL(name)
-        except OSError:
-            return False
-        return True
-
-    def _visible(self, stored: list[dict[str, Any]]) -> list[Gpu]:
-        return visible([Gpu(**gpu) for gpu in stored], self.environ.get("CUDA_VISIBLE_DEVICES"))
-
-    @property
-    def _programs(self) -> str:
-        return os.pathsep.join([str(Path(sys.executable).parent), self.environ.get("PATH", "")])
+        return shutil.disk_usage(folder).free if self.is_this_one else int(self.disk or 0)
 
 
-FACTS = tuple(name for name, value in vars(Machine).items() if isinstance(value, Fact))
+FACTS = tuple(name for name, value in vars(Machine).items() if isinstance(value, cached_property))
 """The names of all facts, as a file has them."""
 
 _MATTERS = re.compile(
@@ -196,13 +148,31 @@ def _available() -> int:
     import psutil
 
     available = int(psutil.virtual_memory().available)
+    group = Path("/sys/fs/cgroup")
     try:
-        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
-        used = int(Path("/sys/fs/cgroup/memory.current").read_text())
-        cached = re.search(r"^inactive_file (\d+)", Path("/sys/fs/cgroup/memory.stat").read_text(), re.MULTILINE)
-    except (OSError, ValueError):
+        limit, used = (int((group / f"memory.{name}").read_text()) for name in ("max", "current"))
+        cached = re.search(r"^inactive_file (\d+)", (group / "memory.stat").read_text(), re.MULTILINE)
+    except (OSError, ValueError):  # no container, or "max": it has no limit
         return available
-    return available if limit == "max" else min(available, int(limit) - used + int(cached[1] if cached else 0))
+    return min(available, limit - used + int(cached[1] if cached else 0))
+
+
+def _loads(name: str, environ: Mapping[str, str]) -> bool:
+    """Whether a library is in a folder of `LD_LIBRARY_PATH`, or the loader knows it."""
+    folders = {**environ, **gpu_environment(environ)}.get("LD_LIBRARY_PATH", "").split(os.pathsep)
+    if any((Path(folder) / name).is_file() for folder in filter(None, folders)):
+        return True
+    try:
+        ctypes.CDLL(name)
+    except OSError:
+        return False
+    return True
+
+
+def _ninja(environ: Mapping[str, str]) -> str:
+    return (
+        shutil.which("ninja", path=os.pathsep.join([str(Path(sys.executable).parent), environ.get("PATH", "")])) or ""
+    )
 
 
 def _answers(environ: Mapping[str, str]) -> bool:
@@ -219,10 +189,7 @@ def _cuda_of_torch() -> str | None:
     spec = find_spec("torch")
     if spec is None or spec.origin is None:
         return None
-    try:
-        text = (Path(spec.origin).parent / "version.py").read_text(encoding="utf-8")
-    except OSError:
-        return None
+    text = (Path(spec.origin).parent / "version.py").read_text(encoding="utf-8")
     found = re.search(r"^cuda\b[^=]*= *['\"]([\d.]+)", text, re.MULTILINE)
     return found[1] if found else None
 

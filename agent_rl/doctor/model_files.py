@@ -10,16 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = [
-    "ModelFiles",
-    "find_model",
-    "incomplete_files",
-    "parameters_by_shape",
-    "parameters_in_files",
-]
-
-HEADER_LIMIT = 100_000_000
-"""Bytes; safetensors itself refuses a longer header."""
+__all__ = ["ModelFiles", "find_model", "parameters_by_shape"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +23,7 @@ class ModelFiles:
         config: its `config.json`, the text part of a model with several.
         parameters: their number; None if unknown.
         source: where the number of parameters comes from.
+        broken: safetensors files that are absent or cut short, as an interrupted copy leaves them.
     """
 
     name: str
@@ -39,6 +31,7 @@ class ModelFiles:
     config: dict[str, Any] = field(default_factory=dict)
     parameters: int | None = None
     source: str = ""
+    broken: list[str] = field(default_factory=list)
 
     @property
     def kv_values_per_token(self) -> int | None:
@@ -56,45 +49,37 @@ class ModelFiles:
 def find_model(name: str) -> ModelFiles:
     """Describe the model in a folder, or the one of a hub name in this machine's Hugging Face cache."""
     folder = Path(name) if os.path.isdir(name) else _in_cache(name)
-    config = _read_config(folder) if folder else {}
-    if folder and (count := parameters_in_files(folder)):
-        return ModelFiles(name, folder, config, count, "its safetensors files")
-    if count := parameters_by_shape(config):
-        return ModelFiles(name, folder, config, count, "the shape in its config.json")
-    if found := re.search(r"(\d+(?:\.\d+)?)B(?![a-z])", Path(name).name, re.IGNORECASE):
-        return ModelFiles(name, folder, config, int(float(found[1]) * 1e9), "its name")
-    return ModelFiles(name, folder, config)
+    config = _read_json(folder / "config.json") if folder else {}
+    if isinstance(text := config.get("text_config"), dict):
+        config = {**config, **text, "model_type": config.get("model_type")}
+    count, broken = _read_weights(folder) if folder else (0, [])
+    named = re.search(r"(\d+(?:\.\d+)?)B(?![a-z])", Path(name).name, re.IGNORECASE)
+    for number, source in (
+        (0 if broken else count, "its safetensors files"),
+        (parameters_by_shape(config), "the shape in its config.json"),
+        (int(float(named[1]) * 1e9) if named else 0, "its name"),
+    ):
+        if number:
+            return ModelFiles(name, folder, config, number, source, broken)
+    return ModelFiles(name, folder, config, broken=broken)
 
 
-def parameters_in_files(folder: Path) -> int:
-    """The sum of the sizes in the headers of all safetensors files; 0 when there are none that can be read."""
-    try:
-        tensors = [tensor for path in _weight_files(folder) for tensor in _tensors(path)]
-        return sum(math.prod(tensor["shape"]) for tensor in tensors)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return 0
+def _read_weights(folder: Path) -> tuple[int, list[str]]:
+    """The number of parameters in all safetensors files, and the files that are broken."""
+    from safetensors import SafetensorError, safe_open
 
-
-def incomplete_files(folder: Path) -> list[str]:
-    """The safetensors files that are absent, or shorter than their header says, as an interrupted copy leaves them."""
-    incomplete = []
-    for path in _weight_files(folder):
+    count, broken = 0, []
+    # a folder may hold the same weights in another format as well: then the index says which files count
+    index = _read_json(folder / "model.safetensors.index.json").get("weight_map", {})
+    files = [folder / name for name in sorted(set(index.values()))]
+    for path in files or sorted(folder.glob("model.safetensors")) or sorted(folder.glob("*.safetensors")):
         try:
-            end = max((tensor["data_offsets"][1] for tensor in _tensors(path)), default=0)
-            whole = path.stat().st_size > end  # the header itself comes first
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            whole = False
-        if not whole:
-            incomplete.append(path.name)
-    return incomplete
-
-
-def _tensors(path: Path) -> list[dict[str, Any]]:
-    """The entries of a safetensors file's header."""
-    with open(path, "rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(length)) if length < HEADER_LIMIT else {}
-    return [entry for name, entry in header.items() if name != "__metadata__"]
+            with safe_open(path, framework="numpy") as tensors:
+                names = tensors.keys()
+                count += sum(math.prod(tensors.get_slice(name).get_shape()) for name in names)
+        except (OSError, SafetensorError):
+            broken.append(path.name)
+    return count, broken
 
 
 def parameters_by_shape(config: dict[str, Any]) -> int:
@@ -113,32 +98,21 @@ def parameters_by_shape(config: dict[str, Any]) -> int:
     return int(embeddings + layers * (attention + mlp + 2 * hidden) + hidden)
 
 
-def _weight_files(folder: Path) -> list[Path]:
-    """The safetensors files that the index names: a folder may hold the same weights in another format as well."""
-    try:
-        index = json.loads((folder / "model.safetensors.index.json").read_text(encoding="utf-8"))
-        return sorted(folder / name for name in set(index["weight_map"].values()))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return sorted(folder.glob("model.safetensors")) or sorted(folder.glob("*.safetensors"))
-
-
 def _in_cache(name: str) -> Path | None:
-    """The newest snapshot of a hub name in the local cache."""
-    if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name):
-        return None
-    home = os.environ.get("HF_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME", "~/.cache"), "huggingface")
-    cache = Path(os.environ.get("HF_HUB_CACHE") or os.path.join(home, "hub")).expanduser()
-    snapshots = cache / f"models--{name.replace('/', '--')}" / "snapshots"
-    found = [path.parent for path in snapshots.glob("*/config.json")]
-    return max(found, key=lambda path: path.stat().st_mtime, default=None)
+    """The snapshot of a hub name in the local cache."""
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
 
-
-def _read_config(folder: Path) -> dict[str, Any]:
     try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        found = try_to_load_from_cache(name, "config.json", cache_dir=os.environ.get("HF_HUB_CACHE"))
+    except HFValidationError:  # a path
+        return None
+    return Path(found).parent if isinstance(found, str) else None
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    if not isinstance(config, dict):
-        return {}
-    text = config.get("text_config")
-    return {**config, **text, "model_type": config.get("model_type")} if isinstance(text, dict) else config
+    return content if isinstance(content, dict) else {}

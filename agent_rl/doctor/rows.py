@@ -16,7 +16,9 @@ from agent_rl.agents.users.user import gives_verdict, load_user
 from agent_rl.data.check import Numbered, RowFinding, Rows
 from agent_rl.errors import ConfigError, UnscoredError, did_you_mean
 from agent_rl.pieces import Pieces
-from agent_rl.rewards import Reward
+from agent_rl.rewards import Reward, route
+from agent_rl.rewards.components.correctness import Correctness
+from agent_rl.rewards.scorers import SCORERS, score_now
 from agent_rl.trajectory import Message, StopReason, Trajectory, row_data
 
 __all__ = ["known_rows"]
@@ -34,6 +36,7 @@ def known_rows(
     more_agents: Collection[str] = (),
     tokenizer: Any = None,
     options: Mapping[str, Any] | None = None,
+    scored: bool = True,
     sample: int | None = 2_000,
     seed: int = 0,
     kept: Callable[[int], AbstractContextManager[Pieces]] = lambda total: nullcontext(Pieces()),
@@ -46,6 +49,7 @@ def known_rows(
         more_agents: names of agents that are registered elsewhere.
         tokenizer: of the model, with its chat template; None: lengths are in characters.
         options: further arguments of the template.
+        scored: whether the scorers of the section `agent_rl.reward` judge the answers.
         sample: rows whose ground truths are scored; None: all.
         seed: of their choice.
         kept: what an earlier check of the same rows has found about that many ground truths.
@@ -53,7 +57,7 @@ def known_rows(
     Raises:
         ConfigError: a setting cannot be used.
     """
-    checks = _Checks(setup, {*agent_names(), *VERLS, *more_agents}, kept)
+    checks = _Checks(setup, {*agent_names(), *VERLS, *more_agents}, scored, kept)
 
     def tokens(row: Mapping[str, Any]) -> int:
         text = render_prompt(row, str(row["agent_name"]), setup, tokenizer, options)
@@ -68,14 +72,19 @@ def known_rows(
 
 class _Checks:
     def __init__(
-        self, setup: EpisodeSetup, agents: set[str], kept: Callable[[int], AbstractContextManager[Pieces]]
+        self,
+        setup: EpisodeSetup,
+        agents: set[str],
+        scored: bool,
+        kept: Callable[[int], AbstractContextManager[Pieces]],
     ) -> None:
         self.reward = Reward(setup.settings.reward.model_copy(update={"components": {}}))
         self.user = load_user(setup.settings.user_sim.user, setup.settings.user_sim.config)
-        self.agents, self.tools, self._kept = agents, {spec.name for spec in setup.tools}, kept
+        self.agents, self.tools, self.scored = agents, {spec.name for spec in setup.tools}, scored
+        self._kept = kept
 
     def names(self, row: Mapping[str, Any]) -> Iterator[RowFinding]:
-        """Names that nothing has."""
+        """What the row names and nothing has, and a ground truth that its scorer cannot read."""
         agent, info = str(row["agent_name"]), row.get("extra_info") or {}
         if agent not in self.agents:
             remedy = f"{did_you_mean(agent, self.agents)} One of your own: name its script with --script"
@@ -84,11 +93,31 @@ class _Checks:
             for name in {**(info.get("tools_kwargs") or {}), **dict.fromkeys(info.get("tool_selection") or ())}:
                 if name not in self.tools:
                     yield RowFinding("tool", f"{name!r} is not in the tool file", did_you_mean(name, self.tools))
-        if not gives_verdict(self.user, row):
-            try:
-                self.reward.require_scorers([str(row.get("data_source"))])
-            except ConfigError as error:
-                yield RowFinding("scorer", error.problem, error.remedy)
+        if (finding := self._unreadable(row)) is not None:
+            yield finding
+
+    def _scored_by(self, row: Mapping[str, Any]) -> Correctness | None:
+        """What scores an answer to the row; None: nothing does, or a user or a service."""
+        answers = self.reward.answers(str(row["data_source"])) if self.scored else None
+        if answers is None or answers.api is not None or (answers.scorer is None and gives_verdict(self.user, row)):
+            return None
+        return answers
+
+    def _unreadable(self, row: Mapping[str, Any]) -> RowFinding | None:
+        """A finding on a row that has no scorer, or a ground truth that its scorer cannot read."""
+        source, answers = str(row["data_source"]), self._scored_by(row)
+        if answers is None:
+            return None
+        try:
+            scorer = answers.scorer or route(source)
+            if SCORERS.get(scorer.name) is scorer:  # a function of the user is only tried where an answer is
+                score_now(scorer, "", row["reward_model"].get("ground_truth"))
+        except ConfigError as error:
+            return RowFinding("scorer", error.problem, error.remedy)
+        except UnscoredError as error:
+            text = f"data_source {source!r}: {error}"
+            return RowFinding("ground truth", text, "Correct it, or name another scorer")
+        return None
 
     def grade(self, rows: Sequence[Numbered]) -> Iterator[tuple[int, int, RowFinding]]:
         """Ground truths that their own scorer does not take as an answer, or that take another row's."""
@@ -115,14 +144,11 @@ class _Checks:
             await self.reward.close()
 
     async def _grade(self, row: Mapping[str, Any], others: Sequence[str]) -> RowFinding | None:
-        answers = None if gives_verdict(self.user, row) else self.reward.answers(str(row["data_source"]))
-        own = _answer(row)
-        if answers is None or (answers.scorer is None and answers.api is not None):
+        answers, own = self._scored_by(row), _answer(row)
+        if answers is None or own is None or self._unreadable(row) is not None:
             return None
         try:
-            value = (await answers.measure(_answered(row, own or ""), None)).value
-            if own is None:
-                return None
+            value = (await answers.measure(_answered(row, own), None)).value
             if value < 1:
                 text = f"its own ground truth, given as the answer, scores {value:g}: {_short(own)}"
                 return RowFinding("ground truth", text, "Correct it, or name another scorer")
@@ -131,8 +157,6 @@ class _Checks:
                     text = f"{_short(other)} scores 1 where the ground truth is {_short(own)}"
                     remedy = "Look whether both say the same; if not, name a stricter scorer"
                     return RowFinding("another's ground truth", text, remedy, is_error=False)
-        except ConfigError:  # no scorer: `names` has said so
-            return None
         except UnscoredError as error:
             return RowFinding("ground truth", str(error), "Correct it, or name another scorer")
         return None

@@ -155,13 +155,8 @@ class RunCase:
         return str(joined) if value and joined.exists() else expanded
 
     def shown(self, path: str | os.PathLike[str]) -> str:
-        """A path as a user would write it: relative to the working directory or to `~/`, if it is in one of them."""
-        absolute = os.path.normpath(self.folder / path)
-        home = os.path.expanduser("~")
-        for place, mark in ((str(self.folder), ""), (home, "~/")):
-            if absolute.startswith(f"{place}/"):
-                return mark + absolute[len(place) + 1 :]
-        return absolute
+        """A path as a user would write it: relative to the working directory, if it is in it."""
+        return os.path.normpath(self.folder / path).removeprefix(f"{self.folder}/")
 
     def _tables(self, key: str) -> list[RowsFile]:
         """The files of this machine that a key names; remote ones are not checked."""

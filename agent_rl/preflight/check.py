@@ -7,9 +7,8 @@ errors, of which launcher and trainer raise the first and the doctor shows all, 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -23,6 +22,7 @@ __all__ = [
     "Status",
     "check",
     "checks_at",
+    "group_order",
     "ok",
     "problem",
     "reason",
@@ -34,6 +34,11 @@ __all__ = [
 
 GROUPS = ("installation", "machine", "Ray", "configuration", "data", "tools", "your code", "reward", "chat template")
 """The groups in the order in which they are checked and shown; a group of another name comes after them."""
+
+
+def group_order(group: str) -> int:
+    """Where a group stands in the table."""
+    return GROUPS.index(group) if group in GROUPS else len(GROUPS)
 
 
 class Status(str, Enum):
@@ -65,10 +70,6 @@ class Finding:
     text: str
     remedy: str = ""
     group: str = ""
-
-    def to_dict(self) -> dict[str, str]:
-        """JSON data."""
-        return asdict(self) | {"status": self.status.value}
 
 
 def reason(error: BaseException) -> str:
@@ -133,8 +134,7 @@ class Check:
     @property
     def place(self) -> tuple[int, str, str, int]:
         """By which checks are sorted: the group, then module and line."""
-        order = GROUPS.index(self.group) if self.group in GROUPS else len(GROUPS)
-        return order, self.group, self.function.__module__, self.function.__code__.co_firstlineno
+        return group_order(self.group), self.group, self.function.__module__, self.function.__code__.co_firstlineno
 
     def found(self, case: Any) -> Iterator[Finding | FatalError]:
         """What the function returns, yields and raises."""
@@ -144,7 +144,7 @@ class Check:
         except FatalError as error:
             yield error
 
-    def run(self, case: Any) -> Iterator[Finding]:
+    def __call__(self, case: Any) -> Iterator[Finding]:
         """The same, errors as findings."""
         for each in self.found(case):
             finding = each if isinstance(each, Finding) else refusal(each)
@@ -156,7 +156,7 @@ _registered: dict[tuple[int, str, str, int], Check] = {}
 
 def check(
     group: str, subject: str = "", needs: Needs = Needs.CONFIG, at: Iterable[str] = ("doctor",)
-) -> Callable[[Callable[[Any], Answer]], Callable[[Any], Iterator[Finding]]]:
+) -> Callable[[Callable[[Any], Answer]], Check]:
     """Register a function as a check.
 
     Args:
@@ -166,13 +166,13 @@ def check(
         at: where it is made.
 
     Returns:
-        The decorator. The function returns an error or a finding, several, or None; as a check it yields findings.
+        The decorator. The function returns an error or a finding, several, or None; the check yields findings.
     """
 
-    def register(function: Callable[[Any], Answer]) -> Callable[[Any], Iterator[Finding]]:
+    def register(function: Callable[[Any], Answer]) -> Check:
         one = Check(group, subject or function.__name__.replace("_", " "), function, needs, frozenset(at))
         _registered[one.place] = one
-        return functools.wraps(function)(lambda case: one.run(case))
+        return one
 
     return register
 

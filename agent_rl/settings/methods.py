@@ -6,11 +6,10 @@ calls, one that cannot take the arguments, one that is not `async def`.
 
 from __future__ import annotations
 
-import ast
 import difflib
 import inspect
-from collections.abc import Callable, Iterator
-from functools import cache
+import re
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +34,10 @@ def method_problem(cls: type, base: type) -> tuple[str, str] | None:
             if (expected := _function(base, name)) is not None:
                 if problem := _mismatch(owner, name, function, expected):
                     return f"{what} {problem[0]}", problem[1]
-            elif not any(name in vars(each) for each in cls.__mro__ if each not in own) and (
-                near := _meant(name, function, base, {path for each in own if (path := _file(each))})
+            elif (
+                not any(name in vars(each) for each in cls.__mro__ if each not in own)
+                and (near := _meant(name, function, base))
+                and not _is_used(name, function, own)
             ):
                 remedy = f"Did you mean {near!r}? Start the name of a method of your own with an underscore"
                 return f"{what} is a method that nothing calls", remedy
@@ -72,7 +73,7 @@ def _mismatch(owner: type, name: str, function: Callable[..., Any], base: Callab
     return None
 
 
-def _meant(name: str, function: Callable[..., Any], base: type, files: set[str]) -> str | None:
+def _meant(name: str, function: Callable[..., Any], base: type) -> str | None:
     """The base's method that a public method of the user's was meant to be."""
     known = {each: method for cls in base.__mro__[:-1] for each, method in _functions(cls) if not each.startswith("_")}
     plain = {each.replace("_", ""): each for each in known}
@@ -80,9 +81,7 @@ def _meant(name: str, function: Callable[..., Any], base: type, files: set[str])
     same = [
         each for each, method in known.items() if inspect.iscoroutinefunction(function) and _alike(function, method)
     ]
-    if not (near or same) or any(name in _names(file) for file in files):
-        return None
-    return plain[near[0]] if near else difflib.get_close_matches(name, same, n=1, cutoff=0.0)[0]
+    return plain[near[0]] if near else next(iter(difflib.get_close_matches(name, same, n=1, cutoff=0.0)), None)
 
 
 def _alike(function: Callable[..., Any], method: Callable[..., Any]) -> bool:
@@ -91,24 +90,12 @@ def _alike(function: Callable[..., Any], method: Callable[..., Any]) -> bool:
     return len(parameters) > 1 and parameters == list(inspect.signature(method).parameters)
 
 
-def _file(cls: type) -> str | None:
+def _is_used(name: str, function: Callable[..., Any], classes: Iterable[type]) -> bool:
+    """Whether the user's code calls a method: a decorator does, or a file of the classes reads or quotes its name."""
+    used = re.compile(rf"\.{name}\b|['\"]{name}['\"]")
     try:
-        return inspect.getsourcefile(cls)
-    except TypeError:  # made at run time
-        return None
-
-
-@cache
-def _names(file: str) -> set[str]:
-    """What a file reads from objects, or holds as text, for `getattr`; and its decorated methods: a decorator calls."""
-    try:
-        tree = ast.parse(Path(file).read_text(encoding="utf-8"))
-    except (OSError, ValueError, SyntaxError):
-        return set()
-    nodes = list(ast.walk(tree))
-    functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    builtin = {"classmethod", "staticmethod", "override", "typing.override"}
-    decorated = [node.name for node in functions if {ast.unparse(each) for each in node.decorator_list} - builtin]
-    read = [node.attr for node in nodes if isinstance(node, ast.Attribute)]
-    texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
-    return {*decorated, *read, *texts}
+        files = {inspect.getsourcefile(each) for each in classes}
+        is_decorated = re.match(r"\s*@(?!classmethod|staticmethod|(typing\.)?override\b)", inspect.getsource(function))
+        return bool(is_decorated) or any(used.search(Path(file).read_text(encoding="utf-8")) for file in files if file)
+    except (OSError, TypeError):  # made at run time
+        return False

@@ -134,7 +134,7 @@ def merged_model(case: RunCase) -> None:
     checkpoints.require_model(str(case.get(key)), key)
 
 
-@check("data", at=("trainer",))
+@check("data", needs=Needs.VERL, at=BOTH)
 def row_order(case: RunCase) -> None:
     """The section `agent_rl.data` fits the rows."""
     ordering.check(case.config, case.settings)

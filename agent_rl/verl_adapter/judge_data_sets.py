@@ -30,7 +30,7 @@ from agent_rl.rewards.judge.kinds import PairwiseTemplate, PointwiseTemplate
 from agent_rl.rewards.judge.prompt_template import BasePromptTemplate
 from agent_rl.verl_adapter.row_data_set import RowDataSet
 
-__all__ = ["BaseTrainDataset", "PairwiseTrainDataset", "PointwiseTrainDataset", "asked_lengths"]
+__all__ = ["BaseTrainDataset", "PairwiseTrainDataset", "PointwiseTrainDataset"]
 
 logger = logging.getLogger(__name__)
 
@@ -222,41 +222,6 @@ class PairwiseTrainDataset(_OfTemplate):
     def _ordered(self, sample: DataSample, index: Any) -> DataSample:
         number = index if isinstance(index, int) else zlib.crc32(str(index).encode())
         return sample.swapped() if number % 2 else sample
-
-
-def asked_lengths(config: Any, tokenizer: Any, rows: Sequence[Mapping[str, Any]]) -> list[int] | None:
-    """Tokens of the prompts that a run would ask about rows, for the doctor.
-
-    Args:
-        config: verl's section `data`.
-        tokenizer: of the model, with its chat template.
-        rows: of the contract.
-
-    Returns:
-        None: the data set of the run is none of a judge.
-
-    Raises:
-        ConfigError: as `BaseTrainDataset`, and for the first row without a truth.
-    """
-    from verl.utils.dataset.rl_dataset import get_dataset_class
-
-    cls: Any = get_dataset_class(config)
-    if not issubclass(cls, BaseTrainDataset):
-        return None
-
-    class OfRows(cls):
-        """Rows that are read already."""
-
-        def _download(self, use_origin_parquet: bool = False) -> None: ...
-
-        def _read_files_and_tokenize(self) -> None:
-            self.dataframe = [dict(row) for row in rows]
-
-    found: Any = OfRows([], tokenizer, config)
-    options = dict(config.get("apply_chat_template_kwargs") or {})
-    prompts = (found[number]["raw_prompt"] for number in range(len(rows)))
-    texts = [_rendered(tokenizer, prompt, options) for prompt in prompts]
-    return [len(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in texts]
 
 
 def chat_thinks(tokenizer: Any, options: Mapping[str, Any]) -> bool:

@@ -40,8 +40,7 @@ def test_good_rows_have_no_findings_and_are_counted_by_label() -> None:
     (its,) = report.labels["data_source"].values()
     lengths = [len(row["prompt"][0]["content"]) for row in train + rows(1, 10, "test")]
     assert (its.rows, its.longest, its.mean) == (40, max(lengths), pytest.approx(sum(lengths) / 40))
-    assert sum(its.lengths.values()) == 40
-    assert all(low <= max(lengths) for low in its.lengths)
+    assert (its.median, its.most) == (sorted(lengths)[19], sorted(lengths)[37])
 
 
 def test_each_kind_of_mistake_is_found_at_its_row() -> None:
@@ -117,8 +116,7 @@ def test_good_rows_are_written_and_the_others_kept_with_reasons(tmp_path: Path) 
     train[1]["prompt"] = []
     report = check(train=train)
     kept: list[dict[str, Any]] = []
-    counts = write_good(report, {"train": numbered("train", train)}, kept.append, tmp_path / "rejected.jsonl")
-    assert counts == (5, 1)
+    write_good(report, {"train": numbered("train", train)}, kept.append, tmp_path / "rejected.jsonl")
     assert kept == train[:1] + train[2:]
     (rejected,) = map(json.loads, (tmp_path / "rejected.jsonl").read_text().splitlines())
     assert (rejected["file"], rejected["row"], rejected["content"]) == ("train", 1, train[1])

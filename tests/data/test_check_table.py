@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from agent_rl.data.check import DataReport, RowFinding, Statistics
+from agent_rl.data.check import DataReport, RowFinding
 from agent_rl.data.check_table import findings, table
 
 HOSTILE = '<script>alert("1")</script>[red]'
@@ -14,9 +14,7 @@ HOSTILE = '<script>alert("1")</script>[red]'
 
 def report() -> DataReport:
     found = DataReport(["train.parquet"], "tokens", [40])
-    for number in range(40):
-        its = found.labels.setdefault("data_source", {}).setdefault(f"{HOSTILE}{number}", Statistics())
-        its.add(number * 50)
+    found.lengths += [(f"{HOSTILE}{number}", None, None, number * 50) for number in range(40)]
     found.add(0, 3, RowFinding(HOSTILE, HOSTILE, HOSTILE))
     found.add(0, 4, RowFinding("asked twice", "row 3 asks the same", "Keep one", is_error=False))
     return found
@@ -34,15 +32,6 @@ def test_many_values_of_a_label_are_shown_together() -> None:
     text = shown(report())
     assert text.count("data_source <script>") == 30
     assert "data_source (others: 10)" in text
-
-
-def test_half_of_the_rows_are_not_longer_than_the_median() -> None:
-    its = Statistics()
-    for length in range(1, 1001):
-        its.add(length)
-    assert 500 <= its.quantile(0.5) <= 545
-    assert 950 <= its.quantile(0.95) <= 1000
-    assert (its.quantile(1), Statistics().quantile(0.5)) == (1000, 0)
 
 
 def test_the_terminal_shows_numbers_the_first_row_of_each_finding_and_where_more_are() -> None:

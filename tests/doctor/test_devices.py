@@ -2,8 +2,6 @@ from pathlib import Path
 
 from agent_rl.doctor.devices import parse_gpus, read_gpus
 
-from .conftest import with_gpus
-
 TEXT = """\
 0, GPU-5f0c9b1e-aaaa, NVIDIA H200, 143771, 0, 570.86.15, 9.0
 1, GPU-61aa0000-bbbb, NVIDIA H200, [N/A], 512, 570.86.15, 9.0
@@ -25,7 +23,10 @@ def test_without_the_program_or_with_a_broken_one_there_is_no_gpu(tmp_path: Path
 
 
 def test_visible_devices_are_chosen_as_cuda_does(tmp_path: Path) -> None:
-    environ = with_gpus(tmp_path, 4)
+    lines = (f"{index}, GPU-{index}b3d6a0e, NVIDIA H100 80GB HBM3, 81559, 3, 580.95.05, 9.0" for index in range(4))
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\n" + "".join(f"echo '{line}'\n" for line in lines))
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    environ = {"PATH": str(tmp_path)}
 
     def visible(value: str) -> list[int]:
         return [gpu.index for gpu in read_gpus({**environ, "CUDA_VISIBLE_DEVICES": value})]

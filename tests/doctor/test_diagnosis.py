@@ -1,4 +1,5 @@
 import os
+import pickle
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +9,6 @@ import pytest
 from agent_rl.doctor import diagnosis
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.diagnosis import diagnose, run_check
-from agent_rl.errors import ConfigError
 from agent_rl.preflight.check import Check, Finding, Status, ok
 
 from .conftest import RECIPE, ROOT, only
@@ -26,12 +26,6 @@ def broken(case: Case) -> Iterator[Finding]:
     raise ZeroDivisionError("oops")
 
 
-def refuses(case: Case) -> Iterator[Finding]:
-    """Raises what configuration raises."""
-    raise ConfigError("a.b", "is wrong", "Change it")
-    yield
-
-
 def hangs(case: Case) -> Iterator[Finding]:
     """Takes its time."""
     time.sleep(3)
@@ -43,15 +37,9 @@ def test_a_check_that_fails_hides_nothing() -> None:
     assert (first.subject, first.group) == ("first", "g")
     assert (second.subject, second.status) == ("broken", Status.WARNING)
     assert "ZeroDivisionError: oops" in second.text
-    finding = only(run_check(Check("g", "refuses", refuses), Case()))
-    assert (finding.status, finding.text, finding.remedy) == (Status.PROBLEM, "a.b: is wrong", "Change it")
     finding = only(run_check(Check("g", "hangs", hangs), Case(), limit_s=0.2))
     assert finding.status is Status.WARNING
     assert "not finished after 0.2 seconds" in finding.text
-
-
-def test_without_a_recipe_only_the_machine() -> None:
-    assert {finding.group for finding in diagnose()} == {"installation", "machine", "Ray"}
 
 
 def test_wrong_overrides_are_all_reported_and_the_rest_is_checked(parquet: Path, tiny_model: Path) -> None:
@@ -78,7 +66,6 @@ def test_a_recipe_that_does_not_compose_hides_only_what_needs_it(tmp_path: Path)
     assert {finding.group for finding in found} == {"installation", "machine", "Ray", "configuration"}
     (problem,) = {finding.text for finding in found if finding.status is Status.PROBLEM}
     assert "there is no config.yaml" in problem
-    assert found[-1].status is Status.SKIPPED
 
 
 def test_a_verl_that_cannot_be_imported_is_a_finding(
@@ -93,7 +80,6 @@ def test_a_verl_that_cannot_be_imported_is_a_finding(
         "sys.meta_path.insert(0, Finder())\n"
     )
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
-    child = diagnosis._Child(Case(config=configs[True], folder=ROOT))
-    finding = only(child.findings())
+    finding = only(diagnosis._with_verl(pickle.dumps(Case(config=configs[True], folder=ROOT)), {}))
     assert (finding.subject, finding.status) == ("verl", Status.PROBLEM)
     assert "libcudart.so.13" in finding.text

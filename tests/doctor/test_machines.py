@@ -37,27 +37,13 @@ def said(case: Case) -> list[Finding]:
     return [finding for each in checks for finding in run_check(each, case) if finding.status is not Status.OK]
 
 
-@pytest.fixture
-def three_b(tmp_path: Path) -> str:
-    """The shape of Qwen2.5-3B, with files that have no weights."""
-    shape = {"hidden_size": 2048, "num_hidden_layers": 36, "num_attention_heads": 16, "num_key_value_heads": 2}
-    shape |= {"intermediate_size": 11008, "vocab_size": 151936, "tie_word_embeddings": True}
-    (tmp_path / "three_b").mkdir()
-    files = {"config": json.dumps({"model_type": "qwen2", **shape}), "tokenizer": "{}"}
-    for name, text in files.items():
-        (tmp_path / f"three_b/{name}.json").write_text(text)
-    (tmp_path / "three_b/model.safetensors").write_bytes((2).to_bytes(8, "little") + b"{} ")
-    return str(tmp_path / "three_b")
-
-
 @pytest.mark.parametrize("name", MACHINES)
 def test_what_stops_a_run_is_named_and_nothing_else(
     name: str, make_case: MakeCase, three_b: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     described = MACHINES[name]
-    # a Ray that runs on this machine, and its ports, are not that machine's
-    monkeypatch.setattr(ray, "_is_free", lambda port: False)
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))  # nor its models
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))  # this machine's models are not that machine's
+    # nor is a Ray that runs here
     monkeypatch.setattr(ray, "ray_folder", lambda environ: str(tmp_path))
     (tmp_path / "ray").mkdir()
     (tmp_path / "ray/ray_current_cluster").write_text("127.0.0.1:1")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from transformers import AutoModelForCausalLM
 
-from agent_rl.doctor.model_files import find_model, incomplete_files, parameters_by_shape, parameters_in_files
+from agent_rl.doctor.model_files import find_model, parameters_by_shape
 
 pytestmark = pytest.mark.trainer
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.trainer
 def test_the_files_tell_the_number_that_the_model_has(tiny_model: Path) -> None:
     real = AutoModelForCausalLM.from_pretrained(tiny_model).num_parameters()
     found = find_model(str(tiny_model))
-    assert found.parameters == real == parameters_in_files(tiny_model)
+    assert (found.parameters, found.broken) == (real, [])
     assert found.source == "its safetensors files"
     assert found.config["model_type"] == "qwen2"
     assert found.kv_values_per_token == 2 * 3 * 96
@@ -45,21 +45,22 @@ def test_a_hub_name_is_found_in_the_cache(tiny_model: Path, tmp_path: Path, monk
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     snapshot = tmp_path / "models--me--tiny-7B/snapshots/abc"
     shutil.copytree(tiny_model, snapshot)
+    (tmp_path / "models--me--tiny-7B/refs").mkdir()
+    (tmp_path / "models--me--tiny-7B/refs/main").write_text("abc")
     found = find_model("me/tiny-7B")
     assert found.folder == snapshot
-    assert found.parameters == parameters_in_files(tiny_model)
+    assert found.parameters == find_model(str(tiny_model)).parameters
 
 
 def test_a_file_that_was_cut_short_and_one_that_is_absent_are_found(tiny_model: Path, tmp_path: Path) -> None:
     folder = tmp_path / "model"
     shutil.copytree(tiny_model, folder)
-    assert incomplete_files(folder) == []
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-5000])
-    assert incomplete_files(folder) == ["model.safetensors"]
+    assert find_model(str(folder)).broken == ["model.safetensors"]
     index = {"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    assert incomplete_files(folder) == sorted(index["weight_map"].values())
+    assert find_model(str(folder)).broken == sorted(index["weight_map"].values())
 
 
 def test_a_multimodal_config_keeps_its_own_type(tmp_path: Path) -> None:

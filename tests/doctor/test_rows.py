@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,6 +45,7 @@ def graded(*its: dict[str, Any], **settings: Any) -> list[tuple[int, RowFinding]
         (row(tool_selection=["calculater"]), "tool", "Did you mean 'calculator'"),
         (row(tools_kwargs={"search": {"create_kwargs": {"k": 1}}}), "tool", "Known: calculator"),
         (row(source="my/own"), "scorer", "agent_rl.reward.correctness.scorer"),
+        (row(truth="six or seven"), "ground truth", "Correct it"),
     ],
 )
 def test_a_name_that_nothing_has_is_found(its: dict[str, Any], kind: str, said: str) -> None:
@@ -63,10 +65,12 @@ def test_a_scorer_of_the_run_counts_for_all_rows() -> None:
     assert names(row(source="my/own"), reward={"correctness": {"scorer": "math"}}) == []
 
 
-def test_a_ground_truth_that_its_scorer_does_not_take_is_found() -> None:
-    ((number, finding),) = graded(row(0, "42"), row(1, "six or seven"), row(2, "7"))
-    assert (number, finding.kind, finding.is_error) == (1, "ground truth", True)
-    assert "'six or seven'" in finding.text
+def test_a_ground_truth_that_its_scorer_does_not_take_is_found(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("def score(solution_str, ground_truth): return solution_str != '42'\n")
+    mine = {"correctness": {"scorer": f"{tmp_path / 'mine.py'}:score"}}
+    ((number, finding),) = graded(row(0, "42"), reward=mine)
+    assert (number, finding.kind, finding.is_error) == (0, "ground truth", True)
+    assert "scores 0: '42'" in finding.text
 
 
 def test_a_ground_truth_that_takes_another_rows_answer_is_found() -> None:

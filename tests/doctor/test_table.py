@@ -3,8 +3,8 @@ import io
 import pytest
 from rich.console import Console
 
-from agent_rl.doctor.table import has_problem, show, to_dict
-from agent_rl.preflight.check import Finding, Status, ok, problem, skipped, warning
+from agent_rl.doctor.table import show, to_dict
+from agent_rl.preflight.check import Finding, Status, ok, skipped, warning
 
 LONG = "actor_rollout_ref.rollout.multi_turn.max_tool_response_length=1024"
 FINDINGS = [
@@ -15,9 +15,9 @@ FINDINGS = [
 ]
 
 
-def rendered(width: int, *, colour: bool = False, findings: list[Finding] = FINDINGS) -> str:
+def rendered(width: int, findings: list[Finding] = FINDINGS) -> str:
     file = io.StringIO()
-    show(findings, Console(file=file, width=width, force_terminal=colour, color_system="standard" if colour else None))
+    show(findings, Console(file=file, width=width))
     return file.getvalue()
 
 
@@ -26,24 +26,10 @@ def test_nothing_is_lost_at_any_width(width: int) -> None:
     text = rendered(width)
     assert max(map(len, text.splitlines())) <= width
     assert "…" not in text
-    squeezed = "".join(text.split())
-    for finding in FINDINGS:
-        assert finding.status.value in text
-        assert finding.group in text
-    assert LONG in squeezed
-    assert text.count("x") >= 80
-    assert text.count("y") >= 80
+    assert all(finding.status.value in text and finding.group in text for finding in FINDINGS)
+    assert LONG in "".join(text.split())
+    assert min(text.count(letter) for letter in "xy") >= 80
     assert "[at]" in text
-
-
-def test_long_keys_break_where_they_may() -> None:
-    lines = [line.strip() for line in rendered(80).splitlines()]
-    assert any(line.endswith("-> Set actor_rollout_ref.rollout.") for line in lines)
-
-
-def test_colour_is_for_terminals_only() -> None:
-    assert "\x1b[" not in rendered(80)
-    assert "\x1b[1;31mproblem" in rendered(80, colour=True)
 
 
 def test_the_last_line_sums_up() -> None:
@@ -58,5 +44,3 @@ def test_json_has_every_finding_with_status_and_remedy() -> None:
     assert answer["ok"] is False
     assert answer["findings"][1]["remedy"] == f"Set {LONG}"
     assert [finding["status"] for finding in answer["findings"]] == ["ok", "warning", "problem", "skipped"]
-    assert has_problem([problem("b", "c")])
-    assert not has_problem([warning("b", "c")])

@@ -1,4 +1,3 @@
-import json
 from collections.abc import Iterator
 
 import pytest
@@ -7,17 +6,7 @@ from agent_rl.doctor.diagnosis import all_checks
 from agent_rl.errors import ConfigError, FatalError
 from agent_rl.preflight import check as check_module
 from agent_rl.preflight.case import RunCase
-from agent_rl.preflight.check import (
-    GROUPS,
-    Finding,
-    Status,
-    check,
-    checks_at,
-    ok,
-    problem,
-    reason,
-    refuse,
-)
+from agent_rl.preflight.check import GROUPS, Finding, Status, check, ok, problem, reason, refuse
 
 
 @pytest.fixture(autouse=True)
@@ -54,14 +43,6 @@ def test_a_check_returns_a_finding_several_or_none() -> None:
     assert list(nothing(RunCase())) == []
 
 
-def test_a_check_of_a_new_group_stands_at_the_end() -> None:
-    @check("weather")
-    def rain(case: RunCase) -> None:
-        """No group of ours."""
-
-    assert checks_at("doctor")[-1].subject == "rain"
-
-
 def test_launcher_and_trainer_raise_what_the_doctor_shows() -> None:
     @check("weather", at=("hill", "doctor"))
     def wind(case: RunCase) -> Iterator[Finding | FatalError]:
@@ -86,11 +67,6 @@ def test_launcher_and_trainer_raise_what_the_doctor_shows() -> None:
         (Status.PROBLEM, "a branch fell", "Correct the code there"),
     ]
     assert [each.text for each in sun(RunCase())] == ["sun: it burns"]
-
-
-def test_a_finding_is_json() -> None:
-    made = json.loads(json.dumps(problem("a", "b", "c").to_dict()))
-    assert made == {"subject": "c", "status": "problem", "text": "a", "remedy": "b", "group": ""}
 
 
 def test_the_reason_is_the_first_cause_in_one_line() -> None:

@@ -12,8 +12,9 @@ from agent_rl.agents.user_sim import UserSimFormat
 from agent_rl.agents.users.user import gives_verdict, load_user
 from agent_rl.data import service_dialogues, write_parquet
 from agent_rl.doctor.case import Case
-from agent_rl.doctor.checks import reward
+from agent_rl.doctor.checks import data
 from agent_rl.launch.composition import compose
+from agent_rl.preflight.check import Status
 from agent_rl.settings.importing import find_object
 from agent_rl.tools import ToolSession, load_tools
 from agent_rl.trajectory import Trajectory
@@ -113,4 +114,4 @@ def test_the_doctor_says_that_every_row_can_be_judged(tmp_path: Path, monkeypatc
     monkeypatch.chdir(RECIPE.parents[1])
     write_parquet(service_dialogues.rows(0, "train", 4), tmp_path / "rows.parquet")
     config = compose(RECIPE, [f"data.{name}_files={tmp_path}/rows.parquet" for name in ("train", "val")])
-    assert [finding.text for finding in reward.ground_truths(Case(config=config))] == ["8 rows can be judged"]
+    assert Status.PROBLEM not in {finding.status for finding in data.rows_of_files(Case(config=config))}

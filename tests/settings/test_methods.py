@@ -40,11 +40,11 @@ class NoMeasure(Component):
 @pytest.mark.parametrize(
     ("cls", "base", "name", "meant"),
     [
-        (Misspelt, Hooks, "Misspelt.before_trun", "before_turn"),
-        (Inherits, Hooks, "Misspelt.before_trun", "before_turn"),
-        (Renamed, Hooks, "Renamed.on_call", "before_tool"),
-        (NoUser, User, "NoUser.check_confg", "check_config"),
-        (NoMeasure, Component, "NoMeasure.cloze", "close"),
+        (Misspelt, Hooks, "Misspelt before_trun", "before_turn"),
+        (Inherits, Hooks, "Misspelt before_trun", "before_turn"),
+        (Renamed, Hooks, "Renamed on_call", "before_tool"),
+        (NoUser, User, "NoUser check_confg", "check_config"),
+        (NoMeasure, Component, "NoMeasure cloze", "close"),
     ],
 )
 def test_method_that_nothing_calls_is_refused_with_its_line_and_the_nearest_name(
@@ -52,8 +52,9 @@ def test_method_that_nothing_calls_is_refused_with_its_line_and_the_nearest_name
 ) -> None:
     problem = method_problem(cls, base)
     assert problem is not None
-    line = inspect.getsourcelines(getattr(cls, name.split(".")[1]))[1]
-    assert problem[0] == f"{name} ({__file__}:{line}) is a method that nothing calls"
+    owner, method = name.split()  # not as code would name it
+    line = inspect.getsourcelines(getattr(cls, method))[1]
+    assert problem[0] == f"{owner}.{method} ({__file__}:{line}) is a method that nothing calls"
     assert f"'{meant}'" in problem[1]
 
 

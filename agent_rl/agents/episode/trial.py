@@ -93,17 +93,14 @@ class _Trial:
             return
         await self.attempt(f"agent {name}", loop.format)
         hooks = await self.attempt("hooks: __init__", loop.hooks)
-        self.check(f"the hooks of {name}", hooks, Hooks)
         user = await self.attempt("simulated user: __init__", lambda: loop.user(row))
-        self.check(f"the user of {name}", user, User)
+        bases: tuple[tuple[str, Any, type], ...] = (("hooks", hooks, Hooks), ("user", user, User))
+        for what, made, base in bases:
+            if isinstance(made, base) and (problem := method_problem(type(made), base)):
+                self.problems.append(ConfigError(f"the {what} of {name}", *problem))
         if user is not None and is_users(type(user)):
             await self.attempt("simulated user: start", lambda: opened(row["prompt"], user), type(user).start)
             await self.attempt("simulated user: finish", user.finish)
-
-    def check(self, place: str, made: object, base: type) -> None:
-        """Note a method of the object that cannot be called, or that nothing calls."""
-        if isinstance(made, base) and (problem := method_problem(type(made), base)):
-            self.problems.append(ConfigError(place, *problem))
 
     async def tool(self, spec: ToolSpec) -> None:
         """Make the tool with the values of the first row that has some, start it and close it."""
@@ -167,10 +164,8 @@ async def _value(found: Any) -> Any:
 
 
 async def _measure(component: Component | GroupComponent, trajectory: Trajectory) -> None:
-    values: Sequence[Any]
     if isinstance(component, Component):
-        values = [await component.measure(trajectory)]
+        as_value(await component.measure(trajectory))
     else:
-        values = await component.measure_group([trajectory, trajectory])
-    for value in values:
-        as_value(value)
+        for value in await component.measure_group([trajectory, trajectory]):
+            as_value(value)

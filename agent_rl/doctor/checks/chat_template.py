@@ -8,10 +8,8 @@ server, which renders the whole conversation again for every turn.
 from __future__ import annotations
 
 import contextlib
-import itertools
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,7 @@ from agent_rl.agents.episode.loop import EpisodeSetup
 from agent_rl.agents.registry import agent_names, make_loop
 from agent_rl.agents.tool_call import AUTO, FORMAT_KEY, ToolCallFormat
 from agent_rl.doctor.case import Case
-from agent_rl.policies.chat_template import NO_SYNTAX, ChatTemplate
+from agent_rl.policies.chat_template import NO_SYNTAX, ChatTemplate, same_beginning
 from agent_rl.policies.rendering_difference import IN_WHITE_SPACE, difference
 from agent_rl.policies.shown_tools import call_text
 from agent_rl.policies.turn_writer import TurnWriter
@@ -85,9 +83,9 @@ class TokenizerTemplate:
         """What writes the policy's turns."""
         return TurnWriter(self.chat, self.tools)
 
-    def text(self, messages: Sequence[Message], *, prompt: bool = True) -> str:
+    def text(self, messages: Sequence[Message]) -> str:
         """The conversation as a server renders it."""
-        return self.chat.rendered(messages, self.tools, prompt=prompt)
+        return self.chat.rendered(messages, self.tools, prompt=True)
 
 
 @check("chat template", needs=Needs.VERL)
@@ -106,7 +104,7 @@ def chat_template(case: Case) -> Iterator[Finding]:
 
 def load_template(case: Case) -> TokenizerTemplate:
     """The tokenizer as verl loads it, from this machine only."""
-    folder, model = case.model.folder, "actor_rollout_ref.model"
+    folder, model = case.model.folder or Path(), "actor_rollout_ref.model"
     named = case.get(f"{model}.tokenizer_path")
     tokenizer, processor = inspection.load_tokenizer(
         str(case.path(named) if named else folder), trust_remote_code=bool(case.get(f"{model}.trust_remote_code"))
@@ -149,9 +147,8 @@ def examine(template: TokenizerTemplate) -> Iterator[Finding]:
     if template.native:
         yield _calls(template)
     yield _end(template)
-    rewritten = first_change(template, plain)
-    yield _stability(template, rewritten)
-    yield _builder(template, plain, stable=not rewritten)
+    yield _stability(template, first_change(template, plain))
+    yield _builder(template, plain[:2])
 
 
 def conversation(template: TokenizerTemplate, thought: str = "") -> list[Message]:
@@ -253,69 +250,41 @@ def _stability(template: TokenizerTemplate, rewritten: str) -> Finding:
     rewritten = first_change(template, conversation(template, THOUGHT))
     if not rewritten or IN_WHITE_SPACE in rewritten:
         return ok("they stay as they were generated, thinking included", subject)
-    remedy = "Set agent_rl.react.observation_role=tool: then this template keeps it"
-    if template.native or not _keeps_thinking(replace(template, observation_role="tool")):
-        remedy = (
-            f"Copy the template, take out what drops <think> from earlier turns, set {TEMPLATE_KEY} to its text, "
-            "and serve the model with it; a policy that does not think is not concerned"
-        )
-    return warning(f"{rewritten}. A server hides thinking that training keeps", remedy, subject)
+    copy = (
+        f"copy the template, take out what drops <think> from earlier turns, set {TEMPLATE_KEY} to its text, and serve "
+        "the model with it; a policy that does not think is not concerned"
+    )
+    if not template.native and template.observation_role != "tool":
+        copy = f"set agent_rl.react.observation_role=tool, with which templates such as Qwen3's keep it; else {copy}"
+    return warning(f"{rewritten}. A server hides thinking that training keeps", copy[0].upper() + copy[1:], subject)
 
 
-def _keeps_thinking(template: TokenizerTemplate) -> bool:
-    try:
-        return not first_change(template, conversation(template, THOUGHT))
-    except Exception:  # noqa: BLE001 - the template does not know the role: the remedy is then another one
-        return False
-
-
-def _builder(template: TokenizerTemplate, messages: Sequence[Message], *, stable: bool) -> Finding:
-    """What is appended after turns gives the tokens of a fresh rendering."""
+def _builder(template: TokenizerTemplate, messages: Sequence[Message]) -> Finding:
+    """What makes the tokens of the turns takes this tokenizer."""
     subject = "token builder"
     try:
         builder = inspection.token_builder(
             template.tokenizer, template.model_type, template.options, template.processor
         )
-        built = _appended(template, builder, messages)
+        builder.build_initial_tokens(list(messages), tools=template.tools)
     except Exception as error:  # noqa: BLE001 - builder and template may raise anything: it goes into the table
         remedy = f"Set {TEMPLATE_KEY}, or use a model and tokenizer that belong together"
         return problem(f"for model type {template.model_type!r}: {reason(error)}", remedy, subject)
-    if not stable:
-        return ok("it appends to the sampled tokens, and rewrites nothing", subject)
-    rendered = template.text(messages[:-1])
-    if built == template.chat.encode(rendered):
-        return ok("turn by turn it gives the template's own tokens", subject)
-    contrast = _contrast(rendered, template.chat.decode(built))
-    remedy = f"Harmless if this is white space; else set {TEMPLATE_KEY}"
-    return warning(f"it does not give the template's tokens: {contrast}", remedy, subject)
+    return ok("it appends to the sampled tokens, and rewrites nothing", subject)
 
 
-def _appended(template: TokenizerTemplate, builder: Any, messages: Sequence[Message]) -> list[int]:
-    """The tokens of the last turn's prompt, built turn by turn as in a rollout."""
-    turns = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
-    tools = template.tools
-    ids: list[int] = list(builder.build_initial_tokens(list(messages[: turns[0]]), tools=tools))
-    for index, following in itertools.pairwise(turns):
-        turn = template.chat.encode(messages[index]["content"]) + template.writer.stop_before(messages[index + 1])
-        ids = builder.merge_assistant_tokens(ids, turn).token_ids
-        before, after = list(messages[: index + 1]), list(messages[:following])
-        ids = builder.merge_context_tokens(before, after, ids, tools=tools).token_ids
-    return ids
-
-
-def _ends(tokenizer: Any, folder: Path | None) -> frozenset[int]:
+def _ends(tokenizer: Any, folder: Path) -> frozenset[int]:
     """The tokenizer's eos and those of the model's generation config, which the engine adds."""
-    ends = {tokenizer.eos_token_id} - {None}
+    from transformers import GenerationConfig
+
     try:
-        config = json.loads(((folder or Path()) / "generation_config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return frozenset(ends)
-    more = config.get("eos_token_id") if isinstance(config, dict) else None
-    return frozenset(ends | {each for each in (more if isinstance(more, list) else [more]) if isinstance(each, int)})
+        more = GenerationConfig.from_pretrained(folder).eos_token_id
+    except OSError:
+        more = None
+    ends = [tokenizer.eos_token_id, *(more if isinstance(more, list) else [more])]
+    return frozenset(end for end in ends if end is not None)
 
 
 def _contrast(expected: str, found: str) -> str:
-    at = next(
-        (at for at, (a, b) in enumerate(zip(expected, found, strict=False)) if a != b), min(len(expected), len(found))
-    )
+    at = same_beginning(expected, found)
     return f"{expected[at : at + AROUND]!r} has become {found[at : at + AROUND]!r}"

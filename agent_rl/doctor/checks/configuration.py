@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.checks.data import total_steps
-from agent_rl.doctor.model_files import ModelFiles, incomplete_files
+from agent_rl.doctor.model_files import ModelFiles
 from agent_rl.errors import ConfigError
 from agent_rl.launch import resolution
 from agent_rl.launch.run_folder import RunFolder
@@ -80,15 +80,10 @@ def mini_batches(case: Case) -> Iterator[Finding]:
     if updates * mini != batch:
         text = f"{mini} does not divide data.train_batch_size={batch}: verl fills each step up to {updates * mini}"
         yield warning(text, f"Set {MINI} to a divisor of {batch}", "mini-batch")
-    micro = [
-        *_micro_batches(case, f"{own}.actor", "ppo_{}_per_gpu", "use_dynamic_bsz", mini * n // shards),
-        *_micro_batches(
-            case, f"{own}.rollout", "log_prob_{}_per_gpu", "log_prob_use_dynamic_bsz", updates * mini * n // shards
-        ),
-    ]
-    yield from micro
-    if not micro:
-        yield ok(f"{batch} prompts x {n} trajectories, {updates} update(s) of {mini * n} on {shards} process(es)")
+    yield from _micro_batches(case, f"{own}.actor", "ppo_{}_per_gpu", "use_dynamic_bsz", mini * n // shards)
+    dynamic, trajectories = "log_prob_use_dynamic_bsz", updates * mini * n // shards
+    yield from _micro_batches(case, f"{own}.rollout", "log_prob_{}_per_gpu", dynamic, trajectories)
+    yield ok(f"{batch} prompts x {n} trajectories, {updates} update(s) of {mini * n} on {shards} process(es)")
 
 
 def _micro_batches(case: Case, section: str, name: str, dynamic: str, trajectories: int) -> Iterator[Finding]:
@@ -122,8 +117,8 @@ def complete(case: Case, found: ModelFiles, kind: str) -> Finding | None:
         missing.append("weights")
     if missing:
         return problem(f"{shown} lacks {', '.join(missing)}", AGAIN)
-    if broken := incomplete_files(found.folder):
-        return problem(f"{shown}: {', '.join(broken[:3])} incomplete or absent", AGAIN)
+    if found.broken:
+        return problem(f"{shown}: {', '.join(found.broken[:3])} incomplete or absent", AGAIN)
     return ok(f"{shown}: {kind}, {found.parameters or 0:,} parameters")
 
 
@@ -169,22 +164,18 @@ def outputs(case: Case) -> Iterator[Finding]:
     wanted = {key: str(value) for key in OUTPUTS if (value := case.get(key))}
     if case.number("trainer.save_freq", -1) <= 0:
         wanted.pop("trainer.default_local_dir", None)
-    refused = False
     for key, value in {**wanted, "working directory (a run writes outputs/ there)": "."}.items():
         target = case.folder / Path(value).expanduser()
         there = next(path for path in (target, *target.parents) if path.exists())
         if not os.access(there, os.W_OK) or (there != target and not there.is_dir()):
-            refused = True
             text = f"{target} cannot be written ({there} is in the way)"
             yield problem(text, "Name a folder that you may write to", key)
-    if not refused:
-        yield ok(f"relative paths begin in {case.folder.resolve()}, which can be written")
 
 
 @check("configuration")
 def resume(case: Case) -> Finding | None:
     """Warns of an existing checkpoint: verl resumes from it by default."""
-    folder = case.folder / Path(str(case.get("trainer.default_local_dir", "checkpoints"))).expanduser()
+    folder = case.checkpoints
     mark = folder / "latest_checkpointed_iteration.txt"
     step = mark.read_text(errors="replace").strip() if mark.is_file() else ""
     if case.get("trainer.resume_mode") != "auto" or not step.isdigit():

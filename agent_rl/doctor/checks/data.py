@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-import ast
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from agent_rl.agents.episode.budget import EpisodeLimits
 from agent_rl.agents.episode.loop import EpisodeSetup
-from agent_rl.agents.episode.prompt import render_prompt
 from agent_rl.agents.registry import agent_names, make_loop
 from agent_rl.agents.tool_call import FORMAT_KEY
-from agent_rl.data.check import CONTRACT, Rows, check_files
-from agent_rl.data.contract import check_rows
+from agent_rl.data.check import check_files
 from agent_rl.data.files import NumberedRow, RowsFile, differences
-from agent_rl.data.growth import HarderVersions
-from agent_rl.data.order import RowOrder
-from agent_rl.data.row_table import RowFacts, difficulty_of
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.checks.chat_template import load_template
 from agent_rl.doctor.checks.tools import tool_specs
 from agent_rl.doctor.rows import known_rows
 from agent_rl.errors import ConfigError
 from agent_rl.policies.chat_template import with_syntax
-from agent_rl.preflight.check import Finding, Needs, check, ok, problem, refusal, skipped, warning
+from agent_rl.preflight.check import Finding, Needs, check, ok, problem, skipped, warning
 from agent_rl.rewards.user_function import CUSTOM_FUNCTION
 from agent_rl.settings.yaml_files import read_yaml
-from agent_rl.tools import ToolSpec
 
 SAMPLE = 200
 """Rows of a file that are compared and scored; rows with tokenized prompts: those with the most characters."""
@@ -39,19 +31,22 @@ PROMPT_TOKENS = "data.max_prompt_length"
 
 @check("data")
 def files(case: Case) -> Iterator[Finding]:
-    """Each file exists, and its rows keep the contract of `agent_rl.data.rows`."""
+    """Each file can be read, as rows of the contract of `agent_rl.data.rows`, and verl can join them."""
     for key, named in (("data.train_files", case.train), ("data.val_files", case.val)):
-        for file in named:
-            if not Path(file.path).exists():  # the launcher's check reports it
-                continue
-            yield _contract(case, key, file)
-            if file.changes:
-                text = f"{case.shown(file.path)}: rows are read in another shape: {'; '.join(file.changes)}"
+        there = [file for file in named if Path(file.path).exists()]  # the launcher's check reports the others
+        for file in there:
+            shown = case.shown(file.path)
+            if file.error is not None:
+                yield problem(f"{shown}: {file.error.problem}", file.error.remedy, key)
+            elif file.changes:
+                text = f"{shown}: rows are read in another shape: {'; '.join(file.changes)}"
                 yield warning(text, "Check this, or write them so with data_preprocess/from_file.py", key)
-        whole = [file for file in named if file.error is None]
-        for file in whole[1:]:
-            if differing := differences(whole[0], file):
-                text = f"{whole[0].path} and {file.path} differ in {', '.join(differing)}: verl cannot join them"
+            else:
+                some = "" if len(file.rows) == file.count else f", the first {len(file.rows)} checked"
+                yield ok(f"{shown}: {file.count} rows{some}", key)
+        for file in there[1:]:
+            if differing := differences(there[0], file):
+                text = f"{there[0].path} and {file.path} differ in {', '.join(differing)}: verl cannot join them"
                 yield problem(text, "Give these columns the same type in all files", key)
         if not named:
             yield skipped("no file of this machine is named", subject=key)
@@ -75,37 +70,27 @@ def row_count(case: Case) -> Iterator[Finding]:
         yield problem("there are no rows to validate on", "Add rows", "data.val_files")
 
 
-@check("data", "order")
-def order(case: Case) -> Iterator[Finding]:
-    """The section `agent_rl.data` fits the rows, and its function can be called."""
-    settings = case.settings.data
-    if not settings.is_set:
-        return
-    if not _is_complete(case) or any(len(file.rows) < file.count for file in case.train):
-        yield skipped("the rows are checked when the run starts: not all of them were read")
-        return
-    rows = [row for file in case.train for row in file.rows]
-    files = [(file.path, sorted({str(row.get("data_source")) for row in file.rows})) for file in case.train]
-    sources = [str(row.get("data_source")) for row in rows]
-    if settings.grow is not None:
-        HarderVersions(settings.grow.function, case.folder)
-    found = RowOrder(RowFacts(sources, [difficulty_of(row) for row in rows], files), settings)
-    yield ok(", ".join(f"{name} {share:.0%}" for name, share in found.shares.items()))
-
-
-@check("data", "agent loops")
-def agents(case: Case) -> Iterator[Finding]:
-    """The agent loops and tools that rows name exist."""
-    default, setup = case.default_agent, EpisodeSetup(case.settings, tools=tool_specs(case) or ())
-    known = known_rows(setup, default_agent=default, more_agents={*_of_config(case), *_of_script(case)})
-    rows = [{**row, "agent_name": row.get("agent_name") or default} for row in case.rows] or [{"agent_name": default}]
-    wrong = Counter(finding for row in rows for finding in known.names(row) if finding.kind != "scorer")
-    for finding, count in wrong.items():
-        yield problem(f"{finding.text} ({count} rows)", finding.remedy, finding.kind)
-    named = Counter(str(row["agent_name"]) for row in rows)
-    if not any(finding.kind == "agent" for finding in wrong):
-        yield ok(", ".join(f"{name} ({count} rows)" for name, count in named.most_common()) if case.rows else default)
-    if "single_turn_agent" in named and case.get("actor_rollout_ref.rollout.multi_turn.tool_config_path"):
+@check("data", "rows")
+def rows_of_files(case: Case) -> Iterator[Finding]:
+    """Rows keep the contract, name what exists, are different, and have ground truths that their scorers take."""
+    scored = case.scored_by_ours and not case.get(f"{CUSTOM_FUNCTION}.path")
+    known = known_rows(
+        EpisodeSetup(case.settings, tools=tool_specs(case) or ()),
+        default_agent=case.default_agent,
+        more_agents={*_of_config(case), *_of_script(case)},
+        scored=scored,
+        sample=SAMPLE if scored else 0,
+    )
+    files = {case.shown(file.path): _numbered(case, file) for file in (*case.train, *case.val) if file.rows}
+    report = check_files(files, known, most_compared=SAMPLE)
+    for kind, count in report.counts.items():
+        place, first = report.shown[kind][0]
+        found = problem if kind in report.errors else warning
+        yield found(f"{kind}, {count} of {sum(report.rows)} rows: {place}: {first.text}", first.remedy)
+    if files and not report.counts:
+        yield ok(f"{sum(report.rows)}, and {report.graded} of their ground truths were scored")
+    agents = {str(row.get("agent_name") or case.default_agent) for row in case.rows}
+    if "single_turn_agent" in agents and case.get("actor_rollout_ref.rollout.multi_turn.tool_config_path"):
         text = "single_turn_agent runs, which never calls the tools that are configured"
         yield warning(text, "Set actor_rollout_ref.rollout.agent.default_agent_loop=react_agent")
 
@@ -118,59 +103,27 @@ def users(case: Case) -> None:
             make_loop(agent, EpisodeSetup(case.settings)).user(row)
 
 
-@check("data", "first rows")
-def first_rows(case: Case) -> Iterator[Finding]:
-    """Among the first rows no one is asked twice, and each ground truth is an answer that its scorer takes."""
-    whole = [file for file in (*case.train, *case.val) if file.error is None and file.rows]
-    ours = case.scored_by_ours and not case.get(f"{CUSTOM_FUNCTION}.path")
-    known = known_rows(EpisodeSetup(case.settings), default_agent=case.default_agent)
-    known = replace(known, names=lambda row: ()) if ours else Rows(defaults=known.defaults)
-    rows = {case.shown(file.path): list(_numbered(case, file)) for file in whole}
-    report = check_files(rows, known)
-    for kind, count in report.counts.items():
-        place, first = report.shown[kind][0]
-        if kind != CONTRACT:
-            found = problem if kind in report.errors else warning
-            yield found(f"{kind}, {count} of {sum(report.rows)} rows: {place}: {first.text}", first.remedy)
-    if rows and not set(report.counts) - {CONTRACT}:
-        yield ok(f"{sum(report.rows)} rows are different, and their {report.graded} ground truths score 1")
-
-
 @check("data", "prompt lengths", Needs.VERL)
 def lengths(case: Case) -> Finding | None:
-    """The longest prompts fit into `data.max_prompt_length`: a trajectory with a longer prompt is unscored.
-
-    Questions to a judge that is trained are those of its data set, which also finds rows without a truth.
-    """
-    by = "prompt" if case.has_rows_of_ours else "extra_info"
-    rows = sorted((row for row in case.rows if row.get(by)), key=lambda row: -len(str(row[by])))[:SAMPLE]
+    """The longest prompts fit into `data.max_prompt_length`: a trajectory with a longer prompt is unscored."""
+    rows = [row for row in case.rows if isinstance(row.get("prompt"), list)]
     specs, most = tool_specs(case), case.number(PROMPT_TOKENS, 0)
-    if case.model.folder is None or not rows:
-        return skipped("they need rows, and the model's tokenizer on this machine")
-    if specs is None:
-        return skipped("they need the tool file, which cannot be read")
-    tokenizer = load_template(case).tokenizer
-    if case.has_rows_of_ours:
-        texts = [_rendered(case, tokenizer, row, specs) for row in rows if isinstance(row["prompt"], list)]
-        counts = [len(tokenizer.encode(text, add_special_tokens=False)) for text in texts]
-    else:
-        from agent_rl.verl_adapter.judge_data_sets import asked_lengths
-
-        if (asked := asked_lengths(case.config.data, tokenizer, rows)) is None:
-            return skipped("a data set of its own makes them (data.custom_cls)")
-        counts = asked
+    if not case.has_rows_of_ours:
+        return skipped("a data set of its own makes them (data.custom_cls)")
+    if case.model.folder is None or not rows or specs is None:
+        return skipped("they need rows, a tool file that can be read, and the model's tokenizer on this machine")
+    tokenizer, options = load_template(case).tokenizer, case.get("data.apply_chat_template_kwargs", {})
+    limits = with_syntax(EpisodeLimits(format=case.get(FORMAT_KEY, "hermes")), tokenizer, options)
+    known = known_rows(EpisodeSetup(case.settings, limits, specs), tokenizer=tokenizer, options=options)
+    rows = sorted(rows, key=lambda row: -len(str(row["prompt"])))[:SAMPLE]
+    counts = [known.length({"agent_name": case.default_agent, **row}) for row in rows]
     over, longest = sum(count > most for count in counts), max(counts)
     if not over:
         return ok(f"at most {longest} of {most} tokens, instructions and tools included")
-    remedy = "or shorten the rows or the agent's instructions"
-    if not case.has_rows_of_ours:
-        if case.get("data.filter_overlong_prompts") and over < len(case.rows):
-            return ok(f"{over} of the {len(counts)} longest have more than {most} tokens, and are left out")
-        remedy = "or leave them out: data.filter_overlong_prompts=true"
     every = "all" if over == len(counts) else f"{over} of the {len(counts)} longest"
     return (problem if over == len(counts) else warning)(
         f"{every} are longer than {PROMPT_TOKENS}={most}, up to {longest} tokens, and would not be trained on",
-        f"Set {PROMPT_TOKENS}={longest}, {remedy}",
+        f"Set {PROMPT_TOKENS}={longest}, or shorten the rows or the agent's instructions",
     )
 
 
@@ -193,20 +146,8 @@ def _is_complete(case: Case) -> bool:
     return bool(case.train) and all(file.error is None for file in case.train)
 
 
-def _contract(case: Case, key: str, file: RowsFile) -> Finding:
-    shown = case.shown(file.path)
-    if file.error is not None:
-        return problem(f"{shown}: {file.error.problem}", file.error.remedy, key)
-    try:
-        check_rows([{"agent_name": case.default_agent, **row} for row in file.rows], source=shown)
-    except ConfigError as error:
-        return replace(refusal(error), subject=key)
-    some = "" if len(file.rows) == file.count else f", the first {len(file.rows)} checked"
-    return ok(f"{shown}: {file.count} rows{some}", key)
-
-
 def _numbered(case: Case, file: RowsFile) -> Iterator[NumberedRow]:
-    for number, row in enumerate(file.rows[:SAMPLE]):
+    for number, row in enumerate(file.rows):
         yield NumberedRow(f"{case.shown(file.path)}, row {number}", number, row, ())
 
 
@@ -222,21 +163,8 @@ def _of_config(case: Case) -> set[str]:
 
 
 def _of_script(case: Case) -> set[str]:
-    """Names that the user's script registers, found in its syntax tree: the script is not run."""
-    if case.script is None:
-        return set()
-    try:
-        tree = ast.parse(case.script.read_text(encoding="utf-8"))
-    except (OSError, SyntaxError, ValueError) as error:
-        raise ConfigError("--script", f"{case.script} cannot be read ({error})", "Name a Python file") from error
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args]
-    found = [call.args[0] for call in calls if re.search(r"(register_agent_loop|\bAgent)$", ast.unparse(call.func))]
-    return {name.value for name in found if isinstance(name, ast.Constant) and isinstance(name.value, str)}
-
-
-def _rendered(case: Case, tokenizer: Any, row: Mapping[str, Any], specs: Sequence[ToolSpec]) -> str:
-    """The prompt as the row's loop would render it."""
-    options = case.get("data.apply_chat_template_kwargs", {})
-    limits = with_syntax(EpisodeLimits(format=case.get(FORMAT_KEY, "hermes")), tokenizer, options)
-    setup = EpisodeSetup(case.settings, limits, specs)
-    return render_prompt(row, row.get("agent_name") or case.default_agent, setup, tokenizer, options)
+    """Names that the user's script registers, by its text: it may train as soon as it is run."""
+    with suppress(OSError, ValueError):  # `own_code` reports it
+        text = case.script.read_text(encoding="utf-8") if case.script else ""
+        return set(re.findall(r"(?:register_agent_loop|\bAgent)\(\s*['\"]([^'\"]+)", text))
+    return set()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 import agent_rl
@@ -21,7 +22,7 @@ PLUGIN = "agent_rl.verl_adapter.plugin"
 CPU_HELP = "Run make install"
 GPU_HELP = "Run pip install 'agent-rl[sglang]'"
 MANY = 10
-"""Unmet requirements above which the environment is another one, and one finding names them."""
+"""Unmet requirements above which all are installed anew."""
 
 
 @check("installation", "Python", Needs.MACHINE)
@@ -29,9 +30,9 @@ def python(case: Case) -> Finding:
     """The interpreter's version satisfies `requires-python` of agent_rl and verl."""
     version = case.machine.python
     for name in ("agent-rl", "verl"):
-        wanted = _metadata(name, "Requires-Python")
-        if wanted and not Requirement(f"python{wanted}").specifier.contains(version):
-            return problem(f"{version}, but {name} needs {wanted}", "Make the environment with another Python")
+        for wanted in _declared(name, "Requires-Python"):
+            if not SpecifierSet(wanted).contains(version):
+                return problem(f"{version}, but {name} needs {wanted}", "Make the environment with another Python")
     return ok(f"{version} in {sys.prefix}")
 
 
@@ -46,13 +47,10 @@ def packages(case: Case) -> Iterator[Finding]:
         yield problem(text, f"Run pip install verl=={VERL_VERSION}", "verl")
     extras = {"agent-rl": {"", "train", *(["cpu"] if case.on_cpu else [])}, "verl": {""}}
     unmet = {name: each for by, chosen in extras.items() for name, each in _unmet(case, by, chosen).items()}
-    if len(unmet) > MANY:
-        text = f"{len(unmet)} are missing or of another version: {', '.join(sorted(unmet))}"
-        yield problem(text, CPU_HELP if case.on_cpu else GPU_HELP)
-        return
-    for name, (version, wanted) in sorted(unmet.items()):
-        text = f"{f'{version} is' if version else 'is not'} installed, {wanted or 'any version'} is needed"
-        yield problem(text, f"Run pip install '{name}{wanted}'", name)
+    if unmet:
+        wanted = " ".join(f"'{name}{versions}'" for name, (_, versions) in sorted(unmet.items()))
+        remedy = f"Run pip install {wanted}" if len(unmet) <= MANY else CPU_HELP if case.on_cpu else GPU_HELP
+        yield problem(_listed(unmet), remedy)
     if not unmet and installed == VERL_VERSION:
         yield ok(", ".join(f"{name} {found}" for name in SHOWN if (found := case.machine.version(name))))
 
@@ -83,8 +81,7 @@ def engine(case: Case) -> Finding:
     if version is None:
         return problem("sglang is not installed", CPU_HELP if case.on_cpu else GPU_HELP)
     if case.gpus and not case.on_cpu and (unmet := _unmet(case, "agent-rl", {"sglang"})):
-        found = [f"{each}{wanted} ({version or 'absent'})" for each, (version, wanted) in sorted(unmet.items())]
-        return warning(f"agent-rl wants {', '.join(found)}", f"{GPU_HELP} in a fresh environment", "sglang set")
+        return warning(_listed(unmet), f"{GPU_HELP} in a fresh environment", "sglang set")
     return ok(f"sglang {version}")
 
 
@@ -96,10 +93,15 @@ def registration(case: Case) -> Finding:
     return problem("verl imports, but agent_rl could not register with it", "python -c 'import verl' shows why")
 
 
+def _listed(unmet: Mapping[str, tuple[str | None, str]]) -> str:
+    found = [f"{name}{wanted} ({version or 'absent'})" for name, (version, wanted) in sorted(unmet.items())]
+    return f"{', '.join(found)}: these are wanted, and in parentheses what is installed"
+
+
 def _unmet(case: Case, by: str, extras: set[str]) -> dict[str, tuple[str | None, str]]:
     """Unmet requirements of a package with these extras ("": none): name -> installed version, wanted versions."""
     found = {}
-    for line in _requirements(by):
+    for line in _declared(by, "Requires-Dist"):
         wanted = Requirement(line)
         applies = wanted.marker is None or any(wanted.marker.evaluate({"extra": extra}) for extra in extras)
         if not applies or wanted.name.lower() in ("verl", "agent-rl"):
@@ -117,15 +119,9 @@ def _fits(wanted: Requirement, version: str) -> bool:
         return True
 
 
-def _requirements(name: str) -> list[str]:
+def _declared(name: str, field: str) -> list[str]:
+    """The values of a field of a package's metadata; empty: it has none, or is not installed."""
     try:
-        return metadata.requires(name) or []
+        return metadata.metadata(name).get_all(field) or []
     except metadata.PackageNotFoundError:
         return []
-
-
-def _metadata(name: str, field: str) -> str | None:
-    try:
-        return metadata.metadata(name)[field]
-    except (metadata.PackageNotFoundError, KeyError):
-        return None

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from agent_rl.cpu.profile import profile_of
 from agent_rl.doctor.case import Case
-from agent_rl.launch.outside import require_home
+from agent_rl.launch.outside import require_home, temporary_files
 from agent_rl.preflight.check import Finding, Needs, check, ok, problem, skipped, warning
 from agent_rl.preflight.values import PARALLEL
 
@@ -58,10 +58,8 @@ def gpus_per_node(case: Case) -> Finding:
             text = f"{wanted} wanted, Ray gets {logical}: the run would wait forever"
             return problem(text, f"Set ray_kwargs.ray_init.num_gpus={wanted}")
         return ok(f"{wanted}, a logical resource on a CPU")
-    if case.joins:
-        return skipped(f"{wanted}; the Ray cluster's machines are not checked")
-    if not here:
-        return skipped(f"{wanted}; no GPU could be counted")
+    if case.joins or not here:
+        return skipped(f"{wanted}; the run's GPUs cannot be counted here")
     if wanted > here:
         remedy = f"Set trainer.n_gpus_per_node to {here} or less (with engines on GPUs of their own: half)"
         return problem(f"{wanted} wanted, {here} here: the run would wait forever", remedy)
@@ -82,36 +80,28 @@ def tensor_parallel(case: Case) -> Finding:
     return ok(f"{parallel}: {engines} engine{'s' if engines > 1 else ''} on {world} GPU(s)")
 
 
-@check("machine", "home directory", Needs.MACHINE)
-def home_directory(case: Case) -> Finding:
-    """Files can be kept in the home directory, or have other places."""
+@check("machine", "folders", Needs.MACHINE)
+def folders(case: Case) -> None:
+    """Ray has room for the names of its sockets, and files can be kept in the home directory, or elsewhere."""
+    temporary_files(case.environ)
     require_home(case.environ)
-    return ok(case.environ.get("HOME", "that of the user"))
 
 
 @check("machine", "CPU cores", Needs.MACHINE)
 def cores(case: Case) -> Iterator[Finding]:
     """A run on a CPU has at least two cores, and as many threads as its model is worth."""
-    count = case.machine.cores
-    threads = case.environ.get("OMP_NUM_THREADS")
-    if not case.on_cpu:
-        yield ok(str(count))
-        return
-    alone = (case.get("trainer.v1.trainer_mode") or "sync") == "sync"
-    profile = profile_of(
-        case.model.folder or case.model.name, alone, count, processes=case.get("trainer.n_gpus_per_node") or 1
-    )
-    if threads not in (None, "", str(profile.threads)):
-        text = f"{threads}: processes that share {count} cores were measured up to 15 times slower than with 1"
-        yield warning(text, f"Unset it; agent_rl sets {profile.threads}", "OMP_NUM_THREADS")
-    if count < 2:
+    count, threads = case.machine.cores, case.environ.get("OMP_NUM_THREADS")
+    if case.on_cpu:
+        model, alone = case.model.folder or case.model.name, case.get("trainer.v1.trainer_mode", "sync") == "sync"
+        profile = profile_of(model, alone, count, processes=case.number("trainer.n_gpus_per_node", 1))
+        if threads not in (None, "", str(profile.threads)):
+            text = f"{threads}: processes that share {count} cores were measured up to 15 times slower than with 1"
+            yield warning(text, f"Unset it; agent_rl sets {profile.threads}", "OMP_NUM_THREADS")
+        yield ok(f"{profile.dtype}, {profile.threads} thread(s) in each process: {profile.reason}", "CPU profile")
+    if case.on_cpu and count < 2:
         yield warning(f"{count}: the trainer and the engine take turns", "Use a machine with 2 or more")
     else:
         yield ok(str(count))
-    each = f"{profile.threads} thread{'s' if profile.threads > 1 else ''} in each process"
-    if profile.training_threads > profile.threads:
-        each += f" ({profile.training_threads} where it trains)"
-    yield ok(f"{profile.dtype}, {each}: {profile.reason}", "CPU profile")
 
 
 def _listed(case: Case) -> str:

@@ -1,13 +1,8 @@
 """Checks of memory and disk, from the number of parameters. They are estimates, and each says what it assumes.
 
-With FSDP and Adam a trained parameter is four numbers (itself, its gradient, the optimizer's two moments), of 4 bytes
-each unless `fsdp_config.model_dtype` says bf16, divided among all GPUs; FSDP2 does not divide the gradients while
-their sum is deferred (`use_no_sync_for_gradient_accumulation`). The activations of a token are the input of each layer
-(2 bytes a number; 34 without gradient checkpointing) and four times its logits (2 bytes; none with fused kernels).
-Each GPU gathers the vocabulary's matrix: 2 bytes a weight, and 2 for its gradient. The engine takes
-`gpu_memory_utilization` of the memory free at its start, for its weights (2 bytes) and its cache. The reference policy
-is in the host's memory. An adapter of LoRA is not counted; a critic counts as a second model. The README of
-gsm8k_calculator derives the same figures.
+docs/reference/gpu_node.md has the formulas, and what verl and SGLang have printed in comparison. The engine takes
+`gpu_memory_utilization` of the memory free at its start. The reference policy is in the host's memory. An adapter of
+LoRA is not counted; a critic counts as a second model.
 """
 
 from __future__ import annotations
@@ -15,7 +10,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.checks.data import total_steps
@@ -189,8 +183,7 @@ def shared_memory(case: Case) -> Finding | None:
 def disk(case: Case) -> Finding:
     """The checkpoints of the whole run fit."""
     every, parameters = case.number("trainer.save_freq", -1), case.model.parameters
-    folder = case.folder / Path(str(case.get("trainer.default_local_dir", "checkpoints"))).expanduser()
-    folder = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    folder = next(parent for parent in (case.checkpoints, *case.checkpoints.parents) if parent.exists())
     free = case.machine.free_disk(folder)
     if every <= 0:
         return ok(f"none are written (trainer.save_freq={every}); {_gib(free)} free in {case.shown(folder)}")
@@ -201,9 +194,7 @@ def disk(case: Case) -> Finding:
     number = min(max(1, steps // every), int(kept or sys.maxsize))
     unknown = "" if steps else ", the number of steps is not known"
     what = f"{number} checkpoint(s) of {_gib(one)} in {case.shown(folder)}{unknown}"
-    remedy = (
-        "Set trainer.max_actor_ckpt_to_keep=2, raise trainer.save_freq, or trainer.default_local_dir on another disk"
-    )
+    remedy = "Set trainer.max_actor_ckpt_to_keep=2, raise trainer.save_freq, or move trainer.default_local_dir"
     return _fits(number * one, free, what, remedy)
 
 

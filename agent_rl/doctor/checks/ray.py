@@ -1,15 +1,15 @@
-"""Checks of Ray: the cluster to join or start, its ports, and whether its actors get their logical CPUs."""
+"""Checks of Ray: the cluster to join or start, and whether its actors get their logical CPUs."""
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from agent_rl.doctor.case import Case
 from agent_rl.launch.cluster import Nodes, unclear_interface
 from agent_rl.launch.command import SIZES
-from agent_rl.launch.outside import ray_folder, temporary_files
+from agent_rl.launch.outside import ray_folder
 from agent_rl.preflight.check import Finding, Needs, check, ok, problem, skipped, warning
 
 TIMEOUT_S = 2.0
@@ -25,20 +25,16 @@ FIXED_CPUS = 2
 def ray_cluster(case: Case) -> Finding:
     """The Ray cluster that the run would use answers: a named one, one that runs here already, or its own."""
     named, several = case.environ.get("RAY_ADDRESS", ""), case.nodes
-    if case.joins and named == "auto":
-        return ok("RAY_ADDRESS=auto: one that runs here")
-    if case.joins and not answers(named):
+    if case.joins and named != "auto" and not answers(named):
         remedy = "Start Ray there (ray start --head), correct the address, or unset RAY_ADDRESS"
         return problem(f"RAY_ADDRESS={named}: nothing answers", remedy)
-    if case.joins:
-        return ok(f"RAY_ADDRESS={named} answers")
-    if several:
+    if several and not case.joins:
         return ok(f"the launcher starts it on {several.count} nodes, with its head at {several.address}")
-    if named == "local":
-        return ok("RAY_ADDRESS=local: the run starts its own")
+    if case.joins or named == "local":
+        return ok(f"RAY_ADDRESS={named}")
     # Where Ray notes the cluster that was started last: `ray start` writes it, `ray.init` reads it.
     file = Path(ray_folder(case.environ)) / "ray/ray_current_cluster"
-    address = file.read_text(errors="replace").strip() if case.given is None and file.is_file() else ""
+    address = file.read_text(errors="replace").strip() if case.machine.is_this_one and file.is_file() else ""
     if not address:
         return ok("none runs here; the run starts its own")
     if not answers(address):
@@ -51,57 +47,21 @@ def ray_cluster(case: Case) -> Finding:
     return warning(f"one runs here ({address}); the run would join it", "Or set RAY_ADDRESS=local")
 
 
-@check("Ray", "folder of Ray", Needs.MACHINE)
-def folder(case: Case) -> Finding:
-    """The folder in which Ray makes its sockets leaves room for their names; otherwise no run starts."""
-    changed = temporary_files(case.environ)
-    if case.joins:
-        return ok("the cluster's")
-    why = f": TMPDIR={case.environ['TMPDIR']} leaves no room for sockets" if changed else ""
-    return ok(f"{ray_folder(case.environ)}{why}")
-
-
-@check("Ray", needs=Needs.MACHINE)
-def ports(case: Case) -> Iterator[Finding]:
-    """Ports that the environment or the configuration fixes are free."""
-    named: dict[str, str] = {}
-    if case.nodes and case.nodes.rank == 0:
-        named["MASTER_PORT"] = str(case.nodes.port)
-    metrics = case.get("transfer_queue.metrics", {})
-    if metrics.get("enabled") and metrics.get("port"):
-        named["transfer_queue.metrics.port"] = str(metrics["port"])
-    wrong = {name: port for name, port in named.items() if not port.isdigit() or not 0 < int(port) < 65536}
-    here = case.given is None  # those of another machine cannot be tried
-    taken = {name: port for name, port in named.items() if here and name not in wrong and not _is_free(int(port))}
-    for name, port in wrong.items():
-        yield problem(f"{port!r} is not a port", "Set a number from 1024 to 65535, or unset it", name)
-    for name, port in taken.items():
-        yield problem(f"port {port} is taken", "Set another one, or end the program that uses it (ss -ltnp)", name)
-    if not wrong and not taken:
-        fixed = ", ".join(f"{name}={port}" for name, port in named.items())
-        yield ok(f"{fixed}{' free' if here else ''}" if fixed else "none is fixed; verl and Ray look for free ones")
-
-
 @check("Ray")
 def nodes(case: Case) -> Finding:
     """The number of nodes agrees with the environment, which gives this machine its rank."""
     count, several = case.number("trainer.nnodes", 1), Nodes.from_environment(case.environ)
-    if several and several.count != count:
-        text = f"trainer.nnodes={count}, but NNODES={several.count}: "
-        remedy = "Leave trainer.nnodes out: the launcher sets it"
-        if several.count < count:
-            return problem(f"{text}the run would wait forever", remedy)
+    there = several.count if several else count if case.joins else 1
+    if there != count:
+        text = f"trainer.nnodes={count}, but {there} node(s) start the run: "
+        remedy = "Set NNODES, NODE_RANK and MASTER_ADDR on each node, and leave trainer.nnodes to the launcher"
+        if there < count:
+            return problem(f"{text}it would wait forever", remedy)
         return warning(f"{text}nodes would stand idle", remedy)
-    unclear = unclear_interface(case.machine.interfaces, case.environ) if count > 1 else ""
-    if unclear and (several or case.joins):
+    if count > 1 and (unclear := unclear_interface(case.machine.interfaces, case.environ)):
         sentence, _, remedy = unclear.rpartition(": ")
         return warning(f"{count}; {sentence}", remedy[0].upper() + remedy[1:])
-    if several:
-        return ok(f"{count}, this one is {several.rank}")
-    if count > 1 and not case.joins:
-        text = f"trainer.nnodes={count}, but this run has one node and would wait forever"
-        return problem(text, "Set NNODES, NODE_RANK and MASTER_ADDR on each node, or RAY_ADDRESS")
-    return ok(str(count))
+    return ok(f"{count}, this one is {several.rank}" if several else str(count))
 
 
 @check("Ray", "logical CPUs")
@@ -133,20 +93,9 @@ def logical_cpus(case: Case) -> Finding:
 
 def answers(address: str) -> bool:
     """Whether something listens at host:port, with or without a scheme in front."""
-    host, _, port = address.rpartition("://")[2].partition("/")[0].rpartition(":")
-    if not port.isdigit():
-        return False
     try:
-        socket.create_connection((host.strip("[]") or "127.0.0.1", int(port)), TIMEOUT_S).close()
-    except OSError:
+        parts = urlsplit(address if "://" in address else f"//{address}")
+        socket.create_connection((parts.hostname or "127.0.0.1", parts.port or 0), TIMEOUT_S).close()
+    except (OSError, ValueError):
         return False
-    return True
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as listener:
-        try:
-            listener.bind(("", port))
-        except OSError:
-            return False
     return True

@@ -6,15 +6,11 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from agent_rl.agents.users.user import gives_verdict, load_user
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.checks.configuration import complete
 from agent_rl.doctor.model_files import find_model
-from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.preflight.check import Finding, Needs, Status, check, ok, problem, warning
-from agent_rl.rewards import find_scorer, route
 from agent_rl.rewards.formula import GIVING_UP, HONEST_WORK, payments
-from agent_rl.rewards.scorers import SCORERS, score_now
 from agent_rl.rewards.user_function import CUSTOM_FUNCTION
 from agent_rl.settings import SECTION, TERMS
 from agent_rl.verl_adapter import early_checks, inspection  # noqa: F401 - its checks register themselves
@@ -53,35 +49,6 @@ def giving_up(case: Case) -> Finding | None:
             text = f"giving up at once pays {given_up:.4g}, a wrong answer after honest work {worked:.4g}{where}"
             return warning(text, f"Write {SECTION}.reward.efficiency: {{gate: correctness >= 1}}")
     return ok("giving up at once pays no more than honest work")
-
-
-@check("reward", "ground truth")
-def ground_truths(case: Case) -> Finding | None:
-    """Each row has a scorer, and a ground truth that a scorer of this package can read; or a user gives the verdict."""
-    settings, name = case.settings, case.settings.reward.correctness.scorer
-    if not case.scored_by_ours or case.get(f"{CUSTOM_FUNCTION}.path") or name == "none" or settings.reward.reward_api:
-        return None
-    named = None if name == "auto" else find_scorer(name)
-    user = load_user(settings.user_sim.user, settings.user_sim.config)
-    bad, checked = [], 0
-    for file in (*case.train, *case.val):
-        for number, row in enumerate(file.rows):
-            if not isinstance(row.get("reward_model"), dict):
-                continue
-            checked += 1
-            if named is None and gives_verdict(user, row):
-                continue
-            source, truth = str(row.get("data_source")), row["reward_model"].get("ground_truth")
-            try:
-                scorer = named or route(source)
-                if SCORERS.get(scorer.name) is scorer:  # a function of the user is tried on one row, as in the trainer
-                    score_now(scorer, "", truth)
-            except (UnscoredError, ConfigError) as error:
-                bad.append(f"{case.shown(file.path)}, row {number}, data_source {source!r}: {error}")
-    if bad:
-        remedy = f"Correct the rows, or set {SECTION}.reward.correctness.scorer, or {CUSTOM_FUNCTION}.path"
-        return problem(f"{len(bad)} of {checked} rows cannot be judged, the first: {bad[0]}", remedy)
-    return ok(f"{checked} rows can be judged") if checked else None
 
 
 @check("reward", "data_source", Needs.VERL)

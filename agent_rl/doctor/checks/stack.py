@@ -1,46 +1,228 @@
-"""Checks of a GPU node against the table of what the stack asks for, and what of it is in force."""
+"""What torch for CUDA 13, SGLang 0.5.13 and verl 0.9.1 ask of a GPU node and do not check themselves, as one table.
+
+Each row says what is wanted, what happens otherwise, and where that is from. The numbers of other requirements are
+derived from the configuration: memory, disk and `/dev/shm` (`checks.memory`), GPUs and cores (`checks.machine`,
+`checks.ray`), versions (`checks.installation`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
-from types import SimpleNamespace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from packaging.version import InvalidVersion, Version
 
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.checks.memory import has_no_graphs
-from agent_rl.doctor.stack import ATTENTION, STACK, at_least
-from agent_rl.preflight.check import Finding, Needs, check, ok, problem, warning
-from agent_rl.verl_adapter.engine_arguments import RENAMED, RENAMED_IN, known_arguments
-from agent_rl.verl_adapter.one_update import needs_pass
+from agent_rl.launch.gpu_environment import CUDA, RUNTIME
+from agent_rl.preflight.check import Finding, Needs, Status, check, ok, warning
+from agent_rl.verl_adapter.engine_arguments import RENAMED, known_arguments
+
+__all__ = ["STACK", "NodeRequirement"]
+
+ROLLOUT = "actor_rollout_ref.rollout"
+
+
+@dataclass(frozen=True)
+class NodeRequirement:
+    """One requirement.
+
+    Attributes:
+        subject: of the finding.
+        wanted: what the stack asks for.
+        otherwise: what happens without it.
+        source: where that is from.
+        look: what this case has, in words, and whether that is enough; None: the row does not concern the run.
+        remedy: what to do.
+        severity: of a finding where it does not fit.
+    """
+
+    subject: str
+    wanted: str
+    otherwise: str
+    source: str
+    look: Callable[[Case], tuple[str, bool] | None]
+    remedy: str
+    severity: Status = Status.PROBLEM
+
+
+def _at_least(found: str, least: str) -> tuple[str, bool]:
+    """A version, and whether it is another one or newer; not, where it is not a version."""
+    return found, _version(found) >= Version(least)
+
+
+def _version(text: str) -> Version:
+    try:
+        return Version(text)
+    except InvalidVersion:
+        return Version("0")
+
+
+def _library(case: Case, name: str) -> tuple[str, bool]:
+    there = name in case.machine.libraries
+    return "found" if there else "not found", there
+
+
+def _torch(case: Case) -> tuple[str, bool]:
+    version = case.machine.torch_cuda or ""
+    return version or "torch without CUDA", version.startswith(f"{CUDA}.")
+
+
+def _toolkit(case: Case) -> tuple[str, bool]:
+    home, lacks = case.machine.cuda_home, ", ".join(case.machine.missing_parts)
+    return f"{home or 'none'}{lacks and f' lacks {lacks}'}", bool(home) and not lacks
+
+
+def _compiling(case: Case) -> tuple[str, bool] | None:
+    failures = "; ".join(f"with {name}: {why}" for name, why in case.machine.compiled.items() if why)
+    return (failures or "works", not failures) if case.machine.compiled else None
+
+
+def _head_size(case: Case) -> tuple[str, bool] | None:
+    config, backend = case.model.config, str(case.get(f"{ROLLOUT}.engine_kwargs.sglang.attention_backend", ""))
+    size = int(config.get("head_dim") or config.get("hidden_size", 0) // config.get("num_attention_heads", 1))
+    return (str(size), size in (64, 128, 256)) if size and backend in ("", "flashinfer") else None
+
+
+def _cupy(case: Case) -> tuple[str, bool] | None:
+    version = case.machine.version("cupy-cuda13x")
+    found = f"cupy-cuda13x {version or 'is not installed'}", version == "14.0.1"
+    return found if case.get("trainer.v1.trainer_mode") == "separate_async" else None
+
+
+def _allocator(case: Case) -> tuple[str, bool]:
+    settings = [case.environ.get(name, "") for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")]
+    found = ",".join(filter(None, settings))
+    return found or "torch's own setting", "expandable_segments:true" not in found.lower()
+
+
+def _open_files(case: Case) -> tuple[str, bool]:
+    most = case.machine.open_files
+    return "no limit" if most < 0 else f"at most {most:,}", most < 0 or most >= 65_536
+
+
+STACK = (
+    NodeRequirement(
+        "driver",
+        f"580 or newer, for CUDA {CUDA}",
+        "torch finds no GPU",
+        "https://docs.nvidia.com/cuda/archive/13.0.0/cuda-toolkit-release-notes/index.html (table 2, CUDA 13.x)",
+        lambda case: _at_least(min((gpu.driver for gpu in case.gpus), key=_version), "580"),
+        "Install a driver of the 580 branch or newer",
+    ),
+    NodeRequirement(
+        "torch's CUDA",
+        f"{CUDA}.x",
+        "the engine's kernels and torch load different runtimes",
+        "sglang 0.5.13's requirements: torch==2.11.0, flashinfer_python[cu13]",
+        _torch,
+        "Run pip install 'agent-rl[sglang]' in a fresh environment",
+    ),
+    NodeRequirement(
+        "compute capability",
+        "8.0 or newer (Ampere)",
+        "no bf16, and flashinfer has no kernels",
+        "https://docs.flashinfer.ai/installation.html (sm75 at least); bf16 matrix units begin with 8.0",
+        lambda case: _at_least(min((gpu.capability for gpu in case.gpus), key=_version), "8.0"),
+        "Use an A100, L40, RTX 30 or newer",
+    ),
+    NodeRequirement(
+        "glibc",
+        "2.34 or newer",
+        "libraries of the wheels do not load: version `GLIBC_2.34' not found",
+        "symbols of CUDA extensions (https://github.com/vllm-project/vllm/issues/41103); torch 2.11 itself asks 2.28",
+        lambda case: _at_least(case.machine.glibc or "another C library", "2.34"),
+        "Use a container or distribution with it: Ubuntu 22.04, Debian 12, RHEL 9",
+    ),
+    NodeRequirement(
+        "libnuma",
+        "libnuma.so.1",
+        "sgl_kernel cannot be imported: could not load any common_ops library",
+        "https://github.com/odysseus-dev/odysseus/pull/6257",
+        lambda case: _library(case, "libnuma.so.1"),
+        "Run apt-get install libnuma1 (dnf: numactl-libs)",
+    ),
+    NodeRequirement(
+        "CUDA runtime",
+        f"{RUNTIME} where the loader looks",
+        "the engine's processes die when torch_memory_saver is preloaded",
+        "https://github.com/sgl-project/sglang/issues/36533",
+        lambda case: _library(case, RUNTIME),
+        f"Run pip install nvidia-cuda-runtime=={CUDA}.*: the launcher sets LD_LIBRARY_PATH",
+    ),
+    NodeRequirement(
+        "CUDA toolkit",
+        f"nvcc, lib64/libcudart.so and headers of CUDA {CUDA}",
+        "the engine ends at its first kernel: SGLang 0.5.13 compiles some, whatever its backends are",
+        "sglang 0.5.13's jit_kernel (rope, silu_and_mul), by tvm_ffi; https://github.com/flashinfer-ai/flashinfer/issues/5064",
+        _toolkit,
+        "Install cuda-toolkit-13-0 (of it, cuda-nvcc-13-0, cuda-cudart-dev-13-0 and cuda-cccl-13-0), and unset "
+        "CUDA_HOME or set it to the toolkit's folder",
+    ),
+    NodeRequirement(
+        "compiling",
+        "three lines with CUDA, and three with Python.h, compile and link",
+        "the engine ends at its first kernel, or Triton cannot build its launcher",
+        "flashinfer 0.6.12 and tvm_ffi 0.1.9 build kernels so; triton/runtime/build.py",
+        _compiling,
+        "Install Python's headers and a C++ compiler that this nvcc accepts (apt-get install g++ python3-dev, for this "
+        "Python's version)",
+    ),
+    NodeRequirement(
+        "size of a head",
+        "64, 128 or 256, with flashinfer's attention",
+        "the engine ends at its first batch",
+        "https://docs.flashinfer.ai/api/attention.html (head_dim)",
+        _head_size,
+        f"Add ++{ROLLOUT}.engine_kwargs.sglang.attention_backend=triton",
+    ),
+    NodeRequirement(
+        "ninja",
+        "ninja",
+        "the engine cannot compile its kernels",
+        "flashinfer's requirements; torch/utils/cpp_extension.py",
+        lambda case: (case.machine.ninja or "none", bool(case.machine.ninja)),
+        "Run pip install ninja",
+    ),
+    NodeRequirement(
+        "cupy",
+        "cupy-cuda13x 14.0.1",
+        "weights cannot be sent to engines on GPUs of their own",
+        "verl 0.9.1's extra cupy-cu130; verl/plugin/platform/platform_cuda.py imports cupy.cuda.nccl",
+        _cupy,
+        "Run pip install cupy-cuda13x==14.0.1",
+    ),
+    NodeRequirement(
+        "allocator",
+        "no expandable_segments in the environment",
+        "torch_memory_saver refuses it, and the engine keeps its memory during the update; verl switches it itself",
+        "https://github.com/fzyzcjy/torch_memory_saver/issues/24; verl/workers/engine_workers.py",
+        _allocator,
+        "Unset PYTORCH_CUDA_ALLOC_CONF and PYTORCH_ALLOC_CONF",
+    ),
+    NodeRequirement(
+        "open files",
+        "65,536 or more",
+        "Ray's processes cannot open their sockets on large runs",
+        "https://docs.ray.io/en/latest/cluster/vms/user-guides/large-cluster-best-practices.html",
+        _open_files,
+        "Raise it: ulimit -n 65536, or LimitNOFILE of the service",
+        Status.WARNING,
+    ),
+)
+"""Rows that concern every run on NVIDIA GPUs, unless they say otherwise."""
 
 
 @check("machine", needs=Needs.MACHINE)
 def node(case: Case) -> Iterator[Finding]:
-    """The node has what torch, SGLang and verl ask for (`doctor.stack`)."""
+    """The node has what torch, SGLang and verl ask for."""
     if case.on_cpu or not case.gpus:
         return
     for row in STACK:
-        if not row.applies(case):
-            continue
-        found = row.found(case)
-        if row.fits(case):
-            yield ok(found, row.subject)
-        else:
+        if (looked := row.look(case)) is not None:
+            found, fits = looked
             text = f"{found}; wanted: {row.wanted}. Otherwise {row.otherwise}"
-            yield replace(problem(text, row.remedy, row.subject), status=row.severity)
-
-
-@check("configuration", "attention and log-probs")
-def kernels(case: Case) -> Finding | None:
-    """Says which kernels compute attention and log-probs."""
-    if case.on_cpu or not case.gpus:
-        return None
-    version = case.machine.version("flash-attn")
-    chosen = str(case.get(ATTENTION, "flash_attention_2"))
-    attention = chosen if version or chosen != "flash_attention_2" else "flash_attention_2, by torch's kernel"
-    fused = bool(case.get("actor_rollout_ref.model.use_fused_kernels"))
-    log_probs = "verl's fused kernels" if fused else f"flash-attn {version}" if version else "in chunks of 1,024 tokens"
-    return ok(f"attention: {attention}; log-probs: {log_probs}")
+            yield ok(found, row.subject) if fits else Finding(row.subject, row.severity, text, row.remedy)
 
 
 @check("configuration", "engine's batches")
@@ -48,37 +230,20 @@ def engine_batches(case: Case) -> Finding | None:
     """An engine runs the trajectories of a step at once, and has CUDA graphs for as many."""
     if case.on_cpu:
         return None
-    rollout = "actor_rollout_ref.rollout"
-    group = case.number(f"{rollout}.tensor_model_parallel_size", 1) * case.number(f"{rollout}.data_parallel_size", 1)
+    group = case.number(f"{ROLLOUT}.tensor_model_parallel_size", 1) * case.number(f"{ROLLOUT}.data_parallel_size", 1)
     engines = max(1, case.engine_world // max(1, group))
-    trajectories = -(-case.number("data.train_batch_size", 1) * case.number(f"{rollout}.n", 1) // engines)
-    most = case.number(f"{rollout}.max_num_seqs", 256)
-    given = case.get(f"{rollout}.engine_kwargs.sglang", {})
-    sglang = known_arguments(given, RENAMED.values())
-    eager = has_no_graphs(case)
-    graphs = "none" if eager else f"up to {sglang.get('cuda_graph_max_bs_decode', 'what SGLang takes for the GPU')}"
+    trajectories = -(-case.number("data.train_batch_size", 1) * case.number(f"{ROLLOUT}.n", 1) // engines)
+    most = case.number(f"{ROLLOUT}.max_num_seqs", 256)
+    sglang = known_arguments(case.get(f"{ROLLOUT}.engine_kwargs.sglang", {}), RENAMED.values())
+    is_eager = has_no_graphs(case)
+    graphs = "none" if is_eager else f"up to {sglang.get('cuda_graph_max_bs_decode', 'what SGLang takes for the GPU')}"
     text = f"{trajectories} trajectories for each engine, {min(most, trajectories)} at once, CUDA graphs: {graphs}"
-    version = case.machine.version("sglang") or "0"
-    passed = known_arguments(given, RENAMED.values() if at_least(version, RENAMED_IN) else RENAMED.keys())
-    others = RENAMED | {newer: older for older, newer in RENAMED.items()}
-    if changed := [f"{name} as {others[name]}" for name in given if name not in passed]:
-        text += f"; SGLang {version} gets {', '.join(changed)}"
-    if sglang.get("disable_radix_cache"):
-        return warning(f"{text}; each turn reads its whole history again", "Remove disable_radix_cache")
-    if sglang.get("chunked_prefill_size") == -1:
-        return warning(f"{text}; a long prompt stops all others", "Remove chunked_prefill_size=-1")
-    if eager:
-        return warning(text, f"Remove {rollout}.enforce_eager and disable_cuda_graph")
-    return warning(text, f"Raise {rollout}.max_num_seqs") if trajectories > 2 * most else ok(text)
-
-
-@check("configuration", "log-probs before the update")
-def log_prob_pass(case: Case) -> Finding | None:
-    """Says how often the pass runs that computes log-probs before the update, and why."""
-    if case.config is None or case.get("actor_rollout_ref.actor.ppo_mini_batch_size") is None:
-        return None
-    mode = case.get("trainer.v1.trainer_mode", "sync")
-    sync_step = case.number(f"trainer.v1.{mode}.parameter_sync_step", 1)
-    reason = needs_pass(SimpleNamespace(config=case.config, parameter_sync_step=sync_step))
-    every = case.settings.run.log_probs_every
-    return ok(f"in each step: {reason}" if reason else f"every {every} steps: a batch is used for one update")
+    for is_slow, why, remedy in (
+        (sglang.get("disable_radix_cache"), "; each turn reads its whole history again", "Remove disable_radix_cache"),
+        (sglang.get("chunked_prefill_size") == -1, "; a long prompt stops all others", "Remove chunked_prefill_size"),
+        (is_eager, "", f"Remove {ROLLOUT}.enforce_eager and disable_cuda_graph"),
+        (trajectories > 2 * most, "", f"Raise {ROLLOUT}.max_num_seqs"),
+    ):
+        if is_slow:
+            return warning(text + why, remedy)
+    return ok(text)

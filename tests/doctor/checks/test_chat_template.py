@@ -28,8 +28,9 @@ SHOWS_TOOLS = (
     "{% if tools %}{{ '<|im_start|>system\\n' }}{% for tool in tools %}{{ tool | tojson }}{% endfor %}"
     "{{ '<|im_end|>\\n' }}{% endif %}" + CHAT_TEMPLATE
 )
-NO_TOOL_ROLE = (
+NO_RESULTS = (
     "{% for m in messages %}{% if m.role == 'tool' %}{{ raise_exception('no tool role') }}{% endif %}{% endfor %}"
+    + CHAT_TEMPLATE
 )
 COUNTS = CHAT_TEMPLATE + "{{ messages | length }}"
 
@@ -53,60 +54,35 @@ def test_a_usable_template_passes_every_check(tokenizer: Any, native: bool) -> N
     assert ("calls" in found) == native
 
 
-def test_a_template_that_drops_earlier_thinking(tokenizer: Any) -> None:
-    finding = findings(tokenizer, STRIPS_THINKING)["earlier turns"]
-    assert finding.status is Status.WARNING
-    assert "turn 1 is rewritten in later prompts, in its thoughts and their marks only: '<think>" in finding.text
-    assert "has become 'Action: doctors_calculator" in finding.text
-    assert TEMPLATE_KEY in finding.remedy
+# As in Qwen3's template: only a message of the user ends the turns that keep their thinking.
+BY_USER = STRIPS_THINKING.replace("not loop.last", "loop.nextitem is defined and loop.nextitem.role == 'user'")
 
 
-def test_where_results_as_tool_messages_keep_the_thinking_that_is_said(tokenizer: Any) -> None:
-    """As in Qwen3's template: only a message of the user ends the turns that keep it."""
-    by_user = STRIPS_THINKING.replace("not loop.last", "loop.nextitem is defined and loop.nextitem.role == 'user'")
-    finding = findings(tokenizer, by_user)["earlier turns"]
-    assert finding.status is Status.WARNING
-    assert finding.remedy.startswith("Set agent_rl.react.observation_role=tool")
-    assert findings(tokenizer, by_user, observation_role="tool")["earlier turns"].status is Status.OK
-
-
-def test_a_template_whose_prompt_later_renderings_do_not_repeat(tokenizer: Any) -> None:
-    finding = findings(tokenizer, EMPTY_THOUGHT)["earlier turns"]
-    assert finding.status is Status.WARNING
-    assert "turn 1 is rewritten" in finding.text
-    assert "hides thinking" not in finding.text
-
-
-def test_a_template_that_writes_a_count_is_not_stable(tokenizer: Any) -> None:
-    found = findings(tokenizer, COUNTS)
-    assert found["earlier turns"].status is Status.WARNING
-    assert "marks only" not in found["earlier turns"].text
-
-
-def test_tools_that_are_not_shown(tokenizer: Any) -> None:
-    finding = findings(tokenizer, native=True)["tools shown"]
-    assert finding.status is Status.PROBLEM
-    assert "react_agent" in finding.remedy
-    assert findings(tokenizer)["tools shown"].status is Status.OK
-    assert findings(tokenizer, native=True, taught=True)["tools shown"].status is Status.OK
-
-
-def test_a_template_without_the_role_of_results(tokenizer: Any) -> None:
-    found = findings(tokenizer, NO_TOOL_ROLE + CHAT_TEMPLATE, observation_role="tool")
-    finding = only(found.values())
-    assert finding.status is Status.PROBLEM
-    assert "no tool role" in finding.text
-    assert "agent_rl.react.observation_role=user" in finding.remedy
-    assert findings(tokenizer, NO_TOOL_ROLE + CHAT_TEMPLATE)["earlier turns"].status is Status.OK
-
-
-def test_turns_that_end_where_the_engine_does_not_stop(tokenizer: Any) -> None:
-    end_of_text = tokenizer.convert_tokens_to_ids("<|endoftext|>")
-    finding = findings(tokenizer, ends=frozenset({end_of_text}))["end of a turn"]
-    assert finding.status is Status.WARNING
-    assert "ends turns with '<|im_end|>', but the engine stops at '<|endoftext|>'" in finding.text
-    endless = findings(tokenizer, CHAT_TEMPLATE.replace("<|im_end|>\\n", ""))["end of a turn"]
-    assert endless.status is not Status.OK
+@pytest.mark.parametrize(
+    ("template", "changes", "subject", "status", "text"),
+    [
+        (STRIPS_THINKING, {}, "earlier turns", "warning", "in its thoughts and their marks only: '<think>"),
+        (STRIPS_THINKING, {}, "earlier turns", "warning", "has become 'Action: doctors_calculator"),
+        (BY_USER, {}, "earlier turns", "warning", "-> Set agent_rl.react.observation_role=tool"),
+        (BY_USER, {"observation_role": "tool"}, "earlier turns", "ok", ""),
+        (EMPTY_THOUGHT, {}, "earlier turns", "warning", "turn 1 is rewritten"),
+        (COUNTS, {}, "earlier turns", "warning", "turn 1 is rewritten in later prompts: '"),
+        (CHAT_TEMPLATE, {"native": True}, "tools shown", "problem", "-> Use react_agent"),
+        (CHAT_TEMPLATE, {"native": True, "taught": True}, "tools shown", "ok", ""),
+        (CHAT_TEMPLATE, {}, "tools shown", "ok", ""),
+        (NO_RESULTS, {"observation_role": "tool"}, "chat template", "problem", "no tool role"),
+        (NO_RESULTS, {"observation_role": "tool"}, "chat template", "problem", "observation_role=user"),
+        (NO_RESULTS, {}, "earlier turns", "ok", ""),
+        (CHAT_TEMPLATE, {"ends": frozenset({0})}, "end of a turn", "warning", "'<|im_end|>', but the engine stops"),
+        (CHAT_TEMPLATE.replace("<|im_end|>\\n", ""), {}, "end of a turn", "warning", "-> Add "),
+    ],
+)  # fmt: skip
+def test_what_a_template_does(
+    tokenizer: Any, template: str, changes: dict[str, Any], subject: str, status: str, text: str
+) -> None:
+    finding = findings(tokenizer, template, **changes)[subject]
+    assert finding.status.value == status, finding
+    assert text in f"{finding.text} -> {finding.remedy}"
 
 
 def test_a_tokenizer_that_verls_builder_refuses(tiny_model: Path, tmp_path: Path) -> None:

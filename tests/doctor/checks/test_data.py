@@ -1,18 +1,25 @@
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
+from agent_rl.doctor.case import Case
 from agent_rl.doctor.checks import data
 from agent_rl.doctor.checks.data import PROMPT_TOKENS, lengths
 from agent_rl.doctor.checks.tools import KEY as TOOLS
 from agent_rl.launch import training
-from agent_rl.preflight.check import Status
-from tests.doctor.conftest import MakeCase, only, refused
+from agent_rl.preflight.check import Finding, Status
+from agent_rl.rewards.user_function import CUSTOM_FUNCTION
+from agent_rl.verl_adapter import early_checks
+from tests.doctor.conftest import MakeCase, only, refused, worst
 
 Rows = list[dict[str, Any]]
+WithRows = Callable[..., Case]
+ROLLOUT = "actor_rollout_ref.rollout"
 
 
 def write(path: Path, rows: Rows) -> str:
@@ -20,31 +27,83 @@ def write(path: Path, rows: Rows) -> str:
     return str(path)
 
 
+@pytest.fixture
+def with_rows(make_case: MakeCase, tmp_path: Path) -> WithRows:
+    """A case whose training rows, and validation rows, are these."""
+
+    def make(rows: Rows, keys: dict[str, Any] | None = None) -> Case:
+        path = write(tmp_path / f"{len(list(tmp_path.iterdir()))}.parquet", rows)
+        return make_case({"data.train_files": path, "data.val_files": path, **(keys or {})})
+
+    return make
+
+
 def test_valid_data_files_pass(make_case: MakeCase) -> None:
     assert [finding.status for finding in data.files(make_case())] == [Status.OK, Status.OK]
+    assert only(data.rows_of_files(make_case())).text == "12, and 12 of their ground truths were scored"
 
 
-def test_a_column_that_is_missing(make_case: MakeCase, rows: Rows, tmp_path: Path) -> None:
-    path = write(tmp_path / "x.parquet", [{k: v for k, v in row.items() if k != "reward_model"} for row in rows])
-    finding = next(data.files(make_case({"data.train_files": path})))
-    assert finding.status is Status.PROBLEM
-    assert "column reward_model: the column is missing" in finding.text
+def info(row: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {**row, "extra_info": {**row["extra_info"], **more}}
 
 
-def test_a_column_of_another_type(make_case: MakeCase, rows: Rows, tmp_path: Path) -> None:
-    path = write(tmp_path / "x.parquet", [{**row, "reward_model": {"ground_truth": True}} for row in rows])
-    assert (
-        "ground_truth: expected the right answer, not a boolean (value True)"
-        in next(data.files(make_case({"data.train_files": path}))).text
-    )
+@pytest.mark.parametrize(
+    ("change", "keys", "text", "remedy"),
+    [
+        (lambda row: {key: row[key] for key in row if key != "reward_model"}, {},
+         "row contract, 12 of 12 rows: {}, row 0: column reward_model: the column is missing", "make_row"),
+        (lambda row: {**row, "reward_model": {"ground_truth": True}}, {}, "not a boolean (value True)", "as text"),
+        (lambda row: {**row, "agent_name": "reakt_agent"}, {}, "'reakt_agent' is not registered", "'react_agent'"),
+        (lambda row: info(row, tools_kwargs={"serch": {"create_kwargs": {"top_k": 1}}}), {},
+         "tool, 12 of 12 rows: {}, row 0: 'serch' is not in the tool file", "Known: calculator"),
+        (lambda row: {**row, "reward_model": {"ground_truth": "Paris"}}, {},
+         "ground truth, 12 of 12 rows: {}, row 0: data_source 'gsm8k': the row cannot be judged", "another scorer"),
+        (lambda row: {**row, "data_source": "my/own"}, {}, "no scorer is known for 'my/own'", "correctness.scorer"),
+        (lambda row: {**row, "prompt": [{"role": "user", "content": "1+1?"}]}, {}, "another ground truth", "Keep"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_rows_is_counted_with_the_first_place(
+    with_rows: WithRows, rows: Rows, change: Any, keys: dict[str, Any], text: str, remedy: str
+) -> None:
+    case = with_rows([change(row) for row in rows], keys)
+    finding = only(data.rows_of_files(case))
+    assert (finding.status, finding.subject) == (Status.PROBLEM, "rows")
+    assert text.format(case.shown(case.train[0].path)) in finding.text
+    assert remedy in finding.remedy
 
 
-def test_rows_in_another_shape_are_said(make_case: MakeCase, rows: Rows, tmp_path: Path) -> None:
-    path = write(tmp_path / "x.parquet", [{**row, "prompt": "What is 1+1?"} for row in rows])
-    contract, shape = list(data.files(make_case({"data.train_files": path})))[:2]
-    assert contract.status is Status.OK
-    assert shape.status is Status.WARNING
-    assert "a text as prompt became a user message" in shape.text
+@pytest.mark.parametrize(
+    ("change", "keys"),
+    [
+        ({"agent_name": None}, {}),
+        ({"reward_model": {"ground_truth": "Paris"}}, {f"{CUSTOM_FUNCTION}.path": "mine.py"}),
+        ({"data_source": "my/own"}, {"agent_rl.reward.correctness.scorer": "gsm8k"}),
+    ],
+)
+def test_rows_that_the_run_can_use_pass(
+    with_rows: WithRows, rows: Rows, change: dict[str, Any], keys: dict[str, Any]
+) -> None:
+    assert only(data.rows_of_files(with_rows([{**row, **change} for row in rows], keys))).status is Status.OK
+
+
+def test_tools_are_not_looked_for_where_their_file_cannot_be_read(
+    with_rows: WithRows, rows: Rows, tmp_path: Path
+) -> None:
+    selected = [info(row, tool_selection=["calculator"]) for row in rows]
+    for keys in ({}, {TOOLS: str(tmp_path / "none.yaml")}):
+        assert only(data.rows_of_files(with_rows(selected, keys))).status is Status.OK
+
+
+def test_a_scorer_of_the_user_is_not_called_for_every_row(make_case: MakeCase, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("def score(solution_str, extra_info): assert solution_str; return 1\n")
+    keys = {"agent_rl.reward.correctness.scorer": f"{tmp_path / 'mine.py'}:score"}
+    assert only(data.rows_of_files(make_case(keys))).status is Status.WARNING  # another row's answer scores 1
+
+
+def test_rows_in_another_shape_are_said(with_rows: WithRows, rows: Rows) -> None:
+    finding = next(data.files(with_rows([{**row, "prompt": "What is 1+1?"} for row in rows])))
+    assert finding.status is Status.WARNING
+    assert "a text as prompt became a user message" in finding.text
 
 
 def test_a_file_that_is_not_there(make_case: MakeCase) -> None:
@@ -54,37 +113,28 @@ def test_a_file_that_is_not_there(make_case: MakeCase) -> None:
     )
 
 
-def test_an_order_that_does_not_fit_the_rows(make_case: MakeCase, rows: Rows, tmp_path: Path) -> None:
-    assert list(data.order(make_case())) == []
-    path = write(tmp_path / "x.parquet", [{**row, "data_source": f"set/{i % 4 == 0}"} for i, row in enumerate(rows)])
-    files = {"data.train_files": path}
-    assert only(data.order(make_case({**files, "agent_rl.data.order": "file"}))).text == "set/False 75%, set/True 25%"
-    finding = only(data.order(make_case({**files, "agent_rl.data.weights": {"set/True": 1}})))
-    assert finding.status is Status.PROBLEM
-    assert "the data source 'set/False' has no weight" in finding.text
-    finding = only(data.order(make_case({**files, "agent_rl.data.grow": {"function": "h.py:f", "threshold": 1}})))
-    assert "there is no file" in finding.text
+def test_an_order_that_does_not_fit_the_rows(with_rows: WithRows, rows: Rows) -> None:
+    def found(**keys: Any) -> list[Finding]:
+        section = {f"agent_rl.data.{key}": value for key, value in keys.items()}
+        return list(
+            early_checks.row_order(
+                with_rows([{**row, "data_source": f"set/{i % 2}"} for i, row in enumerate(rows)], section)
+            )
+        )
 
-
-def test_rows_without_agent_name_take_the_default(make_case: MakeCase, rows: Rows, tmp_path: Path) -> None:
-    path = write(tmp_path / "x.parquet", [{k: v for k, v in row.items() if k != "agent_name"} for row in rows])
-    case = make_case({"data.train_files": path, "data.val_files": path})
-    assert next(data.files(case)).status is Status.OK
-    assert only(data.agents(case)).text == "react_agent (24 rows)"
+    assert found() == found(order="file") == []
+    assert "the data source 'set/0' has no weight" in refused(found(weights={"set/1": 1}))
+    assert "there is no file" in refused(found(grow={"function": "h.py:f", "threshold": 1}))
 
 
 def test_files_that_verl_cannot_join(make_case: MakeCase, rows: Rows, parquet: Path, tmp_path: Path) -> None:
     other = write(tmp_path / "x.parquet", [{**row, "ability": 1.5} for row in rows])
-    findings = list(data.files(make_case({"data.train_files": [str(parquet), other]})))
-    assert any("differ in ability (string, double)" in finding.text for finding in findings)
-
-
-def test_files_that_verl_joins_although_one_lacks_a_column(
-    make_case: MakeCase, rows: Rows, parquet: Path, tmp_path: Path
-) -> None:
-    other = write(tmp_path / "x.parquet", [{key: row[key] for key in row if key != "ability"} for row in rows])
-    findings = list(data.files(make_case({"data.train_files": [str(parquet), other]})))
-    assert {finding.status for finding in findings} == {Status.OK}
+    shorter = write(tmp_path / "y.parquet", [{key: row[key] for key in row if key != "ability"} for row in rows])
+    for second, status in ((other, Status.PROBLEM), (shorter, Status.OK)):
+        finding = worst(data.files(make_case({"data.train_files": [str(parquet), second]})))
+        assert finding is not None
+        assert finding.status is status
+        assert ("differ in ability (string, double)" in finding.text) == (status is Status.PROBLEM)
 
 
 def test_csv_is_refused_and_json_lines_are_checked(make_case: MakeCase, rows: Rows, tmp_path: Path) -> None:
@@ -99,71 +149,26 @@ def test_csv_is_refused_and_json_lines_are_checked(make_case: MakeCase, rows: Ro
     assert "12 rows" in lines.text
 
 
-def test_too_few_rows_for_a_step(make_case: MakeCase) -> None:
-    finding = only(data.row_count(make_case({"data.train_batch_size": 13, "trainer.total_training_steps": None})))
-    assert finding.status is Status.PROBLEM
-    assert "12 rows are fewer than data.train_batch_size=13" in finding.text
-    samples = only(data.row_count(make_case({"data.train_max_samples": 3})))
-    assert samples.status is Status.PROBLEM
+def test_rows_that_lack_their_user(with_rows: WithRows, rows: Rows) -> None:
+    first, *others = [{**row, "agent_name": "user_sim_agent"} for row in rows]
+    talks = [info(row, user={"replies": ["Yes."]}) for row in others]
+    assert refused(data.users(with_rows([first, *talks]))).startswith("extra_info.user: the row has none")
+    assert not list(data.users(with_rows(talks)))
 
 
-def test_the_steps_of_a_run(make_case: MakeCase) -> None:
-    case = make_case({"data.train_batch_size": 5, "trainer.total_epochs": 3, "trainer.total_training_steps": None})
-    assert data.total_steps(case) == 6
-    assert "12 rows // 5 in a batch * 3 epochs" in only(data.row_count(case)).text
-    assert data.total_steps(make_case({"trainer.total_training_steps": 7})) == 7
-    assert data.total_steps(make_case({"data.train_files": "x.parquet", "trainer.total_training_steps": None})) == 0
-
-
-def test_an_agent_that_is_not_registered_is_a_problem(make_case: MakeCase, rows: Rows, tmp_path: Path) -> None:
-    path = write(tmp_path / "x.parquet", [{**row, "agent_name": "reakt_agent"} for row in rows])
-    findings = [f for f in data.agents(make_case({"data.train_files": path})) if f.status is Status.PROBLEM]
-    assert only(findings).text == "'reakt_agent' is not registered (12 rows)"
-    assert "Did you mean 'react_agent'?" in only(findings).remedy
-
-
-def test_a_tool_that_is_not_configured_is_a_problem(make_case: MakeCase, rows: Rows, tmp_path: Path) -> None:
-    selected = [{**row["extra_info"], "tool_selection": ["calculator"]} for row in rows]
-    good = write(
-        tmp_path / "x.parquet", [{**row, "extra_info": info} for row, info in zip(rows, selected, strict=True)]
-    )
-    assert only(data.agents(make_case({"data.train_files": good}))).status is Status.OK
-    given = [{**info, "tools_kwargs": {"serch": {"create_kwargs": {"top_k": 1}}}} for info in selected]
-    bad = write(tmp_path / "y.parquet", [{**row, "extra_info": info} for row, info in zip(rows, given, strict=True)])
-    message = refused(data.agents(make_case({"data.train_files": bad})))
-    assert message.startswith("'serch' is not in the tool file (12 rows). ")
-    broken = {"data.train_files": bad, TOOLS: str(tmp_path / "none.yaml")}
-    assert only(data.agents(make_case(broken))).status is Status.OK  # the tool file's own check reports it
-
-
-def test_rows_that_lack_their_user(make_case: MakeCase, rows: Rows, tmp_path: Path) -> None:
-    talks = [{**row, "agent_name": "user_sim_agent"} for row in rows]
-    for row in talks[1:]:
-        row["extra_info"] = {**row["extra_info"], "user": {"replies": ["Yes."]}}
-    some, all_of_them = write(tmp_path / "x.parquet", talks), write(tmp_path / "y.parquet", talks[1:])
-    case = make_case({"data.train_files": some, "data.val_files": some})
-    assert refused(data.users(case)).startswith("extra_info.user: the row has none")
-    assert not list(data.users(make_case({"data.train_files": all_of_them, "data.val_files": all_of_them})))
-
-
-def test_agents_of_the_users_script_are_known(make_case: MakeCase, rows: Rows, tmp_path: Path) -> None:
-    path = write(tmp_path / "x.parquet", [{**row, "agent_name": f"mine_{i % 2}"} for i, row in enumerate(rows)])
+def test_agents_of_the_users_script_are_known(with_rows: WithRows, rows: Rows, tmp_path: Path) -> None:
     (tmp_path / "loops.yaml").write_text("- name: mine_0\n  _target_: a.b\n")
     script = tmp_path / "train.py"
     script.write_text("import agent_rl\n@agent_rl.register_agent_loop('mine_1')\nclass Loop: ...\n")
-    keys = {"data.train_files": path, "data.val_files": path}
-    keys |= {"actor_rollout_ref.rollout.agent.agent_loop_config_path": str(tmp_path / "loops.yaml")}
-    case = make_case(keys)
-    assert [f.text[:8] for f in data.agents(case)] == ["'mine_1'"]
+    keys = {f"{ROLLOUT}.agent.agent_loop_config_path": str(tmp_path / "loops.yaml")}
+    case = with_rows([{**row, "agent_name": f"mine_{i % 2}"} for i, row in enumerate(rows)], keys)
+    assert "row 1: 'mine_1'" in refused(data.rows_of_files(case))
     object.__setattr__(case, "script", script)
-    assert only(data.agents(case)).status is Status.OK
-    object.__setattr__(case, "script", tmp_path / "nothing.py")
-    assert refused(data.agents(case)).startswith("--script: ")
+    assert only(data.rows_of_files(case)).status is Status.OK
 
 
-def test_tools_that_the_default_loop_never_calls(make_case: MakeCase, rows: Rows, tmp_path: Path) -> None:
-    path = write(tmp_path / "x.parquet", [{**row, "agent_name": "single_turn_agent"} for row in rows])
-    findings = list(data.agents(make_case({"data.train_files": path, "data.val_files": path})))
+def test_tools_that_the_default_loop_never_calls(with_rows: WithRows, rows: Rows) -> None:
+    findings = list(data.rows_of_files(with_rows([{**row, "agent_name": "single_turn_agent"} for row in rows])))
     assert findings[-1].status is Status.WARNING
 
 
@@ -171,28 +176,19 @@ def longest(text: str) -> int:
     return int(text.removeprefix("at most ").split(" ")[0])
 
 
-def test_prompts_are_counted_with_the_agents_instructions(make_case: MakeCase) -> None:
-    with_instructions = only(lengths(make_case()))
-    assert with_instructions.status is Status.OK
-    without = only(lengths(make_case({"agent_rl.react.instructions": ""})))
-    assert longest(without.text) + 200 < longest(with_instructions.text)
-
-
-def test_each_agents_own_instructions_are_counted(make_case: MakeCase, rows: Rows, tmp_path: Path) -> None:
+def test_each_agents_own_instructions_are_counted(with_rows: WithRows, rows: Rows) -> None:
     def counted(agent: str, **keys: object) -> int:
-        path = write(tmp_path / f"{agent}.parquet", [{**row, "agent_name": agent} for row in rows])
-        given = {"data.train_files": path, "data.val_files": path, PROMPT_TOKENS: 4096, **keys}
-        return longest(only(lengths(make_case(given))).text)
+        case = with_rows([{**row, "agent_name": agent} for row in rows], {PROMPT_TOKENS: 4096, **keys})
+        return longest(only(lengths(case)).text)
 
     plain = counted("single_turn_agent")
     assert counted("plan_act_agent") > counted("react_agent") > plain + 200
     assert counted("plan_act_agent", **{"agent_rl.plan_act.instructions": ""}) == plain
 
 
-def test_an_agent_without_the_tool_that_it_needs(make_case: MakeCase, rows: Rows, tmp_path: Path) -> None:
-    path = write(tmp_path / "x.parquet", [{**row, "agent_name": "search_agent"} for row in rows])
+def test_an_agent_without_the_tool_that_it_needs(with_rows: WithRows, rows: Rows, tmp_path: Path) -> None:
     (tmp_path / "tools.yaml").write_text("tools: [{name: calculator}, {name: python}]")
-    case = make_case({"data.train_files": path, "data.val_files": path, TOOLS: str(tmp_path / "tools.yaml")})
+    case = with_rows([{**row, "agent_name": "search_agent"} for row in rows], {TOOLS: str(tmp_path / "tools.yaml")})
     assert refused(lengths(case)).startswith("agent_rl.search.tool: there is no tool 'search'")
 
 

@@ -4,37 +4,12 @@ from typing import Any
 
 import pytest
 
-from agent_rl.doctor import machine as facts
 from agent_rl.doctor.checks import memory
 from agent_rl.doctor.model_files import ModelFiles
-from agent_rl.preflight.check import Status
-from tests.doctor.conftest import ROOT, MakeCase, only, statuses, with_gpus
+from tests.doctor.conftest import ROOT, MakeCase, shaped
 
 GIB = 1 << 30
 FSDP = "actor_rollout_ref.actor.fsdp_config"
-
-
-@pytest.fixture
-def three_b(tmp_path: Path) -> str:
-    """A folder with the config.json of a model of 3.09 B parameters and no weights."""
-    folder = tmp_path / "three_b"
-    folder.mkdir()
-    shape = {"hidden_size": 2048, "num_hidden_layers": 36, "num_attention_heads": 16, "num_key_value_heads": 2}
-    shape |= {"intermediate_size": 11008, "vocab_size": 151936, "tie_word_embeddings": True}
-    (folder / "config.json").write_text(json.dumps({"model_type": "qwen2", **shape}))
-    return str(folder)
-
-
-def test_the_3b_recipe_fits_eight_gpus_and_hardly_one(make_case: MakeCase, three_b: str, tmp_path: Path) -> None:
-    model = {"actor_rollout_ref.model.path": three_b}
-    eight = make_case(model, on_cpu=False, environ=with_gpus(tmp_path, 8))
-    assert set(statuses(memory.gpu(eight)).values()) == {Status.OK}
-    alone = {**model, "trainer.n_gpus_per_node": 1}
-    one = {finding.subject: finding for finding in memory.gpu(make_case(alone, on_cpu=False, environ=eight.environ))}
-    assert one["memory, generating"].status is Status.WARNING
-    assert "optimizer_offload=True" in one["memory, generating"].remedy
-    small = make_case(alone, on_cpu=False, environ=with_gpus(tmp_path, 8, memory_mib=40_960))
-    assert {finding.status for finding in memory.gpu(small)} == {Status.PROBLEM}
 
 
 def test_the_figures_are_those_of_the_recipes_readme(make_case: MakeCase, three_b: str) -> None:
@@ -73,66 +48,6 @@ def test_what_changes_the_estimate(make_case: MakeCase, three_b: str) -> None:
     assert need({"actor_rollout_ref.rollout.tensor_model_parallel_size": 2}).engine_weights == parameters
 
 
-def test_an_engine_without_room_for_a_cache(make_case: MakeCase, three_b: str, tmp_path: Path) -> None:
-    keys = {"actor_rollout_ref.model.path": three_b, "actor_rollout_ref.rollout.gpu_memory_utilization": 0.05}
-    found = {f.subject: f for f in memory.gpu(make_case(keys, on_cpu=False, environ=with_gpus(tmp_path, 8)))}
-    assert found["memory, engine"].status is Status.PROBLEM
-    assert "gpu_memory_utilization" in found["memory, engine"].remedy
-
-
-def test_an_unknown_size_is_reported_as_unknown(make_case: MakeCase, tmp_path: Path) -> None:
-    case = make_case({"actor_rollout_ref.model.path": "some/model"}, on_cpu=False, environ=with_gpus(tmp_path, 8))
-    assert only(memory.gpu(case)).status is Status.SKIPPED
-    assert not list(memory.gpu(make_case()))
-
-
-def test_too_little_host_memory_is_a_problem(make_case: MakeCase, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(facts, "_available", lambda: 100 * GIB)
-    assert only(memory.host(make_case())).status is Status.OK
-    monkeypatch.setattr(facts, "_available", lambda: 4 * GIB)
-    assert only(memory.host(make_case())).status is Status.PROBLEM
-    assert only(memory.host(make_case(on_cpu=False))).status is Status.SKIPPED  # no GPU here: another machine's matter
-
-
-def test_the_hosts_memory_beside_gpus(
-    make_case: MakeCase, three_b: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The recipe's README asks for 100 GiB at least: eight processes load a whole model each."""
-    environ, keys = with_gpus(tmp_path, 8), {"actor_rollout_ref.model.path": three_b}
-    monkeypatch.setattr(facts, "_available", lambda: 100 * GIB)
-    assert only(memory.host(make_case(keys, on_cpu=False, environ=environ))).status is Status.PROBLEM
-    monkeypatch.setattr(facts, "_available", lambda: 140 * GIB)
-    assert only(memory.host(make_case(keys, on_cpu=False, environ=environ))).status is Status.OK
-    keys |= {f"{FSDP}.param_offload": True, f"{FSDP}.optimizer_offload": True}
-    assert only(memory.host(make_case(keys, on_cpu=False, environ=environ))).status is Status.PROBLEM
-
-
-def test_shared_memory_that_a_container_leaves(make_case: MakeCase, monkeypatch: pytest.MonkeyPatch) -> None:
-    def free(count: int) -> None:
-        monkeypatch.setattr(facts, "_free", lambda path: count)
-
-    free(64 << 20)
-    finding = only(memory.shared_memory(make_case()))
-    assert finding.status is Status.PROBLEM
-    assert "--shm-size" in finding.remedy
-    free(3 * GIB)
-    assert only(memory.shared_memory(make_case())).status is Status.OK
-    large = make_case({"ray_kwargs.ray_init.object_store_memory": 8 * GIB})
-    assert only(memory.shared_memory(large)).status is Status.WARNING
-
-
-def test_checkpoints_that_do_not_fit(make_case: MakeCase, three_b: str) -> None:
-    model = {"actor_rollout_ref.model.path": three_b}
-    assert "none are written" in only(memory.disk(make_case(model))).text
-    every = {**model, "trainer.save_freq": 1, "trainer.total_training_steps": 1_000_000}
-    finding = only(memory.disk(make_case(every)))
-    assert finding.status is Status.PROBLEM
-    assert "1000000 checkpoint(s) of 34.5 GiB" in finding.text
-    assert "max_actor_ckpt_to_keep" in finding.remedy
-    kept = only(memory.disk(make_case({**every, "trainer.max_actor_ckpt_to_keep": 1})))
-    assert "1 checkpoint(s)" in kept.text
-
-
 @pytest.mark.parametrize(
     ("shape", "gpus", "tokens", "printed_gib"),
     [
@@ -161,19 +76,6 @@ def test_the_engines_pool_is_what_sglang_printed(make_case: MakeCase, tmp_path: 
     assert (need.pool - need.engine_weights) / GIB == pytest.approx(204.63, rel=0.01)
 
 
-def shaped(folder: Path, family: str, hidden: int, layers: int, kv: int, inner: int, tied: bool) -> str:
-    """A folder with the config.json of a Qwen."""
-    shape = {"hidden_size": hidden, "num_hidden_layers": layers, "num_key_value_heads": kv, "intermediate_size": inner}
-    shape |= {"num_attention_heads": {896: 14, 2048: 16, 3584: 28, 4096: 32}[hidden], "tie_word_embeddings": tied}
-    shape |= {"vocab_size": 152064 if hidden == 3584 else 151936}
-    (folder / "config.json").write_text(json.dumps({"model_type": family, **shape}))
-    return str(folder)
-
-
-HALF_B = ("qwen2", 896, 24, 2, 4864, True)
-THREE_B = ("qwen2", 2048, 36, 2, 11008, True)
-SEVEN_B = ("qwen2", 3584, 28, 4, 18944, False)
-EIGHT_B = ("qwen3", 4096, 36, 8, 12288, False)
 ACTOR = "actor_rollout_ref.actor"
 DYNAMIC = {f"{ACTOR}.use_dynamic_bsz": True}
 PPO = {"algorithm.adv_estimator": "gae"}
@@ -182,38 +84,28 @@ DEFERRED = f"{FSDP}.use_no_sync_for_gradient_accumulation"
 
 
 @pytest.mark.parametrize(
-    ("shape", "gpus", "keys", "printed_gib"),
+    ("size", "gpus", "keys", "printed_gib"),
     [
         # "Before building vllm rollout, memory allocated": hkust-nlp/simpleRL-reason's issue 84, and verl's issue 2151,
         # whose script trains with a critic.
-        (SEVEN_B, 8, {}, 3.564),
-        (HALF_B, 2, PPO, 1.84),
-    ],
-)
-def test_the_weights_take_what_verl_printed(
-    make_case: MakeCase, tmp_path: Path, shape: Any, gpus: int, keys: dict[str, Any], printed_gib: float
-) -> None:
-    known = {"actor_rollout_ref.model.path": shaped(tmp_path, *shape), "trainer.n_gpus_per_node": gpus}
-    need = memory.gpu_need(make_case({**known, **keys}, on_cpu=False), 80 * GIB)
-    assert need.states / memory.STATE / GIB == pytest.approx(printed_gib, rel=0.01)
-
-
-@pytest.mark.parametrize(
-    ("shape", "gpus", "keys", "printed_gib"),
-    [
+        ("7B", 8, {}, 3.564),
+        ("0.5B", 2, PPO, 1.84),
+        # `perf/max_memory_allocated_gb`, which has no CUDA contexts and nothing of the engine.
         # verl's quickstart, PPO: a log with its command, 4 sequences of 512 + 256 tokens in a micro-batch.
-        (HALF_B, 1, {**PPO, **DYNAMIC, f"{ACTOR}.ppo_max_token_len_per_gpu": 4 * 768}, 20.76),
+        ("0.5B", 1, {**PPO, **DYNAMIC, f"{ACTOR}.ppo_max_token_len_per_gpu": 4 * 768}, 20.76),
         # GRPO on two L20: 32 tokens a second and GPU in a step of 171 s, all in one micro-batch.
-        (THREE_B, 2, {**DYNAMIC, f"{ACTOR}.ppo_max_token_len_per_gpu": 32 * 171}, 28.8),
+        ("3B", 2, {**DYNAMIC, f"{ACTOR}.ppo_max_token_len_per_gpu": 32 * 171}, 28.8),
         # verl's nightly of GSPO under FSDP2, as its configuration shipped, and on the day before.
-        (EIGHT_B, 8, NIGHTLY, 20.82),
-        (EIGHT_B, 8, {**NIGHTLY, DEFERRED: True}, 47.87),
+        ("8B", 8, NIGHTLY, 20.82),
+        ("8B", 8, {**NIGHTLY, DEFERRED: True}, 47.87),
     ],
 )
-def test_an_update_takes_what_verl_reported(
-    make_case: MakeCase, tmp_path: Path, shape: Any, gpus: int, keys: dict[str, Any], printed_gib: float
+def test_weights_and_updates_take_what_verl_printed(
+    make_case: MakeCase, tmp_path: Path, size: str, gpus: int, keys: dict[str, Any], printed_gib: float
 ) -> None:
-    """`perf/max_memory_allocated_gb`, which has no CUDA contexts and nothing of the engine."""
-    known = {"actor_rollout_ref.model.path": shaped(tmp_path, *shape), "trainer.n_gpus_per_node": gpus}
+    known = {"actor_rollout_ref.model.path": shaped(tmp_path, size), "trainer.n_gpus_per_node": gpus}
     need = memory.gpu_need(make_case({**known, **keys}, on_cpu=False), 80 * GIB)
-    assert (need.update - need.graphs - memory.CONTEXTS) / GIB == pytest.approx(printed_gib, rel=0.2)
+    if DYNAMIC.keys() <= keys.keys():
+        assert (need.update - need.graphs - memory.CONTEXTS) / GIB == pytest.approx(printed_gib, rel=0.2)
+    else:
+        assert need.states / memory.STATE / GIB == pytest.approx(printed_gib, rel=0.01)

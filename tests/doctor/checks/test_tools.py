@@ -18,12 +18,6 @@ def tool_file(folder: Path, entry: str) -> dict[str, Any]:
     return {KEY: str(path)}
 
 
-def test_the_recipes_tool_file_is_shown_with_its_tools(make_case: MakeCase) -> None:
-    finding = only(tools.tool_file(make_case()))
-    assert finding.text == "tool_configs/calculator.yaml: calculator(expression: string)"
-    assert only(tools.tool_file(make_case({KEY: None}))).status is Status.SKIPPED
-
-
 def test_a_relative_path_is_looked_for_beside_verl_as_well(make_case: MakeCase) -> None:
     case = make_case({KEY: "trainer/config/ppo_trainer.yaml"})
     assert str(case.tool_path).endswith("verl/trainer/config/ppo_trainer.yaml")
@@ -55,13 +49,6 @@ def test_an_mcp_server_is_asked_for_its_tools(make_case: MakeCase, tmp_path: Pat
     keys = tool_file(tmp_path, f"{{name: mcp, config: {{command: [{sys.executable}, {server}]}}}}")
     finding = only(tools.tool_file(make_case(keys)))
     assert finding.status is Status.OK, finding
-
-
-def test_results_that_are_cut_short(make_case: MakeCase) -> None:
-    key = "actor_rollout_ref.rollout.multi_turn.max_tool_response_length"
-    findings = list(tools.tool_file(make_case({key: 256})))
-    assert [finding.status for finding in findings] == [Status.OK, Status.WARNING]
-    assert len(list(tools.tool_file(make_case({key: 256, "agent_rl.tools.max_result_tokens": 64})))) == 1
 
 
 def test_the_sandbox_is_tried_where_a_tool_needs_it(make_case: MakeCase, tmp_path: Path) -> None:
