@@ -43,7 +43,7 @@ from pydantic import Field
 from agent_rl.errors import ConfigError, ToolError, UnscoredError, did_you_mean
 from agent_rl.settings.errors import validated
 from agent_rl.tools.base import Tool
-from agent_rl.tools.builtin._mcp.server import McpServer
+from agent_rl.tools.builtin._mcp.server import MAX_MESSAGE_BYTES, TOO_LARGE, McpServer
 from agent_rl.tools.spec import Toolset, ToolSpec
 from agent_rl.tools.truncation import truncate
 
@@ -124,7 +124,10 @@ class McpTool(Tool):
         except ValueError:
             raise ToolError("the arguments hold half a character (a lone surrogate); write them again") from None
         result = await (await self._connection()).call(self.settings.tool, arguments)
-        text = truncate(self.settings.redact(render(result)), MAX_RESULT_CHARS, "middle")
+        text = render(result)
+        if len(text) > MAX_MESSAGE_BYTES:
+            raise ToolError(TOO_LARGE)
+        text = truncate(self.settings.redact(text), MAX_RESULT_CHARS, "middle")
         if result.is_error:
             raise ToolError(text or f"{self.settings.tool} failed without saying why")
         return text
