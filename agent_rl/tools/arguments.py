@@ -13,7 +13,6 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
-from functools import cache
 from itertools import islice
 from typing import Any
 
@@ -21,7 +20,6 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 from jsonschema.protocols import Validator
 from jsonschema.validators import extend
-from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
 from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
@@ -44,6 +42,9 @@ _JSON_TYPES: dict[str, type | tuple[type, ...]] = {
     "object": dict,
 }
 
+_SCHEMA_VALIDATOR = Draft202012Validator(
+    Draft202012Validator.META_SCHEMA, format_checker=Draft202012Validator.FORMAT_CHECKER
+)
 _SHORT_TYPES = {
     "str": "string",
     "int": "integer",
@@ -70,7 +71,7 @@ def schema_problem(parameters: Any) -> tuple[str, str] | None:
     properties = parameters.get("properties", {})
     if not isinstance(properties, Mapping):
         return f"properties must be a mapping, got {properties!r}", "Write one key for each argument"
-    for error in _schema_validator().iter_errors(parameters):
+    for error in _SCHEMA_VALIDATOR.iter_errors(parameters):
         return f"not a JSON schema: at {_path(error) or 'the top'}: {error.message}", "See json-schema.org"
     for name in parameters.get("required", []):
         if name not in properties:
@@ -117,15 +118,6 @@ _Validator: Any = extend(Draft202012Validator, {"uniqueItems": unique_items})  #
 def make_validator(parameters: Mapping[str, Any]) -> Validator:
     """A validator that fetches nothing from the network."""
     return _Validator(parameters, registry=Registry())  # type: ignore[no-any-return]
-
-
-@cache
-def _schema_validator() -> Any:
-    """A validator of schemas; below the key `$schema` jsonschema would use its own class, without our keyword."""
-    parts = [(uri, DRAFT202012.create_resource({**each.contents, "$schema": ""})) for uri, each in REGISTRY.items()]
-    root = Draft202012Validator.META_SCHEMA | {"$schema": ""}
-    registry = Registry().with_resources(parts).crawl()
-    return _Validator(root, registry=registry, format_checker=Draft202012Validator.FORMAT_CHECKER)
 
 
 def is_quick(schema: Any) -> bool:
