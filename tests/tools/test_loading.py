@@ -1,5 +1,6 @@
 """Reading a YAML file of tools: both forms, and what every mistake is answered with."""
 
+import re
 import sys
 import textwrap
 from pathlib import Path
@@ -10,7 +11,6 @@ import pytest
 from agent_rl.errors import ConfigError
 from agent_rl.tools import load_tools
 from agent_rl.tools.builtin import built_in_class, built_in_names
-from agent_rl.tools.builtin.calculator import Calculator
 
 OWN = """
     from agent_rl.tools import Tool, ToolSpec, Toolset
@@ -95,12 +95,6 @@ def load(tmp_path):
     yield load
     for name in [name for name in sys.modules if name.startswith("agent_rl_user_")]:
         del sys.modules[name]
-
-
-def test_the_shipped_calculator():
-    (spec,) = load_tools(Path(__file__).parents[2] / "tool_configs" / "calculator.yaml")
-    assert (spec.name, spec.cls, spec.config, spec.timeout_s) == ("calculator", Calculator, {}, None)
-    assert spec.schema()["function"]["parameters"]["required"] == ["expression"]
 
 
 def test_the_short_form_overrides_the_class(load):
@@ -192,6 +186,24 @@ def test_an_entry_says_whether_results_are_reused(load):
           - {class_name: "own.py:Repeatable", name: d, reusable: false}
     """)
     assert [spec.may_be_reused for spec in specs] == [True, False, True, False]
+
+
+SHIPPED = [
+    *("calculator", "check_answer", "http", "python", "run_tests", "sandbox_fusion", "search_remote", "sql"),
+    *("submit_answer", "sympy"),
+]
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_shipped_files_load_without_a_service(name, tmp_path, monkeypatch):
+    """tests/agents/test_tool_configs.py calls their tools, and those of search.yaml and mcp.yaml."""
+    monkeypatch.setenv("SQL_DATABASES", str(tmp_path))
+    (spec,) = load_tools(Path(__file__).parents[2] / "tool_configs" / f"{name}.yaml")
+    assert spec.name == {"http": "get_weather", "search_remote": "search"}.get(name, name)
+    own_limit = spec.config.get("timeout_s")
+    assert own_limit is None or spec.timeout_s is None or spec.timeout_s > own_limit
+    if name == "python":
+        assert all(package in spec.description for package in spec.config["packages"])
 
 
 @pytest.mark.parametrize("name", built_in_names())
@@ -335,19 +347,19 @@ def test_every_mistake_says_where_and_what_to_do(load, tmp_path, text, expected)
     with pytest.raises(ConfigError) as caught:
         load(text)
     message = str(caught.value)
-    assert str(tmp_path / "tools.yaml") in message
+    assert re.match(
+        rf"{tmp_path}/tools\.yaml:\d+: tools\[" if "tools[" in message else f"{tmp_path}/tools.yaml", message
+    )
+    assert "\n" not in message or "not YAML" in message
     assert caught.value.remedy
     for part in expected:
         assert part in message
 
 
-def test_a_missing_file_names_the_nearest(tmp_path):
+def test_an_unreadable_file_is_refused_with_the_reason(tmp_path):
     (tmp_path / "calculator.yaml").touch()
     with pytest.raises(ConfigError, match=r"no such file. Did you mean 'calculator.yaml'"):
         load_tools(tmp_path / "calculater.yaml")
-
-
-def test_an_unreadable_file_is_refused_with_the_reason(tmp_path):
     with pytest.raises(ConfigError, match="cannot be read"):
         load_tools(tmp_path)
     (tmp_path / "empty.yaml").touch()

@@ -6,7 +6,6 @@ import json
 import logging
 import pickle
 import re
-from pathlib import Path
 from urllib.parse import parse_qsl
 
 import pytest
@@ -436,8 +435,3 @@ def test_a_mistake_in_the_file(tmp_path, monkeypatch, config, endpoint, message)
         specs_of(tmp_path, {**CITY, **endpoint}, **config)
     assert re.search(r"tools\.yaml:\d+: tools\[0\] ", str(caught.value))
     assert "pw-of-mine" not in str(caught.value)
-
-
-def test_the_example_loads():
-    (spec,) = load_tools(Path(__file__).parents[3] / "tool_configs" / "http.yaml")
-    assert (spec.name, spec.cls, spec.timeout_s) == ("get_weather", IdempotentHttpTool, 80.0)

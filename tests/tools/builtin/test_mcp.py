@@ -26,7 +26,6 @@ from agent_rl.trajectory import ToolCall, ToolStatus
 pytestmark = pytest.mark.slow
 
 SERVER = Path(__file__).with_name("mcp_server.py")
-SHIPPED = Path(__file__).parents[3] / "tool_configs" / "mcp.yaml"
 TOKEN = "Bearer s3cr3t-t0ken"
 PATIENCE_S = 60
 
@@ -142,16 +141,6 @@ def test_include_exclude_and_prefix(tmp_path, remote):
         load(tmp_path, {**remote, "include": ["serch"]})
     with pytest.raises(ConfigError, match="no tool is left"):
         load(tmp_path, {**remote, "include": ["add"], "exclude": ["a*"]})
-
-
-def test_the_shipped_file(tmp_path, remote, monkeypatch):
-    monkeypatch.setenv("MCP_SERVER_URL", remote["url"])
-    text = SHIPPED.read_text().replace("name: mcp", "class_name: agent_rl.tools.builtin.mcp.Mcp")
-    path = tmp_path / "tools.yaml"
-    path.write_text(
-        text.replace("# headers_from: {Authorization: MY_TOKEN}", "headers_from: {Authorization: MCP_TEST_TOKEN}")
-    )
-    assert "add" in [spec.name for spec in load_tools(path)]
 
 
 def test_only_what_the_server_annotates_may_be_repeated(tmp_path, specs, remote):

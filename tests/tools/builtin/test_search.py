@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,6 @@ from agent_rl.tools import ToolSession, load_tools
 from agent_rl.trajectory import ToolCall, ToolStatus
 from tests.http_faults import FaultyServer, answer, drop, hang
 
-SHIPPED = Path(__file__).parents[3] / "tool_configs"
 DOCUMENTS = [
     {"id": "a", "contents": '"Faust"\nFaust is a tragic play by Goethe. ' + "x" * 100},
     {"id": "b", "contents": '"Goethe"\nGoethe was born in Frankfurt.'},
@@ -203,12 +201,3 @@ def test_a_corpus_that_vanishes_after_loading_stops_the_run(load, corpus):
     corpus.unlink()
     with pytest.raises(ConfigError, match="there is no file"):
         run(spec, {"query": "a"})
-
-
-def test_the_shipped_files_load(corpus, monkeypatch):
-    monkeypatch.setenv("SEARCH_CORPUS", str(corpus))
-    monkeypatch.delenv("SEARCH_URL", raising=False)
-    (local,) = load_tools(SHIPPED / "search.yaml")
-    assert run(local, {"query": "goethe"})[0].metrics["ids"] == ["b", "a"]
-    (remote,) = load_tools(SHIPPED / "search_remote.yaml")
-    assert remote.config["url"] == "http://localhost:8000/retrieve"

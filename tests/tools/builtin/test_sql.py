@@ -77,20 +77,6 @@ def test_through_a_tool_file_and_the_runtime(files, tmp_path):
     assert bad.text.startswith("Error: no such column: x. Known: ")
 
 
-def test_the_shipped_tool_file(tmp_path, monkeypatch):
-    monkeypatch.setenv("SQL_DATABASES", str(tmp_path))
-    text = (
-        (ROOT / "tool_configs" / "sql.yaml")
-        .read_text()
-        .replace("name: sql", "class_name: agent_rl.tools.builtin.sql.Sql")
-    )
-    path = tmp_path / "tools.yaml"
-    path.write_text(text)
-    (spec,) = load_tools(path)
-    assert spec.name == "sql"
-    assert spec.config["root"] == str(tmp_path)
-
-
 def test_results_are_shown_as_a_table(ask):
     assert ask("SELECT name, age FROM singer ORDER BY id;") == (
         "name | age\n--- | ---\nAda | 36\nBo | NULL\n'' | 7\n(3 rows)"
