@@ -56,7 +56,7 @@ async def checked(spec: ToolSpec, arguments: Any, limit_s: float) -> dict[str, A
     limit_s = min(limit_s, CHECK_S)
     problem = f"{spec.name} did not finish within {limit_s:g} s: checking its arguments takes too long"
     try:
-        size = len(json.dumps(arguments, ensure_ascii=False))
+        size = len(json.dumps(arguments, ensure_ascii=False, default=str))
         if size > MAX_SIZE:
             raise InvalidArgumentsError(f"the arguments of {spec.name} are too large: {MAX_SIZE:,} characters are read")
         if spec.is_checked_quickly and size <= _SMALL:

@@ -94,17 +94,11 @@ def test_state_lives_for_the_trajectory():
     assert run(spec, [call()])[0].text == "1"  # another trajectory starts anew
 
 
-def test_concurrent_first_calls_share_one_instance():
+def test_concurrent_first_calls_share_one_instance_and_a_tool_without_calls_has_none():
     spec, events = spec_of()
-    assert sorted(result.text for result in run(spec, [call(), call(), call()])) == ["1", "2", "3"]
-    assert events == ["start", "close"]
-
-
-def test_a_tool_that_is_not_called_is_not_made():
-    spec, events = spec_of()
-    other, _ = spec_of(name="other")
-    run([spec, other], [call("other")])
-    assert events == []
+    other, other_events = spec_of(name="other")
+    assert sorted(result.text for result in run([spec, other], [call(), call(), call()])) == ["1", "2", "3"]
+    assert (events, other_events) == (["start", "close"], [])
 
 
 def test_released_once_when_the_episode_raises():
@@ -323,20 +317,6 @@ def test_a_tools_own_exception_leaves_the_session_with_file_and_line(caplog):
     assert events == ["start", "close"]
 
 
-def test_the_same_bug_has_one_name_and_another_has_another():
-    def crash(self, arguments):
-        if "z" in arguments:
-            raise KeyError("z")
-        raise KeyError(arguments["x"])
-
-    names = []
-    for arguments in ({"x": 1}, {"x": 2}, {"z": 1}):
-        with pytest.raises(BrokenCallError) as caught:
-            run(spec_of(call=crash)[0], [call(**arguments)])
-        names.append(caught.value.bug)
-    assert names[0] == names[1] != names[2]
-
-
 @pytest.mark.parametrize("method", ["__init__", "start"])
 def test_a_tool_that_cannot_be_started_leaves_the_session_with_file_and_line(method):
     def fails(self, *_):
@@ -356,16 +336,6 @@ def test_an_outage_that_a_tool_does_not_handle_is_no_bug(error):
     with pytest.raises(UnscoredError, match=str(error)) as caught:
         run(spec, [call()])
     assert not isinstance(caught.value, BrokenCallError)
-
-
-def test_what_call_returns_instead_of_a_text_is_a_bug_at_its_definition():
-    def nothing(self, arguments):
-        return None
-
-    with pytest.raises(
-        BrokenCallError, match=rf"{__file__}:{inspect.getsourcelines(nothing)[1]}: TypeError: call must"
-    ):
-        run(spec_of(call=nothing)[0], [call()])
 
 
 def test_observed_exceptions_are_one_line_for_the_policy_and_a_traceback_for_the_author(caplog):
@@ -450,6 +420,7 @@ def test_numbers_of_numpy_become_numbers_of_python():
 @pytest.mark.parametrize(
     ("output", "problem"),
     [
+        (None, "TypeError: call must return a str or a ToolOutput with a text, not NoneType"),
         (ToolOutput("t", math.nan), "the reward of its ToolOutput is nan, not a finite number"),
         (ToolOutput("t", np.float32("inf")), "the reward of its ToolOutput is np.float32(inf), not a finite number"),
         (ToolOutput("t", "high"), "the reward of its ToolOutput is 'high', not a finite number"),
@@ -465,7 +436,7 @@ def test_what_json_does_not_express_is_a_bug_of_the_tool(output, problem, caplog
     spec, _ = spec_of(call=lambda self, arguments: output)
     with pytest.raises(BrokenCallError) as caught:
         run(spec, [call()])
-    assert "tool 'recorder' failed at" in str(caught.value)
+    assert f"tool 'recorder' failed at {__file__}:" in str(caught.value)
     assert problem in str(caught.value)
 
 
@@ -616,21 +587,12 @@ def test_transient_failure_is_repeated(error):
     assert events == ["start", "call", "call", "call", "close"]
 
 
-@pytest.mark.parametrize(
-    "error", [ToolError("no"), ToolTimeoutError("slow"), ValueError("bug"), KeyError("bug"), TypeError("bug")]
-)
+@pytest.mark.parametrize("error", [ToolError("no"), ToolTimeoutError("slow"), ValueError("bug"), FatalError("wrong")])
 def test_any_other_failure_is_not_repeated(error, caplog):
     spec, events = repeating(call=failing(error))
-    (result,) = run(spec, [call()], settings=OBSERVE)
-    assert result.status in (ToolStatus.ERROR, ToolStatus.TIMEOUT)
-    assert result.metrics == {}
-    assert events.count("call") == 1
-
-
-def test_fatal_failure_is_not_repeated():
-    spec, events = repeating(call=failing(FatalError("wrong")))
-    with pytest.raises(FatalError, match="wrong"):
-        run(spec, [call()])
+    with contextlib.suppress(FatalError):
+        (result,) = run(spec, [call()], settings=OBSERVE)
+        assert (result.metrics, result.status is ToolStatus.OK) == ({}, False)
     assert events.count("call") == 1
 
 
@@ -766,25 +728,6 @@ def test_resource_that_does_not_close_does_not_keep_the_others_open(caplog):
     assert "did not close within 0.2 s" in caplog.text
 
 
-def test_scope_is_closed_although_cancelled_while_closing():
-    events = []
-    spec, _ = spec_of(name="slow", **sharing(events, close_s=0.2))
-
-    async def episode():
-        async with session_of(spec) as session:
-            await session.run([call("slow")])
-
-    async def main():
-        task = asyncio.create_task(episode())
-        await asyncio.sleep(0.1)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(main())
-    assert events[-1] == "release"
-
-
 # Arguments
 
 
@@ -863,20 +806,14 @@ def test_what_is_plainly_valid_is_what_a_validator_finds_valid(schema, arguments
             check_arguments("f", validator, arguments)
 
 
-def test_a_number_that_is_too_long_to_read_is_the_policys_mistake():
-    parameters = {"type": "object", "properties": {"text": {"type": "string"}}}
-    spec, events = spec_of(parameters=parameters)
-    (result,) = run(spec, [call(text=10**5000)])
-    assert (result.status, events) == (ToolStatus.INVALID_ARGUMENTS, [])
-
-
-def test_arguments_nested_too_deeply_are_refused():
+def test_arguments_that_cannot_be_read_are_the_policys_mistake():
     nested: list = []
     for _ in range(100_000):
         nested = [nested]
-    spec, _ = spec_of()
-    (result,) = run(spec, [call(a=nested)])
-    assert (result.status, "nested too deeply" in result.text) == (ToolStatus.INVALID_ARGUMENTS, True)
+    for value, problem in ((nested, "nested too deeply"), (10**5000, "cannot be read")):
+        spec, events = spec_of(parameters={"type": "object", "properties": {"a": {}}})
+        (result,) = run(spec, [call(a=value)])
+        assert (result.status, problem in result.text, events) == (ToolStatus.INVALID_ARGUMENTS, True, [])
 
 
 @pytest.mark.parametrize(

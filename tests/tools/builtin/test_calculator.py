@@ -205,8 +205,8 @@ round(1,1e300) factorial(171.5) factorial(-1) tan(1e999) sin(10^2000) 10^2000 pi
 1/0 0^-1 0%0 5//0 1%(1-1) sqrt(-1) (-8)^0.5 log(0) log(-1) log(5,1) log(1/10^2000,0) max() round(1,2,3) 1,2,3 ,,,
 = () (,) __import__('os').system('id') ().__class__.__bases__[0].__subclasses__() open('/etc/passwd').read() exec('1')
 eval('1+1') f'{1+1}' globals() abs.__self__ pi.real 0x7fffffffffffffff 0b11 1_000_000 1j ~1 nan Infinity {1:2}
-`ls` $(ls) True x __ \u200b1 1\u200b1 \u0663+\u0664 \u00b2 2\u00b2 \u00bd \u2167 \uff11+\uff11 \uff33qrt(4) \u0455qrt(4) \u221e
-\u221a4 \U0001f600
+`ls` $(ls) True x __ \u200b1 1\u200b1 \u0663+\u0664 \u00b2 2\u00b2 \u00bd \u2167 \uff11+\uff11 \uff33qrt(4) \u0455qrt(4)
+\u221e \u221a4 \U0001f600
 """
 REFUSED = WORDS.split()
 REFUSED += ["lambda: 1", "[x for x in range(10**9)]", "'a' * 10**9", "1 if 1 else 2", "x := 5", "1; 2", "1 << 99999999"]
