@@ -20,6 +20,7 @@ import yaml
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.tools import ToolSession, load_tools
 from agent_rl.tools.arguments import schema_problem
+from agent_rl.tools.builtin import mcp
 from agent_rl.tools.builtin.mcp import IdempotentMcpTool, Mcp, McpTool
 from agent_rl.trajectory import ToolCall, ToolStatus
 
@@ -143,22 +144,18 @@ def test_include_exclude_and_prefix(tmp_path, remote):
         load(tmp_path, {**remote, "include": ["add"], "exclude": ["a*"]})
 
 
-def test_only_what_the_server_annotates_may_be_repeated(tmp_path, specs, remote):
+def test_only_what_the_server_annotates_may_be_repeated_and_what_the_entry_declares_reused(tmp_path, specs, remote):
     repeatable = {spec.name for spec in specs if spec.cls is IdempotentMcpTool}
     assert repeatable == {"read_env", "read_pid", "crash_once"}
     assert {spec.retries for spec in specs if spec.cls is McpTool} == {0}
-
-
-def test_only_what_the_entry_declares_reusable_is_reused(tmp_path, specs, remote):
-    """The server's hints do not say that nothing else changes what a tool reads."""
-    assert not any(spec.may_be_reused for spec in specs)
+    assert not any(spec.may_be_reused for spec in specs), "the hints do not say that nothing else changes what is read"
     with pytest.raises(ConfigError, match=r"cache: IdempotentMcpTool is not reusable .*reusable: true"):
         load(tmp_path, {**remote, "include": ["read_env"]}, cache="trajectory")
     (spec,) = load(tmp_path, {**remote, "include": ["read_env"]}, reusable=True, cache="trajectory")
     assert (spec.cache, spec.may_be_reused) == ("trajectory", True)
 
 
-def test_what_the_policy_reads(specs):
+def test_what_the_policy_reads(specs, monkeypatch):
     async def main():
         async with session(specs) as tools:
             text = "a text\n[image/png, 5 bytes]\n[resource file:///doc.txt]\na note\n[application/zip, 6 bytes]"
@@ -169,29 +166,11 @@ def test_what_the_policy_reads(specs):
             assert (await ask(tools, "add", by="x")).status is ToolStatus.INVALID_ARGUMENTS
             assert await say(tools, "ask") == "declined: List roots not supported"
             assert "characters cut" in await say(tools, "repeat", times=200_000)
-            large = await ask(tools, "repeat", times=9_000_000)
+            monkeypatch.setattr(mcp, "MAX_MESSAGE_BYTES", 1000)
+            large = await ask(tools, "repeat", times=1001)
             assert (large.status, large.text) == (ToolStatus.ERROR, "Error: the result is larger than 8 MiB")
-            assert await say(tools, "add", by=1) == "1"
-
-    asyncio.run(main())
-
-
-def test_text_that_is_not_unicode_is_the_policys_mistake_and_the_session_goes_on(specs):
-    async def main():
-        async with session(specs) as tools:
             refused = await ask(tools, "read_env", name="\ud800")
             assert (refused.status, "lone surrogate" in refused.text) == (ToolStatus.ERROR, True)
-            await say(tools, "add", by=1)
-
-    asyncio.run(main())
-
-
-def test_a_server_over_http_behaves_as_one_over_stdio(tmp_path, remote):
-    async def main():  # the file may be loaded while a loop runs
-        async with session(load(tmp_path, remote)) as tools:
-            assert (await ask(tools, "fail", why="no")).text == "Error: Error executing tool fail: cannot: no"
-            large = await ask(tools, "repeat", times=9_000_000)
-            assert (large.status, large.text) == (ToolStatus.ERROR, "Error: the result is larger than 8 MiB")
             assert await say(tools, "add", by=1) == "1"
 
     asyncio.run(main())
@@ -249,19 +228,7 @@ def test_a_call_that_hangs_is_cancelled_and_the_session_goes_on(transport, tmp_p
     asyncio.run(main())
 
 
-def test_a_trajectory_keeps_its_process_and_shares_it_with_nobody(specs):
-    async def main():
-        async with session(specs) as one, session(specs) as two:
-            await asyncio.gather(say(one, "add", by=1), say(two, "add", by=10))
-            assert [await say(one, "add", by=1), await say(two, "add", by=10)] == ["2", "20"]
-            pids = [int(await say(tools, "read_pid")) for tools in (one, two)]
-        assert pids[0] != pids[1]
-        assert all(gone(pid) for pid in pids)
-
-    asyncio.run(main())
-
-
-def test_twenty_trajectories_at_once(tmp_path, remote):
+def test_twenty_trajectories_at_once_over_http(tmp_path, remote):
     found = load(tmp_path, remote)
 
     async def trajectory(number):
@@ -273,6 +240,11 @@ def test_twenty_trajectories_at_once(tmp_path, remote):
 
     async def main():
         await asyncio.gather(*(trajectory(number) for number in range(20)))
+        async with session(load(tmp_path, remote)) as tools:  # the file may be loaded while a loop runs
+            assert (await ask(tools, "fail", why="no")).text == "Error: Error executing tool fail: cannot: no"
+            large = await ask(tools, "repeat", times=9_000_000)
+            assert (large.status, large.text) == (ToolStatus.ERROR, "Error: the result is larger than 8 MiB")
+            assert await say(tools, "add", by=1) == "1"
 
     asyncio.run(main())
 
@@ -287,19 +259,25 @@ def test_a_shared_session_is_one_for_all_and_is_opened_again(tmp_path, specs):
             with pytest.raises(UnscoredError, match="the disk is on fire"):
                 await ask(one, "crash")
             assert await say(two, "add", by=1) == "1"
+            assert await say(two, "crash_once", flag=str(tmp_path / "flag")) == "back again", "it may be repeated"
             return int(await say(two, "read_pid"))
 
     assert gone(asyncio.run(main()))  # it ends with the event loop
 
 
-def test_a_repeatable_call_survives_the_end_of_a_shared_server(tmp_path, specs):
-    found = [replace(spec, config={**spec.config, "session": "shared"}) for spec in specs]
-
+def test_a_trajectory_has_a_process_of_its_own_that_does_not_outlive_it(specs):
     async def main():
-        async with session(found) as tools:
-            assert await say(tools, "crash_once", flag=str(tmp_path / "shared")) == "back again"
+        async with session(specs) as one, session(specs) as two:
+            await asyncio.gather(say(one, "add", by=1), say(two, "add", by=10))
+            assert [await say(one, "add", by=1), await say(two, "add", by=10)] == ["2", "20"]
+            first = int(await say(one, "read_pid"))
+            assert first != int(await say(two, "read_pid"))
+        assert gone(first)
+        tools = await session(specs).__aenter__()
+        tools.unfinished = asyncio.create_task(ask(tools, "hang"))
+        return int(await say(tools, "read_pid"))
 
-    asyncio.run(main())
+    assert gone(asyncio.run(main())), "nor the event loop"
 
 
 def test_a_server_that_dies_takes_its_trajectory_along(tmp_path, specs):
@@ -431,17 +409,6 @@ def test_a_server_that_does_not_want_to_end_is_killed_with_its_children(tmp_path
     pids = asyncio.run(main())
     assert len(pids) == 2
     assert all(gone(pid) for pid in pids)
-
-
-def test_no_process_outlives_the_event_loop(specs):
-    async def main():
-        tools = await session(specs).__aenter__()
-        pid = int(await say(tools, "read_pid"))
-        tools.unfinished = asyncio.create_task(ask(tools, "hang"))
-        await asyncio.sleep(0.1)
-        return pid
-
-    assert gone(asyncio.run(main()))
 
 
 def test_no_process_outlives_a_killed_worker(specs):
