@@ -136,9 +136,7 @@ def test_code_that_is_not_sent(load, code):
     assert (result.status, server.requests) == (ToolStatus.ERROR, [])
 
 
-@pytest.mark.parametrize(
-    "fault", [answer(500), answer(429, retry_after=0), answer(502, b"<html>"), drop, SANDBOX_ERROR]
-)
+@pytest.mark.parametrize("fault", [answer(500), drop, SANDBOX_ERROR])
 def test_a_fault_that_passes_is_not_noticed(load, fault):
     with FaultyServer(fault, default=run_code) as server:
         (result,) = run(load(url=server.url), "print(1)")
@@ -149,12 +147,8 @@ def test_a_fault_that_passes_is_not_noticed(load, fault):
     ("fault", "problem"),
     [
         (answer(500), "status 500"),
-        (answer(422, {"detail": "language"}), "status 422: .*language"),
-        (answer(200, b"<html>"), "not JSON"),
         (answer(200, {"run_result": {}}), "not an answer of Sandbox Fusion: status: Field required"),
-        (answer(200, {"status": "Fine"}), "not an answer of Sandbox Fusion"),
         (answer(200, {"status": "Success", "run_result": {"status": "Finished", "stdout": 5}}), "run_result.stdout"),
-        (drop, "the connection broke"),
         (SANDBOX_ERROR, r"reports an error of its own \(attempt 3\)"),
     ],
 )
