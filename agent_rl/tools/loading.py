@@ -34,7 +34,7 @@ from agent_rl.tools.arguments import full_schema, schema_problem
 from agent_rl.tools.base import Tool
 from agent_rl.tools.builtin import built_in_class, built_in_names
 from agent_rl.tools.class_check import class_problem
-from agent_rl.tools.functions import describe, file_of, tool_class
+from agent_rl.tools.functions import FunctionTool, check_function, describe, file_of
 from agent_rl.tools.spec import CacheScope, Toolset, ToolSpec
 
 __all__ = ["dump_tools", "load_tools"]
@@ -217,12 +217,13 @@ class _Entry:
                 self._fail(key, "given beside function", "Remove one of them")
         place, folder = self.place / "function", None if self.place.file is None else self.place.file.parent
         function = find_object(name, place, folder)
-        cls = tool_class(function, place)
+        check_function(function, place)
         found = {**describe(function, place, parameters="parameters" not in declared), **declared}
         if not found["description"]:
             self._fail("description", f"{name} has no docstring", "Write one, or `description:` here")
-        parameters = self._parameters(found["parameters"], cls)
-        return ToolSpec(found["name"], found["description"], parameters, cls, {"function": file_of(name, folder)})
+        parameters = self._parameters(found["parameters"], FunctionTool)
+        config = {"function": file_of(name, folder)}
+        return ToolSpec(found["name"], found["description"], parameters, FunctionTool, config)
 
     def _tool(self, cls: type, declared: dict[str, Any]) -> ToolSpec:
         """What the class says, overridden by what the entry says."""

@@ -65,14 +65,14 @@ class McpConnection:
         server: what the entry's config says about the server.
     """
 
+    _session: asyncio.Future[ClientSession]
+    _task: asyncio.Task[None]
+
     def __init__(self, server: McpServer) -> None:
         self._server = server
-        self._session: ClientSession | None = None
         self._stderr = b""
-        self._open = asyncio.Event()
         self._end = asyncio.Event()
         self._problem = ""
-        self._task: asyncio.Task[None] | None = None
 
     @property
     def lost(self) -> bool:
@@ -86,28 +86,26 @@ class McpConnection:
             UnscoredError: the server did not answer, or not in time.
             ConfigError: an environment variable that the config names is not set.
         """
+        opened = self._session = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._hold(self._server.environment(), self._server.headers()))
         _HELD.add(self._task)
         self._task.add_done_callback(_HELD.discard)
-        opening = asyncio.ensure_future(self._open.wait())
         try:
             limit_s = self._server.connect_timeout_s
-            await asyncio.wait((opening, self._task), timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
-            if self._open.is_set():
+            await asyncio.wait((opened, self._task), timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+            if opened.done():
                 return self
             if not self._task.done():
                 self._problem = f"no answer within {limit_s:g} s"
         finally:
-            opening.cancel()
-            if not self._open.is_set():
+            if not opened.done():
                 self._task.cancel()
         await asyncio.wait((self._task,))
         raise self._unscored("the connection could not be opened")
 
     async def __aexit__(self, *_: object) -> None:
         self._end.set()
-        if self._task is not None:
-            await asyncio.wait((self._task,))
+        await asyncio.wait((self._task,))
 
     def live(self) -> ClientSession:
         """The SDK's session.
@@ -115,9 +113,9 @@ class McpConnection:
         Raises:
             UnscoredError: it is over.
         """
-        if self._session is None or self.lost:
+        if self.lost:
             raise self._unscored("the connection was lost")
-        return self._session
+        return self._session.result()
 
     async def call(self, name: str, arguments: dict[str, Any]) -> CallToolResult:
         """Call one tool; a cancellation is passed on to the server.
@@ -147,8 +145,7 @@ class McpConnection:
         try:
             async with self._transport(env, headers) as streams, ClientSession(*streams) as session:
                 await _handshake(session)
-                self._session = session
-                self._open.set()
+                self._session.set_result(session)
                 await self._end.wait()
         except Exception as error:  # noqa: BLE001 - whatever the SDK or the system raises goes to those who connect and call
             self._problem = self._problem or _explain(error, statuses)
@@ -212,7 +209,6 @@ class McpConnection:
             return ToolError(self._server.redact(error.message))
         if "byte limit" in error.message:  # how httpx2 words it
             return ToolError(TOO_LARGE)
-        assert self._task is not None
         self._end.set()
         await asyncio.wait((self._task,), timeout=_CAUSE_S)
         return self._unscored(f"the call was not answered: {error.message}")
@@ -256,9 +252,7 @@ async def shared(server: McpServer) -> McpConnection:
     task = opening.get(server.key)
     if task is None or (task.done() and (task.cancelled() or task.exception() or task.result().lost)):
         task = opening[server.key] = asyncio.create_task(McpConnection(server).__aenter__())
-        task.add_done_callback(
-            lambda done: done.cancelled() or done.exception()
-        )  # retrieved, so asyncio does not complain
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # retrieved, so asyncio is content
     return await asyncio.shield(task)
 
 
