@@ -15,7 +15,7 @@ from typing import Any
 
 from agent_rl.concurrency import gate, in_thread
 from agent_rl.errors import InvalidArgumentsError, ToolTimeoutError
-from agent_rl.tools.argument_worker import checked_here
+from agent_rl.tools.arguments import check_arguments
 from agent_rl.tools.slot import one_line
 from agent_rl.tools.spec import ToolSpec
 from agent_rl.workers import WorkerDied, Workers, WorkerTimeout
@@ -60,7 +60,7 @@ async def checked(spec: ToolSpec, arguments: Any, limit_s: float) -> dict[str, A
         if size > MAX_SIZE:
             raise InvalidArgumentsError(f"the arguments of {spec.name} are too large: {MAX_SIZE:,} characters are read")
         if spec.is_checked_quickly and size <= _SMALL:
-            return checked_here(spec.name, spec.validator, arguments)
+            return check_arguments(spec.name, spec.validator, arguments)
         request = [spec.name, json.dumps(spec.parameters, default=str), arguments, limit_s]
         async with gate("agent_rl.tools.argument_check", _AT_ONCE):
             fine, result = await in_thread(_workers.ask, request, limit_s)

@@ -150,11 +150,14 @@ def check_arguments(name: str, validator: Validator, arguments: Any) -> dict[str
     try:
         checked: dict[str, Any] = coerce(schema, copy.deepcopy(arguments))
         errors = list(islice(validator.iter_errors(checked), _MAX_ERRORS))
+        if not errors:
+            return checked
+        problems = "; ".join(dict.fromkeys(_explain(error) for error in errors))
     except RecursionError:
         raise InvalidArgumentsError(f"invalid arguments for {name}: nested too deeply") from None
-    if not errors:
-        return checked
-    problems = "; ".join(dict.fromkeys(_explain(error) for error in errors))
+    except ValueError as error:  # a number of thousands of digits, for example
+        problem = f"{type(error).__name__}: {str(error)[:200]}"
+        raise InvalidArgumentsError(f"the arguments of {name} cannot be read: {problem}") from error
     raise InvalidArgumentsError(f"invalid arguments for {name}: {problems}. {_signature(name, schema)}")
 
 

@@ -16,6 +16,7 @@ from agent_rl.remote import http as remote
 from agent_rl.settings.episode import ToolsSettings
 from agent_rl.tools import ToolSession, load_tools
 from agent_rl.tools.builtin.http import HttpTool, IdempotentHttpTool
+from agent_rl.tools.inspection import expand
 from agent_rl.trajectory import ToolCall, ToolStatus
 from tests.http_faults import FaultyServer, answer, drop
 
@@ -349,17 +350,9 @@ def test_one_entry_has_one_limit_for_all_its_tools(tmp_path):
 
 
 def test_a_tool_written_out_is_the_same_tool(tmp_path):
-    """What `agent-rl tools expand` writes: plain entries with the tools' own classes and configs."""
     with FaultyServer() as server:
         (spec,) = specs_of(tmp_path, {**CITY, "response": {"max_items": 3}}, rate_per_s=1000, base_url=server.url)
-        entry = {
-            "class_name": f"{spec.cls.__module__}.{spec.cls.__qualname__}",
-            "name": spec.name,
-            "description": spec.description,
-            "parameters": spec.parameters,
-            "config": json.loads(json.dumps(spec.config)),
-        }
-        (tmp_path / "expanded.yaml").write_text(yaml.safe_dump({"tools": [entry]}))
+        (tmp_path / "expanded.yaml").write_text(expand([spec]))
         (again,) = load_tools(tmp_path / "expanded.yaml")
         assert (again.cls, again.schema(), again.config) == (spec.cls, spec.schema(), spec.config)
         assert call([pickle.loads(pickle.dumps(again))], {"city": "Bern"}).text == '{"fine": true}'

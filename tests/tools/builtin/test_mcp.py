@@ -22,6 +22,7 @@ from agent_rl.tools import ToolSession, load_tools
 from agent_rl.tools.arguments import schema_problem
 from agent_rl.tools.builtin import mcp
 from agent_rl.tools.builtin.mcp import IdempotentMcpTool, Mcp, McpTool
+from agent_rl.tools.inspection import expand
 from agent_rl.trajectory import ToolCall, ToolStatus
 
 pytestmark = pytest.mark.slow
@@ -367,17 +368,8 @@ def test_a_config_that_cannot_work(config, problem):
 def test_specs_cross_processes_and_an_expanded_entry_needs_no_server_to_load(tmp_path, specs):
     assert [spec.name for spec in pickle.loads(cloudpickle.dumps(specs))] == [spec.name for spec in specs]
 
-    def expanded(spec, command):
-        return {
-            "class_name": f"{spec.cls.__module__}.{spec.cls.__qualname__}",
-            "name": spec.name,
-            "description": spec.description,
-            "parameters": spec.parameters,
-            "config": {**spec.config, "command": command},
-        }
-
     path = tmp_path / "expanded.yaml"
-    path.write_text(yaml.safe_dump({"tools": [expanded(spec, ["no-such-program-anywhere"]) for spec in specs]}))
+    path.write_text(expand(specs).replace(sys.executable, "no-such-program-anywhere"))
     absent = load_tools(path)
     assert [(spec.name, spec.parameters, spec.cls) for spec in absent] == [
         (spec.name, spec.parameters, spec.cls) for spec in specs
