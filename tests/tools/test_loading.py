@@ -57,9 +57,6 @@ OWN = """
             schema = config.get("schema", {"type": "object"})
             return [ToolSpec(name, "d", schema, Repeatable, {"of": name}) for name in config["names"]]
 
-    class AbstractSet(Toolset):
-        pass
-
     class NotATool:
         pass
 
@@ -241,23 +238,16 @@ def entry(text):
 BROKEN = [  # YAML, and what the message must say
     ("tools: [", ["not YAML", "Fix the syntax"]),
     ("3", ["cannot be read", "Name a readable YAML file"]),
-    ("just text", ["no `tools` list"]),
-    ("- name: calculator", ["no `tools` list"]),
     ("tool: []", ["no `tools` list"]),
-    ("tools: []", ["tools: expected a list of entries, got []"]),
     ("tools: {name: calculator}", ["tools: expected a list", "- name: calculator"]),
     ("tools: [{name: calculator}]\nextra: 1", ["extra: unknown key"]),
     (entry("calculator"), ["tools[0]: expected a mapping, got 'calculator'", "Write `- name: calculator`"]),
     (entry("{name: calculator, timeout: 3}"), ["(calculator).timeout: unknown key (value 3)", "'timeout_s'"]),
     (entry("{config: {a: 1}}"), ["tools[0]: neither name nor class_name"]),
     (entry("{name: calculater}"), ["(calculater).name", "not a built-in tool", "Did you mean 'calculator'?"]),
-    (entry("{name: [a]}"), ["tools[0].name: expected text or null, got ['a']"]),
     (entry("{class_name: Search}"), ["class_name: 'Search' is not an import path", "package.module.Class"]),
-    (entry("{class_name: 3}"), ["class_name: expected text or null, got 3"]),
     (entry("{class_name: no_such_package.Search}"), ["there is no module 'no_such_package'", "file.py:Class"]),
     (entry("{class_name: agent_rl.tools.builtin.calculater.Calculator}"), ["no module", "Did you mean 'calculator'?"]),
-    (entry("{class_name: agent_rl.tools.builtin.calculator.Calculater}"), ["has no 'Calculater'", "'Calculator'"]),
-    (entry("{class_name: agent_rl.tools.builtin.calculator.calculate}"), ["is a function, not a class"]),
     (entry("{class_name: 'onw.py:Search'}"), ["there is no file", "Did you mean 'own.py'?"]),
     (entry("{class_name: 'own.py:Serach'}"), ["'own.py' has no 'Serach'", "Did you mean 'Search'?"]),
     (entry("{class_name: 'broken.py:Search'}"), ["importing", "broken.py:1: RuntimeError: no licence"]),
@@ -275,20 +265,14 @@ BROKEN = [  # YAML, and what the message must say
         entry("{name: calculator, config: {digits: 3}}"),
         ["yaml:2: tools[0] (calculator).config.digits: unknown key"],
     ),
-    (entry("{name: calculator, config: 3}"), [".config: expected a mapping or null, got 3"]),
     (
         entry("{name: calculator, timeout_s: 0}"),
         [".timeout_s: expected a number above 0", "`timeout_s: 1`"],
     ),
-    (entry("{name: calculator, timeout_s: soon}"), [".timeout_s", "'soon'"]),
-    (entry("{name: calculator, timeout_s: true}"), [".timeout_s", "True"]),
-    (entry("{name: calculator, timeout_s: .inf}"), [".timeout_s", "inf"]),
     (
         entry("{name: calculator, max_concurrency: 0}"),
         [".max_concurrency: expected a whole number of at least 1 or null, got 0"],
     ),
-    (entry("{name: calculator, max_concurrency: true}"), [".max_concurrency", "got True"]),
-    (entry("{class_name: 'own.py:Repeatable', retries: -1}"), [".retries: expected a whole number of at least 0"]),
     (entry("{class_name: 'own.py:Repeatable', cache: share}"), [".cache", "'share'", "Did you mean 'shared'?"]),
     (entry("{class_name: 'own.py:Search', cache: shared}"), [".cache: Search is not reusable (value 'shared')"]),
     (entry("{name: calculator, cache: shared, reusable: false}"), [".cache: Calculator is not reusable"]),
@@ -298,20 +282,17 @@ BROKEN = [  # YAML, and what the message must say
     ),
     (entry("{name: run_tests, cache: trajectory}"), [".cache: RunTests is not reusable", "reusable: true"]),
     (entry("{class_name: 'own.py:Search', retries: 2}"), [".retries", "idempotent = True"]),
-    (entry("{class_name: 'own.py:AbstractSet'}"), ["AbstractSet is abstract"]),
     (entry("{class_name: 'own.py:Pair'}"), [".config: names: missing"]),
     (entry("{class_name: 'own.py:Pair', config: {names: [a, b, c]}}"), [".config: a pair has two"]),
     (entry("{class_name: 'own.py:Pair', config: {names: [a, a]}}"), [".name: 'a' is already the name of tools[0]"]),
     (entry("{class_name: 'own.py:Pair', config: {names: ['a b']}}"), [".name: 'a b' cannot be a tool's name"]),
     (entry("{class_name: 'own.py:Pair', config: {names: [a]}, description: d}"), [".description: Pair is a toolset"]),
     (entry("{class_name: 'own.py:Pair', config: {names: [a], schema: {type: text}}}"), ["(tool 'a').parameters: type"]),
-    (entry("{name: calculator, description: [a]}"), [".description: expected text or null, got ['a']"]),
     (entry("{name: a b, class_name: 'own.py:Search'}"), [".name: 'a b' cannot be a tool's name"]),
     (entry("{name: calculator, parameters: text}"), [".parameters: expected a JSON schema", "'text'"]),
     (entry("{name: calculator, parameters: {type: array}}"), ["type must be 'object', got 'array'"]),
     (entry("{name: calculator, parameters: {type: object, properties: [a]}}"), ["properties must be a mapping"]),
     (entry("{name: calculator, parameters: {type: object, properties: {a: {type: int}}}}"), ["properties.a.type"]),
-    (entry("{name: calculator, parameters: {type: object, properties: {a: {pattern: '('}}}}"), ["a.pattern"]),
     (entry("{name: calculator, parameters: {type: object, properties: {on: {}}}}"), ["the key True is not text"]),
     (
         entry("{name: calculator, parameters: {type: object, properties: {query: {}}, required: [querry]}}"),

@@ -348,15 +348,11 @@ def test_the_key_is_needed_and_never_shown(tmp_path, remote, monkeypatch):
     [
         ({}, "command, url: neither given"),
         ({"command": ["x"], "url": "http://h/mcp"}, "command, url: both given"),
-        ({"comand": ["x"]}, "comand: unknown key .*Did you mean 'command'"),
         ({"command": "python x.py"}, "command: expected a list of text, got 'python x.py'"),
-        ({"command": ["x", 1]}, r"command\[1\]: expected text, got 1"),
         ({"url": "localhost:8000/mcp"}, "url: not an HTTP address .*Write http"),
         ({"url": "http://user:hunter2@h/mcp"}, "url: carries a password"),
         ({"url": "http://h/mcp", "env": {"A": "b"}}, "env: has no effect .*Remove it"),
-        ({"command": ["x"], "session": "turn"}, "session: expected `trajectory` or `shared`, got 'turn'"),
         ({"command": ["x"], "prefix": "a b"}, "prefix: .*a b"),
-        ({"command": ["x"], "connect_timeout_s": 0}, "connect_timeout_s: expected a number above 0, got 0"),
     ],
 )
 def test_a_config_that_cannot_work(config, problem):

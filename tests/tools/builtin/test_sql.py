@@ -82,14 +82,10 @@ def test_results_are_shown_as_a_table(ask):
         "name | age\n--- | ---\nAda | 36\nBo | NULL\n'' | 7\n(3 rows)"
     )
     assert ask("SELECT name FROM adult -- grown up") == "name\n---\nAda\n(1 row)"
+    assert ask("SELECT 'a|b' AS a, 'c\nd' AS b, 'NULL' AS c").splitlines()[2] == r"a\|b | c\nd | 'NULL'"
     assert ask("SELECT name FROM singer WHERE age > 99") == "name\n---\n(0 rows)"
     assert ask("SELECT id FROM singer ORDER BY id DESC LIMIT 1; -- the last").endswith("3\n(1 row)")
     assert ask("WITH a AS (SELECT max(age) AS m FROM singer) SELECT m FROM a") == "m\n---\n36\n(1 row)"
-
-
-def test_cells_keep_their_line(ask):
-    shown = ask("SELECT 'a|b' AS a, 'c\nd' AS b, 'NULL' AS c")
-    assert shown.splitlines()[2] == r"a\|b | c\nd | 'NULL'"
 
 
 def test_values_as_each_engine_shows_them(files):
@@ -237,13 +233,9 @@ def test_wrong_config_is_refused(config, message):
         Sql.check_config(config)
 
 
-def test_the_engine_must_fit_the_file(files):
+def test_the_engine_must_fit_the_file_and_no_write_be_unfinished(files, tmp_path):
     with pytest.raises(ConfigError, match=r"is no duckdb file \(sqlite\)"):
         Sql.check_config({"database": str(files["sqlite"]), "engine": "duckdb"})
-    Sql.check_config({"database": str(files["sqlite"]), "engine": "sqlite"})
-
-
-def test_an_unfinished_write_is_refused(files, tmp_path):
     path = tmp_path / "busy.sqlite"
     path.write_bytes(files["sqlite"].read_bytes())
     Path(f"{path}-wal").write_bytes(b"x")
@@ -273,13 +265,6 @@ def test_only_a_crash_from_outside_is_not_the_policys_fault(files, sent, error, 
         tool.call({"query": FOREVER})
     timer.join()
     assert tool.call({"query": "SELECT 1 AS a"}) == "a\n---\n1\n(1 row)"
-
-
-def test_the_engine_does_not_see_the_environment(files, monkeypatch):
-    monkeypatch.setenv("SOME_API_KEY", "hush")
-    tool_of({"database": str(files["sqlite"]), "memory_mb": 78}).call({"query": "SELECT 1"})
-    ((_, worker),) = pool.workers("sqlite", 78).idle
-    assert b"hush" not in Path(f"/proc/{worker.pid}/environ").read_bytes()
 
 
 ORPHANS = """

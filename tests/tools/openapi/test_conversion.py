@@ -223,11 +223,8 @@ def only(tmp_path, node, method="get", path="/x", **options):
     ("servers", "base_url", "expected"),
     [
         ([SERVER], None, "https://eu.example.com/v2"),
-        ([SERVER], "http://127.0.0.1:8000", "http://127.0.0.1:8000"),
         ([{"url": "/api/v1"}], "https://h.example/", "https://h.example/api/v1"),
         ([{"url": "/api/v1"}], "https://h.example/api/v1/", "https://h.example/api/v1"),
-        ([{"url": "api"}], "https://h.example", "https://h.example/api"),
-        ([], "https://h.example", "https://h.example"),
         ([{"url": "https://{nothing}.example"}], "https://h.example/v1", "https://h.example/v1"),
     ],
 )
@@ -241,11 +238,9 @@ def test_the_base_url_comes_from_the_argument_or_the_first_server(servers, base_
     [
         ({"swagger": "2.0", "paths": {}}, {}, "Swagger 2.0 is not OpenAPI 3.* swagger2openapi"),
         ({"paths": {}}, {}, "openapi: expected 3.0 or 3.1, got None"),
-        (document(version="4.0"), {}, "got '4.0'"),
         (document(servers=[{"url": "/v1"}]), {}, "'/v1' names no host.* Give a base_url"),
         (document(servers=[{"url": "https://{a}.b"}]), {}, "no default for a variable"),
         (document(), {"base_url": "api.example.com"}, "names no host"),
-        (document({}), {}, "no operation can be converted"),
         (document({"/x": {"get": {"deprecated": True}}}), {}, r"\(GET /x: deprecated\)"),
         (
             document({"/things": {"get": {}}}),
@@ -332,11 +327,8 @@ def test_parameters_of_all_places_are_one_object(tmp_path):
     [
         (THING, True, {"n": "body"}),
         (THING, False, {"body": "whole_body"}),
-        ({**THING, "required": []}, False, {"n": "body"}),
         ({**THING, "additionalProperties": True}, True, {"body": "whole_body"}),
-        ({**THING, "additionalProperties": False}, True, {"n": "body"}),
         ({"oneOf": [THING, {"type": "string"}]}, True, {"body": "whole_body"}),
-        ({"type": "object"}, True, {"body": "whole_body"}),
         ({"type": "array", "items": THING}, True, {"body": "whole_body"}),
     ],
 )
@@ -352,10 +344,7 @@ def test_a_body_becomes_arguments_where_it_can(tmp_path, schema, required, place
         ({"type": "string", "nullable": True}, {"type": ["string", "null"]}),
         ({"type": "string", "nullable": True, "enum": ["a"]}, {"type": ["string", "null"], "enum": ["a", None]}),
         ({"allOf": [THING], "nullable": True}, {"anyOf": [{"allOf": [THING]}, {"type": "null"}]}),
-        ({"type": "string", "nullable": False}, {"type": "string"}),
         ({"type": "number", "minimum": 1, "exclusiveMinimum": True}, {"type": "number", "exclusiveMinimum": 1}),
-        ({"type": "number", "maximum": 1, "exclusiveMaximum": False}, {"type": "number", "maximum": 1}),
-        ({"type": "number", "exclusiveMaximum": 3}, {"type": "number", "exclusiveMaximum": 3}),
         (
             {"anyOf": [{"type": "integer"}, {"type": "null"}], "title": "T"},
             {"anyOf": [{"type": "integer"}, {"type": "null"}]},
@@ -407,7 +396,6 @@ def test_references_are_kept_also_circular_ones_and_such_as_would_grow_large(tmp
             operation({"name": "o", "in": "query", "required": True, "style": "deepObject", "schema": {}}),
             "the style 'deepObject'",
         ),
-        (operation({"name": "o", "in": "query", "required": True, "content": {}}), "has no schema"),
         (operation({"name": "Host", "in": "header", "required": True, "schema": {}}), "not the policy's to set"),
         (operation({"name": "o", "in": "query", "schema": {"$ref": "#/nowhere"}}), None),
         (operation({"name": "o", "in": "query", "required": True, "schema": {"$ref": "#/nowhere"}}), "leads nowhere"),
@@ -424,7 +412,6 @@ def test_references_are_kept_also_circular_ones_and_such_as_would_grow_large(tmp
         (operation(requestBody={"required": True, "content": {"text/csv": {}}}), "its body is text/csv"),
         (operation(requestBody={"content": {"text/csv": {}}}), None),
         (operation(None), "not valid OpenAPI"),
-        (operation(requestBody="x"), "not valid OpenAPI"),
         (operation({"name": "o", "in": "query", "required": True, "schema": []}), "a schema is no mapping"),
         (operation(servers=[{"url": "https://x"}]), "has servers of its own"),
         (operation(security=[{"a": [], "b": []}]), "several credentials"),
