@@ -19,7 +19,6 @@ import yaml
 
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.tools import ToolSession, load_tools
-from agent_rl.tools.arguments import schema_problem
 from agent_rl.tools.builtin import mcp
 from agent_rl.tools.builtin.mcp import IdempotentMcpTool, Mcp, McpTool
 from agent_rl.tools.inspection import expand
@@ -109,26 +108,6 @@ def remote(server, monkeypatch):
     return {"url": server, "headers_from": {"Authorization": "MCP_TEST_TOKEN"}, "connect_timeout_s": PATIENCE_S}
 
 
-def test_every_page_is_listed_and_every_name_and_schema_can_be_used(tmp_path):
-    found = {spec.config["tool"]: spec for spec in load(tmp_path, stdio("raw"))}
-    assert list(found) == ["first", "a/b", "a_b", "x" * 100]
-    assert found["a_b"].name == "a_b"
-    assert found["a/b"].name.startswith("a_b_")
-    assert "'a/b'" in found["a/b"].description
-    assert len(found["x" * 100].name) == 64
-    assert found["first"].parameters == {"type": "object", "properties": {"free": {}}, "required": ["free"]}
-    assert found["first"].description
-    assert not any(schema_problem(spec.parameters) for spec in found.values())
-
-    async def main():
-        async with session(list(found.values())) as tools:
-            assert await say(tools, found["a/b"].name, a=1) == "this was a/b"
-            refused = await ask(tools, "first", free=1)
-            assert (refused.status, refused.text) == (ToolStatus.ERROR, "Error: first is out of order")
-
-    asyncio.run(main())
-
-
 def test_include_exclude_and_prefix(tmp_path, remote):
     found = load(tmp_path, {**remote, "include": ["read*", "add"], "exclude": ["*env"], "prefix": "my_"}, timeout_s=7)
     assert [(spec.name, spec.timeout_s) for spec in found] == [("my_add", 7), ("my_read_pid", 7)]
@@ -164,6 +143,7 @@ def test_what_the_policy_reads(specs, monkeypatch):
             assert await say(tools, "show", kind="structured") == '{"sum": 3, "unit": "€"}'
             failed = await ask(tools, "fail", why="no")
             assert (failed.status, failed.text) == (ToolStatus.ERROR, "Error: Error executing tool fail: cannot: no")
+            assert (await ask(tools, "refuse")).text == "Error: out of order"
             assert (await ask(tools, "add", by="x")).status is ToolStatus.INVALID_ARGUMENTS
             assert await say(tools, "ask") == "declined: List roots not supported"
             assert "characters cut" in await say(tools, "repeat", times=200_000)
