@@ -209,40 +209,26 @@ class Leaky(Tool):
     parameters = OPEN
 
     async def call(self, arguments):
-        shown = f"got {arguments.get('query')} with hush-hush-hush"
-        metrics = {"tokens": 7, "apiKey": "abc", "deep": [{"Set-Cookie": "c", "note": "hush-hush-hush"}], "token": None}
-        return ToolOutput(shown, metrics=metrics, answer="hush-hush-hush!")
-
-
-KEY_LIKE = "sk-" + "a1b2c3d4" * 4
+        text = f"got {arguments['query']} with hush-hush-hush"
+        return ToolOutput(text, metrics={"tokens": 7, "apiKey": "abc"}, answer="hush-hush-hush!")
 
 
 def test_secrets_are_neither_written_nor_shown(path, monkeypatch):
+    """tests/test_secrets.py has what counts as one."""
     monkeypatch.setenv("SEARCH_API_KEY", "hush-hush-hush")
-    monkeypatch.setenv("SHORT_TOKEN", "got")
-    spec = ToolSpec.from_class(Leaky)
     kwargs = {"leaky": {"create_kwargs": {"password": "very-private"}}}
-    asked = call(
-        "leaky",
-        query="hush-hush-hush?",
-        note=f"my key is {KEY_LIKE}",
-        password="p4ss",
-        headers={"Authorization": "Bearer x", "X-Api-Key": ["k1"]},
-    )
+    asked = call("leaky", query="hush-hush-hush?", headers={"Authorization": "Bearer x"})
 
     async def once(cassette):
-        async with ToolSession([spec], default_timeout_s=5, cassette=cassette, tools_kwargs=kwargs) as session:
+        specs = [ToolSpec.from_class(Leaky)]
+        async with ToolSession(specs, default_timeout_s=5, cassette=cassette, tools_kwargs=kwargs) as session:
             return await session.run([asked])
 
     (recorded,) = asyncio.run(once(Cassette.record(path)))
-    content = path.read_text()
-    for secret in ("hush", "p4ss", "Bearer", "k1", "abc", '"c"', "very-private", KEY_LIKE):
-        assert secret not in content
-    assert recorded.text == "got [redacted]? with [redacted]"
-    assert recorded.answer == "[redacted]!"
-    deep = [{"Set-Cookie": "[redacted]", "note": "[redacted]"}]
-    assert recorded.metrics == {"tokens": 7, "apiKey": "[redacted]", "deep": deep, "token": None}
-    assert asked.arguments["password"] == "p4ss"
+    assert not [secret for secret in ("hush", "Bearer", "abc", "very-private") if secret in path.read_text()]
+    assert (recorded.text, recorded.answer) == ("got [redacted]? with [redacted]", "[redacted]!")
+    assert recorded.metrics == {"tokens": 7, "apiKey": "[redacted]"}
+    assert asked.arguments["headers"] == {"Authorization": "Bearer x"}
     assert asyncio.run(once(Cassette.replay(path))) == [recorded]
     asked.arguments["other"] = "hush-hush-hush"
     with pytest.raises(CassetteMissError) as caught:

@@ -15,7 +15,6 @@ from pathlib import Path
 import cloudpickle
 import psutil
 import pytest
-import yaml
 
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.tools import ToolSession, load_tools
@@ -23,6 +22,7 @@ from agent_rl.tools.builtin import mcp
 from agent_rl.tools.builtin.mcp import IdempotentMcpTool, Mcp, McpTool
 from agent_rl.tools.inspection import expand
 from agent_rl.trajectory import ToolCall, ToolStatus
+from tests.tools import use
 
 pytestmark = pytest.mark.slow
 
@@ -36,11 +36,7 @@ def stdio(*mode, **config):
 
 
 def load(folder, config, **entry):
-    path = folder / "tools.yaml"
-    path.write_text(
-        yaml.safe_dump({"tools": [{"class_name": "agent_rl.tools.builtin.mcp.Mcp", "config": config, **entry}]})
-    )
-    return load_tools(path)
+    return use.load(folder, "mcp", config, **entry)
 
 
 def session(specs, timeout_s=PATIENCE_S):

@@ -1,6 +1,5 @@
 """The sandbox_fusion tool against a server that speaks the protocol and really runs the code."""
 
-import asyncio
 import json
 import subprocess
 import sys
@@ -11,10 +10,10 @@ from agent_rl.errors import ConfigError
 from agent_rl.remote import RemoteError
 from agent_rl.remote import http as remote
 from agent_rl.sandbox.host import fusion
-from agent_rl.tools import ToolSession, load_tools
 from agent_rl.tools.builtin import sandbox_fusion
-from agent_rl.trajectory import ToolCall, ToolStatus
+from agent_rl.trajectory import ToolStatus
 from tests.http_faults import FaultyServer, answer, drop, hang
+from tests.tools import use
 
 
 def run_code(handler):
@@ -43,22 +42,11 @@ def no_pauses(monkeypatch):
 
 @pytest.fixture
 def load(tmp_path):
-    def from_config(**config):
-        path = tmp_path / "tools.yaml"
-        entry = {"class_name": "agent_rl.tools.builtin.sandbox_fusion.SandboxFusion", "config": config}
-        path.write_text(json.dumps({"tools": [entry]}))
-        (spec,) = load_tools(path)
-        return spec
-
-    return from_config
+    return lambda **config: use.load(tmp_path, "sandbox_fusion", config)[0]
 
 
 def run(spec, *codes):
-    async def episode():
-        async with ToolSession([spec], default_timeout_s=30) as session:
-            return await session.run([ToolCall("sandbox_fusion", {"code": code}) for code in codes])
-
-    return asyncio.run(episode())
+    return use.run([spec], [("sandbox_fusion", {"code": code}) for code in codes])
 
 
 @pytest.mark.parametrize("path", ["", "/", "/run_code"])

@@ -1,6 +1,5 @@
 """The search tool, over a corpus and over a retrieval server."""
 
-import asyncio
 import json
 
 import pytest
@@ -8,9 +7,9 @@ import pytest
 from agent_rl.errors import ConfigError
 from agent_rl.remote import RemoteError
 from agent_rl.remote import http as remote
-from agent_rl.tools import ToolSession, load_tools
-from agent_rl.trajectory import ToolCall, ToolStatus
+from agent_rl.trajectory import ToolStatus
 from tests.http_faults import FaultyServer, answer, drop
+from tests.tools import use
 
 DOCUMENTS = [
     {"id": "a", "contents": '"Faust"\nFaust is a tragic play by Goethe. ' + "x" * 100},
@@ -33,23 +32,11 @@ def corpus(tmp_path):
 
 @pytest.fixture
 def load(tmp_path):
-    def from_config(**config):
-        path = tmp_path / "tools.yaml"
-        path.write_text(
-            json.dumps({"tools": [{"class_name": "agent_rl.tools.builtin.search.Search", "config": config}]})
-        )
-        (spec,) = load_tools(path)
-        return spec
-
-    return from_config
+    return lambda **config: use.load(tmp_path, "search", config)[0]
 
 
 def run(spec, *arguments):
-    async def episode():
-        async with ToolSession([spec], default_timeout_s=30) as session:
-            return await session.run([ToolCall("search", each) for each in arguments])
-
-    return asyncio.run(episode())
+    return use.run([spec], [("search", each) for each in arguments])
 
 
 def test_local_search_ranks_and_shortens_documents(load, corpus):
@@ -69,23 +56,18 @@ def test_local_search_ranks_and_shortens_documents(load, corpus):
     ]  # top_k of the config is the most
 
 
-def test_a_query_without_matches_says_so(load, corpus):
-    (result,) = run(load(corpus=str(corpus)), {"query": "zebra"})
-    assert (result.status, result.text) == (ToolStatus.OK, "No document matches 'zebra'. Try other words.")
-
-
 @pytest.mark.parametrize(
     ("query", "text"),
     [
         ("x" * 10_000, "the query has 10000 characters; at most 1000 are searched for"),
         ("", "the query has no words"),
-        (" \t\n", "the query has no words"),
         ("\x00\x1b\ud800?", "the query has no words"),
+        ("zebra", "No document matches 'zebra'. Try other words."),
     ],
 )
-def test_hostile_queries(load, corpus, query, text):
+def test_queries_that_find_nothing(load, corpus, query, text):
     (result,) = run(load(corpus=str(corpus)), {"query": query})
-    assert result.status is ToolStatus.ERROR
+    assert (result.status is ToolStatus.OK) is (query == "zebra")
     assert text in result.text
 
 

@@ -14,11 +14,10 @@ import duckdb
 import pytest
 
 from agent_rl.errors import ConfigError, ToolError, ToolTimeoutError, UnscoredError
-from agent_rl.tools import ToolSession
 from agent_rl.tools.builtin._sql import pool
 from agent_rl.tools.builtin.sql import Sql
-from agent_rl.tools.loading import load_tools
-from agent_rl.trajectory import ToolCall, ToolStatus
+from agent_rl.trajectory import ToolStatus
+from tests.tools import use
 
 ROOT = Path(__file__).parents[3]
 TABLES = (
@@ -64,14 +63,8 @@ def ask(request, files):
 
 
 def test_through_a_tool_file_and_the_runtime(files, tmp_path):
-    path = tmp_path / "tools.yaml"
-    path.write_text(f"tools: [{{class_name: agent_rl.tools.builtin.sql.Sql, config: {{database: {files['sqlite']}}}}}]")
-
-    async def episode():
-        async with ToolSession(load_tools(path), default_timeout_s=60.0) as session:
-            return await session.run([ToolCall("sql", {"query": text}) for text in ("SELECT 1 AS one", "SELECT x")])
-
-    good, bad = asyncio.run(episode())
+    specs = use.load(tmp_path, "sql", {"database": str(files["sqlite"])})
+    good, bad = use.run(specs, [("sql", {"query": text}) for text in ("SELECT 1 AS one", "SELECT x")], timeout_s=60)
     assert (good.status, good.text) == (ToolStatus.OK, "one\n---\n1\n(1 row)")
     assert bad.status == ToolStatus.ERROR
     assert bad.text.startswith("Error: no such column: x. Known: ")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent_rl.errors import ConfigError, ToolError
+from agent_rl.errors import ToolError
 from agent_rl.tools.builtin._sympy.notation import to_sympy
 from agent_rl.tools.builtin.sympy import SymPy
 from agent_rl.tools.spec import ToolSpec
@@ -141,8 +141,3 @@ def test_latex_and_unicode_become_sympys_notation(text, expected):
 def test_notation_that_cannot_be_read_is_explained(text, expected):
     with pytest.raises(ToolError, match=expected):
         to_sympy(text)
-
-
-def test_mistakes_in_the_config():
-    with pytest.raises(ConfigError, match=r"timeout: unknown key \(value 3\). Did you mean 'timeout_s'"):
-        SymPy.check_config({"timeout": 3})

@@ -1,6 +1,5 @@
 """OpenAPI documents become tool files that load; the tools work against the application that wrote the document."""
 
-import asyncio
 import contextlib
 import json
 import socket
@@ -16,9 +15,10 @@ from fastapi.security import APIKeyHeader, HTTPBearer, OAuth2PasswordBearer
 from pydantic import BaseModel, Field
 
 from agent_rl.errors import ConfigError
-from agent_rl.tools import ToolSession, load_tools
+from agent_rl.tools import load_tools
 from agent_rl.tools.openapi import from_openapi, read_openapi, to_yaml
-from agent_rl.trajectory import ToolCall, ToolStatus
+from agent_rl.trajectory import ToolStatus
+from tests.tools import use
 
 KEY = "key-of-the-shop"
 
@@ -159,16 +159,10 @@ def test_every_tool_of_a_real_application(tmp_path, monkeypatch):
     monkeypatch.setenv("SHOP_24_APIKEYHEADER", KEY)
     monkeypatch.setenv("SHOP_24_HTTPBEARER", KEY)
 
-    async def main(specs):
-        async with ToolSession(specs, default_timeout_s=60) as session:
-            return await session.run(
-                [ToolCall(name, arguments, str(n)) for n, (name, arguments, _) in enumerate(CALLS)]
-            )
-
     app = shop()
     with served(app) as url:
         specs, conversion = tools_of(tmp_path, app.openapi(), base_url=url)
-        results = asyncio.run(main(specs))
+        results = use.run(specs, [(name, arguments) for name, arguments, _ in CALLS], timeout_s=60)
     assert {spec.name for spec in specs} == {name for name, _, _ in CALLS}
     for (name, arguments, text), result in zip(CALLS, results, strict=True):
         assert text in result.text, (name, arguments, result)
