@@ -141,10 +141,6 @@ class Cassette:
         scoped.scope = scope
         return scoped
 
-    def tape(self, specs: Iterable[ToolSpec], tools_kwargs: Mapping[str, Any]) -> Tape:
-        """The calls of one trajectory, from its first."""
-        return Tape(self, specs, tools_kwargs)
-
     def _take(self, call: _Call) -> _Answer:
         key = call.key()
         place = (key, self.scope if (key, self.scope) in self._records else None)
@@ -188,7 +184,7 @@ class Cassette:
 
 
 class Tape:
-    """One trajectory's calls, in their order."""
+    """The calls of one trajectory, from its first."""
 
     def __init__(self, cassette: Cassette, specs: Iterable[ToolSpec], tools_kwargs: Mapping[str, Any]) -> None:
         self._cassette = cassette

@@ -55,7 +55,7 @@ def load_tools(path: str | Path) -> list[ToolSpec]:
     place = Place(file=Path(path))
     specs: list[ToolSpec] = []
     owner: dict[str, int] = {}
-    for index, content in enumerate(_read_entries(Path(path))):
+    for index, content in enumerate(validated(_File, read_yaml(Path(path)), place).tools):
         entry = _Entry(place / "tools" / index, content)
         for spec in entry.specs():
             if spec.name in owner:
@@ -81,22 +81,12 @@ def _escaped(value: Any) -> Any:
     return re.sub(r"(\\*)\$\{", r"\1\1\\${", value) if isinstance(value, str) else value
 
 
-def _read_entries(path: Path) -> list[Any]:
-    place, content = Place(file=path), read_yaml(path)
-    if not isinstance(content, Mapping) or "tools" not in content:
-        raise place.error("no `tools` list at the top level", "Write `tools:` and below it one entry for each tool")
-    for key in content:
-        if key != "tools":
-            raise (place / str(key)).error("unknown key", did_you_mean(str(key), ["tools"]))
-    entries = content["tools"]
-    if not isinstance(entries, list) or not entries:
-        problem = f"expected a list of entries, got {entries!r}"
-        raise (place / "tools").error(problem, "Write at least `- name: calculator`")
-    return entries
-
-
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class _File(_Strict):
+    tools: list[Any] = Field(min_length=1)
 
 
 class _Function(_Strict):
