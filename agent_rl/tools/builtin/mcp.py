@@ -82,11 +82,6 @@ class Mcp(Toolset):
     name = "mcp"
 
     @classmethod
-    def check_config(cls, config: Mapping[str, Any]) -> None:
-        """Refuse unknown keys, contradictions, and environment variables that are not set."""
-        validated(McpConfig, config).check()
-
-    @classmethod
     def tools(cls, config: Mapping[str, Any]) -> list[ToolSpec]:
         """Ask the server.
 
@@ -111,11 +106,6 @@ class McpTool(Tool):
 
     Config = McpToolConfig
     settings: McpToolConfig
-
-    @classmethod
-    def check_config(cls, config: Mapping[str, Any]) -> None:
-        """As `Mcp`, for an entry that gives the tool's schema itself."""
-        validated(McpToolConfig, config).check()
 
     async def call(self, arguments: dict[str, Any]) -> str:
         """Call the tool on the server."""

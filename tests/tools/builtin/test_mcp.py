@@ -333,7 +333,7 @@ def test_the_key_is_needed_and_never_shown(tmp_path, remote, monkeypatch):
 )
 def test_a_config_that_cannot_work(config, problem):
     with pytest.raises(ConfigError, match=problem) as caught:
-        Mcp.check_config(config)
+        Mcp.tools(config)
     assert "hunter2" not in str(caught.value)
 
 

@@ -60,7 +60,7 @@ class McpServer(ToolConfig):
         words = [word for variable in variables for word in os.environ.get(variable, "").split()]
         return Secrets(word for word in words if len(word) >= _MIN_SECRET).hide(text)
 
-    def check(self) -> None:
+    def model_post_init(self, _: object) -> None:
         """Refuse contradictions between fields, and variables that are not set.
 
         Raises:
