@@ -162,28 +162,32 @@ def test_a_failing_close_does_not_keep_the_others_open(caplog):
     assert "did not close within 0.2 s" in caplog.text
 
 
-def test_a_failing_start_is_answered_and_not_repeated():
+@pytest.mark.parametrize(
+    ("error", "status", "text"),
+    [
+        (ToolError("no index"), ToolStatus.ERROR, "ToolError: no index"),
+        (UnscoredError("not yet"), None, "UnscoredError: not yet"),
+        (None, ToolStatus.TIMEOUT, "it did not start in time"),
+    ],
+)
+def test_a_start_that_fails_or_hangs_is_not_repeated(error, status, text):
     async def start(self):
         self.events.append("start")
-        raise ToolError("no index")
+        await asyncio.sleep(0 if error else 60)
+        raise error
 
     spec, events = spec_of(start=start)
-    first, second = run(spec, [call()], [call()])
-    assert (first.status, first.text) == (ToolStatus.ERROR, "Error: no index")
-    assert second.status is ToolStatus.ERROR
-    assert "not available: ToolError: no index" in second.text
-    assert events == ["start", "close"]
 
+    async def episode():
+        first = None
+        async with session_of(spec, default_timeout_s=0.1) as session:
+            with contextlib.suppress(UnscoredError):
+                first = (await session.run([call()]))[0].status
+            return first, (await session.run([call()]))[0]
 
-def test_a_start_that_hangs_counts_against_the_limit():
-    async def start(self):
-        await asyncio.sleep(60)
-
-    spec, events = spec_of(start=start)
-    first, second = run(spec, [call()], [call()], default_timeout_s=0.1)
-    assert (first.status, second.status) == (ToolStatus.TIMEOUT, ToolStatus.ERROR)
-    assert "did not start in time" in second.text
-    assert events == ["close"]
+    first, second = asyncio.run(episode())
+    assert (first, second.status, events) == (status, ToolStatus.ERROR, ["start", "close"])
+    assert f"not available: {text}" in second.text
 
 
 def test_timeout_of_a_tool_that_ignores_its_cancellation(monkeypatch, caplog):
@@ -366,17 +370,12 @@ def test_infrastructure_failures_leave_the_session_and_stop_the_turn(error, othe
     assert events == (["start", *["stopped"] * others, "close"] if others else [])
 
 
-def test_rewards_and_metrics_are_passed_on():
-    spec, _ = spec_of(call=lambda self, arguments: ToolOutput("t", 0.5, {"hits": 2}, "lone \ud800"))
-    (result,) = run(spec, [call()])
-    assert (result.text, result.reward, result.metrics, result.answer) == ("t", 0.5, {"hits": 2}, "lone ?")
-    assert result.queue_seconds == 0
-
-
-def test_numbers_of_numpy_become_numbers_of_python():
+def test_an_output_is_passed_on_with_numbers_of_numpy_as_those_of_python():
     metrics = {"hits": np.int64(3), "found": np.bool_(True), "scores": np.array([0.5, 1.5]), 1: {"a": (np.float32(2),)}}
-    spec, _ = spec_of(call=lambda self, arguments: ToolOutput("t", np.float32(0.25), metrics))
-    (result,) = run(spec, [call()])
+    output = ToolOutput("0123456789", np.float32(0.25), metrics, "lone \ud800")
+    spec, _ = spec_of(call=lambda self, arguments: output)
+    (result,) = run(spec, [call()], result_limit=ResultLimit(chars=4))
+    assert (result.text, result.answer) == ("01...(6 characters cut)...89", "lone ?")
     plain = {"hits": 3, "found": True, "scores": [0.5, 1.5], "1": {"a": [2.0]}}
     assert json.dumps([result.reward, result.metrics]) == json.dumps([0.25, plain])
     assert "hits" in metrics
@@ -437,11 +436,6 @@ def test_a_session_is_used_inside_its_context():
         asyncio.run(session.run([call()]))
     with pytest.raises(FatalError, match="two tools"):
         session_of(spec, spec)
-
-
-def test_long_results_are_cut():
-    spec, _ = spec_of(call=lambda self, arguments: "0123456789")
-    assert run(spec, [call()], result_limit=ResultLimit(chars=4))[0].text == "01...(6 characters cut)...89"
 
 
 # A tool's own limit on concurrency
@@ -608,24 +602,6 @@ def test_start_is_repeated_with_a_new_instance():
     results = run(spec, [call(), call()])
     assert sorted(result.text for result in results) == ["1", "2"]
     assert events == ["start", "close", "start", "close"]
-
-
-def test_without_repeats_a_failing_start_is_final():
-    failures = [UnscoredError("not yet")]
-
-    async def start(self):
-        if failures:
-            raise failures.pop()
-
-    spec, _ = spec_of(start=start)
-
-    async def episode():
-        async with session_of(spec) as session:
-            with pytest.raises(UnscoredError):
-                await session.run([call()])
-            return (await session.run([call()]))[0]
-
-    assert "not available: UnscoredError: not yet" in asyncio.run(episode()).text
 
 
 # What the tools of a trajectory share

@@ -74,11 +74,11 @@ def test_every_tool_says_what_it_takes(domain, shop):
 
 def test_what_cannot_be_used_is_named(tmp_path, shop):
     with pytest.raises(ConfigError, match="Did you mean 'shop'"):
-        ServiceDesk.check_config({"domain": "shp", "database": shop})
+        ServiceDesk.tools({"domain": "shp", "database": shop})
     with pytest.raises(ConfigError, match=r"database: .*absent\.json cannot be read"):
-        ServiceDesk.check_config({"domain": "shop", "database": str(tmp_path / "absent.json")})
+        ServiceDesk.tools({"domain": "shop", "database": str(tmp_path / "absent.json")})
     with pytest.raises((ConfigError, InvalidValueError), match="tables"):
-        ServiceDesk.check_config({"domain": "shop", "database": written(tmp_path / "..", [])})
+        ServiceDesk.tools({"domain": "shop", "database": written(tmp_path / "..", [])})
 
 
 def test_records_keep_what_they_began_with():
