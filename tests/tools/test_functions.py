@@ -75,26 +75,6 @@ def give(kind: str) -> Any:
     }[kind]
 
 
-def no_hint(city, days: int = 1):
-    """The weather."""
-    return "sunny"
-
-
-def hidden(*cities: str):
-    """The weather."""
-    return "sunny"
-
-
-def unknown(city: Nowhere):
-    """The weather."""
-    return "sunny"
-
-
-def no_schema(city: asyncio.Task):
-    """The weather."""
-    return "sunny"
-
-
 def silent(city: str):
     """The weather."""
     print(city)
@@ -109,6 +89,13 @@ class Weather: ...
 
 number = 3
 '''
+for _head in (
+    "no_hint(city, days: int = 1)",
+    "hidden(*cities: str)",
+    "unknown(city: Nowhere)",
+    "no_schema(city: asyncio.Task)",
+):
+    TOOLS += f'\n\ndef {_head}:\n    """The weather."""\n    return "sunny"\n'
 
 
 @pytest.fixture
