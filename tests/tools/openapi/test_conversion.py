@@ -381,32 +381,27 @@ def test_references_are_kept_also_circular_ones_and_such_as_would_grow_large(tmp
         assert spec.validator.is_valid(value) is fits
 
 
+def parameter(schema, name="o", place="query", **more):
+    return operation({"name": name, "in": place, "required": True, "schema": schema, **more})
+
+
 @pytest.mark.parametrize(
     ("node", "reason"),
     [
-        (operation({"name": "c", "in": "cookie", "required": True, "schema": {}}), "parameter 'c' goes into a cookie"),
-        (operation({"name": "o", "in": "query", "required": True, "schema": THING}), "parameter 'o' is an object"),
-        (
-            operation({"name": "o", "in": "query", "required": True, "style": "deepObject", "schema": {}}),
-            "the style 'deepObject'",
-        ),
-        (operation({"name": "Host", "in": "header", "required": True, "schema": {}}), "not the policy's to set"),
-        (operation({"name": "o", "in": "query", "schema": {"$ref": "#/nowhere"}}), None),
-        (operation({"name": "o", "in": "query", "required": True, "schema": {"$ref": "#/nowhere"}}), "leads nowhere"),
-        (
-            operation({"name": "o", "in": "query", "required": True, "schema": {"$ref": "a.json#/x"}}),
-            "out of the document",
-        ),
+        (parameter({}, "c", "cookie"), "parameter 'c' goes into a cookie"),
+        (parameter(THING), "parameter 'o' is an object"),
+        (parameter({}, style="deepObject"), "the style 'deepObject'"),
+        (parameter({}, "Host", "header"), "not the policy's to set"),
+        (parameter(reference("A"), required=False), None),
+        (parameter(reference("A")), "leads nowhere"),
+        (parameter({"$ref": "a.json#/x"}), "out of the document"),
         (operation({"$ref": "#/components/parameters/Circle"}), "leads in a circle"),
-        (
-            operation({"name": "o", "in": "query", "required": True, "schema": {"type": "strin"}}),
-            "its schema cannot be used",
-        ),
+        (parameter({"type": "strin"}), "its schema cannot be used"),
+        (parameter([]), "a schema is no mapping"),
         (operation(requestBody=json_body(THING)), "GET has no body"),
         (operation(requestBody={"required": True, "content": {"text/csv": {}}}), "its body is text/csv"),
         (operation(requestBody={"content": {"text/csv": {}}}), None),
         (operation(None), "not valid OpenAPI"),
-        (operation({"name": "o", "in": "query", "required": True, "schema": []}), "a schema is no mapping"),
         (operation(servers=[{"url": "https://x"}]), "has servers of its own"),
         (operation(security=[{"a": [], "b": []}]), "several credentials"),
         (operation(security=[{"cookie": []}]), "unsupported kind 'apiKey'"),
