@@ -98,7 +98,7 @@ class Slot:
         try:
             tool = self.tool if self.tool is not None and self.started else await self._start()
             if inspect.iscoroutinefunction(tool.call):
-                output = await tool.call(arguments)  # type: ignore[misc]
+                output = await tool.call(arguments)
             else:
                 output = await in_thread(tool.call, arguments)
                 if inspect.isawaitable(output):
