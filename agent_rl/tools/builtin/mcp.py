@@ -21,8 +21,8 @@ hint does not promise that its answers never change: where you know that, write 
 equal calls are answered by the earlier result.
 
 With `command` and `session: trajectory` each trajectory has a process of its own (a Python server: about 70 MiB and
-0.7 s of CPU), and loses its state when that process ends: it is not scored. A shared session that was lost is opened
-again by the next call.
+0.7 s of CPU), and loses its state when that process ends: it is not scored. A call that finds a shared session lost is
+not scored either, unless it may be repeated; the next one opens the session again.
 
 Of a result the policy gets the text, structured content as JSON where there is no text, and a placeholder such as
 `[image/png, 1234 bytes]` for everything else. Values from `env_from` and `headers_from` (of 8 characters or more) that
