@@ -679,39 +679,32 @@ SCHEMA = {
 
 
 @pytest.mark.parametrize(
-    ("arguments", "parts"),
+    ("arguments", "text"),
     [
-        (
-            {},
-            [
-                "missing 'query' (none given)",
-                "Arguments of search: count (integer, optional), query (string, required)",
-                "limit (integer or null, optional)",
-            ],
-        ),
-        ({"querry": "a"}, ["missing 'query' (given: querry)", "unknown name 'querry'. Did you mean 'query'?"]),
-        ({"query": ["a"]}, ["argument 'query': expected string, got array [\"a\"]"]),
-        ({"query": "a", "count": "3.7"}, ["argument 'count': expected integer, got string \"3.7\""]),
-        ({"query": "a", "count": True}, ["argument 'count': expected integer, got boolean true"]),
-        ({"query": "a", "count": 0}, ["argument 'count': expected minimum 1, got 0"]),
-        ({"query": "a", "mode": "slow"}, ['argument \'mode\': expected one of ["fast", "exact"], got "slow"']),
-        ({"query": "a", "mode": "fats"}, ["got \"fats\" (did you mean 'fast'?)"]),
-        ({"query": "a", "limit": "few"}, ["argument 'limit': expected integer or null, got string \"few\""]),
-        ({"query": "a", "limit": "10"}, ["argument 'limit': expected maximum 9, got 10"]),
-        ({"query": "a" * 10_000}, ["argument 'query': expected maxLength 20", "..."]),
-        ({"query": "a", "filters": [{"year": "soon"}]}, ["argument 'filters[0].year': expected integer"]),
-        (["a"], ["the arguments: expected object, got array"]),
+        ({}, "missing 'query' (none given). Arguments of search: count (integer, optional), query (string, required)"),
+        ({}, "limit (integer or null, optional)"),
+        ({"querry": "a"}, "missing 'query' (given: querry); "),
+        ({"querry": "a"}, "unknown name 'querry'. Did you mean 'query'?"),
+        ({"query": ["a"]}, "argument 'query': expected string, got array [\"a\"]"),
+        ({"query": "a", "count": "3.7"}, "argument 'count': expected integer, got string \"3.7\""),
+        ({"query": "a", "count": True}, "argument 'count': expected integer, got boolean true"),
+        ({"query": "a", "count": 0}, "argument 'count': expected minimum 1, got 0"),
+        ({"query": "a", "mode": "slow"}, 'argument \'mode\': expected one of ["fast", "exact"], got "slow"'),
+        ({"query": "a", "mode": "fats"}, "got \"fats\" (did you mean 'fast'?)"),
+        ({"query": "a", "limit": "few"}, "argument 'limit': expected integer or null, got string \"few\""),
+        ({"query": "a", "limit": "10"}, "argument 'limit': expected maximum 9, got 10"),
+        ({"query": "a" * 10_000}, "argument 'query': expected maxLength 20"),
+        ({"query": "a", "filters": [{"year": "soon"}]}, "argument 'filters[0].year': expected integer"),
+        (["a"], "the arguments: expected object, got array"),
     ],
 )
-def test_invalid_arguments_are_explained(arguments, parts):
+def test_invalid_arguments_are_explained(arguments, text):
     spec, events = spec_of(name="search", parameters=SCHEMA)
     (result,) = run(spec, [ToolCall("search", arguments)])
-    assert result.status is ToolStatus.INVALID_ARGUMENTS
+    assert (result.status, events) == (ToolStatus.INVALID_ARGUMENTS, []), "nothing was started for it"
     assert result.text.startswith("Error: invalid arguments for search: ")
     assert len(result.text) < 500
-    for part in parts:
-        assert part in result.text
-    assert events == []  # nothing was started for it
+    assert text in result.text
 
 
 KINDS = st.sampled_from(["string", "integer", "number", "boolean", "array", ["string", "null"]])
