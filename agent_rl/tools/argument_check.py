@@ -15,7 +15,7 @@ from typing import Any
 
 from agent_rl.concurrency import gate, in_thread
 from agent_rl.errors import InvalidArgumentsError, ToolTimeoutError
-from agent_rl.tools.argument_worker import checked_here
+from agent_rl.tools.arguments import check_arguments
 from agent_rl.tools.slot import one_line
 from agent_rl.tools.spec import ToolSpec
 from agent_rl.workers import WorkerDied, Workers, WorkerTimeout
@@ -25,9 +25,8 @@ __all__ = ["CHECK_S", "MAX_SIZE", "checked"]
 CHECK_S = 5.0
 """Most seconds of one check; a tool's own limit may be less."""
 MAX_SIZE = 1_000_000
-"""Characters of all arguments of a call; a number, a name or a bracket counts as `_EACH`."""
-_SMALL = 20_000  # characters that are checked in the event loop
-_EACH = 8
+"""Characters of all arguments of a call, as JSON."""
+_SMALL = 10_000  # characters that are checked in the event loop
 _AT_ONCE = 8
 # Without the rest of the package, which takes three times as long to import.
 _START = """
@@ -54,15 +53,15 @@ async def checked(spec: ToolSpec, arguments: Any, limit_s: float) -> dict[str, A
         ToolTimeoutError: checking them takes too long.
         UnscoredError: no process can be started.
     """
-    size = _size(arguments)
-    if size > MAX_SIZE:
-        raise InvalidArgumentsError(f"the arguments of {spec.name} are too large: {MAX_SIZE:,} characters are read")
-    if spec.is_checked_quickly and size <= _SMALL:
-        return checked_here(spec.name, spec.validator, arguments)
     limit_s = min(limit_s, CHECK_S)
-    request = [spec.name, json.dumps(spec.parameters, default=str), arguments, limit_s]
     problem = f"{spec.name} did not finish within {limit_s:g} s: checking its arguments takes too long"
     try:
+        size = len(json.dumps(arguments, ensure_ascii=False, default=str))
+        if size > MAX_SIZE:
+            raise InvalidArgumentsError(f"the arguments of {spec.name} are too large: {MAX_SIZE:,} characters are read")
+        if spec.is_checked_quickly and size <= _SMALL:
+            return check_arguments(spec.name, spec.validator, arguments)
+        request = [spec.name, json.dumps(spec.parameters, default=str), arguments, limit_s]
         async with gate("agent_rl.tools.argument_check", _AT_ONCE):
             fine, result = await in_thread(_workers.ask, request, limit_s)
     except WorkerTimeout:
@@ -79,21 +78,3 @@ async def checked(spec: ToolSpec, arguments: Any, limit_s: float) -> dict[str, A
         raise InvalidArgumentsError(result)
     found: dict[str, Any] = result
     return found
-
-
-def _size(value: Any) -> int:
-    """In the units of `MAX_SIZE`; counting ends beyond it."""
-    size, waiting = 0, [value]
-    while waiting and size <= MAX_SIZE:
-        item = waiting.pop()
-        size += _EACH
-        if isinstance(item, str):
-            size += len(item)
-        elif isinstance(item, int):
-            size += item.bit_length() // 3
-        elif isinstance(item, list):
-            waiting += item[:MAX_SIZE]
-        elif isinstance(item, dict):
-            waiting += item.keys()
-            waiting += item.values()
-    return size

@@ -11,7 +11,7 @@ from typing import Any
 from agent_rl.errors import InvalidArgumentsError
 from agent_rl.tools.arguments import check_arguments, make_validator
 
-__all__ = ["checked_here", "main"]
+__all__ = ["main"]
 
 _MEMORY_BYTES = 2 << 30
 _KEPT_SCHEMAS = 64
@@ -30,23 +30,9 @@ def main() -> None:
                 validators.clear()
             validators[parameters] = make_validator(json.loads(parameters))
         try:
-            answer = [True, checked_here(name, validators[parameters], arguments)]
+            answer = [True, check_arguments(name, validators[parameters], arguments)]
         except (InvalidArgumentsError, MemoryError) as error:
             answer = [False, str(error) or f"the arguments of {name} need too much memory"]
         text = json.dumps(answer)
         signal.setitimer(signal.ITIMER_REAL, 0)
         print(text, flush=True)
-
-
-def checked_here(name: str, validator: Any, arguments: Any) -> dict[str, Any]:
-    """`check_arguments`, with one kind of error.
-
-    Raises:
-        InvalidArgumentsError: also for what cannot be read, such as a number of thousands of digits.
-    """
-    try:
-        return check_arguments(name, validator, arguments)
-    except (ValueError, RecursionError) as error:
-        raise InvalidArgumentsError(
-            f"the arguments of {name} cannot be read: {type(error).__name__}: {str(error)[:200]}"
-        ) from error

@@ -140,8 +140,7 @@ class TrajectoryScope:
 
     def __init__(self) -> None:
         self._locks: dict[Hashable, asyncio.Lock] = {}
-        self._values: dict[Hashable, Any] = {}
-        self._opened: list[AbstractAsyncContextManager[Any]] = []
+        self._open: dict[Hashable, tuple[AbstractAsyncContextManager[Any], Any]] = {}
 
     async def get(self, key: Hashable, make: Callable[[], AbstractAsyncContextManager[T]]) -> T:
         """The resource of this key; `make` gives the context manager that opens it, unless it is already open.
@@ -150,19 +149,17 @@ class TrajectoryScope:
             Exception: what opening raises; the next `get` tries again.
         """
         async with self._locks.setdefault(key, asyncio.Lock()):
-            if key not in self._values:
+            if key not in self._open:
                 manager = make()
-                self._values[key] = await manager.__aenter__()
-                self._opened.append(manager)
-            value: T = self._values[key]
+                self._open[key] = manager, await manager.__aenter__()
+            value: T = self._open[key][1]
             return value
 
     async def close(self) -> None:
         """Close everything that is open."""
-        while self._opened:
-            manager = self._opened.pop()
+        while self._open:
+            _, (manager, _) = self._open.popitem()
             try:
                 await manager.__aexit__(None, None, None)
             except Exception:  # the trajectory is over and has its result; the others still have to be closed
                 logger.exception("closing %r raised", manager)
-        self._values.clear()

@@ -9,9 +9,9 @@ the same time.
 
 Secrets are taken out before anything is compared or written: values under names such as `api_key` or `password`, the
 values of environment variables with names that end in KEY, TOKEN, SECRET or PASSWORD, and what looks like a key in any
-text (`agent_rl.secrets.Redactor`). What is recorded is also what
-the policy is shown, so that a replay is equal. A turn in which a tool raises `UnscoredError` or `FatalError` is not
-recorded: its trajectory has no result. A replay holds the whole file in memory.
+text (`agent_rl.secrets.Redactor`). What is recorded is also what the policy is shown, so that a replay is equal. A turn
+in which a tool raises `UnscoredError` or `FatalError` is not recorded: its trajectory has no result. A replay holds the
+whole file in memory.
 """
 
 from __future__ import annotations
@@ -98,11 +98,18 @@ class Cassette:
     Use `Cassette.record(path)` or `Cassette.replay(path)`.
     """
 
-    def __init__(self, path: Path, recorded: _Recorded | None, redact: Redactor, scope: str | None) -> None:
+    def __init__(self, path: Path, records: Iterable[_Record] | None) -> None:
         self.path = path
-        self.scope = scope
-        self.redact = redact
-        self._recorded = recorded
+        self.scope: str | None = None
+        self.replays = records is not None
+        """Whether calls are answered from the file."""
+        self.redact = Redactor(os.environ)
+        self._records: dict[tuple[str, str | None], list[_Record]] = defaultdict(list)
+        self._taken: dict[tuple[str, str | None], int] = defaultdict(int)
+        """How far each list of equal calls has been replayed."""
+        for record in records or ():
+            for scope in {None, record.scope}:
+                self._records[record.call.key(), scope].append(record)
 
     @classmethod
     def record(cls, path: str | os.PathLike[str]) -> Cassette:
@@ -117,7 +124,7 @@ class Cassette:
                 pass
         except OSError as error:
             raise ConfigError(_SETTING, f"{path} cannot be written: {error}", "Name a file that can be") from error
-        return cls(Path(path), None, Redactor(os.environ), None)
+        return cls(Path(path), None)
 
     @classmethod
     def replay(cls, path: str | os.PathLike[str]) -> Cassette:
@@ -126,43 +133,49 @@ class Cassette:
         Raises:
             ConfigError: when the file cannot be read, or naming the line that cannot.
         """
-        return cls(Path(path), _Recorded(_read(Path(path))), Redactor(os.environ), None)
+        return cls(Path(path), _read(Path(path)))
 
     def scoped(self, scope: str) -> Cassette:
         """The same cassette, for the trajectory that has this label in the recording and in the replay."""
-        return Cassette(self.path, self._recorded, self.redact, scope)
-
-    def tape(self, specs: Iterable[ToolSpec], tools_kwargs: Mapping[str, Any]) -> Tape:
-        """The calls of one trajectory, from its first."""
-        return Tape(self, specs, tools_kwargs)
-
-    @property
-    def replays(self) -> bool:
-        """Whether calls are answered from the file."""
-        return self._recorded is not None
+        scoped = copy.copy(self)
+        scoped.scope = scope
+        return scoped
 
     def _take(self, call: _Call) -> _Answer:
-        assert self._recorded is not None
-        record = self._recorded.take(call.key(), self.scope)
-        if record is None:
-            nearest = self._recorded.nearest(call)
+        key = call.key()
+        place = (key, self.scope if (key, self.scope) in self._records else None)
+        if place not in self._records:
             raise CassetteMissError(
-                f"{self.path} has no recorded call {call.shown()}. {nearest} Record the run again "
+                f"{self.path} has no recorded call {call.shown()}. {self._nearest(call)} Record the run again "
                 "(agent_rl.tools.cassette.mode=record and another path), or replay what was recorded: the same rows, "
                 "tools and turns"
             )
-        return record.result
+        records = self._records[place]
+        self._taken[place] += 1
+        return records[(self._taken[place] - 1) % len(records)].result
+
+    def _nearest(self, call: _Call) -> str:
+        """The most similar recorded call, and the difference."""
+        calls = [records[0].call for (_, scope), records in self._records.items() if scope is None]
+        if not calls:
+            return "Nothing is recorded."
+        for known in calls:
+            if (known.tool, known.arguments) == (call.tool, call.arguments):
+                changed = "create_kwargs" if known.create_kwargs != call.create_kwargs else "earlier calls"
+                return f"It was recorded with other {changed}."
+        same_tool = [known for known in calls if known.tool == call.tool] or calls
+        texts = [known.shown() for known in same_tool[:_MAX_COMPARED]]
+        return f"The nearest is {difflib.get_close_matches(call.shown(), texts, n=1, cutoff=0.0)[0]}."
 
     def _keep(self, calls: Sequence[_Call], results: Sequence[ToolResult]) -> list[_Answer]:
         if tools := ", ".join(result.name for result in results if result.images):
             raise FatalError(f"a result of {tools} cannot be recorded: it has images")
         lines = [self._line(call, result) for call, result in zip(calls, results, strict=True)]
         try:
-            answers = [_parse(line).result for line in lines]
             append_lines(self.path, b"".join(lines))
         except OSError as error:
             raise FatalError(f"{_SETTING}: {self.path} cannot be written any more: {error}") from error
-        return answers
+        return [_parse(line).result for line in lines]
 
     def _line(self, call: _Call, result: ToolResult) -> bytes:
         answer = {name: getattr(result, name) for name in _Answer.__slots__}
@@ -171,7 +184,7 @@ class Cassette:
 
 
 class Tape:
-    """One trajectory's calls, in their order."""
+    """The calls of one trajectory, from its first."""
 
     def __init__(self, cassette: Cassette, specs: Iterable[ToolSpec], tools_kwargs: Mapping[str, Any]) -> None:
         self._cassette = cassette
@@ -204,40 +217,6 @@ class Tape:
         if stateful:
             self._history = made.key()
         return made
-
-
-class _Recorded:
-    """The records of a file, and how far each has been replayed."""
-
-    def __init__(self, records: Iterable[_Record]) -> None:
-        self._records: dict[tuple[str, str | None], list[_Record]] = defaultdict(list)
-        self._taken: dict[tuple[str, str | None], int] = defaultdict(int)
-        for record in records:
-            key = record.call.key()
-            for scope in {None, record.scope}:
-                self._records[key, scope].append(record)
-
-    def take(self, key: str, scope: str | None) -> _Record | None:
-        place = (key, scope if (key, scope) in self._records else None)
-        if place not in self._records:
-            return None
-        records = self._records[place]
-        self._taken[place] += 1
-        return records[(self._taken[place] - 1) % len(records)]
-
-    def nearest(self, call: _Call) -> str:
-        """The most similar recorded call, and the difference."""
-        calls = [records[0].call for (_, scope), records in self._records.items() if scope is None]
-        if not calls:
-            return "Nothing is recorded."
-        for known in calls:
-            if (known.tool, known.arguments) == (call.tool, call.arguments):
-                changed = "create_kwargs" if known.create_kwargs != call.create_kwargs else "earlier calls"
-                return f"It was recorded with other {changed}."
-        same_tool = [known for known in calls if known.tool == call.tool] or calls
-        by_text = {known.shown(): known for known in same_tool[:_MAX_COMPARED]}
-        (text,) = difflib.get_close_matches(call.shown(), by_text, n=1, cutoff=0.0)
-        return f"The nearest is {text}."
 
 
 def _read(path: Path) -> Iterator[_Record]:

@@ -11,14 +11,15 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping
-from functools import cache
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 
+from agent_rl.concurrency import in_thread
 from agent_rl.errors import ConfigError, InvalidArgumentsError
 from agent_rl.settings.errors import InvalidValueError, Place
 from agent_rl.settings.importing import find_object
@@ -26,7 +27,7 @@ from agent_rl.tools.base import Tool, ToolConfig, ToolOutput
 from agent_rl.tools.class_check import may_return
 from agent_rl.user_code import defined_at
 
-__all__ = ["AsyncFunctionTool", "FunctionTool", "describe", "file_of", "tool_class"]
+__all__ = ["FunctionTool", "check_function", "describe", "file_of"]
 
 _SECTION = re.compile(r"(Args|Arguments|Parameters|Returns?|Yields?|Raises|Examples?|Notes?):\s*|:(param|returns?)\b.*")
 _ARGUMENT = re.compile(r"(?:\s+|:param\s+(?:\w+\s+)?)(?P<name>\w+)\s*(?:\([^)]*\))?:\s*(?P<text>.*)")
@@ -51,10 +52,11 @@ class FunctionTool(Tool):
             raise ConfigError("extra_info.tools_kwargs", problem, "Remove create_kwargs, or write a class")
         self._function, self._arguments = _function(self.settings.function)
 
-    def call(self, arguments: dict[str, Any]) -> ToolOutput | Awaitable[ToolOutput]:
+    async def call(self, arguments: dict[str, Any]) -> ToolOutput:
         """The function's result."""
-        result = self._function(**self._converted(arguments))
-        return _awaited(result) if inspect.isawaitable(result) else _output(result)
+        call = partial(self._function, **self._converted(arguments))
+        result = call() if inspect.iscoroutinefunction(self._function) else await in_thread(call)
+        return _output(await result if inspect.isawaitable(result) else result)
 
     def _converted(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """The arguments as the type hints want them: a date for a text, an object for a mapping."""
@@ -68,16 +70,8 @@ class FunctionTool(Tool):
         return {name: getattr(made, name) for name in made.model_fields_set}
 
 
-class AsyncFunctionTool(FunctionTool):
-    """A tool that calls a coroutine function."""
-
-    async def call(self, arguments: dict[str, Any]) -> ToolOutput:
-        """The function's result."""
-        return _output(await self._function(**self._converted(arguments)))
-
-
-def tool_class(function: Any, place: Place) -> type[FunctionTool]:
-    """The class of the tool that calls a function.
+def check_function(function: Any, place: Place) -> None:
+    """Refuse what cannot be called as a tool.
 
     Raises:
         ConfigError: it is no function, or returns nothing.
@@ -89,7 +83,6 @@ def tool_class(function: Any, place: Place) -> type[FunctionTool]:
     if not may_return(function):
         what = f"{function.__name__} ({defined_at(function)})"
         raise place.error(f"{what} returns nothing", "Return the text that the policy reads")
-    return AsyncFunctionTool if inspect.iscoroutinefunction(function) else FunctionTool
 
 
 def describe(function: Callable[..., Any], place: Place, *, parameters: bool) -> dict[str, Any]:
@@ -198,10 +191,6 @@ def _without_titles(node: Any) -> Any:
         del found["anyOf"]
         found = {**choices[0], **found}
     return found
-
-
-async def _awaited(result: Awaitable[Any]) -> ToolOutput:
-    return _output(await result)
 
 
 def _output(result: Any) -> ToolOutput:

@@ -34,7 +34,7 @@ from agent_rl.tools.arguments import full_schema, schema_problem
 from agent_rl.tools.base import Tool
 from agent_rl.tools.builtin import built_in_class, built_in_names
 from agent_rl.tools.class_check import class_problem
-from agent_rl.tools.functions import describe, file_of, tool_class
+from agent_rl.tools.functions import FunctionTool, check_function, describe, file_of
 from agent_rl.tools.spec import CacheScope, Toolset, ToolSpec
 
 __all__ = ["dump_tools", "load_tools"]
@@ -55,7 +55,7 @@ def load_tools(path: str | Path) -> list[ToolSpec]:
     place = Place(file=Path(path))
     specs: list[ToolSpec] = []
     owner: dict[str, int] = {}
-    for index, content in enumerate(_read_entries(Path(path))):
+    for index, content in enumerate(validated(_File, read_yaml(Path(path)), place).tools):
         entry = _Entry(place / "tools" / index, content)
         for spec in entry.specs():
             if spec.name in owner:
@@ -81,22 +81,12 @@ def _escaped(value: Any) -> Any:
     return re.sub(r"(\\*)\$\{", r"\1\1\\${", value) if isinstance(value, str) else value
 
 
-def _read_entries(path: Path) -> list[Any]:
-    place, content = Place(file=path), read_yaml(path)
-    if not isinstance(content, Mapping) or "tools" not in content:
-        raise place.error("no `tools` list at the top level", "Write `tools:` and below it one entry for each tool")
-    for key in content:
-        if key != "tools":
-            raise (place / str(key)).error("unknown key", did_you_mean(str(key), ["tools"]))
-    entries = content["tools"]
-    if not isinstance(entries, list) or not entries:
-        problem = f"expected a list of entries, got {entries!r}"
-        raise (place / "tools").error(problem, "Write at least `- name: calculator`")
-    return entries
-
-
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class _File(_Strict):
+    tools: list[Any] = Field(min_length=1)
 
 
 class _Function(_Strict):
@@ -217,12 +207,13 @@ class _Entry:
                 self._fail(key, "given beside function", "Remove one of them")
         place, folder = self.place / "function", None if self.place.file is None else self.place.file.parent
         function = find_object(name, place, folder)
-        cls = tool_class(function, place)
+        check_function(function, place)
         found = {**describe(function, place, parameters="parameters" not in declared), **declared}
         if not found["description"]:
             self._fail("description", f"{name} has no docstring", "Write one, or `description:` here")
-        parameters = self._parameters(found["parameters"], cls)
-        return ToolSpec(found["name"], found["description"], parameters, cls, {"function": file_of(name, folder)})
+        parameters = self._parameters(found["parameters"], FunctionTool)
+        config = {"function": file_of(name, folder)}
+        return ToolSpec(found["name"], found["description"], parameters, FunctionTool, config)
 
     def _tool(self, cls: type, declared: dict[str, Any]) -> ToolSpec:
         """What the class says, overridden by what the entry says."""

@@ -36,7 +36,7 @@ from agent_rl.settings.episode import ToolsSettings
 from agent_rl.tools.argument_check import checked
 from agent_rl.tools.base import ToolOutput, TrajectoryScope
 from agent_rl.tools.cache import ResultCache, shared_cache
-from agent_rl.tools.cassette import Cassette
+from agent_rl.tools.cassette import Cassette, Tape
 from agent_rl.tools.declared import DeclaredFunction, as_answer
 from agent_rl.tools.slot import MAX_SHOWN, Slot, one_line
 from agent_rl.tools.spec import ToolSpec
@@ -103,7 +103,7 @@ class ToolSession:
         self._max_parallel_calls = max_parallel_calls
         self._result_limit = result_limit
         self._on_error = settings.on_error
-        self._tape = cassette.tape(specs, self._tools_kwargs) if cassette is not None else None
+        self._tape = Tape(cassette, specs, self._tools_kwargs) if cassette is not None else None
         self._open = False
 
     @property

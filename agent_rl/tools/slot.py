@@ -11,6 +11,7 @@ import inspect
 import logging
 import time
 from collections.abc import Coroutine, Mapping
+from functools import cached_property
 from typing import Any
 
 from agent_rl.concurrency import OutOfTime, gate, in_thread, repeated, within
@@ -47,12 +48,9 @@ class Slot:
         self.create_kwargs: Mapping[str, Any] = {}
         self.cache: ResultCache | None = None
         self._scope = scope
-        self._cache_prefix: str | None = None
-        self._gate_key: tuple[str, type, str] | None = None
-        self._starting: asyncio.Lock | None = None
+        self._starting = asyncio.Lock()
         self.started = False
         self._failure: str | None = None
-        self._is_async = False
 
     async def answer(self, arguments: dict[str, Any], result: ToolResult) -> ToolOutput:
         """From the cache, or from the tool."""
@@ -63,24 +61,25 @@ class Slot:
 
     def _cache_key(self, arguments: dict[str, Any]) -> str | None:
         """None when something in it is not JSON, so that equal calls cannot be recognised."""
-        cls = self.spec.cls
         try:
-            if self._cache_prefix is None:
-                owner = [self.spec.name, cls.__module__, cls.__qualname__, self.spec.config, self.create_kwargs]
-                self._cache_prefix = digest(canonical_json(owner))
             return digest(self._cache_prefix + canonical_json(arguments))
         except (TypeError, ValueError, RecursionError):
             return None
+
+    @cached_property
+    def _cache_prefix(self) -> str:
+        cls = self.spec.cls
+        owner = [self.spec.name, cls.__module__, cls.__qualname__, self.spec.config, self.create_kwargs]
+        return digest(canonical_json(owner))
 
     async def _queued(self, arguments: dict[str, Any], result: ToolResult) -> ToolOutput:
         """Run the call when the limit on concurrency allows it."""
         limit = self.spec.max_concurrency
         if limit is None:
             return await self._repeated(arguments, result)
-        if self._gate_key is None:  # the config's text: a spec may be made or unpickled again for every trajectory
-            self._gate_key = (self.spec.name, self.spec.cls, repr(self.spec.config))
         waiting = time.perf_counter()
-        async with gate(self._gate_key, limit):
+        # the config's text: a spec may be made or unpickled again for every trajectory
+        async with gate((self.spec.name, self.spec.cls, repr(self.spec.config)), limit):
             result.queue_seconds += time.perf_counter() - waiting
             return await self._repeated(arguments, result)
 
@@ -98,8 +97,8 @@ class Slot:
     async def _call(self, arguments: dict[str, Any]) -> ToolOutput:
         try:
             tool = self.tool if self.tool is not None and self.started else await self._start()
-            if self._is_async:
-                output = await tool.call(arguments)  # type: ignore[misc]
+            if inspect.iscoroutinefunction(tool.call):
+                output = await tool.call(arguments)
             else:
                 output = await in_thread(tool.call, arguments)
                 if inspect.isawaitable(output):
@@ -123,8 +122,6 @@ class Slot:
 
         After a transient failure of a tool with retries the next attempt makes another instance.
         """
-        if self._starting is None:
-            self._starting = asyncio.Lock()
         async with self._starting:
             if self._failure is not None:
                 raise ToolError(f"{self.spec.name} is not available: {self._failure}")
@@ -142,7 +139,6 @@ class Slot:
                         self._failure = one_line(error)
                     raise
                 self._failure = None
-                self._is_async = inspect.iscoroutinefunction(self.tool.call)
                 self.started = True
             assert self.tool is not None
             return self.tool

@@ -3,8 +3,6 @@
 import asyncio
 import contextlib
 import pickle
-import subprocess
-import sys
 from typing import ClassVar
 
 import pytest
@@ -24,36 +22,6 @@ class Echo(Tool):
         return ToolOutput(arguments["text"], reward=0.5, metrics={"length": len(arguments["text"])})
 
 
-def test_the_package_imports_without_the_training_stack():
-    code = (
-        "import sys, agent_rl.tools, agent_rl.tools.builtin.calculator\n"
-        "print(sorted({'torch', 'verl', 'ray', 'transformers'} & set(sys.modules)))"
-    )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
-
-
-def test_a_tool_without_call_cannot_be_made():
-    class Silent(Tool):
-        name = "silent"
-
-    with pytest.raises(TypeError, match="call"):
-        Silent({}, {})
-
-
-def test_start_and_close_are_optional():
-    tool = Echo({"a": 1}, {"b": 2})
-    asyncio.run(tool.start())
-    asyncio.run(tool.close())
-    assert (tool.config, tool.create_kwargs, tool.timeout_s) == ({"a": 1}, {"b": 2}, None)
-    assert tool.call({"text": "hey"}).metrics == {"length": 3}
-
-
-def test_outputs_do_not_share_metrics():
-    first, second = ToolOutput("a"), ToolOutput("b")
-    first.metrics["x"] = 1
-    assert second.metrics == {}
-
-
 def test_spec_from_class():
     spec = ToolSpec.from_class(Echo, config={"a": 1})
     assert spec.schema() == {
@@ -65,15 +33,12 @@ def test_spec_from_class():
     assert tool.config["a"] == 1
     assert tool.create_kwargs == {"b": 2}
     assert not spec.is_verl
-
-
-def test_spec_from_a_class_that_lacks_its_schema():
-    class Nameless(Echo):
-        name = "n"
-        parameters: ClassVar = {"type": "string"}
-
+    asyncio.run(tool.start())
+    asyncio.run(tool.close())
+    assert tool.call({"text": "hey"}).metrics == {"length": 3}
+    wrong = type("Wrong", (Echo,), {"parameters": {"type": "string"}})
     with pytest.raises(ConfigError, match="type must be 'object', got 'string'"):
-        ToolSpec.from_class(Nameless)
+        ToolSpec.from_class(wrong)
 
 
 def test_no_state_leaks_through_what_trajectories_share():
@@ -103,62 +68,32 @@ def test_a_verl_class_needs_its_adapter():
         ToolSpec("foreign", "d", {"type": "object"}, Foreign).create({})
 
 
-def recorder(events, name, *, fails=False):
-    @contextlib.asynccontextmanager
-    async def resource():
-        events.append(f"open {name}")
-        await asyncio.sleep(0.01)
-        if fails:
-            raise OSError("down")
-        yield name
-        events.append(f"close {name}")
-
-    return resource
-
-
-def test_opened_once_and_closed_in_reverse_order():
+def test_a_scope_opens_once_tries_again_and_closes_all_in_reverse_order(caplog):
     events = []
 
-    async def main():
-        scope = TrajectoryScope()
-        got = await asyncio.gather(*(scope.get("a", recorder(events, "a")) for _ in range(3)))
-        assert await scope.get("b", recorder(events, "b")) == "b"
-        await scope.close()
-        await scope.close()
-        return got
+    def resource(name, *, opens=True, closes=True):
+        @contextlib.asynccontextmanager
+        async def opened():
+            events.append(f"open {name}")
+            await asyncio.sleep(0.01)
+            if not opens:
+                raise OSError("down")
+            yield name
+            events.append(f"close {name}")
+            if not closes:
+                raise RuntimeError("will not close")
 
-    assert asyncio.run(main()) == ["a", "a", "a"]
-    assert events == ["open a", "open b", "close b", "close a"]
-
-
-def test_what_could_not_be_opened_is_tried_again():
-    events = []
+        return opened
 
     async def main():
         scope = TrajectoryScope()
         with pytest.raises(OSError, match="down"):
-            await scope.get("a", recorder(events, "a", fails=True))
-        assert await scope.get("a", recorder(events, "a")) == "a"
+            await scope.get("a", resource("a", opens=False))
+        assert await asyncio.gather(*(scope.get("a", resource("a")) for _ in range(3))) == ["a", "a", "a"]
+        assert await scope.get("b", resource("b", closes=False)) == "b"
+        await scope.close()
         await scope.close()
 
     asyncio.run(main())
-    assert events == ["open a", "open a", "close a"]
-
-
-def test_a_failing_close_does_not_keep_the_others_open(caplog):
-    events = []
-
-    @contextlib.asynccontextmanager
-    async def stubborn():
-        yield 1
-        raise RuntimeError("will not close")
-
-    async def main():
-        scope = TrajectoryScope()
-        await scope.get("a", recorder(events, "a"))
-        await scope.get("stubborn", stubborn)
-        await scope.close()
-
-    asyncio.run(main())
-    assert events == ["open a", "close a"]
+    assert events == ["open a", "open a", "open b", "close b", "close a"]
     assert "will not close" in caplog.text

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import multiprocessing
 import random
 
 import numpy as np
@@ -77,6 +76,13 @@ def run(cassette, *turns, **options):
     return [result for turn in asyncio.run(episode(cassette, *turns, **options)) for result in turn]
 
 
+def nested(depth):
+    value: list = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
 def untouched():
     """Whether no tool has been made since the last time."""
     made, Counter.made, Noise.made = Counter.made + Noise.made, 0, 0
@@ -87,7 +93,7 @@ ROLLOUT = [
     [call("calculator", "1", expression="6*7"), call("counter", "2", by=2), call("counter", "3", by=2)],
     [call("noise"), call("noise"), call("noise"), call("noise", error="tool")],
     [call("counter", by=2), call("calculator", expression="1/0"), call("calculator"), call("nothing", x=1)],
-    [call("counter", by=2, answer="größer \ud800")],
+    [call("counter", by=2, answer="größer \ud800"), call("noise", deep=nested(100_000))],
 ]
 
 
@@ -95,7 +101,7 @@ def test_replay_gives_equal_results_and_executes_nothing(path):
     recorded = run(Cassette.record(path), *ROLLOUT)
     assert [result.text for result in recorded[:3]] == ["42", "2", "4"]
     assert recorded[7].text == "6"
-    assert recorded[-1].answer == "größer ?"
+    assert recorded[-2].answer == "größer ?"
     assert {result.status.value for result in recorded} == {"ok", "error", "invalid_arguments", "unknown_tool"}
     assert not untouched()
     assert run(Cassette.replay(path), *ROLLOUT) == recorded
@@ -194,15 +200,6 @@ def test_cancelled_turn_is_not_recorded(path):
     assert path.read_text() == ""
 
 
-def test_arguments_of_any_depth(path):
-    nested: list = []
-    for _ in range(100_000):
-        nested = [nested]
-    recorded = run(Cassette.record(path), [call("noise", deep=nested)])
-    assert recorded[0].status is ToolStatus.INVALID_ARGUMENTS
-    assert run(Cassette.replay(path), [call("noise", deep=nested)]) == recorded
-
-
 # Secrets
 
 
@@ -212,40 +209,26 @@ class Leaky(Tool):
     parameters = OPEN
 
     async def call(self, arguments):
-        shown = f"got {arguments.get('query')} with hush-hush-hush"
-        metrics = {"tokens": 7, "apiKey": "abc", "deep": [{"Set-Cookie": "c", "note": "hush-hush-hush"}], "token": None}
-        return ToolOutput(shown, metrics=metrics, answer="hush-hush-hush!")
-
-
-KEY_LIKE = "sk-" + "a1b2c3d4" * 4
+        text = f"got {arguments['query']} with hush-hush-hush"
+        return ToolOutput(text, metrics={"tokens": 7, "apiKey": "abc"}, answer="hush-hush-hush!")
 
 
 def test_secrets_are_neither_written_nor_shown(path, monkeypatch):
+    """tests/test_secrets.py has what counts as one."""
     monkeypatch.setenv("SEARCH_API_KEY", "hush-hush-hush")
-    monkeypatch.setenv("SHORT_TOKEN", "got")
-    spec = ToolSpec.from_class(Leaky)
     kwargs = {"leaky": {"create_kwargs": {"password": "very-private"}}}
-    asked = call(
-        "leaky",
-        query="hush-hush-hush?",
-        note=f"my key is {KEY_LIKE}",
-        password="p4ss",
-        headers={"Authorization": "Bearer x", "X-Api-Key": ["k1"]},
-    )
+    asked = call("leaky", query="hush-hush-hush?", headers={"Authorization": "Bearer x"})
 
     async def once(cassette):
-        async with ToolSession([spec], default_timeout_s=5, cassette=cassette, tools_kwargs=kwargs) as session:
+        specs = [ToolSpec.from_class(Leaky)]
+        async with ToolSession(specs, default_timeout_s=5, cassette=cassette, tools_kwargs=kwargs) as session:
             return await session.run([asked])
 
     (recorded,) = asyncio.run(once(Cassette.record(path)))
-    content = path.read_text()
-    for secret in ("hush", "p4ss", "Bearer", "k1", "abc", '"c"', "very-private", KEY_LIKE):
-        assert secret not in content
-    assert recorded.text == "got [redacted]? with [redacted]"
-    assert recorded.answer == "[redacted]!"
-    deep = [{"Set-Cookie": "[redacted]", "note": "[redacted]"}]
-    assert recorded.metrics == {"tokens": 7, "apiKey": "[redacted]", "deep": deep, "token": None}
-    assert asked.arguments["password"] == "p4ss"
+    assert not [secret for secret in ("hush", "Bearer", "abc", "very-private") if secret in path.read_text()]
+    assert (recorded.text, recorded.answer) == ("got [redacted]? with [redacted]", "[redacted]!")
+    assert recorded.metrics == {"tokens": 7, "apiKey": "[redacted]"}
+    assert asked.arguments["headers"] == {"Authorization": "Bearer x"}
     assert asyncio.run(once(Cassette.replay(path))) == [recorded]
     asked.arguments["other"] = "hush-hush-hush"
     with pytest.raises(CassetteMissError) as caught:
@@ -254,30 +237,6 @@ def test_secrets_are_neither_written_nor_shown(path, monkeypatch):
 
 
 # The file
-
-
-def _record(path, worker, start):
-    start.wait()
-    cassette = Cassette.record(path)
-    for number in range(20):
-        run(cassette.scoped(f"{worker}/{number}"), [call("noise", text=str(worker) * 20_000), call("counter")])
-
-
-def test_processes_record_whole_lines_into_one_file(path):
-    context = multiprocessing.get_context("spawn")
-    start = context.Event()
-    workers = [context.Process(target=_record, args=(path, worker, start)) for worker in range(2)]
-    for worker in workers:
-        worker.start()
-    start.set()
-    for worker in workers:
-        worker.join(timeout=120)
-    assert [worker.exitcode for worker in workers] == [0, 0]
-    assert len(path.read_text().splitlines()) == 80
-    cassette = Cassette.replay(path)
-    for worker in range(2):
-        (result, _) = run(cassette.scoped(f"{worker}/7"), [call("noise", text=str(worker) * 20_000), call("counter")])
-        assert result.text.startswith(str(worker) * 20_000)
 
 
 def test_torn_line_does_not_take_the_next_one_with_it(path):
@@ -301,21 +260,15 @@ def test_torn_line_does_not_take_the_next_one_with_it(path):
         ({"call": {}}, r"not a recorded call: call\.tool: Field required"),
         ({"result": None}, "not a recorded call: result: "),
         ({"scope": 3}, "not a recorded call: scope: "),
+        ("[1]", "version None"),
+        ("", "not JSON"),
     ],
 )
 def test_line_that_is_no_record_is_named(path, change, problem):
     run(Cassette.record(path), [call("counter")], [call("counter")])
     first, second = path.read_text().splitlines()
-    path.write_text(f"{first}\n{json.dumps({**json.loads(second), **change})}\n")
+    path.write_text(f"{first}\n{change if isinstance(change, str) else json.dumps({**json.loads(second), **change})}\n")
     with pytest.raises(ConfigError, match=rf"cassette\.jsonl, line 2: .*{problem}"):
-        Cassette.replay(path)
-
-
-@pytest.mark.parametrize("content", [b"[1]\n", b"\n", b"\xff\xfe\n", b"3"])
-def test_file_of_another_kind_is_refused(path, content):
-    Cassette.record(path)
-    path.write_bytes(content)
-    with pytest.raises(ConfigError, match=r"cassette\.jsonl, line 1: "):
         Cassette.replay(path)
 
 

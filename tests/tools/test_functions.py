@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agent_rl.errors import ConfigError
-from agent_rl.tools import ToolSession, load_tools
+from agent_rl.tools import load_tools
 from agent_rl.tools.inspection import call, expand, signature
-from agent_rl.trajectory import ToolCall, ToolStatus
+from agent_rl.trajectory import ToolStatus
 
 TOOLS = '''
 from __future__ import annotations
@@ -77,26 +75,6 @@ def give(kind: str) -> Any:
     }[kind]
 
 
-def no_hint(city, days: int = 1):
-    """The weather."""
-    return "sunny"
-
-
-def hidden(*cities: str):
-    """The weather."""
-    return "sunny"
-
-
-def unknown(city: Nowhere):
-    """The weather."""
-    return "sunny"
-
-
-def no_schema(city: asyncio.Task):
-    """The weather."""
-    return "sunny"
-
-
 def silent(city: str):
     """The weather."""
     print(city)
@@ -111,6 +89,13 @@ class Weather: ...
 
 number = 3
 '''
+for _head in (
+    "no_hint(city, days: int = 1)",
+    "hidden(*cities: str)",
+    "unknown(city: Nowhere)",
+    "no_schema(city: asyncio.Task)",
+):
+    TOOLS += f'\n\ndef {_head}:\n    """The weather."""\n    return "sunny"\n'
 
 
 @pytest.fixture
@@ -166,15 +151,13 @@ def test_a_coroutine_function_is_a_tool(load: Any) -> None:
         ("only", "text", None, {}),
         ("list", '[1, "ä"]', None, {}),
         ("true", "true", None, {}),
+        ("output", "the end", None, {}),
     ],
 )
 def test_what_a_function_may_return(load: Any, kind: str, text: str, reward: float | None, metrics: Any) -> None:
     result = call(load("function: my_tools.py:give"), "give", {"kind": kind}, {})
     assert (result.text, result.reward, result.metrics) == (text, reward, metrics)
-
-
-def test_a_function_may_end_the_episode(load: Any) -> None:
-    assert call(load("function: my_tools.py:give"), "give", {"kind": "output"}, {}).answer == "42"
+    assert result.answer == ("42" if kind == "output" else None)
 
 
 def test_the_entry_overrides_and_limits_the_function(load: Any) -> None:
@@ -189,15 +172,6 @@ def test_the_expanded_file_calls_the_same_function_from_elsewhere(load: Any, tmp
     (other / "tools.yaml").write_text(expand(load("function: my_tools.py:double")))
     specs = load_tools(other / "tools.yaml")
     assert call(specs, "double", {"number": 2}, {}).text == '{"twice": 4.0}'
-
-
-def test_calls_of_one_turn_overlap(load: Any) -> None:
-    async def use() -> list[str]:
-        async with ToolSession(load("function: my_tools.py:double"), default_timeout_s=5) as session:
-            results = await session.run([ToolCall("double", {"number": number}) for number in range(3)])
-            return [json.loads(result.text)["twice"] for result in results]
-
-    assert asyncio.run(use()) == [0, 2, 4]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Reading a YAML file of tools: both forms, and what every mistake is answered with."""
 
+import re
 import sys
 import textwrap
 from pathlib import Path
@@ -10,7 +11,6 @@ import pytest
 from agent_rl.errors import ConfigError
 from agent_rl.tools import load_tools
 from agent_rl.tools.builtin import built_in_class, built_in_names
-from agent_rl.tools.builtin.calculator import Calculator
 
 OWN = """
     from agent_rl.tools import Tool, ToolSpec, Toolset
@@ -57,9 +57,6 @@ OWN = """
             schema = config.get("schema", {"type": "object"})
             return [ToolSpec(name, "d", schema, Repeatable, {"of": name}) for name in config["names"]]
 
-    class AbstractSet(Toolset):
-        pass
-
     class NotATool:
         pass
 
@@ -95,12 +92,6 @@ def load(tmp_path):
     yield load
     for name in [name for name in sys.modules if name.startswith("agent_rl_user_")]:
         del sys.modules[name]
-
-
-def test_the_shipped_calculator():
-    (spec,) = load_tools(Path(__file__).parents[2] / "tool_configs" / "calculator.yaml")
-    assert (spec.name, spec.cls, spec.config, spec.timeout_s) == ("calculator", Calculator, {}, None)
-    assert spec.schema()["function"]["parameters"]["required"] == ["expression"]
 
 
 def test_the_short_form_overrides_the_class(load):
@@ -194,6 +185,24 @@ def test_an_entry_says_whether_results_are_reused(load):
     assert [spec.may_be_reused for spec in specs] == [True, False, True, False]
 
 
+SHIPPED = [
+    *("calculator", "check_answer", "http", "python", "run_tests", "sandbox_fusion", "search_remote", "sql"),
+    *("submit_answer", "sympy"),
+]
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_shipped_files_load_without_a_service(name, tmp_path, monkeypatch):
+    """tests/agents/test_tool_configs.py calls their tools, and those of search.yaml and mcp.yaml."""
+    monkeypatch.setenv("SQL_DATABASES", str(tmp_path))
+    (spec,) = load_tools(Path(__file__).parents[2] / "tool_configs" / f"{name}.yaml")
+    assert spec.name == {"http": "get_weather", "search_remote": "search"}.get(name, name)
+    own_limit = spec.config.get("timeout_s")
+    assert own_limit is None or spec.timeout_s is None or spec.timeout_s > own_limit
+    if name == "python":
+        assert all(package in spec.description for package in spec.config["packages"])
+
+
 @pytest.mark.parametrize("name", built_in_names())
 def test_which_built_in_tools_are_reusable(name):
     """What a call answers depends on its arguments alone: nothing behind them changes while the policy works."""
@@ -229,23 +238,16 @@ def entry(text):
 BROKEN = [  # YAML, and what the message must say
     ("tools: [", ["not YAML", "Fix the syntax"]),
     ("3", ["cannot be read", "Name a readable YAML file"]),
-    ("just text", ["no `tools` list"]),
-    ("- name: calculator", ["no `tools` list"]),
-    ("tool: []", ["no `tools` list"]),
-    ("tools: []", ["tools: expected a list of entries, got []"]),
-    ("tools: {name: calculator}", ["tools: expected a list", "- name: calculator"]),
+    ("tool: []", ["tool: unknown key", "Did you mean 'tools'?"]),
+    ("tools: {name: calculator}", ["tools: expected a list", "`tools: [...]`"]),
     ("tools: [{name: calculator}]\nextra: 1", ["extra: unknown key"]),
     (entry("calculator"), ["tools[0]: expected a mapping, got 'calculator'", "Write `- name: calculator`"]),
     (entry("{name: calculator, timeout: 3}"), ["(calculator).timeout: unknown key (value 3)", "'timeout_s'"]),
     (entry("{config: {a: 1}}"), ["tools[0]: neither name nor class_name"]),
     (entry("{name: calculater}"), ["(calculater).name", "not a built-in tool", "Did you mean 'calculator'?"]),
-    (entry("{name: [a]}"), ["tools[0].name: expected text or null, got ['a']"]),
     (entry("{class_name: Search}"), ["class_name: 'Search' is not an import path", "package.module.Class"]),
-    (entry("{class_name: 3}"), ["class_name: expected text or null, got 3"]),
     (entry("{class_name: no_such_package.Search}"), ["there is no module 'no_such_package'", "file.py:Class"]),
     (entry("{class_name: agent_rl.tools.builtin.calculater.Calculator}"), ["no module", "Did you mean 'calculator'?"]),
-    (entry("{class_name: agent_rl.tools.builtin.calculator.Calculater}"), ["has no 'Calculater'", "'Calculator'"]),
-    (entry("{class_name: agent_rl.tools.builtin.calculator.calculate}"), ["is a function, not a class"]),
     (entry("{class_name: 'onw.py:Search'}"), ["there is no file", "Did you mean 'own.py'?"]),
     (entry("{class_name: 'own.py:Serach'}"), ["'own.py' has no 'Serach'", "Did you mean 'Search'?"]),
     (entry("{class_name: 'broken.py:Search'}"), ["importing", "broken.py:1: RuntimeError: no licence"]),
@@ -263,20 +265,14 @@ BROKEN = [  # YAML, and what the message must say
         entry("{name: calculator, config: {digits: 3}}"),
         ["yaml:2: tools[0] (calculator).config.digits: unknown key"],
     ),
-    (entry("{name: calculator, config: 3}"), [".config: expected a mapping or null, got 3"]),
     (
         entry("{name: calculator, timeout_s: 0}"),
         [".timeout_s: expected a number above 0", "`timeout_s: 1`"],
     ),
-    (entry("{name: calculator, timeout_s: soon}"), [".timeout_s", "'soon'"]),
-    (entry("{name: calculator, timeout_s: true}"), [".timeout_s", "True"]),
-    (entry("{name: calculator, timeout_s: .inf}"), [".timeout_s", "inf"]),
     (
         entry("{name: calculator, max_concurrency: 0}"),
         [".max_concurrency: expected a whole number of at least 1 or null, got 0"],
     ),
-    (entry("{name: calculator, max_concurrency: true}"), [".max_concurrency", "got True"]),
-    (entry("{class_name: 'own.py:Repeatable', retries: -1}"), [".retries: expected a whole number of at least 0"]),
     (entry("{class_name: 'own.py:Repeatable', cache: share}"), [".cache", "'share'", "Did you mean 'shared'?"]),
     (entry("{class_name: 'own.py:Search', cache: shared}"), [".cache: Search is not reusable (value 'shared')"]),
     (entry("{name: calculator, cache: shared, reusable: false}"), [".cache: Calculator is not reusable"]),
@@ -286,20 +282,17 @@ BROKEN = [  # YAML, and what the message must say
     ),
     (entry("{name: run_tests, cache: trajectory}"), [".cache: RunTests is not reusable", "reusable: true"]),
     (entry("{class_name: 'own.py:Search', retries: 2}"), [".retries", "idempotent = True"]),
-    (entry("{class_name: 'own.py:AbstractSet'}"), ["AbstractSet is abstract"]),
     (entry("{class_name: 'own.py:Pair'}"), [".config: names: missing"]),
     (entry("{class_name: 'own.py:Pair', config: {names: [a, b, c]}}"), [".config: a pair has two"]),
     (entry("{class_name: 'own.py:Pair', config: {names: [a, a]}}"), [".name: 'a' is already the name of tools[0]"]),
     (entry("{class_name: 'own.py:Pair', config: {names: ['a b']}}"), [".name: 'a b' cannot be a tool's name"]),
     (entry("{class_name: 'own.py:Pair', config: {names: [a]}, description: d}"), [".description: Pair is a toolset"]),
     (entry("{class_name: 'own.py:Pair', config: {names: [a], schema: {type: text}}}"), ["(tool 'a').parameters: type"]),
-    (entry("{name: calculator, description: [a]}"), [".description: expected text or null, got ['a']"]),
     (entry("{name: a b, class_name: 'own.py:Search'}"), [".name: 'a b' cannot be a tool's name"]),
     (entry("{name: calculator, parameters: text}"), [".parameters: expected a JSON schema", "'text'"]),
     (entry("{name: calculator, parameters: {type: array}}"), ["type must be 'object', got 'array'"]),
     (entry("{name: calculator, parameters: {type: object, properties: [a]}}"), ["properties must be a mapping"]),
     (entry("{name: calculator, parameters: {type: object, properties: {a: {type: int}}}}"), ["properties.a.type"]),
-    (entry("{name: calculator, parameters: {type: object, properties: {a: {pattern: '('}}}}"), ["a.pattern"]),
     (entry("{name: calculator, parameters: {type: object, properties: {on: {}}}}"), ["the key True is not text"]),
     (
         entry("{name: calculator, parameters: {type: object, properties: {query: {}}, required: [querry]}}"),
@@ -335,23 +328,23 @@ def test_every_mistake_says_where_and_what_to_do(load, tmp_path, text, expected)
     with pytest.raises(ConfigError) as caught:
         load(text)
     message = str(caught.value)
-    assert str(tmp_path / "tools.yaml") in message
+    assert re.match(
+        rf"{tmp_path}/tools\.yaml:\d+: tools\[" if "tools[" in message else f"{tmp_path}/tools.yaml", message
+    )
+    assert "\n" not in message or "not YAML" in message
     assert caught.value.remedy
     for part in expected:
         assert part in message
 
 
-def test_a_missing_file_names_the_nearest(tmp_path):
+def test_an_unreadable_file_is_refused_with_the_reason(tmp_path):
     (tmp_path / "calculator.yaml").touch()
     with pytest.raises(ConfigError, match=r"no such file. Did you mean 'calculator.yaml'"):
         load_tools(tmp_path / "calculater.yaml")
-
-
-def test_an_unreadable_file_is_refused_with_the_reason(tmp_path):
     with pytest.raises(ConfigError, match="cannot be read"):
         load_tools(tmp_path)
     (tmp_path / "empty.yaml").touch()
-    with pytest.raises(ConfigError, match="no `tools` list"):
+    with pytest.raises(ConfigError, match="tools: missing: expected a list"):
         load_tools(tmp_path / "empty.yaml")
     (tmp_path / "binary.yaml").write_bytes(b"tools: \xff\xfe")
     with pytest.raises(ConfigError, match="not YAML"):

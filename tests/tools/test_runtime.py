@@ -94,79 +94,52 @@ def test_state_lives_for_the_trajectory():
     assert run(spec, [call()])[0].text == "1"  # another trajectory starts anew
 
 
-def test_concurrent_first_calls_share_one_instance():
+def test_concurrent_first_calls_share_one_instance_and_a_tool_without_calls_has_none():
     spec, events = spec_of()
-    assert sorted(result.text for result in run(spec, [call(), call(), call()])) == ["1", "2", "3"]
-    assert events == ["start", "close"]
+    other, other_events = spec_of(name="other")
+    assert sorted(result.text for result in run([spec, other], [call(), call(), call()])) == ["1", "2", "3"]
+    assert (events, other_events) == (["start", "close"], [])
 
 
-def test_a_tool_that_is_not_called_is_not_made():
-    spec, events = spec_of()
-    other, _ = spec_of(name="other")
-    run([spec, other], [call("other")])
-    assert events == []
-
-
-def test_released_once_when_the_episode_raises():
-    spec, events = spec_of()
-
-    async def episode():
-        async with session_of(spec) as session:
-            await session.run([call()])
-            raise KeyError("episode")
-
-    with pytest.raises(KeyError):
-        asyncio.run(episode())
-    assert events == ["start", "close"]
-
-
-@pytest.mark.parametrize("calls", [1, 2])
-def test_released_once_when_the_episode_is_cancelled(calls):
+def test_released_once_when_the_episode_raises_or_is_cancelled():
     async def hang(self, arguments):
         try:
             await asyncio.sleep(60)
         finally:
             self.events.append("stopped")
 
-    spec, events = spec_of(call=hang)
-
-    async def episode():
-        async with session_of(spec) as session:
-            await session.run([call() for _ in range(calls)])
-
-    async def main():
-        task = asyncio.create_task(episode())
-        await asyncio.sleep(0.1)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(main())
-    assert events == ["start", *["stopped"] * calls, "close"]
-
-
-def test_released_although_cancelled_while_closing():
     async def close(self):
         await asyncio.sleep(0.1)
         self.events.append("close")
 
-    spec, events = spec_of(close=close)
+    spec, events = spec_of(call=hang, close=close)
 
-    async def episode():
+    async def raises():
+        async with session_of(spec):
+            raise KeyError("episode")
+
+    async def episode(calls):
         async with session_of(spec) as session:
-            await session.run([call()])
+            await session.run([call() for _ in range(calls)])
 
-    async def main():
-        task = asyncio.create_task(episode())
-        await asyncio.sleep(0.05)
-        task.cancel()
-        await asyncio.sleep(0.02)
-        task.cancel()
+    async def cancelled(calls, *pauses_s):
+        events.clear()
+        task = asyncio.create_task(episode(calls))
+        for pause_s in pauses_s:  # the second time while it closes
+            await asyncio.sleep(pause_s)
+            task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
+        assert events == ["start", *["stopped"] * calls, "close"]
+
+    async def main():
+        with pytest.raises(KeyError):
+            await raises()
+        await cancelled(1, 0.1)
+        await cancelled(2, 0.1)
+        await cancelled(1, 0.1, 0.02)
 
     asyncio.run(main())
-    assert events == ["start", "close"]
 
 
 def test_a_failing_close_does_not_keep_the_others_open(caplog):
@@ -179,43 +152,42 @@ def test_a_failing_close_does_not_keep_the_others_open(caplog):
     failing, _ = spec_of(name="failing", close=fail)
     hanging, _ = spec_of(name="hanging", close=hang)
     good, events = spec_of(name="good")
-    run([failing, hanging, good], [call("failing"), call("hanging"), call("good")], default_timeout_s=0.2)
-    assert events == ["start", "close"]
+    shared: list = []
+    sharing_well, _ = spec_of(name="sharing", **sharing(shared, "good"))
+    stuck, _ = spec_of(name="stuck", **sharing([], "stuck", close_s=60))
+    specs = [failing, hanging, good, sharing_well, stuck]
+    run(specs, [call(spec.name) for spec in specs], default_timeout_s=0.2)
+    assert (events, shared[-1]) == (["start", "close"], "release")
     assert {"tool 'failing': close raised", "tool 'hanging': close did not finish within 0.2 s"} <= set(caplog.messages)
+    assert "did not close within 0.2 s" in caplog.text
 
 
-def test_a_failing_start_is_answered_and_not_repeated():
+@pytest.mark.parametrize(
+    ("error", "status", "text"),
+    [
+        (ToolError("no index"), ToolStatus.ERROR, "ToolError: no index"),
+        (UnscoredError("not yet"), None, "UnscoredError: not yet"),
+        (None, ToolStatus.TIMEOUT, "it did not start in time"),
+    ],
+)
+def test_a_start_that_fails_or_hangs_is_not_repeated(error, status, text):
     async def start(self):
         self.events.append("start")
-        raise ToolError("no index")
+        await asyncio.sleep(0 if error else 60)
+        raise error
 
     spec, events = spec_of(start=start)
-    first, second = run(spec, [call()], [call()])
-    assert (first.status, first.text) == (ToolStatus.ERROR, "Error: no index")
-    assert second.status is ToolStatus.ERROR
-    assert "not available: ToolError: no index" in second.text
-    assert events == ["start", "close"]
 
+    async def episode():
+        first = None
+        async with session_of(spec, default_timeout_s=0.1) as session:
+            with contextlib.suppress(UnscoredError):
+                first = (await session.run([call()]))[0].status
+            return first, (await session.run([call()]))[0]
 
-def test_a_start_that_hangs_counts_against_the_limit():
-    async def start(self):
-        await asyncio.sleep(60)
-
-    spec, events = spec_of(start=start)
-    first, second = run(spec, [call()], [call()], default_timeout_s=0.1)
-    assert (first.status, second.status) == (ToolStatus.TIMEOUT, ToolStatus.ERROR)
-    assert "did not start in time" in second.text
-    assert events == ["close"]
-
-
-def test_timeout_of_an_async_tool():
-    async def hang(self, arguments):
-        await asyncio.sleep(60)
-
-    spec, _ = spec_of(call=hang)
-    (result,) = run(spec, [call()], default_timeout_s=0.1)
-    assert (result.status, result.text) == (ToolStatus.TIMEOUT, "Error: recorder did not finish within 0.1 s")
-    assert 0.1 <= result.seconds < 1
+    first, second = asyncio.run(episode())
+    assert (first, second.status, events) == (status, ToolStatus.ERROR, ["start", "close"])
+    assert f"not available: {text}" in second.text
 
 
 def test_timeout_of_a_tool_that_ignores_its_cancellation(monkeypatch, caplog):
@@ -323,20 +295,6 @@ def test_a_tools_own_exception_leaves_the_session_with_file_and_line(caplog):
     assert events == ["start", "close"]
 
 
-def test_the_same_bug_has_one_name_and_another_has_another():
-    def crash(self, arguments):
-        if "z" in arguments:
-            raise KeyError("z")
-        raise KeyError(arguments["x"])
-
-    names = []
-    for arguments in ({"x": 1}, {"x": 2}, {"z": 1}):
-        with pytest.raises(BrokenCallError) as caught:
-            run(spec_of(call=crash)[0], [call(**arguments)])
-        names.append(caught.value.bug)
-    assert names[0] == names[1] != names[2]
-
-
 @pytest.mark.parametrize("method", ["__init__", "start"])
 def test_a_tool_that_cannot_be_started_leaves_the_session_with_file_and_line(method):
     def fails(self, *_):
@@ -358,27 +316,6 @@ def test_an_outage_that_a_tool_does_not_handle_is_no_bug(error):
     assert not isinstance(caught.value, BrokenCallError)
 
 
-def test_what_call_returns_instead_of_a_text_is_a_bug_at_its_definition():
-    def nothing(self, arguments):
-        return None
-
-    with pytest.raises(
-        BrokenCallError, match=rf"{__file__}:{inspect.getsourcelines(nothing)[1]}: TypeError: call must"
-    ):
-        run(spec_of(call=nothing)[0], [call()])
-
-
-def test_observed_exceptions_are_one_line_for_the_policy_and_a_traceback_for_the_author(caplog):
-    def crash(self, arguments):
-        raise ValueError("secret\nsecond line")
-
-    spec, _ = spec_of(call=crash)
-    (result,) = run(spec, [call()], settings=OBSERVE)
-    assert (result.status, result.text) == (ToolStatus.ERROR, "Error: recorder failed: ValueError: secret")
-    assert "Traceback" in caplog.text
-    assert "second line" in caplog.text
-
-
 def raising(error):
     async def call(self, arguments):
         raise error
@@ -390,6 +327,8 @@ def raising(error):
     ("behaviour", "status", "text"),
     [
         (raising(ToolError("no such page")), ToolStatus.ERROR, "Error: no such page"),
+        (raising(ValueError("bug\nline 2")), ToolStatus.ERROR, "Error: recorder failed: ValueError: bug"),
+        (lambda self, arguments: asyncio.sleep(60), ToolStatus.TIMEOUT, "Error: recorder did not finish within 0.1 s"),
         (raising(ToolTimeoutError("the query ran too long")), ToolStatus.TIMEOUT, "Error: the query ran too long"),
         (raising(TimeoutError("socket")), ToolStatus.ERROR, "Error: recorder failed: TimeoutError: socket"),
         (raising(asyncio.CancelledError()), ToolStatus.ERROR, "cancelled from within"),
@@ -404,11 +343,12 @@ def raising(error):
     ],
 )
 def test_each_end_of_a_call_has_its_status(behaviour, status, text, caplog):
-    caplog.set_level(logging.CRITICAL)
     spec, events = spec_of(call=behaviour)
-    (result,) = run(spec, [call()], settings=OBSERVE)
+    (result,) = run(spec, [call()], settings=OBSERVE, default_timeout_s=0.1)
     assert result.status is status
     assert text in result.text
+    assert ("Traceback" in caplog.text) is (" failed: " in result.text), "for the tool's author"
+    assert "\n" not in result.text
     assert events == ["start", "close"]
 
 
@@ -430,17 +370,12 @@ def test_infrastructure_failures_leave_the_session_and_stop_the_turn(error, othe
     assert events == (["start", *["stopped"] * others, "close"] if others else [])
 
 
-def test_rewards_and_metrics_are_passed_on():
-    spec, _ = spec_of(call=lambda self, arguments: ToolOutput("t", 0.5, {"hits": 2}, "lone \ud800"))
-    (result,) = run(spec, [call()])
-    assert (result.text, result.reward, result.metrics, result.answer) == ("t", 0.5, {"hits": 2}, "lone ?")
-    assert result.queue_seconds == 0
-
-
-def test_numbers_of_numpy_become_numbers_of_python():
+def test_an_output_is_passed_on_with_numbers_of_numpy_as_those_of_python():
     metrics = {"hits": np.int64(3), "found": np.bool_(True), "scores": np.array([0.5, 1.5]), 1: {"a": (np.float32(2),)}}
-    spec, _ = spec_of(call=lambda self, arguments: ToolOutput("t", np.float32(0.25), metrics))
-    (result,) = run(spec, [call()])
+    output = ToolOutput("0123456789", np.float32(0.25), metrics, "lone \ud800")
+    spec, _ = spec_of(call=lambda self, arguments: output)
+    (result,) = run(spec, [call()], result_limit=ResultLimit(chars=4))
+    assert (result.text, result.answer) == ("01...(6 characters cut)...89", "lone ?")
     plain = {"hits": 3, "found": True, "scores": [0.5, 1.5], "1": {"a": [2.0]}}
     assert json.dumps([result.reward, result.metrics]) == json.dumps([0.25, plain])
     assert "hits" in metrics
@@ -450,6 +385,7 @@ def test_numbers_of_numpy_become_numbers_of_python():
 @pytest.mark.parametrize(
     ("output", "problem"),
     [
+        (None, "TypeError: call must return a str or a ToolOutput with a text, not NoneType"),
         (ToolOutput("t", math.nan), "the reward of its ToolOutput is nan, not a finite number"),
         (ToolOutput("t", np.float32("inf")), "the reward of its ToolOutput is np.float32(inf), not a finite number"),
         (ToolOutput("t", "high"), "the reward of its ToolOutput is 'high', not a finite number"),
@@ -465,7 +401,7 @@ def test_what_json_does_not_express_is_a_bug_of_the_tool(output, problem, caplog
     spec, _ = spec_of(call=lambda self, arguments: output)
     with pytest.raises(BrokenCallError) as caught:
         run(spec, [call()])
-    assert "tool 'recorder' failed at" in str(caught.value)
+    assert f"tool 'recorder' failed at {__file__}:" in str(caught.value)
     assert problem in str(caught.value)
 
 
@@ -500,11 +436,6 @@ def test_a_session_is_used_inside_its_context():
         asyncio.run(session.run([call()]))
     with pytest.raises(FatalError, match="two tools"):
         session_of(spec, spec)
-
-
-def test_long_results_are_cut():
-    spec, _ = spec_of(call=lambda self, arguments: "0123456789")
-    assert run(spec, [call()], result_limit=ResultLimit(chars=4))[0].text == "01...(6 characters cut)...89"
 
 
 # A tool's own limit on concurrency
@@ -616,21 +547,12 @@ def test_transient_failure_is_repeated(error):
     assert events == ["start", "call", "call", "call", "close"]
 
 
-@pytest.mark.parametrize(
-    "error", [ToolError("no"), ToolTimeoutError("slow"), ValueError("bug"), KeyError("bug"), TypeError("bug")]
-)
+@pytest.mark.parametrize("error", [ToolError("no"), ToolTimeoutError("slow"), ValueError("bug"), FatalError("wrong")])
 def test_any_other_failure_is_not_repeated(error, caplog):
     spec, events = repeating(call=failing(error))
-    (result,) = run(spec, [call()], settings=OBSERVE)
-    assert result.status in (ToolStatus.ERROR, ToolStatus.TIMEOUT)
-    assert result.metrics == {}
-    assert events.count("call") == 1
-
-
-def test_fatal_failure_is_not_repeated():
-    spec, events = repeating(call=failing(FatalError("wrong")))
-    with pytest.raises(FatalError, match="wrong"):
-        run(spec, [call()])
+    with contextlib.suppress(FatalError):
+        (result,) = run(spec, [call()], settings=OBSERVE)
+        assert (result.metrics, result.status is ToolStatus.OK) == ({}, False)
     assert events.count("call") == 1
 
 
@@ -680,24 +602,6 @@ def test_start_is_repeated_with_a_new_instance():
     results = run(spec, [call(), call()])
     assert sorted(result.text for result in results) == ["1", "2"]
     assert events == ["start", "close", "start", "close"]
-
-
-def test_without_repeats_a_failing_start_is_final():
-    failures = [UnscoredError("not yet")]
-
-    async def start(self):
-        if failures:
-            raise failures.pop()
-
-    spec, _ = spec_of(start=start)
-
-    async def episode():
-        async with session_of(spec) as session:
-            with pytest.raises(UnscoredError):
-                await session.run([call()])
-            return (await session.run([call()]))[0]
-
-    assert "not available: UnscoredError: not yet" in asyncio.run(episode()).text
 
 
 # What the tools of a trajectory share
@@ -757,34 +661,6 @@ def test_scope_is_closed_when_no_tool_could_be_started(caplog):
     assert seen == ["open", "close", "close", "release"]
 
 
-def test_resource_that_does_not_close_does_not_keep_the_others_open(caplog):
-    events = []
-    good, _ = spec_of(name="good", **sharing(events, "good"))
-    hanging, _ = spec_of(name="hanging", **sharing([], "hanging", close_s=60))
-    run([good, hanging], [call("good")], [call("hanging")], default_timeout_s=0.2)
-    assert events[-1] == "release"
-    assert "did not close within 0.2 s" in caplog.text
-
-
-def test_scope_is_closed_although_cancelled_while_closing():
-    events = []
-    spec, _ = spec_of(name="slow", **sharing(events, close_s=0.2))
-
-    async def episode():
-        async with session_of(spec) as session:
-            await session.run([call("slow")])
-
-    async def main():
-        task = asyncio.create_task(episode())
-        await asyncio.sleep(0.1)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(main())
-    assert events[-1] == "release"
-
-
 # Arguments
 
 
@@ -803,39 +679,32 @@ SCHEMA = {
 
 
 @pytest.mark.parametrize(
-    ("arguments", "parts"),
+    ("arguments", "text"),
     [
-        (
-            {},
-            [
-                "missing 'query' (none given)",
-                "Arguments of search: count (integer, optional), query (string, required)",
-                "limit (integer or null, optional)",
-            ],
-        ),
-        ({"querry": "a"}, ["missing 'query' (given: querry)", "unknown name 'querry'. Did you mean 'query'?"]),
-        ({"query": ["a"]}, ["argument 'query': expected string, got array [\"a\"]"]),
-        ({"query": "a", "count": "3.7"}, ["argument 'count': expected integer, got string \"3.7\""]),
-        ({"query": "a", "count": True}, ["argument 'count': expected integer, got boolean true"]),
-        ({"query": "a", "count": 0}, ["argument 'count': expected minimum 1, got 0"]),
-        ({"query": "a", "mode": "slow"}, ['argument \'mode\': expected one of ["fast", "exact"], got "slow"']),
-        ({"query": "a", "mode": "fats"}, ["got \"fats\" (did you mean 'fast'?)"]),
-        ({"query": "a", "limit": "few"}, ["argument 'limit': expected integer or null, got string \"few\""]),
-        ({"query": "a", "limit": "10"}, ["argument 'limit': expected maximum 9, got 10"]),
-        ({"query": "a" * 10_000}, ["argument 'query': expected maxLength 20", "..."]),
-        ({"query": "a", "filters": [{"year": "soon"}]}, ["argument 'filters[0].year': expected integer"]),
-        (["a"], ["the arguments: expected object, got array"]),
+        ({}, "missing 'query' (none given). Arguments of search: count (integer, optional), query (string, required)"),
+        ({}, "limit (integer or null, optional)"),
+        ({"querry": "a"}, "missing 'query' (given: querry); "),
+        ({"querry": "a"}, "unknown name 'querry'. Did you mean 'query'?"),
+        ({"query": ["a"]}, "argument 'query': expected string, got array [\"a\"]"),
+        ({"query": "a", "count": "3.7"}, "argument 'count': expected integer, got string \"3.7\""),
+        ({"query": "a", "count": True}, "argument 'count': expected integer, got boolean true"),
+        ({"query": "a", "count": 0}, "argument 'count': expected minimum 1, got 0"),
+        ({"query": "a", "mode": "slow"}, 'argument \'mode\': expected one of ["fast", "exact"], got "slow"'),
+        ({"query": "a", "mode": "fats"}, "got \"fats\" (did you mean 'fast'?)"),
+        ({"query": "a", "limit": "few"}, "argument 'limit': expected integer or null, got string \"few\""),
+        ({"query": "a", "limit": "10"}, "argument 'limit': expected maximum 9, got 10"),
+        ({"query": "a" * 10_000}, "argument 'query': expected maxLength 20"),
+        ({"query": "a", "filters": [{"year": "soon"}]}, "argument 'filters[0].year': expected integer"),
+        (["a"], "the arguments: expected object, got array"),
     ],
 )
-def test_invalid_arguments_are_explained(arguments, parts):
+def test_invalid_arguments_are_explained(arguments, text):
     spec, events = spec_of(name="search", parameters=SCHEMA)
     (result,) = run(spec, [ToolCall("search", arguments)])
-    assert result.status is ToolStatus.INVALID_ARGUMENTS
+    assert (result.status, events) == (ToolStatus.INVALID_ARGUMENTS, []), "nothing was started for it"
     assert result.text.startswith("Error: invalid arguments for search: ")
     assert len(result.text) < 500
-    for part in parts:
-        assert part in result.text
-    assert events == []  # nothing was started for it
+    assert text in result.text
 
 
 KINDS = st.sampled_from(["string", "integer", "number", "boolean", "array", ["string", "null"]])
@@ -863,20 +732,14 @@ def test_what_is_plainly_valid_is_what_a_validator_finds_valid(schema, arguments
             check_arguments("f", validator, arguments)
 
 
-def test_a_number_that_is_too_long_to_read_is_the_policys_mistake():
-    parameters = {"type": "object", "properties": {"text": {"type": "string"}}}
-    spec, events = spec_of(parameters=parameters)
-    (result,) = run(spec, [call(text=10**5000)])
-    assert (result.status, events) == (ToolStatus.INVALID_ARGUMENTS, [])
-
-
-def test_arguments_nested_too_deeply_are_refused():
+def test_arguments_that_cannot_be_read_are_the_policys_mistake():
     nested: list = []
     for _ in range(100_000):
         nested = [nested]
-    spec, _ = spec_of()
-    (result,) = run(spec, [call(a=nested)])
-    assert (result.status, "nested too deeply" in result.text) == (ToolStatus.INVALID_ARGUMENTS, True)
+    for value, problem in ((nested, "nested too deeply"), (10**5000, "cannot be read")):
+        spec, events = spec_of(parameters={"type": "object", "properties": {"a": {}}})
+        (result,) = run(spec, [call(a=value)])
+        assert (result.status, problem in result.text, events) == (ToolStatus.INVALID_ARGUMENTS, True, [])
 
 
 @pytest.mark.parametrize(
@@ -886,27 +749,18 @@ def test_arguments_nested_too_deeply_are_refused():
         ("integer", " -3 ", -3),
         ("integer", 3.0, 3),
         ("integer", "3.5", "3.5"),
-        ("integer", 3.5, 3.5),
         ("integer", "\u0663", "\u0663"),
-        ("integer", "", ""),
         ("number", "2.5", 2.5),
         ("number", "1e3", 1000.0),
-        ("number", "7", 7),
-        ("number", 3.0, 3.0),
         ("number", "0.10000000000000000001", "0.10000000000000000001"),
         ("number", "1e999", "1e999"),
-        ("number", "nan", "nan"),
         ("boolean", "true", True),
-        ("boolean", "False", False),
         ("boolean", "yes", "yes"),
         ("boolean", 1, 1),
         ("string", 42, "42"),
-        ("string", 4.2, 4.2),
         ("string", True, True),
         ("array", "[1, 2]", [1, 2]),
-        ("array", "1, 2", "1, 2"),
         ("object", '{"a": 1}', {"a": 1}),
-        ("object", "[1]", "[1]"),
         (["integer", "null"], "null", None),
         (["string", "null"], "null", "null"),
         (["integer", "number"], 3.0, 3.0),
@@ -935,23 +789,3 @@ def test_coercion_reaches_nested_values():
     asked = {"a": ["1", 2, 3.0], "b": "4"}
     assert check_arguments("t", make_validator(schema), asked) == {"a": [1, 2, 3], "b": "4"}
     assert asked["a"] == ["1", 2, 3.0]
-
-
-def test_one_instant_call_is_cheap():
-    async def instant(self, arguments):
-        return "done"
-
-    cls = type("Instant", (Tool,), {"name": "instant", "description": "d", "parameters": OPEN, "call": instant})
-    spec = ToolSpec.from_class(cls)
-
-    async def measure():
-        best = 1.0
-        for _ in range(5):
-            started = time.process_time()
-            for _ in range(200):
-                async with ToolSession([spec], default_timeout_s=5) as session:
-                    await session.run([ToolCall("instant")])
-            best = min(best, (time.process_time() - started) / 200)
-        return best
-
-    assert asyncio.run(measure()) < 0.0005  # about 0.05 ms; the margin is for busy machines

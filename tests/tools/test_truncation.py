@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from agent_rl.errors import ConfigError
-from agent_rl.tools.truncation import ResultLimit, encodable, truncate, truncate_tokens
+from agent_rl.tools.truncation import ResultLimit, truncate, truncate_tokens
 
 CORPUS = ["The quick brown fox jumps over the lazy dog. größer 日本語 🧮\n" * 3, "...(123456 characters cut)..."]
 
@@ -93,16 +93,12 @@ def test_truncation_says_what_it_cut(limit, side, text):
     assert truncate("0123456789", limit, side) == text
 
 
-def test_text_within_the_limit_is_untouched(tokenizer):
-    text = "größer 日本語 🧮"
-    tokens = count(tokenizer, text)
-    assert truncate_tokens(text, tokens, tokenizer) == text
-    assert truncate_tokens(text, tokens - 1, tokenizer) != text
-
-
-def test_short_text_is_not_tokenized(tokenizer):
+def test_short_text_is_not_tokenized_and_what_is_within_the_limit_untouched(tokenizer):
     assert truncate_tokens("日本語" * 10, 91, tokenizer) == "日本語" * 10
     assert tokenizer.characters == 0
+    text = "größer 日本語 🧮"
+    tokens = count(tokenizer, text)
+    assert [truncate_tokens(text, limit, tokenizer) == text for limit in (tokens, tokens - 1)] == [True, False]
 
 
 @pytest.mark.parametrize("side", ["left", "middle", "right"])
@@ -160,14 +156,5 @@ def test_both_limits_hold():
     limit = ResultLimit(chars=1000, tokens=50, tokenizer=tokenizer)
     assert count(tokenizer, limit.cut("0123456789" * 1000)) <= 50
     assert ResultLimit().cut("a" * 10_000) == "a" * 10_000
-
-
-def test_limit_that_cannot_be_used_is_refused():
     with pytest.raises(ConfigError, match="truncate_side: unknown value 'both'"):
         ResultLimit(chars=3, side="both")
-    with pytest.raises(ValueError, match="tokenizer"):
-        ResultLimit(tokens=3)
-
-
-def test_lone_surrogates_are_replaced():
-    assert encodable("größer \ud800") == "größer ?"

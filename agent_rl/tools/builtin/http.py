@@ -43,7 +43,7 @@ from agent_rl.remote import RemoteError, Response
 from agent_rl.secrets import Secrets
 from agent_rl.settings.errors import Place, validated
 from agent_rl.tools.base import Tool
-from agent_rl.tools.builtin._http.connection import HttpConnection, Service, connect
+from agent_rl.tools.builtin._http.connection import HttpConnection, connect
 from agent_rl.tools.builtin._http.request import (
     HttpEndpoint,
     HttpRequest,
@@ -66,18 +66,22 @@ class _HttpConfig(HttpConnection):
 class _HttpToolConfig(HttpConnection):
     request: HttpRequest
 
+    def model_post_init(self, _: object) -> None:
+        """Refuse what cannot be sent, and a key that is not in the environment."""
+        service = connect(self)
+        with Place("request").around():
+            check_request(self.request, service.taken)
+
 
 class HttpTool(Tool):
     """One endpoint; `Http.tools` makes its config, which has `request` in place of `endpoints`."""
 
+    Config = _HttpToolConfig
+    settings: _HttpToolConfig
+
     def __init__(self, config: Mapping[str, Any], create_kwargs: Mapping[str, Any]) -> None:
         super().__init__(config, create_kwargs)
-        self._service, self._request = _read_tool(config)
-
-    @classmethod
-    def check_config(cls, config: Mapping[str, Any]) -> None:
-        """Refuse what cannot be sent, and a key that is not in the environment."""
-        _read_tool(config)
+        self._service = connect(self.settings)
 
     async def start(self) -> None:
         """Keep the connections open until the trajectory ends."""
@@ -85,7 +89,7 @@ class HttpTool(Tool):
 
     async def call(self, arguments: dict[str, Any]) -> str:
         """Send one request and show its answer."""
-        service, request = self._service, self._request
+        service, request = self._service, self.settings.request
         try:
             built = build(request, arguments)
             response = await service.remote.request(
@@ -118,11 +122,6 @@ class Http(Toolset):
     """The endpoints of one API."""
 
     name = "http"
-
-    @classmethod
-    def check_config(cls, config: Mapping[str, Any]) -> None:
-        """Refuse what cannot be sent, and a key that is not in the environment."""
-        cls.tools(config)
 
     @classmethod
     def tools(cls, config: Mapping[str, Any]) -> list[ToolSpec]:
@@ -199,11 +198,3 @@ def _spec(endpoint: HttpEndpoint, parsed: HttpConnection, connection: Mapping[st
     return ToolSpec(
         endpoint.name, endpoint.description, parameters, cls, config, 2 * parsed.total_s, reusable=endpoint.reusable
     )
-
-
-def _read_tool(config: Mapping[str, Any]) -> tuple[Service, HttpRequest]:
-    parsed = validated(_HttpToolConfig, config)
-    service = connect(parsed)
-    with Place("request").around():
-        check_request(parsed.request, service.taken)
-    return service, parsed.request

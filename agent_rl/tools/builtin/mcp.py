@@ -21,8 +21,8 @@ hint does not promise that its answers never change: where you know that, write 
 equal calls are answered by the earlier result.
 
 With `command` and `session: trajectory` each trajectory has a process of its own (a Python server: about 70 MiB and
-0.7 s of CPU), and loses its state when that process ends: it is not scored. A shared session that was lost is opened
-again by the next call.
+0.7 s of CPU), and loses its state when that process ends: it is not scored. A call that finds a shared session lost is
+not scored either, unless it may be repeated; the next one opens the session again.
 
 Of a result the policy gets the text, structured content as JSON where there is no text, and a placeholder such as
 `[image/png, 1234 bytes]` for everything else. Values from `env_from` and `headers_from` (of 8 characters or more) that
@@ -43,7 +43,7 @@ from pydantic import Field
 from agent_rl.errors import ConfigError, ToolError, UnscoredError, did_you_mean
 from agent_rl.settings.errors import validated
 from agent_rl.tools.base import Tool
-from agent_rl.tools.builtin._mcp.server import McpServer
+from agent_rl.tools.builtin._mcp.server import MAX_MESSAGE_BYTES, TOO_LARGE, McpServer
 from agent_rl.tools.spec import Toolset, ToolSpec
 from agent_rl.tools.truncation import truncate
 
@@ -82,11 +82,6 @@ class Mcp(Toolset):
     name = "mcp"
 
     @classmethod
-    def check_config(cls, config: Mapping[str, Any]) -> None:
-        """Refuse unknown keys, contradictions, and environment variables that are not set."""
-        validated(McpConfig, config).check()
-
-    @classmethod
     def tools(cls, config: Mapping[str, Any]) -> list[ToolSpec]:
         """Ask the server.
 
@@ -112,11 +107,6 @@ class McpTool(Tool):
     Config = McpToolConfig
     settings: McpToolConfig
 
-    @classmethod
-    def check_config(cls, config: Mapping[str, Any]) -> None:
-        """As `Mcp`, for an entry that gives the tool's schema itself."""
-        validated(McpToolConfig, config).check()
-
     async def call(self, arguments: dict[str, Any]) -> str:
         """Call the tool on the server."""
         try:  # the SDK would end the session over it
@@ -124,7 +114,10 @@ class McpTool(Tool):
         except ValueError:
             raise ToolError("the arguments hold half a character (a lone surrogate); write them again") from None
         result = await (await self._connection()).call(self.settings.tool, arguments)
-        text = truncate(self.settings.redact(render(result)), MAX_RESULT_CHARS, "middle")
+        text = render(result)
+        if len(text) > MAX_MESSAGE_BYTES:
+            raise ToolError(TOO_LARGE)
+        text = truncate(self.settings.redact(text), MAX_RESULT_CHARS, "middle")
         if result.is_error:
             raise ToolError(text or f"{self.settings.tool} failed without saying why")
         return text

@@ -23,7 +23,7 @@ from pydantic import Field
 from agent_rl.settings.errors import Place, validated
 from agent_rl.settings.section import Section
 from agent_rl.tools.base import Tool
-from agent_rl.tools.builtin._service import Domain, load_domain, open_domain, operations
+from agent_rl.tools.builtin._service import Domain, open_domain, operations
 from agent_rl.tools.builtin._service.records import read_tables
 from agent_rl.tools.functions import describe
 from agent_rl.tools.spec import Toolset, ToolSpec
@@ -67,17 +67,17 @@ class ServiceDesk(Toolset):
     name = "service"
 
     @classmethod
-    def check_config(cls, config: Mapping[str, Any]) -> None:
-        """Refuse an unknown domain, and a database that cannot be read."""
-        settings = validated(ServiceConfig, config)
-        load_domain(settings.domain)
-        read_tables(settings.database)
-
-    @classmethod
     def tools(cls, config: Mapping[str, Any]) -> list[ToolSpec]:
-        """One tool for each method."""
+        """One tool for each method.
+
+        Raises:
+            ConfigError: there is no such domain, or the database cannot be read.
+        """
+        settings = validated(ServiceConfig, config)
+        methods = operations(settings.domain)
+        read_tables(settings.database)
         specs = []
-        for name, method in operations(validated(ServiceConfig, config).domain).items():
+        for name, method in methods.items():
             about = describe(method, Place(name), parameters=True)
             specs.append(ToolSpec(cls=ServiceTool, config={**config, "operation": name}, **about))
         return specs

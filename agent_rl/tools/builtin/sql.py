@@ -23,9 +23,9 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from agent_rl.errors import ConfigError, ToolError, did_you_mean
+from agent_rl.errors import ConfigError, ToolError
 from agent_rl.settings.errors import Place, validated
-from agent_rl.tools.base import Tool
+from agent_rl.tools.base import Tool, ToolConfig
 from agent_rl.tools.builtin._sql import pool
 
 __all__ = ["Sql", "SqlConfig"]
@@ -56,6 +56,12 @@ class SqlConfig(BaseModel):
     timeout_s: float = Field(default=10.0, ge=0.1)
     memory_mb: int = Field(default=512, ge=64)
     """MiB that a query may take."""
+
+
+class _Row(ToolConfig):
+    """The `create_kwargs` of a row; its database, unless the entry has one."""
+
+    database: str = Field(min_length=1)
 
 
 class Sql(Tool):
@@ -94,13 +100,8 @@ class Sql(Tool):
             ConfigError: when the row names none that can be used.
         """
         place = Place(f"extra_info.tools_kwargs.{self.name}.create_kwargs")
-        for key, value in self.create_kwargs.items():
-            if key != "database":
-                raise (place / key).error(f"unknown key (value {value!r})", did_you_mean(key, ["database"]))
-        database = self.create_kwargs.get("database", self.settings.database)
-        if not isinstance(database, str) or not database:
-            problem = f"expected the path of a database, got {database!r}"
-            raise (place / "database").error(problem, "Write it in the row, or in the tool's config")
+        own = {} if self.settings.database is None else {"database": self.settings.database}
+        database = validated(_Row, own | dict(self.create_kwargs), place).database
         with place.around():
             self._path, self._engine = _locate(self.settings.model_copy(update={"database": database}))
 

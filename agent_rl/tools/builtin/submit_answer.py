@@ -13,11 +13,9 @@ The answer is the text of the argument `answer`, or, with another schema, the ar
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from agent_rl.errors import ConfigError
-from agent_rl.tools.base import Tool, ToolOutput
+from agent_rl.tools.base import Tool, ToolConfig, ToolOutput
 
 __all__ = ["SubmitAnswer"]
 
@@ -26,6 +24,7 @@ class SubmitAnswer(Tool):
     """Ends the episode; keeps no state."""
 
     name = "submit_answer"
+    Config = ToolConfig
     answers = True
     description = "Submit your final answer. Call this once, when you are sure: it ends the task."
     parameters: ClassVar[dict[str, Any]] = {
@@ -33,14 +32,6 @@ class SubmitAnswer(Tool):
         "properties": {"answer": {"type": "string", "description": "The final answer"}},
         "required": ["answer"],
     }
-
-    @classmethod
-    def check_config(cls, config: Mapping[str, Any]) -> None:
-        """Refuse any key: the answer's form is the entry's `parameters`."""
-        if config:
-            raise ConfigError(
-                "", f"submit_answer takes no config, got {', '.join(map(str, config))}", "Write `parameters`"
-            )
 
     async def call(self, arguments: dict[str, Any]) -> ToolOutput:
         """End the episode with the arguments as its answer."""

@@ -3,9 +3,10 @@
     conversion = from_openapi(read_openapi("openapi.json"), base_url="https://api.example.com")
     Path("tools.yaml").write_text(to_yaml(conversion))
 
-Converted are OpenAPI 3.0 and 3.1: parameters in path, query and header, JSON bodies, and the security schemes bearer,
-basic and API key in a header or the query. What cannot be converted is left out and named in `Conversion.skipped`; what
-is converted can be loaded. What this does not promise: that the document tells the truth about its server.
+Converted are OpenAPI 3.0 and 3.1: GET, POST, PUT, PATCH and DELETE with parameters in path, query and header, JSON
+bodies, and the security schemes bearer, basic and API key in a header or the query. An operation that cannot be
+converted is left out and named in `Conversion.skipped`; what is converted can be loaded. What this does not promise:
+that the document tells the truth about its server.
 """
 
 from __future__ import annotations
@@ -23,13 +24,11 @@ import yaml
 
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.tools.loading import dump_tools
-from agent_rl.tools.openapi.operation import endpoint_of
-from agent_rl.tools.openapi.schema import Unsupported, numbered, resolve
+from agent_rl.tools.openapi.operation import Endpoint, Operation, Unsupported, free_name, resolve
 
 __all__ = ["Conversion", "from_openapi", "read_openapi", "to_yaml"]
 
 _METHODS = ("get", "post", "put", "patch", "delete")
-_OTHER_METHODS = ("head", "options", "trace")
 _WANTED = {"bearer": "a token", "basic": "user:password", "header": "a key", "query": "a key"}
 
 
@@ -41,23 +40,6 @@ class Conversion:
     """`{"tools": [...]}`, one entry for each kind of credentials."""
     skipped: list[tuple[str, str]]
     """(operation, what of it is left out and why)."""
-
-
-@dataclass(frozen=True)
-class _Operation:
-    name: str
-    """Of the tool."""
-    method: str
-    path: str
-    node: Mapping[str, Any]
-
-    @property
-    def label(self) -> str:
-        return f"{self.method} {self.path}"
-
-    @property
-    def names(self) -> list[str]:
-        return [self.label, self.name, str(self.node.get("operationId", self.name))]
 
 
 def read_openapi(path: str | Path) -> Mapping[str, Any]:
@@ -94,13 +76,17 @@ def from_openapi(
     """
     _check_version(document)
     url = _server(document, base_url)
-    skipped = [(f"webhook {name}", "is a call that the server makes") for name in document.get("webhooks") or {}]
+    skipped: list[tuple[str, str]] = []
     entries: dict[str, dict[str, Any]] = {}
     for operation in _included(_operations(document, skipped), include):
         try:
-            auth, endpoint, notes = _convert(document, operation)
+            auth = _auth(document, operation.node)
+            endpoint, notes = Endpoint(document, operation, auth).read()
         except Unsupported as error:
             skipped.append((operation.label, str(error)))
+            continue
+        except (AttributeError, TypeError, KeyError, RecursionError) as error:  # the others are still converted
+            skipped.append((operation.label, f"not valid OpenAPI ({error})"))
             continue
         skipped += [(operation.label, note) for note in notes]
         config = {"base_url": url, **({"auth": auth} if auth else {}), "endpoints": []}
@@ -126,10 +112,8 @@ def to_yaml(conversion: Conversion) -> str:
 
 def _check_version(document: Mapping[str, Any]) -> None:
     if "swagger" in document:
-        problem = f"Swagger {document['swagger']} is not OpenAPI 3"
-        raise ConfigError(
-            "swagger", problem, "Convert the document to OpenAPI 3.0 first, for example with swagger2openapi"
-        )
+        remedy = "Convert the document to OpenAPI 3.0 first, for example with swagger2openapi"
+        raise ConfigError("swagger", f"Swagger {document['swagger']} is not OpenAPI 3", remedy)
     version = document.get("openapi")
     if not isinstance(version, str) or not version.startswith(("3.0", "3.1")):
         raise ConfigError("openapi", f"expected 3.0 or 3.1, got {version!r}", "Name an OpenAPI document")
@@ -139,28 +123,22 @@ def _check_version(document: Mapping[str, Any]) -> None:
 
 def _server(document: Mapping[str, Any], base_url: str | None) -> str:
     server = (document.get("servers") or [{}])[0]
-    url, variables = str(server.get("url", "/")), server.get("variables", {})
-
-    def default(match: re.Match[str]) -> str:
-        try:
-            return str(variables[match[1]]["default"])
-        except (KeyError, TypeError):
-            raise ConfigError("servers[0]", f"no default for {match[0]}", "Give a base_url") from None
-
-    if base_url is not None and urlsplit(base_url).path not in ("", "/"):
-        url = base_url
-    else:
-        url = re.sub(r"\{([^{}]*)\}", default, url)
-        if base_url is not None:
-            url = base_url if urlsplit(url).netloc else urljoin(base_url, url)
+    url = str(server.get("url", "/"))
+    for name, variable in (server.get("variables") or {}).items():
+        url = url.replace(f"{{{name}}}", str(variable.get("default", f"{{{name}}}")))
+    if base_url is not None:
+        is_whole = urlsplit(url).netloc or urlsplit(base_url).path not in ("", "/")
+        url = base_url if is_whole else urljoin(base_url, url)
+    if "{" in url:
+        raise ConfigError("servers[0]", f"no default for a variable in {url}", "Give a base_url")
     if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).netloc:
         raise ConfigError("servers[0].url", f"{url!r} names no host", "Give a base_url such as https://api.example.com")
     return url.rstrip("/")
 
 
-def _operations(document: Mapping[str, Any], skipped: list[tuple[str, str]]) -> list[_Operation]:
+def _operations(document: Mapping[str, Any], skipped: list[tuple[str, str]]) -> list[Operation]:
     """All of them; the names of their tools are unique."""
-    found: dict[str, _Operation] = {}
+    found: dict[str, Operation] = {}
     for path, shared in document.get("paths", {}).items():
         if not path.startswith("/"):
             continue  # an extension
@@ -169,51 +147,28 @@ def _operations(document: Mapping[str, Any], skipped: list[tuple[str, str]]) -> 
         except Unsupported as error:
             skipped.append((path, str(error)))
             continue
-        inherited = {"servers": shared.get("servers")}
-        for key, node in shared.items():
-            method = key.upper()
-            if key in _OTHER_METHODS:
-                skipped.append((f"{method} {path}", "has no answer that a tool could show"))
-            if key in _METHODS and isinstance(node, Mapping):
+        for key in _METHODS:
+            if isinstance(node := shared.get(key), Mapping):
                 parameters = [*(shared.get("parameters") or []), *(node.get("parameters") or [])]
                 text = node.get("operationId") or f"{key}_{path}"
                 name = re.sub(r"_*[^A-Za-z0-9-]+_*", "_", str(text)).strip("_")[:60] or key
-                name = next(free for free in numbered(name) if free not in found)
-                found[name] = _Operation(name, method, path, {**inherited, **node, "parameters": parameters})
+                name = free_name(name, found)
+                node = {"servers": shared.get("servers"), **node, "parameters": parameters}
+                found[name] = Operation(name, key.upper(), path, node)
     return list(found.values())
 
 
-def _included(operations: list[_Operation], include: Collection[str] | None) -> list[_Operation]:
+def _included(operations: list[Operation], include: Collection[str] | None) -> list[Operation]:
     if include is None:
         return operations
-    chosen = {}
+    names = {one.name: (one.label, one.name, str(one.node.get("operationId", one.name))) for one in operations}
+    chosen: set[str] = set()
     for pattern in include:
-        matching = [one for one in operations if any(fnmatchcase(name, pattern) for name in one.names)]
+        matching = {key for key, labels in names.items() if any(fnmatchcase(label, pattern) for label in labels)}
         if not matching:
-            raise ConfigError(
-                "include", f"{pattern!r} fits no operation", did_you_mean(pattern, [o.name for o in operations])
-            )
-        chosen.update({one.name: one for one in matching})
+            raise ConfigError("include", f"{pattern!r} fits no operation", did_you_mean(pattern, names))
+        chosen |= matching
     return [one for one in operations if one.name in chosen]
-
-
-def _convert(
-    document: Mapping[str, Any], operation: _Operation
-) -> tuple[dict[str, str] | None, dict[str, Any], list[str]]:
-    """(auth, endpoint, what of the operation is left out)."""
-    try:
-        auth = _auth(document, operation.node)
-        endpoint, notes = endpoint_of(
-            document,
-            operation.node,
-            name=operation.name,
-            method=operation.method,
-            path=operation.path,
-            taken=_filled_by(auth),
-        )
-    except (AttributeError, TypeError, KeyError, RecursionError) as error:  # the other operations are still converted
-        raise Unsupported(f"not valid OpenAPI ({error})") from error
-    return auth, endpoint, notes
 
 
 def _auth(document: Mapping[str, Any], operation: Mapping[str, Any]) -> dict[str, str] | None:
@@ -224,39 +179,21 @@ def _auth(document: Mapping[str, Any], operation: Mapping[str, Any]) -> dict[str
     schemes = document.get("components", {}).get("securitySchemes", {})
     problem = ""
     for alternative in alternatives:
-        problem = "needs several credentials at once"
-        if len(alternative) == 1:
-            (name,) = alternative
-            scheme = resolve(document, schemes.get(name)) or {}
-            auth = _scheme_auth(scheme)
-            if auth is not None:
-                title = document.get("info", {}).get("title", "")
-                variable = re.sub(r"[^A-Z0-9]+", "_", f"{title}_{name}".upper()).strip("_")
-                variable = variable if variable[:1].isalpha() else f"API_{variable}"
-                return {"type": auth[0], "env": variable, **({"name": auth[1]} if auth[1] else {})}
-            kind = scheme.get("scheme") if scheme.get("type") == "http" else scheme.get("type")
-            problem = f"needs credentials of the unsupported kind {kind!r} ({name})"
+        if len(alternative) > 1:
+            problem = "needs several credentials at once"
+            continue
+        (name,) = alternative
+        scheme = resolve(document, schemes.get(name)) or {}
+        kind = str(scheme.get("scheme") if scheme.get("type") == "http" else scheme.get("type"))
+        title = document.get("info", {}).get("title", "")
+        variable = re.sub(r"[^A-Z0-9]+", "_", f"{title}_{name}".upper()).strip("_")
+        variable = variable if variable[:1].isalpha() else f"API_{variable}"
+        if kind.lower() in ("bearer", "basic"):
+            return {"type": kind.lower(), "env": variable}
+        if kind == "apiKey" and scheme.get("in") in ("header", "query"):
+            return {"type": scheme["in"], "env": variable, "name": str(scheme.get("name"))}
+        problem = f"needs credentials of the unsupported kind {kind!r} ({name})"
     raise Unsupported(problem)
-
-
-def _scheme_auth(scheme: Mapping[str, Any]) -> tuple[str, str | None] | None:
-    """(type, name) of the `auth` for a security scheme."""
-    kind = str(scheme.get("scheme", "")).lower()
-    if scheme.get("type") == "http" and kind in ("bearer", "basic"):
-        return kind, None
-    if scheme.get("type") == "apiKey" and scheme.get("in") in ("header", "query"):
-        return scheme["in"], str(scheme.get("name"))
-    return None
-
-
-def _filled_by(auth: Mapping[str, str] | None) -> set[tuple[str, str]]:
-    if auth is None:
-        return set()
-    return (
-        {("query", auth["name"])}
-        if auth["type"] == "query"
-        else {("header", auth.get("name", "authorization").lower())}
-    )
 
 
 def _one_line(text: str) -> str:

@@ -2,7 +2,6 @@
 
 python mcp_server.py                 stdio
 python mcp_server.py http PORT       streamable HTTP; the port is printed, 0 is a free one
-python mcp_server.py raw             stdio; two pages of tools, odd schemas, errors at the level of the protocol
 python mcp_server.py stubborn        stdio; neither a closed input nor SIGTERM ends it or its child
 python mcp_server.py broken          complains and exits
 python mcp_server.py mute            never answers
@@ -49,6 +48,11 @@ def rich_server():
     async def fail(why: str) -> str:
         """Fail."""
         raise ToolError(f"cannot: {why}")
+
+    @server.tool()
+    async def refuse() -> str:
+        """Fail at the level of the protocol."""
+        raise MCPError(code=types.INTERNAL_ERROR, message="out of order")
 
     @server.tool()
     async def hang() -> str:
@@ -110,37 +114,6 @@ def rich_server():
     return server
 
 
-def raw_server():
-    from mcp.server.lowlevel import Server
-
-    draft = {"$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "required": ["free"]}
-    long = {"type": "object", "properties": {"a": True}, "additionalProperties": False}
-    pages = {
-        None: ([types.Tool(name="first", input_schema=draft)], "2"),
-        "2": ([types.Tool(name="a/b", description="Slash.", input_schema=long)], "3"),
-        "3": ([types.Tool(name=name, input_schema={"type": "object"}) for name in ("a_b", "x" * 100)], None),
-    }
-
-    async def list_tools(ctx, params):
-        tools, cursor = pages[params.cursor if params else None]
-        return types.ListToolsResult(tools=tools, next_cursor=cursor)
-
-    async def call_tool(ctx, params):
-        if params.name == "first":
-            raise MCPError(code=types.INTERNAL_ERROR, message="first is out of order")
-        return types.CallToolResult(content=[types.TextContent(type="text", text=f"this was {params.name}")])
-
-    return Server("raw", on_list_tools=list_tools, on_call_tool=call_tool)
-
-
-async def serve_raw():
-    from mcp.server.stdio import stdio_server
-
-    server = raw_server()
-    async with stdio_server() as (read, write):
-        await server.run(read, write, server.create_initialization_options())
-
-
 async def refuse_handshake(ctx, call_next):
     if ctx.method == "initialize":
         raise MCPError(types.UNSUPPORTED_PROTOCOL_VERSION, "too old", {"supported": ["2026-07-28"], "requested": "old"})
@@ -177,8 +150,6 @@ def main(mode):
         sys.stdin.read()
     elif mode in ("http", "stateless"):
         serve_http(int(sys.argv[2]), stateless=mode == "stateless")
-    elif mode == "raw":
-        asyncio.run(serve_raw())
     else:
         if mode == "stubborn":
             signal.signal(signal.SIGTERM, signal.SIG_IGN)

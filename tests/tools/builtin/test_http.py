@@ -6,19 +6,19 @@ import json
 import logging
 import pickle
 import re
-from pathlib import Path
 from urllib.parse import parse_qsl
 
 import pytest
-import yaml
 
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.remote import http as remote
 from agent_rl.settings.episode import ToolsSettings
 from agent_rl.tools import ToolSession, load_tools
 from agent_rl.tools.builtin.http import HttpTool, IdempotentHttpTool
+from agent_rl.tools.inspection import expand
 from agent_rl.trajectory import ToolCall, ToolStatus
 from tests.http_faults import FaultyServer, answer, drop
+from tests.tools import use
 
 KEY = 'sk-"se/cret"+value'
 CITY = {
@@ -57,18 +57,11 @@ def quick_delays(monkeypatch):
 
 
 def specs_of(tmp_path, *endpoints, base_url="https://api.example.com/v1", **config):
-    content = {"base_url": base_url, **config, "endpoints": list(endpoints)}
-    path = tmp_path / "tools.yaml"
-    path.write_text(yaml.safe_dump({"tools": [{"class_name": "agent_rl.tools.builtin.http.Http", "config": content}]}))
-    return load_tools(path)
+    return use.load(tmp_path, "http", {"base_url": base_url, **config, "endpoints": list(endpoints)})
 
 
 def call(specs, arguments, tool="weather"):
-    async def main():
-        async with ToolSession(specs, default_timeout_s=20) as session:
-            return (await session.run([ToolCall(tool, arguments, "1")]))[0]
-
-    return asyncio.run(main())
+    return use.run(specs, [(tool, arguments)])[0]
 
 
 def one(tmp_path, step, arguments=None, endpoint=CITY, **config):
@@ -102,15 +95,10 @@ def test_a_body_of_json(tmp_path):
     assert request.headers["content-type"] == "application/json"
     _, (request,) = one(tmp_path, answer(), {"id": 7, "item": {"a": 1}}, {**POST, "places": {"item": "body:the_item"}})
     assert json.loads(request.body) == {"the_item": {"a": 1}}
-
-
-def test_one_argument_may_be_the_whole_body(tmp_path):
-    parameters = {"type": "object", "properties": {"id": {"type": "integer"}, "items": {"type": "array"}}}
-    endpoint = {**POST, "parameters": parameters, "places": {"items": "whole_body"}}
-    _, (request,) = one(tmp_path, answer(), {"id": 7, "items": [1, 2]}, endpoint)
-    assert json.loads(request.body) == [1, 2]
-    _, (request,) = one(tmp_path, answer(), {"id": 7}, endpoint)
-    assert request.body == b""
+    endpoint = {**POST, "places": {"item": "whole_body", "note": "query"}}
+    for arguments, body in (({"id": 7, "item": {"a": 1}}, b'{"a":1}'), ({"id": 7}, b"")):
+        _, (request,) = one(tmp_path, answer(), arguments, endpoint)
+        assert request.body.replace(b" ", b"") == body
 
 
 @pytest.mark.parametrize(
@@ -120,28 +108,22 @@ def test_one_argument_may_be_the_whole_body(tmp_path):
         (".", None),
         ("", None),
         ("../admin", None),
-        ("a/../../admin", None),
         ("a\\..\\admin", None),
         ("%2e%2e", None),
-        (".%2E", None),
         ("%252e%252e", None),
         ("a%2Fadmin", None),
-        ("a%252fadmin", None),
         ("a%5cadmin", None),
         ("http://other.example/x", None),
         ("//other.example/x", None),
-        ("file:///etc/passwd", None),
         ("http://[::1]:80/", None),
         ("a\r\nHost: other.example", None),
         ("a\0b", None),
         ("\ud800", None),
         ("x" * 70_000, None),
         ("@other.example", "%40other.example"),
-        ("user:pw@other.example", "user%3Apw%40other.example"),
         ("[::1]:80", "%5B%3A%3A1%5D%3A80"),
         ("javascript:alert(1)", "javascript%3Aalert%281%29"),
         ("Bern?admin=1", "Bern%3Fadmin%3D1"),
-        ("Bern#x", "Bern%23x"),
         ("Bern;x=1", "Bern%3Bx%3D1"),
         ("\uff4fther\u3002example\uff0fx", "%EF%BD%8Fther%E3%80%82example%EF%BC%8Fx"),
         ("...", "..."),
@@ -154,11 +136,8 @@ def test_a_value_stays_in_its_path_segment(tmp_path, city, sent):
     assert result.status == (ToolStatus.ERROR if sent is None else ToolStatus.OK)
     assert "Traceback" not in result.text
     assert "failed:" not in result.text
-
-
-def test_dots_beside_a_literal_dot_are_refused(tmp_path):
-    result, requests = one(tmp_path, answer(), {"city": "."}, {**CITY, "path": "/weather/.{city}/x"})
-    assert (result.status, requests) == (ToolStatus.ERROR, [])
+    beside_a_dot = one(tmp_path, answer(), {"city": "."}, {**CITY, "path": "/weather/.{city}/x"})
+    assert (beside_a_dot[0].status, beside_a_dot[1]) == (ToolStatus.ERROR, [])
 
 
 @pytest.mark.parametrize("value", ["a\r\nX-Evil: 1", "a\nb", "ü", "a\0"])
@@ -198,14 +177,12 @@ def test_redirects_stay_on_the_allowed_hosts(tmp_path, monkeypatch):
     ("step", "text"),
     [
         (answer(200, {"b": 1, "a": "ü"}, Content_Type="application/json"), '{"b": 1, "a": "ü"}'),
-        (answer(200, b'{"a":1}', Content_Type="application/vnd.api+json; charset=utf-8"), '{"a": 1}'),
         (answer(200, b'"just text"', Content_Type="application/json"), "just text"),
         (answer(200, b"{broken", Content_Type="application/json"), "{broken"),
         (answer(200, b"[" * 50_000, Content_Type="application/json"), "[" * 50_000),
         (answer(200, b'{"a": 1}'), '{"a": 1}'),
         (answer(200, b"no type"), "no type"),
         (answer(200, "Grüße".encode("latin-1"), Content_Type="text/plain; charset=latin-1"), "Grüße"),
-        (answer(200, b"<p>x</p>", Content_Type="text/html"), "<p>x</p>"),
         (answer(200, b"\x89PNG" + bytes(1230), Content_Type="image/png"), "[image/png, 1234 bytes]"),
         (answer(200, b"\0\1"), "[unknown type, 2 bytes]"),
         (answer(204), "[HTTP 204 No Content, no content]"),
@@ -214,7 +191,6 @@ def test_redirects_stay_on_the_allowed_hosts(tmp_path, monkeypatch):
             'Error: HTTP 404 Not Found: {"detail": "no city"}',
         ),
         (answer(422, b"bad", Content_Type="text/plain"), "Error: HTTP 422 "),
-        (answer(400), "Error: HTTP 400 Bad Request"),
         (answer(401, b"log in", Content_Type="text/plain"), "Error: HTTP 401 Unauthorized: log in"),
         (answer(499, b"x" * 5000, Content_Type="text/plain"), f"Error: HTTP 499: {'x' * 1000}..."),
     ],
@@ -276,13 +252,10 @@ def test_only_idempotent_requests_are_retried(tmp_path, extra, cls, sent):
 
 @pytest.mark.parametrize(("extra", "sent"), [({}, 3), ({"idempotent": True}, 3), ({"reusable": True}, 2)])
 def test_a_repeated_read_is_sent_again_unless_its_answer_is_declared_to_be_the_same(tmp_path, extra, sent):
-    async def main(specs):
-        async with ToolSession(specs, default_timeout_s=20, settings=ToolsSettings()) as session:
-            for name, arguments in (("weather", {"city": "Bern"}), ("order", {"id": 1}), ("weather", {"city": "Bern"})):
-                await session.run([ToolCall(name, arguments)])
-
+    read = ("weather", {"city": "Bern"})
     with FaultyServer() as server:
-        asyncio.run(main(specs_of(tmp_path, {**CITY, **extra}, POST, base_url=server.url)))
+        specs = specs_of(tmp_path, {**CITY, **extra}, POST, base_url=server.url)
+        use.run(specs, [read], [("order", {"id": 1})], [read], settings=ToolsSettings())
     assert [request.method for request in server.requests] == ["GET", "POST", "GET"][:sent]
 
 
@@ -331,18 +304,14 @@ def test_a_key_is_sent_and_never_seen(tmp_path, monkeypatch, caplog, kind):
         assert request.headers[SENT[kind][1]] == SENT[kind][2]
 
 
-def test_a_key_that_is_cut_in_two_is_not_seen(tmp_path, monkeypatch):
+def test_a_key_that_is_cut_in_two_is_not_seen_and_a_refused_one_not_the_policys_mistake(tmp_path, monkeypatch):
     monkeypatch.setenv("OWN_KEY", "0123456789abcdef")
+    with pytest.raises(UnscoredError, match="credentials"):
+        one(tmp_path, answer(401), auth={"type": "bearer", "env": "OWN_KEY"})
     step = answer(200, b"....0123456789ABCDEF", Content_Type="text/plain")
     for limit, shown in ((16, "....***"), (20, "....***"), (7, "....012")):
         result, _ = one(tmp_path, step, auth={"type": "bearer", "env": "OWN_KEY"}, max_bytes=limit)
         assert result.text.splitlines()[0] == shown
-
-
-def test_refused_credentials_are_not_the_policys_mistake(tmp_path, monkeypatch):
-    monkeypatch.setenv("OWN_KEY", KEY)
-    with pytest.raises(UnscoredError, match="credentials"):
-        one(tmp_path, answer(401), auth={"type": "bearer", "env": "OWN_KEY"})
 
 
 def test_one_entry_has_one_limit_for_all_its_tools(tmp_path):
@@ -359,17 +328,9 @@ def test_one_entry_has_one_limit_for_all_its_tools(tmp_path):
 
 
 def test_a_tool_written_out_is_the_same_tool(tmp_path):
-    """What `agent-rl tools expand` writes: plain entries with the tools' own classes and configs."""
     with FaultyServer() as server:
         (spec,) = specs_of(tmp_path, {**CITY, "response": {"max_items": 3}}, rate_per_s=1000, base_url=server.url)
-        entry = {
-            "class_name": f"{spec.cls.__module__}.{spec.cls.__qualname__}",
-            "name": spec.name,
-            "description": spec.description,
-            "parameters": spec.parameters,
-            "config": json.loads(json.dumps(spec.config)),
-        }
-        (tmp_path / "expanded.yaml").write_text(yaml.safe_dump({"tools": [entry]}))
+        (tmp_path / "expanded.yaml").write_text(expand([spec]))
         (again,) = load_tools(tmp_path / "expanded.yaml")
         assert (again.cls, again.schema(), again.config) == (spec.cls, spec.schema(), spec.config)
         assert call([pickle.loads(pickle.dumps(again))], {"city": "Bern"}).text == '{"fine": true}'
@@ -389,22 +350,15 @@ AUTH = {"type": "bearer", "env": "OWN_KEY"}
         ({"base_url": "https://u:pw-of-mine@h/"}, {}, "base_url: holds a user"),
         ({"allow_hosts": ["other.example"]}, {}, "allow_hosts: .* Add api.example.com"),
         ({"headers": {"Authorization": "Bearer abc"}}, {}, "headers.Authorization: credentials"),
-        ({"headers": {"Host": "x"}}, {}, "headers.Host"),
         ({"headers": {"X": "a\nb"}}, {}, "headers.X: must be one line"),
-        ({"timeout_s": 0}, {}, "timeout_s: expected a number above 0, got 0"),
         ({"auth": AUTH}, {}, "auth.env: the environment variable OWN_KEY is not set"),
         ({"auth": {**AUTH, "env": "OWN_SHORT"}}, {}, "auth.env: OWN_SHORT has fewer than 4"),
         ({"auth": {"type": "basic", "env": "OWN_FULL"}}, {}, "OWN_FULL has no colon"),
         ({"auth": {"type": "header", "env": "OWN_FULL"}}, {}, "auth.name: None .* Name the header"),
         ({"auth": {**AUTH, "env": "OWN_FULL", "name": "x"}}, {}, "auth.name: 'x' .* Remove it"),
         ({"auth": {"type": "header", "env": "OWN_FULL", "name": "a b"}}, {}, "auth.name: 'a b'"),
-        ({"auth": {**AUTH, "key": "x"}}, {}, "auth.key: unknown key"),
-        ({"auth": "bearer"}, {}, "auth: expected a mapping or null, got 'bearer'"),
         ({"auth": {"type": "header", "env": "OWN_FULL", "name": "X-Trace"}}, {}, r"trace: the header 'x-trace' is set"),
-        ({}, {"metod": "GET"}, r"endpoints\[0\].metod: unknown key .* Did you mean 'method'"),
-        ({}, {"method": "get"}, r"endpoints\[0\].method: expected `GET`, `HEAD`"),
         ({}, {"path": "weather/{city}"}, "path: cannot be sent"),
-        ({}, {"path": "//evil.example/{city}"}, "path: cannot be sent"),
         ({}, {"path": "/a b/{city}"}, "path: cannot be sent"),
         ({}, {"path": "/a/../{city}"}, "path: must not contain"),
         ({}, {"path": "/a/%2e%2E/{city}"}, "path: must not contain"),
@@ -420,7 +374,6 @@ AUTH = {"type": "bearer", "env": "OWN_KEY"}
         ({}, {"places": {"units": "header:a b"}}, "cannot be a header's name"),
         ({}, {"places": {"units": "body"}}, "GET has no body"),
         ({}, {"method": "POST", "places": {"units": "whole_body"}}, "beside a whole_body"),
-        ({}, {"response": {"selct": "a"}}, "response.selct: unknown key .* Did you mean 'select'"),
         (
             {},
             {"parameters": {"type": "object", "properties": {"city": {"type": "sting"}}}, "places": {}},
@@ -436,8 +389,3 @@ def test_a_mistake_in_the_file(tmp_path, monkeypatch, config, endpoint, message)
         specs_of(tmp_path, {**CITY, **endpoint}, **config)
     assert re.search(r"tools\.yaml:\d+: tools\[0\] ", str(caught.value))
     assert "pw-of-mine" not in str(caught.value)
-
-
-def test_the_example_loads():
-    (spec,) = load_tools(Path(__file__).parents[3] / "tool_configs" / "http.yaml")
-    assert (spec.name, spec.cls, spec.timeout_s) == ("get_weather", IdempotentHttpTool, 80.0)

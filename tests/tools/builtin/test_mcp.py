@@ -15,18 +15,18 @@ from pathlib import Path
 import cloudpickle
 import psutil
 import pytest
-import yaml
 
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.tools import ToolSession, load_tools
-from agent_rl.tools.arguments import schema_problem
+from agent_rl.tools.builtin import mcp
 from agent_rl.tools.builtin.mcp import IdempotentMcpTool, Mcp, McpTool
+from agent_rl.tools.inspection import expand
 from agent_rl.trajectory import ToolCall, ToolStatus
+from tests.tools import use
 
 pytestmark = pytest.mark.slow
 
 SERVER = Path(__file__).with_name("mcp_server.py")
-SHIPPED = Path(__file__).parents[3] / "tool_configs" / "mcp.yaml"
 TOKEN = "Bearer s3cr3t-t0ken"
 PATIENCE_S = 60
 
@@ -36,11 +36,7 @@ def stdio(*mode, **config):
 
 
 def load(folder, config, **entry):
-    path = folder / "tools.yaml"
-    path.write_text(
-        yaml.safe_dump({"tools": [{"class_name": "agent_rl.tools.builtin.mcp.Mcp", "config": config, **entry}]})
-    )
-    return load_tools(path)
+    return use.load(folder, "mcp", config, **entry)
 
 
 def session(specs, timeout_s=PATIENCE_S):
@@ -108,26 +104,6 @@ def remote(server, monkeypatch):
     return {"url": server, "headers_from": {"Authorization": "MCP_TEST_TOKEN"}, "connect_timeout_s": PATIENCE_S}
 
 
-def test_every_page_is_listed_and_every_name_and_schema_can_be_used(tmp_path):
-    found = {spec.config["tool"]: spec for spec in load(tmp_path, stdio("raw"))}
-    assert list(found) == ["first", "a/b", "a_b", "x" * 100]
-    assert found["a_b"].name == "a_b"
-    assert found["a/b"].name.startswith("a_b_")
-    assert "'a/b'" in found["a/b"].description
-    assert len(found["x" * 100].name) == 64
-    assert found["first"].parameters == {"type": "object", "properties": {"free": {}}, "required": ["free"]}
-    assert found["first"].description
-    assert not any(schema_problem(spec.parameters) for spec in found.values())
-
-    async def main():
-        async with session(list(found.values())) as tools:
-            assert await say(tools, found["a/b"].name, a=1) == "this was a/b"
-            refused = await ask(tools, "first", free=1)
-            assert (refused.status, refused.text) == (ToolStatus.ERROR, "Error: first is out of order")
-
-    asyncio.run(main())
-
-
 def test_include_exclude_and_prefix(tmp_path, remote):
     found = load(tmp_path, {**remote, "include": ["read*", "add"], "exclude": ["*env"], "prefix": "my_"}, timeout_s=7)
     assert [(spec.name, spec.timeout_s) for spec in found] == [("my_add", 7), ("my_read_pid", 7)]
@@ -144,32 +120,18 @@ def test_include_exclude_and_prefix(tmp_path, remote):
         load(tmp_path, {**remote, "include": ["add"], "exclude": ["a*"]})
 
 
-def test_the_shipped_file(tmp_path, remote, monkeypatch):
-    monkeypatch.setenv("MCP_SERVER_URL", remote["url"])
-    text = SHIPPED.read_text().replace("name: mcp", "class_name: agent_rl.tools.builtin.mcp.Mcp")
-    path = tmp_path / "tools.yaml"
-    path.write_text(
-        text.replace("# headers_from: {Authorization: MY_TOKEN}", "headers_from: {Authorization: MCP_TEST_TOKEN}")
-    )
-    assert "add" in [spec.name for spec in load_tools(path)]
-
-
-def test_only_what_the_server_annotates_may_be_repeated(tmp_path, specs, remote):
+def test_only_what_the_server_annotates_may_be_repeated_and_what_the_entry_declares_reused(tmp_path, specs, remote):
     repeatable = {spec.name for spec in specs if spec.cls is IdempotentMcpTool}
     assert repeatable == {"read_env", "read_pid", "crash_once"}
     assert {spec.retries for spec in specs if spec.cls is McpTool} == {0}
-
-
-def test_only_what_the_entry_declares_reusable_is_reused(tmp_path, specs, remote):
-    """The server's hints do not say that nothing else changes what a tool reads."""
-    assert not any(spec.may_be_reused for spec in specs)
+    assert not any(spec.may_be_reused for spec in specs), "the hints do not say that nothing else changes what is read"
     with pytest.raises(ConfigError, match=r"cache: IdempotentMcpTool is not reusable .*reusable: true"):
         load(tmp_path, {**remote, "include": ["read_env"]}, cache="trajectory")
     (spec,) = load(tmp_path, {**remote, "include": ["read_env"]}, reusable=True, cache="trajectory")
     assert (spec.cache, spec.may_be_reused) == ("trajectory", True)
 
 
-def test_what_the_policy_reads(specs):
+def test_what_the_policy_reads(specs, monkeypatch):
     async def main():
         async with session(specs) as tools:
             text = "a text\n[image/png, 5 bytes]\n[resource file:///doc.txt]\na note\n[application/zip, 6 bytes]"
@@ -177,32 +139,15 @@ def test_what_the_policy_reads(specs):
             assert await say(tools, "show", kind="structured") == '{"sum": 3, "unit": "€"}'
             failed = await ask(tools, "fail", why="no")
             assert (failed.status, failed.text) == (ToolStatus.ERROR, "Error: Error executing tool fail: cannot: no")
+            assert (await ask(tools, "refuse")).text == "Error: out of order"
             assert (await ask(tools, "add", by="x")).status is ToolStatus.INVALID_ARGUMENTS
             assert await say(tools, "ask") == "declined: List roots not supported"
             assert "characters cut" in await say(tools, "repeat", times=200_000)
-            large = await ask(tools, "repeat", times=9_000_000)
+            monkeypatch.setattr(mcp, "MAX_MESSAGE_BYTES", 1000)
+            large = await ask(tools, "repeat", times=1001)
             assert (large.status, large.text) == (ToolStatus.ERROR, "Error: the result is larger than 8 MiB")
-            assert await say(tools, "add", by=1) == "1"
-
-    asyncio.run(main())
-
-
-def test_text_that_is_not_unicode_is_the_policys_mistake_and_the_session_goes_on(specs):
-    async def main():
-        async with session(specs) as tools:
             refused = await ask(tools, "read_env", name="\ud800")
             assert (refused.status, "lone surrogate" in refused.text) == (ToolStatus.ERROR, True)
-            await say(tools, "add", by=1)
-
-    asyncio.run(main())
-
-
-def test_a_server_over_http_behaves_as_one_over_stdio(tmp_path, remote):
-    async def main():  # the file may be loaded while a loop runs
-        async with session(load(tmp_path, remote)) as tools:
-            assert (await ask(tools, "fail", why="no")).text == "Error: Error executing tool fail: cannot: no"
-            large = await ask(tools, "repeat", times=9_000_000)
-            assert (large.status, large.text) == (ToolStatus.ERROR, "Error: the result is larger than 8 MiB")
             assert await say(tools, "add", by=1) == "1"
 
     asyncio.run(main())
@@ -218,7 +163,7 @@ def test_a_server_without_sessions(tmp_path):
     asyncio.run(main())
 
 
-def test_the_servers_environment_is_what_the_entry_says(tmp_path, monkeypatch):
+def test_the_servers_environment_is_what_the_entry_says_and_its_end_that_of_the_trajectory(tmp_path, monkeypatch):
     monkeypatch.setenv("MCP_TEST_KEY", "k3y-k3y-k3y")
     monkeypatch.setenv("MCP_TEST_OTHER", "private")
     config = stdio(env={"MODE": "train"}, env_from=["MCP_TEST_KEY"], cwd=str(tmp_path), include=["read_env", "crash"])
@@ -232,7 +177,9 @@ def test_the_servers_environment_is_what_the_entry_says(tmp_path, monkeypatch):
             assert values == ["train", "***", "unset", os.environ["PATH"]]
             with pytest.raises(UnscoredError) as caught:
                 await ask(tools, "crash")
-            assert "the disk is on fire ***" in str(caught.value)
+            assert "its stderr ends with:\nthe disk is on fire ***" in str(caught.value)
+            with pytest.raises(UnscoredError, match="the connection was lost"):  # and with it the trajectory's state
+                await ask(tools, "read_env", name="PATH")
 
     asyncio.run(main())
     monkeypatch.delenv("MCP_TEST_KEY")
@@ -240,10 +187,7 @@ def test_the_servers_environment_is_what_the_entry_says(tmp_path, monkeypatch):
         load(tmp_path, config)
 
 
-@pytest.mark.parametrize("transport", ["stdio", "http"])
-def test_a_call_that_hangs_is_cancelled_and_the_session_goes_on(transport, tmp_path, specs, request):
-    if transport == "http":
-        specs = load(tmp_path, request.getfixturevalue("remote"))
+def test_a_call_that_hangs_is_cancelled_and_the_session_goes_on(specs):
     specs = [replace(spec, timeout_s=0.5 if spec.name == "hang" else None) for spec in specs]
 
     async def main():
@@ -260,19 +204,7 @@ def test_a_call_that_hangs_is_cancelled_and_the_session_goes_on(transport, tmp_p
     asyncio.run(main())
 
 
-def test_a_trajectory_keeps_its_process_and_shares_it_with_nobody(specs):
-    async def main():
-        async with session(specs) as one, session(specs) as two:
-            await asyncio.gather(say(one, "add", by=1), say(two, "add", by=10))
-            assert [await say(one, "add", by=1), await say(two, "add", by=10)] == ["2", "20"]
-            pids = [int(await say(tools, "read_pid")) for tools in (one, two)]
-        assert pids[0] != pids[1]
-        assert all(gone(pid) for pid in pids)
-
-    asyncio.run(main())
-
-
-def test_twenty_trajectories_at_once(tmp_path, remote):
+def test_twenty_trajectories_at_once_over_http(tmp_path, remote):
     found = load(tmp_path, remote)
 
     async def trajectory(number):
@@ -284,6 +216,11 @@ def test_twenty_trajectories_at_once(tmp_path, remote):
 
     async def main():
         await asyncio.gather(*(trajectory(number) for number in range(20)))
+        async with session(load(tmp_path, remote)) as tools:  # the file may be loaded while a loop runs
+            assert (await ask(tools, "fail", why="no")).text == "Error: Error executing tool fail: cannot: no"
+            large = await ask(tools, "repeat", times=9_000_000)
+            assert (large.status, large.text) == (ToolStatus.ERROR, "Error: the result is larger than 8 MiB")
+            assert await say(tools, "add", by=1) == "1"
 
     asyncio.run(main())
 
@@ -295,35 +232,28 @@ def test_a_shared_session_is_one_for_all_and_is_opened_again(tmp_path, specs):
         async with session(found) as one, session(found) as two:
             texts = await asyncio.gather(*(say(tools, "add", by=1) for tools in (one, two) for _ in range(3)))
             assert sorted(texts) == ["1", "2", "3", "4", "5", "6"]
-            with pytest.raises(UnscoredError, match="status 3"):
+            with pytest.raises(UnscoredError, match="the disk is on fire"):
                 await ask(one, "crash")
             assert await say(two, "add", by=1) == "1"
+            assert await say(two, "crash_once", flag=str(tmp_path / "flag")) == "back again", "it may be repeated"
             return int(await say(two, "read_pid"))
 
     assert gone(asyncio.run(main()))  # it ends with the event loop
 
 
-def test_a_repeatable_call_survives_the_end_of_a_shared_server(tmp_path, specs):
-    found = [replace(spec, config={**spec.config, "session": "shared"}) for spec in specs]
-
+def test_a_trajectory_has_a_process_of_its_own_that_does_not_outlive_it(specs):
     async def main():
-        async with session(found) as tools:
-            assert await say(tools, "crash_once", flag=str(tmp_path / "shared")) == "back again"
+        async with session(specs) as one, session(specs) as two:
+            await asyncio.gather(say(one, "add", by=1), say(two, "add", by=10))
+            assert [await say(one, "add", by=1), await say(two, "add", by=10)] == ["2", "20"]
+            first = int(await say(one, "read_pid"))
+            assert first != int(await say(two, "read_pid"))
+        assert gone(first)
+        tools = await session(specs).__aenter__()
+        tools.unfinished = asyncio.create_task(ask(tools, "hang"))
+        return int(await say(tools, "read_pid"))
 
-    asyncio.run(main())
-
-
-def test_a_server_that_dies_takes_its_trajectory_along(tmp_path, specs):
-    async def main():
-        async with session(specs) as tools:
-            await say(tools, "add", by=1)
-            with pytest.raises(UnscoredError, match=r"status 3, and its stderr ends with:\nthe disk is on fire"):
-                await ask(tools, "crash")
-            for name in ("add", "read_env"):  # its state is gone, so no call may be answered by a new one
-                with pytest.raises(UnscoredError, match="the connection was lost"):
-                    await ask(tools, name, **({"by": 1} if name == "add" else {"name": "PATH"}))
-
-    asyncio.run(main())
+    assert gone(asyncio.run(main())), "nor the event loop"
 
 
 def test_an_http_server_that_is_started_again(tmp_path):
@@ -353,7 +283,7 @@ def test_an_http_server_that_is_started_again(tmp_path):
     ("config", "problem"),
     [
         ({"command": ["no-such-program-anywhere"]}, "No such file or directory: 'no-such-program-anywhere'"),
-        ({"command": [sys.executable, str(SERVER), "broken"]}, "status 7, and its stderr ends with:\nno licence"),
+        ({"command": [sys.executable, str(SERVER), "broken"]}, "its stderr ends with:\nno licence"),
         ({"command": [sys.executable, str(SERVER), "mute"], "connect_timeout_s": 0.5}, "no answer within 0.5 s"),
         ({"url": "http://127.0.0.1:9/mcp"}, "MCP server http://127.0.0.1:9/mcp: .*ConnectError"),
     ],
@@ -380,37 +310,24 @@ def test_the_key_is_needed_and_never_shown(tmp_path, remote, monkeypatch):
     [
         ({}, "command, url: neither given"),
         ({"command": ["x"], "url": "http://h/mcp"}, "command, url: both given"),
-        ({"comand": ["x"]}, "comand: unknown key .*Did you mean 'command'"),
         ({"command": "python x.py"}, "command: expected a list of text, got 'python x.py'"),
-        ({"command": ["x", 1]}, r"command\[1\]: expected text, got 1"),
         ({"url": "localhost:8000/mcp"}, "url: not an HTTP address .*Write http"),
         ({"url": "http://user:hunter2@h/mcp"}, "url: carries a password"),
         ({"url": "http://h/mcp", "env": {"A": "b"}}, "env: has no effect .*Remove it"),
-        ({"command": ["x"], "session": "turn"}, "session: expected `trajectory` or `shared`, got 'turn'"),
         ({"command": ["x"], "prefix": "a b"}, "prefix: .*a b"),
-        ({"command": ["x"], "connect_timeout_s": 0}, "connect_timeout_s: expected a number above 0, got 0"),
     ],
 )
 def test_a_config_that_cannot_work(config, problem):
     with pytest.raises(ConfigError, match=problem) as caught:
-        Mcp.check_config(config)
+        Mcp.tools(config)
     assert "hunter2" not in str(caught.value)
 
 
 def test_specs_cross_processes_and_an_expanded_entry_needs_no_server_to_load(tmp_path, specs):
     assert [spec.name for spec in pickle.loads(cloudpickle.dumps(specs))] == [spec.name for spec in specs]
 
-    def expanded(spec, command):
-        return {
-            "class_name": f"{spec.cls.__module__}.{spec.cls.__qualname__}",
-            "name": spec.name,
-            "description": spec.description,
-            "parameters": spec.parameters,
-            "config": {**spec.config, "command": command},
-        }
-
     path = tmp_path / "expanded.yaml"
-    path.write_text(yaml.safe_dump({"tools": [expanded(spec, ["no-such-program-anywhere"]) for spec in specs]}))
+    path.write_text(expand(specs).replace(sys.executable, "no-such-program-anywhere"))
     absent = load_tools(path)
     assert [(spec.name, spec.parameters, spec.cls) for spec in absent] == [
         (spec.name, spec.parameters, spec.cls) for spec in specs
@@ -442,17 +359,6 @@ def test_a_server_that_does_not_want_to_end_is_killed_with_its_children(tmp_path
     pids = asyncio.run(main())
     assert len(pids) == 2
     assert all(gone(pid) for pid in pids)
-
-
-def test_no_process_outlives_the_event_loop(specs):
-    async def main():
-        tools = await session(specs).__aenter__()
-        pid = int(await say(tools, "read_pid"))
-        tools.unfinished = asyncio.create_task(ask(tools, "hang"))
-        await asyncio.sleep(0.1)
-        return pid
-
-    assert gone(asyncio.run(main()))
 
 
 def test_no_process_outlives_a_killed_worker(specs):

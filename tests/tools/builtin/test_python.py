@@ -1,11 +1,8 @@
 """The code interpreter: what the policy reads, what survives between calls, and what does not."""
 
-from pathlib import Path
-
 import pytest
 
 from agent_rl.errors import ConfigError
-from agent_rl.tools import load_tools
 from agent_rl.tools.builtin.python import Python, unfenced
 from agent_rl.tools.spec import ToolSpec
 from agent_rl.trajectory import ToolStatus
@@ -151,13 +148,3 @@ def test_markdown_fences_are_taken_off(code, expected):
 def test_mistakes_in_the_config(config, expected):
     with pytest.raises(ConfigError, match=expected):
         Python.check_config(config)
-
-
-def test_the_shipped_file(tmp_path):
-    shipped = (Path(__file__).parents[3] / "tool_configs" / "python.yaml").read_text()
-    named = shipped.replace("name: python\n", "class_name: agent_rl.tools.builtin.python.Python\n")
-    (tmp_path / "tools.yaml").write_text(named)
-    (spec,) = load_tools(tmp_path / "tools.yaml")
-    assert spec.name == "python"
-    assert all(package in spec.description for package in spec.config["packages"])
-    assert spec.timeout_s > spec.config["timeout_s"]

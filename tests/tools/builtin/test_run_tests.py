@@ -1,6 +1,5 @@
 """The visible tests of a row: what the policy is shown of them."""
 
-import asyncio
 import os
 from pathlib import Path
 
@@ -8,20 +7,17 @@ import pytest
 
 from agent_rl.errors import ConfigError, FatalError
 from agent_rl.sandbox.host.places import Places
-from agent_rl.tools import ToolSession, load_tools
-from agent_rl.trajectory import ToolCall
+from agent_rl.tools import load_tools
+from tests.tools import use
 
 SHIPPED = Path(__file__).parents[3] / "tool_configs" / "run_tests.yaml"
 DOUBLE = [f"assert double({n}) == {2 * n}" for n in range(5)]
 
 
 def run(tests, *programs):
-    async def main():
-        kwargs = {"run_tests": {"create_kwargs": {"tests": tests}}}
-        async with ToolSession(load_tools(SHIPPED), tools_kwargs=kwargs, default_timeout_s=30) as session:
-            return [(await session.run([ToolCall("run_tests", {"code": code})]))[0].text for code in programs]
-
-    return asyncio.run(main())
+    turns = ([("run_tests", {"code": code})] for code in programs)
+    kwargs = {"run_tests": {"create_kwargs": {"tests": tests}}}
+    return [result.text for result in use.run(load_tools(SHIPPED), *turns, tools_kwargs=kwargs)]
 
 
 def test_what_fails_is_shown_with_what_was_expected():

@@ -1,10 +1,8 @@
 """The sandbox_fusion tool against a server that speaks the protocol and really runs the code."""
 
-import asyncio
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -12,10 +10,10 @@ from agent_rl.errors import ConfigError
 from agent_rl.remote import RemoteError
 from agent_rl.remote import http as remote
 from agent_rl.sandbox.host import fusion
-from agent_rl.tools import ToolSession, load_tools
 from agent_rl.tools.builtin import sandbox_fusion
-from agent_rl.trajectory import ToolCall, ToolStatus
+from agent_rl.trajectory import ToolStatus
 from tests.http_faults import FaultyServer, answer, drop, hang
+from tests.tools import use
 
 
 def run_code(handler):
@@ -44,22 +42,11 @@ def no_pauses(monkeypatch):
 
 @pytest.fixture
 def load(tmp_path):
-    def from_config(**config):
-        path = tmp_path / "tools.yaml"
-        entry = {"class_name": "agent_rl.tools.builtin.sandbox_fusion.SandboxFusion", "config": config}
-        path.write_text(json.dumps({"tools": [entry]}))
-        (spec,) = load_tools(path)
-        return spec
-
-    return from_config
+    return lambda **config: use.load(tmp_path, "sandbox_fusion", config)[0]
 
 
 def run(spec, *codes):
-    async def episode():
-        async with ToolSession([spec], default_timeout_s=30) as session:
-            return await session.run([ToolCall("sandbox_fusion", {"code": code}) for code in codes])
-
-    return asyncio.run(episode())
+    return use.run([spec], [("sandbox_fusion", {"code": code}) for code in codes])
 
 
 @pytest.mark.parametrize("path", ["", "/", "/run_code"])
@@ -137,9 +124,7 @@ def test_code_that_is_not_sent(load, code):
     assert (result.status, server.requests) == (ToolStatus.ERROR, [])
 
 
-@pytest.mark.parametrize(
-    "fault", [answer(500), answer(429, retry_after=0), answer(502, b"<html>"), drop, SANDBOX_ERROR]
-)
+@pytest.mark.parametrize("fault", [answer(500), drop, SANDBOX_ERROR])
 def test_a_fault_that_passes_is_not_noticed(load, fault):
     with FaultyServer(fault, default=run_code) as server:
         (result,) = run(load(url=server.url), "print(1)")
@@ -150,12 +135,8 @@ def test_a_fault_that_passes_is_not_noticed(load, fault):
     ("fault", "problem"),
     [
         (answer(500), "status 500"),
-        (answer(422, {"detail": "language"}), "status 422: .*language"),
-        (answer(200, b"<html>"), "not JSON"),
         (answer(200, {"run_result": {}}), "not an answer of Sandbox Fusion: status: Field required"),
-        (answer(200, {"status": "Fine"}), "not an answer of Sandbox Fusion"),
         (answer(200, {"status": "Success", "run_result": {"status": "Finished", "stdout": 5}}), "run_result.stdout"),
-        (drop, "the connection broke"),
         (SANDBOX_ERROR, r"reports an error of its own \(attempt 3\)"),
     ],
 )
@@ -189,12 +170,10 @@ def test_trajectories_share_the_limit(load):
     ("config", "text"),
     [
         ({}, "url: missing"),
-        ({"url": "localhost:8080"}, "url: "),
         (
             {"url": "http://h", "memory_limit": 5},
             "memory_limit: unknown key (value 5). Did you mean 'memory_limit_mb'?",
         ),
-        ({"url": "http://h", "timeout_s": -1}, "timeout_s: expected a number above 0, got -1"),
         ({"url": "http://h", "api_key_env": "NO_SUCH_KEY_AT_ALL"}, "NO_SUCH_KEY_AT_ALL is not set"),
     ],
 )
@@ -202,10 +181,3 @@ def test_a_config_that_cannot_work(load, config, text):
     with pytest.raises(ConfigError) as caught:
         load(**config)
     assert text in str(caught.value)
-
-
-def test_the_shipped_file_loads(monkeypatch):
-    with FaultyServer(default=run_code) as server:
-        monkeypatch.setenv("SANDBOX_FUSION_URL", server.url)
-        (spec,) = load_tools(Path(__file__).parents[3] / "tool_configs" / "sandbox_fusion.yaml")
-        assert run(spec, "print(6 * 7)")[0].text == "42"

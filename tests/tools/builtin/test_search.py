@@ -1,19 +1,16 @@
 """The search tool, over a corpus and over a retrieval server."""
 
-import asyncio
 import json
-from pathlib import Path
 
 import pytest
 
 from agent_rl.errors import ConfigError
 from agent_rl.remote import RemoteError
 from agent_rl.remote import http as remote
-from agent_rl.tools import ToolSession, load_tools
-from agent_rl.trajectory import ToolCall, ToolStatus
-from tests.http_faults import FaultyServer, answer, drop, hang
+from agent_rl.trajectory import ToolStatus
+from tests.http_faults import FaultyServer, answer, drop
+from tests.tools import use
 
-SHIPPED = Path(__file__).parents[3] / "tool_configs"
 DOCUMENTS = [
     {"id": "a", "contents": '"Faust"\nFaust is a tragic play by Goethe. ' + "x" * 100},
     {"id": "b", "contents": '"Goethe"\nGoethe was born in Frankfurt.'},
@@ -35,23 +32,11 @@ def corpus(tmp_path):
 
 @pytest.fixture
 def load(tmp_path):
-    def from_config(**config):
-        path = tmp_path / "tools.yaml"
-        path.write_text(
-            json.dumps({"tools": [{"class_name": "agent_rl.tools.builtin.search.Search", "config": config}]})
-        )
-        (spec,) = load_tools(path)
-        return spec
-
-    return from_config
+    return lambda **config: use.load(tmp_path, "search", config)[0]
 
 
 def run(spec, *arguments):
-    async def episode():
-        async with ToolSession([spec], default_timeout_s=30) as session:
-            return await session.run([ToolCall("search", each) for each in arguments])
-
-    return asyncio.run(episode())
+    return use.run([spec], [("search", each) for each in arguments])
 
 
 def test_local_search_ranks_and_shortens_documents(load, corpus):
@@ -71,34 +56,19 @@ def test_local_search_ranks_and_shortens_documents(load, corpus):
     ]  # top_k of the config is the most
 
 
-def test_a_query_without_matches_says_so(load, corpus):
-    (result,) = run(load(corpus=str(corpus)), {"query": "zebra"})
-    assert (result.status, result.text) == (ToolStatus.OK, "No document matches 'zebra'. Try other words.")
-
-
 @pytest.mark.parametrize(
     ("query", "text"),
     [
         ("x" * 10_000, "the query has 10000 characters; at most 1000 are searched for"),
         ("", "the query has no words"),
-        (" \t\n", "the query has no words"),
         ("\x00\x1b\ud800?", "the query has no words"),
+        ("zebra", "No document matches 'zebra'. Try other words."),
     ],
 )
-def test_hostile_queries(load, corpus, query, text):
+def test_queries_that_find_nothing(load, corpus, query, text):
     (result,) = run(load(corpus=str(corpus)), {"query": query})
-    assert result.status is ToolStatus.ERROR
+    assert (result.status is ToolStatus.OK) is (query == "zebra")
     assert text in result.text
-
-
-def test_control_characters_do_not_disturb(load, corpus):
-    (result,) = run(load(corpus=str(corpus)), {"query": "\x00Faust\x1b\ud800"})
-    assert result.metrics["ids"] == ["a"]
-
-
-@pytest.mark.parametrize("arguments", [{}, {"query": 5.5}, {"query": "a", "top_k": 0}])
-def test_arguments_are_checked(load, corpus, arguments):
-    assert run(load(corpus=str(corpus)), arguments)[0].status is ToolStatus.INVALID_ARGUMENTS
 
 
 def retrieval(handler):
@@ -124,26 +94,6 @@ def test_remote_search_retries_and_sends_its_key(load, monkeypatch):
     assert len(server.requests) == 3
 
 
-def test_many_trajectories_share_the_limit(load):
-    def slowly(handler):
-        handler.server.closing.wait(0.03)
-        retrieval(handler)
-
-    with FaultyServer(default=slowly) as server:
-        spec = load(url=server.url, max_concurrent=2)
-
-        async def episode(number):
-            async with ToolSession([spec], default_timeout_s=30) as session:
-                return await session.run([ToolCall("search", {"query": f"question {number}"})])
-
-        async def episodes():
-            return await asyncio.gather(*[episode(number) for number in range(10)])
-
-        results = asyncio.run(episodes())
-    assert all(result.status is ToolStatus.OK for (result,) in results)
-    assert (len(server.requests), server.most_at_once) == (10, 2)
-
-
 def test_answers_without_scores_and_without_documents(load):
     with FaultyServer(answer(200, {"result": [DOCUMENTS]}), answer(200, {"result": [[]]})) as server:
         spec = load(url=server.url, top_k=2)
@@ -156,15 +106,9 @@ def test_answers_without_scores_and_without_documents(load):
     "fault",
     [
         answer(500),
-        answer(404, b"no such page"),
-        answer(200, b"<html>"),
-        answer(200, []),
         answer(200, {"result": []}),
         answer(200, {"result": [[{"document": {"id": "1"}}]]}),
-        answer(200, {"result": [[5]]}),
         answer(200, {"result": [[{"document": {"text": "a"}, "score": "high"}]]}),
-        drop,
-        hang,
     ],
 )
 def test_a_server_that_fails_leaves_the_trajectory_unscored(load, fault):
@@ -180,11 +124,9 @@ def test_a_server_that_fails_leaves_the_trajectory_unscored(load, fault):
         ({}, "expected either `corpus` or `url`, got none"),
         ({"corpus": "a", "url": "b"}, "expected either `corpus` or `url`, got corpus, url"),
         ({"corpus": "missing.jsonl"}, "there is no file"),
-        ({"corpus": 5}, "corpus: expected text, got 5"),
         ({"corpus": "a", "topk": 5}, "topk: unknown key (value 5). Did you mean 'top_k'?"),
         ({"corpus": "a", "top_k": 0}, "top_k: expected a whole number of at least 1 and at most 100, got 0"),
         ({"url": "localhost:8000"}, "url: "),
-        ({"url": "http://localhost", "timeout_s": 0}, "timeout_s: "),
         ({"url": "http://localhost", "index": "x"}, "index: unknown key"),
         ({"url": "http://localhost", "api_key_env": "NO_SUCH_KEY_AT_ALL"}, "NO_SUCH_KEY_AT_ALL is not set"),
     ],
@@ -203,12 +145,3 @@ def test_a_corpus_that_vanishes_after_loading_stops_the_run(load, corpus):
     corpus.unlink()
     with pytest.raises(ConfigError, match="there is no file"):
         run(spec, {"query": "a"})
-
-
-def test_the_shipped_files_load(corpus, monkeypatch):
-    monkeypatch.setenv("SEARCH_CORPUS", str(corpus))
-    monkeypatch.delenv("SEARCH_URL", raising=False)
-    (local,) = load_tools(SHIPPED / "search.yaml")
-    assert run(local, {"query": "goethe"})[0].metrics["ids"] == ["b", "a"]
-    (remote,) = load_tools(SHIPPED / "search_remote.yaml")
-    assert remote.config["url"] == "http://localhost:8000/retrieve"

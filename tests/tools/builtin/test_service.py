@@ -1,6 +1,5 @@
 """The tools of a service desk: one database for an episode, and what each domain allows."""
 
-import asyncio
 import json
 
 import pytest
@@ -9,13 +8,13 @@ from agent_rl.data.tau2 import read_tasks, to_row
 from agent_rl.errors import ConfigError, ToolError
 from agent_rl.rewards.scorers.service_state import score_service_state
 from agent_rl.settings.errors import InvalidValueError
-from agent_rl.tools import ToolSession
 from agent_rl.tools.builtin._service import domain_names, open_domain, operations
 from agent_rl.tools.builtin._service.records import Records
 from agent_rl.tools.builtin._service.shop import ENDS
 from agent_rl.tools.builtin.service import ServiceDesk
-from agent_rl.trajectory import ToolCall, ToolStatus
+from agent_rl.trajectory import ToolStatus
 from tests.data.real import shared
+from tests.tools import use
 
 ORDERS = {"orders": {"10000": {"item": "lamp", "state": "open"}}}
 TASKS = {
@@ -36,11 +35,7 @@ def written(folder, tables):
 
 
 def run(specs, *calls, **options):
-    async def work():
-        async with ToolSession(specs, default_timeout_s=5, **options) as session:
-            return [(await session.run([ToolCall(name, arguments)]))[0] for name, arguments in calls]
-
-    return asyncio.run(work())
+    return use.run(specs, *([call] for call in calls), **options)
 
 
 def test_the_tools_of_an_episode_share_a_database_that_no_other_episode_sees(shop):
@@ -79,11 +74,11 @@ def test_every_tool_says_what_it_takes(domain, shop):
 
 def test_what_cannot_be_used_is_named(tmp_path, shop):
     with pytest.raises(ConfigError, match="Did you mean 'shop'"):
-        ServiceDesk.check_config({"domain": "shp", "database": shop})
+        ServiceDesk.tools({"domain": "shp", "database": shop})
     with pytest.raises(ConfigError, match=r"database: .*absent\.json cannot be read"):
-        ServiceDesk.check_config({"domain": "shop", "database": str(tmp_path / "absent.json")})
+        ServiceDesk.tools({"domain": "shop", "database": str(tmp_path / "absent.json")})
     with pytest.raises((ConfigError, InvalidValueError), match="tables"):
-        ServiceDesk.check_config({"domain": "shop", "database": written(tmp_path / "..", [])})
+        ServiceDesk.tools({"domain": "shop", "database": written(tmp_path / "..", [])})
 
 
 def test_records_keep_what_they_began_with():

@@ -1,11 +1,8 @@
 """The algebra tool: what it computes, the notation it reads, and that hard or hostile expressions end as errors."""
 
-from pathlib import Path
-
 import pytest
 
-from agent_rl.errors import ConfigError, ToolError
-from agent_rl.tools import load_tools
+from agent_rl.errors import ToolError
 from agent_rl.tools.builtin._sympy.notation import to_sympy
 from agent_rl.tools.builtin.sympy import SymPy
 from agent_rl.tools.spec import ToolSpec
@@ -144,18 +141,3 @@ def test_latex_and_unicode_become_sympys_notation(text, expected):
 def test_notation_that_cannot_be_read_is_explained(text, expected):
     with pytest.raises(ToolError, match=expected):
         to_sympy(text)
-
-
-def test_the_shipped_file(tmp_path):
-    shipped = (Path(__file__).parents[3] / "tool_configs" / "sympy.yaml").read_text()
-    (tmp_path / "tools.yaml").write_text(
-        shipped.replace("name: sympy\n", "class_name: agent_rl.tools.builtin.sympy.SymPy\n")
-    )
-    (spec,) = load_tools(tmp_path / "tools.yaml")
-    assert (spec.name, spec.cache) == ("sympy", "shared")
-    assert spec.timeout_s > spec.config["timeout_s"]
-
-
-def test_mistakes_in_the_config():
-    with pytest.raises(ConfigError, match=r"timeout: unknown key \(value 3\). Did you mean 'timeout_s'"):
-        SymPy.check_config({"timeout": 3})

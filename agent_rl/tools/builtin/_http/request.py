@@ -156,36 +156,29 @@ def check_request(request: HttpRequest, taken: Collection[tuple[str, str]]) -> N
         ConfigError: naming the key, the value and the remedy.
     """
     placeholders = _check_path(request.path)
-    fixed = [("query", name) for name, _ in _fixed_query(request.path)]
-    used: dict[tuple[str, str], str] = {}
+    used = {**dict.fromkeys(taken, ""), **{("query", name): "" for name, _ in _fixed_query(request.path)}}
     for argument, text in request.places.items():
-        place, name = split_place(argument, text)
+        key, (place, name) = f"places.{argument}", split_place(argument, text)
         if place == "header":
-            _check_header(argument, name)
+            _check_header(key, name)
             name = name.lower()
-        if (place, name) in [*taken, *fixed]:
-            raise ConfigError(
-                f"places.{argument}", f"the {place} {name!r} is set by the configuration", "Use another name"
-            )
+        if other := used.get((place, name)):
+            raise ConfigError(key, f"{other!r} is sent as {place} {name!r} too", "Keep one")
         if (place, name) in used:
-            raise ConfigError(
-                f"places.{argument}", f"{used[place, name]!r} is sent as {place} {name!r} too", "Keep one"
-            )
+            raise ConfigError(key, f"the {place} {name!r} is set by the configuration", "Use another name")
         if place == "path" and name not in placeholders:
-            raise ConfigError(f"places.{argument}", f"{request.path!r} has no {{{name}}}", "Write it into the path")
+            raise ConfigError(key, f"{request.path!r} has no {{{name}}}", "Write it into the path")
         used[place, name] = argument
     for name in placeholders:
         if ("path", name) not in used:
-            raise ConfigError(
-                "path", f"no argument fills {{{name}}} (value {request.path!r})", "Add it to the parameters"
-            )
+            problem = f"no argument fills {{{name}}} (value {request.path!r})"
+            raise ConfigError("path", problem, "Add it to the parameters")
     bodies = [argument for (place, _), argument in used.items() if place in ("body", "whole_body")]
     if bodies and request.method in ("GET", "HEAD", "OPTIONS"):
         raise ConfigError(f"places.{bodies[0]}", f"{request.method} has no body", "Send it in the query")
     if len(bodies) > 1 and any(place == "whole_body" for place, _ in used):
-        raise ConfigError(
-            "places", f"{', '.join(bodies)} cannot be sent beside a whole_body", "Keep the whole_body alone"
-        )
+        problem = f"{', '.join(bodies)} cannot be sent beside a whole_body"
+        raise ConfigError("places", problem, "Keep the whole_body alone")
 
 
 def build(request: HttpRequest, arguments: Mapping[str, Any]) -> Built:
@@ -255,25 +248,21 @@ def _check_path(path: str) -> list[str]:
     pieces = _PLACEHOLDER.split(place)
     literals = pieces[::2]
     if not path.startswith("/") or path.startswith("//") or not all(_LITERAL.fullmatch(text) for text in literals):
-        raise ConfigError(
-            "path", f"cannot be sent (value {path!r})", "Write /fixed/{argument}, with other characters percent-encoded"
-        )
+        remedy = "Write /fixed/{argument}, with other characters percent-encoded"
+        raise ConfigError("path", f"cannot be sent (value {path!r})", remedy)
     if any(_DOTS.fullmatch(segment) for segment in place.split("/")):
         raise ConfigError("path", f"must not contain '.' or '..' (value {path!r})", "Write it out")
     if "{" in query or "#" in query:
-        raise ConfigError(
-            "path", f"a query holds fixed values only (value {path!r})", "Use `places: {argument: query}`"
-        )
+        problem = f"a query holds fixed values only (value {path!r})"
+        raise ConfigError("path", problem, "Use `places: {argument: query}`")
     names = pieces[1::2]
     if len(set(names)) < len(names):
         raise ConfigError("path", f"a placeholder occurs twice (value {path!r})", "Give each its own name")
     return names
 
 
-def _check_header(argument: str, name: str) -> None:
+def _check_header(key: str, name: str) -> None:
     if not HEADER_NAME.fullmatch(name):
-        raise ConfigError(f"places.{argument}", f"{name!r} cannot be a header's name", "Write header:X-My-Name")
+        raise ConfigError(key, f"{name!r} cannot be a header's name", "Write header:X-My-Name")
     if name.lower() in FRAMING_HEADERS | CREDENTIAL_HEADERS:
-        raise ConfigError(
-            f"places.{argument}", f"the header {name!r} is not the policy's to set", "Remove the argument"
-        )
+        raise ConfigError(key, f"the header {name!r} is not the policy's to set", "Remove the argument")

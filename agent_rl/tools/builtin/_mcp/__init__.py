@@ -1,1 +1,1 @@
-"""Inside of the toolset `mcp`: the declared server, the process of a stdio server, and a session."""
+"""Inside of the toolset `mcp`: the declared server, and a session."""

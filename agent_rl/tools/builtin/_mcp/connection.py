@@ -6,21 +6,25 @@ holds each session open; calls go through it from any task of the loop, and a ca
 A session is opened with the `initialize` handshake, which gives the server a session to keep state in; the stateless
 protocol of 2026 is used only with a server that accepts nothing else. Nothing is offered to the server: sampling,
 elicitation and roots are declined, notifications are ignored.
+
+Not promised: a server that leaves its process group, or outlives its closed input after the worker was killed with
+SIGKILL, goes on running.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TextIO
 from urllib.parse import urlsplit
 
 import httpx2
 from mcp.client.session import ClientSession
-from mcp.client.stdio import get_default_environment
+from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
@@ -39,8 +43,7 @@ from pydantic import TypeAdapter, ValidationError
 from agent_rl.concurrency import PerLoop
 from agent_rl.errors import ToolError, UnscoredError
 from agent_rl.remote.http import certificates, is_near
-from agent_rl.tools.builtin._mcp.server import McpServer
-from agent_rl.tools.builtin._mcp.stdio import MAX_MESSAGE_BYTES, Process
+from agent_rl.tools.builtin._mcp.server import MAX_MESSAGE_BYTES, TOO_LARGE, McpServer
 
 __all__ = ["McpConnection", "list_tools", "shared"]
 
@@ -48,6 +51,7 @@ CLOSE_TIMEOUT_S = 5.0
 """Seconds for telling an HTTP server that a session is over."""
 _CAUSE_S = 1.0  # seconds that a failed call waits to learn why its connection broke
 _MAX_PAGES = 1000
+_LAST_WORDS = 2000  # bytes of stderr that an error may repeat
 _RESULT: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(CallToolResult | InputRequiredResult)
 _HTTP_ERRORS: ContextVar[list[int]] = ContextVar("agent_rl_mcp_http_errors")
 """The HTTP error statuses of the request that this context made; the SDK does not report them."""
@@ -61,14 +65,14 @@ class McpConnection:
         server: what the entry's config says about the server.
     """
 
+    _session: asyncio.Future[ClientSession]
+    _task: asyncio.Task[None]
+
     def __init__(self, server: McpServer) -> None:
         self._server = server
-        self._session: ClientSession | None = None
-        self._process: Process | None = None
-        self._open = asyncio.Event()
+        self._stderr = b""
         self._end = asyncio.Event()
         self._problem = ""
-        self._task: asyncio.Task[None] | None = None
 
     @property
     def lost(self) -> bool:
@@ -82,28 +86,26 @@ class McpConnection:
             UnscoredError: the server did not answer, or not in time.
             ConfigError: an environment variable that the config names is not set.
         """
+        opened = self._session = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._hold(self._server.environment(), self._server.headers()))
         _HELD.add(self._task)
         self._task.add_done_callback(_HELD.discard)
-        opening = asyncio.ensure_future(self._open.wait())
         try:
             limit_s = self._server.connect_timeout_s
-            await asyncio.wait((opening, self._task), timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
-            if self._open.is_set():
+            await asyncio.wait((opened, self._task), timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+            if opened.done():
                 return self
             if not self._task.done():
                 self._problem = f"no answer within {limit_s:g} s"
         finally:
-            opening.cancel()
-            if not self._open.is_set():
+            if not opened.done():
                 self._task.cancel()
         await asyncio.wait((self._task,))
         raise self._unscored("the connection could not be opened")
 
     async def __aexit__(self, *_: object) -> None:
         self._end.set()
-        if self._task is not None:
-            await asyncio.wait((self._task,))
+        await asyncio.wait((self._task,))
 
     def live(self) -> ClientSession:
         """The SDK's session.
@@ -111,9 +113,9 @@ class McpConnection:
         Raises:
             UnscoredError: it is over.
         """
-        if self._session is None or self.lost:
+        if self.lost:
             raise self._unscored("the connection was lost")
-        return self._session
+        return self._session.result()
 
     async def call(self, name: str, arguments: dict[str, Any]) -> CallToolResult:
         """Call one tool; a cancellation is passed on to the server.
@@ -143,8 +145,7 @@ class McpConnection:
         try:
             async with self._transport(env, headers) as streams, ClientSession(*streams) as session:
                 await _handshake(session)
-                self._session = session
-                self._open.set()
+                self._session.set_result(session)
                 await self._end.wait()
         except Exception as error:  # noqa: BLE001 - whatever the SDK or the system raises goes to those who connect and call
             self._problem = self._problem or _explain(error, statuses)
@@ -155,9 +156,13 @@ class McpConnection:
     async def _transport(self, env: dict[str, str], headers: dict[str, str]) -> AsyncIterator[Any]:
         server = self._server
         if server.url is None:
-            self._process = Process(server.command, {**get_default_environment(), **env}, server.cwd, self._end.set)
-            async with self._process.streams() as streams:
-                yield streams
+            program, *arguments = server.command
+            parameters = StdioServerParameters(
+                command=program, args=arguments, env=env, cwd=server.cwd, encoding_error_handler="replace"
+            )
+            with self._listened() as stderr:
+                async with stdio_client(parameters, stderr) as streams:
+                    yield streams
             return
         client = httpx2.AsyncClient(
             headers=headers,
@@ -173,6 +178,26 @@ class McpConnection:
             ) as streams:
                 yield streams
 
+    @contextlib.contextmanager
+    def _listened(self) -> Iterator[TextIO]:
+        """The server's stderr, of which the end is kept for errors."""
+        reading, writing = os.pipe()
+        os.set_blocking(reading, False)
+        loop = asyncio.get_running_loop()
+
+        def listen() -> None:
+            with contextlib.suppress(BlockingIOError):
+                self._stderr = (self._stderr + os.read(reading, 1 << 16))[-_LAST_WORDS:]
+
+        loop.add_reader(reading, listen)
+        try:
+            with open(writing, "w") as stderr:
+                yield stderr
+        finally:
+            loop.remove_reader(reading)
+            listen()
+            os.close(reading)
+
     async def _failure(self, error: MCPError, statuses: list[int]) -> ToolError | UnscoredError:
         if error.code == INVALID_PARAMS:
             return ToolError(self._server.redact(error.message))
@@ -183,15 +208,15 @@ class McpConnection:
         if error.code != CONNECTION_CLOSED:
             return ToolError(self._server.redact(error.message))
         if "byte limit" in error.message:  # how httpx2 words it
-            return ToolError(f"the result is larger than {MAX_MESSAGE_BYTES >> 20} MiB")
-        assert self._task is not None
+            return ToolError(TOO_LARGE)
+        self._end.set()
         await asyncio.wait((self._task,), timeout=_CAUSE_S)
         return self._unscored(f"the call was not answered: {error.message}")
 
     def _unscored(self, problem: str) -> UnscoredError:
         parts = [problem, *([self._problem] if self._problem else [])]
-        if self._process is not None and self.lost:
-            parts.append(self._process.last_words())
+        if self.lost and (words := self._stderr.decode("utf-8", "replace").strip()):
+            parts.append(f"its stderr ends with:\n{words}")
         return UnscoredError(self._server.redact(f"MCP server {self._server.label}: {'; '.join(parts)}"))
 
 
@@ -227,9 +252,7 @@ async def shared(server: McpServer) -> McpConnection:
     task = opening.get(server.key)
     if task is None or (task.done() and (task.cancelled() or task.exception() or task.result().lost)):
         task = opening[server.key] = asyncio.create_task(McpConnection(server).__aenter__())
-        task.add_done_callback(
-            lambda done: done.cancelled() or done.exception()
-        )  # retrieved, so asyncio does not complain
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # retrieved, so asyncio is content
     return await asyncio.shield(task)
 
 

@@ -12,7 +12,11 @@ from agent_rl.errors import ConfigError
 from agent_rl.secrets import Secrets, secret
 from agent_rl.tools.base import ToolConfig
 
-__all__ = ["McpServer"]
+__all__ = ["MAX_MESSAGE_BYTES", "TOO_LARGE", "McpServer"]
+
+MAX_MESSAGE_BYTES = 8 << 20
+"""A longer result is not shown, not even its beginning."""
+TOO_LARGE = f"the result is larger than {MAX_MESSAGE_BYTES >> 20} MiB"
 
 _MIN_SECRET = 8  # characters; a shorter one may also occur by chance
 
@@ -56,7 +60,7 @@ class McpServer(ToolConfig):
         words = [word for variable in variables for word in os.environ.get(variable, "").split()]
         return Secrets(word for word in words if len(word) >= _MIN_SECRET).hide(text)
 
-    def check(self) -> None:
+    def model_post_init(self, _: object) -> None:
         """Refuse contradictions between fields, and variables that are not set.
 
         Raises:

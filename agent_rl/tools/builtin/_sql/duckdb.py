@@ -70,34 +70,27 @@ class DuckDB:
         self._places = {name if schema == "main" else f"{schema}.{name}": (schema, name) for schema, name in found}
         return list(self._places)
 
-    def describe(self, name: str) -> str:
-        """One line: the table's name, rows and columns; `name` is one of `names()`."""
+    def count(self, name: str) -> str:
+        """The rows of a table, in words."""
         rows = self._facts("estimated_size FROM duckdb_tables()", name)
+        return counted(rows[0][0]) if rows else "view"
+
+    def columns(self, name: str) -> list[tuple[str, str, bool]]:
+        """Name, type and whether it is of the primary key."""
+        keys = self._facts("unnest(constraint_column_names) FROM duckdb_constraints()", name, "PRIMARY KEY")
         columns = self._facts("column_name, data_type FROM duckdb_columns()", name)
-        keys, targets = self._constraints(name)
-        shown = [
-            f"{column} {kind}"
-            + (" PRIMARY KEY" if column in keys else "")
-            + (f" -> {targets[column]}" if column in targets else "")
-            for column, kind in columns
-        ]
-        return f"{name} ({counted(rows[0][0]) if rows else 'view'}): {', '.join(shown)}"
+        return [(column, kind, (column,) in keys) for column, kind in columns]
 
-    def _constraints(self, name: str) -> tuple[set[str], dict[str, str]]:
-        """Columns of the primary key, and column -> `table.column` that it refers to."""
-        keys: set[str] = set()
-        targets: dict[str, str] = {}
-        what = "constraint_type, constraint_column_names, referenced_table, referenced_column_names"
-        for kind, columns, table, others in self._facts(f"{what} FROM duckdb_constraints()", name):
-            if kind == "PRIMARY KEY":
-                keys.update(columns)
-            elif kind == "FOREIGN KEY":
-                targets.update({column: f"{table}.{other}" for column, other in zip(columns, others, strict=True)})
-        return keys, targets
+    def references(self, name: str) -> dict[str, str]:
+        """Column in lower case -> `table.column` that it refers to."""
+        what = "unnest(constraint_column_names), referenced_table, unnest(referenced_column_names)"
+        facts = self._facts(f"{what} FROM duckdb_constraints()", name, "FOREIGN KEY")
+        return {column.lower(): f"{table}.{other}" for column, table, other in facts}
 
-    def _facts(self, what: str, name: str) -> list[Any]:
+    def _facts(self, what: str, name: str, *constraint: str) -> list[Any]:
         query = f"SELECT {what} WHERE database_name = current_database() AND schema_name = ? AND table_name = ?"
-        return self._connection.execute(query, list(self._places[name])).fetchall()
+        query += " AND constraint_type = ?" * len(constraint)
+        return self._connection.execute(query, [*self._places[name], *constraint]).fetchall()
 
     def _explains(self, query: str) -> bool:
         """Whether the one statement is an EXPLAIN."""
