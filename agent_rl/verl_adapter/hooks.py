@@ -22,7 +22,6 @@ def hooks() -> list[Hook]:
         ("verl.experimental.reward_loop.reward_manager", _register_reward_manager),
         ("verl.tools.tool_registry", patches.tool_loading),
         ("verl.trainer.constants_ppo", _add_to_environment),
-        ("verl.trainer.main_ppo", spelling.change_main),
         ("verl.trainer.ppo.core_algos", remax.register_estimator),
         ("verl.trainer.ppo.v1", _extend_trainers),
         ("verl.utils.config", early_checks.early_checks),

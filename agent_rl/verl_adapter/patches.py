@@ -134,15 +134,7 @@ def tracking(module: ModuleType) -> None:
 
 
 def moved_names(module: ModuleType) -> None:
-    """`verl.experimental.agent_loop`: say what to import instead of a name that is gone from verl.
+    """`verl.experimental.agent_loop`: a name that scripts for older releases import from there."""
+    from agent_rl.agents.registry import register_agent_loop
 
-    Python would say that the name cannot be imported.
-    """
-
-    def __getattr__(name: str) -> Any:
-        if name == "register_agent_loop":
-            remedy = "Write: from agent_rl import register_agent_loop"
-            raise ImportError(f"verl 0.9 has no {name} in {module.__name__}. {remedy}", name=name)
-        raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
-
-    module.__getattr__ = __getattr__  # type: ignore[method-assign]
+    module.register_agent_loop = register_agent_loop  # type: ignore[attr-defined]

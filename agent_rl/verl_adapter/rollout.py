@@ -8,8 +8,6 @@ a wrong configuration fails one group after the other instead of stopping the ru
 from __future__ import annotations
 
 import asyncio
-import functools
-import inspect
 import logging
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -17,10 +15,8 @@ from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
 
-import hydra
 import ray
 import transfer_queue as tq
-from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
 from verl.trainer.ppo.reward import resolve_reward_manager_cls
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 
@@ -83,7 +79,6 @@ class AgentLoopWorker(_VerlsWorker):
         """Run a session. The last one of a prompt that cannot be trained on raises what has failed."""
         prompt, session = _prompt.get(), kwargs["session_id"]
         prompt.group.join()
-        _give_messages(agent_name)
         try:
             await super()._run_agent_loop(sampling_params, trajectory, agent_name=agent_name, **kwargs)
         except (Exception, asyncio.CancelledError) as error:
@@ -123,36 +118,3 @@ class AgentLoopManager(AgentLoopManagerTQ):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.agent_loop_workers_class = ray.remote(self.worker)
-
-
-def _give_messages(agent_name: str) -> None:
-    """Let a loop of the user, written for an older release, read the row's messages by their older name.
-
-    verl calls `run` with the row's columns, of which `raw_prompt` has the messages.
-    """
-    entry = _agent_loop_registry.get(agent_name)
-    if entry is None or agent_name in _prepared:
-        return
-    _prepared.add(agent_name)
-    try:
-        cls = hydra.utils.get_class(entry["_target_"])
-    except Exception:  # noqa: BLE001 - verl says what is wrong when it constructs the loop
-        return
-    owner: Any = next(base for base in cls.__mro__ if "run" in vars(base))
-    code: Any = getattr(inspect.unwrap(owner.run), "__code__", None)
-    if code is not None and not owner.__module__.startswith(("verl.", "agent_rl.")):
-        parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-        if "messages" in (*code.co_consts, *parameters):
-            owner.run = _with_messages(owner.run)
-
-
-def _with_messages(run: Any) -> Any:
-    @functools.wraps(run)
-    async def with_messages(self: Any, sampling_params: dict[str, Any], **row: Any) -> Any:
-        row.setdefault("messages", list(row.get("raw_prompt", ())))
-        return await run(self, sampling_params=sampling_params, **row)
-
-    return with_messages
-
-
-_prepared: set[str] = set()

@@ -23,7 +23,6 @@ from omegaconf import OmegaConf, open_dict
 
 from agent_rl.settings import SECTION
 from agent_rl.settings.reward import ServedModelSettings
-from agent_rl.verl_adapter.engine_arguments import rename_arguments
 
 __all__ = [
     "KIND",
@@ -74,7 +73,7 @@ def rollout_config(config: Any, model: ServedModelSettings) -> Any:
     if model.engine == "sglang" and model.kind != "generative":
         own["is_embedding"] = True
     kwargs[model.engine] = own | model.engine_kwargs
-    config = OmegaConf.create(
+    return OmegaConf.create(
         rollout
         | {
             "name": model.engine,
@@ -87,8 +86,6 @@ def rollout_config(config: Any, model: ServedModelSettings) -> Any:
             "engine_kwargs": kwargs,
         }
     )
-    rename_arguments(config)
-    return config
 
 
 class ServedModels:

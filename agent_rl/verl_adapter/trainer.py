@@ -42,7 +42,6 @@ from agent_rl.verl_adapter import (
 )
 from agent_rl.verl_adapter.algorithms import remax
 from agent_rl.verl_adapter.custom_function import MANAGER
-from agent_rl.verl_adapter.engine_arguments import rename_arguments
 from agent_rl.verl_adapter.failures import FailedSessions
 from agent_rl.verl_adapter.last_step import LastStep
 from agent_rl.verl_adapter.survivors import finals, session_of
@@ -78,8 +77,6 @@ class AgentTrainer(PPOTrainer):
         if not agent.get("agent_loop_manager_class"):
             with open_dict(agent):
                 agent.agent_loop_manager_class = LOOP_MANAGER
-        for rollout in (config.actor_rollout_ref.rollout, config.reward.reward_model.rollout):
-            rename_arguments(rollout)
         if not config.actor_rollout_ref.get("hybrid_engine", True):
             separate_logger.setLevel(logging.WARNING)  # verl calls its `info` with print's `flush`, a TypeError
         self.row_order: ordering.RunOrder | None = None

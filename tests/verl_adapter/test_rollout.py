@@ -1,4 +1,4 @@
-"""Our agent loop worker: what a loop of the user reads, and scoring without reward workers."""
+"""Our agent loop worker: what a failed session reports, and scoring without reward workers."""
 
 import asyncio
 from types import SimpleNamespace
@@ -19,31 +19,6 @@ from agent_rl.verl_adapter import rollout
 from tests.forks import python
 
 ROW = {"raw_prompt": [{"role": "user", "content": "6*7?"}], "uid": "u"}
-
-
-class FromColumns(AgentLoopBase):
-    async def run(self, sampling_params: Any, **kwargs: Any) -> Any:
-        return kwargs["messages"][0]["content"]
-
-
-class FromColumnsIfThere(AgentLoopBase):
-    async def run(self, sampling_params: Any, **kwargs: Any) -> Any:
-        return kwargs.get("messages")[0]["content"]
-
-
-class FromParameter(AgentLoopBase):
-    async def run(self, messages: Any, sampling_params: Any, **kwargs: Any) -> Any:  # type: ignore[override]
-        return messages[0]["content"]
-
-
-class FromVerlsColumn(AgentLoopBase):
-    async def run(self, sampling_params: Any, **kwargs: Any) -> Any:
-        return kwargs["raw_prompt"][0]["content"]
-
-
-class Columns(AgentLoopBase):
-    async def run(self, sampling_params: Any, **row: Any) -> Any:
-        return sorted(row)
 
 
 class Worker(rollout.AgentLoopWorker):
@@ -80,15 +55,6 @@ def run(loop: str, *, validate: bool = False) -> Any:
     trajectory = {"step": 1, "sample_index": 0, "rollout_n": 0, "validate": validate}
     asyncio.run(worker._run_prompt({**ROW, "agent_name": loop}, {"temperature": 1}, trajectory))
     return worker.output
-
-
-@pytest.mark.parametrize("loop", ["FromColumns", "FromColumnsIfThere", "FromParameter", "FromVerlsColumn"])
-def test_a_loop_that_reads_messages_gets_them(queue: dict[str, Any], loop: str) -> None:
-    assert run(loop) == "6*7?"
-
-
-def test_a_loop_that_does_not_read_messages_gets_the_columns_alone(queue: dict[str, Any]) -> None:
-    assert run("Columns") == ["raw_prompt", "session_id", "uid"]
 
 
 class Failing(AgentLoopBase):

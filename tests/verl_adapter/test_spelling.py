@@ -7,7 +7,7 @@ from omegaconf import OmegaConf, open_dict
 
 from agent_rl.launch.composition import verl_defaults
 from agent_rl.settings.old_keys import RUN, change_config
-from tests.forks import EXTENDED, FORKS, Done, Mode, python
+from tests.forks import FORKS, Done, Mode, python
 
 WITHOUT_VERL = Mode({"VERL_PLATFORM": "cpu", "VERL_USE_EXTERNAL_PLUGINS": "auto"}, preload="")
 
@@ -17,12 +17,6 @@ sys.argv = ["-m", *sys.argv[1:]]
 sys.orig_argv = ["python", "-m", "verl.trainer.main_ppo"]
 import verl  # as `python -m` does before it sets the name of the program
 runpy.run_module("verl.trainer.main_ppo", run_name="__main__", alter_sys=True)
-"""
-SCRIPT = """
-import sys
-sys.argv = ["my_train.py", *sys.argv[1:]]
-from verl.trainer.main_ppo import main
-main()
 """
 
 
@@ -47,10 +41,6 @@ def test_the_plain_command_refuses_old_keys_of_a_file(tmp_path: Path) -> None:
     )
     done = FORKS.run(MODULE, "--config-path", str(tmp_path), "--config-name", "mine", mode=WITHOUT_VERL)
     check_refusal(done)
-
-
-def test_a_script_refuses_old_keys_of_the_command_line() -> None:
-    check_refusal(FORKS.run(SCRIPT, "reward_model.reward_manager=prime", mode=EXTENDED))
 
 
 def check_refusal(done: Done) -> None:

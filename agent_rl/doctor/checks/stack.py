@@ -8,9 +8,8 @@ from types import SimpleNamespace
 
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.checks.memory import has_no_graphs
-from agent_rl.doctor.stack import ATTENTION, STACK, at_least
+from agent_rl.doctor.stack import ATTENTION, STACK
 from agent_rl.preflight.check import Finding, Needs, check, ok, problem, warning
-from agent_rl.verl_adapter.engine_arguments import RENAMED, RENAMED_IN, known_arguments
 from agent_rl.verl_adapter.one_update import needs_pass
 
 
@@ -53,16 +52,10 @@ def engine_batches(case: Case) -> Finding | None:
     engines = max(1, case.engine_world // max(1, group))
     trajectories = -(-case.number("data.train_batch_size", 1) * case.number(f"{rollout}.n", 1) // engines)
     most = case.number(f"{rollout}.max_num_seqs", 256)
-    given = case.get(f"{rollout}.engine_kwargs.sglang", {})
-    sglang = known_arguments(given, RENAMED.values())
+    sglang = case.get(f"{rollout}.engine_kwargs.sglang", {})
     eager = has_no_graphs(case)
-    graphs = "none" if eager else f"up to {sglang.get('cuda_graph_max_bs_decode', 'what SGLang takes for the GPU')}"
+    graphs = "none" if eager else f"up to {sglang.get('cuda_graph_max_bs', 'what SGLang takes for the GPU')}"
     text = f"{trajectories} trajectories for each engine, {min(most, trajectories)} at once, CUDA graphs: {graphs}"
-    version = case.machine.version("sglang") or "0"
-    passed = known_arguments(given, RENAMED.values() if at_least(version, RENAMED_IN) else RENAMED.keys())
-    others = RENAMED | {newer: older for older, newer in RENAMED.items()}
-    if changed := [f"{name} as {others[name]}" for name in given if name not in passed]:
-        text += f"; SGLang {version} gets {', '.join(changed)}"
     if sglang.get("disable_radix_cache"):
         return warning(f"{text}; each turn reads its whole history again", "Remove disable_radix_cache")
     if sglang.get("chunked_prefill_size") == -1:

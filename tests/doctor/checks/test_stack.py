@@ -52,31 +52,6 @@ def test_the_engines_batches(make_case: MakeCase, keys: dict[str, Any], status: 
 
 
 @pytest.mark.parametrize(
-    ("version", "keys", "text"),
-    [
-        ("0.5.13", {}, ": up to 512"),
-        (
-            "0.5.14",
-            {},
-            ": up to 512; SGLang 0.5.14 gets disable_piecewise_cuda_graph as disable_prefill_cuda_graph, "
-            "cuda_graph_max_bs as cuda_graph_max_bs_decode",
-        ),
-        (
-            "0.5.13",
-            {f"{SGLANG}.cuda_graph_max_bs_decode": 64},
-            ": up to 64; SGLang 0.5.13 gets cuda_graph_max_bs_decode as cuda_graph_max_bs",
-        ),
-    ],
-)
-def test_an_argument_that_the_release_calls_otherwise_is_translated(
-    make_case: MakeCase, version: str, keys: dict[str, Any], text: str
-) -> None:
-    facts = node_facts()
-    given = Machine({}, {**facts, "packages": {**facts["packages"], "sglang": version}})
-    assert only(stack.engine_batches(replace(make_case(keys, on_cpu=False), given=given))).text.endswith(text)
-
-
-@pytest.mark.parametrize(
     ("keys", "text"),
     [
         ({}, "every 10 steps: a batch is used for one update"),
