@@ -32,7 +32,7 @@ from agent_rl.tools import ToolSpec
 from agent_rl.verl_adapter import checkpoints, custom_function, ordering, resume  # noqa: F401 - likewise
 from agent_rl.verl_adapter.algorithms import remax
 from agent_rl.verl_adapter.custom_function import MANAGER
-from agent_rl.verl_adapter.served_models import ROUTER_MODEL, named
+from agent_rl.verl_adapter.served_models import ROUTER_MODEL, references
 from agent_rl.verl_adapter.tool_files import load_specs
 
 __all__ = ["early_checks"]
@@ -198,7 +198,7 @@ def served_reward_models(case: RunCase) -> Errors:
     if is_verls and ROUTER_MODEL in models:
         yield ConfigError(f"{MODELS}.{ROUTER_MODEL}", "verl's own reward model has this name", "Choose another")
     known = {*models, *([ROUTER_MODEL] if is_verls else [])}
-    for key, name in named(case.get("agent_rl", {})):
+    for key, name, *_ in references(case.get("agent_rl", {})):
         if name not in known:
             remedy = f"Give its url, or serve it: {MODELS}.{name}.path. {did_you_mean(name, known)}"
             yield ConfigError(key, f"no model {name!r} is served by this run", remedy)

@@ -31,12 +31,11 @@ from agent_rl.rewards.repeating import repeatable
 from agent_rl.rewards.scorers.scorer import as_entries
 from agent_rl.rewards.user_function import scorer_info
 from agent_rl.sandbox.host.fusion import FusionServer
-from agent_rl.settings import SECTION
+from agent_rl.settings import SECTION, AgentRLSettings
 from agent_rl.trace import TraceWriter
 from agent_rl.trajectory import Score, Trajectory
 from agent_rl.user_code import UserCodeError, sort_out
 from agent_rl.verl_adapter import custom_function
-from agent_rl.verl_adapter.worker_settings import settings_of
 
 __all__ = ["TrajectoryRewardManager"]
 
@@ -71,7 +70,7 @@ class TrajectoryRewardManager(RewardManagerBase):
         reward_model_tokenizer: Any = None,
     ) -> None:
         super().__init__(config, tokenizer, compute_score)
-        self.settings = settings_of(config)
+        self.settings = AgentRLSettings.from_config(config)
         self.reward = Reward(
             self.settings.reward,
             max_response_tokens=config.data.max_response_length,

@@ -15,7 +15,7 @@ from agent_rl.rewards import groups
 from agent_rl.settings import SECTION
 from agent_rl.settings.reward import ServedModelSettings
 from agent_rl.verl_adapter.custom_function import MANAGER
-from agent_rl.verl_adapter.served_models import KIND, ROUTER_MODEL, Served, named, write_addresses
+from agent_rl.verl_adapter.served_models import KIND, ROUTER_MODEL, Served, references, write_addresses
 
 __all__ = ["AgentRewardLoopManager", "AgentRewardLoopWorker"]
 
@@ -100,7 +100,7 @@ def _add_component(config: Any, address: str) -> None:
         section = OmegaConf.to_container(config.get(SECTION) or OmegaConf.create(), resolve=True)
         assert isinstance(section, dict)
         components = section.setdefault("reward", {}).setdefault("components", {})
-        if not any(name == ROUTER_MODEL for _, name in named(section)):
+        if all(each.name != ROUTER_MODEL for each in references(section)):
             components[ROUTER_MODEL] = {"kind": KIND, "config": {"models": {ROUTER_MODEL: {}}}}
         config[SECTION] = section
     settings = ServedModelSettings(path=model.model_path, engine=model.rollout.name)

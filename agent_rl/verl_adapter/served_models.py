@@ -17,7 +17,7 @@ import asyncio
 import re
 from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from omegaconf import OmegaConf, open_dict
 
@@ -29,9 +29,8 @@ __all__ = [
     "ROUTER_MODEL",
     "Served",
     "ServedModels",
-    "fill_in",
     "make_room",
-    "named",
+    "references",
     "rollout_config",
     "write_addresses",
 ]
@@ -60,8 +59,14 @@ def make_room(pools: Any, models: Mapping[str, ServedModelSettings]) -> None:
 
 def write_addresses(config: Any, served: Mapping[str, Served]) -> None:
     """Put the addresses into the run's configuration, before the workers get it."""
+    section = OmegaConf.to_container(config[SECTION], resolve=True)
+    for _, name, holder, part in list(references(section)):
+        if model := served.get(name):
+            value = holder[part]
+            is_url = isinstance(value, str)
+            holder[part] = _PLACE.sub(model.address, value) if is_url else _entry(value or {}, model)
     with open_dict(config):
-        config[SECTION] = fill_in(OmegaConf.to_container(config[SECTION], resolve=True), served)
+        config[SECTION] = section
 
 
 def rollout_config(config: Any, model: ServedModelSettings) -> Any:
@@ -130,32 +135,36 @@ class ServedModels:
         return f"http://{address}"
 
 
-def fill_in(section: Any, served: Mapping[str, Served]) -> Any:
-    """A copy of a section of plain data with the served models' addresses filled in."""
-    if isinstance(section, Mapping):
-        filled = {key: fill_in(value, served) for key, value in section.items()}
-        return _component(filled, served) if _is_component(filled) else filled
-    if isinstance(section, list):
-        return [fill_in(value, served) for value in section]
-    place = _PLACE.match(section) if isinstance(section, str) else None
-    if place is None or place["name"] not in served:
-        return section
-    return served[place["name"]].address + section[place.end() :]
+class Reference(NamedTuple):
+    """A place in plain data that refers to a served model.
+
+    Attributes:
+        key: of the place.
+        name: of the model.
+        holder: the dict or list that has the value.
+        part: its key or index there.
+    """
+
+    key: str
+    name: str
+    holder: Any
+    part: Any
 
 
-def named(section: Any, key: str = SECTION) -> Iterator[tuple[str, str]]:
-    """Key and name of every reference to a served model in a section of plain data."""
-    if isinstance(section, Mapping):
-        if _is_component(section):
-            entries = section["config"]["models"]
-            yield from ((f"{key}.config.models.{name}", name) for name, entry in entries.items() if not _url(entry))
-        for name, value in section.items():
-            yield from named(value, f"{key}.{name}")
-    elif isinstance(section, list):
-        for index, value in enumerate(section):
-            yield from named(value, f"{key}[{index}]")
-    elif isinstance(section, str) and (place := _PLACE.match(section)):
-        yield key, place["name"]
+def references(section: Any, key: str = SECTION) -> Iterator[Reference]:
+    """Every reference to a served model in a section of plain data."""
+    if isinstance(section, Mapping) and _is_component(section):
+        models, place = section["config"]["models"], f"{key}.config.models"
+        for name, entry in models.items():
+            if not (isinstance(entry, Mapping) and entry.get("url")):
+                yield Reference(f"{place}.{name}", name, models, name)
+    is_list = isinstance(section, list)
+    for part, value in enumerate(section) if is_list else section.items() if isinstance(section, Mapping) else ():
+        place = f"{key}[{part}]" if is_list else f"{key}.{part}"
+        if not isinstance(value, str):
+            yield from references(value, place)
+        elif url := _PLACE.match(value):
+            yield Reference(place, url["name"], section, part)
 
 
 def _replicas(config: Any, name: str, model: ServedModelSettings, pools: Any) -> list[tuple[Any, Any]]:
@@ -203,14 +212,6 @@ def _is_component(section: Mapping[str, Any]) -> bool:
     return section.get("kind") == KIND and isinstance(config, Mapping) and isinstance(config.get("models"), Mapping)
 
 
-def _component(section: dict[str, Any], served: Mapping[str, Served]) -> dict[str, Any]:
-    models = {
-        name: entry if _url(entry) or name not in served else _entry(entry or {}, served[name])
-        for name, entry in section["config"]["models"].items()
-    }
-    return section | {"config": section["config"] | {"models": models}}
-
-
 def _entry(entry: Mapping[str, Any], model: Served) -> dict[str, Any]:
     settings = model.settings
     known = {
@@ -221,7 +222,3 @@ def _entry(entry: Mapping[str, Any], model: Served) -> dict[str, Any]:
         "temperature": settings.temperature,
     }
     return known | {key: value for key, value in entry.items() if value is not None} | {"url": model.address}
-
-
-def _url(entry: Any) -> Any:
-    return isinstance(entry, Mapping) and entry.get("url")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from functools import cache
 from typing import Any
@@ -23,15 +24,16 @@ from agent_rl.trace.images import drop_images
 from agent_rl.trajectory import LEFT_OUT, Trajectory
 from agent_rl.user_code import BrokenCallError
 from agent_rl.verl_adapter.failures import measure
-from agent_rl.verl_adapter.garbage import collected_in_pauses
 from agent_rl.verl_adapter.outputs import TRAJECTORY, EpisodeOutput, whole_row
 from agent_rl.verl_adapter.token_builder import of_any_template
 from agent_rl.verl_adapter.verl_tools import to_specs
-from agent_rl.verl_adapter.worker_settings import settings_of
 
 __all__ = ["EpisodeAgentLoop"]
 
 logger = logging.getLogger(__name__)
+
+NEW_OBJECTS = 500_000
+"""New objects after which garbage is collected: this stops all episodes of a worker, which leave few cycles."""
 
 
 class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
@@ -80,8 +82,7 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
         row["raw_prompt"] = policy.media.shown(row["raw_prompt"])
         trajectory: Trajectory | None = None
         try:
-            async with collected_in_pauses():
-                trajectory = await self.run_row(row, policy, format)
+            trajectory = await self.run_row(row, policy, format)
             measure(policy.response_tokens, len(trajectory.turns))
             if self._trace is not None:
                 trajectory = await self._trace.images(trajectory)
@@ -180,8 +181,10 @@ def _of_worker(config: Any) -> tuple[AgentRLSettings, EpisodeLimits, bool, Trace
         fields = EpisodeLimits._fields
         limits = EpisodeLimits(*(getattr(rollout if name in rollout else rollout.multi_turn, name) for name in fields))
         stops = not rollout.skip_tokenizer_init
-        settings = settings_of(config)
+        settings = AgentRLSettings.from_config(config)
         kept = settings.trace
+        gc.freeze()  # what the worker has loaded stays
+        gc.set_threshold(NEW_OBJECTS, *gc.get_threshold()[1:])
         writer = TraceWriter.shared(kept.path, kept.part_bytes, kept.image_bytes) if kept.path else None
         known = _known[id(config)] = (config, settings, limits, stops, writer)
     return known[1:]
