@@ -16,7 +16,7 @@ from hydra.errors import InstantiationException
 
 from agent_rl.errors import FatalError, UnscoredError, did_you_mean
 from agent_rl.user_code import RepeatedBugs
-from agent_rl.verl_adapter.survivors import SampleFate
+from agent_rl.verl_adapter.trained_samples import SampleFate
 
 __all__ = ["ERRORS_PARTITION", "FailedSessions", "is_fatal", "measure", "tag"]
 

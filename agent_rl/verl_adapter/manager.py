@@ -71,10 +71,11 @@ class TrajectoryRewardManager(RewardManagerBase):
     ) -> None:
         super().__init__(config, tokenizer, compute_score)
         self.settings = AgentRLSettings.from_config(config)
+        is_custom = bool(OmegaConf.select(config, _CUSTOM_KEY))
         self.reward = Reward(
             self.settings.reward,
             max_response_tokens=config.data.max_response_length,
-            judged=bool(OmegaConf.select(config, _CUSTOM_KEY)),
+            judged=is_custom,
             fusion=_fusion(OmegaConf.select(config, "reward.sandbox_fusion")),
         )
         kept = self.settings.trace
@@ -82,14 +83,9 @@ class TrajectoryRewardManager(RewardManagerBase):
         if kept.path is not None:
             _require_writable(kept.path)
             self._trace = TraceWriter.shared(kept.path, kept.part_bytes, kept.image_bytes)
-        self._router_kwargs = {}
-        if reward_router_address is not None:
-            self._router_kwargs = {
-                "reward_router_address": reward_router_address,
-                "reward_model_tokenizer": reward_model_tokenizer,
-            }
+        of_model = {"reward_router_address": reward_router_address, "reward_model_tokenizer": reward_model_tokenizer}
+        self._router_kwargs = of_model if reward_router_address is not None else {}
         # verl passes its own default where the user configured nothing: only the user's function is wanted here.
-        is_custom = bool(OmegaConf.select(config, _CUSTOM_KEY))
         self._custom = custom_function.user_function(compute_score, self._router_kwargs) if is_custom else None
 
     async def run_single(self, data: DataProto) -> dict[str, Any]:

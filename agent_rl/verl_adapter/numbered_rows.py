@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,10 +15,9 @@ from agent_rl.errors import ConfigError
 from agent_rl.settings import DataSettings
 
 if TYPE_CHECKING:
-    import datasets
     import pyarrow as pa
 
-__all__ = ["ROW", "NumberedRows", "read_frame", "rows_of"]
+__all__ = ["ROW", "NumberedRows", "rows_of"]
 
 ROW = "agent_rl_row"
 """Column with the row's number in the order of the files; variants follow."""
@@ -95,22 +93,16 @@ def rows_of(dataset: Any, settings: DataSettings) -> RowFacts:
     digest = hashlib.blake2b(json.dumps([sources, prompts], default=str).encode(), digest_size=16).hexdigest()
     names = [str(path) for path in dataset.original_data_files]
     by_file = any(isinstance(each, list) for each in (settings.weights, *(s.weights for s in settings.stages)))
-    files = [
-        (name, sorted(read_frame([path]).unique("data_source")) if by_file else [])
-        for name, path in zip(names, dataset.data_files, strict=True)
-    ]
-    return RowFacts(sources, difficulties, files, digest)
+    files = zip(names, [_sources(path) if by_file else [] for path in dataset.data_files], strict=True)
+    return RowFacts(sources, difficulties, list(files), digest)
 
 
-def read_frame(paths: Iterable[str]) -> datasets.Dataset:
-    """The rows of files, as verl reads them."""
+def _sources(path: str) -> list[str]:
+    """The data sources of a file, as verl reads it."""
     import datasets
 
-    def read(path: str) -> datasets.Dataset:
-        kind = "parquet" if path.endswith(".parquet") else "json"
-        return datasets.load_dataset(kind, data_files=path)["train"]
-
-    return datasets.concatenate_datasets([read(path) for path in paths])
+    kind = "parquet" if path.endswith(".parquet") else "json"
+    return sorted(datasets.load_dataset(kind, data_files=path)["train"].unique("data_source"))
 
 
 def _column(frame: Any, name: str) -> pa.ChunkedArray:

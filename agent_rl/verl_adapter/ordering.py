@@ -13,11 +13,9 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,10 +24,10 @@ from agent_rl.data.growth import HarderVersions
 from agent_rl.data.order import RowOrder
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.settings import SECTION, AgentRLSettings, DataSettings
-from agent_rl.verl_adapter.numbered_rows import ROW, NumberedRows, read_frame, rows_of
-from agent_rl.verl_adapter.survivors import finals
+from agent_rl.verl_adapter.numbered_rows import ROW, NumberedRows, rows_of
+from agent_rl.verl_adapter.trained_samples import finals, reported
 
-__all__ = ["Draws", "RunOrder", "check", "require_verls"]
+__all__ = ["Draws", "RunOrder", "require_verls"]
 
 SCORE = "score"
 """`agent_rl.data.measure` for the reward itself."""
@@ -63,7 +61,8 @@ class RunOrder:
         self.scores_in_time = True
         """Whether rewards are known when the replay buffer removes groups."""
         self._folder = Path(settings.run.folder or f"outputs/{config.trainer.experiment_name}")
-        self._written = 0
+        self._written: int | None = None
+        """Number of variants in the file; None: unknown."""
 
     def loader(self, verls: Any) -> Any:
         """A data loader in this order, instead of verl's."""
@@ -86,11 +85,9 @@ class RunOrder:
             return []
         import transfer_queue as tq
 
+        infos = [] if self.settings.measure == SCORE else reported(keys, partition_id)
         keys = finals(keys)
-        fields = [ROW, "rm_scores"] if self.settings.measure == SCORE else [ROW, "extra_fields", "rm_scores"]
-        data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=fields)
-        extra = data["extra_fields"] if "extra_fields" in fields else [{}] * len(keys)  # they have whole trajectories
-        infos = [dict(getattr(each, "data", each)).get("reward_extra_info") or {} for each in extra]
+        data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=[ROW, "rm_scores"])
         scores = [float(each.sum()) for each in data["rm_scores"].unbind()]
         rows: dict[str, int] = {}
         found: dict[str, list[float]] = defaultdict(list)
@@ -130,15 +127,13 @@ class RunOrder:
         assert self._harder is not None
         return self._harder.of(self.dataset.stored(row))
 
-    def write_variants(self, *, whole: bool = False) -> None:
-        """Append the new ones to the run's file, or write it again: a checkpoint may have fewer than the file."""
+    def write_variants(self) -> None:
+        """Write the run's file where it has other variants: a checkpoint may have fewer than the file."""
         path, variants = self._folder / VARIANTS, self.order.table.variants
-        known = 0 if whole else self._written
-        if len(variants) > known or (whole and path.exists()):
+        if len(variants) != self._written and (variants or path.exists()):
             self._folder.mkdir(parents=True, exist_ok=True)
-            with path.open("w" if whole else "a", encoding="utf-8") as file:
-                for variant in variants[known:]:
-                    file.write(json.dumps(variant, ensure_ascii=False, default=str) + "\n")
+            lines = [json.dumps(variant, ensure_ascii=False, default=str) + "\n" for variant in variants]
+            path.write_text("".join(lines), encoding="utf-8")
         self._written = len(variants)
 
 
@@ -164,23 +159,6 @@ class _Draws(Iterator[int]):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._order.load(state)
-
-
-def check(config: Any, settings: AgentRLSettings) -> None:
-    """Check the section `agent_rl.data` against the files of this machine, before Ray starts.
-
-    Raises:
-        ConfigError: it does not fit the rows, or there is no such function.
-    """
-    data = _settings(config, settings)
-    if data.grow is not None:
-        HarderVersions(data.grow.function)
-    named, is_ours = config.data.train_files, config.data.custom_cls.name in (None, "RowDataSet")
-    paths = [os.path.expanduser(str(each)) for each in ([named] if isinstance(named, str) else named or [])]
-    if data.is_set and is_ours and paths and all(os.path.isfile(path) for path in paths):
-        rows = SimpleNamespace(data_files=paths, original_data_files=paths, prompt_key=config.data.prompt_key)
-        rows.dataframe = read_frame(paths)
-        RowOrder(rows_of(rows, data), data)
 
 
 def require_verls(state: Mapping[str, Any] | None) -> None:

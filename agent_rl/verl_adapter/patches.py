@@ -16,9 +16,11 @@ __all__ = [
     "VERL_VERSION",
     "check_version",
     "empty_batches",
+    "environment",
     "estimation",
     "moved_names",
     "policy_loss",
+    "reward_managers",
     "tool_loading",
     "tracking",
     "trainers",
@@ -39,33 +41,38 @@ def check_version(version: str) -> None:
         )
 
 
+def environment(module: ModuleType) -> None:
+    """`verl.trainer.constants_ppo`: agent loops of the user's script, and the command of the run, for the workers."""
+    from agent_rl.verl_adapter import last_step, loops
+
+    loops.export_to_workers(module)
+    last_step.keep_command(module.PPO_RAY_RUNTIME_ENV["env_vars"])
+
+
+def reward_managers(module: ModuleType) -> None:
+    """`verl.experimental.reward_loop.reward_manager`: `reward.reward_manager.name=trajectory`."""
+    from agent_rl.verl_adapter import manager  # noqa: F401 - registers itself
+
+
 def trainers(module: ModuleType) -> None:
-    """`verl.trainer.ppo.v1`: what verl's trainer calls by name.
+    """`verl.trainer.ppo.v1`: our trainer under verl's names, and what verl's trainer calls by name.
 
     - `RewardLoopManager`: verl has no key for another class of it or of its workers.
-    - `LLMServerManager.create`: a run says in its log when the engines start, which takes longest.
     - `compute_rollout_correction_and_add_to_batch`: fails on a batch without log-probs or without a token.
     - TransferQueue's `kv_batch_get`: see `empty_batches`.
     """
-    from agent_rl.verl_adapter import stages
+    from agent_rl.verl_adapter import trainer  # noqa: F401 - registers itself
     from agent_rl.verl_adapter.reward_loop import AgentRewardLoopManager
 
     trainer_base: Any = module.trainer_base
     trainer_base.RewardLoopManager = AgentRewardLoopManager
-    create = vars(trainer_base.LLMServerManager)["create"].__func__
     correct = trainer_base.compute_rollout_correction_and_add_to_batch
-
-    @functools.wraps(create)
-    def announce_and_create(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        stages.announce(stages.ENGINE)
-        return create(cls, *args, **kwargs)
 
     @functools.wraps(correct)
     def correct_if_there(batch: Any, *args: Any, **kwargs: Any) -> Any:
         has_tokens = "old_log_probs" in batch.batch and bool(batch.batch["response_mask"].any())
         return correct(batch, *args, **kwargs) if has_tokens else (batch, {})
 
-    trainer_base.LLMServerManager.create = classmethod(announce_and_create)
     trainer_base.compute_rollout_correction_and_add_to_batch = correct_if_there
     empty_batches(trainer_base.tq)
 

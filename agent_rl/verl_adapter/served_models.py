@@ -14,10 +14,11 @@ the component sets them. Any other URL below `agent_rl` can name a served model 
 from __future__ import annotations
 
 import asyncio
+import functools
 import re
 from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from omegaconf import OmegaConf, open_dict
 
@@ -74,10 +75,8 @@ def rollout_config(config: Any, model: ServedModelSettings) -> Any:
     rollout = OmegaConf.to_container(config.reward.reward_model.rollout, resolve=True)
     assert isinstance(rollout, dict)
     kwargs: dict[str, Any] = dict(rollout.get("engine_kwargs") or {})
-    own: dict[str, Any] = dict(kwargs.get(model.engine) or {})
-    if model.engine == "sglang" and model.kind != "generative":
-        own["is_embedding"] = True
-    kwargs[model.engine] = own | model.engine_kwargs
+    embeds = {"is_embedding": True} if model.engine == "sglang" and model.kind != "generative" else {}
+    kwargs[model.engine] = {**(kwargs.get(model.engine) or {}), **embeds, **model.engine_kwargs}
     return OmegaConf.create(
         rollout
         | {
@@ -135,36 +134,20 @@ class ServedModels:
         return f"http://{address}"
 
 
-class Reference(NamedTuple):
-    """A place in plain data that refers to a served model.
-
-    Attributes:
-        key: of the place.
-        name: of the model.
-        holder: the dict or list that has the value.
-        part: its key or index there.
-    """
-
-    key: str
-    name: str
-    holder: Any
-    part: Any
-
-
-def references(section: Any, key: str = SECTION) -> Iterator[Reference]:
-    """Every reference to a served model in a section of plain data."""
+def references(section: Any, key: str = SECTION) -> Iterator[tuple[str, str, Any, Any]]:
+    """References to served models in a section of plain data: key, name, the dict or list there and where in it."""
     if isinstance(section, Mapping) and _is_component(section):
         models, place = section["config"]["models"], f"{key}.config.models"
         for name, entry in models.items():
             if not (isinstance(entry, Mapping) and entry.get("url")):
-                yield Reference(f"{place}.{name}", name, models, name)
+                yield f"{place}.{name}", name, models, name
     is_list = isinstance(section, list)
     for part, value in enumerate(section) if is_list else section.items() if isinstance(section, Mapping) else ():
         place = f"{key}[{part}]" if is_list else f"{key}.{part}"
         if not isinstance(value, str):
             yield from references(value, place)
         elif url := _PLACE.match(value):
-            yield Reference(place, url["name"], section, part)
+            yield place, url["name"], section, part
 
 
 def _replicas(config: Any, name: str, model: ServedModelSettings, pools: Any) -> list[tuple[Any, Any]]:
@@ -183,21 +166,15 @@ def _replicas(config: Any, name: str, model: ServedModelSettings, pools: Any) ->
         gpus_per_node = model.n_gpus_per_node
     # Not resolved here: each server loads what it needs of the model on its own node.
     model_config = OmegaConf.create({"_target_": "verl.workers.config.HFModelConfig", "path": model.path})
-    make = get_rollout_replica_class(model.engine)
-    return [
-        (
-            make(
-                replica_rank=rank,
-                config=rollout,
-                model_config=model_config,
-                gpus_per_node=gpus_per_node,
-                is_reward_model=True,
-                name_suffix=f"agent_rl_{name}",
-            ),
-            part,
-        )
-        for rank, part in enumerate(parts)
-    ]
+    make = functools.partial(
+        get_rollout_replica_class(model.engine),
+        config=rollout,
+        model_config=model_config,
+        gpus_per_node=gpus_per_node,
+        is_reward_model=True,
+        name_suffix=f"agent_rl_{name}",
+    )
+    return [(make(replica_rank=rank), part) for rank, part in enumerate(parts)]
 
 
 def _run(coroutines: Iterable[Coroutine[Any, Any, None]]) -> None:

@@ -44,7 +44,7 @@ from agent_rl.verl_adapter.algorithms import remax
 from agent_rl.verl_adapter.custom_function import MANAGER
 from agent_rl.verl_adapter.failures import FailedSessions
 from agent_rl.verl_adapter.last_step import LastStep
-from agent_rl.verl_adapter.survivors import finals, session_of
+from agent_rl.verl_adapter.trained_samples import finals, session_of
 
 __all__ = ["AgentTrainer", "require_trainer_class"]
 
@@ -88,7 +88,6 @@ class AgentTrainer(PPOTrainer):
         super().__init__(config)
         self.last_step = LastStep(self)
         self._components = ComponentWatch(["correctness", *self.settings.reward.components])
-        self._batches = kept_batches.KeptBatches(self.settings.trace)
         self._log_probs_every = 1 if one_update.needs_pass(self) else self.settings.run.log_probs_every
         self._reports: dict[str, dict[str, Any]] = {}
         patches.estimation(self)
@@ -136,7 +135,7 @@ class AgentTrainer(PPOTrainer):
             return
         self.row_order.scores_in_time = self.reward_loop_manager.reward_loop_worker_handles is not None
         self.train_dataloader_it = iter(self.train_dataloader)  # otherwise the first step would read the state
-        self.row_order.write_variants(whole=True)
+        self.row_order.write_variants()
 
     def fit(self, agent_loop_manager: Any) -> None:
         """Train; a run that is stopped, or that an error of agent_rl ends, saves its last complete step."""
@@ -185,7 +184,8 @@ class AgentTrainer(PPOTrainer):
         """Compute the advantages by `estimate_advantages`, and keep them in the trace."""
         result = super()._compute_advantage(batch, metrics)
         if not self.is_idle:
-            self._batches.write(self.global_steps, self.local_trigger_step, batch, self.advantages)
+            step, update = self.global_steps, self.local_trigger_step
+            kept_batches.keep(self.settings.trace, step, update, batch, self.advantages)
         return result
 
     def estimate_advantages(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import logging
-from functools import cache
 from typing import Any
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput, ToolListWrap
@@ -61,7 +60,6 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
         settings, limits, self._engine_stops, self._trace = _of_worker(self.config)
         self.builder = of_any_template(self.continuous_token_builder)
         limits = with_syntax(limits, self.tokenizer, self.builder.chat_template_kwargs)
-        self.agent = registered_name(type(self)) or self.agent
         EpisodeLoop.__init__(
             self, EpisodeSetup(settings, limits, to_specs(tools.tools if tools else []), self.tokenizer)
         )
@@ -156,18 +154,6 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
                 "tool_rewards": [result.reward for result in trajectory.results if result.reward is not None],
             },
         )
-
-
-@cache
-def registered_name(cls: type) -> str | None:
-    """The only name under which verl's registry, or its `agent_loop_config_path`, has a class; None: another number."""
-    import verl.experimental.agent_loop.agent_loop as agent_loop
-    from hydra.utils import get_class
-
-    entries = agent_loop._agent_loop_registry.items()
-    near = [(name, str(entry.get("_target_"))) for name, entry in entries]
-    names = [name for name, target in near if target.endswith(f".{cls.__name__}") and get_class(target) is cls]
-    return names[0] if len(names) == 1 else None
 
 
 _known: dict[int, tuple[Any, AgentRLSettings, EpisodeLimits, bool, TraceWriter | None]] = {}

@@ -77,37 +77,28 @@ def names(instance: object) -> list[str]:
 
 @pytest.mark.parametrize("mode", VERLS)
 def test_ours_stands_before_verls_under_each_of_its_names(config: Any, mode: str) -> None:
-    trainer = construct(config(mode))
+    trainer, manager = construct(config(mode)), "actor_rollout_ref.rollout.agent.agent_loop_manager_class"
     verls = VERLS[mode]
     assert type(trainer).__mro__[1:3] == (AgentTrainer, verls)
     assert names(trainer) == [verls.__name__, "AgentTrainer", verls.__name__]
-    assert trainer.config.actor_rollout_ref.rollout.agent.agent_loop_manager_class == LOOP_MANAGER
-
-
-def test_a_manager_of_agent_loops_that_the_user_names_stays(config: Any) -> None:
-    made = config()
-    OmegaConf.update(made, "actor_rollout_ref.rollout.agent.agent_loop_manager_class", "mine.Manager", force_add=True)
-    assert construct(made).config.actor_rollout_ref.rollout.agent.agent_loop_manager_class == "mine.Manager"
+    assert OmegaConf.select(trainer.config, manager) == LOOP_MANAGER
+    made = config(mode)
+    OmegaConf.update(made, manager, "mine.Manager", force_add=True)  # the user's stays
+    assert OmegaConf.select(construct(made).config, manager) == "mine.Manager"
 
 
 @pytest.mark.parametrize("mode", VERLS)
-def test_a_users_trainer_of_ours_stands_before_the_modes_class(config: Any, mode: str) -> None:
+def test_a_users_trainer_of_ours_stands_before_the_modes_class_and_one_of_verls_behind_ours(
+    config: Any, mode: str
+) -> None:
     trainer, verls = construct(config(mode, "Ours")), VERLS[mode].__name__
     assert names(trainer) == ["Ours", "Ours", verls, "AgentTrainer", verls]
     compute: Any = trainer_base.compute_advantage_for_multi_trajectories
     assert compute("a batch") == trainer.advantages == "those of a batch"
-
-
-@pytest.mark.parametrize("mode", VERLS)
-def test_a_users_trainer_of_verls_stands_behind_ours(config: Any, mode: str) -> None:
-    trainer, verls = construct(config(mode, "Verls")), VERLS[mode].__name__
-    assert names(trainer) == ["Verls", verls, "AgentTrainer", "Verls", "Verls", verls]
-    assert isinstance(trainer.replay_buffer, AgentReplayBuffer)
-
-
-def test_a_trainer_of_the_same_mode_is_one_of_verls(config: Any) -> None:
-    verls = "PPOTrainerSync"
-    assert names(construct(config("sync", "Sync"))) == ["Sync", verls, "AgentTrainer", "Sync", "Sync", verls]
+    for name in ("Verls", *(["Sync"] if mode == "sync" else [])):
+        trainer = construct(config(mode, name))
+        assert names(trainer) == [name, verls, "AgentTrainer", name, name, verls]
+        assert isinstance(trainer.replay_buffer, AgentReplayBuffer)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +147,6 @@ def test_verls_buffer_keeps_all_of_its_arguments(config: Any, mode: str) -> None
     made.algorithm.filter_groups = {"enable": True, "metric": "acc", "max_num_gen_batches": 3}
     ours, verls = construct(made).replay_buffer, VERLS[mode](made).replay_buffer
     assert type(verls) is (ReplayBuffer if mode == "sync" else ReplayBufferAsync)
-    own = {name: value for name, value in vars(ours).items() if name not in ("trainer", "most_filtered", "refill_fn")}
+    own = {name: value for name, value in vars(ours).items() if name not in ("trainer", "refill_fn")}
     assert own == {name: value for name, value in vars(verls).items() if name != "refill_fn"}
     assert ours.refill_fn.__func__ is verls.refill_fn.__func__
-    assert ours.most_filtered == 3 * 2
