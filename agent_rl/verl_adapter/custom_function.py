@@ -51,7 +51,7 @@ def check(config: Any) -> UserFunction | None:
     if not path:
         return None
     try:
-        loaded = get_custom_reward_fn(config)
+        loaded: Any = get_custom_reward_fn(config)
     except Exception as error:  # of verl, or of the user's file while it is imported
         cause = error.__cause__ or error
         where = f" at {place_of(cause)}" if str(path) in place_of(cause) else ""

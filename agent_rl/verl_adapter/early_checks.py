@@ -129,9 +129,9 @@ def remax_baselines(case: RunCase) -> Errors:
 def trainer_class(case: RunCase) -> None:
     """The user's trainer can be loaded, and fits the mode."""
     if case.settings.trainer_class:
-        from agent_rl.verl_adapter.trainer import require_trainer_class
+        from agent_rl.verl_adapter.trainer import trainer_base, with_users_class
 
-        require_trainer_class(case.config)
+        with_users_class(trainer_base.get_trainer_cls(case.config.trainer.v1.trainer_mode), case.config)
 
 
 @check("reward", "reward function", Needs.VERL, at=BOTH)

@@ -21,15 +21,15 @@ def hooks() -> list[Hook]:
         ("verl.experimental.agent_loop", patches.moved_names),
         ("verl.experimental.agent_loop.agent_loop", _later("loops", "install")),
         ("verl.experimental.reward_loop.reward_manager", patches.reward_managers),
-        ("verl.tools.tool_registry", patches.tool_loading),
+        ("verl.tools.tool_registry", _later("verl_tools", "tool_loading")),
         ("verl.trainer.constants_ppo", patches.environment),
         ("verl.trainer.ppo.core_algos", remax.register_estimator),
         ("verl.trainer.ppo.v1", patches.trainers),
         ("verl.utils.config", early_checks.early_checks),
         ("verl.utils.device", spelling.change_composed),
         ("verl.utils.torch_functional", _later("no_flash_attention", "token_log_probs")),
-        ("verl.utils.tracking", patches.tracking),
-        ("verl.workers.engine_workers", patches.policy_loss),
+        ("verl.utils.tracking", _later("sinks", "tracking")),
+        ("verl.workers.engine_workers", _later("one_update", "policy_loss")),
     ]
     if switch.is_selected():
         from agent_rl.cpu.patches import HOOKS

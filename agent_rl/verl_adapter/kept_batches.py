@@ -24,10 +24,9 @@ def keep(settings: TraceSettings, step: int, update: int, batch: Any, data: Any)
 
 def _batch(step: int, update: int, batch: Any, data: Any) -> TrainedBatch:
     """The rows of a batch, without those that only fill it up."""
-    kept = [not tag.get("is_padding", False) for tag in batch.tags]
-    names = [key for key, wanted in zip(batch.keys, kept, strict=True) if wanted]
-    values = [value for value, wanted in zip(_advantages(data), kept, strict=True) if wanted]
-    return TrainedBatch(step, update, names, values)
+    rows = zip(batch.keys, batch.tags, _advantages(data), strict=True)
+    kept = {key: value for key, tag, value in rows if not tag.get("is_padding", False)}
+    return TrainedBatch(step, update, list(kept), list(kept.values()))
 
 
 def _advantages(data: Any) -> Iterator[float | list[float]]:

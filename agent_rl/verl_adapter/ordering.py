@@ -177,7 +177,7 @@ def _settings(config: Any, whole: AgentRLSettings) -> DataSettings:
     return settings.model_copy(update={"order": "file"})
 
 
-def _measured(measure: str | None, scores: list[float], infos: list[Mapping[str, Any]]) -> list[float]:
+def _measured(measure: str | None, scores: list[float], infos: Sequence[Mapping[str, Any]]) -> list[float]:
     """The value of each trajectory that counts as its success."""
     if measure is None:
         measure = "acc" if all(_is_number(info.get("acc")) for info in infos) else SCORE

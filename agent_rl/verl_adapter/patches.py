@@ -1,4 +1,4 @@
-"""All patches of verl 0.9.1, where it has no extension point; those of a CPU are in `agent_rl.cpu`.
+"""Patches of verl 0.9.1 that belong to no other module here; `hooks` lists all of them.
 
 Each function patches one module right after its import and says why. A test for each calls what it replaces and sees it
 go wrong. `check_version` refuses any other version of verl.
@@ -17,12 +17,8 @@ __all__ = [
     "check_version",
     "empty_batches",
     "environment",
-    "estimation",
     "moved_names",
-    "policy_loss",
     "reward_managers",
-    "tool_loading",
-    "tracking",
     "trainers",
 ]
 
@@ -100,44 +96,6 @@ class _Nothing(list[Any]):
         return self
 
     sum, tolist = to_padded_tensor, list.copy
-
-
-def estimation(trainer: Any) -> None:
-    """`verl.trainer.ppo.v1.trainer_base`: let a method of the trainer compute the advantages.
-
-    verl's method fetches the batch, calls a function of its module, and stores the result, all in one.
-    """
-    from verl.trainer.ppo.v1 import trainer_base
-
-    def estimate(*args: Any, **kwargs: Any) -> Any:
-        trainer.advantages = trainer.estimate_advantages(*args, **kwargs)
-        return trainer.advantages
-
-    trainer_base.compute_advantage_for_multi_trajectories = estimate
-
-
-def policy_loss(module: ModuleType) -> None:
-    """`verl.workers.engine_workers`: a loss that computes without log-probs from before the update (`one_update`)."""
-    from agent_rl.verl_adapter.one_update import with_own_log_probs
-
-    module.ppo_loss = with_own_log_probs(module.ppo_loss)  # type: ignore[attr-defined]
-
-
-def tool_loading(module: ModuleType) -> None:
-    """`verl.tools.tool_registry`: load tool YAML files with our loader.
-
-    verl's loader knows one form of entry, and its errors for a broken file do not name the entry.
-    """
-    from agent_rl.verl_adapter import verl_tools
-
-    module.initialize_tools_from_config = verl_tools.load  # type: ignore[attr-defined]
-
-
-def tracking(module: ModuleType) -> None:
-    """`verl.utils.tracking`: loggers in threads of their own; verl calls each of them within the training loop."""
-    from agent_rl.verl_adapter.sinks import separate_tracking
-
-    module.Tracking = separate_tracking(module.Tracking)  # type: ignore[attr-defined]
 
 
 def moved_names(module: ModuleType) -> None:

@@ -15,11 +15,12 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any
 
 from agent_rl.trace import segments
 
-__all__ = ["FINISH_S", "Samples", "conversation", "separate_tracking"]
+__all__ = ["FINISH_S", "Samples", "conversation", "tracking"]
 
 DIRECT = ("console", "file")
 MOST_WAITING = 64
@@ -28,8 +29,9 @@ FINISH_S = 60.0
 """Seconds that the end of a run waits for all sinks together."""
 
 
-def separate_tracking(original: Any) -> type[Any]:
-    """A class of verl's `Tracking` with loggers in threads of their own."""
+def tracking(module: ModuleType) -> None:
+    """`verl.utils.tracking`: loggers in threads of their own; verl calls each of them within the training loop."""
+    original: Any = module.Tracking
 
     class Tracking(original):
         """verl's `Tracking`, which no sink can stop or delay."""
@@ -64,7 +66,7 @@ def separate_tracking(original: Any) -> type[Any]:
                 _sinks.clear()
             super().finish(exit_code)
 
-    return Tracking
+    module.Tracking = Tracking  # type: ignore[attr-defined]
 
 
 class Samples:

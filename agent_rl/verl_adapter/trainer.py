@@ -31,7 +31,6 @@ from agent_rl.verl_adapter import (
     mini_batches,
     one_update,
     ordering,
-    patches,
     replay_buffer,
     sampled_scores,
     served_models,
@@ -46,7 +45,7 @@ from agent_rl.verl_adapter.failures import FailedSessions
 from agent_rl.verl_adapter.last_step import LastStep
 from agent_rl.verl_adapter.trained_samples import finals, session_of
 
-__all__ = ["AgentTrainer", "require_trainer_class"]
+__all__ = ["AgentTrainer", "with_users_class"]
 
 MODES = (PPOTrainerSync, PPOTrainerColocateAsync, PPOTrainerSeparateAsync)
 LOOP_MANAGER = "agent_rl.verl_adapter.rollout.AgentLoopManager"
@@ -68,7 +67,7 @@ class AgentTrainer(PPOTrainer):
 
     def __new__(cls, config: Any) -> AgentTrainer:
         """An instance of the mode's class, or of the user's class above or behind it."""
-        instance: AgentTrainer = super().__new__(_with_users(cls, config))
+        instance: AgentTrainer = super().__new__(with_users_class(cls, config))
         return instance
 
     def __init__(self, config: Any) -> None:
@@ -90,7 +89,7 @@ class AgentTrainer(PPOTrainer):
         self._components = ComponentWatch(["correctness", *self.settings.reward.components])
         self._log_probs_every = 1 if one_update.needs_pass(self) else self.settings.run.log_probs_every
         self._reports: dict[str, dict[str, Any]] = {}
-        patches.estimation(self)
+        trainer_base.compute_advantage_for_multi_trajectories = self._estimate
 
     def _build_replay_buffer(self) -> Any:
         return replay_buffer.watched(super()._build_replay_buffer(), self)
@@ -187,6 +186,11 @@ class AgentTrainer(PPOTrainer):
             step, update = self.global_steps, self.local_trigger_step
             kept_batches.keep(self.settings.trace, step, update, batch, self.advantages)
         return result
+
+    def _estimate(self, *args: Any, **kwargs: Any) -> DataProto:
+        """Compute the advantages where verl calls a function of its module, between fetching and storing the batch."""
+        self.advantages = self.estimate_advantages(*args, **kwargs)
+        return self.advantages
 
     def estimate_advantages(
         self, data: DataProto, batch_keys: list[str], adv_estimator: Any, **options: Any
@@ -301,19 +305,13 @@ class AgentTrainer(PPOTrainer):
         super()._dump_generations(*args, **kwargs)
 
 
-def require_trainer_class(config: Any) -> None:
-    """Check `agent_rl.trainer_class` before the trainer's process is started.
+def with_users_class(cls: type[Any], config: Any) -> type[Any]:
+    """The class of the mode, together with that of `agent_rl.trainer_class`.
+
+    A user's AgentTrainer stands before the mode's class, a trainer of verl behind AgentTrainer.
 
     Raises:
         ConfigError: there is no such class, or it is of another mode.
-    """
-    _with_users(trainer_base.get_trainer_cls(config.trainer.v1.trainer_mode), config)
-
-
-def _with_users(cls: type[Any], config: Any) -> type[Any]:
-    """The class of the mode, together with the user's.
-
-    A user's AgentTrainer stands before the mode's class, a trainer of verl behind AgentTrainer.
     """
     name = OmegaConf.select(config, f"{SECTION}.trainer_class")
     if name is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from types import ModuleType
 from typing import Any, cast
 from uuid import uuid4
 
@@ -27,7 +28,15 @@ from agent_rl.settings.episode import ToolsSettings
 from agent_rl.tools import Tool, ToolOutput, ToolSession, ToolSpec, load_tools
 from agent_rl.trajectory import ToolCall
 
-__all__ = ["VerlTool", "load", "to_specs"]
+__all__ = ["VerlTool", "load", "to_specs", "tool_loading"]
+
+
+def tool_loading(module: ModuleType) -> None:
+    """`verl.tools.tool_registry`: load tool YAML files with our loader.
+
+    verl's loader knows one form of entry, and its errors for a broken file do not name the entry.
+    """
+    module.initialize_tools_from_config = load  # type: ignore[attr-defined]
 
 
 def load(path: str) -> list[Any]:
