@@ -129,9 +129,11 @@ def remax_baselines(case: RunCase) -> Errors:
 def trainer_class(case: RunCase) -> None:
     """The user's trainer can be loaded, and fits the mode."""
     if case.settings.trainer_class:
-        from agent_rl.verl_adapter.trainer import trainer_base, with_users_class
+        from verl.trainer.ppo.v1 import get_trainer_cls
 
-        with_users_class(trainer_base.get_trainer_cls(case.config.trainer.v1.trainer_mode), case.config)
+        from agent_rl.verl_adapter.trainer import with_users_class
+
+        with_users_class(get_trainer_cls(case.config.trainer.v1.trainer_mode), case.config)
 
 
 @check("reward", "reward function", Needs.VERL, at=BOTH)

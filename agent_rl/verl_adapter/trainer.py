@@ -187,7 +187,7 @@ class AgentTrainer(PPOTrainer):
             kept_batches.keep(self.settings.trace, step, update, batch, self.advantages)
         return result
 
-    def _estimate(self, *args: Any, **kwargs: Any) -> DataProto:
+    def _estimate(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the advantages where verl calls a function of its module, between fetching and storing the batch."""
         self.advantages = self.estimate_advantages(*args, **kwargs)
         return self.advantages
