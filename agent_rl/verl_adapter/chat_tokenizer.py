@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from agent_rl.errors import ConfigError
@@ -44,13 +42,10 @@ def load_chat_tokenizer(
 
 def _model_type(model: str) -> str | None:
     """The model type, by which verl knows whether it renders images; None: unknown."""
-    config = Path(model) / "config.json"
-    if config.is_file():
-        kind: str | None = json.loads(config.read_text()).get("model_type")
-        return kind
-    from transformers import AutoConfig
+    from transformers import PretrainedConfig
 
     try:
-        return str(AutoConfig.from_pretrained(model).model_type)
+        kind: str | None = PretrainedConfig.get_config_dict(model)[0].get("model_type")
+        return kind
     except (OSError, ValueError):
         return None

@@ -1,6 +1,10 @@
-"""A checkpoint of training as a model: merged once by verl into a folder beside it, for evaluation and for another run.
+"""Checkpoints of training: as a model, and whether one is complete from which a run will continue.
 
-verl's merger always writes bfloat16: a policy that was trained in float32 gets rounded weights.
+verl merges a checkpoint once into a folder next to it, for evaluation and for another run. Its merger always writes
+bfloat16: a policy that was trained in float32 gets rounded weights.
+
+verl silently starts from scratch if the newest checkpoint's folder is missing, and fails in a worker if one of its
+files is. Only FSDP's files are checked, and only on a single node: each node may keep its own ranks' files.
 """
 
 from __future__ import annotations
@@ -10,26 +14,33 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock
 
 from agent_rl.errors import ConfigError
+from agent_rl.preflight.case import RunCase
+from agent_rl.preflight.check import Needs, check
+from agent_rl.verl_adapter.inspection import needs_critic
 
 __all__ = [
     "MERGED",
+    "complete_checkpoint",
     "file_digest",
     "model_folder",
     "names_a_folder",
     "policy_shards",
-    "require_model",
     "settings_folder",
     "weights_digest",
 ]
 
 MERGED = "merged_model"
 """The merged model's folder in that of the checkpoint, `global_step_N`."""
+TRACKER = "latest_checkpointed_iteration.txt"
+OTHERWISE = "or start again with trainer.resume_mode=disable and another trainer.default_local_dir"
 
 
 def model_folder(model: str, key: str) -> Path:
@@ -81,7 +92,7 @@ def policy_shards(folder: Path) -> Path | None:
     """The folder with the policy's shards in a checkpoint; None for a folder that is no checkpoint."""
     if (folder / "checkpoints").is_dir():
         folder = folder / "checkpoints"
-    newest = folder / "latest_checkpointed_iteration.txt"
+    newest = folder / TRACKER
     if newest.is_file():
         folder = folder / f"global_step_{newest.read_text().strip()}"
     for place in (folder / "actor", folder):
@@ -101,16 +112,50 @@ def names_a_folder(name: str) -> bool:
     return name.startswith(("/", ".", "~", "outputs/")) or (name.count("/") > 1 and "://" not in name)
 
 
-def require_model(model: str, key: str) -> None:
-    """Refuse a checkpoint where verl would look for a model.
+@check("configuration", needs=Needs.VERL, at=("trainer", "doctor"))
+def complete_checkpoint(case: RunCase) -> Iterator[ConfigError]:
+    """The checkpoint from which the run would continue is complete."""
+    config: Any = case.config
+    if (resumed := _resumed(config.trainer)) is None:
+        return
+    key, folder = resumed
+    if not folder.is_dir():
+        yield ConfigError(key, f"there is no checkpoint {folder}", f"Restore it, {OTHERWISE}")
+        return
+    if config.trainer.nnodes > 1 or not config.actor_rollout_ref.actor.strategy.startswith("fsdp"):
+        return
+    missing = next((file for file in _files(config, needs_critic(config)) if not (folder / file).is_file()), None)
+    if missing is not None:
+        written = sorted((folder / missing).parent.glob(f"{missing.name.split('_')[0]}_*_rank_0.pt"))
+        other = f" but {written[0].name}: another number of ranks wrote it" if written else ""
+        yield ConfigError(
+            key,
+            f"the checkpoint {folder} is incomplete: it has no {missing}{other}",
+            "Use as many ranks as wrote it" if written else f"Name an earlier step, {OTHERWISE}",
+        )
 
-    Raises:
-        ConfigError: naming what merges it.
-    """
-    folder = Path(model).expanduser()
-    if policy_shards(folder) is not None and not (folder / "config.json").is_file():
-        remedy = "Start the run with agent-rl train, which merges it into a model"
-        raise ConfigError(key, f"{model} is a checkpoint of training, which verl cannot load", remedy)
+
+def _resumed(trainer: Any) -> tuple[str, Path] | None:
+    """The checkpoint from which verl will resume, with the key that names it."""
+    if trainer.resume_mode == "resume_path" and trainer.resume_from_path:
+        return "trainer.resume_from_path", Path(os.path.abspath(trainer.resume_from_path))
+    tracker = Path(os.path.abspath(trainer.default_local_dir)) / TRACKER
+    if trainer.resume_mode != "auto" or not tracker.is_file():
+        return None
+    return str(tracker), tracker.with_name(f"global_step_{tracker.read_text().strip()}")
+
+
+def _files(config: Any, use_critic: bool) -> Iterator[Path]:
+    """The files that verl will load: each rank's, and the dataloader's state."""
+    roles = [("actor", config.actor_rollout_ref.actor)]
+    if use_critic:
+        roles.append(("critic", config.critic))
+    for role, section in roles:
+        parts = {"model": "model", "optimizer": "optim", "extra": "extra_state"}
+        for part in (parts[name] for name in section.checkpoint.load_contents if name in parts):
+            for rank in range(config.trainer.n_gpus_per_node):
+                yield Path(role) / f"{part}_world_size_{config.trainer.n_gpus_per_node}_rank_{rank}.pt"
+    yield Path("data.pt")
 
 
 def _is_of(shards: Path, merged: Path) -> bool:

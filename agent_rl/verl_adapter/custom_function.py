@@ -51,30 +51,21 @@ def check(config: Any) -> UserFunction | None:
     if not path:
         return None
     try:
-        loaded = get_custom_reward_fn(config)
+        loaded: Any = get_custom_reward_fn(config)
     except Exception as error:  # of verl, or of the user's file while it is imported
         cause = error.__cause__ or error
         where = f" at {place_of(cause)}" if str(path) in place_of(cause) else ""
         problem = f"{name!r} cannot be loaded from {path}{where}: {type(cause).__name__}: {cause}"
         raise ConfigError(CUSTOM_FUNCTION, problem, f"Fix the file, or {CUSTOM_FUNCTION}.path and .name") from error
     more = OF_THE_MODEL if config.reward.reward_model.enable else ()
-    if (manager := config.reward.reward_manager.name) != MANAGER:
-        _check_verls_call(loaded, more, manager)
-        return None
     function = user_function(loaded, more)
-    return None if more else function
-
-
-def _check_verls_call(loaded: Any, more: Collection[str], manager: str) -> None:
-    """Verl's own managers give all of their arguments by name."""
-    assert isinstance(loaded, functools.partial)
-    raw, options = loaded.args
-    try:
-        signature = inspect.signature(raw)
-        signature.bind(**{**dict.fromkeys((*NAMES, *more)), **options})
+    manager, raw = config.reward.reward_manager.name, loaded.args[0]
+    if manager == MANAGER:
+        return None if more else function
+    try:  # verl's own managers give all of their arguments by name
+        inspect.signature(raw).bind(**{**dict.fromkeys((*NAMES, *more)), **loaded.args[1]})
     except TypeError as error:
-        problem = f"{raw.__name__}{signature} cannot be called by the manager {manager!r}: {error}"
+        problem = f"{raw.__name__}{inspect.signature(raw)} cannot be called by the manager {manager!r}: {error}"
         remedy = f"Set reward.reward_manager.name={MANAGER}, or take {', '.join((*NAMES, *more))} by these names"
         raise ConfigError(f"{CUSTOM_FUNCTION}.name", problem, remedy) from error
-    except ValueError:  # a builtin that does not say
-        return
+    return None

@@ -29,10 +29,10 @@ from agent_rl.rewards.user_function import CUSTOM_FUNCTION
 from agent_rl.settings.errors import Place
 from agent_rl.settings.importing import find_object
 from agent_rl.tools import ToolSpec
-from agent_rl.verl_adapter import checkpoints, custom_function, ordering, resume  # noqa: F401 - likewise
+from agent_rl.verl_adapter import checkpoints, custom_function, ordering  # noqa: F401 - likewise
 from agent_rl.verl_adapter.algorithms import remax
 from agent_rl.verl_adapter.custom_function import MANAGER
-from agent_rl.verl_adapter.served_models import ROUTER_MODEL, named
+from agent_rl.verl_adapter.served_models import ROUTER_MODEL, references
 from agent_rl.verl_adapter.tool_files import load_specs
 
 __all__ = ["early_checks"]
@@ -113,25 +113,27 @@ def on_a_cpu(case: RunCase) -> None:
 
 
 @check("configuration", at=BOTH)
-def remax_baselines(case: RunCase) -> None:
-    """ReMax gets its baselines."""
-    remax.check(case.config)
+def remax_baselines(case: RunCase) -> Errors:
+    """ReMax gets its baselines: verl's v1 trainer has none for its own estimator."""
+    estimator, manager = case.get(values.ESTIMATOR), "actor_rollout_ref.rollout.agent.agent_loop_manager_class"
+    if estimator == "remax":
+        yield ConfigError(values.ESTIMATOR, "verl's v1 trainer gives 'remax' no baselines", "Use algo=remax")
+    elif estimator == remax.ESTIMATOR and case.get(manager) != remax.MANAGER:
+        yield ConfigError(values.ESTIMATOR, f"{estimator!r} needs its agent loop manager", "Use algo=remax")
+    elif estimator == remax.ESTIMATOR and _has_late_model(case):
+        problem = "ReMax needs the reward at the end of each episode, and a colocated reward model scores later"
+        yield ConfigError(f"{VERLS}.enable_resource_pool", problem, "Set it to true")
 
 
 @check("configuration", needs=Needs.VERL, at=BOTH)
 def trainer_class(case: RunCase) -> None:
     """The user's trainer can be loaded, and fits the mode."""
     if case.settings.trainer_class:
-        from agent_rl.verl_adapter.trainer import require_trainer_class
+        from verl.trainer.ppo.v1 import get_trainer_cls
 
-        require_trainer_class(case.config)
+        from agent_rl.verl_adapter.trainer import with_users_class
 
-
-@check("configuration", at=("trainer",))
-def merged_model(case: RunCase) -> None:
-    """The model is not a checkpoint, which only the launcher merges."""
-    key = "actor_rollout_ref.model.path"
-    checkpoints.require_model(str(case.get(key)), key)
+        with_users_class(get_trainer_cls(case.config.trainer.v1.trainer_mode), case.config)
 
 
 @check("data", needs=Needs.VERL, at=BOTH)
@@ -198,7 +200,7 @@ def served_reward_models(case: RunCase) -> Errors:
     if is_verls and ROUTER_MODEL in models:
         yield ConfigError(f"{MODELS}.{ROUTER_MODEL}", "verl's own reward model has this name", "Choose another")
     known = {*models, *([ROUTER_MODEL] if is_verls else [])}
-    for key, name in named(case.get("agent_rl", {})):
+    for key, name, *_ in references(case.get("agent_rl", {})):
         if name not in known:
             remedy = f"Give its url, or serve it: {MODELS}.{name}.path. {did_you_mean(name, known)}"
             yield ConfigError(key, f"no model {name!r} is served by this run", remedy)
@@ -250,5 +252,8 @@ def reward_workers(case: RunCase) -> Errors:
 def _scores_late(case: RunCase) -> bool:
     """Whether the manager `trajectory` scores after sampling, because a reward model shares the trainer's GPUs."""
     shared = any(model.visits for model in case.settings.reward.models.values())
-    own_way = case.get(f"{VERLS}.enable") and not case.get(f"{VERLS}.enable_resource_pool")
-    return bool(case.scored_by_ours and (shared or own_way))
+    return case.scored_by_ours and (shared or _has_late_model(case))
+
+
+def _has_late_model(case: RunCase) -> bool:
+    return bool(case.get(f"{VERLS}.enable") and not case.get(f"{VERLS}.enable_resource_pool"))

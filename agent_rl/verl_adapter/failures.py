@@ -7,17 +7,16 @@ verl only logs the error in the worker and drops the trajectory or its group.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from hydra.errors import InstantiationException
 
 from agent_rl.errors import FatalError, UnscoredError, did_you_mean
 from agent_rl.user_code import RepeatedBugs
-from agent_rl.verl_adapter.survivors import SampleFate
+from agent_rl.verl_adapter.trained_samples import SampleFate
 
 __all__ = ["ERRORS_PARTITION", "FailedSessions", "is_fatal", "measure", "tag"]
 
@@ -91,18 +90,18 @@ class FailedSessions:
         return UnscoredError(f"no trajectory {of} is usable: {problem}{last}")
 
 
-_ends: WeakKeyDictionary[Any, SampleFate] = WeakKeyDictionary()
-"""How far the session of a task of this worker came before it may have failed."""
+_end: ContextVar[SampleFate] = ContextVar("_end", default=SampleFate("lost"))  # noqa: B039 - is not mutable
+"""How far the session of this task came before it may have failed."""
 
 
 def measure(tokens: float, turns: float) -> None:
     """Note the size of the session of the current task, in case it fails later."""
-    _ends[asyncio.current_task()] = SampleFate("lost", tokens, turns)
+    _end.set(SampleFate("lost", tokens, turns))
 
 
 def tag(error: BaseException, validate: bool) -> dict[str, Any]:
     """What a worker tells the trainer of the session of the current task, which has failed."""
-    end = _ends.get(asyncio.current_task(), SampleFate("lost"))
+    end = _end.get()
     reason = {"error": f"{type(error).__name__}: {_reason(error)}", "fatal": is_fatal(error), "validate": validate}
     return {**reason, "bug": getattr(error, "bug", ""), "tokens": end.tokens, "turns": end.turns}
 

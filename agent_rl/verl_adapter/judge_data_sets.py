@@ -50,9 +50,11 @@ class BaseTrainDataset(RowDataSet):
         ConfigError: chat template and prompts both ask for thoughts, a row has no truth, or no prompt is short enough.
     """
 
+    template: type[BasePromptTemplate] | None = None
+    """For a class without a `reward_module` of its own."""
+    desc: str | None = None
+    """The task; None: the template's."""
     reward_module: RewardModule | None = None
-    filter_overlong_prompts: bool
-    """Verl's."""
     score = "helpfulness"
     """Name of the rating of `extra_info` that is the truth of one answer."""
 
@@ -72,16 +74,18 @@ class BaseTrainDataset(RowDataSet):
     ) -> None:
         options = dict(config.get("apply_chat_template_kwargs") or {})
         self._chat_thinks = chat_thinks(tokenizer, options)
+        if self.reward_module is None and self.template is not None:
+            examples = self._get_examples()
+            self.reward_module = RewardModule(type(self).__name__, self.template, examples, desc=self.desc)
         if self.reward_module is not None:
             self.reward_module.set_chat_thinking(self._chat_thinks)
         super().__init__(data_files, tokenizer, config, processor, max_samples)
         if len(self):
-            self._check_prompt(self._messages(self.dataframe[0]))
+            self._check_prompt(self._build_messages(self.dataframe[0]))
 
     def __getitem__(self, item: int) -> dict[str, Any]:
         """Verl's item, with the prompt of the template and the sample's truth."""
         row: dict[str, Any] = super().__getitem__(item)
-        row["raw_prompt"] = self._format_messages(row["raw_prompt"])
         truth = self._extract_ground_truth(row)
         if truth is None:
             info = row.get("extra_info") or {}
@@ -95,15 +99,14 @@ class BaseTrainDataset(RowDataSet):
     def maybe_filter_out_long_prompts(self, dataframe: Dataset) -> Dataset:  # type: ignore[override]
         """The rows whose prompts, as they are asked, are short enough."""
         wanted, self.filter_overlong_prompts = self.filter_overlong_prompts, False
-        try:
-            dataframe = super().maybe_filter_out_long_prompts(dataframe)
-        finally:
-            self.filter_overlong_prompts = wanted
+        dataframe, most = super().maybe_filter_out_long_prompts(dataframe), self.max_prompt_length
+        self.filter_overlong_prompts = wanted
         if not wanted:
             return dataframe
-        fitting = [number for number in range(len(dataframe)) if self._length(dataframe[number]) <= self._most]
+        lengths = [self._length(self._build_messages(dataframe[number])) for number in range(len(dataframe))]
+        fitting = [number for number, length in enumerate(lengths) if length <= most]
         if not fitting:
-            problem = f"every prompt of {len(dataframe)} rows has more tokens than data.max_prompt_length={self._most}"
+            problem = f"every prompt of {len(dataframe)} rows has more tokens than data.max_prompt_length={most}"
             raise ConfigError("data.max_prompt_length", problem, "Raise it, or shorten the rows")
         if len(fitting) < len(dataframe):
             logger.warning("%d of %d prompts are too long, and left out", len(dataframe) - len(fitting), len(dataframe))
@@ -123,12 +126,8 @@ class BaseTrainDataset(RowDataSet):
             return asked
         if self.reward_module is None:
             problem = f"{type(self).__name__} has neither a reward_module nor _build_messages"
-            raise ConfigError("data.custom_cls", problem, "Set self.reward_module before super().__init__")
+            raise ConfigError("data.custom_cls", problem, "Set template, or self.reward_module before super().__init__")
         return [{"role": "user", "content": self.reward_module.format(sample=self.sample(example))}]
-
-    def _format_messages(self, messages: Messages) -> Messages:
-        """For users: a last change of the messages."""
-        return messages
 
     def _apply_chat_template(self, messages: Messages) -> str:
         """The prompt as the agent loop renders it; an override that renders another is refused."""
@@ -168,16 +167,8 @@ class BaseTrainDataset(RowDataSet):
         example["extra_info"] = {name: value for name, value in made.items() if name not in ("chosen", "rejected")}
         return []
 
-    def _messages(self, example: dict[str, Any]) -> Messages:
-        return self._format_messages(self._build_messages(example, key=self.prompt_key))
-
-    @property
-    def _most(self) -> int:
-        return int(self.max_prompt_length)
-
-    def _length(self, example: dict[str, Any]) -> int:
-        text = self._apply_chat_template(self._messages(example))
-        return len(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+    def _length(self, messages: Messages) -> int:
+        return len(self.tokenizer(self._apply_chat_template(messages), add_special_tokens=False)["input_ids"])
 
     def _check_prompt(self, messages: Messages) -> None:
         """Of the first row.
@@ -195,26 +186,13 @@ class BaseTrainDataset(RowDataSet):
             raise ConfigError(_OPTIONS, problem, "Set its arguments there, such as enable_thinking: true")
 
 
-class _OfTemplate(BaseTrainDataset):
-    """A data set that needs no code: its template is an attribute."""
-
-    template: type[BasePromptTemplate]
-    desc: str | None = None
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        if self.reward_module is None:
-            examples = self._get_examples()
-            self.reward_module = RewardModule(type(self).__name__, self.template, examples, desc=self.desc)
-        super().__init__(*args, **kwargs)
-
-
-class PointwiseTrainDataset(_OfTemplate):
+class PointwiseTrainDataset(BaseTrainDataset):
     """One answer a row; the truth is its score."""
 
     template = PointwiseTemplate
 
 
-class PairwiseTrainDataset(_OfTemplate):
+class PairwiseTrainDataset(BaseTrainDataset):
     """Two answers a row, in an order that the row's `index` decides; the truth is the better one."""
 
     template = PairwiseTemplate

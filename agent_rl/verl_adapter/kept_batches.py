@@ -12,33 +12,21 @@ from typing import Any
 from agent_rl.settings.episode import TraceSettings
 from agent_rl.trace import TraceWriter, TrainedBatch
 
-__all__ = ["KeptBatches"]
+__all__ = ["keep"]
 
 
-class KeptBatches:
-    """The trained batches of a run, in its trace; none where it keeps no tokens.
-
-    Args:
-        settings: `agent_rl.trace`.
-    """
-
-    def __init__(self, settings: TraceSettings) -> None:
-        sizes = settings.part_bytes, settings.image_bytes
-        writes = settings.path is not None and settings.tokens
-        self._writer = TraceWriter.shared(str(settings.path), *sizes) if writes else None
-
-    def write(self, step: int, update: int, batch: Any, data: Any) -> None:
-        """Write the batch of one of the step's updates, whose tensors are in `data`."""
-        if self._writer is not None:
-            self._writer.batch(lambda: _batch(step, update, batch, data))
+def keep(settings: TraceSettings, step: int, update: int, batch: Any, data: Any) -> None:
+    """Write the batch of one of a step's updates, whose tensors are in `data`, beside a trace that keeps tokens."""
+    if settings.path is not None and settings.tokens:
+        writer = TraceWriter.shared(settings.path, settings.part_bytes, settings.image_bytes)
+        writer.batch(lambda: _batch(step, update, batch, data))
 
 
 def _batch(step: int, update: int, batch: Any, data: Any) -> TrainedBatch:
     """The rows of a batch, without those that only fill it up."""
-    kept = [not tag.get("is_padding", False) for tag in batch.tags]
-    names = [key for key, wanted in zip(batch.keys, kept, strict=True) if wanted]
-    values = [value for value, wanted in zip(_advantages(data), kept, strict=True) if wanted]
-    return TrainedBatch(step, update, names, values)
+    rows = zip(batch.keys, batch.tags, _advantages(data), strict=True)
+    kept = {key: value for key, tag, value in rows if not tag.get("is_padding", False)}
+    return TrainedBatch(step, update, list(kept), list(kept.values()))
 
 
 def _advantages(data: Any) -> Iterator[float | list[float]]:

@@ -16,7 +16,7 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -77,15 +77,9 @@ class LastStep:
             self._stopped = True
             self._save_complete()
             self._trainer._shutdown_dump_executor()
-        except LostProcessError as error:
-            raise FatalError(f"{error}{self._saved() if error.has_store else ''}") from error
-        except LateSyncError as error:
-            late = functools.partial(LateSyncError, error.limit_s)
-            with watched(late, error.limit_s):  # the trainer's workers may take part in the sync
-                raise FatalError(f"{error}{self._saved()}") from error
         except AgentRLError as error:
             kind = FatalError if isinstance(error, FatalError) else UnscoredError
-            raise kind(f"{error}{self._saved()}") from error
+            raise kind(f"{error}{self._saved(error)}") from error
         if self._stopped:
             self._answer()
 
@@ -145,12 +139,18 @@ class LastStep:
         """The folder of the checkpoint of the step that is complete."""
         return Path(self._trainer.config.trainer.default_local_dir).absolute() / f"global_step_{self._complete}"
 
-    def _saved(self) -> str:
+    def _saved(self, error: AgentRLError) -> str:
         """Save the last complete step, and say what was saved and how the run is resumed."""
+        if isinstance(error, LostProcessError) and not error.has_store:
+            return ""
         if self._complete == self._begun:  # the same command begins there again
             return ""
+        limit: Any = nullcontext()
+        if isinstance(error, LateSyncError):  # the trainer's workers may take part in the sync
+            limit = watched(functools.partial(LateSyncError, error.limit_s), error.limit_s)
         try:
-            self._save_complete()
+            with limit:
+                self._save_complete()
         except Exception:  # of verl or the file system; the error that stops the run is raised all the same
             logger.exception("no checkpoint of step %d could be written", self._complete)
             return f". Step {self._complete} is complete, but its checkpoint could not be written (see above)"

@@ -31,12 +31,11 @@ from agent_rl.rewards.repeating import repeatable
 from agent_rl.rewards.scorers.scorer import as_entries
 from agent_rl.rewards.user_function import scorer_info
 from agent_rl.sandbox.host.fusion import FusionServer
-from agent_rl.settings import SECTION
+from agent_rl.settings import SECTION, AgentRLSettings
 from agent_rl.trace import TraceWriter
 from agent_rl.trajectory import Score, Trajectory
 from agent_rl.user_code import UserCodeError, sort_out
 from agent_rl.verl_adapter import custom_function
-from agent_rl.verl_adapter.worker_settings import settings_of
 
 __all__ = ["TrajectoryRewardManager"]
 
@@ -71,11 +70,12 @@ class TrajectoryRewardManager(RewardManagerBase):
         reward_model_tokenizer: Any = None,
     ) -> None:
         super().__init__(config, tokenizer, compute_score)
-        self.settings = settings_of(config)
+        self.settings = AgentRLSettings.from_config(config)
+        is_custom = bool(OmegaConf.select(config, _CUSTOM_KEY))
         self.reward = Reward(
             self.settings.reward,
             max_response_tokens=config.data.max_response_length,
-            judged=bool(OmegaConf.select(config, _CUSTOM_KEY)),
+            judged=is_custom,
             fusion=_fusion(OmegaConf.select(config, "reward.sandbox_fusion")),
         )
         kept = self.settings.trace
@@ -83,14 +83,9 @@ class TrajectoryRewardManager(RewardManagerBase):
         if kept.path is not None:
             _require_writable(kept.path)
             self._trace = TraceWriter.shared(kept.path, kept.part_bytes, kept.image_bytes)
-        self._router_kwargs = {}
-        if reward_router_address is not None:
-            self._router_kwargs = {
-                "reward_router_address": reward_router_address,
-                "reward_model_tokenizer": reward_model_tokenizer,
-            }
+        of_model = {"reward_router_address": reward_router_address, "reward_model_tokenizer": reward_model_tokenizer}
+        self._router_kwargs = of_model if reward_router_address is not None else {}
         # verl passes its own default where the user configured nothing: only the user's function is wanted here.
-        is_custom = bool(OmegaConf.select(config, _CUSTOM_KEY))
         self._custom = custom_function.user_function(compute_score, self._router_kwargs) if is_custom else None
 
     async def run_single(self, data: DataProto) -> dict[str, Any]:

@@ -9,7 +9,6 @@ transformers would fetch one from the hub each time it loads a model: of no fixe
 from __future__ import annotations
 
 import functools
-import inspect
 from types import ModuleType
 from typing import Any
 
@@ -84,14 +83,11 @@ def flash_attn_varlen_func(
                 f"the model has {name} in its attention, which torch's kernel does not support",
                 "Install flash-attn, or set it to eager",
             )
-    options: dict[str, Any] = {"scale": softmax_scale, "window_size": (window_size[0], 0) if causal else window_size}
-    if (repeats := q.shape[1] // k.shape[1]) > 1:
-        if "enable_gqa" in inspect.signature(varlen.varlen_attn).parameters:  # torch 2.12
-            options["enable_gqa"] = True
-        else:
-            k, v = k.repeat_interleave(repeats, dim=1), v.repeat_interleave(repeats, dim=1)
-    longest = int(max_seqlen_q), int(max_seqlen_k)
-    result: torch.Tensor = varlen.varlen_attn(q, k, v, cu_seqlens_q, cu_seqlens_k, *longest, **options)
+    window = (window_size[0], 0) if causal else window_size
+    if (repeats := q.shape[1] // k.shape[1]) > 1:  # SGLang's torch, 2.11, has no `enable_gqa`
+        k, v = k.repeat_interleave(repeats, dim=1), v.repeat_interleave(repeats, dim=1)
+    lengths = cu_seqlens_q, cu_seqlens_k, int(max_seqlen_q), int(max_seqlen_k)
+    result: torch.Tensor = varlen.varlen_attn(q, k, v, *lengths, scale=softmax_scale, window_size=window)
     return result
 
 

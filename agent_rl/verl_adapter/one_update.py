@@ -13,12 +13,12 @@ the update has what they need.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 from agent_rl.verl_adapter.mini_batches import mini_batches
 
-__all__ = ["needs_pass", "rename_metrics", "with_own_log_probs"]
+__all__ = ["needs_pass", "policy_loss", "rename_metrics"]
 
 READERS = ("optimal_token_baseline", "tir_optimal_token_baseline")
 """verl's estimators that read the log-probs."""
@@ -48,14 +48,16 @@ def rename_metrics(metrics: dict[str, Any]) -> None:
         metrics[name.removeprefix("actor/")] = metrics.pop(name)
 
 
-def with_own_log_probs(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Verl's policy loss, which takes its own log-probs for the old ones where there are none.
+def policy_loss(module: ModuleType) -> None:
+    """`verl.workers.engine_workers`: a loss that takes its own log-probs for the old ones where there are none.
 
     Each call has one micro-batch: `model_output` with log-probs of every token, `data` with what the batch holds.
     """
     import torch
     from verl.utils.metric import AggregationType, Metric
     from verl.workers.utils.padding import no_padding_2_padding
+
+    original = module.ppo_loss
 
     @functools.wraps(original)
     def ppo_loss(config: Any, model_output: Any, data: Any, dp_group: Any = None) -> Any:
@@ -73,4 +75,4 @@ def with_own_log_probs(original: Callable[..., Any]) -> Callable[..., Any]:
             metrics[f"{DIFF}_max"] = Metric(AggregationType.MAX, diff_BT.max())
         return loss, metrics
 
-    return ppo_loss
+    module.ppo_loss = ppo_loss  # type: ignore[attr-defined]

@@ -27,7 +27,7 @@ from agent_rl.data.order import RowOrder
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.settings import SECTION, AgentRLSettings, DataSettings
 from agent_rl.verl_adapter.numbered_rows import ROW, NumberedRows, read_frame, rows_of
-from agent_rl.verl_adapter.survivors import finals
+from agent_rl.verl_adapter.trained_samples import finals, reported
 
 __all__ = ["Draws", "RunOrder", "check", "require_verls"]
 
@@ -63,7 +63,8 @@ class RunOrder:
         self.scores_in_time = True
         """Whether rewards are known when the replay buffer removes groups."""
         self._folder = Path(settings.run.folder or f"outputs/{config.trainer.experiment_name}")
-        self._written = 0
+        self._written: int | None = None
+        """Number of variants in the file; None: unknown."""
 
     def loader(self, verls: Any) -> Any:
         """A data loader in this order, instead of verl's."""
@@ -86,11 +87,9 @@ class RunOrder:
             return []
         import transfer_queue as tq
 
+        infos = [] if self.settings.measure == SCORE else reported(keys, partition_id)
         keys = finals(keys)
-        fields = [ROW, "rm_scores"] if self.settings.measure == SCORE else [ROW, "extra_fields", "rm_scores"]
-        data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=fields)
-        extra = data["extra_fields"] if "extra_fields" in fields else [{}] * len(keys)  # they have whole trajectories
-        infos = [dict(getattr(each, "data", each)).get("reward_extra_info") or {} for each in extra]
+        data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=[ROW, "rm_scores"])
         scores = [float(each.sum()) for each in data["rm_scores"].unbind()]
         rows: dict[str, int] = {}
         found: dict[str, list[float]] = defaultdict(list)
@@ -130,15 +129,13 @@ class RunOrder:
         assert self._harder is not None
         return self._harder.of(self.dataset.stored(row))
 
-    def write_variants(self, *, whole: bool = False) -> None:
-        """Append the new ones to the run's file, or write it again: a checkpoint may have fewer than the file."""
+    def write_variants(self) -> None:
+        """Write the run's file where it has other variants: a checkpoint may have fewer than the file."""
         path, variants = self._folder / VARIANTS, self.order.table.variants
-        known = 0 if whole else self._written
-        if len(variants) > known or (whole and path.exists()):
+        if len(variants) != self._written and (variants or path.exists()):
             self._folder.mkdir(parents=True, exist_ok=True)
-            with path.open("w" if whole else "a", encoding="utf-8") as file:
-                for variant in variants[known:]:
-                    file.write(json.dumps(variant, ensure_ascii=False, default=str) + "\n")
+            lines = [json.dumps(variant, ensure_ascii=False, default=str) + "\n" for variant in variants]
+            path.write_text("".join(lines), encoding="utf-8")
         self._written = len(variants)
 
 
@@ -199,7 +196,7 @@ def _settings(config: Any, whole: AgentRLSettings) -> DataSettings:
     return settings.model_copy(update={"order": "file"})
 
 
-def _measured(measure: str | None, scores: list[float], infos: list[Mapping[str, Any]]) -> list[float]:
+def _measured(measure: str | None, scores: list[float], infos: Sequence[Mapping[str, Any]]) -> list[float]:
     """The value of each trajectory that counts as its success."""
     if measure is None:
         measure = "acc" if all(_is_number(info.get("acc")) for info in infos) else SCORE

@@ -1,4 +1,4 @@
-"""All patches of verl 0.9.1, where it has no extension point; those of a CPU are in `agent_rl.cpu`.
+"""Patches of verl 0.9.1 that belong to no other module here; `hooks` lists all of them.
 
 Each function patches one module right after its import and says why. A test for each calls what it replaces and sees it
 go wrong. `check_version` refuses any other version of verl.
@@ -16,11 +16,9 @@ __all__ = [
     "VERL_VERSION",
     "check_version",
     "empty_batches",
-    "estimation",
+    "environment",
     "moved_names",
-    "policy_loss",
-    "tool_loading",
-    "tracking",
+    "reward_managers",
     "trainers",
 ]
 
@@ -39,33 +37,38 @@ def check_version(version: str) -> None:
         )
 
 
+def environment(module: ModuleType) -> None:
+    """`verl.trainer.constants_ppo`: agent loops of the user's script, and the command of the run, for the workers."""
+    from agent_rl.verl_adapter import last_step, loops
+
+    loops.export_to_workers(module)
+    last_step.keep_command(module.PPO_RAY_RUNTIME_ENV["env_vars"])
+
+
+def reward_managers(module: ModuleType) -> None:
+    """`verl.experimental.reward_loop.reward_manager`: `reward.reward_manager.name=trajectory`."""
+    from agent_rl.verl_adapter import manager  # noqa: F401 - registers itself
+
+
 def trainers(module: ModuleType) -> None:
-    """`verl.trainer.ppo.v1`: what verl's trainer calls by name.
+    """`verl.trainer.ppo.v1`: our trainer under verl's names, and what verl's trainer calls by name.
 
     - `RewardLoopManager`: verl has no key for another class of it or of its workers.
-    - `LLMServerManager.create`: a run says in its log when the engines start, which takes longest.
     - `compute_rollout_correction_and_add_to_batch`: fails on a batch without log-probs or without a token.
     - TransferQueue's `kv_batch_get`: see `empty_batches`.
     """
-    from agent_rl.verl_adapter import stages
+    from agent_rl.verl_adapter import trainer  # noqa: F401 - registers itself
     from agent_rl.verl_adapter.reward_loop import AgentRewardLoopManager
 
     trainer_base: Any = module.trainer_base
     trainer_base.RewardLoopManager = AgentRewardLoopManager
-    create = vars(trainer_base.LLMServerManager)["create"].__func__
     correct = trainer_base.compute_rollout_correction_and_add_to_batch
-
-    @functools.wraps(create)
-    def announce_and_create(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        stages.announce(stages.ENGINE)
-        return create(cls, *args, **kwargs)
 
     @functools.wraps(correct)
     def correct_if_there(batch: Any, *args: Any, **kwargs: Any) -> Any:
         has_tokens = "old_log_probs" in batch.batch and bool(batch.batch["response_mask"].any())
         return correct(batch, *args, **kwargs) if has_tokens else (batch, {})
 
-    trainer_base.LLMServerManager.create = classmethod(announce_and_create)
     trainer_base.compute_rollout_correction_and_add_to_batch = correct_if_there
     empty_batches(trainer_base.tq)
 
@@ -95,54 +98,8 @@ class _Nothing(list[Any]):
     sum, tolist = to_padded_tensor, list.copy
 
 
-def estimation(trainer: Any) -> None:
-    """`verl.trainer.ppo.v1.trainer_base`: let a method of the trainer compute the advantages.
-
-    verl's method fetches the batch, calls a function of its module, and stores the result, all in one.
-    """
-    from verl.trainer.ppo.v1 import trainer_base
-
-    def estimate(*args: Any, **kwargs: Any) -> Any:
-        trainer.advantages = trainer.estimate_advantages(*args, **kwargs)
-        return trainer.advantages
-
-    trainer_base.compute_advantage_for_multi_trajectories = estimate
-
-
-def policy_loss(module: ModuleType) -> None:
-    """`verl.workers.engine_workers`: a loss that computes without log-probs from before the update (`one_update`)."""
-    from agent_rl.verl_adapter.one_update import with_own_log_probs
-
-    module.ppo_loss = with_own_log_probs(module.ppo_loss)  # type: ignore[attr-defined]
-
-
-def tool_loading(module: ModuleType) -> None:
-    """`verl.tools.tool_registry`: load tool YAML files with our loader.
-
-    verl's loader knows one form of entry, and its errors for a broken file do not name the entry.
-    """
-    from agent_rl.verl_adapter import verl_tools
-
-    module.initialize_tools_from_config = verl_tools.load  # type: ignore[attr-defined]
-
-
-def tracking(module: ModuleType) -> None:
-    """`verl.utils.tracking`: loggers in threads of their own; verl calls each of them within the training loop."""
-    from agent_rl.verl_adapter.sinks import separate_tracking
-
-    module.Tracking = separate_tracking(module.Tracking)  # type: ignore[attr-defined]
-
-
 def moved_names(module: ModuleType) -> None:
-    """`verl.experimental.agent_loop`: say what to import instead of a name that is gone from verl.
+    """`verl.experimental.agent_loop`: a name that scripts for older releases import from there."""
+    from agent_rl.agents.registry import register_agent_loop
 
-    Python would say that the name cannot be imported.
-    """
-
-    def __getattr__(name: str) -> Any:
-        if name == "register_agent_loop":
-            remedy = "Write: from agent_rl import register_agent_loop"
-            raise ImportError(f"verl 0.9 has no {name} in {module.__name__}. {remedy}", name=name)
-        raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
-
-    module.__getattr__ = __getattr__  # type: ignore[method-assign]
+    module.register_agent_loop = register_agent_loop  # type: ignore[attr-defined]

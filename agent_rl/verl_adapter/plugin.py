@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable
-from types import ModuleType
 
 import wrapt
 
@@ -17,7 +15,7 @@ __all__ = ["register"]
 
 
 def register() -> None:
-    """Register loops, reward manager, tools, the estimator and, if it is chosen, the CPU support. Idempotent."""
+    """Register loops, reward manager, tools, the estimator and, if it is chosen, the CPU support."""
     import verl
 
     from agent_rl.cpu import switch
@@ -29,18 +27,7 @@ def register() -> None:
         switch.activate()
         from agent_rl.cpu import platform  # noqa: F401 - the platform registers itself
     for module, action in hooks.hooks():
-        _when(module, action)
-
-
-_hooked: set[str] = set()
-
-
-def _when(module: str, action: Callable[[ModuleType], None]) -> None:
-    """Run the action once, right after verl imports the module (at once if it is imported already)."""
-    key = f"{module}:{action.__name__}"
-    if key not in _hooked:
-        _hooked.add(key)
-        wrapt.register_post_import_hook(action, module)
+        wrapt.register_post_import_hook(action, module)  # is run at once if the module is imported already
 
 
 try:

@@ -10,8 +10,7 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 
 from agent_rl.errors import FatalError
 from agent_rl.verl_adapter.failures import ERRORS_PARTITION
-from agent_rl.verl_adapter.survivors import samples
-from agent_rl.verl_adapter.trained_samples import reported
+from agent_rl.verl_adapter.trained_samples import reported, samples
 
 __all__ = ["AgentReplayBuffer", "watched"]
 
@@ -27,9 +26,6 @@ def watched(buffer: Any, trainer: Any) -> Any:
     buffer.__class__ = type(kind.__name__, (AgentReplayBuffer, kind), {})
     assert isinstance(buffer, AgentReplayBuffer)
     buffer.trainer = trainer
-    groups = trainer.config.algorithm.filter_groups
-    if groups.enable and groups.max_num_gen_batches > 0:
-        buffer.most_filtered = groups.max_num_gen_batches * trainer.config.data.train_batch_size
     return buffer
 
 
@@ -38,14 +34,11 @@ class AgentReplayBuffer(ReplayBuffer):
 
     Attributes:
         trainer: the `AgentTrainer` whose samples it holds.
-        most_filtered: groups that one step may replace because all of their samples got the same reward, by
-            `algorithm.filter_groups.max_num_gen_batches`, which verl's v1 trainers ignore; None: no limit.
         poll: called at each look at TransferQueue; ends a validation that is not to be waited for.
         is_sampling: whether a batch is waited for, also after an error has ended the wait.
     """
 
     trainer: Any
-    most_filtered: int | None = None
     poll: Callable[[], None] | None = None
     is_sampling = False
     _hopeless = 0
@@ -100,7 +93,10 @@ class AgentReplayBuffer(ReplayBuffer):
         evicted = super()._evict_terminal_groups(global_steps, partition_id, eviction_reasons)
         step, number = self._filtered
         self._filtered = global_steps, evicted[2] + (number if step == global_steps else 0)
-        if self.most_filtered is not None and self._filtered[1] > self.most_filtered:
+        config = self.trainer.config
+        groups = config.algorithm.filter_groups
+        most = groups.max_num_gen_batches * config.data.train_batch_size  # which verl's v1 trainers ignore; 0: no limit
+        if groups.enable and 0 < most < self._filtered[1]:
             raise FatalError(
                 f"step {global_steps} has replaced {self._filtered[1]} groups whose samples all got the same "
                 "reward: choose problems that the policy solves now and then, or raise "

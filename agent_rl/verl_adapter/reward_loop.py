@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+import itertools
+from collections import defaultdict
+from types import SimpleNamespace
 from typing import Any
 
 import ray
@@ -14,8 +16,9 @@ from agent_rl.errors import FatalError, UnscoredError
 from agent_rl.rewards import groups
 from agent_rl.settings import SECTION
 from agent_rl.settings.reward import ServedModelSettings
+from agent_rl.verl_adapter import stages
 from agent_rl.verl_adapter.custom_function import MANAGER
-from agent_rl.verl_adapter.served_models import KIND, ROUTER_MODEL, Served, named, write_addresses
+from agent_rl.verl_adapter.served_models import KIND, ROUTER_MODEL, Served, references, write_addresses
 
 __all__ = ["AgentRewardLoopManager", "AgentRewardLoopWorker"]
 
@@ -30,12 +33,11 @@ class AgentRewardLoopWorker(RewardLoopWorker):
         return await super().compute_score(data)
 
     async def score_each(self, data: Any) -> list[Any]:
-        """A result or an exception for each trajectory of some prompts."""
-        uids = data.non_tensor_batch["uid"].tolist()
-        of_uid = {uid: groups.Group(uids.count(uid)) for uid in uids}
+        """A result or an exception for each trajectory of a prompt."""
+        group = groups.Group(len(data))
 
         async def score(index: int) -> Any:
-            of_uid[uids[index]].join()
+            group.join()
             return await self.compute_score(data[index : index + 1])
 
         results = await asyncio.gather(*map(score, range(len(data))), return_exceptions=True)
@@ -57,6 +59,7 @@ class AgentRewardLoopManager(RewardLoopManager):
         self.reward_loop_workers_class = ray.remote(AgentRewardLoopWorker)
         self._own_worker: AgentRewardLoopWorker | None = None
         super()._init_reward_loop_workers()
+        stages.announce(stages.ENGINE)  # which verl's trainer starts next, and which takes longest
 
     @property
     def reward_loop_worker_handles(self) -> Any:
@@ -71,26 +74,22 @@ class AgentRewardLoopManager(RewardLoopManager):
 
         Without reward workers (`reward.num_workers=0`), this process scores them.
         """
+        rows_of: dict[str, list[int]] = defaultdict(list)
+        for row, uid in enumerate(data.non_tensor_batch["uid"].tolist()):
+            rows_of[uid].append(row)
         workers = self.reward_loop_workers
         if not workers:
             self._own_worker = self._own_worker or AgentRewardLoopWorker(self.config, self.reward_router_address)
-            return asyncio.run(self._own_worker.score_each(data))
-        uids = data.non_tensor_batch["uid"].tolist()
-        of_uid = {uid: place for place, uid in enumerate(dict.fromkeys(uids))}
-        places: list[list[int]] = [[] for _ in workers]
-        for index, uid in enumerate(uids):
-            places[of_uid[uid] % len(workers)].append(index)
-        chosen = [(rows, worker) for rows, worker in zip(places, workers, strict=True) if rows]
-        answers = asyncio.run(_gathered([worker.score_each.remote(data.select_idxs(rows)) for rows, worker in chosen]))
-        results: list[Any] = [None] * len(uids)
-        for (rows, _), answer in zip(chosen, answers, strict=True):
-            for row, result in zip(rows, answer, strict=True):
-                results[row] = result
-        return results
+            workers = [SimpleNamespace(score_each=SimpleNamespace(remote=self._own_worker.score_each))]
 
+        async def score() -> list[list[Any]]:
+            parts = zip(itertools.cycle(workers), map(data.select_idxs, rows_of.values()), strict=False)
+            return list(await asyncio.gather(*(worker.score_each.remote(part) for worker, part in parts)))
 
-async def _gathered(replies: Sequence[Awaitable[list[Any]]]) -> list[list[Any]]:
-    return await asyncio.gather(*replies)
+        results: dict[int, Any] = {}
+        for rows, answer in zip(rows_of.values(), asyncio.run(score()), strict=True):
+            results |= dict(zip(rows, answer, strict=True))
+        return [results[row] for row in sorted(results)]
 
 
 def _add_component(config: Any, address: str) -> None:
@@ -100,7 +99,7 @@ def _add_component(config: Any, address: str) -> None:
         section = OmegaConf.to_container(config.get(SECTION) or OmegaConf.create(), resolve=True)
         assert isinstance(section, dict)
         components = section.setdefault("reward", {}).setdefault("components", {})
-        if not any(name == ROUTER_MODEL for _, name in named(section)):
+        if all(name != ROUTER_MODEL for _, name, *_ in references(section)):
             components[ROUTER_MODEL] = {"kind": KIND, "config": {"models": {ROUTER_MODEL: {}}}}
         config[SECTION] = section
     settings = ServedModelSettings(path=model.model_path, engine=model.rollout.name)

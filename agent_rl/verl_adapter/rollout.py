@@ -3,13 +3,13 @@
 A session that fails is reported to the trainer with its reason, and its group is kept without it where it can be. verl
 logs the error and marks the group as failed, without a count: the asynchronous modes throw away all of its samples, and
 a wrong configuration fails one group after the other instead of stopping the run.
+
+ReMax's greedy episodes run here too, decoded greedily: one more session for each training prompt.
 """
 
 from __future__ import annotations
 
 import asyncio
-import functools
-import inspect
 import logging
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -17,21 +17,20 @@ from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
 
-import hydra
 import ray
 import transfer_queue as tq
-from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
 from verl.trainer.ppo.reward import resolve_reward_manager_cls
-from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
+from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ, apply_greedy_sampling_params
 
 from agent_rl.errors import UnscoredError
 from agent_rl.rewards import groups
+from agent_rl.verl_adapter.algorithms import remax
 from agent_rl.verl_adapter.failures import ERRORS_PARTITION, is_fatal, tag
 from agent_rl.verl_adapter.outputs import TRAJECTORY, give_trajectory
 from agent_rl.verl_adapter.reward_loop import AgentRewardLoopWorker
-from agent_rl.verl_adapter.survivors import is_usable
+from agent_rl.verl_adapter.trained_samples import is_usable
 
-__all__ = ["AgentLoopManager", "AgentLoopWorker"]
+__all__ = ["AgentLoopManager", "AgentLoopWorker", "ReMaxAgentLoopManager", "ReMaxAgentLoopWorker"]
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +39,6 @@ logger = logging.getLogger(__name__)
 class _Prompt:
     """The sessions of a prompt that is being run."""
 
-    number: int
     group: groups.Group
     ended: int = 0
     failed: dict[int, BaseException] = field(default_factory=dict)
@@ -61,10 +59,8 @@ class AgentLoopWorker(_VerlsWorker):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if self.reward_loop_worker_handles is not None and not self.reward_loop_worker_handles:
-            method = SimpleNamespace(
-                remote=AgentRewardLoopWorker(self.config).compute_score
-            )  # as of a Ray actor's handle
-            self.reward_loop_worker_handles = [SimpleNamespace(compute_score=method)]
+            here = SimpleNamespace(remote=AgentRewardLoopWorker(self.config).compute_score)  # as of a Ray actor
+            self.reward_loop_worker_handles = [SimpleNamespace(compute_score=here)]
 
     @cached_property
     def _manager(self) -> type[Any]:
@@ -74,7 +70,7 @@ class AgentLoopWorker(_VerlsWorker):
         rollout = self.config.actor_rollout_ref.rollout
         usual = rollout.val_kwargs.n if trajectory["validate"] else rollout.n
         number = int(prompt.get("__rollout_n__", usual))
-        _prompt.set(_Prompt(number, groups.Group(number)))  # of this task and of its sessions' tasks
+        _prompt.set(_Prompt(groups.Group(number)))  # of this task and of its sessions' tasks
         await super()._run_prompt(prompt, sampling_params, trajectory, **kwargs)
 
     async def _run_agent_loop(
@@ -83,7 +79,6 @@ class AgentLoopWorker(_VerlsWorker):
         """Run a session. The last one of a prompt that cannot be trained on raises what has failed."""
         prompt, session = _prompt.get(), kwargs["session_id"]
         prompt.group.join()
-        _give_messages(agent_name)
         try:
             await super()._run_agent_loop(sampling_params, trajectory, agent_name=agent_name, **kwargs)
         except (Exception, asyncio.CancelledError) as error:
@@ -95,8 +90,8 @@ class AgentLoopWorker(_VerlsWorker):
             logger.exception("A session of the prompt %s failed", kwargs["uid"])
         finally:
             prompt.ended += 1
-        is_last = prompt.ended == prompt.number and not trajectory["validate"]
-        if is_last and prompt.failed and not is_usable(prompt.failed, prompt.number, self.config):
+        is_last = prompt.ended == prompt.group.number and not trajectory["validate"]
+        if is_last and prompt.failed and not is_usable(prompt.failed, prompt.group.number, self.config):
             raise next(iter(prompt.failed.values()))  # verl then marks the prompt as failed
 
     async def _compute_score(self, outputs: list[Any], kwargs: dict[str, Any]) -> None:
@@ -125,34 +120,39 @@ class AgentLoopManager(AgentLoopManagerTQ):
         self.agent_loop_workers_class = ray.remote(self.worker)
 
 
-def _give_messages(agent_name: str) -> None:
-    """Let a loop of the user, written for an older release, read the row's messages by their older name.
+class ReMaxAgentLoopWorker(AgentLoopWorker):
+    """The worker with one more session for each training prompt, the first, which is greedy and only scored.
 
-    verl calls `run` with the row's columns, of which `raw_prompt` has the messages.
+    verl's worker waits for all sessions of a prompt before it marks the prompt as finished, so the baseline is
+    published before any of the prompt's samples is trained on. A greedy session that fails is one like any other.
     """
-    entry = _agent_loop_registry.get(agent_name)
-    if entry is None or agent_name in _prepared:
-        return
-    _prepared.add(agent_name)
-    try:
-        cls = hydra.utils.get_class(entry["_target_"])
-    except Exception:  # noqa: BLE001 - verl says what is wrong when it constructs the loop
-        return
-    owner: Any = next(base for base in cls.__mro__ if "run" in vars(base))
-    code: Any = getattr(inspect.unwrap(owner.run), "__code__", None)
-    if code is not None and not owner.__module__.startswith(("verl.", "agent_rl.")):
-        parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-        if "messages" in (*code.co_consts, *parameters):
-            owner.run = _with_messages(owner.run)
+
+    async def _run_prompt(self, prompt: dict[str, Any], sampling_params: Any, trajectory: Any, **kwargs: Any) -> None:
+        if not trajectory["validate"]:
+            samples = prompt.get("__rollout_n__", self.config.actor_rollout_ref.rollout.n)
+            prompt["__rollout_n__"] = samples + 1
+        await super()._run_prompt(prompt, sampling_params, trajectory, **kwargs)
+
+    async def _run_agent_loop(self, sampling_params: dict[str, Any], trajectory: Any, **kwargs: Any) -> Any:
+        if _is_greedy(trajectory["validate"], kwargs):
+            sampling_params = dict(sampling_params)
+            apply_greedy_sampling_params(sampling_params)
+        return await super()._run_agent_loop(sampling_params, trajectory, **kwargs)
+
+    async def _agent_loop_postprocess(self, output: Any, validate: bool, **kwargs: Any) -> None:
+        if not _is_greedy(validate, kwargs):
+            await super()._agent_loop_postprocess(output, validate, **kwargs)
+            return
+        outputs = output if isinstance(output, list) else [output]
+        await self._compute_score(outputs, kwargs=kwargs)
+        await remax.publish(kwargs["uid"], float(outputs[-1].reward_score))
 
 
-def _with_messages(run: Any) -> Any:
-    @functools.wraps(run)
-    async def with_messages(self: Any, sampling_params: dict[str, Any], **row: Any) -> Any:
-        row.setdefault("messages", list(row.get("raw_prompt", ())))
-        return await run(self, sampling_params=sampling_params, **row)
+class ReMaxAgentLoopManager(AgentLoopManager):
+    """`actor_rollout_ref.rollout.agent.agent_loop_manager_class` of `algo=remax`."""
 
-    return with_messages
+    worker = ReMaxAgentLoopWorker
 
 
-_prepared: set[str] = set()
+def _is_greedy(validate: bool, session: dict[str, Any]) -> bool:
+    return not validate and session["session_id"] == remax.GREEDY_SESSION

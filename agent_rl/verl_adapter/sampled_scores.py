@@ -20,11 +20,11 @@ from torch.nn.utils.rnn import pad_sequence
 from verl import DataProto
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
-from agent_rl.errors import AgentRLError, FatalError, UnscoredError
+from agent_rl.errors import FatalError, UnscoredError
 from agent_rl.trajectory import Trajectory
 from agent_rl.verl_adapter.failures import ERRORS_PARTITION
 from agent_rl.verl_adapter.outputs import TRAJECTORY
-from agent_rl.verl_adapter.survivors import finals, session_of
+from agent_rl.verl_adapter.trained_samples import finals, session_of
 
 __all__ = ["scored"]
 
@@ -41,11 +41,7 @@ def scored(trainer: Any, batch: Any) -> Any:
         return batch
     with _awake(trainer):
         results = trainer.reward_loop_manager.score_each(_as_handed_over(keys, batch.partition_id))
-    try:
-        return _written(batch, dict(zip(keys, results, strict=True)))
-    except AgentRLError:
-        _put_back(batch)
-        raise
+    return _written(batch, dict(zip(keys, results, strict=True)))
 
 
 @contextmanager
@@ -85,13 +81,6 @@ def _objects(values: Any) -> Any:
     objects = np.empty(len(values), dtype=object)
     objects[:] = [getattr(value, "data", value) for value in values]
     return objects
-
-
-def _put_back(batch: Any) -> None:
-    """Make the prompts of a batch finished again: a checkpoint of an asynchronous mode is resumed from these."""
-    steps = {key.split("_")[0]: tag["global_steps"] for key, tag in zip(batch.keys, batch.tags, strict=True)}
-    tags = [{"is_prompt": True, "status": "finished", "global_steps": step} for step in steps.values()]
-    tq.kv_batch_put(keys=list(steps), partition_id=batch.partition_id, tags=tags)
 
 
 def _written(batch: Any, results: dict[str, Any]) -> Any:

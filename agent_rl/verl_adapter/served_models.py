@@ -14,6 +14,7 @@ the component sets them. Any other URL below `agent_rl` can name a served model 
 from __future__ import annotations
 
 import asyncio
+import functools
 import re
 from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -23,16 +24,14 @@ from omegaconf import OmegaConf, open_dict
 
 from agent_rl.settings import SECTION
 from agent_rl.settings.reward import ServedModelSettings
-from agent_rl.verl_adapter.engine_arguments import rename_arguments
 
 __all__ = [
     "KIND",
     "ROUTER_MODEL",
     "Served",
     "ServedModels",
-    "fill_in",
     "make_room",
-    "named",
+    "references",
     "rollout_config",
     "write_addresses",
 ]
@@ -61,8 +60,14 @@ def make_room(pools: Any, models: Mapping[str, ServedModelSettings]) -> None:
 
 def write_addresses(config: Any, served: Mapping[str, Served]) -> None:
     """Put the addresses into the run's configuration, before the workers get it."""
+    section = OmegaConf.to_container(config[SECTION], resolve=True)
+    for _, name, holder, part in list(references(section)):
+        if model := served.get(name):
+            value = holder[part]
+            is_url = isinstance(value, str)
+            holder[part] = _PLACE.sub(model.address, value) if is_url else _entry(value or {}, model)
     with open_dict(config):
-        config[SECTION] = fill_in(OmegaConf.to_container(config[SECTION], resolve=True), served)
+        config[SECTION] = section
 
 
 def rollout_config(config: Any, model: ServedModelSettings) -> Any:
@@ -70,11 +75,9 @@ def rollout_config(config: Any, model: ServedModelSettings) -> Any:
     rollout = OmegaConf.to_container(config.reward.reward_model.rollout, resolve=True)
     assert isinstance(rollout, dict)
     kwargs: dict[str, Any] = dict(rollout.get("engine_kwargs") or {})
-    own: dict[str, Any] = dict(kwargs.get(model.engine) or {})
-    if model.engine == "sglang" and model.kind != "generative":
-        own["is_embedding"] = True
-    kwargs[model.engine] = own | model.engine_kwargs
-    config = OmegaConf.create(
+    embeds = {"is_embedding": True} if model.engine == "sglang" and model.kind != "generative" else {}
+    kwargs[model.engine] = {**(kwargs.get(model.engine) or {}), **embeds, **model.engine_kwargs}
+    return OmegaConf.create(
         rollout
         | {
             "name": model.engine,
@@ -87,8 +90,6 @@ def rollout_config(config: Any, model: ServedModelSettings) -> Any:
             "engine_kwargs": kwargs,
         }
     )
-    rename_arguments(config)
-    return config
 
 
 class ServedModels:
@@ -133,32 +134,20 @@ class ServedModels:
         return f"http://{address}"
 
 
-def fill_in(section: Any, served: Mapping[str, Served]) -> Any:
-    """A copy of a section of plain data with the served models' addresses filled in."""
-    if isinstance(section, Mapping):
-        filled = {key: fill_in(value, served) for key, value in section.items()}
-        return _component(filled, served) if _is_component(filled) else filled
-    if isinstance(section, list):
-        return [fill_in(value, served) for value in section]
-    place = _PLACE.match(section) if isinstance(section, str) else None
-    if place is None or place["name"] not in served:
-        return section
-    return served[place["name"]].address + section[place.end() :]
-
-
-def named(section: Any, key: str = SECTION) -> Iterator[tuple[str, str]]:
-    """Key and name of every reference to a served model in a section of plain data."""
-    if isinstance(section, Mapping):
-        if _is_component(section):
-            entries = section["config"]["models"]
-            yield from ((f"{key}.config.models.{name}", name) for name, entry in entries.items() if not _url(entry))
-        for name, value in section.items():
-            yield from named(value, f"{key}.{name}")
-    elif isinstance(section, list):
-        for index, value in enumerate(section):
-            yield from named(value, f"{key}[{index}]")
-    elif isinstance(section, str) and (place := _PLACE.match(section)):
-        yield key, place["name"]
+def references(section: Any, key: str = SECTION) -> Iterator[tuple[str, str, Any, Any]]:
+    """References to served models in a section of plain data: key, name, the dict or list there and where in it."""
+    if isinstance(section, Mapping) and _is_component(section):
+        models, place = section["config"]["models"], f"{key}.config.models"
+        for name, entry in models.items():
+            if not (isinstance(entry, Mapping) and entry.get("url")):
+                yield f"{place}.{name}", name, models, name
+    is_list = isinstance(section, list)
+    for part, value in enumerate(section) if is_list else section.items() if isinstance(section, Mapping) else ():
+        place = f"{key}[{part}]" if is_list else f"{key}.{part}"
+        if not isinstance(value, str):
+            yield from references(value, place)
+        elif url := _PLACE.match(value):
+            yield place, url["name"], section, part
 
 
 def _replicas(config: Any, name: str, model: ServedModelSettings, pools: Any) -> list[tuple[Any, Any]]:
@@ -177,21 +166,15 @@ def _replicas(config: Any, name: str, model: ServedModelSettings, pools: Any) ->
         gpus_per_node = model.n_gpus_per_node
     # Not resolved here: each server loads what it needs of the model on its own node.
     model_config = OmegaConf.create({"_target_": "verl.workers.config.HFModelConfig", "path": model.path})
-    make = get_rollout_replica_class(model.engine)
-    return [
-        (
-            make(
-                replica_rank=rank,
-                config=rollout,
-                model_config=model_config,
-                gpus_per_node=gpus_per_node,
-                is_reward_model=True,
-                name_suffix=f"agent_rl_{name}",
-            ),
-            part,
-        )
-        for rank, part in enumerate(parts)
-    ]
+    make = functools.partial(
+        get_rollout_replica_class(model.engine),
+        config=rollout,
+        model_config=model_config,
+        gpus_per_node=gpus_per_node,
+        is_reward_model=True,
+        name_suffix=f"agent_rl_{name}",
+    )
+    return [(make(replica_rank=rank), part) for rank, part in enumerate(parts)]
 
 
 def _run(coroutines: Iterable[Coroutine[Any, Any, None]]) -> None:
@@ -206,14 +189,6 @@ def _is_component(section: Mapping[str, Any]) -> bool:
     return section.get("kind") == KIND and isinstance(config, Mapping) and isinstance(config.get("models"), Mapping)
 
 
-def _component(section: dict[str, Any], served: Mapping[str, Served]) -> dict[str, Any]:
-    models = {
-        name: entry if _url(entry) or name not in served else _entry(entry or {}, served[name])
-        for name, entry in section["config"]["models"].items()
-    }
-    return section | {"config": section["config"] | {"models": models}}
-
-
 def _entry(entry: Mapping[str, Any], model: Served) -> dict[str, Any]:
     settings = model.settings
     known = {
@@ -224,7 +199,3 @@ def _entry(entry: Mapping[str, Any], model: Served) -> dict[str, Any]:
         "temperature": settings.temperature,
     }
     return known | {key: value for key, value in entry.items() if value is not None} | {"url": model.address}
-
-
-def _url(entry: Any) -> Any:
-    return isinstance(entry, Mapping) and entry.get("url")

@@ -15,11 +15,12 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any
 
 from agent_rl.trace import segments
 
-__all__ = ["FINISH_S", "Samples", "conversation", "separate_tracking"]
+__all__ = ["FINISH_S", "Samples", "conversation", "tracking"]
 
 DIRECT = ("console", "file")
 MOST_WAITING = 64
@@ -28,19 +29,14 @@ FINISH_S = 60.0
 """Seconds that the end of a run waits for all sinks together."""
 
 
-def separate_tracking(original: Any) -> type[Any]:
-    """A class of verl's `Tracking` with loggers in threads of their own."""
+def tracking(module: ModuleType) -> None:
+    """`verl.utils.tracking`: loggers in threads of their own; verl calls each of them within the training loop."""
+    original: Any = module.Tracking
 
     class Tracking(original):
         """verl's `Tracking`, which no sink can stop or delay."""
 
-        def __init__(
-            self,
-            project_name: str,
-            experiment_name: str,
-            default_backend: str | Sequence[str] = "console",
-            config: Any = None,
-        ) -> None:
+        def __init__(self, project_name: str, experiment_name: str, default_backend: Any, config: Any = None) -> None:
             names = [default_backend] if isinstance(default_backend, str) else list(default_backend)
             for name in names:
                 assert name in (*self.supported_backend, "tracking"), f"{name} is not supported"
@@ -54,10 +50,7 @@ def separate_tracking(original: Any) -> type[Any]:
         def log(self, data: dict[str, Any], step: int, backend: Any = None) -> None:
             for name, logger in self.logger.items():
                 if backend is None or name in backend:
-                    try:
-                        logger.log(data=data, step=step)
-                    except Exception as error:  # noqa: BLE001 - the disk is full, or whatever it is: the run goes on
-                        _report(name, f"failed in step {step}", error)
+                    _tried(name, f"failed in step {step}", functools.partial(logger.log, data=data, step=step))
             copied = dict(data)
             for name, sink in _sinks.items():
                 if backend is None or name in backend:
@@ -73,7 +66,7 @@ def separate_tracking(original: Any) -> type[Any]:
                 _sinks.clear()
             super().finish(exit_code)
 
-    return Tracking
+    module.Tracking = Tracking  # type: ignore[attr-defined]
 
 
 class Samples:
@@ -116,9 +109,8 @@ class _Sink:
 
     def __init__(self, name: str, make: Callable[[], Any]) -> None:
         self.name = name
-        self._make = make
-        self._work: queue.SimpleQueue[tuple[Callable[[Any], None] | None, str]] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name=f"agent_rl-{name}", daemon=True)
+        self._work: queue.SimpleQueue[tuple[Callable[[Any], None], str] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, args=(make,), name=f"agent_rl-{name}", daemon=True)
         self._thread.start()
 
     def put(self, work: Callable[[Any], None], what: str) -> None:
@@ -130,26 +122,26 @@ class _Sink:
 
     def join(self, end: float) -> None:
         """Wait for what was put, until `time.monotonic()` is `end`."""
-        self._work.put((None, ""))
+        self._work.put(None)
         self._thread.join(max(0.0, end - time.monotonic()))
         if self._thread.is_alive():
             _report(f"{self.name} at the end", f"has not answered for {FINISH_S:g} s: its last metrics are lost")
 
-    def _run(self) -> None:
-        try:
-            tracking = self._make()
-        except Exception as error:  # noqa: BLE001 - no network, no account, no disk: the run goes on without it
-            _report(self.name, "could not be started", error)
-            tracking = None
-        while True:
-            work, what = self._work.get()
-            if work is None:
-                return
-            try:
-                if tracking is not None:
-                    work(tracking)
-            except Exception as error:  # noqa: BLE001 - the same
-                _report(self.name, f"failed at {what}", error)
+    def _run(self, make: Callable[[], Any]) -> None:
+        tracking = _tried(self.name, "could not be started", make)
+        while (job := self._work.get()) is not None:
+            work, what = job
+            if tracking is not None:
+                _tried(self.name, f"failed at {what}", functools.partial(work, tracking))
+
+
+def _tried(name: str, problem: str, call: Callable[[], Any]) -> Any:
+    """What a call of a logger gives; None where it raises: the run goes on."""
+    try:
+        return call()
+    except Exception as error:  # noqa: BLE001 - no network, no account, a full disk, or whatever it is
+        _report(name, problem, error)
+        return None
 
 
 def _report(name: str, problem: str, error: Exception | None = None) -> None:

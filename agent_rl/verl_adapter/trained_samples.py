@@ -1,31 +1,116 @@
-"""Which samples an estimator sees, what a step's metrics say of the others, and what a validation averages over."""
+"""Which samples are trained on, what a step's metrics say of the others, and what a validation averages over.
+
+A failed session has written nothing, and its group is trained on without it. A single sample has no baseline, and would
+move the normalisation of the others, so it is left out before the estimator sees the batch. Long episodes fail more
+often than short ones: the sizes of what was lost are logged next to those of what was kept.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-import transfer_queue as tq
+from statistics import fmean
+from typing import Any, NamedTuple
 
 from agent_rl.verl_adapter.algorithms import remax
-from agent_rl.verl_adapter.survivors import (
-    SampleFate,
-    fewest,
-    filled,
-    final_rows,
-    finals,
-    lone,
-    samples,
-    session_of,
-    share_metrics,
-)
 
-__all__ = ["OF_A_GROUP", "StepSamples", "mean_reports", "of_survivors", "of_trajectories", "reported", "without_lone"]
+__all__ = [
+    "FATES",
+    "OF_A_GROUP",
+    "SampleFate",
+    "StepSamples",
+    "finals",
+    "is_usable",
+    "mean_reports",
+    "of_survivors",
+    "of_trajectories",
+    "reported",
+    "samples",
+    "session_of",
+    "without_lone",
+]
 
 OF_A_GROUP = ("gpg", "grpo_passk", "grpo_vectorized", "opo", "reinforce_plus_plus_baseline", "rloo", "rloo_vectorized")
 """verl's estimators, without grpo, that compute one advantage for a sample from the rewards of its group."""
+WITHOUT_GROUP = ("gae", "reinforce_plus_plus", "remax", remax.ESTIMATOR)
+"""Estimators whose baseline is not the group's."""
+FATES = ("kept", "lost", "evicted", "filtered", "stale")
+
+
+class SampleFate(NamedTuple):
+    """What became of a trajectory, its response tokens and its turns; None: unknown."""
+
+    fate: str
+    tokens: float | None = None
+    turns: float | None = None
+
+
+def fewest(config: Any) -> int:
+    """Fewest samples of a prompt that can be trained on: 2 where the baseline is the group's, otherwise 1."""
+    estimator, n = config.algorithm.adv_estimator, config.actor_rollout_ref.rollout.n
+    return 1 if estimator in WITHOUT_GROUP or n == 1 else 2
+
+
+def is_usable(failed: Collection[int], sessions: int, config: Any) -> bool:
+    """Whether a prompt can be trained on without the sessions of it that have failed, of so many.
+
+    With ReMax the first session is greedy: it is not a sample, and the group needs it.
+    """
+    if config.algorithm.adv_estimator == remax.ESTIMATOR:
+        return remax.GREEDY_SESSION not in failed and sessions - len(failed) > 1
+    return sessions - len(failed) >= fewest(config)
+
+
+def session_of(key: str) -> str:
+    """`{uid}_{session}` of the key `{uid}_{session}_{index}` of a training sequence."""
+    return key.rpartition("_")[0]
+
+
+def final_rows(keys: Sequence[str]) -> dict[str, int]:
+    """For each session the row of its last sequence, which stands for the whole trajectory."""
+    return {session_of(key): row for row, key in sorted(enumerate(keys), key=lambda e: int(e[1].rpartition("_")[2]))}
+
+
+def finals(keys: Sequence[str]) -> list[str]:
+    """The last key of each session."""
+    return [keys[row] for row in final_rows(keys).values()]
+
+
+def lone(keys: Sequence[str], at_least: int, baselines: Collection[str] | None = None) -> set[str]:
+    """The keys of prompts with fewer than `at_least` samples, or without one of `baselines` (None: none is needed)."""
+    counts = Counter(session.split("_")[0] for session in final_rows(keys))
+    usable = {uid for uid, count in counts.items() if count >= at_least and (baselines is None or uid in baselines)}
+    return {key for key in keys if key.split("_")[0] not in usable}
+
+
+def samples(
+    fate: str, tags: Mapping[str, Mapping[str, Any]], reported: Sequence[Mapping[str, Any]]
+) -> list[SampleFate]:
+    """Trajectories of verl's rows.
+
+    Args:
+        fate: one of `FATES`.
+        tags: by key, with `response_len`.
+        reported: what the reward manager reports of each trajectory, in the order of `finals`.
+    """
+    tokens = Counter[str]()
+    for key, tag in tags.items():
+        tokens[session_of(key)] += tag["response_len"]
+    sessions = final_rows(list(tags))
+    return [SampleFate(fate, tokens[name], info.get("turns")) for name, info in zip(sessions, reported, strict=True)]
+
+
+def share_metrics(samples: Sequence[SampleFate]) -> dict[str, float]:
+    """For each fate its share of the samples, and the means of their tokens and turns where they are known."""
+    metrics = {}
+    for fate in FATES:
+        own = [sample for sample in samples if sample.fate == fate]
+        metrics[f"{fate}_share"] = len(own) / max(1, len(samples))
+        for name in ("tokens", "turns"):
+            if known := [value for sample in own if (value := getattr(sample, name)) is not None]:
+                metrics[f"{fate}_{name}"] = fmean(known)
+    return metrics
 
 
 @dataclass
@@ -62,6 +147,8 @@ def reported(keys: Iterable[str], partition_id: str) -> list[dict[str, Any]]:
     """What the reward manager reports of each trajectory, in the order of `finals`; empty while it has no score."""
     if not (last := finals(list(keys))):
         return []
+    import transfer_queue as tq
+
     data = tq.kv_batch_get(keys=last, partition_id=partition_id, select_fields=["extra_fields"])
     return [dict(getattr(each, "data", each)).get("reward_extra_info") or {} for each in data["extra_fields"]]
 
@@ -88,6 +175,8 @@ def without_lone(batch: Any, config: Any, step: StepSamples) -> tuple[Any, bool]
     gone = lone(batch.keys, fewest(config), baselines)
     is_idle = len(gone) == len(batch.keys)
     if gone and not is_idle:
+        import transfer_queue as tq
+
         tags = {key: tag for key, tag in zip(batch.keys, batch.tags, strict=True) if key in gone}
         step.left_out += samples("evicted", tags, reported(tags, batch.partition_id))
         tq.kv_clear(keys=list(gone), partition_id=batch.partition_id)
@@ -115,16 +204,24 @@ def of_survivors(
 ) -> tuple[dict[str, list[Any]], dict[str, float]]:
     """A validation's columns as if the missing samples of a prompt were the mean of its others, and their numbers.
 
+    verl averages what has the same number of samples only: `mean@8` would be that of the prompts of which none failed.
+
     Args:
         uids: the prompt of each sample that has a score.
-        columns: of these samples.
+        columns: of these samples; numbers, or what verl does not average.
         expected: the number of samples by source and prompt.
 
     Returns:
         The columns with one more, `uid`, and `val-core/<source>/missing`.
     """
-    numbers, scored = {uid: number for (_, uid), number in expected.items()}, Counter(uids)
+    rows: dict[str, list[int]] = defaultdict(list)
+    for row, uid in enumerate(uids):
+        rows[uid].append(row)
+    filled = {name: list(values) for name, values in {**columns, "uid": uids}.items()}
     missing: Counter[str] = Counter()
     for (source, uid), number in expected.items():
-        missing[f"val-core/{source}/missing"] += number - scored[uid]
-    return {name: filled(uids, values, numbers) for name, values in {**columns, "uid": uids}.items()}, dict(missing)
+        missing[f"val-core/{source}/missing"] += number - len(rows[uid])
+        for values in filled.values() if rows[uid] else ():
+            known = [values[row] for row in rows[uid] if isinstance(values[row], int | float)]
+            values += [fmean(known) if known else values[rows[uid][0]]] * (number - len(rows[uid]))
+    return filled, dict(missing)

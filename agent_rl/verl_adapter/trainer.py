@@ -31,7 +31,6 @@ from agent_rl.verl_adapter import (
     mini_batches,
     one_update,
     ordering,
-    patches,
     replay_buffer,
     sampled_scores,
     served_models,
@@ -42,12 +41,11 @@ from agent_rl.verl_adapter import (
 )
 from agent_rl.verl_adapter.algorithms import remax
 from agent_rl.verl_adapter.custom_function import MANAGER
-from agent_rl.verl_adapter.engine_arguments import rename_arguments
 from agent_rl.verl_adapter.failures import FailedSessions
 from agent_rl.verl_adapter.last_step import LastStep
-from agent_rl.verl_adapter.survivors import finals, session_of
+from agent_rl.verl_adapter.trained_samples import finals, session_of
 
-__all__ = ["AgentTrainer", "require_trainer_class"]
+__all__ = ["AgentTrainer", "with_users_class"]
 
 MODES = (PPOTrainerSync, PPOTrainerColocateAsync, PPOTrainerSeparateAsync)
 LOOP_MANAGER = "agent_rl.verl_adapter.rollout.AgentLoopManager"
@@ -69,7 +67,7 @@ class AgentTrainer(PPOTrainer):
 
     def __new__(cls, config: Any) -> AgentTrainer:
         """An instance of the mode's class, or of the user's class above or behind it."""
-        instance: AgentTrainer = super().__new__(_with_users(cls, config))
+        instance: AgentTrainer = super().__new__(with_users_class(cls, config))
         return instance
 
     def __init__(self, config: Any) -> None:
@@ -78,8 +76,6 @@ class AgentTrainer(PPOTrainer):
         if not agent.get("agent_loop_manager_class"):
             with open_dict(agent):
                 agent.agent_loop_manager_class = LOOP_MANAGER
-        for rollout in (config.actor_rollout_ref.rollout, config.reward.reward_model.rollout):
-            rename_arguments(rollout)
         if not config.actor_rollout_ref.get("hybrid_engine", True):
             separate_logger.setLevel(logging.WARNING)  # verl calls its `info` with print's `flush`, a TypeError
         self.row_order: ordering.RunOrder | None = None
@@ -91,10 +87,9 @@ class AgentTrainer(PPOTrainer):
         super().__init__(config)
         self.last_step = LastStep(self)
         self._components = ComponentWatch(["correctness", *self.settings.reward.components])
-        self._batches = kept_batches.KeptBatches(self.settings.trace)
         self._log_probs_every = 1 if one_update.needs_pass(self) else self.settings.run.log_probs_every
         self._reports: dict[str, dict[str, Any]] = {}
-        patches.estimation(self)
+        trainer_base.compute_advantage_for_multi_trajectories = self._estimate
 
     def _build_replay_buffer(self) -> Any:
         return replay_buffer.watched(super()._build_replay_buffer(), self)
@@ -139,7 +134,7 @@ class AgentTrainer(PPOTrainer):
             return
         self.row_order.scores_in_time = self.reward_loop_manager.reward_loop_worker_handles is not None
         self.train_dataloader_it = iter(self.train_dataloader)  # otherwise the first step would read the state
-        self.row_order.write_variants(whole=True)
+        self.row_order.write_variants()
 
     def fit(self, agent_loop_manager: Any) -> None:
         """Train; a run that is stopped, or that an error of agent_rl ends, saves its last complete step."""
@@ -188,8 +183,14 @@ class AgentTrainer(PPOTrainer):
         """Compute the advantages by `estimate_advantages`, and keep them in the trace."""
         result = super()._compute_advantage(batch, metrics)
         if not self.is_idle:
-            self._batches.write(self.global_steps, self.local_trigger_step, batch, self.advantages)
+            step, update = self.global_steps, self.local_trigger_step
+            kept_batches.keep(self.settings.trace, step, update, batch, self.advantages)
         return result
+
+    def _estimate(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute the advantages where verl calls a function of its module, between fetching and storing the batch."""
+        self.advantages = self.estimate_advantages(*args, **kwargs)
+        return self.advantages
 
     def estimate_advantages(
         self, data: DataProto, batch_keys: list[str], adv_estimator: Any, **options: Any
@@ -304,19 +305,13 @@ class AgentTrainer(PPOTrainer):
         super()._dump_generations(*args, **kwargs)
 
 
-def require_trainer_class(config: Any) -> None:
-    """Check `agent_rl.trainer_class` before the trainer's process is started.
+def with_users_class(cls: type[Any], config: Any) -> type[Any]:
+    """The class of the mode, together with that of `agent_rl.trainer_class`.
+
+    A user's AgentTrainer stands before the mode's class, a trainer of verl behind AgentTrainer.
 
     Raises:
         ConfigError: there is no such class, or it is of another mode.
-    """
-    _with_users(trainer_base.get_trainer_cls(config.trainer.v1.trainer_mode), config)
-
-
-def _with_users(cls: type[Any], config: Any) -> type[Any]:
-    """The class of the mode, together with the user's.
-
-    A user's AgentTrainer stands before the mode's class, a trainer of verl behind AgentTrainer.
     """
     name = OmegaConf.select(config, f"{SECTION}.trainer_class")
     if name is None:

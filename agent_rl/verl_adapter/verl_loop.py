@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import gc
 import logging
-from functools import cache
 from typing import Any
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput, ToolListWrap
@@ -23,15 +23,16 @@ from agent_rl.trace.images import drop_images
 from agent_rl.trajectory import LEFT_OUT, Trajectory
 from agent_rl.user_code import BrokenCallError
 from agent_rl.verl_adapter.failures import measure
-from agent_rl.verl_adapter.garbage import collected_in_pauses
 from agent_rl.verl_adapter.outputs import TRAJECTORY, EpisodeOutput, whole_row
 from agent_rl.verl_adapter.token_builder import of_any_template
 from agent_rl.verl_adapter.verl_tools import to_specs
-from agent_rl.verl_adapter.worker_settings import settings_of
 
 __all__ = ["EpisodeAgentLoop"]
 
 logger = logging.getLogger(__name__)
+
+NEW_OBJECTS = 500_000
+"""New objects after which garbage is collected: this stops all episodes of a worker, which leave few cycles."""
 
 
 class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
@@ -59,7 +60,6 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
         settings, limits, self._engine_stops, self._trace = _of_worker(self.config)
         self.builder = of_any_template(self.continuous_token_builder)
         limits = with_syntax(limits, self.tokenizer, self.builder.chat_template_kwargs)
-        self.agent = registered_name(type(self)) or self.agent
         EpisodeLoop.__init__(
             self, EpisodeSetup(settings, limits, to_specs(tools.tools if tools else []), self.tokenizer)
         )
@@ -80,8 +80,7 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
         row["raw_prompt"] = policy.media.shown(row["raw_prompt"])
         trajectory: Trajectory | None = None
         try:
-            async with collected_in_pauses():
-                trajectory = await self.run_row(row, policy, format)
+            trajectory = await self.run_row(row, policy, format)
             measure(policy.response_tokens, len(trajectory.turns))
             if self._trace is not None:
                 trajectory = await self._trace.images(trajectory)
@@ -157,18 +156,6 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
         )
 
 
-@cache
-def registered_name(cls: type) -> str | None:
-    """The only name under which verl's registry, or its `agent_loop_config_path`, has a class; None: another number."""
-    import verl.experimental.agent_loop.agent_loop as agent_loop
-    from hydra.utils import get_class
-
-    entries = agent_loop._agent_loop_registry.items()
-    near = [(name, str(entry.get("_target_"))) for name, entry in entries]
-    names = [name for name, target in near if target.endswith(f".{cls.__name__}") and get_class(target) is cls]
-    return names[0] if len(names) == 1 else None
-
-
 _known: dict[int, tuple[Any, AgentRLSettings, EpisodeLimits, bool, TraceWriter | None]] = {}
 
 
@@ -180,8 +167,10 @@ def _of_worker(config: Any) -> tuple[AgentRLSettings, EpisodeLimits, bool, Trace
         fields = EpisodeLimits._fields
         limits = EpisodeLimits(*(getattr(rollout if name in rollout else rollout.multi_turn, name) for name in fields))
         stops = not rollout.skip_tokenizer_init
-        settings = settings_of(config)
+        settings = AgentRLSettings.from_config(config)
         kept = settings.trace
+        gc.freeze()  # what the worker has loaded stays
+        gc.set_threshold(NEW_OBJECTS, *gc.get_threshold()[1:])
         writer = TraceWriter.shared(kept.path, kept.part_bytes, kept.image_bytes) if kept.path else None
         known = _known[id(config)] = (config, settings, limits, stops, writer)
     return known[1:]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from types import ModuleType
 from typing import Any, cast
 from uuid import uuid4
 
@@ -27,7 +28,15 @@ from agent_rl.settings.episode import ToolsSettings
 from agent_rl.tools import Tool, ToolOutput, ToolSession, ToolSpec, load_tools
 from agent_rl.trajectory import ToolCall
 
-__all__ = ["VerlTool", "load", "to_specs"]
+__all__ = ["VerlTool", "load", "to_specs", "tool_loading"]
+
+
+def tool_loading(module: ModuleType) -> None:
+    """`verl.tools.tool_registry`: load tool YAML files with our loader.
+
+    verl's loader knows one form of entry, and its errors for a broken file do not name the entry.
+    """
+    module.initialize_tools_from_config = load  # type: ignore[attr-defined]
 
 
 def load(path: str) -> list[Any]:
@@ -36,7 +45,7 @@ def load(path: str) -> list[Any]:
     Raises:
         ConfigError: naming file, entry and field.
     """
-    return [_verl_instance(spec) if spec.is_verl else VerlTool(spec) for spec in load_tools(path)]
+    return [_verls_tool(spec) if spec.is_verl else VerlTool(spec) for spec in load_tools(path)]
 
 
 class VerlTool:
@@ -67,9 +76,7 @@ class VerlTool:
     ) -> tuple[ToolResponse, float | None, dict[str, Any]]:
         """Run one call."""
         (result,) = await self._sessions[instance_id].run([ToolCall(self.name, parameters)])
-        response = (
-            ToolResponse(text=result.text, image=result.images) if result.images else ToolResponse(text=result.text)
-        )
+        response = ToolResponse(text=result.text, **({"image": result.images} if result.images else {}))
         return response, result.reward, {"status": result.status.value, **result.metrics}
 
     async def release(self, instance_id: str, **_: Any) -> None:
@@ -106,28 +113,21 @@ def to_specs(tools: Iterable[Any]) -> list[ToolSpec]:
     return [tool.spec if isinstance(tool, VerlTool) else _foreign_spec(tool) for tool in tools]
 
 
-def _verl_instance(spec: ToolSpec) -> Any:
+def _verls_tool(spec: ToolSpec) -> Any:
+    """An entry of verl's own `BaseTool` classes, with the limits of the entry, for which verl has no place."""
     tool = spec.cls(config={"type": "native", **spec.config}, tool_schema=_tool_schema(spec))
-    tool.agent_rl_spec = spec  # verl has no limits for a tool: `_foreign_spec` finds them here
+    own = _foreign_spec(tool)
+    tool.agent_rl_spec = replace(own, timeout_s=spec.timeout_s, max_concurrency=spec.max_concurrency)
     return tool
 
 
 def _foreign_spec(tool: Any) -> ToolSpec:
-    if (known := vars(tool).get("agent_rl_wrapped")) is not None:
-        return cast(ToolSpec, known)
-    tool.agent_rl_wrapped = spec = _wrap(tool)
-    return spec
-
-
-def _wrap(tool: Any) -> ToolSpec:
-    function = tool.tool_schema.model_dump(exclude_unset=True, exclude_none=True)["function"]
-    parameters = function.get("parameters", {"type": "object", "properties": {}})
-    cls = _FunctionTool if isinstance(tool, FunctionTool) else _BaseTool
-    spec = ToolSpec(tool.name, function["description"], parameters, cls, {"tool": tool})
-    declared: ToolSpec | None = getattr(tool, "agent_rl_spec", None)
-    if declared is None:
-        return spec
-    return replace(spec, timeout_s=declared.timeout_s, max_concurrency=declared.max_concurrency)
+    if "agent_rl_spec" not in vars(tool):
+        function = tool.tool_schema.model_dump(exclude_unset=True, exclude_none=True)["function"]
+        parameters = function.get("parameters", {"type": "object", "properties": {}})
+        cls = _FunctionTool if isinstance(tool, FunctionTool) else _BaseTool
+        tool.agent_rl_spec = ToolSpec(tool.name, function["description"], parameters, cls, {"tool": tool})
+    return cast(ToolSpec, tool.agent_rl_spec)
 
 
 class _BaseTool(Tool):

@@ -23,7 +23,7 @@ from agent_rl.data.sources import read_raw
 from agent_rl.launch.command import trainer_command
 from agent_rl.launch.process import run_trainer
 from agent_rl.trajectory import Trajectory
-from agent_rl.verl_adapter.survivors import FATES
+from agent_rl.verl_adapter.trained_samples import FATES
 from tests.e2e.conftest import Outside, gone, marked_run
 
 ROOT = Path(__file__).parents[2]

@@ -26,30 +26,20 @@ from verl.models.transformers.monkey_patch import apply_monkey_patch
 
 from agent_rl.verl_adapter import no_flash_attention
 
-KERNELS = set()
+WINDOWS = set()
 
 
-def attention(query, key, value, ends_q, longest, scale, window_size, enable_gqa=False):
-    assert query.shape[1] == key.shape[1] or enable_gqa
-    assert [type(each) for each in longest] == [int, int]
-    KERNELS.add((query.shape[1] != key.shape[1], window_size))
+def kernel(query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, *, scale=None, window_size=(-1, -1)):
+    """`varlen_attn` of torch 2.11."""
+    assert query.shape[1] == key.shape[1]
+    assert [type(each) for each in (max_q, max_k)] == [int, int]
+    WINDOWS.add(window_size)
     parts = []
-    for begin, end in pairwise(ends_q):
+    for begin, end in pairwise(cu_seq_q):
         q, k, v = (each[begin:end].transpose(0, 1) for each in (query, key, value))
-        causal = window_size == (-1, 0)
-        part = scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale, enable_gqa=enable_gqa)
+        part = scaled_dot_product_attention(q, k, v, is_causal=window_size == (-1, 0), scale=scale)
         parts.append(part.transpose(0, 1))
     return torch.cat(parts)
-
-
-def torch_2_11(query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, *, scale=None, window_size=(-1, -1)):
-    return attention(query, key, value, cu_seq_q, (max_q, max_k), scale, window_size)
-
-
-def torch_2_13(
-    query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, *, scale=None, window_size=(-1, -1), enable_gqa=False
-):
-    return attention(query, key, value, cu_seq_q, (max_q, max_k), scale, window_size, enable_gqa)
 
 
 LENGTHS = [7, 3, 12]
@@ -103,12 +93,11 @@ for kind, config in MODELS:
     known.append((model.state_dict(), run(model, packed=False)))
 no_flash_attention.packed_attention(modeling_flash_attention_utils)
 no_flash_attention.multimodal_attention(qwen2_vl)
-for kernel in (torch_2_11, torch_2_13):
-    varlen.varlen_attn = kernel
-    for (kind, config), (weights, expected) in zip(MODELS, known, strict=True):
-        model = kind._from_config(config, attn_implementation="flash_attention_2", dtype=torch.float64)
-        model.load_state_dict(weights)
-        apply_monkey_patch(model, use_remove_padding=True)
-        for value, other in zip(run(model, packed=True), expected, strict=True):
-            torch.testing.assert_close(value, other)
-print(sorted(KERNELS))
+varlen.varlen_attn = kernel
+for (kind, config), (weights, expected) in zip(MODELS, known, strict=True):
+    model = kind._from_config(config, attn_implementation="flash_attention_2", dtype=torch.float64)
+    model.load_state_dict(weights)
+    apply_monkey_patch(model, use_remove_padding=True)
+    for value, other in zip(run(model, packed=True), expected, strict=True):
+        torch.testing.assert_close(value, other)
+print(sorted(WINDOWS))

@@ -6,9 +6,19 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from omegaconf import OmegaConf
 
 from agent_rl.errors import ConfigError
-from agent_rl.verl_adapter.checkpoints import MERGED, model_folder, names_a_folder, require_model, weights_digest
+from agent_rl.preflight.case import RunCase
+from agent_rl.verl_adapter.checkpoints import (
+    MERGED,
+    TRACKER,
+    complete_checkpoint,
+    model_folder,
+    names_a_folder,
+    weights_digest,
+)
+from tests.forks import EXTENDED, FORKS
 from tests.policies.conftest import model_dir
 
 __all__ = ["model_dir"]
@@ -40,16 +50,19 @@ def model(model_dir):
     return AutoModelForCausalLM.from_pretrained(model_dir)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def merges(monkeypatch):
-    """The commands of verl's merger that are run."""
-    run, commands = subprocess.run, []
+    """The commands of verl's merger that are run, in forks."""
+    commands = []
 
-    def counted(command, **options):
+    def run(command, stdout, **_):
         commands.append(command)
-        return run(command, **options)
+        code = "import runpy; runpy.run_module('verl.model_merger', run_name='__main__')"
+        done = FORKS.run(code, *command[3:], mode=EXTENDED)
+        stdout.write((done.stdout + done.stderr).encode())
+        return done
 
-    monkeypatch.setattr(subprocess, "run", counted)
+    monkeypatch.setattr(subprocess, "run", run)
     return commands
 
 
@@ -64,10 +77,6 @@ def loaded(folder):
     from transformers import AutoModelForCausalLM
 
     return AutoModelForCausalLM.from_pretrained(folder)
-
-
-def test_a_model_is_used_as_it_is(model_dir, tmp_path):
-    assert str(model_folder(model_dir, "model")) == model_dir
 
 
 def test_a_checkpoint_is_merged_once_however_it_is_named_until_it_is_written_anew(checkpoint, model, merges):
@@ -128,17 +137,10 @@ def test_a_checkpoint_that_is_not_whole(checkpoint, model, tmp_path):
     assert not (run / "global_step_3" / MERGED).exists()
 
 
-def test_a_folder_without_a_model_is_refused(tmp_path):
+def test_a_model_is_used_as_it_is_and_a_folder_without_one_is_refused(model_dir, tmp_path):
+    assert str(model_folder(model_dir, "model")) == model_dir
     with pytest.raises(ConfigError, match="is neither a model"):
         model_folder(str(tmp_path), "model")
-
-
-def test_verl_alone_is_not_given_a_checkpoint(checkpoint, model, model_dir):
-    run = checkpoint(model.state_dict())
-    require_model(model_dir, "model")
-    require_model("Qwen/Qwen2.5-3B-Instruct", "model")
-    with pytest.raises(ConfigError, match=r"is a checkpoint of training.*agent-rl train"):
-        require_model(str(run), "model")
 
 
 @pytest.mark.parametrize(
@@ -155,3 +157,65 @@ def test_verl_alone_is_not_given_a_checkpoint(checkpoint, model, model_dir):
 )
 def test_names_of_the_hub_and_addresses_are_no_folders(name, only_a_folder):
     assert names_a_folder(name) == only_a_folder
+
+
+def config(folder, *, ranks=1, critic=False, **trainer):
+    checkpoint = {"load_contents": ["model", "optimizer", "extra"]}
+    return OmegaConf.create(
+        {
+            "trainer": {
+                "resume_mode": "auto",
+                "resume_from_path": None,
+                "default_local_dir": str(folder),
+                "nnodes": 1,
+                "n_gpus_per_node": ranks,
+                **trainer,
+            },
+            "actor_rollout_ref": {"actor": {"strategy": "fsdp2", "checkpoint": checkpoint}},
+            "critic": {"enable": critic, "checkpoint": checkpoint},
+            "algorithm": {"adv_estimator": "grpo"},
+        }
+    )
+
+
+def save(folder, step, ranks=1, roles=("actor",)):
+    for role in roles:
+        (folder / f"global_step_{step}/{role}").mkdir(parents=True)
+        for part in ("model", "optim", "extra_state"):
+            for rank in range(ranks):
+                (folder / f"global_step_{step}/{role}/{part}_world_size_{ranks}_rank_{rank}.pt").touch()
+    (folder / f"global_step_{step}/data.pt").touch()
+    (folder / TRACKER).write_text(str(step))
+
+
+def refused(config):
+    """The error's key, problem and remedy in one line; empty: there is none."""
+    return " ".join(f"{finding.text}. {finding.remedy}" for finding in complete_checkpoint(RunCase(config=config)))
+
+
+def test_a_first_run_and_a_whole_checkpoint_pass(tmp_path):
+    assert not refused(config(tmp_path))
+    save(tmp_path, 2, roles=("actor", "critic"))
+    assert not refused(config(tmp_path, critic=True))
+    assert not refused(config(tmp_path, resume_mode="disable", n_gpus_per_node=4))
+
+
+def test_what_is_missing_is_named(tmp_path):
+    save(tmp_path, 2)
+    assert "incomplete: it has no critic/model" in refused(config(tmp_path, critic=True))
+    for file in ("data.pt", "actor/extra_state_world_size_1_rank_0.pt", "actor/model_world_size_1_rank_0.pt"):
+        (tmp_path / "global_step_2" / file).unlink()
+        message = refused(config(tmp_path))
+        assert message.startswith(f"{tmp_path}/{TRACKER}: the checkpoint {tmp_path}/global_step_2 is incomplete")
+        assert f"it has no {file}" in message
+        assert "trainer.resume_mode=disable" in message
+
+
+def test_another_number_of_ranks_and_a_checkpoint_that_is_gone_are_told_apart(tmp_path):
+    save(tmp_path, 2, ranks=2)
+    assert "model_world_size_2_rank_0.pt: another number of ranks wrote it" in refused(config(tmp_path))
+    assert not refused(config(tmp_path, ranks=2))
+    (tmp_path / TRACKER).write_text("7")
+    assert "there is no checkpoint" in refused(config(tmp_path))
+    gone = config(tmp_path, resume_mode="resume_path", resume_from_path=f"{tmp_path}/global_step_3")
+    assert refused(gone).startswith(f"trainer.resume_from_path: there is no checkpoint {tmp_path}/global_step_3")

@@ -54,13 +54,11 @@ GOOD = {"good": {"kind": "reward_model", "config": {"models": {"nice": {}}}}}
     [
         {},
         *(
-            manager(name) | {"verls__enable": True, "verls__enable_resource_pool": pool}
+            manager(name) | judge | {"verls__enable": True, "verls__enable_resource_pool": pool}
             for name in ("naive", "trajectory", "mine")
             for pool in (False, True)
-        ),
-        *(
-            manager(name) | JUDGE | {"verls__enable": True, "verls__enable_resource_pool": pool}
-            for pool, name in ((True, "naive"), (True, "trajectory"), (False, "trajectory"), (False, "mine"))
+            for judge in ({}, JUDGE)
+            if (name, pool, judge) != ("naive", False, JUDGE)
         ),
         *(
             {"models": {"a": model}} | judge
@@ -110,16 +108,15 @@ NO_WORKERS = {"models": {}, "verls__enable": True, "reward__num_workers": 0}
         ),
         (NO_WORKERS | manager("naive"), "reward.num_workers: 0 leaves no worker to call the reward model"),
         (NO_WORKERS | JUDGE, "reward.num_workers: 0 leaves no worker to call the reward model"),
+        (
+            {"models": {}, "verls__enable": True, "algorithm__adv_estimator": remax.ESTIMATOR},
+            "algorithm.adv_estimator: it needs the reward while trajectories are sampled, and with reward.rewa",
+        ),
     ],
 )
 def test_what_cannot_be_used_is_refused(keys: dict[str, Any], message: str) -> None:
     (error,) = refused(**({"models": {"a": SHARED}} | keys))
     assert error.startswith(message)
-
-
-def test_verls_model_on_the_trainers_gpus_scores_late_too() -> None:
-    (error,) = refused(verls__enable=True, algorithm__adv_estimator=remax.ESTIMATOR)
-    assert "enable_resource_pool=false" in error
 
 
 CHECK = """

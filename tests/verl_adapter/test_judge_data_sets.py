@@ -20,8 +20,11 @@ from agent_rl.reasoning_rm import (
     RewardModule,
     compute_score,
 )
-from tests.verl_adapter.test_row_data_set import CHATML, tokenizer  # noqa: F401 - a fixture
 
+CHATML = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
 THINKS = CHATML.replace(
     "assistant\n{% endif",
     "assistant\n{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n{% endif %}{% endif",
@@ -36,7 +39,7 @@ PAIRS = [{"prompt": f"q{n}?", "chosen": f"good {n}", "rejected": f"bad {n}"} for
 
 
 @pytest.fixture
-def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tokenizer: Any) -> Any:  # noqa: F811
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tokenizer: Any) -> Any:
     """Makes a data set of a class over examples."""
     import datasets
 
@@ -47,7 +50,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tokenizer: Any) -> Any
         cls: type[BaseTrainDataset], examples: list[dict[str, Any]], template: str = CHATML, **config: Any
     ) -> Any:
         write_parquet([to_row(each, "train", n, data_source="rm") for n, each in enumerate(examples)], file)
-        tokenizer.chat_template = template
+        monkeypatch.setattr(tokenizer, "chat_template", template)
         given = {"cache_dir": str(tmp_path / "verl"), "filter_overlong_prompts": False, **config}
         return cls([str(file)], tokenizer, OmegaConf.create(given))
 
@@ -147,10 +150,12 @@ def test_a_pair_is_shown_in_both_orders_and_its_truth_goes_along(make: Any) -> N
 
 
 def test_long_prompts_are_left_out_as_they_are_asked(make: Any) -> None:
-    found = make(PointwiseTrainDataset, RATED, filter_overlong_prompts=True, max_prompt_length=600)
+    found = make(PointwiseTrainDataset, RATED)
+    least, middle, _ = (found._length(found[number]["raw_prompt"]) for number in range(3))
+    found = make(PointwiseTrainDataset, RATED, filter_overlong_prompts=True, max_prompt_length=middle)
     assert [found[number]["index"] for number in range(len(found))] == [0, 1]
     with pytest.raises(ConfigError, match="every prompt of 3 rows has more tokens"):
-        make(PointwiseTrainDataset, RATED, filter_overlong_prompts=True, max_prompt_length=60)
+        make(PointwiseTrainDataset, RATED, filter_overlong_prompts=True, max_prompt_length=least - 1)
 
 
 ON, OFF = {"enable_thinking": True}, {"enable_thinking": False}

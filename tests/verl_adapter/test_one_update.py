@@ -75,34 +75,27 @@ def test_verls_own_loss_would_need_old_log_probs() -> None:
     assert python(LOSS + "\ntry: loss(False)\nexcept KeyError: print('needed')", plugins="none") == "needed"
 
 
-class Trainer(SimpleNamespace):
-    """What of verl's trainer decides about the pass."""
-
-    def __init__(self, sync_step: int = 1, **changed: Any) -> None:
-        config = OmegaConf.create(
-            {
-                "data": {"train_batch_size": 16},
-                "actor_rollout_ref": {"actor": {"ppo_mini_batch_size": 16, "ppo_epochs": 1, "strategy": "fsdp2"}},
-                "algorithm": {
-                    "adv_estimator": "grpo",
-                    "use_kl_in_reward": False,
-                    "rollout_correction": {"rollout_is": None, "rollout_rs": None, "bypass_mode": False},
-                },
-                "distillation": {"enabled": False},
-            }
-        )
-        for key, value in changed.items():
-            OmegaConf.update(config, key.replace("__", "."), value)
-        super().__init__(config=config, parameter_sync_step=sync_step)
-
-
-def test_a_batch_for_one_update_needs_no_pass() -> None:
-    assert needs_pass(Trainer()) == ""
-    assert needs_pass(Trainer(actor_rollout_ref__actor__ppo_mini_batch_size=20)) == ""
+def reason(sync_step: int = 1, **changed: Any) -> str:
+    """Why a run needs the pass."""
+    config = OmegaConf.create(
+        {
+            "data": {"train_batch_size": 16},
+            "actor_rollout_ref": {"actor": {"ppo_mini_batch_size": 16, "ppo_epochs": 1, "strategy": "fsdp2"}},
+            "algorithm": {
+                "adv_estimator": "grpo",
+                "use_kl_in_reward": False,
+                "rollout_correction": {"rollout_is": None, "rollout_rs": None, "bypass_mode": False},
+            },
+            "distillation": {"enabled": False},
+        }
+    )
+    for key, value in changed.items():
+        OmegaConf.update(config, key.replace("__", "."), value)
+    return needs_pass(SimpleNamespace(config=config, parameter_sync_step=sync_step))
 
 
 @pytest.mark.parametrize(
-    ("changed", "reason"),
+    ("changed", "said"),
     [
         ({"actor_rollout_ref__actor__ppo_mini_batch_size": 8}, "several mini-batches"),
         ({"actor_rollout_ref__actor__ppo_epochs": 2}, "ppo_epochs=2"),
@@ -115,8 +108,9 @@ def test_a_batch_for_one_update_needs_no_pass() -> None:
         ({"sync_step": 2}, "several updates before"),
     ],
 )
-def test_what_reads_the_log_probs_gets_them(changed: dict[str, Any], reason: str) -> None:
-    assert reason in needs_pass(Trainer(**changed))
+def test_what_reads_the_log_probs_gets_them(changed: dict[str, Any], said: str) -> None:
+    assert said in reason(**changed)
+    assert reason() == reason(actor_rollout_ref__actor__ppo_mini_batch_size=20) == ""
 
 
 STEPS = """
@@ -140,10 +134,7 @@ def run(steps, every, **changed):
 """
 
 
-def test_the_pass_runs_in_the_first_step_and_every_so_many() -> None:
+def test_the_pass_runs_in_the_first_step_and_every_so_many_and_would_in_each_with_verl() -> None:
     code = "print(run(9, 4), run(3, 1), run(3, 4, **{'algorithm.use_kl_in_reward': True}))"
     assert python(STEPS + code) == "[1, 5, 9] [1, 2, 3] [1, 2, 3]"
-
-
-def test_verl_would_run_the_pass_in_each_step() -> None:
     assert python(STEPS + "print(run(3, 4))", plugins="none") == "[1, 2, 3]"

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import json
 import pickle
-import warnings
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from omegaconf import OmegaConf
 from torchdata.stateful_dataloader import StatefulDataLoader
+from verl.trainer.ppo.v1 import get_trainer_cls
 from verl.utils.dataset.rl_dataset import collate_fn
 
 from agent_rl.data import make_row, write_parquet
@@ -79,17 +78,6 @@ def test_verls_loader_killed_at_1000_points_goes_on_with_the_same_rows(batch_siz
 
 
 @pytest.fixture(scope="module")
-def verls() -> Any:
-    """Modules of verl and ours, without the warnings about engines that are not installed."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from verl.trainer.ppo.v1 import get_trainer_cls, replay_buffer
-
-        from agent_rl.verl_adapter.replay_buffer import watched
-    return SimpleNamespace(get_trainer_cls=get_trainer_cls, replay_buffer=replay_buffer, watched=watched)
-
-
-@pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("ordering")
     (folder / "harder.py").write_text(HARDER)
@@ -110,7 +98,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def trainer(folder: Path, verls: Any, compose: Any, tokenizer: Any, tmp_path: Path) -> Any:
+def trainer(folder: Path, compose: Any, tokenizer: Any, tmp_path: Path) -> Any:
     """Makes a trainer that has its data and no more."""
 
     def make(mode: str = "sync", files: str = "ab", **data: Any) -> Any:
@@ -125,7 +113,7 @@ def trainer(folder: Path, verls: Any, compose: Any, tokenizer: Any, tmp_path: Pa
         OmegaConf.set_struct(config, False)
         config = OmegaConf.merge(config, {"agent_rl": own, "data": {"dataloader_num_workers": 0, "custom_cls": ROWS}})
         config.trainer.v1.trainer_mode = mode
-        made = verls.get_trainer_cls(mode)(config)
+        made = get_trainer_cls(mode)(config)
         made.tokenizer, made.processor = tokenizer, None
         made._init_dataloader()
         return made
@@ -137,16 +125,13 @@ def order_of(config: Any, dataset: Any) -> RunOrder:
     return RunOrder(config, AgentRLSettings.from_config(config), dataset)
 
 
-def test_without_a_key_verls_order_stays(trainer: Any) -> None:
+def test_the_trainers_loader_has_numbered_rows_in_the_order(trainer: Any) -> None:
     from torchdata.stateful_dataloader.sampler import RandomSampler
 
-    made = trainer()
-    assert isinstance(made.train_dataloader.sampler, RandomSampler)
-    assert ROW not in next(iter(made.train_dataloader))
-    assert made.row_order is None
-
-
-def test_the_trainers_loader_has_numbered_rows_in_the_order(trainer: Any) -> None:
+    plain = trainer()  # without a key verl's order stays
+    assert isinstance(plain.train_dataloader.sampler, RandomSampler)
+    assert ROW not in next(iter(plain.train_dataloader))
+    assert plain.row_order is None
     made = trainer(order="difficulty", weights={"set/a": 1, "set/b": 3})
     rows = iter(made.train_dataloader)
     batches = [next(rows) for _ in range(4)]
@@ -163,8 +148,7 @@ def test_data_shuffle_and_seed_hold(trainer: Any) -> None:
     made = trainer(temperature=1)
     first = [made.row_order.order.next() for _ in range(8)]
     made.config.data.seed = 5
-    other = order_of(made.config, trainer().train_dataset)
-    assert first != [other.order.next() for _ in range(8)]
+    assert first != [order_of(made.config, trainer().train_dataset).order.next() for _ in range(8)]
     made.config.data.shuffle = False
     plain = order_of(made.config, trainer().train_dataset)
     assert sorted(plain.order.next() for _ in range(2)) == [0, 4]
@@ -191,7 +175,7 @@ def test_a_variant_is_a_row_like_its_parent_and_is_written(trainer: Any, folder:
     other.train_dataloader.load_state_dict(made.train_dataloader.state_dict())
     next(iter(other.train_dataloader))
     run.report(3, [(6, 1.0)])  # after the checkpoint
-    other.row_order.write_variants(whole=True)
+    other.row_order.write_variants()
     other.row_order.report(3, [(2, 1.0)])
     written = [json.loads(line) for line in (tmp_path / "variants.jsonl").read_text().splitlines()]
     assert [each["parent"] for each in written] == [1, 8, 2]
@@ -259,11 +243,8 @@ class Queue:
         return {
             ROW: [self.rows[key.split("_")[0]] for key in keys],
             "rm_scores": torch.nested.as_nested_tensor(scores, layout=torch.jagged),
-        } | (
-            {"extra_fields": [{"reward_extra_info": self.reported} for _ in keys]}
-            if "extra_fields" in select_fields
-            else {}
-        )
+            "extra_fields": [{"reward_extra_info": self.reported} for _ in keys],
+        }
 
     def kv_clear(self, *, keys: list[str], partition_id: str) -> None:
         self.cleared += keys

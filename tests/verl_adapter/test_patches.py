@@ -24,11 +24,8 @@ LOAD = (
 )
 
 
-def test_tool_files_are_read_by_agent_rl() -> None:
+def test_tool_files_are_read_by_agent_rl_and_would_not_be_by_verl() -> None:
     assert python(LOAD) == "['calculator']"
-
-
-def test_verl_would_not_read_our_tool_files() -> None:
     assert python(LOAD, plugins="none") == "cannot"
 
 
@@ -51,11 +48,8 @@ print(sorted(batch.extra_info))
 """
 
 
-def test_the_critic_is_not_told_of_the_reference_pass() -> None:
+def test_the_critic_is_not_told_of_the_reference_pass_and_would_be_by_verl() -> None:
     assert python(REFERENCE) == "True ['calculate_entropy', 'compute_loss', 'temperature']"
-
-
-def test_the_critic_would_get_the_flag_of_the_reference_pass() -> None:
     assert "no_lora_adapter" in python(REFERENCE, plugins="none")
 
 
@@ -77,11 +71,8 @@ else: print("is set up")
 """
 
 
-def test_a_run_without_engines_on_the_trainers_gpus_starts() -> None:
+def test_a_run_without_engines_on_the_trainers_gpus_starts_where_verl_calls_its_logger_like_print() -> None:
     assert python(FLUSH) == "is set up"
-
-
-def test_verl_would_call_its_logger_like_print() -> None:
     assert "unexpected keyword argument 'flush'" in python(FLUSH, plugins="none")
 
 
@@ -112,11 +103,8 @@ print([outcome(lambda: corrected(**each)) for each in (whole, rollout_only, prob
 """
 
 
-def test_batches_without_log_probs_tokens_or_keys_pass() -> None:
+def test_batches_without_log_probs_tokens_or_keys_pass_where_verl_would_fail() -> None:
     assert python(CALLED) == "['tuple', 'tuple', 'tuple'] list"
-
-
-def test_verl_would_fail_at_them() -> None:
     assert python(CALLED, plugins="none") == "['tuple', 'KeyError', 'ValueError'] ValueError"
 
 
@@ -193,24 +181,13 @@ def test_no_object_of_verl_has_an_attribute_of_ours() -> None:
     assert not [path for path in package.rglob("*.py") if "._agent_rl_" in path.read_text()]
 
 
-IMPORT = (
-    "try: from verl.experimental.agent_loop import register_agent_loop\n"
-    "except ImportError as error: print(error)\n"
-    "else: print('imported')"
-)
+IMPORT = """
+try: from verl.experimental.agent_loop import register_agent_loop as found
+except ImportError: print("cannot import")
+else: print(found.__module__)
+"""
 
 
-def test_a_name_that_is_gone_says_what_to_import() -> None:
-    assert python(IMPORT) == (
-        "verl 0.9 has no register_agent_loop in verl.experimental.agent_loop. "
-        "Write: from agent_rl import register_agent_loop"
-    )
-
-
-def test_verl_would_say_only_that_the_name_is_gone() -> None:
-    assert "cannot import name" in python(IMPORT, plugins="none")
-
-
-def test_other_names_are_absent_as_ever() -> None:
-    code = "import verl.experimental.agent_loop as m; print(hasattr(m, 'no_such_name'), hasattr(m, 'AgentLoopBase'))"
-    assert python(code) == "False True"
+def test_the_import_of_older_scripts_works_where_verl_has_no_such_name() -> None:
+    assert python(IMPORT) == "agent_rl.agents.registry"
+    assert python(IMPORT, plugins="none") == "cannot import"

@@ -22,7 +22,6 @@ from agent_rl.verl_adapter.reward_loop import (
     AgentRewardLoopManager,
     AgentRewardLoopWorker,
     _add_component,
-    _portable,
 )
 
 ERRORS = {"odd": KeyError("odd"), "lost": UnscoredError("lost it"), "wrong": ConfigError("a.key", "is wrong", "Fix it")}
@@ -54,17 +53,12 @@ def data(*uids: str) -> Any:
 
 
 def test_our_manager_is_asked_also_where_there_is_a_model() -> None:
-    assert asyncio.run(worker(AgentRewardLoopWorker).compute_score(data("fine"))) == {"reward_score": 0}
-    assert asyncio.run(worker(AgentRewardLoopWorker, "naive").compute_score(data("fine"))) == "by the model alone"
+    def answer(kind: type[Any], manager: str) -> object:
+        return asyncio.run(worker(kind, manager).compute_score(data("fine")))
 
-
-def test_verl_would_score_by_the_model_alone() -> None:
-    assert asyncio.run(worker(reward_loop.RewardLoopWorker).compute_score(data("fine"))) == "by the model alone"
-
-
-def scored(uids: str, of_prompt: Any) -> list[object]:
-    results = of_prompt(data(*uids.split()))
-    return [each if isinstance(each, dict) else f"{type(each).__name__}: {each}" for each in results]
+    assert answer(AgentRewardLoopWorker, "trajectory") == {"reward_score": 0}
+    assert answer(AgentRewardLoopWorker, "naive") == "by the model alone"
+    assert answer(reward_loop.RewardLoopWorker, "trajectory") == "by the model alone"  # verl's
 
 
 EXPECTED = [
@@ -77,18 +71,15 @@ EXPECTED = [
 ]
 
 
-def test_one_failure_is_one_trajectorys_and_the_samples_of_a_prompt_are_a_group() -> None:
-    own = worker(AgentRewardLoopWorker)
-    assert scored("a odd b lost a wrong", lambda batch: asyncio.run(own.score_each(batch))) == EXPECTED
-
-
 @pytest.mark.parametrize("workers", [0, 2])
-def test_the_manager_scores_whole_prompts_by_its_workers_or_itself(workers: int) -> None:
+def test_one_failure_is_one_trajectorys_and_the_samples_of_a_prompt_are_a_group(workers: int) -> None:
+    """Scored by reward workers, or by the manager itself."""
     manager = object.__new__(AgentRewardLoopManager)
     remote = SimpleNamespace(score_each=SimpleNamespace(remote=worker(AgentRewardLoopWorker).score_each))
     manager.reward_loop_workers = [remote] * workers
     manager._own_worker = worker(AgentRewardLoopWorker)
-    assert scored("a odd b lost a wrong", manager.score_each) == EXPECTED
+    results = manager.score_each(data("a", "odd", "b", "lost", "a", "wrong"))
+    assert [each if isinstance(each, dict) else f"{type(each).__name__}: {each}" for each in results] == EXPECTED
 
 
 def handles(kind: type[Any], placement: str) -> Any:
@@ -100,13 +91,10 @@ def handles(kind: type[Any], placement: str) -> Any:
     return manager.reward_loop_worker_handles
 
 
-def test_nobody_scores_while_a_shared_model_sleeps() -> None:
+def test_a_shared_model_sleeps_while_trajectories_are_sampled() -> None:
     assert handles(AgentRewardLoopManager, "shared") is None
     assert handles(AgentRewardLoopManager, "own") == ["a worker"]
-
-
-def test_verl_would_score_while_a_shared_model_sleeps() -> None:
-    assert handles(reward_loop.RewardLoopManager, "shared") == ["a worker"]
+    assert handles(reward_loop.RewardLoopManager, "shared") == ["a worker"]  # verl would score then
 
 
 class Model(RewardModelManager):
@@ -128,74 +116,41 @@ class Model(RewardModelManager):
         self.calls.append("sleep")
 
 
-@pytest.fixture
-def calls(compose, monkeypatch):  # type: ignore[no-untyped-def]
-    """What a manager tells verl's reward model when it is constructed."""
+@pytest.mark.parametrize(
+    ("kind", "pool", "frees", "calls"),
+    [
+        (AgentRewardLoopManager, True, True, ["sleep", "wake_up"]),
+        (AgentRewardLoopManager, False, True, ["sleep"]),
+        (AgentRewardLoopManager, True, False, []),
+        (reward_loop.RewardLoopManager, True, True, ["sleep"]),  # verl would never wake it
+    ],
+)
+def test_verls_model_is_awake_on_gpus_of_its_own(
+    compose: Any, monkeypatch: pytest.MonkeyPatch, kind: Any, pool: bool, frees: bool, calls: list[str]
+) -> None:
     monkeypatch.setattr(reward_loop, "RewardModelManager", Model)
     monkeypatch.setattr(ray, "nodes", list)
-
-    def construct(kind: type[Any], **model: Any) -> list[str]:
-        config = compose("reward.reward_model.rollout.name=sglang", "reward.num_workers=0")
-        config.reward.reward_model.enable = True
-        config.reward.reward_model.enable_resource_pool = model.get("pool", True)
-        config.reward.reward_model.rollout.free_cache_engine = model.get("frees", True)
-        calls: list[str] = kind(config).reward_model_manager.calls
-        return calls
-
-    return construct
+    config = compose("reward.reward_model.rollout.name=sglang", "reward.num_workers=0")
+    config.reward.reward_model.enable = True
+    config.reward.reward_model.enable_resource_pool = pool
+    config.reward.reward_model.rollout.free_cache_engine = frees
+    assert kind(config).reward_model_manager.calls == calls
 
 
-@pytest.mark.parametrize(
-    ("pool", "frees", "expected"),
-    [(True, True, ["sleep", "wake_up"]), (False, True, ["sleep"]), (True, False, [])],
-)
-def test_verls_model_is_awake_on_gpus_of_its_own(calls: Any, pool: bool, frees: bool, expected: list[str]) -> None:
-    assert calls(AgentRewardLoopManager, pool=pool, frees=frees) == expected
-
-
-def test_verl_would_never_wake_the_model(calls: Any) -> None:
-    assert calls(reward_loop.RewardLoopManager) == ["sleep"]
-
-
-def config(components: dict[str, Any] | None = None) -> Any:
-    section = {} if components is None else {"agent_rl": {"reward": {"components": components}}}
+@pytest.mark.parametrize("own", [False, True])
+def test_verls_model_is_a_component_or_that_of_one(own: bool) -> None:
+    good = {"kind": "reward_model", "weight": 0.5, "config": {"models": {"reward_model": {"shown": "answer"}}}}
     model = {"model_path": "m/rm", "rollout": {"name": "sglang"}}
-    return OmegaConf.create({"reward": {"reward_model": model}, **section})
-
-
-def test_verls_model_becomes_a_component() -> None:
-    whole = config()
+    section = {"agent_rl": {"reward": {"components": {"good": good}}}} if own else {}
+    whole = OmegaConf.create({"reward": {"reward_model": model}, **section})
     _add_component(whole, "10.0.0.1:80")
-    component = AgentRLSettings.from_config(whole).reward.components["reward_model"]
-    assert component.weight == 1.0
-    model = component.config["models"]["reward_model"]
-    assert {key: model[key] for key in ("url", "tokenizer", "engine", "kind")} == {
-        "url": "http://10.0.0.1:80",
-        "tokenizer": "m/rm",
-        "engine": "sglang",
-        "kind": "discriminative",
-    }
-
-
-def test_a_component_that_asks_verls_model_is_the_only_one() -> None:
-    own = {"kind": "reward_model", "weight": 0.5, "config": {"models": {"reward_model": {"shown": "answer"}}}}
-    whole = config({"good": own})
-    _add_component(whole, "10.0.0.1:80")
-    components = AgentRLSettings.from_config(whole).reward.components
-    assert list(components) == ["good"]
-    model = components["good"].config["models"]["reward_model"]
-    assert (model["url"], model["shown"]) == ("http://10.0.0.1:80", "answer")
+    ((name, component),) = AgentRLSettings.from_config(whole).reward.components.items()
+    assert (name, component.weight) == (("good", 0.5) if own else ("reward_model", 1.0))
+    filled = {"url": "http://10.0.0.1:80", "tokenizer": "m/rm", "engine": "sglang", "kind": "discriminative"}
+    assert component.config["models"]["reward_model"].items() >= (filled | ({"shown": "answer"} if own else {})).items()
 
 
 def test_the_workers_class_crosses_processes() -> None:
     """Ray sends a class of its own, which names ours."""
     sent = cloudpickle.dumps(ray.remote(AgentRewardLoopWorker).__ray_metadata__.modified_class)
     assert AgentRewardLoopWorker in cloudpickle.loads(sent).__mro__
-
-
-def test_errors_cross_processes() -> None:
-    wrong = ConfigError("k", "p", "r")
-    assert _portable(wrong) is wrong
-    assert str(_portable(ValueError("x"))) == "ValueError: x"
-    with pytest.raises(UnscoredError, match=r"^gone$"):
-        raise _portable(UnscoredError("gone"))

@@ -1,4 +1,4 @@
-"""Our agent loop worker: what a loop of the user reads, and scoring without reward workers."""
+"""Our agent loop worker: what a failed session reports, and scoring without reward workers."""
 
 import asyncio
 from types import SimpleNamespace
@@ -19,31 +19,6 @@ from agent_rl.verl_adapter import rollout
 from tests.forks import python
 
 ROW = {"raw_prompt": [{"role": "user", "content": "6*7?"}], "uid": "u"}
-
-
-class FromColumns(AgentLoopBase):
-    async def run(self, sampling_params: Any, **kwargs: Any) -> Any:
-        return kwargs["messages"][0]["content"]
-
-
-class FromColumnsIfThere(AgentLoopBase):
-    async def run(self, sampling_params: Any, **kwargs: Any) -> Any:
-        return kwargs.get("messages")[0]["content"]
-
-
-class FromParameter(AgentLoopBase):
-    async def run(self, messages: Any, sampling_params: Any, **kwargs: Any) -> Any:  # type: ignore[override]
-        return messages[0]["content"]
-
-
-class FromVerlsColumn(AgentLoopBase):
-    async def run(self, sampling_params: Any, **kwargs: Any) -> Any:
-        return kwargs["raw_prompt"][0]["content"]
-
-
-class Columns(AgentLoopBase):
-    async def run(self, sampling_params: Any, **row: Any) -> Any:
-        return sorted(row)
 
 
 class Worker(rollout.AgentLoopWorker):
@@ -82,15 +57,6 @@ def run(loop: str, *, validate: bool = False) -> Any:
     return worker.output
 
 
-@pytest.mark.parametrize("loop", ["FromColumns", "FromColumnsIfThere", "FromParameter", "FromVerlsColumn"])
-def test_a_loop_that_reads_messages_gets_them(queue: dict[str, Any], loop: str) -> None:
-    assert run(loop) == "6*7?"
-
-
-def test_a_loop_that_does_not_read_messages_gets_the_columns_alone(queue: dict[str, Any]) -> None:
-    assert run("Columns") == ["raw_prompt", "session_id", "uid"]
-
-
 class Failing(AgentLoopBase):
     async def run(self, sampling_params: Any, **kwargs: Any) -> Any:
         raise ConnectionError("the judge is away")
@@ -120,29 +86,22 @@ class Scorer:
         return {"reward_score": data, "model": self.config.actor_rollout_ref.model.path}
 
 
-@pytest.fixture
-def handles(compose, monkeypatch):  # type: ignore[no-untyped-def]
-    """The reward workers of a worker that is constructed with some."""
+def test_a_worker_without_reward_workers_scores_here(compose: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer_queue, "init", lambda: None)
     monkeypatch.setattr(rollout, "AgentRewardLoopWorker", Scorer)
     config = compose()
-    return config, lambda given: rollout.AgentLoopWorker(config, None, None, given).reward_loop_worker_handles
 
+    def handles(given: Any) -> Any:
+        return rollout.AgentLoopWorker(config, None, None, given).reward_loop_worker_handles
 
-def test_a_worker_without_reward_workers_scores_here(handles: Any) -> None:
-    config, of_worker = handles
-    (handle,) = of_worker([])
+    (handle,) = handles([])
 
     async def score() -> object:
         return await handle.compute_score.remote(2)
 
     assert asyncio.run(score()) == {"reward_score": 2, "model": config.actor_rollout_ref.model.path}
-
-
-def test_reward_workers_and_a_model_that_scores_later_are_left_alone(handles: Any) -> None:
-    _, of_worker = handles
-    assert of_worker(["a worker"]) == ["a worker"]
-    assert of_worker(None) is None
+    for given in (["a worker"], None):  # there are some, or a model scores later
+        assert handles(given) == given
 
 
 def test_verl_would_choose_a_reward_worker_at_random() -> None:
@@ -184,33 +143,18 @@ def run(manager, **fields):
 """
 OUR_WORKER = "from agent_rl.verl_adapter.rollout import AgentLoopWorker"
 VERLS_WORKER = "from verl.experimental.agent_loop.agent_loop import AgentLoopWorker"
-TRAINERS = ["reward_extra_info", "tool_rewards"]
-"""What the trainer still gets of a scored trajectory: it fetches these fields at each step."""
+OF_EACH = """
+own = Trajectory([], StopReason.ANSWERED)
+(ours, kept), (verls, _) = run('trajectory', trajectory=own), run('trajectory')
+naive = run('naive', trajectory=own)[0]['version'], run('naive')[0]
+print([ours is own, verls.id, verls.info, verls.answer, *naive, kept])
+"""
 
 
-def test_our_manager_gets_the_trajectory_itself_and_the_trainer_does_not() -> None:
-    code = "t = Trajectory([], StopReason.ANSWERED)\ngiven, kept = run('trajectory', trajectory=t)\n"
-    code += "print(given is t, kept)"
-    assert python(HANDED_OVER.replace("WORKER", OUR_WORKER) + code) == f"True {TRAINERS}"
-
-
-def test_the_worker_makes_the_trajectory_of_verls_own_loops_with_its_row_and_step() -> None:
-    code = (
-        "t, kept = run('trajectory')\nprint(t.turns[0].text, t.turns[0].tokens, t.prompt_tokens, t.answer, t.agent,"
-        " t.id, t.info, t.row['extra_info'], t.ground_truth, t.prompt[0].content, kept, sep='|')"
-    )
-    info = {"step": 25, "split": None, "index": 7}
-    assert (
-        python(HANDED_OVER.replace("WORKER", OUR_WORKER) + code)
-        == f"42|2|2|42||u_1|{info}|{{'index': 7}}|42|6*7?|{TRAINERS}"
-    )
-
-
-def test_other_managers_get_plain_data_and_no_trajectory_of_verls_own_loops() -> None:
-    code = (
-        "given, _ = run('naive', trajectory=Trajectory([], StopReason.ANSWERED))\nprint(given['version'], run('naive'))"
-    )
-    assert python(HANDED_OVER.replace("WORKER", OUR_WORKER) + code) == f"1 (None, {TRAINERS})"
+def test_our_manager_gets_a_trajectory_of_any_loop_others_plain_data_and_the_trainer_none() -> None:
+    info, kept = {"step": 25, "split": None, "index": 7}, ["reward_extra_info", "tool_rewards"]
+    found = python(HANDED_OVER.replace("WORKER", OUR_WORKER) + OF_EACH)
+    assert found == str([True, "u_1", info, "42", 1, None, kept])
 
 
 def test_verls_own_loops_hand_over_no_trajectory() -> None:

@@ -9,26 +9,6 @@ from omegaconf import OmegaConf
 
 from agent_rl.data import make_row, write_parquet
 
-CHATML = (
-    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
-
-
-@pytest.fixture(scope="module")
-def tokenizer() -> Any:
-    """A byte-level BPE tokenizer with a ChatML template, of single bytes."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
-    alphabet = {letter: number for number, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
-    made = Tokenizer(models.BPE(alphabet, []))
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
-    return PreTrainedTokenizerFast(
-        tokenizer_object=made, eos_token="<|im_end|>", pad_token="<|im_end|>", chat_template=CHATML
-    )
-
 
 @pytest.fixture
 def data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tokenizer: Any) -> Any:
@@ -104,6 +84,7 @@ def test_rows_of_different_sets_join_and_arrive_as_they_were_made(
         assert item["tools_kwargs"] == row["extra_info"].get("tools_kwargs", {})
         assert {name: item[name] for name in row} == row
     assert {len(column) for column in collate_fn(items).values()} == {4}
+    assert len(data_set(*paths, max_prompt_length=1, filter_overlong_prompts=True)) == 0
 
 
 def test_rows_in_shapes_of_guides_are_read_and_each_change_is_said_once(
@@ -118,16 +99,6 @@ def test_rows_in_shapes_of_guides_are_read_and_each_change_is_said_once(
     assert [record.getMessage() for record in caplog.records if "prompts is read" in record.getMessage()] == [
         "rows are read in another shape: prompts is read as prompt"
     ]
-
-
-def test_long_prompts_are_dropped_where_verl_is_told_to(tmp_path: Path, data_set: Any) -> None:
-    rows = [
-        make_row(question=f"{'3 + ' * terms}4?", data_source="gsm8k", ground_truth="7", split="train", index=terms)
-        for terms in (1, 200, 2)
-    ]
-    write_parquet(rows, tmp_path / "rows.parquet")
-    found = data_set(tmp_path / "rows.parquet", max_prompt_length=64, filter_overlong_prompts=True)
-    assert [found[number]["index"] for number in range(len(found))] == [1, 2]
 
 
 def test_the_base_of_every_recipe_names_this_data_set() -> None:

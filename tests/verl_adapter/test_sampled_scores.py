@@ -4,7 +4,6 @@ from tests.forks import python
 
 SAMPLED = """
 from types import SimpleNamespace
-from agent_rl.errors import ConfigError
 from tests.verl_adapter import sessions
 sessions.Scripted.scores = False
 made = sessions.trainer("colocate_async", "algorithm.adv_estimator=grpo", "reward.reward_manager.name=trajectory")
@@ -18,20 +17,6 @@ def score(data):
 
 manager.score_each = manager.compute_rm_score = score
 """
-
-FATAL = """
-answer = ConfigError("a.key", "is wrong", "Fix it")
-try:
-    made._compute_reward_colocate(batch)
-except ConfigError:
-    again, _ = made.replay_buffer.sample(1, "train", 3)
-    print(set(batch.keys) < set(again.keys))
-"""
-
-
-def test_prompts_whose_late_scoring_is_fatal_are_finished_again_for_the_checkpoint() -> None:
-    assert python(SAMPLED + FATAL) == "True"
-
 
 WRITTEN = """
 answer = {"reward_score": 0.5, "reward_extra_info": {}}
@@ -59,9 +44,6 @@ columns = seen.keys() & {"raw_prompt", "uid", "tool_extra_fields", "reward_model
 TRAJECTORY = "of = seen['tool_extra_fields'][0]['trajectory']\nprint(sorted(columns), of.ground_truth, of.info['step'])"
 
 
-def test_the_manager_gets_the_trajectory() -> None:
+def test_the_manager_gets_the_trajectory_where_verl_would_hand_over_no_ground_truth() -> None:
     assert python(SAMPLED + HANDED + TRAJECTORY) == "['tool_extra_fields', 'uid'] 42 1"
-
-
-def test_verl_would_hand_over_no_ground_truth_and_no_trajectory() -> None:
     assert python(SAMPLED + HANDED + "print(sorted(columns))", plugins="none") == "['raw_prompt']"

@@ -7,7 +7,7 @@ from omegaconf import OmegaConf
 
 from agent_rl.rewards.models import RewardModelConfig
 from agent_rl.settings.reward import ServedModelSettings
-from agent_rl.verl_adapter.served_models import Served, fill_in, named, rollout_config, write_addresses
+from agent_rl.verl_adapter.served_models import Served, references, rollout_config, write_addresses
 from tests.forks import python
 
 ROLLOUT = {
@@ -39,24 +39,16 @@ def test_a_models_engine_is_verls_with_its_own_settings() -> None:
     assert rollout.free_cache_engine is True
 
 
-def test_an_embedding_model_is_served_as_one() -> None:
-    rollout = rollout_config(base(), ServedModelSettings(path="bge", kind="embedding"))
-    assert rollout.engine_kwargs.sglang.is_embedding is True
-
-
-@pytest.mark.parametrize("engine", ["sglang", "vllm"])
-def test_a_model_that_writes_is_no_classifier_and_one_with_gpus_of_its_own_never_sleeps(engine: Any) -> None:
-    rollout = rollout_config(base(), ServedModelSettings(path="rm", kind="generative", engine=engine))
-    assert "is_embedding" not in rollout.engine_kwargs[engine]
+@pytest.mark.parametrize(
+    ("kind", "engine", "embeds"),
+    [("embedding", "sglang", True), ("generative", "sglang", None), ("generative", "vllm", None)],
+)
+def test_a_model_that_writes_is_no_classifier_and_one_with_gpus_of_its_own_never_sleeps(
+    kind: Any, engine: Any, embeds: bool | None
+) -> None:
+    rollout = rollout_config(base(), ServedModelSettings(path="rm", kind=kind, engine=engine))
+    assert rollout.engine_kwargs[engine].get("is_embedding") is embeds
     assert rollout.free_cache_engine is False
-
-
-def test_addresses_reach_the_configuration() -> None:
-    config = base()
-    config.agent_rl.judge = {"url": "http://served/nice/v1"}
-    OmegaConf.set_struct(config, True)
-    write_addresses(config, {"nice": Served("http://10.0.0.1:80", ServedModelSettings(path="rm"))})
-    assert config.agent_rl.judge.url == "http://10.0.0.1:80/v1"
 
 
 POOLS = """
@@ -89,49 +81,40 @@ def component(models: dict[str, Any]) -> dict[str, Any]:
     return {"kind": "reward_model", "weight": 0.5, "config": {"combine": "add", "models": models}}
 
 
+def filled(section: dict[str, Any]) -> Any:
+    """The section with addresses, as the workers get it."""
+    config = OmegaConf.create({"agent_rl": section})
+    OmegaConf.set_struct(config, True)
+    write_addresses(config, SERVED)
+    return OmegaConf.to_container(config.agent_rl)
+
+
 def test_a_component_gets_what_the_server_has() -> None:
     mine = {"url": "http://elsewhere", "kind": "generative"}
-    section = {"reward": {"components": {"good": component({"nice": {"temperature": 1.0}, "bt": None, "mine": mine})}}}
-    filled = fill_in(section, SERVED)
-    found = filled["reward"]["components"]["good"]
+    good = component({"nice": {"temperature": 1.0}, "bt": None, "mine": mine})
+    reward = filled({"reward": {"components": {"good": good}, "per_data_source": {"a*": {"components": {"x": good}}}}})
+    found = reward["reward"]["components"]["good"]
+    assert found == reward["reward"]["per_data_source"]["a*"]["components"]["x"]
     assert found["weight"] == 0.5
     models = RewardModelConfig.model_validate(found["config"]).models
     nice, bt = models["nice"], models["bt"]
     assert (nice.url, nice.kind, nice.engine, nice.temperature) == ("http://10.0.0.1:80", "generative", "vllm", 1.0)
     assert (bt.url, bt.model, bt.tokenizer, bt.kind) == ("http://10.0.0.2:81", "m/bt", "m/bt", "discriminative")
     assert found["config"]["models"]["mine"] == mine
-    assert section["reward"]["components"]["good"]["config"]["models"]["bt"] is None  # a copy
-
-
-def test_components_of_data_sources_too() -> None:
-    section = {"reward": {"per_data_source": {"a*": {"components": {"good": component({"bt": {}})}}}}}
-    filled = fill_in(section, SERVED)
-    found = filled["reward"]["per_data_source"]["a*"]["components"]["good"]["config"]["models"]["bt"]
-    assert found["url"] == "http://10.0.0.2:81"
 
 
 def test_any_url_may_name_a_served_model() -> None:
     section = {"judge": {"url": "http://served/nice/v1"}, "list": ["http://served/bt"], "not": "see http://served/bt"}
-    assert fill_in(section, SERVED) == {
+    assert filled(section) == {
         "judge": {"url": "http://10.0.0.1:80/v1"},
         "list": ["http://10.0.0.2:81"],
         "not": "see http://served/bt",
     }
 
 
-@pytest.mark.parametrize(
-    ("section", "key"),
-    [
-        ({"reward": {"components": {"good": component({"nise": {}})}}}, "reward.components.good.config.models.nise"),
-        ({"reward": {"components": {"good": component({"nise": None})}}}, "reward.components.good.config.models.nise"),
-        ({"user_sim": {"config": {"url": "http://served/nise/v1"}}}, "user_sim.config.url"),
-    ],
-)
-def test_references_are_found_with_their_keys(section: dict[str, Any], key: str) -> None:
-    ((place, name),) = named(section)
-    assert (place, name) == (f"agent_rl.{key}", "nise")
-
-
-def test_addresses_are_not_references() -> None:
-    section = {"good": component({"nice": {}, "mine": {"url": "http://elsewhere"}}), "url": "http://served/bt"}
-    assert [name for _, name in named(section)] == ["nice", "bt"]
+def test_references_are_found_with_their_keys_and_addresses_are_none() -> None:
+    models = {"nise": {}, "nose": None, "mine": {"url": "http://elsewhere"}}
+    section = {"reward": {"components": {"good": component(models)}}, "user_sim": {"url": "http://served/bt/v1"}}
+    models_key = "agent_rl.reward.components.good.config.models"
+    expected = [(f"{models_key}.nise", "nise"), (f"{models_key}.nose", "nose"), ("agent_rl.user_sim.url", "bt")]
+    assert [(key, name) for key, name, *_ in references(section)] == expected

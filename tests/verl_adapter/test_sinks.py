@@ -6,9 +6,6 @@ import time
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("verl")
-
 from verl.utils import tracking
 
 from agent_rl.verl_adapter import sinks
@@ -56,6 +53,7 @@ def test_names_and_readable_samples_arrive_in_tensorboard_mlflow_and_wandb(tmp_p
 
     logged(["file", "tensorboard", "mlflow", "wandb"])
     assert "agent_rl:" not in capfd.readouterr().out
+    assert sinks.conversation(" \n", "assistant") == "[assistant]"  # an answer without words
     events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     assert set(NAMES) < set(events.Tags()["scalars"])
     assert [each.step for each in events.Scalars("agent/acc")] == [1, 2, 3]
@@ -79,10 +77,6 @@ def test_names_and_readable_samples_arrive_in_tensorboard_mlflow_and_wandb(tmp_p
     assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 3
 
 
-def test_an_answer_without_words_has_its_heading():
-    assert sinks.conversation(" \n", "assistant") == "[assistant]"
-
-
 def test_a_sink_that_cannot_be_started_is_reported_and_the_others_go_on(tmp_path, monkeypatch, capfd):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("TENSORBOARD_DIR", str(tmp_path / "file/below"))
@@ -90,6 +84,7 @@ def test_a_sink_that_cannot_be_started_is_reported_and_the_others_go_on(tmp_path
     assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 3
     (said,) = [line for line in capfd.readouterr().out.splitlines() if line.startswith("agent_rl:")]
     assert said.startswith("agent_rl: the logger tensorboard could not be started (NotADirectoryError: ")
+    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("agent_rl-tensorboard")] == []
 
 
 def test_a_server_that_is_not_there_delays_nothing(tmp_path, monkeypatch, capfd):
@@ -120,8 +115,3 @@ def test_a_disk_that_is_full_does_not_end_a_run(tmp_path, monkeypatch, capfd):
 def test_a_name_that_verl_does_not_know_is_refused():
     with pytest.raises(AssertionError, match="no_such is not supported"):
         tracking.Tracking("my_project", "my_run", ["no_such"], {})
-
-
-def test_no_thread_is_left(tmp_path):
-    logged(["tensorboard"])
-    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("agent_rl-tensorboard")] == []

@@ -7,7 +7,7 @@ from omegaconf import OmegaConf, open_dict
 
 from agent_rl.launch.composition import verl_defaults
 from agent_rl.settings.old_keys import RUN, change_config
-from tests.forks import EXTENDED, FORKS, Done, Mode, python
+from tests.forks import FORKS, Mode, python
 
 WITHOUT_VERL = Mode({"VERL_PLATFORM": "cpu", "VERL_USE_EXTERNAL_PLUGINS": "auto"}, preload="")
 
@@ -18,26 +18,16 @@ sys.orig_argv = ["python", "-m", "verl.trainer.main_ppo"]
 import verl  # as `python -m` does before it sets the name of the program
 runpy.run_module("verl.trainer.main_ppo", run_name="__main__", alter_sys=True)
 """
-SCRIPT = """
-import sys
-sys.argv = ["my_train.py", *sys.argv[1:]]
-from verl.trainer.main_ppo import main
-main()
-"""
 
 
-def test_the_plain_command_takes_old_keys() -> None:
-    print_job = ["--cfg", "job", "-p", "reward.custom_reward_function"]
-    done = FORKS.run(MODULE, "custom_reward_function.path=a.py", *print_job, mode=WITHOUT_VERL)
-    assert "path: a.py" in done.stdout, done.stderr
-    assert done.stderr.count("agent_rl: custom_reward_function.path=a.py is reward.custom_reward_function.path") == 1
-
-
-def test_words_of_a_launchers_run_have_been_changed_already() -> None:
-    launched = Mode({**WITHOUT_VERL.environment, RUN: "a run"}, preload="")
-    done = FORKS.run(MODULE, "custom_reward_function.path=a.py", "--cfg", "job", mode=launched)
-    assert "custom_reward_function:\n  path: a.py" in done.stdout, done.stderr
-    assert "agent_rl: custom_reward_function" not in done.stderr
+def test_the_plain_command_takes_old_keys_which_a_launcher_has_changed_already() -> None:
+    for launched in (False, True):
+        mode = Mode({**WITHOUT_VERL.environment, **({RUN: "a run"} if launched else {})}, preload="")
+        done = FORKS.run(MODULE, "custom_reward_function.path=a.py", "--cfg", "job", mode=mode)
+        old, today = "custom_reward_function:\n  path: a.py", "  custom_reward_function:\n    path: a.py"
+        assert (old if launched else today) in done.stdout, done.stderr
+        told = "agent_rl: custom_reward_function.path=a.py is reward.custom_reward_function.path"
+        assert done.stderr.count(told) == (not launched)
 
 
 def test_the_plain_command_refuses_old_keys_of_a_file(tmp_path: Path) -> None:
@@ -46,14 +36,6 @@ def test_the_plain_command_refuses_old_keys_of_a_file(tmp_path: Path) -> None:
         "reward_model:\n  reward_manager: prime\n"
     )
     done = FORKS.run(MODULE, "--config-path", str(tmp_path), "--config-name", "mine", mode=WITHOUT_VERL)
-    check_refusal(done)
-
-
-def test_a_script_refuses_old_keys_of_the_command_line() -> None:
-    check_refusal(FORKS.run(SCRIPT, "reward_model.reward_manager=prime", mode=EXTENDED))
-
-
-def check_refusal(done: Done) -> None:
     assert done.returncode == 2, done.stderr
     assert "error: reward_model.reward_manager: changed since older releases (value prime)" in done.stderr
     assert "Traceback" not in done.stderr

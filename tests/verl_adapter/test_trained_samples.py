@@ -3,9 +3,13 @@
 import json
 import statistics
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 
+from agent_rl.verl_adapter import trained_samples
+from agent_rl.verl_adapter.algorithms import remax
+from agent_rl.verl_adapter.trained_samples import SampleFate
 from tests.forks import python
 
 PROMPTS, BATCH = 48, 8
@@ -89,16 +93,9 @@ def test_verl_would_throw_away_each_group_with_a_failure():
     assert int(python(code)) == 3  # without a survivor, or with a lone one
 
 
-@pytest.mark.parametrize(("estimator", "formula"), [("rloo", rloo), ("rloo_vectorized", rloo), ("opo", None)])
-def test_a_trajectory_of_several_sequences_is_one_member_of_its_group(estimator, formula):
-    steps = run("sync", estimator, prompts=BATCH)
-    if formula:
-        check(steps, rewards(BATCH), formula)
-    else:
-        own = {}
-        for key, values in steps[0]["advantages"].items():
-            own.setdefault(key.rpartition("_")[0], set()).update(round(value, 5) for value in values)
-        assert {len(values) for values in own.values()} == {1}
+@pytest.mark.parametrize("estimator", ["rloo", "rloo_vectorized"])
+def test_a_trajectory_of_several_sequences_is_one_member_of_its_group(estimator):
+    check(run("sync", estimator, prompts=BATCH), rewards(BATCH), rloo)
 
 
 def test_verl_would_count_each_sequence():
@@ -178,42 +175,87 @@ def test_verl_would_end_at_a_batch_without_a_row():
     )
 
 
-METRICS = (
+MEASURED = (
     SESSIONS
     + """
+from agent_rl.verl_adapter.trained_samples import SampleFate, finals
 made = sessions.trainer("sync", "data.train_batch_size=2", "algorithm.adv_estimator=grpo")
 sessions.submit(made, 2)
 rows, _ = made.replay_buffer.sample(1, "train", 2)
 info = sessions.QUEUE.fields["train", rows.keys[-1]]["extra_fields"]["reward_extra_info"]
 info["rare"] = 3.0
-tag = {"fatal": False, "validate": True, "bug": "", "error": "UnscoredError: away", "tokens": None, "turns": None}
-sessions.QUEUE.kv_batch_put(["a", "b"], "agent_rl_errors", tags=[tag, tag | {"validate": False}])
-metrics = sessions.measured(made, rows)
-print(metrics["agent/unscored"], metrics["agent/rare"], sessions.QUEUE.kv_list("agent_rl_errors"))
-"""
-)
-
-
-def test_failures_of_a_validation_are_not_the_steps_and_rare_numbers_are_logged():
-    assert python(METRICS) == "1 3.0 {'agent_rl_errors': {}}"
-
-
-LEFT_OUT = (
-    SESSIONS
-    + """
-from agent_rl.verl_adapter.survivors import SampleFate, finals
-made = sessions.trainer("sync", "data.train_batch_size=1", "algorithm.adv_estimator=grpo")
-sessions.submit(made, 1)
-rows, _ = made.replay_buffer.sample(1, "train", 1)
 kept = len(finals(rows.keys))
 tag = {"fatal": False, "validate": False, "bug": "", "error": "UnscoredError: away", "tokens": None, "turns": None}
 failed = [f"failed{number}" for number in range(kept + 1)]
-sessions.QUEUE.kv_batch_put(failed, "agent_rl_errors", tags=[tag] * len(failed))
+tags = [*[tag] * len(failed), tag | {"validate": True}]
+sessions.QUEUE.kv_batch_put([*failed, "of a validation"], "agent_rl_errors", tags=tags)
 made.samples.left_out += [SampleFate("evicted")] * 2
-print(sessions.measured(made, rows)["agent/unscored"] - kept)
+metrics = sessions.measured(made, rows)
+print(metrics["agent/unscored"] - kept, metrics["agent/rare"], sessions.QUEUE.kv_list("agent_rl_errors"))
 """
 )
 
 
-def test_scored_samples_that_are_left_out_count_as_scored_where_too_many_go_unscored():
-    assert python(LEFT_OUT) == "1"
+def test_failures_of_a_validation_are_not_the_steps_and_samples_that_are_left_out_count_as_scored():
+    assert python(MEASURED) == "1 3.0 {'agent_rl_errors': {}}"
+
+
+KEYS = ["a_0_0", "a_0_1", "b_1_0", "a_3_0", "c_2_0", "c_2_1"]
+
+
+def test_a_trajectory_stands_by_its_last_sequence():
+    keys = ["u1_0_0", "u1_0_10", "u1_0_9", "u1_1_0", "u2_0_1", "u2_0_0"]
+    assert sorted(trained_samples.finals(keys)) == ["u1_0_10", "u1_1_0", "u2_0_1"]
+
+
+def test_sequences_of_one_trajectory_are_one_sample():
+    assert trained_samples.lone(KEYS, 2) == {"b_1_0", "c_2_0", "c_2_1"}
+    assert trained_samples.lone(KEYS, 1) == set()
+    assert trained_samples.lone(KEYS, 1, {"a": 0.5, "b": 0.0}) == {"c_2_0", "c_2_1"}
+
+
+@pytest.mark.parametrize(
+    ("estimator", "n", "sessions", "failed", "usable"),
+    [
+        ("grpo", 8, 8, range(6), True),
+        ("grpo", 8, 8, range(7), False),
+        ("reinforce_plus_plus_baseline", 2, 2, [0], False),
+        ("my_estimator", 2, 2, [0], False),
+        ("grpo", 1, 1, [], True),
+        ("grpo", 1, 1, [0], False),
+        ("gae", 4, 4, [0, 1, 2], True),
+        ("reinforce_plus_plus", 4, 4, [0, 1, 2, 3], False),
+        (remax.ESTIMATOR, 2, 3, [1], True),
+        (remax.ESTIMATOR, 2, 3, [1, 2], False),  # the greedy session is not a sample
+        (remax.ESTIMATOR, 2, 3, [0], False),  # and there is no baseline without it
+    ],
+)
+def test_a_group_is_kept_while_its_estimator_can_use_it(estimator, n, sessions, failed, usable):
+    rollout = SimpleNamespace(rollout=SimpleNamespace(n=n))
+    config = SimpleNamespace(algorithm=SimpleNamespace(adv_estimator=estimator), actor_rollout_ref=rollout)
+    assert trained_samples.is_usable(failed, sessions, config) is usable
+
+
+def test_sizes_of_what_was_lost_stand_next_to_those_of_what_was_kept():
+    tags = {key: {"response_len": 10 * (row + 1)} for row, key in enumerate(KEYS)}
+    kept = trained_samples.samples("kept", tags, [{"turns": 2}, {}, {"turns": 4}, {}])
+    assert sorted(sample.tokens or 0 for sample in kept) == [30, 30, 40, 110]
+    metrics = trained_samples.share_metrics(
+        [*kept, SampleFate("lost", 300, 6), SampleFate("lost"), SampleFate("stale", 8, 1)]
+    )
+    assert metrics["lost_share"] == pytest.approx(2 / 7)
+    assert (metrics["lost_tokens"], metrics["lost_turns"]) == (300, 6)
+    assert (metrics["kept_tokens"], metrics["kept_turns"]) == (52.5, 3)
+    assert (metrics["evicted_share"], metrics["stale_turns"]) == (0, 1)
+    assert "evicted_tokens" not in metrics
+    assert trained_samples.share_metrics([])["lost_share"] == 0
+
+
+def test_the_mean_of_a_validation_is_that_of_the_survivors():
+    uids, expected = ["a", "b", "a", "b", "b"], {("s", "a"): 3, ("s", "b"): 4, ("s", "c"): 2}
+    columns = {"acc": [1.0, 0.0, 0.5, 0.0, None], "answer": list("xyxyy")}
+    filled, missing = trained_samples.of_survivors(uids, columns, expected)
+    assert filled["acc"] == [1.0, 0.0, 0.5, 0.0, None, 0.75, 0.0]
+    assert filled["answer"][5:] == ["x", "y"]
+    assert filled["uid"] == [*uids, "a", "b"]
+    assert missing == {"val-core/s/missing": 4}

@@ -6,9 +6,6 @@ from typing import Any
 import pytest
 import ray
 from omegaconf import OmegaConf
-
-pytest.importorskip("verl")
-
 from verl.utils.config import validate_config
 
 from agent_rl.errors import FatalError

@@ -16,7 +16,6 @@ from agent_rl.doctor.case import Case
 from agent_rl.doctor.checks.memory import has_no_graphs
 from agent_rl.launch.gpu_environment import CUDA, RUNTIME
 from agent_rl.preflight.check import Finding, Needs, Status, check, ok, warning
-from agent_rl.verl_adapter.engine_arguments import RENAMED, known_arguments
 
 __all__ = ["STACK", "NodeRequirement"]
 
@@ -234,9 +233,9 @@ def engine_batches(case: Case) -> Finding | None:
     engines = max(1, case.engine_world // max(1, group))
     trajectories = -(-case.number("data.train_batch_size", 1) * case.number(f"{ROLLOUT}.n", 1) // engines)
     most = case.number(f"{ROLLOUT}.max_num_seqs", 256)
-    sglang = known_arguments(case.get(f"{ROLLOUT}.engine_kwargs.sglang", {}), RENAMED.values())
+    sglang = case.get(f"{ROLLOUT}.engine_kwargs.sglang", {})
     is_eager = has_no_graphs(case)
-    graphs = "none" if is_eager else f"up to {sglang.get('cuda_graph_max_bs_decode', 'what SGLang takes for the GPU')}"
+    graphs = "none" if is_eager else f"up to {sglang.get('cuda_graph_max_bs', 'what SGLang takes for the GPU')}"
     text = f"{trajectories} trajectories for each engine, {min(most, trajectories)} at once, CUDA graphs: {graphs}"
     for is_slow, why, remedy in (
         (sglang.get("disable_radix_cache"), "; each turn reads its whole history again", "Remove disable_radix_cache"),

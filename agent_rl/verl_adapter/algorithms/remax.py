@@ -1,8 +1,7 @@
 """ReMax for verl's v1 trainer, which has the formula but computes no greedy baselines: `algo=remax`.
 
-The rollout side (`remax_rollout`) runs one more episode for each prompt, decoded greedily, and publishes its reward.
-Here are the trainer's parts: the advantage estimator, its metrics, and the check of the configuration. The greedy
-episode is not trained on.
+The rollout side (`rollout`) runs one more episode for each prompt, decoded greedily, and publishes its reward.
+Here are the trainer's parts: the advantage estimator and its metrics. The greedy episode is not trained on.
 
 If the greedy episode could not be scored, there is no baseline: the prompt fails. The asynchronous modes replace it,
 and `mode=sync` leaves out its samples and counts the prompt.
@@ -15,14 +14,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
-from agent_rl.errors import ConfigError
-
 __all__ = [
     "BASELINES_PARTITION",
     "ESTIMATOR",
     "GREEDY_SESSION",
     "MANAGER",
-    "check",
     "publish",
     "published",
     "register_estimator",
@@ -33,7 +29,7 @@ __all__ = [
 ESTIMATOR = "agent_rl_remax"
 """The value of `algorithm.adv_estimator`: verl's own `remax` takes the baselines as an argument that v1 never gives."""
 
-MANAGER = "agent_rl.verl_adapter.algorithms.remax_rollout.ReMaxAgentLoopManager"
+MANAGER = "agent_rl.verl_adapter.rollout.ReMaxAgentLoopManager"
 """The value of `actor_rollout_ref.rollout.agent.agent_loop_manager_class`."""
 
 GREEDY_SESSION = 0
@@ -41,31 +37,6 @@ GREEDY_SESSION = 0
 
 BASELINES_PARTITION = "agent_rl_baselines"
 """TransferQueue partition with one tag for each prompt: the greedy episode's reward."""
-
-
-def check(config: Any) -> None:
-    """Refuse a configuration in which the baselines would be missing.
-
-    Args:
-        config: the trainer's whole configuration.
-
-    Raises:
-        ConfigError: naming the key.
-    """
-    estimator = config.algorithm.adv_estimator
-    if estimator == "remax":
-        raise ConfigError("algorithm.adv_estimator", "verl's v1 trainer gives 'remax' no baselines", "Use algo=remax")
-    if estimator != ESTIMATOR:
-        return
-    if config.actor_rollout_ref.rollout.agent.get("agent_loop_manager_class") != MANAGER:
-        raise ConfigError("algorithm.adv_estimator", f"{ESTIMATOR!r} needs its agent loop manager", "Use algo=remax")
-    model = config.reward.reward_model
-    if model.enable and not model.enable_resource_pool:
-        raise ConfigError(
-            "reward.reward_model.enable_resource_pool",
-            "ReMax needs the reward at the end of each episode, and a colocated reward model scores later",
-            "Set it to true",
-        )
 
 
 async def publish(uid: str, reward: float) -> None:

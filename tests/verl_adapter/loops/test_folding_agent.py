@@ -2,11 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
-pytest.importorskip("verl")
-
-from agent_rl.errors import ConfigError
 from tests.agents.episodes import ANSWER, act
 
 ROOT = Path(__file__).parents[3]
@@ -30,11 +25,6 @@ def test_trajectory_becomes_several_sequences(run_loop, tokenizer):
     assert trajectory.response_tokens >= sum(len(output.response_ids) for output in outputs)
 
 
-def test_trajectory_that_was_not_folded_is_one_sequence(run_loop):
-    output, _ = run_loop("folding_agent", act(), ANSWER, overrides=[CALCULATOR, "+agent_rl.folding.reserve_tokens=70"])
-    assert output.extra_fields["trajectory"].answer == "42"
-
-
 def test_any_of_our_loops_can_be_folded(run_loop, tokenizer):
     overrides = [CALCULATOR, *SMALL, "+agent_rl.folding.loop=user_sim_agent"]
     row = {"extra_info": {"user": {"replies": ["Go on. " * 25, "Thanks."]}}}
@@ -42,16 +32,3 @@ def test_any_of_our_loops_can_be_folded(run_loop, tokenizer):
     assert len(outputs) == 2
     assert outputs[1].extra_fields["trajectory"].answer == "Bye!"
     assert "Go on. Go on." in tokenizer.decode(outputs[1].prompt_ids)
-
-
-@pytest.mark.parametrize(
-    ("setting", "problem"),
-    [
-        ("loop=react_agnt", "Did you mean 'react_agent'"),
-        ("loop=folding_agent", "there is no agent 'folding_agent'"),
-        ("reserve_tokens=600", "600 is not less than data.max_response_length=600"),
-    ],
-)
-def test_wrong_settings_stop_the_run(run_loop, setting, problem):
-    with pytest.raises(ConfigError, match=problem):
-        run_loop("folding_agent", ANSWER, overrides=["data.max_response_length=600", f"+agent_rl.folding.{setting}"])

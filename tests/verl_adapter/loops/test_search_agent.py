@@ -4,10 +4,6 @@ import json
 
 import pytest
 
-pytest.importorskip("verl")
-
-from verl.workers.rollout.replica import TokenOutput
-
 from tests.agents.server import Server
 
 SEARCH = "<think>x</think>\n<search>Goethe</search>"
@@ -43,32 +39,3 @@ def test_closing_tag_is_trained_on_and_what_follows_is_not(run, tokenizer, conti
     first, second = output.extra_fields["trajectory"].turns
     assert (first.text, first.observation, second.text) == (SEARCH, FOUND, ANSWER)
     assert output.extra_fields["trajectory"].answer == "Frankfurt"
-
-
-def test_tokens_after_the_tag_are_not_kept_though_they_have_no_text(run, tokenizer):
-    ids, pad = tokenizer.encode(SEARCH, add_special_tokens=False), tokenizer.pad_token_id
-    output, _ = run([*ids, pad, pad], ANSWER)
-    assert output.response_ids[: len(ids) + 1] == [*ids, tokenizer.eos_token_id]
-    assert output.response_mask[: len(ids) + 1] == [1] * len(ids) + [0]
-
-
-def test_tag_that_the_budget_just_held_is_a_whole_turn(run, tokenizer):
-    ids = tokenizer.encode(ANSWER, add_special_tokens=False)
-    output, _ = run(
-        TokenOutput(token_ids=ids, log_probs=Server.logprobs(ids), stop_reason="length"),
-        overrides=[f"data.max_response_length={len(ids)}"],
-    )
-    assert output.extra_fields["trajectory"].stop_reason == "answered"
-    assert output.response_ids == ids
-
-
-def test_engine_with_a_tokenizer_is_told_the_tags(run):
-    _, server = run(ANSWER, overrides=["actor_rollout_ref.rollout.skip_tokenizer_init=False"])
-    assert server.requests[0]["params"]["stop"] == ["</search>", "</answer>"]
-
-
-def test_settings_are_those_of_the_section(run, tokenizer):
-    overrides = ["+agent_rl.search.instructions=Search.", "+agent_rl.search.observation_role=tool"]
-    output, server = run(SEARCH, ANSWER, overrides=overrides)
-    assert tokenizer.decode(server.requests[0]["ids"]).startswith("<|im_start|>system\nSearch.<|im_end|>")
-    assert f"<tool_response>\n{FOUND}\n</tool_response>" in tokenizer.decode(output.response_ids)

@@ -2,15 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
-pytest.importorskip("verl")
-
-from agent_rl import trace
-from agent_rl.errors import ConfigError, UnscoredError
-from agent_rl.trajectory import StopReason
-from tests.http_faults import FaultyServer, answer
-
 USER = {"goal": "the secret", "replies": ["Order 17.", "Thanks."]}
 
 
@@ -45,27 +36,6 @@ def test_user_judges(run_loop, tmp_path):
     output, _ = run_loop("user_sim_agent", "a", "bb", "c", overrides=overrides, extra_info={"user": USER})
     assert output.extra_fields["trajectory"].verdict == 0.75
     assert output.extra_fields["turn_scores"] == [1.0, 2.0, 1.0]
-
-
-def test_failing_endpoint_of_the_user_is_unscored_and_traced(run_loop, tmp_path):
-    path = tmp_path / "trace.jsonl"
-    with FaultyServer(default=answer(400, {})) as server:
-        config = {"url": server.url, "model": "m"}
-        overrides = [f"+agent_rl.user_sim.config.{key}={value}" for key, value in config.items()]
-        with pytest.raises(UnscoredError, match="status 400"):
-            run_loop(
-                "user_sim_agent",
-                "Which?",
-                overrides=["+agent_rl.user_sim.user=llm", f"+agent_rl.trace.path={path}", *overrides],
-                extra_info={"user": USER},
-            )
-    (trajectory,) = trace.read(path)
-    assert (trajectory.stop_reason, len(trajectory.turns)) == (StopReason.ERROR, 1)
-
-
-def test_row_without_a_user_stops_the_run(run_loop):
-    with pytest.raises(ConfigError, match=r"extra_info\.user: the row has none"):
-        run_loop("user_sim_agent", "a")
 
 
 def test_native_calls_beside_messages(run_loop, tokenizer):
