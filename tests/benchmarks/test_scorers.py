@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gzip
 import io
 import json
 import resource
@@ -42,7 +41,6 @@ from agent_rl.rewards.scorers import score_now  # noqa: E402
 from agent_rl.rewards.scorers.math import forms as _forms  # noqa: E402
 from agent_rl.rewards.scorers.math import math_answer  # noqa: E402
 from agent_rl.rewards.scorers.math import worker as _worker  # noqa: E402
-from tests.data.real import shared  # noqa: E402
 from tests.rewards.scorers.test_hostile import TEXTS, TRUTHS  # noqa: E402
 
 pytestmark = pytest.mark.benchmark
@@ -212,24 +210,6 @@ def test_scores_a_second(name: str) -> None:
     assert min(share, over_prime) >= (2.0 if name in TWICE else 1.0)
 
 
-def test_leetcode_programs_a_second() -> None:
-    """Published solutions with about 100 tests each: one process for all tests of a program, one for the program."""
-    rows = [
-        json.loads(line)
-        for line in gzip.decompress(shared("code/leetcode_test_odd.jsonl.gz").read_bytes()).splitlines()
-    ][::4]
-    truths = [{key: row[key] for key in ("test", "entry_point", "prompt")} for row in rows]
-
-    async def score() -> list[Any]:
-        jobs = zip(rows, truths, strict=True)
-        scorer = SCORERS["code_all"]
-        return await asyncio.gather(*(score_answer(scorer, f"```python\n{r['completion']}\n```", t) for r, t in jobs))
-
-    started = time.perf_counter()
-    assert set(asyncio.run(score())) == {1.0}
-    print(f"\nLeetCode: {len(rows) / (time.perf_counter() - started):.2f} programs a second", end="")
-
-
 PLAIN = {
     "gsm8k, ####": ("openai/gsm8k", WORDING * 6 + "\n#### 1234", "1234"),
     "gsm8k, with a comma": ("openai/gsm8k", WORDING * 6 + "\n#### 1,234", "1234"),
@@ -275,27 +255,6 @@ def test_mathematics_costs_a_fraction_of_math_verify() -> None:
     share = median(cost(theirs)[0] / cost(ours)[0] for _ in range(3))
     print(f"\nmath_strict: {share:.1f} times math-verify", end="")
     assert share >= 3.7
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_the_others_have_no_counterpart_in_verl() -> None:
-    async def rate(name: str, text: str, truth: Any) -> float:
-        started = time.perf_counter()
-        await asyncio.gather(*(score_answer(SCORERS[name], text, truth) for _ in range(200)))
-        return 200 / (time.perf_counter() - started)
-
-    texts = {
-        "qa_f1": "<answer>18 or so</answer>",
-        "qa_substring": "<answer>18 or so</answer>",
-        "choice": "The answer is (B).",
-        "tool_match": '<tool_call>{"name": "f", "arguments": {}}</tool_call>',
-        "sql_match": "SELECT a FROM t WHERE a = 1",
-        "json_schema": '{"a": "aaa"}',
-        "text_rules": "18 aaa",
-    }
-    for name, text in texts.items():
-        rates = [asyncio.run(rate(name, text, TRUTHS[name])) for _ in range(3)]
-        print(f"\n{name}: {median(rates):,.0f}/s", end="")
 
 
 @pytest.mark.filterwarnings("ignore")
