@@ -94,20 +94,6 @@ def test_an_agent_of_a_script_is_evaluated_and_its_tokens_are_audited(
     assert len(audits) == sum(len(each.turns) for each in found)
 
 
-def test_a_dump_of_an_agent_of_a_script_is_scored_again(script, tmp_path):
-    row = {"input": "user\nWhat is 6*7?\n", "output": "It is clear.\nSHOUT 42", "gts": "42", "score": 0.0, "step": 1}
-    (tmp_path / "dump").mkdir()
-    (tmp_path / "dump/1.jsonl").write_text(json.dumps({**row, "uid": "a_0_0"}) + "\n")
-    rewards = {}
-    for loop in ("shouting", "react_agent"):
-        out = tmp_path / f"{loop}.json"
-        done = agent_rl("reward", "score", tmp_path / "dump", "--script", script, "--loop", loop, "--out", out,
-                        "agent_rl.reward.correctness.scorer=math")  # fmt: skip
-        assert done.returncode == 0, done.stderr[-2000:]
-        rewards[loop] = json.loads(out.read_text())["1"]["pass"]["1"]["mean"]
-    assert rewards == {"shouting": 1.0, "react_agent": 0.0}
-
-
 @pytest.mark.parametrize(
     ("loop", "said"),
     [
