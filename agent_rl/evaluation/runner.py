@@ -101,6 +101,13 @@ class Evaluation:
             limits = with_syntax(limits, tokenizer, given.apply_chat_template_kwargs)
         return make_loop(agent, EpisodeSetup(given.agent_rl, limits, self.specs, tokenizer))
 
+    async def score(self, trajectory: Trajectory) -> None:
+        """Score a trajectory, or note why it has no score."""
+        try:
+            trajectory.score = await self.reward.score(trajectory)
+        except UnscoredError as error:
+            trajectory.error = trajectory.error or str(error)
+
 
 async def run(
     evaluation: Evaluation, source: PolicySource, ledger: Ledger, on_record: Callable[[Record], None]
@@ -180,9 +187,7 @@ class _Runner:
         if settings.agent_rl.trace.tokens and isinstance(policy, TokenPolicy) and trajectory.error is None:
             trajectory.info["tokens"] = policy.record()
         try:
-            trajectory.score = await evaluation.reward.score(trajectory)
-        except UnscoredError as error:
-            trajectory.error = trajectory.error or str(error)
+            await evaluation.score(trajectory)
         except UserCodeError as error:
             logger.error("%s\n%s", error, error.trace)
             config = {

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 
 from agent_rl.concurrency import together
-from agent_rl.errors import UnscoredError
 from agent_rl.evaluation.runner import Evaluation, columns
 from agent_rl.policies.script import Script, ScriptedTokens
 from agent_rl.policies.tokens import ChatTokenizer
@@ -28,30 +28,21 @@ async def run_scripts(
         scripts: one for each row.
         on_episode: called after each.
     """
-    found: dict[int, Trajectory] = {}
+    free, settings = asyncio.Semaphore(evaluation.settings.concurrency), evaluation.settings
 
-    async def work(numbers: Iterator[int]) -> None:
-        for number in numbers:
-            found[number] = await _episode(evaluation, chat, scripts[number], number)
+    async def episode(number: int, script: Script) -> Trajectory:
+        row = evaluation.rows[number]
+        async with free:
+            loop = evaluation.loop(evaluation.agent(row), chat.tokenizer)
+            format = loop.format()
+            policy = ScriptedTokens(script, chat, settings.sampling.max_response_tokens, format)
+            trajectory = await loop.run_row(columns(row, number, 0), policy, format)
+            trajectory.info["tokens"] = policy.record()
+            await evaluation.score(trajectory)
             on_episode()
+            return trajectory
 
-    numbers = iter(range(len(evaluation.rows)))
     try:
-        await together([work(numbers) for _ in range(min(evaluation.settings.concurrency, len(evaluation.rows)))])
+        return await together([episode(*each) for each in enumerate(scripts)])
     finally:
         await evaluation.reward.close()
-    return [found[number] for number in sorted(found)]
-
-
-async def _episode(evaluation: Evaluation, chat: ChatTokenizer, script: Script, number: int) -> Trajectory:
-    row = evaluation.rows[number]
-    loop = evaluation.loop(evaluation.agent(row), chat.tokenizer)
-    format = loop.format()
-    policy = ScriptedTokens(script, chat, evaluation.settings.sampling.max_response_tokens, format)
-    trajectory = await loop.run_row(columns(row, number, 0), policy, format)
-    trajectory.info["tokens"] = policy.record()
-    try:
-        trajectory.score = await evaluation.reward.score(trajectory)
-    except UnscoredError as error:
-        trajectory.error = trajectory.error or str(error)
-    return trajectory

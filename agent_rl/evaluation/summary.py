@@ -84,13 +84,13 @@ def _group(records: Sequence[Record], n: int) -> dict[str, Any]:
         values = [[getattr(record, field) for record in row] for row in rows]
         names = sorted({name for row in values for each in row for name in each})
         estimates = {name: _estimate_of(name) if field == "metrics" else estimate_mean for name in names}
-        return {name: _plain(estimates[name]([[each[name] for each in row] for row in values])) for name in names}
+        return {name: estimates[name]([[each[name] for each in row] for row in values]).plain() for name in names}
 
     return {
         "scored": len(scored),
         "unscored": len(records) - len(scored),
         "pass": {str(k): _pass(rows, k) for k in ks(n)},
-        "reward": _plain(estimate_mean([[record.reward for record in row] for row in rows])),
+        "reward": estimate_mean([[record.reward for record in row] for row in rows]).plain(),
         "components": named("components"),
         "metrics": named("metrics"),
         "tokens": {
@@ -111,14 +111,7 @@ def _pass(rows: Sequence[Sequence[Record]], k: int) -> dict[str, Any]:
         if len(row) >= k:
             right = sum(map(is_solved, row))
             values.append([pass_at_k(len(row), right, k)])
-    return _plain(estimate_rate(values))
-
-
-def _plain(estimate: Estimate) -> dict[str, Any]:
-    return {
-        name: None if value is None or math.isnan(value) else round(value, 6)
-        for name, value in asdict(estimate).items()
-    }
+    return estimate_rate(values).plain()
 
 
 def table(summary: dict[str, Any], title: str) -> Table:
@@ -170,6 +163,13 @@ class Estimate:
     """None when there are too few rows to say."""
     high: float | None
     rows: int
+
+    def plain(self, digits: int = 6) -> dict[str, Any]:
+        """As JSON data, rounded; a number that is not defined is None."""
+        return {
+            name: None if value is None or math.isnan(value) else round(value, digits)
+            for name, value in asdict(self).items()
+        }
 
 
 def pass_at_k(samples: int, right: int, k: int) -> float:

@@ -87,8 +87,7 @@ class TraceIndex:
     def count(self, query: Query | None = None) -> int:
         """Number of trajectories that match."""
         where, values = (query or Query()).condition()
-        with self._reader() as database:
-            return int(database.execute(f"SELECT count(*) FROM trajectories t {where}", values).fetchone()[0])
+        return int(self._rows(f"SELECT count(*) AS number FROM trajectories t {where}", values)[0]["number"])
 
     def find(self, query: Query) -> list[dict[str, Any]]:
         """A page of matching trajectories, as their columns."""
@@ -100,8 +99,7 @@ class TraceIndex:
         # first the numbers alone: a sort that carries whole rows takes ten times as long
         page = f"SELECT id FROM trajectories t {where} {order_by} LIMIT {PAGE} OFFSET ?"
         sql = f"SELECT * FROM trajectories WHERE id IN ({page}) {order_by}"
-        with self._reader() as database:
-            return [dict(row) for row in database.execute(sql, [*values, PAGE * max(0, query.page)])]
+        return self._rows(sql, [*values, PAGE * max(0, query.page)])
 
     def neighbours(self, number: int, query: Query) -> tuple[int | None, int | None]:
         """The trajectories before and after one in the page's order."""
@@ -113,33 +111,30 @@ class TraceIndex:
     def choices(self) -> dict[str, list[tuple[str, int]]]:
         """The values of each facet, and the names of tools and components, with their numbers of trajectories."""
         found: dict[str, list[tuple[str, int]]] = {}
-        with self._reader() as database:
-            facets = ", ".join(FACETS)
-            rows = database.execute(f"SELECT {facets}, count(*) FROM trajectories GROUP BY {facets}").fetchall()
-            for column, facet in enumerate(FACETS):
-                counts: Counter[Any] = Counter()
-                for row in rows:
-                    counts[row[column]] += row[len(FACETS)]
-                known = sorted((value, count) for value, count in counts.items() if value is not None)
-                found[facet] = [(str(value), count) for value, count in known]
-            for name in ("tool", "component"):
-                sql = f"SELECT name, count(*) FROM {name}s GROUP BY name ORDER BY name"
-                found[name] = [(name, count) for name, count in database.execute(sql)]
+        facets = ", ".join(FACETS)
+        rows = self._rows(f"SELECT {facets}, count(*) AS number FROM trajectories GROUP BY {facets}")
+        for facet in FACETS:
+            counts: Counter[Any] = Counter()
+            for row in rows:
+                counts[row[facet]] += row["number"]
+            known = sorted((value, count) for value, count in counts.items() if value is not None)
+            found[facet] = [(str(value), count) for value, count in known]
+        for kind in ("tool", "component"):
+            rows = self._rows(f"SELECT name, count(*) AS number FROM {kind}s GROUP BY name ORDER BY name")
+            found[kind] = [(row["name"], row["number"]) for row in rows]
         return found
 
     def get(self, number: int) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """A trajectory's columns, and the trajectory as JSON data; None: there is no such number."""
         if not 0 <= number < 2**62:
             return None
-        with self._reader() as database:
-            row = database.execute("SELECT * FROM trajectories WHERE id = ?", [number]).fetchone()
-        return (dict(row), self.record(dict(row))) if row is not None else None
+        rows = self._rows("SELECT * FROM trajectories WHERE id = ?", [number])
+        return (rows[0], self.record(rows[0])) if rows else None
 
     def record(self, columns: Mapping[str, Any]) -> dict[str, Any]:
         """The trajectory with these columns, as JSON data."""
-        with self._reader() as database:
-            path = database.execute("SELECT path FROM files WHERE id = ?", [columns["file_id"]]).fetchone()["path"]
-        with open(path, "rb") as file:
+        (found,) = self._rows("SELECT path FROM files WHERE id = ?", [columns["file_id"]])
+        with open(found["path"], "rb") as file:
             file.seek(columns["offset"])
             return in_our_form(json.loads(file.read(columns["length"])))
 
@@ -165,9 +160,7 @@ class TraceIndex:
         """The trajectories of the same prompt, step and file, as their columns; those with the best rewards first."""
         same = "prompt_key = ? AND step IS ? AND file = ?"
         sql = f"SELECT * FROM trajectories WHERE {same} ORDER BY reward DESC, name LIMIT 256"
-        with self._reader() as database:
-            values = [columns["prompt_key"], columns["step"], columns["file"]]
-            return [dict(row) for row in database.execute(sql, values)]
+        return self._rows(sql, [columns["prompt_key"], columns["step"], columns["file"]])
 
     def correctness(self, step: int, facets: Mapping[str, str]) -> list[list[float]]:
         """The correctness of each prompt's samples in a step, for trajectories with these facets."""
@@ -175,9 +168,8 @@ class TraceIndex:
         known = f"{where} AND correctness IS NOT NULL"
         sql = f"SELECT prompt_key, correctness FROM trajectories t {known} ORDER BY prompt_key"
         found: dict[str, list[float]] = {}
-        with self._reader() as database:
-            for key, value in database.execute(sql, values):
-                found.setdefault(key, []).append(value)
+        for row in self._rows(sql, values):
+            found.setdefault(row["prompt_key"], []).append(row["correctness"])
         return list(found.values())
 
     def compare(
@@ -202,15 +194,13 @@ class TraceIndex:
         )
         total = "count(*) AS prompts, avg(before) AS before, avg(after) AS after, sum(after > before) AS better"
         first = "abs(after - before) DESC, prompt_key LIMIT 200"
-        with self._reader() as database:
-            rows = database.execute(f"SELECT * FROM ({found}) ORDER BY {first}", values)
-            summary = database.execute(f"SELECT {total}, sum(after < before) AS worse FROM ({found})", values)
-            return [dict(row) for row in rows], dict(summary.fetchone())
+        rows = self._rows(f"SELECT * FROM ({found}) ORDER BY {first}", values)
+        (summary,) = self._rows(f"SELECT {total}, sum(after < before) AS worse FROM ({found})", values)
+        return rows, summary
 
     def skipped(self) -> int:
         """Lines that are no trajectory."""
-        with self._reader() as database:
-            return int(database.execute("SELECT coalesce(sum(skipped), 0) FROM files").fetchone()[0])
+        return int(self._rows("SELECT coalesce(sum(skipped), 0) AS number FROM files")[0]["number"])
 
     def _connect(self) -> sqlite3.Connection:
         database = sqlite3.connect(self.path, check_same_thread=False, timeout=30)
@@ -238,8 +228,10 @@ class TraceIndex:
             database.executescript(SCHEMA)
         return database
 
-    def _reader(self) -> closing[sqlite3.Connection]:
-        return closing(self._connect())
+    def _rows(self, sql: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
+        """What a query finds, by a connection of its own."""
+        with closing(self._connect()) as database:
+            return [dict(row) for row in database.execute(sql, values)]
 
     def _refresh(self, source: Source, progress: Callable[[int], None]) -> int:
         try:

@@ -6,6 +6,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Any
 from urllib.parse import urlencode
 
@@ -93,16 +94,10 @@ class Pages:
         sequences = []
         for place, sequence in enumerate(found["sequences"] if found else ()):
             made = shaded(sequence, tokenizer, "full" in request.query_params)
-            rows = [row for row in trained if row.sequence == place]
             about = [
-                {
-                    "step": row.step,
-                    "update": row.update,
-                    "row": row.row,
-                    "advantage": mean_advantage([row]),
-                    "by_token": isinstance(row.advantage, list),
-                }
-                for row in rows
+                {**asdict(row), "advantage": mean_advantage([row]), "by_token": isinstance(row.advantage, list)}
+                for row in trained
+                if row.sequence == place
             ]
             sequences.append({**vars(made), "trained": about})
         return self._page(

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable, Sequence
 
 from agent_rl.errors import ConfigError
+from agent_rl.progress import progress
 from agent_rl.viewer.records import Source
 
 __all__ = ["serve"]
@@ -35,7 +36,9 @@ def serve(
     from agent_rl.viewer.index import TraceIndex
 
     index = TraceIndex(sources)
-    _read(index)
+    total = sum(source.path.stat().st_size for source in sources if source.path.exists())
+    with progress("bytes of trajectories", total) as advance:
+        index.refresh(advance)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -53,19 +56,3 @@ def serve(
         uvicorn.Server(config).run(sockets=[listening])
     finally:
         index.close()
-
-
-def _read(index: object) -> None:
-    """Read what is new, with a progress bar."""
-    import os
-
-    from rich.console import Console
-    from rich.progress import Progress
-
-    from agent_rl.viewer.index import TraceIndex
-
-    assert isinstance(index, TraceIndex)
-    total = sum(os.path.getsize(source.path) for source in index.sources if source.path.exists())
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("reading", total=total)
-        index.refresh(lambda count: bar.advance(task, count))
