@@ -19,7 +19,8 @@ from filelock import FileLock, Timeout
 from agent_rl import trace
 from agent_rl.errors import ConfigError
 from agent_rl.evaluation.settings import FREE_TO_CHANGE, EvaluationSettings
-from agent_rl.launch.run_folder import leaves, versions
+from agent_rl.launch.resolution import leaves
+from agent_rl.launch.run_folder import versions
 from agent_rl.rewards import extra_info
 from agent_rl.settings.yaml_files import read_yaml
 from agent_rl.trajectory import Trajectory

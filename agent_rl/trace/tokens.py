@@ -180,12 +180,13 @@ def _tokens(record: Any) -> Tokens:
 
 
 def _planes(kind: Literal["i", "f"], numbers: Sequence[float]) -> bytes:
-    return np.array(numbers, f"<{kind}4").view(np.uint8).reshape(-1, 4).T.tobytes()
+    values: Any = np.array(numbers, f"<{kind}4")
+    return bytes(values.view(np.uint8).reshape(-1, 4).T.tobytes())
 
 
 def _numbers(kind: Literal["i", "f"], planes: bytes) -> list[Any]:
     raw = np.frombuffer(planes, np.uint8).reshape(4, -1).T.tobytes()
-    return np.frombuffer(raw, f"<{kind}4").tolist()
+    return list(np.frombuffer(raw, f"<{kind}4").tolist())
 
 
 def _text(data: bytes) -> str:

@@ -152,10 +152,6 @@ class TraceIndex:
             reader = self._tokens.setdefault(columns["file"], trace.TokenReader(self.path_of(columns)))
             return reader.read(id)
 
-    def trained(self, columns: Mapping[str, Any], ids: Sequence[str]) -> dict[str, list[trace.TrainedRow]]:
-        """Where trajectories of the same file were trained on, by their ids; empty where that was not kept."""
-        return trace.read_trained_rows(self.path_of(columns), ids)
-
     def group(self, columns: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The trajectories of the same prompt, step and file, as their columns; those with the best rewards first."""
         same = "prompt_key = ? AND step IS ? AND file = ?"

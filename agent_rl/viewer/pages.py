@@ -14,6 +14,7 @@ from fastapi import HTTPException, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse
 from jinja2 import Environment, PackageLoader
 
+from agent_rl.trace import read_trained_rows
 from agent_rl.viewer.breakdown import read_breakdown
 from agent_rl.viewer.groups import components, mean_advantage, read_group
 from agent_rl.viewer.images import image_type, names_of, place_of
@@ -87,7 +88,7 @@ class Pages:
             found = self.index.tokens(columns, name)
         except ValueError as error:
             raise HTTPException(422, visible(error)) from error
-        trained = self.index.trained(columns, [name]).get(name, [])
+        trained = read_trained_rows(self.index.path_of(columns), [name]).get(name, [])
         tokenizer, without = find_tokenizer(self.index.path_of(columns).parent), ""
         if tokenizer is None:
             without = "Numbers stand for the tokens: the tokenizer of the run's model is not on this machine."

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from agent_rl.errors import ConfigError
 from agent_rl.evaluation.summary import estimate_mean, estimate_rate
 from agent_rl.launch.output import read_metrics
-from agent_rl.launch.run_folder import leaves
+from agent_rl.launch.resolution import leaves
 from agent_rl.launch.warnings import components, run_warnings, series
 from agent_rl.viewer.charts import COLOURS, Chart
 from agent_rl.viewer.images import names_of, place_of, thumbnail

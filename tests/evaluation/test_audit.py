@@ -84,27 +84,26 @@ def test_it_survives_a_trace(sound, template, tmp_path):
     assert audit_trajectory(read, template) == audit_trajectory(sound, template)
 
 
-@pytest.mark.parametrize("by", [-1, 1])
-def test_a_mask_in_the_wrong_place(sound, template, by):
-    def shift(sequence):
-        mask = sequence["mask"]
-        sequence["mask"] = [*mask[by:], *mask[:by]]
-
-    audits = audit_trajectory(broken(sound, shift), template)
-    assert any(audit.mask for audit in audits)
+def shift_mask(by):
+    return lambda sequence: sequence.update(mask=[*sequence["mask"][by:], *sequence["mask"][:by]])
 
 
-def test_a_mask_that_covers_an_observation(sound, template):
-    def cover(sequence):
-        sequence["mask"] = [1] * len(sequence["mask"])
-
-    (audit,) = audit_trajectory(broken(sound, cover), template)
-    assert audit.mask == "1 stretches of sampled tokens for 3 turns"
-
-
-def test_a_mask_of_another_length(sound, template):
-    audits = audit_trajectory(broken(sound, lambda sequence: sequence["mask"].append(1)), template)
-    assert any("entries for" in (audit.mask or "") for audit in audits)
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (shift_mask(-1), "mask 1"),
+        (shift_mask(1), "mask 1"),
+        (
+            lambda sequence: sequence.update(mask=[1] * len(sequence["mask"])),
+            "1 stretches of sampled tokens for 3 turns",
+        ),
+        (lambda sequence: sequence["mask"].append(1), "entries for"),
+    ],
+    ids=["late", "early", "on an observation", "too long"],
+)
+def test_a_mask_that_is_wrong(sound, template, change, said):
+    audits = audit_trajectory(broken(sound, change), template)
+    assert any(said in (audit.mask or "") for audit in audits)
 
 
 def test_a_turn_that_says_something_else(sound, template):

@@ -1,4 +1,4 @@
-"""A user's own agents are evaluated, audited and scored again as the package's are, by a real script."""
+"""A user's own agents are evaluated and audited as the package's are, by a real script."""
 
 import hashlib
 import json
