@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -265,8 +266,7 @@ def _trajectories(run: Run, cache: Path | None) -> dict[str, Any]:
     if not file.is_file() or not run.training:
         return {}
     (source,) = find_sources([str(file)])
-    index = TraceIndex([source], cache)
-    try:
+    with closing(TraceIndex([source], cache)) as index:
         index.refresh()
         if not index.count():
             return {}
@@ -283,8 +283,6 @@ def _trajectories(run: Run, cache: Path | None) -> dict[str, Any]:
         changed = index.compare((source.name, first), (source.name, last))[0][:5] if last > first else []
         found = {"best": best, "worst": worst, "changed": changed, "between": (first, last)}
         return {"steps": success, "held_out": held_out, **found}
-    finally:
-        index.close()
 
 
 def _of_several(index: TraceIndex, query: Query) -> list[dict[str, Any]]:
