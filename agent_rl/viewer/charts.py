@@ -8,13 +8,12 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from agent_rl.errors import ConfigError
 from agent_rl.launch.characters import one_line
-from agent_rl.viewer.records import visible
+from agent_rl.viewer.records import environment
 
 __all__ = ["COLOURS", "Chart", "Point"]
 
@@ -84,18 +83,10 @@ class Chart:
         if not self:
             return ""
         lines = list(self._drawn())
-        scale = _Scale.around(lines)
-        coloured = [(line, number % len(COLOURS)) for number, line in enumerate(lines)]
-        drawn = "".join(_svg_line(line, COLOURS[number], scale) for line, number in coloured)
-        legend = [(line.name, line.last, number) for line, number in coloured if line.points or line.marks]
-        entries = "".join(
-            f'<li><i class="c{number}"></i>{_html(name)}: {value:.4g}</li>' for name, value, number in legend
-        )
-        return (
-            f'<figure><figcaption>{_html(self.title)}</figcaption><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-            f'aria-label="{_html(self.title)}, by {_html(self.axis)}">'
-            f'{scale.svg()}{drawn}</svg><ul class="legend">{entries}</ul></figure>'
-        )
+        return environment().get_template("chart.html").render(
+            chart=self, lines=lines, scale=_Scale.around(lines), colours=COLOURS, few=_FEW,
+            width=WIDTH, height=HEIGHT, left=_LEFT, right=WIDTH - _RIGHT,
+        )  # fmt: skip
 
     def write_png(self, path: Path) -> None:
         """Draw it as a picture of 1200 by 675 pixels on white.
@@ -168,50 +159,11 @@ class _Scale(NamedTuple):
 
     def x(self, step: float) -> float:
         share = (step - self.first) / (self.last - self.first) if self.last > self.first else 0.5
-        return _LEFT + (WIDTH - _LEFT - _RIGHT) * share
+        return round(_LEFT + (WIDTH - _LEFT - _RIGHT) * share, 1)
 
     def y(self, value: float) -> float:
         low, high = self.ticks[0], self.ticks[-1]
-        return HEIGHT - _BOTTOM - (HEIGHT - _TOP - _BOTTOM) * (value - low) / (high - low)
-
-    def svg(self) -> str:
-        """The grid with its numbers."""
-        grid = "".join(
-            f'<path d="M{_LEFT} {self.y(tick):.1f}H{WIDTH - _RIGHT}"/><text x="{_LEFT - 5}" y="{self.y(tick) + 4:.1f}" '
-            f'text-anchor="end">{tick:.10g}</text>'
-            for tick in self.ticks
-        )
-        axis = "".join(
-            f'<text x="{self.x(end):.1f}" y="{HEIGHT - 6}" '
-            f'text-anchor="{"start" if end == self.first else "end"}">{end:g}</text>'
-            for end in dict.fromkeys((self.first, self.last))
-        )
-        return f'<g class="grid">{grid}{axis}</g>'
-
-
-def _svg_line(line: _Drawn, colour: str, scale: _Scale) -> str:
-    name, found = _html(line.name), ""
-    if line.band:
-        edge = [(step, top) for step, _, top in line.band] + [(step, low) for step, low, _ in reversed(line.band)]
-        found += f'<polygon points="{_path(edge, scale)}" fill="{colour}" fill-opacity="0.18"/>'
-    found += f'<polyline points="{_path(line.points, scale)}" stroke="{colour}"/>'
-    for step, value, low, high in line.marks:
-        found += f'<path d="M{scale.x(step):.1f} {scale.y(low):.1f}V{scale.y(high):.1f}" stroke="{colour}"/>'
-        found += _dot(
-            scale, step, value, 4, colour, f"{name}, measured at step {step:g}: {value:.5g} [{low:.5g}, {high:.5g}]"
-        )
-    radius = 2.5 if len(line.points) < _FEW else 1.2
-    dots = (_dot(scale, *point, radius, colour, f"{name}, step {point[0]:g}: {point[1]:.5g}") for point in line.points)
-    return found + "".join(dots)
-
-
-def _dot(scale: _Scale, step: float, value: float, radius: float, colour: str, about: str) -> str:
-    place = f'cx="{scale.x(step):.1f}" cy="{scale.y(value):.1f}"'
-    return f'<circle {place} r="{radius}" fill="{colour}"><title>{about}</title></circle>'
-
-
-def _path(points: Iterable[Point], scale: _Scale) -> str:
-    return " ".join(f"{scale.x(step):.1f},{scale.y(value):.1f}" for step, value in points)
+        return round(HEIGHT - _BOTTOM - (HEIGHT - _TOP - _BOTTOM) * (value - low) / (high - low), 1)
 
 
 def _plot(axes: Any, line: _Drawn, colour: str, aside: float) -> Any:
@@ -231,10 +183,6 @@ def _plot(axes: Any, line: _Drawn, colour: str, aside: float) -> Any:
         marker = "" if line.marks or len(steps) >= _FEW else "o"  # dots stand for what was measured apart
         (handle,) = axes.plot(steps, values, color=colour, marker=marker, markersize=3.5)
     return handle
-
-
-def _html(text: str) -> str:
-    return escape(visible(text))
 
 
 def _ticks(low: float, high: float) -> list[float]:

@@ -26,7 +26,7 @@ from typing import Any
 from filelock import FileLock
 
 from agent_rl import trace
-from agent_rl.viewer.query import FACETS, NUMBERS, Query
+from agent_rl.viewer.query import FACETS, Query
 from agent_rl.viewer.records import Source, in_our_form
 from agent_rl.viewer.tables import SCHEMA, RowBatch, lines
 
@@ -92,14 +92,13 @@ class TraceIndex:
     def find(self, query: Query) -> list[dict[str, Any]]:
         """A page of matching trajectories, as their columns."""
         where, values = query.condition()
-        sort = query.sort if query.sort in (*NUMBERS, "step", "id") else "id"
         order = "DESC" if query.descending else "ASC"
-        nulls = "" if sort == "id" else " NULLS LAST"
-        order_by = f"ORDER BY {sort} {order}{nulls}, id {order}"
+        nulls = "" if query.sort == "id" else " NULLS LAST"
+        order_by = f"ORDER BY {query.sort} {order}{nulls}, id {order}"
         # first the numbers alone: a sort that carries whole rows takes ten times as long
         page = f"SELECT id FROM trajectories t {where} {order_by} LIMIT {PAGE} OFFSET ?"
         sql = f"SELECT * FROM trajectories WHERE id IN ({page}) {order_by}"
-        return self._rows(sql, [*values, PAGE * max(0, query.page)])
+        return self._rows(sql, [*values, PAGE * query.page])
 
     def neighbours(self, number: int, query: Query) -> tuple[int | None, int | None]:
         """The trajectories before and after one in the page's order."""
@@ -160,7 +159,7 @@ class TraceIndex:
 
     def correctness(self, step: int, facets: Mapping[str, str]) -> list[list[float]]:
         """The correctness of each prompt's samples in a step, for trajectories with these facets."""
-        where, values = Query(facets={**facets, "step": str(step)}).condition()
+        where, values = Query({**facets, "step": str(step)}).condition()
         known = f"{where} AND correctness IS NOT NULL"
         sql = f"SELECT prompt_key, correctness FROM trajectories t {known} ORDER BY prompt_key"
         found: dict[str, list[float]] = {}
@@ -261,19 +260,16 @@ class TraceIndex:
         # never a number that had a text before: what is forgotten stays among the texts
         highest = self._writer.execute("SELECT seq FROM sqlite_sequence WHERE name = 'trajectories'").fetchone()
         number = first = highest[0] if highest else 0
-        batch, stored = RowBatch(file, offset), None
+        batch, stored = RowBatch(file, offset), Future[None]()
+        stored.set_result(None)
         with ThreadPoolExecutor(1, "agent_rl-index") as thread:  # SQLite takes most of the time, and not Python's lock
             for line, size in lines(source, offset):
                 progress(size)
                 number += batch.read(number + 1, source.name, line, size)
                 if len(batch) >= _BATCH:
-                    stored = self._store_after(thread, stored, batch)
+                    stored.result()
+                    stored = thread.submit(batch.store, self._writer)
                     batch = RowBatch(file, batch.offset)
-            self._store_after(thread, stored, batch).result()
-        return number - first
-
-    def _store_after(self, thread: ThreadPoolExecutor, stored: Future[None] | None, batch: RowBatch) -> Future[None]:
-        """Store a batch in the thread, when the one before it is stored."""
-        if stored is not None:
             stored.result()
-        return thread.submit(batch.store, self._writer)
+            batch.store(self._writer)
+        return number - first

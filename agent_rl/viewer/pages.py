@@ -12,18 +12,17 @@ from urllib.parse import urlencode
 
 from fastapi import HTTPException, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse
-from jinja2 import Environment, PackageLoader
 
 from agent_rl.trace import read_trained_rows
 from agent_rl.viewer.breakdown import read_breakdown
 from agent_rl.viewer.groups import components, mean_advantage, read_group
 from agent_rl.viewer.images import image_type, names_of, place_of
 from agent_rl.viewer.index import PAGE, TraceIndex
-from agent_rl.viewer.query import FACETS, NUMBERS, Query
-from agent_rl.viewer.records import visible
+from agent_rl.viewer.query import FACETS, NUMBERS, Query, read_int
+from agent_rl.viewer.records import environment, visible
 from agent_rl.viewer.tokens import find_tokenizer, shaded
 
-__all__ = ["Pages", "read_query"]
+__all__ = ["Pages"]
 
 _OWN = ("full", "with")
 """Values of an address that are not of the table."""
@@ -38,11 +37,8 @@ class Pages:
         self.index = index
         self._lock = threading.Lock()
         self._values: tuple[int, dict[str, list[tuple[str, int]]]] = (-1, {})
-        self._environment = Environment(
-            loader=PackageLoader("agent_rl.viewer"), autoescape=True, trim_blocks=True, lstrip_blocks=True
-        )
+        self._environment = environment()
         self._environment.filters |= {
-            "visible": visible,
             "number": _number,
             "signed": lambda value: _number(value) if value is None else f"{value + 0.0:+.3f}",
             "sign": lambda value: "" if not value else "good" if value > 0 else "bad",
@@ -54,7 +50,7 @@ class Pages:
 
     def table(self, request: Request) -> HTMLResponse:
         """The trajectories that a query finds."""
-        query, given = read_query(request.query_params), _given(request)
+        query, given = Query(request.query_params), _given(request)
         count, rows = self.index.count(query), self.index.find(query)
         total, values = self._choices()
         return self._page(
@@ -109,7 +105,7 @@ class Pages:
     def group(self, request: Request, number: int) -> HTMLResponse:
         """The samples of one prompt side by side; with `?with=`, also those of another step or file."""
         columns, _ = self._found(number)
-        other = _int(request.query_params.get("with"))
+        other = read_int(request.query_params.get("with"))
         chosen = [columns] if other is None else [columns, self._found(other)[0]]
         sides = []
         for each in chosen:
@@ -128,7 +124,7 @@ class Pages:
         given, (_, choices) = _given(request), self._choices()
         files = [name for name, _ in choices["file"]]
         sides = [
-            (given.get(f"{side}_file", files[0] if files else ""), _int(given.get(f"{side}_step"))) for side in "ab"
+            (given.get(f"{side}_file", files[0] if files else ""), read_int(given.get(f"{side}_step"))) for side in "ab"
         ]
         rows, summary = self.index.compare(*sides) if given else ([], {})
         return self._page(
@@ -152,7 +148,7 @@ class Pages:
 
     def count(self, request: Request) -> JSONResponse:
         """How many trajectories a query finds now."""
-        return JSONResponse({"count": self.index.count(read_query(request.query_params))})
+        return JSONResponse({"count": self.index.count(Query(request.query_params))})
 
     def _found(self, number: int) -> tuple[dict[str, Any], dict[str, Any]]:
         found = self.index.get(number)
@@ -163,7 +159,7 @@ class Pages:
     def _around(self, request: Request, number: int) -> dict[str, Any]:
         """The trajectories before and after one in the table, and the table's address."""
         given = _given(request)
-        before, after = self.index.neighbours(number, read_query(given))
+        before, after = self.index.neighbours(number, Query(given))
         return {"before": before, "after": after, "back": _back(given)}
 
     def _show_images(self, columns: Mapping[str, Any], record: Mapping[str, Any]) -> None:
@@ -191,24 +187,6 @@ class Pages:
     def _page(self, name: str, **values: Any) -> HTMLResponse:
         html = self._environment.get_template(name).render(**values)
         return HTMLResponse(html.encode(errors="replace"))
-
-
-def read_query(given: Mapping[str, str]) -> Query:
-    """The query of a page's address; what cannot be read does not count."""
-    ranges = {name: (_float(given.get(f"{name}_min")), _float(given.get(f"{name}_max"))) for name in NUMBERS}
-    errors = {"yes": True, "no": False}
-    return Query(
-        facets={name: given[name] for name in FACETS if given.get(name)},
-        ranges={name: bounds for name, bounds in ranges.items() if bounds != (None, None)},
-        tool=given.get("tool", ""),
-        component=given.get("component", ""),
-        component_range=(_float(given.get("component_min")), _float(given.get("component_max"))),
-        with_error=errors.get(given.get("error", "")),
-        text=given.get("text", "")[:200],
-        sort=given.get("sort", "id"),
-        descending=given.get("order", "desc") != "asc",
-        page=max(0, min(_int(given.get("page")) or 0, 10**6)),
-    )
 
 
 def _given(request: Request) -> dict[str, str]:
@@ -241,19 +219,3 @@ def _number(value: Any) -> str:
     if value is None:
         return "\u2013"
     return f"{value + 0.0:.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
-
-
-def _float(text: str | None) -> float | None:
-    try:
-        found = float(text or "")
-    except ValueError:
-        return None
-    return found if found == found else None
-
-
-def _int(text: str | None) -> int | None:
-    try:
-        found = int(text or "")
-    except ValueError:
-        return None
-    return found if abs(found) < 2**62 else None

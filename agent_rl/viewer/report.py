@@ -10,7 +10,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
 from agent_rl.errors import ConfigError
@@ -22,7 +21,7 @@ from agent_rl.viewer.charts import COLOURS, Chart
 from agent_rl.viewer.images import names_of, place_of, thumbnail
 from agent_rl.viewer.index import TraceIndex
 from agent_rl.viewer.query import Query
-from agent_rl.viewer.records import find_sources, visible
+from agent_rl.viewer.records import environment, find_sources
 
 __all__ = ["Run", "charts", "facts", "read_run", "report"]
 
@@ -127,14 +126,12 @@ def report(runs: Sequence[Run], cache: Path | None = None) -> str:
         runs: one, which is shown in full; or several, which are compared.
         cache: where the index of the trajectories is kept.
     """
-    environment = Environment(
-        loader=PackageLoader("agent_rl.viewer"), autoescape=True, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["visible"] = visible
     colours = "".join(f".c{number}{{background:{colour}}}" for number, colour in enumerate(COLOURS))
     shown = [_shown(run, cache) for run in runs]
-    page = environment.get_template("report.html").render(
-        runs=shown, comparison=_comparison(runs) if len(runs) > 1 else {}, colours=Markup(colours), ends=ENDS
+    page = (
+        environment()
+        .get_template("report.html")
+        .render(runs=shown, comparison=_comparison(runs) if len(runs) > 1 else {}, colours=Markup(colours), ends=ENDS)
     )
     return str(page)
 
@@ -272,8 +269,8 @@ def _trajectories(run: Run, cache: Path | None) -> dict[str, Any]:
             return {}
         first, last = int(run.training[0]["step"]), int(run.training[-1]["step"])
         train = {"split": "train"} if "train" in dict(index.choices()["split"]) else {}
-        at_the_end = {"step": str(last), **train}
-        ends = [Query(facets=at_the_end, sort="reward", descending=best) for best in (True, False)]
+        by_reward = {"step": str(last), **train, "sort": "reward"}
+        ends = [Query({**by_reward, "order": order}) for order in ("desc", "asc")]
         place = place_of(source.path)
         best, worst = ([(row, _said(index.record(row), place)) for row in _of_several(index, query)] for query in ends)
         success = list(_successes(index, run.training, train))

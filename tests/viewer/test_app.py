@@ -90,7 +90,7 @@ def test_a_judges_reasons_stand_beside_the_reward(tmp_path: Path) -> None:
     index.refresh()
     page = texts(TestClient(create_app(index), base_url=LOCAL).get("/t/1").text)
     assert re.search(r"style\s+\u2013\s+score 7\s+It is polite\.\s+score 2\s+Too long\.", page)
-    assert index.count(Query(text="polite")) == 1
+    assert index.count(Query({"text": "polite"})) == 1
     index.close()
 
 
