@@ -4,8 +4,8 @@ The run is a child of this program, which adopts every process that the tests le
 and waits for it. The total is therefore that of all processes of the run, also of Ray, engines and sandboxes that
 detach themselves. A process whose parent does not wait for it and ignores its end is not counted.
 
-The share of a test (with the fixtures that it is the first to need, or the last to use) is what its pytest process and
-the children that were waited for have used meanwhile; a process left behind counts for the test that started it.
+The share of a file (with the fixtures that its tests are the first to need, or the last to use) is what its pytest
+process and the children that were waited for have used meanwhile; processes left behind are the rest of the total.
 """
 
 from __future__ import annotations
@@ -19,10 +19,8 @@ import resource
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +31,6 @@ FOLDER = "AGENT_RL_TEST_COSTS"
 TOLERANCE = 1.25
 SLOWEST = 20
 PR_SET_CHILD_SUBREAPER = 36
-POLL_S = 0.5
 
 
 class Recorder:
@@ -60,7 +57,7 @@ def main() -> int:
     """Run pytest, print what it cost, and fail when that is more than tests/README.md allows."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--check", action="store_true", help="fail when the run needs more than the recorded budget")
-    parser.add_argument("--write", action="store_true", help="write total and slowest tests to tests/README.md")
+    parser.add_argument("--write", action="store_true", help="write total and dearest files to tests/README.md")
     parser.add_argument("--out", type=Path, default=ROOT / "outputs/costs.json")
     options, arguments = parser.parse_known_args()
     folder = options.out.with_suffix("")
@@ -68,12 +65,13 @@ def main() -> int:
     for old in folder.glob("*.jsonl"):
         old.unlink()
     started, speed = time.monotonic(), seconds_of_a_fixed_loop()
-    status, left_behind = run([sys.executable, "-m", "pytest", *arguments], folder)
+    status = run([sys.executable, "-m", "pytest", *arguments], folder)
+    tests = [json.loads(line) for path in folder.glob("*.jsonl") for line in path.read_text().splitlines()]
     costs = {
         "cpu": used_by_children(),
         "wall": time.monotonic() - started,
         "loop": speed,
-        "tests": sorted(tests(folder, left_behind), key=lambda test: -float(test["cpu"])),
+        "tests": sorted(tests, key=lambda test: -float(test["cpu"])),
     }
     options.out.write_text(json.dumps(costs, indent=1))
     print(f"{costs['cpu']:.0f} CPU-seconds in {costs['wall']:.0f} s; by test: {options.out}")
@@ -84,72 +82,30 @@ def main() -> int:
     return status
 
 
-def run(command: list[str], folder: Path) -> tuple[int, Counter[str]]:
-    """The exit status, and the CPU-seconds of processes that outlived their parents by the test that started them."""
+def run(command: list[str], folder: Path) -> int:
+    """The exit status; what the run has left behind has ended then."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     env = {**os.environ, FOLDER: str(folder)}
     env.pop("PYTHONDONTWRITEBYTECODE", None)  # or each of hundreds of processes compiles this package again
     child = subprocess.Popen(command, cwd=ROOT, env=env)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # pytest gets it as well, and ends in its own way
     signal.signal(signal.SIGTERM, lambda *_: child.terminate())
-    origins: dict[int, str] = {}
-    watching = threading.Thread(target=watch, args=(child.pid, origins), daemon=True)
-    watching.start()
-    left_behind: Counter[str] = Counter()
-    status = 0
-    while True:
-        pid, ended, usage = os.wait4(-1, 0)
+    status = None
+    while status is None:
+        pid, ended, _ = os.wait4(-1, 0)
         if pid == child.pid:
             child.returncode = status = os.waitstatus_to_exitcode(ended)
-            break
-        left_behind[origins.get(pid, "")] += usage.ru_utime + usage.ru_stime
-    return status, left_behind + alive(origins)
-
-
-def watch(pytest: int, origins: dict[int, str]) -> None:
-    """Notes of each adopted process the test that started it: pytest tells its children by an environment variable."""
-    while True:
-        for pid in children():
-            if pid != pytest and pid not in origins:
-                origins[pid] = test_of(pid)
-        time.sleep(POLL_S)
-
-
-def children() -> list[int]:
-    return [int(pid) for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()]
-
-
-def test_of(pid: int) -> str:
-    try:
-        environment = Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:
-        return ""
-    found = re.search(rb"PYTEST_CURRENT_TEST=([^\0]*) \(\w+\)", environment)
-    return found[1].decode() if found else ""
-
-
-def alive(origins: dict[int, str]) -> Counter[str]:
-    """Of the processes that the run has left behind, which are ended."""
-    found: Counter[str] = Counter()
-    for pid in children():
-        print(f"left by {origins.get(pid) or 'the tests'}: {Path(f'/proc/{pid}/cmdline').read_text()[:200]!r}")
-        os.kill(pid, signal.SIGKILL)
-        _, _, usage = os.wait4(pid, 0)
-        found[origins.get(pid, "")] += usage.ru_utime + usage.ru_stime
-    return found
+    for path in Path("/proc/self/task").glob("*/children"):
+        for pid in map(int, path.read_text().split()):
+            print(f"left by the tests: {Path(f'/proc/{pid}/cmdline').read_text()[:200]!r}")
+            os.kill(pid, signal.SIGKILL)
+            os.wait4(pid, 0)
+    return status
 
 
 def used_by_children() -> float:
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
-
-
-def tests(folder: Path, left_behind: Counter[str]) -> Iterator[dict[str, Any]]:
-    for path in folder.glob("*.jsonl"):
-        for line in path.read_text().splitlines():
-            test = json.loads(line)
-            yield {**test, "cpu": test["cpu"] + left_behind.pop(test["test"], 0)}
-    yield {"test": "(processes that no test is known of)", "cpu": sum(left_behind.values()), "wall": 0}
 
 
 def seconds_of_a_fixed_loop() -> float:
@@ -168,12 +124,9 @@ def with_table(text: str, costs: dict[str, Any]) -> str:
     files: Counter[str] = Counter()
     for test in costs["tests"]:
         files[test["test"].split("::")[0]] += test["cpu"]
+    files["(processes left behind)"] = costs["cpu"] - sum(files.values())
     lines = [
         f"Total: {costs['cpu']:.0f} CPU-seconds, {costs['wall']:.0f} s (fixed loop: {costs['loop']:.3f} s).",
-        "",
-        "| CPU-seconds | seconds | test |",
-        "| ---: | ---: | --- |",
-        *(f"| {t['cpu']:.1f} | {t['wall']:.1f} | `{t['test']}` |" for t in costs["tests"][:SLOWEST]),
         "",
         "| CPU-seconds | file |",
         "| ---: | --- |",

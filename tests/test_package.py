@@ -22,11 +22,9 @@ def test_the_package_alone_loads_nothing_else():
     assert not loaded & {*HEAVY, "pydantic", "omegaconf"}
 
 
-@pytest.mark.parametrize(
-    "name", ["Agent", "Component", "Hooks", "Reply", "Tool", "User", "__version__", "register_agent_loop"]
-)
-def test_a_name_loads_neither_torch_nor_verl(name):
-    assert not loaded_by(f"from agent_rl import {name}") & HEAVY
+def test_the_names_for_light_code_load_neither_torch_nor_verl():
+    names = "Agent, Component, Hooks, Reply, Tool, User, __version__, register_agent_loop"
+    assert not loaded_by(f"from agent_rl import {names}") & HEAVY
 
 
 @pytest.mark.trainer

@@ -48,29 +48,16 @@ AGENT = Agent("shout_agent", lambda settings, limits: ShoutFormat())
 import asyncio
 from types import SimpleNamespace
 
-from agent_rl import trace
+from agent_rl.agents.episode.loop import EpisodeSetup
 from agent_rl.agents.episode.policy import ScriptedPolicy
-from agent_rl.data import make_row, write_parquet
-from agent_rl.evaluation.ledger import Ledger
-from agent_rl.evaluation.runner import Evaluation, run
-from agent_rl.evaluation.settings import read_settings
-from agent_rl.policies import PolicySource
+from agent_rl.agents.registry import make_loop
+from agent_rl.settings import AgentRLSettings
 from agent_rl.verl_adapter import loops
 
-
-class Scripted(PolicySource):
-    def policy(self, usage, seed=None, format=None):
-        return ScriptedPolicy(["FORTY-TWO"])
-
-
-row = make_row(question="6*7?", data_source="gsm8k", ground_truth="42", split="test", index=0, agent_name="shout_agent")
-write_parquet([row], "rows.parquet")
-settings = read_settings({"data": "rows.parquet", "model": "script"}, [])
-with Ledger("out", settings) as ledger:
-    asyncio.run(run(Evaluation.load(settings), Scripted(), ledger, lambda record: None))
-(trajectory,) = trace.read("out/trajectories.jsonl")
+loop = make_loop("shout_agent", EpisodeSetup(AgentRLSettings()))
+row = {"raw_prompt": [{"role": "user", "content": "6*7?"}], "data_source": "gsm8k"}
+trajectory = asyncio.run(loop.run_row(row, loop.conversation(ScriptedPolicy(["FORTY-TWO"])), loop.format()))
 assert (trajectory.agent, trajectory.answer) == ("shout_agent", "forty-two")
-assert trajectory.score.components["correctness"] == 0
 verls = SimpleNamespace(_agent_loop_registry={})
 loops.install(verls)
 assert verls._agent_loop_registry["shout_agent"] == {"_target_": "agent_rl.verl_adapter.loops.ShoutAgentLoop"}
@@ -283,10 +270,10 @@ print("works")
 }
 
 
-@pytest.fixture
-def copied_package(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def copied_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a copy of the package."""
-    folder = tmp_path / "copy"
+    folder = tmp_path_factory.mktemp("copy")
     shutil.copytree(ROOT / "agent_rl", folder / "agent_rl", ignore=shutil.ignore_patterns("__pycache__"))
     return folder
 

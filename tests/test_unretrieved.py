@@ -21,8 +21,6 @@ from agent_rl.agents.users.user import Reply, User
 from agent_rl.concurrency import uninterrupted
 from agent_rl.errors import FatalError, UnscoredError
 from agent_rl.rewards import Reward, groups
-from agent_rl.rewards.service.endpoint import RewardEndpoint
-from agent_rl.rewards.service.wire import Answer, Arguments, Unscored
 from agent_rl.settings import AgentRLSettings, RewardSettings
 from agent_rl.tools import Tool, ToolSpec
 from agent_rl.trajectory import Message, StopReason, Trajectory
@@ -189,18 +187,3 @@ def test_of_components_that_raise_for_all_samples(settings: RewardSettings, tmp_
     assert complaints(lambda: score(settings)) == []
     assert complaints(lambda: score(together)) == []
     assert complaints(lambda: Reward(settings).score_group([answered(number) for number in range(6)])) == []
-
-
-def test_of_a_service_whose_components_and_rules_raise(settings: RewardSettings, tmp_path: Path) -> None:
-    items = [Arguments(solution_str=str(number), ground_truth="4", data_source="gsm8k") for number in range(20)]
-
-    answers: list[Answer] = []
-
-    async def serve(**more: Any) -> None:
-        endpoint = RewardEndpoint("rules", settings, timeout_s=5, **more)
-        answers.extend(await endpoint.answer(items))
-        await endpoint.close()
-
-    assert complaints(serve) == []
-    assert complaints(lambda: serve(rules_file=str(tmp_path / "mine.py"))) == []
-    assert [type(answer) for answer in answers] == 2 * len(items) * [Unscored]

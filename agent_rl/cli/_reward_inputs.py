@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from agent_rl.settings import AgentRLSettings
     from agent_rl.trajectory import Trajectory
 
-__all__ = ["configuration", "configured", "is_dump", "kept_pieces", "settings_of", "stored_trajectories"]
+__all__ = ["configuration", "configured", "kept_pieces", "settings_of", "stored_trajectories"]
 
 
 def kept_pieces(
@@ -68,15 +68,6 @@ def settings_of(configuration: Any) -> AgentRLSettings:
     from agent_rl.settings import AgentRLSettings
 
     return AgentRLSettings.from_config(configuration)
-
-
-def is_dump(path: Path) -> bool:
-    """Whether this is a dump of verl: a folder with a file for each step, or one of its files."""
-    if not path.is_file():
-        return path.is_dir()
-    with open(path, "rb") as lines:
-        first = next(lines, b"")
-    return b'"input"' in first and b'"stop_reason"' not in first
 
 
 def configuration(config: Path | None, overrides: Sequence[str]) -> Any:

@@ -18,7 +18,6 @@ from agent_rl.errors import ConfigError
 
 if TYPE_CHECKING:
     from agent_rl.evaluation.audit import TurnAudit
-    from agent_rl.evaluation.dumps import DumpedSample
     from agent_rl.policies.chat_template import ChatTemplate
 
 __all__ = ["GROUP", "app"]
@@ -40,7 +39,7 @@ def _audit() -> None: ...
 
 @app.command()
 def tokens(
-    path: Annotated[Path, typer.Argument(help="A trace, a folder with one, or a dump of verl's rollouts")],
+    path: Annotated[Path, typer.Argument(help="A trace, or a folder with one")],
     tokenizer: Annotated[list[str], typer.Option(help="Folder or name of the model; may be repeated, to compare")],
     model: Annotated[
         str | None, typer.Option(help="Folder of the weights that have sampled, to compare log-probs with")
@@ -51,8 +50,8 @@ def tokens(
 ) -> None:
     """Compare each turn's sampled tokens with the mask, the log-probs and a fresh rendering of the conversation.
 
-    A trace must have been written with agent_rl.trace.tokens=true; of a dump only the text is compared. Exit code 1
-    when a mask or a log-prob is wrong; drift is reported only. An interrupted audit goes on with the same command.
+    A trace must have been written with agent_rl.trace.tokens=true. Exit code 1 when a mask or a log-prob is wrong;
+    drift is reported only. An interrupted audit goes on with the same command.
 
     --json: `ok`, `agents` (each with `template`, `agent`, `turns`, `mask_errors`, `logprob_errors`, `retokenized`,
     `token_drift`, `text_drift`), `examples` (each with `template`, `kind`, `text`).
@@ -125,16 +124,11 @@ def _audits(
     """Agent, name and audit of each trajectory."""
     from agent_rl import trace
     from agent_rl.evaluation.audit import audit_trajectory, has_tokens
-    from agent_rl.evaluation.dumps import read_dump
 
     files = [path] if path.is_file() else sorted(path.glob("*.jsonl"))
     traces = trace.firsts(file for file in files if _is_trace(file))
     if not traces:
-        for sample in read_dump(path):
-            messages = [*trace.segments(sample.input), *trace.segments(sample.output, "assistant")]
-            chat = [{"role": role, "content": text} for role, text in messages if text or role != "assistant"]
-            yield "", f"step {sample.step}, {sample.row}", partial(_audit_text, sample, chat, template)
-        return
+        raise ConfigError(str(path), "there is no trace", "Name a trace, or a folder with one")
     kept = False
     for file in traces:
         for trajectory in trace.read(file, torn="skip", tokens=True):
@@ -143,12 +137,6 @@ def _audits(
                 yield trajectory.agent, trajectory.id, partial(audit_trajectory, trajectory, template, compute)
     if not kept:
         raise ConfigError(str(path), "the trace has no tokens", "Write it with agent_rl.trace.tokens=true")
-
-
-def _audit_text(sample: DumpedSample, chat: list[dict[str, str]], template: ChatTemplate) -> list[TurnAudit]:
-    from agent_rl.evaluation.audit import audit_text
-
-    return [audit_text(sample.input, sample.output, chat, template)]
 
 
 def _is_trace(file: Path) -> bool:

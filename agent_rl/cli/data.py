@@ -145,12 +145,13 @@ def check(
 def _setup(tools: str | None, settings: list[str] | None, script: str | None) -> EpisodeSetup:
     from agent_rl.agents.episode.loop import EpisodeSetup
     from agent_rl.agents.registry import load_script
-    from agent_rl.evaluation.settings import read_section
+    from agent_rl.cli._reward_inputs import configuration, settings_of
     from agent_rl.tools import load_tools
 
     if script:
         load_script(script)
-    return EpisodeSetup(read_section(settings or []), tools=load_tools(tools) if tools else [])
+    section = settings_of(configuration(None, settings or []))
+    return EpisodeSetup(section, tools=load_tools(tools) if tools else [])
 
 
 def _tokenizer(model: str | None) -> Any:

@@ -88,11 +88,11 @@ def evaluate(
       api_key_env               environment variable that holds the endpoint's API key
       tokenizer                 of the policies over tokens
     """
-    from agent_rl.evaluation.difficulty import write_difficulty
     from agent_rl.evaluation.ledger import Ledger
     from agent_rl.evaluation.recipe import recipe_values, split_words
     from agent_rl.evaluation.runner import Evaluation
     from agent_rl.evaluation.settings import read_settings
+    from agent_rl.evaluation.summary import write_difficulty
     from agent_rl.verl_adapter.checkpoints import model_folder
 
     flags: dict[str, object] = {"data": data, "model": model, "endpoint": endpoint, "loop": loop, "script": script}

@@ -24,7 +24,7 @@ def report(
         Path | None, typer.Option("-o", "--out", help="The page; default: report.html in the first run's folder")
     ] = None,
     png: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Also write each chart into this folder, as PNG and CSV")
+        Path | None, typer.Option(metavar="DIR", help="Also write each chart into this folder, as PNG")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -54,9 +54,8 @@ def report(
         if png is not None:
             png.mkdir(parents=True, exist_ok=True)
             for chart in charts(found):
-                files += [png / f"{chart.name}.png", png / f"{chart.name}.csv"]
-                chart.write_png(files[-2])
-                chart.write_csv(files[-1])
+                files.append(png / f"{chart.name}.png")
+                chart.write_png(files[-1])
     except OSError as error:
         problem = f"{error.filename or target} cannot be written ({error.strerror})"
         raise ConfigError("--out, --png", problem, "Name another file or folder") from error

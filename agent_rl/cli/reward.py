@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager
-from functools import partial
+from collections.abc import Awaitable, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from agent_rl.cli._arguments import Json, agent_names, print_json, recipe_names
+from agent_rl.cli._arguments import Json, print_json, recipe_names
 from agent_rl.cli._explain import explain
 from agent_rl.cli._reward_inputs import (
-    configuration,
     configured,
-    is_dump,
     kept_pieces,
-    settings_of,
     stored_trajectories,
 )
 from agent_rl.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
-    from agent_rl.pieces import Pieces
     from agent_rl.rewards.compose import Reward
     from agent_rl.rewards.lab import Attack
-    from agent_rl.settings import AgentRLSettings
 
 __all__ = ["GROUP", "app"]
 
@@ -63,73 +55,47 @@ Concurrency = Annotated[int, typer.Option(help="Trajectories that are scored at 
 
 @app.command()
 def score(
-    trajectories: Annotated[
-        Path,
-        typer.Argument(
-            metavar="TRAJECTORIES",
-            help="JSONL of agent_rl.trace.path, or of agent-rl eval; or what verl dumps: trainer.rollout_data_dir",
-        ),
-    ],
+    trajectories: Trajectories,
     overrides: Overrides = None,
     config: Config = None,
     data: Data = None,
-    loop: Annotated[
-        str, typer.Option(help="Of a dump: the agent that wrote it", autocompletion=agent_names)
-    ] = "react_agent",
-    script: Annotated[
-        str | None, typer.Option(help="Of a dump: your training script: the agents that it registers count")
-    ] = None,
-    tools: Annotated[str | None, typer.Option(help="Of a dump: YAML file of the tools that the agent had")] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="JSONL file for the trajectories with their new scores; of a dump the summary")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="JSONL file for the trajectories with their new scores")] = None,
     concurrency: Concurrency = 32,
     limit: Limit = None,
     as_json: Json = False,
 ) -> None:
-    r"""Score stored trajectories, or verl's dumps, by the reward that a configuration describes, offline.
+    r"""Score stored trajectories by the reward that a configuration describes, offline.
 
     \b
       agent-rl reward score trajectories.jsonl --config recipes/gsm8k_calculator
       agent-rl reward score trajectories.jsonl agent_rl.reward.efficiency.penalty=0.2 --out scored.jsonl
-      agent-rl reward score outputs/my_run/trace.jsonl --tools tool_configs/calculator.yaml
 
-    The trajectories of one prompt are scored together. An unscored one is counted, and kept with its error. For
-    verl's dumps, scores are shown for each step. The same command goes on after an interruption.
+    The trajectories of one prompt are scored together. An unscored one is counted, and kept with its error. The same
+    command goes on after an interruption.
 
     --json: `all` and `data_sources` (each with `scored`, `unscored`, `reward`, `components`), `errors` (numbers by
-    text); of a dump the same for each step.
+    text).
     """
     from rich.console import Console
 
     from agent_rl.rewards.lab.groups import grouped, score_groups, summary, summary_table
 
-    if is_dump(trajectories):
-        settings = settings_of(configuration(config, overrides or []))
-        kept_as = partial(
-            kept_pieces, config=config, overrides=overrides, work=["dump", trajectories, loop, script, tools]
-        )
-        shown, result = _dump_scores(trajectories, settings, loop, script, tools, kept_as)
-        written = json.dumps(result, indent=2) + "\n"
-    else:
-        found, reward = stored_trajectories(trajectories, limit, data), configured(config, overrides or [])
-        groups = grouped(found)
-        with kept_pieces("groups", len(groups), config, overrides, ["score", trajectories, limit, data]) as kept:
-            scored = asyncio.run(_closed(reward, score_groups(groups, reward, concurrency, kept)))
-        after = dict(zip(map(id, chain(*groups)), chain(*scored), strict=True))
-        in_order = [after[id(trajectory)] for trajectory in found]  # of the file
-        result = summary(in_order)
-        shown = summary_table(result, str(trajectories))
-        written = "".join(f"{trajectory.to_json()}\n" for trajectory in in_order)
+    found, reward = stored_trajectories(trajectories, limit, data), configured(config, overrides or [])
+    groups = grouped(found)
+    with kept_pieces("groups", len(groups), config, overrides, ["score", trajectories, limit, data]) as kept:
+        scored = asyncio.run(_closed(reward, score_groups(groups, reward, concurrency, kept)))
+    after = dict(zip(map(id, chain(*groups)), chain(*scored), strict=True))
+    in_order = [after[id(trajectory)] for trajectory in found]  # of the file
+    result = summary(in_order)
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(written, encoding="utf-8")
+        out.write_text("".join(f"{trajectory.to_json()}\n" for trajectory in in_order), encoding="utf-8")
     if as_json:
         print_json(result)
         return
     console = Console()
-    console.print(shown)
-    for error, count in result.get("errors", {}).items():
+    console.print(summary_table(result, str(trajectories)))
+    for error, count in result["errors"].items():
         console.print(f"{count} unscored: {error}", markup=False, highlight=False)
 
 
@@ -259,30 +225,6 @@ def serve(
         remedy = "Install what the service needs: pip install 'agent-rl[service]'"
         raise ConfigError("agent-rl reward serve", f"there is no module {error.name!r}", remedy) from error
     server.serve(settings, lambda url: print(f"serving rewards at {url}", flush=True))
-
-
-def _dump_scores(
-    dump: Path,
-    settings: AgentRLSettings,
-    loop: str,
-    script: str | None,
-    tools: str | None,
-    kept_as: Callable[[str, int], AbstractContextManager[Pieces]],
-) -> tuple[Any, dict[str, Any]]:
-    """The table and the summary of each step of a dump."""
-    from agent_rl.agents.episode.loop import EpisodeSetup
-    from agent_rl.agents.registry import load_script, make_loop
-    from agent_rl.evaluation.dumps import read_dump, score_dump, step_table
-    from agent_rl.verl_adapter.tool_files import load_specs
-
-    if script:
-        load_script(script)
-    specs = load_specs(tools) if tools else []
-    format = make_loop(loop, EpisodeSetup(settings, tools=specs)).format()
-    samples = read_dump(dump)
-    with kept_as("rows", len({(sample.step, sample.row) for sample in samples})) as kept:
-        steps = asyncio.run(score_dump(samples, format, specs, settings.reward, kept))
-    return step_table(steps, str(dump))
 
 
 async def _closed(reward: Reward, work: Awaitable[T]) -> T:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import AsyncExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -50,9 +51,7 @@ def evaluate(
     concurrency: Annotated[int, typer.Option(min=1, help="Samples at one time")] = 32,
     api_key_env: Annotated[str | None, typer.Option(help="Environment variable with the endpoint's API key")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Of the first samples of each file")] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for report.json, verdicts.jsonl and calibration.png with its CSV")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for report.json, verdicts.jsonl and calibration.png")] = None,
     as_json: Json = False,
 ) -> None:
     r"""Measure how well a judge or a reward model agrees with the truth.
@@ -106,7 +105,7 @@ def evaluate(
     if out is not None:
         _write(out, report, judged)
     if as_json:
-        print_json(report.plain())
+        print_json(asdict(report))
     else:
         Console().print(judge_table(report, f"{model} on {', '.join(Path(file).name for file in files)}"))
 
@@ -127,7 +126,7 @@ def _write(folder: Path, report: JudgeReport, judged: list[Judged]) -> None:
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "report.json").write_text(json.dumps(report.plain(), indent=2) + "\n", encoding="utf-8")
+        (folder / "report.json").write_text(json.dumps(asdict(report), indent=2) + "\n", encoding="utf-8")
         lines = [{"truth": each.sample.truth, "said": each.said, "failed": each.failed} for each in judged]
         text = "".join(f"{json.dumps(line)}\n" for line in lines)
         (folder / "verdicts.jsonl").write_text(text, encoding="utf-8")
@@ -142,7 +141,6 @@ def _write(folder: Path, report: JudgeReport, judged: list[Judged]) -> None:
                 axis="score that the judge gave",
             )
             chart.write_png(folder / "calibration.png")
-            chart.write_csv(folder / "calibration.csv")
     except OSError as error:
         problem = f"{error.filename or folder} cannot be written ({error.strerror})"
         raise ConfigError("--out", problem, "Name another folder") from error

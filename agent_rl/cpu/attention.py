@@ -41,10 +41,14 @@ def install() -> None:
         return
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
-    HookRegistry.register(f"{BACKEND}.init_forward_metadata", prepare, HookType.AROUND)
-    HookRegistry.register(f"{BACKEND}._run_sdpa_forward_decode", decode, HookType.AROUND)
-    grammar.install()
-    sampling.install()
+    hooks = {
+        f"{BACKEND}.init_forward_metadata": prepare,
+        f"{BACKEND}._run_sdpa_forward_decode": decode,
+        grammar.MASKING: grammar.apply_vocab_mask,
+        sampling.SAMPLER: sampling.sample,
+    }
+    for place, hook in hooks.items():
+        HookRegistry.register(place, hook, HookType.AROUND)
 
 
 def prepare(original: Callable[..., None], backend: Any, forward_batch: Any) -> None:

@@ -1,7 +1,7 @@
 """JSON-constrained generation on a CPU: SGLang's xgrammar backend masks logits on accelerators only.
 
 A judge gets a JSON schema for its verdict on a CPU as on a GPU. xgrammar has a kernel for the CPU, which SGLang 0.5.12
-does not call. `agent_rl.cpu.attention.install` loads this in SGLang's processes.
+does not call. `agent_rl.cpu.attention.install` hooks it in SGLang's processes.
 """
 
 from __future__ import annotations
@@ -11,16 +11,10 @@ from typing import Any
 
 import torch
 
-__all__ = ["apply_vocab_mask", "install"]
+__all__ = ["MASKING", "apply_vocab_mask"]
 
-GRAMMAR = "sglang.srt.constrained.xgrammar_backend.XGrammarGrammar"
-
-
-def install() -> None:
-    """Hook SGLang's method that refuses a CPU."""
-    from sglang.srt.plugins.hook_registry import HookRegistry, HookType
-
-    HookRegistry.register(f"{GRAMMAR}.apply_vocab_mask", apply_vocab_mask, HookType.AROUND)
+MASKING = "sglang.srt.constrained.xgrammar_backend.XGrammarGrammar.apply_vocab_mask"
+"""SGLang's method that refuses a CPU."""
 
 
 def apply_vocab_mask(

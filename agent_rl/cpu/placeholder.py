@@ -6,9 +6,13 @@ The stand-ins for GPU-only packages are made of them. Importing SGLang on a CPU 
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Mapping
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import Any, NoReturn
 
-__all__ = ["Placeholder", "placeholder_jit"]
+__all__ = ["Placeholder", "add_module", "placeholder_jit", "placeholders_of"]
 
 
 class Placeholder:
@@ -24,9 +28,7 @@ class Placeholder:
         )
 
     def __getattr__(self, name: str) -> Placeholder:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return Placeholder(f"{self.__name__}.{name}")
+        return placeholders_of(self.__name__)(name)
 
     def __getitem__(self, key: Any) -> Placeholder:
         return Placeholder(f"{self.__name__}[{key!r}]")
@@ -40,3 +42,31 @@ def placeholder_jit(function: Any = None, **options: Any) -> Any:
     if function is None:
         return placeholder_jit
     return Placeholder(getattr(function, "__qualname__", repr(function)))
+
+
+def placeholders_of(module: str) -> Callable[[str], Placeholder]:
+    """The `__getattr__` of a module in which every name is a placeholder."""
+
+    def get(name: str) -> Placeholder:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Placeholder(f"{module}.{name}")
+
+    return get
+
+
+def add_module(name: str, values: Mapping[str, Any] | None = None, *, more: bool = False) -> None:
+    """Add a module to a package that is imported already.
+
+    Args:
+        name: with that of the package.
+        values: what is in it; None: every name is a placeholder.
+        more: whether every other name is a placeholder, too.
+    """
+    module = sys.modules[name] = ModuleType(name, "Stand-in.")
+    module.__spec__, module.__path__ = ModuleSpec(name, None, is_package=True), []
+    module.__dict__.update(values or {})
+    if values is None or more:
+        module.__getattr__ = placeholders_of(name)  # type: ignore[method-assign]
+    parent, _, own = name.rpartition(".")
+    setattr(sys.modules[parent], own, module)

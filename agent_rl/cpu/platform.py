@@ -5,8 +5,7 @@ What has no meaning on a CPU (memory pools, profilers, visible devices) answers 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from types import ModuleType
 from typing import Any
 
@@ -20,13 +19,12 @@ from agent_rl.cpu.engine_forks import ENGINE
 __all__ = ["PlatformCPU"]
 
 
-def _nothing(*args: Any, **kwargs: Any) -> None:
-    """Does nothing: the operation has no meaning on a CPU."""
+def _always(value: Any) -> Any:
+    """A method that returns one value, whatever it is asked."""
+    return lambda *args, **kwargs: value
 
 
-def _zero(*args: Any, **kwargs: Any) -> int:
-    """Zero, for a count that only devices have."""
-    return 0
+_nothing = _always(None)
 
 
 def _memory(device: Any = None) -> tuple[int, int]:
@@ -43,7 +41,7 @@ def _device_module() -> ModuleType:
     module.__dict__.update(
         {name: getattr(torch.cpu, name) for name in torch.cpu.__all__}
         | dict.fromkeys(nothing, _nothing)
-        | dict.fromkeys(counted, _zero)
+        | dict.fromkeys(counted, _always(0))
         | {
             "mem_get_info": _memory,
             "get_rng_state": lambda device=None: torch.get_rng_state(),
@@ -60,64 +58,20 @@ def _device_module() -> ModuleType:
 class PlatformCPU(PlatformBase):
     """One CPU device; Ray schedules it as a logical resource named GPU, as verl's resource pools ask for."""
 
+    device_name = vendor_name = "cpu"
+    device_module = _device_module()
+    is_available = _always(True)
+    is_platform_available = _always(False)  # never by detection: a GPU machine must not fall back to the CPU by itself
+    current_device = _always("cpu")  # verl hands it to `Tensor.to`, where an index would mean a GPU
+    device_count = _always(1)
     set_device = synchronize = set_allocator_settings = empty_cache = _nothing
     profiler_start = profiler_stop = cudart = _nothing
-
-    def __init__(self) -> None:
-        self._module = _device_module()
-
-    @property
-    def device_name(self) -> str:  # noqa: D102 - the base class documents the platform's methods
-        return "cpu"
-
-    @property
-    def vendor_name(self) -> str:  # noqa: D102
-        return "cpu"
-
-    @property
-    def device_module(self) -> ModuleType:  # noqa: D102
-        return self._module
-
-    def is_available(self) -> bool:  # noqa: D102
-        return True
-
-    def is_platform_available(self, use_smi_check: bool = False) -> bool:
-        """Never chosen by detection: a GPU machine must not fall back to the CPU by itself."""
-        return False
-
-    def current_device(self) -> str:  # type: ignore[override]
-        """The device as a string: verl hands it to `Tensor.to`, where an index would mean a GPU."""
-        return "cpu"
-
-    def manual_seed(self, seed: int) -> None:  # noqa: D102
-        torch.manual_seed(seed)
-
-    manual_seed_all = manual_seed
-
-    def device_count(self) -> int:  # noqa: D102
-        return 1
-
-    def get_device_capability(self, device_index: int = 0) -> tuple[int | None, int | None]:  # noqa: D102
-        return None, None
-
-    def communication_backend_name(self) -> str:  # noqa: D102
-        return "gloo"
-
-    def visible_devices_envvar(self) -> str:  # noqa: D102
-        return "CPU_VISIBLE_DEVICES"
-
-    @contextmanager
-    def nvtx_range(self, msg: str) -> Iterator[None]:  # noqa: D102
-        yield
-
-    def ray_resource_name(self) -> str:  # noqa: D102
-        return "GPU"
-
-    def ray_noset_envvars(self) -> list[str]:  # noqa: D102
-        return []
-
-    def rollout_env_vars(self) -> dict[str, str]:  # noqa: D102
-        return {ENGINE: "1"}
-
-    def is_ipc_supported(self) -> bool:  # noqa: D102
-        return False
+    manual_seed = manual_seed_all = staticmethod(torch.manual_seed)
+    get_device_capability = _always((None, None))
+    communication_backend_name = _always("gloo")
+    visible_devices_envvar = _always("CPU_VISIBLE_DEVICES")
+    nvtx_range = _always(nullcontext())
+    ray_resource_name = _always("GPU")
+    ray_noset_envvars = _always([])
+    rollout_env_vars = _always({ENGINE: "1"})
+    is_ipc_supported = _always(False)

@@ -2,7 +2,7 @@
 
 torch.multinomial draws a random number for each entry of the vocabulary: 69 ms for 64 requests and 49,152 entries on
 one core, where the sums take 3 ms. It was a tenth of what the engine did with a model of 0.1 M parameters.
-`agent_rl.cpu.attention.install` loads this.
+`agent_rl.cpu.attention.install` hooks it.
 """
 
 from __future__ import annotations
@@ -12,19 +12,12 @@ from typing import Any
 
 import torch
 
-__all__ = ["install", "sample"]
+__all__ = ["SAMPLER", "sample"]
 
 SAMPLER = "sglang.srt.layers.sampler.sampling_from_probs_torch"
 
 AT_A_TIME = 2**16
 """Probabilities whose sums stay in a core's cache."""
-
-
-def install() -> None:
-    """Hook SGLang's function."""
-    from sglang.srt.plugins.hook_registry import HookRegistry, HookType
-
-    HookRegistry.register(SAMPLER, sample, HookType.AROUND)
 
 
 def sample(original: Callable[..., torch.Tensor], probs: torch.Tensor, **options: Any) -> torch.Tensor:

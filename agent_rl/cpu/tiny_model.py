@@ -122,49 +122,29 @@ def make_model(
     out_dir: str | Path,
     tokenizer: PreTrainedTokenizerBase,
     *,
-    hidden: int = 96,
-    layers: int = 3,
-    heads: int = 4,
-    max_positions: int = MAX_POSITIONS,
     init_std: float = 0.02,
     seed: int = 0,
+    **shape: int,
 ) -> Qwen2ForCausalLM:
     """Make a random fp32 Qwen2 with tied embeddings and save it with its config and generation config.
 
     Args:
         out_dir: folder to write to, normally the tokenizer's.
         tokenizer: gives vocabulary size, padding and end-of-sequence ids.
-        hidden: width; `hidden / heads` is the size of a head and must be even.
-        layers: number of blocks. Copying from the context needs at least 2.
-        heads: attention heads.
-        max_positions: longest sequence in tokens.
         init_std: standard deviation of the initial weights.
         seed: of the weights; torch's global random state does not change.
+        shape: see `_shape`. Copying from the context needs at least 2 layers.
 
     Raises:
-        ValueError: if `hidden` does not divide into heads of an even size.
+        ValueError: if the width does not divide into heads of an even size.
     """
-    if hidden % heads or (hidden // heads) % 2:
-        raise ValueError(f"hidden={hidden} does not give {heads} heads of an even size")
     config = Qwen2Config(
-        vocab_size=len(tokenizer),
-        hidden_size=hidden,
-        intermediate_size=2 * hidden,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        num_key_value_heads=heads,
-        max_position_embeddings=max_positions,
+        **_shape(tokenizer, **shape),
         rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
         initializer_range=init_std,
         tie_word_embeddings=True,
-        bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-        dtype="float32",
     )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = Qwen2ForCausalLM(config).float()
+    model = _make(Qwen2ForCausalLM, config, seed)
     model.generation_config = GenerationConfig(
         eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id, do_sample=True, temperature=1.0
     )
@@ -173,73 +153,76 @@ def make_model(
 
 
 def make_classifier(
-    out_dir: str | Path,
-    tokenizer: PreTrainedTokenizerBase,
-    *,
-    hidden: int = 96,
-    layers: int = 3,
-    heads: int = 4,
-    max_positions: int = MAX_POSITIONS,
-    seed: int = 0,
+    out_dir: str | Path, tokenizer: PreTrainedTokenizerBase, *, seed: int = 0, **shape: int
 ) -> LlamaForSequenceClassification:
     """Make a random fp32 Llama with one score at the last token, as a Bradley-Terry reward model has, and save it.
 
     Args:
         out_dir: folder to write to, normally the tokenizer's.
         tokenizer: gives vocabulary size, padding and end-of-sequence ids.
-        hidden: width.
+        seed: of the weights; torch's global random state does not change.
+        shape: see `_shape`.
+    """
+    config = LlamaConfig(**_shape(tokenizer, **shape), initializer_range=0.2, num_labels=1)  # scores differ visibly
+    model = _make(LlamaForSequenceClassification, config, seed).eval()
+    model.save_pretrained(str(out_dir))
+    return model
+
+
+def _shape(
+    tokenizer: PreTrainedTokenizerBase,
+    hidden: int = 96,
+    layers: int = 3,
+    heads: int = 4,
+    max_positions: int = MAX_POSITIONS,
+) -> dict[str, Any]:
+    """Keys of a model's configuration.
+
+    Args:
+        tokenizer: gives vocabulary size, padding and end-of-sequence ids.
+        hidden: width; `hidden / heads` is the size of a head and must be even.
         layers: number of blocks.
         heads: attention heads.
         max_positions: longest sequence in tokens.
-        seed: of the weights; torch's global random state does not change.
     """
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=hidden,
-        intermediate_size=2 * hidden,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        num_key_value_heads=heads,
-        max_position_embeddings=max_positions,
-        initializer_range=0.2,  # so that scores differ visibly
-        bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-        num_labels=1,
-        dtype="float32",
-    )
+    if hidden % heads or (hidden // heads) % 2:
+        raise ValueError(f"hidden={hidden} does not give {heads} heads of an even size")
+    return {
+        "vocab_size": len(tokenizer),
+        "hidden_size": hidden,
+        "intermediate_size": 2 * hidden,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": heads,
+        "max_position_embeddings": max_positions,
+        "bos_token_id": None,
+        "eos_token_id": tokenizer.eos_token_id,
+        "pad_token_id": tokenizer.pad_token_id,
+        "dtype": "float32",
+    }
+
+
+def _make(kind: Any, config: Any, seed: int) -> Any:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = LlamaForSequenceClassification(config).float().eval()
-    model.save_pretrained(str(out_dir))
-    return model
+        return kind(config).float()
 
 
 def main(argv: list[str] | None = None) -> None:
     """Command line: make an untrained model and a tokenizer in one folder."""
     make: dict[str, Callable[..., Any]] = {"policy": make_model, "classifier": make_classifier}
+    numbers = {"hidden": 96, "layers": 3, "heads": 4, "vocab_size": 512, "max_positions": MAX_POSITIONS, "seed": 0}
     parser = argparse.ArgumentParser(description="Make an untrained tiny Qwen2 and its tokenizer.")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--kind", choices=tuple(make), default="policy", help="default: %(default)s")
-    parser.add_argument("--hidden", type=int, default=96)
-    parser.add_argument("--layers", type=int, default=3)
-    parser.add_argument("--heads", type=int, default=4)
-    parser.add_argument("--vocab-size", type=int, default=512)
-    parser.add_argument("--max-positions", type=int, default=MAX_POSITIONS)
-    parser.add_argument("--seed", type=int, default=0)
-    args = parser.parse_args(argv)
+    for name, default in numbers.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=default)
+    given = vars(parser.parse_args(argv))
+    out, kind = given.pop("out"), given.pop("kind")
     logging.disable_progress_bar()
-    tokenizer = make_tokenizer(CORPUS, args.out, args.vocab_size)
-    model = make[args.kind](
-        args.out,
-        tokenizer,
-        hidden=args.hidden,
-        layers=args.layers,
-        heads=args.heads,
-        max_positions=args.max_positions,
-        seed=args.seed,
-    )
-    print(f"{args.out}: {model.num_parameters() / 1e6:.2f} M parameters, {len(tokenizer)} tokens")
+    tokenizer = make_tokenizer(CORPUS, out, given.pop("vocab_size"))
+    model = make[kind](out, tokenizer, **given)
+    print(f"{out}: {model.num_parameters() / 1e6:.2f} M parameters, {len(tokenizer)} tokens")
 
 
 if __name__ == "__main__":

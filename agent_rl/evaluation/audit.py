@@ -23,7 +23,7 @@ from agent_rl.policies.chat_template import ChatTemplate
 from agent_rl.policies.rendering_difference import difference
 from agent_rl.trajectory import Trajectory
 
-__all__ = ["TurnAudit", "audit_text", "audit_trajectory", "has_tokens"]
+__all__ = ["TurnAudit", "audit_trajectory", "has_tokens"]
 
 Drift = Literal["none", "tokens", "text"]
 AROUND = 30
@@ -94,15 +94,6 @@ def audit_trajectory(
         _compare(kept["sequences"], stretches, audits, compute)
     _drift(kept, stretches, audits, template)
     return audits
-
-
-def audit_text(prompt: str, response: str, messages: Sequence[Mapping[str, str]], template: ChatTemplate) -> TurnAudit:
-    """The same of a dump, which has text only: whether rendering its conversation gives the text back."""
-    rendered = template.decode(template.encode(template.rendered(messages, prompt=False)), special=False)
-    audit = TurnAudit(0, 0)
-    if rendered.rstrip() != (prompt + response).rstrip():
-        audit.drift, audit.difference = "text", _contrast(prompt + response, rendered)
-    return audit
 
 
 def _said(trajectory: Trajectory) -> Iterator[tuple[str, int]]:

@@ -11,7 +11,7 @@ import asyncio
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from operator import itemgetter
 from statistics import fmean
@@ -25,7 +25,7 @@ from agent_rl.data.sources import read_raw
 from agent_rl.data.storage import unpacked
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.evaluation.judge_sources import JudgeSource
-from agent_rl.evaluation.summary import Estimate, cell, estimate_mean, estimate_rate
+from agent_rl.evaluation.summary import cell, estimate_mean, estimate_rate
 from agent_rl.reasoning_rm.metrics import pearson, spearman
 from agent_rl.reasoning_rm.sample import DataSample
 from agent_rl.rewards.judge.verdict import POINTS, SWAPPED, VerdictError
@@ -97,16 +97,15 @@ async def judge_all(
         ConfigError: the judge cannot be asked, or compares and there is no pair.
         UnscoredError: it answered nothing at all.
     """
-    found: list[Judged | None] = [None] * len(samples)
+    free = asyncio.Semaphore(at_once)
 
-    async def work(numbers: Iterator[int]) -> None:
-        for number in numbers:
-            found[number] = await _judged(source, samples[number])
+    async def work(sample: DataSample) -> Judged:
+        async with free:
+            judged = await _judged(source, sample)
             advance(1)
+            return judged
 
-    numbers = iter(range(len(samples)))
-    await together([work(numbers) for _ in range(min(at_once, len(samples)))])
-    judged = [each for each in found if each is not None]
+    judged = await together(list(map(work, samples)))
     if judged and all(each.failed for each in judged):
         raise UnscoredError(f"the judge answered nothing: {judged[0].failed}")
     return judged
@@ -155,10 +154,6 @@ class JudgeReport:
     calibration: list[dict[str, float]] = field(default_factory=list)
     """Groups of verdicts with similar scores: the mean, the mean true score with its interval, and how many."""
 
-    def plain(self) -> dict[str, Any]:
-        """As JSON data."""
-        return asdict(self)
-
 
 def report_on(judged: Sequence[Judged]) -> JudgeReport:
     """The agreement over judged samples."""
@@ -171,7 +166,7 @@ def report_on(judged: Sequence[Judged]) -> JudgeReport:
     )
     right = [(each, _right(each)) for each in answered]
     rates = [rate for _, rate in right if rate is not None]
-    found.accuracy = _plain(estimate_rate([[rate] for rate in rates])) if rates else None
+    found.accuracy = estimate_rate([[rate] for rate in rates]).plain() if rates else None
     by: dict[str, list[float]] = defaultdict(list)
     for each, rate in right:
         name = next((each.sample.metadata[key] for key in CATEGORIES if key in each.sample.metadata), None)
@@ -260,10 +255,6 @@ def judge_table(report: JudgeReport, title: str) -> Table:
     if report.failed:
         table.add_row("without a reply", f"{report.failed:,}")
     return table
-
-
-def _plain(estimate: Estimate) -> dict[str, Any]:
-    return {name: None if value is None or math.isnan(value) else value for name, value in asdict(estimate).items()}
 
 
 def _rounded(score: float) -> int:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from filelock import FileLock, Timeout
 from agent_rl import trace
 from agent_rl.errors import ConfigError
 from agent_rl.evaluation.settings import FREE_TO_CHANGE, EvaluationSettings
+from agent_rl.launch.resolution import leaves
 from agent_rl.launch.run_folder import versions
 from agent_rl.rewards import extra_info
 from agent_rl.settings.yaml_files import read_yaml
@@ -131,8 +131,7 @@ class Ledger:
         if not path.exists():
             problem = f"{self.path} exists without the settings of its evaluation"
             raise ConfigError("--out", problem, "Name another folder")
-        known = dict(_leaves(json.loads(path.read_text())))
-        wanted = dict(_leaves(fixed))
+        known, wanted = dict(leaves(json.loads(path.read_text()))), dict(leaves(fixed))
         for key in [*wanted, *known]:
             if key == WEIGHTS and None in (known.get(key), wanted.get(key)):
                 continue  # an endpoint does not tell
@@ -200,12 +199,3 @@ def _digest(path: str, key: str) -> str:
         return f"sha256:{file_digest(Path(path))}"
     except OSError as error:
         raise ConfigError(key, f"{path} cannot be read ({error.strerror})", "Correct the path") from error
-
-
-def _leaves(value: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    for key, item in value.items():
-        here = f"{path}.{key}".lstrip(".")
-        if isinstance(item, Mapping) and item:
-            yield from _leaves(item, here)
-        else:
-            yield here, item

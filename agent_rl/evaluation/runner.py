@@ -1,11 +1,12 @@
-"""Runs the missing episodes of an evaluation, many at a time, each with the agent and the reward of training."""
+"""Runs the episodes of an evaluation, many at a time, each with the agent and the reward of training."""
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import logging
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,8 +22,10 @@ from agent_rl.evaluation.settings import EvaluationSettings
 from agent_rl.policies import PolicySource
 from agent_rl.policies.chat_template import with_syntax
 from agent_rl.policies.media import with_images
+from agent_rl.policies.script import Script, ScriptedTokens
 from agent_rl.policies.source import PolicyUsage
 from agent_rl.policies.token_policy import TokenPolicy
+from agent_rl.policies.tokens import ChatTokenizer
 from agent_rl.rewards import Reward
 from agent_rl.rewards.custom import configured_reward
 from agent_rl.rewards.repeating import repeatable
@@ -31,7 +34,7 @@ from agent_rl.trajectory import StopReason, Trajectory
 from agent_rl.user_code import RepeatedBugs, UserCodeError
 from agent_rl.verl_adapter.tool_files import load_specs
 
-__all__ = ["Evaluation", "columns", "run"]
+__all__ = ["Evaluation", "columns", "run", "run_scripts"]
 
 logger = logging.getLogger(__name__)
 
@@ -101,6 +104,13 @@ class Evaluation:
             limits = with_syntax(limits, tokenizer, given.apply_chat_template_kwargs)
         return make_loop(agent, EpisodeSetup(given.agent_rl, limits, self.specs, tokenizer))
 
+    async def score(self, trajectory: Trajectory) -> None:
+        """Score a trajectory, or note why it has no score."""
+        try:
+            trajectory.score = await self.reward.score(trajectory)
+        except UnscoredError as error:
+            trajectory.error = trajectory.error or str(error)
+
 
 async def run(
     evaluation: Evaluation, source: PolicySource, ledger: Ledger, on_record: Callable[[Record], None]
@@ -135,6 +145,43 @@ async def run(
     runner = _Runner(evaluation, source, ledger, on_record)
     try:
         await together([runner.work(todo) for _ in range(min(settings.concurrency, evaluation.size))])
+    finally:
+        await evaluation.reward.close()
+
+
+async def run_scripts(
+    evaluation: Evaluation,
+    chat: ChatTokenizer,
+    scripts: Sequence[Script],
+    on_episode: Callable[[], None] = lambda: None,
+) -> list[Trajectory]:
+    """Run an episode for each row, whose turns a script writes, and score it.
+
+    Args:
+        evaluation: what to run.
+        chat: the tokenizer of the model that is to write such turns.
+        scripts: one for each row.
+        on_episode: called after each.
+
+    Returns:
+        The trajectories in the order of the rows; `info["tokens"]` has what a trainer would get.
+    """
+    free, settings = asyncio.Semaphore(evaluation.settings.concurrency), evaluation.settings
+
+    async def episode(number: int, script: Script) -> Trajectory:
+        row = evaluation.rows[number]
+        async with free:
+            loop = evaluation.loop(evaluation.agent(row), chat.tokenizer)
+            format = loop.format()
+            policy = ScriptedTokens(script, chat, settings.sampling.max_response_tokens, format)
+            trajectory = await loop.run_row(columns(row, number, 0), policy, format)
+            trajectory.info["tokens"] = policy.record()
+            await evaluation.score(trajectory)
+            on_episode()
+            return trajectory
+
+    try:
+        return await together([episode(*each) for each in enumerate(scripts)])
     finally:
         await evaluation.reward.close()
 
@@ -180,9 +227,7 @@ class _Runner:
         if settings.agent_rl.trace.tokens and isinstance(policy, TokenPolicy) and trajectory.error is None:
             trajectory.info["tokens"] = policy.record()
         try:
-            trajectory.score = await evaluation.reward.score(trajectory)
-        except UnscoredError as error:
-            trajectory.error = trajectory.error or str(error)
+            await evaluation.score(trajectory)
         except UserCodeError as error:
             logger.error("%s\n%s", error, error.trace)
             config = {

@@ -17,7 +17,7 @@ from agent_rl.settings.errors import validated
 from agent_rl.settings.old_keys import change_arguments, tell
 from agent_rl.tools.truncation import TruncateSide
 
-__all__ = ["EvaluationSettings", "MultiTurnSettings", "PolicyKind", "read_section", "read_settings"]
+__all__ = ["EvaluationSettings", "MultiTurnSettings", "PolicyKind", "read_settings"]
 
 PolicyKind = Literal["chat", "sglang", "vllm", "local"]
 
@@ -131,18 +131,6 @@ def read_settings(
         given = _plain(OmegaConf.merge(OmegaConf.create(dict(recipe)), OmegaConf.create(given)))
     section = AgentRLSettings.from_config({SECTION: given.pop(SECTION, None)})
     return validated(EvaluationSettings, {**given, **flags, SECTION: section})
-
-
-def read_section(overrides: Sequence[str]) -> AgentRLSettings:
-    """The section `agent_rl` that `key=value` words give.
-
-    Raises:
-        ConfigError: naming the key, the value and the remedy; also for keys of another section.
-    """
-    given = _words(overrides)
-    for key in given.keys() - {SECTION}:
-        raise ConfigError(str(key), "not a setting of agent_rl", "Write agent_rl.reward.... and so on")
-    return AgentRLSettings.from_config(given)
 
 
 def _words(overrides: Sequence[str]) -> dict[str, Any]:

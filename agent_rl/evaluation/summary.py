@@ -1,7 +1,7 @@
 """The summary of an evaluation, as JSON data and as a table, with confidence intervals over the rows.
 
 The table has only values that do not depend on the machine; seconds are in the summary.
-Episodes without a score are counted, but not averaged.
+Episodes without a score are counted, but not averaged. `write_difficulty` writes each row's share of wrong samples.
 
 Samples of one row are not independent, so errors are computed over rows (the clustered errors of Miller, "Adding Error
 Bars to Evals", 2024). What this does not promise: an interval for fewer than two rows, or one that covers anything but
@@ -11,8 +11,9 @@ the choice of rows.
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import NormalDist, fmean, stdev
 from typing import Any
@@ -20,6 +21,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from agent_rl.data import write_parquet
 from agent_rl.evaluation.ledger import Record
 
 __all__ = [
@@ -33,6 +35,7 @@ __all__ = [
     "pass_at_k",
     "summarize",
     "table",
+    "write_difficulty",
 ]
 
 SOLVED = 1.0
@@ -84,13 +87,13 @@ def _group(records: Sequence[Record], n: int) -> dict[str, Any]:
         values = [[getattr(record, field) for record in row] for row in rows]
         names = sorted({name for row in values for each in row for name in each})
         estimates = {name: _estimate_of(name) if field == "metrics" else estimate_mean for name in names}
-        return {name: _plain(estimates[name]([[each[name] for each in row] for row in values])) for name in names}
+        return {name: estimates[name]([[each[name] for each in row] for row in values]).plain() for name in names}
 
     return {
         "scored": len(scored),
         "unscored": len(records) - len(scored),
         "pass": {str(k): _pass(rows, k) for k in ks(n)},
-        "reward": _plain(estimate_mean([[record.reward for record in row] for row in rows])),
+        "reward": estimate_mean([[record.reward for record in row] for row in rows]).plain(),
         "components": named("components"),
         "metrics": named("metrics"),
         "tokens": {
@@ -111,14 +114,7 @@ def _pass(rows: Sequence[Sequence[Record]], k: int) -> dict[str, Any]:
         if len(row) >= k:
             right = sum(map(is_solved, row))
             values.append([pass_at_k(len(row), right, k)])
-    return _plain(estimate_rate(values))
-
-
-def _plain(estimate: Estimate) -> dict[str, Any]:
-    return {
-        name: None if value is None or math.isnan(value) else round(value, 6)
-        for name, value in asdict(estimate).items()
-    }
+    return estimate_rate(values).plain()
 
 
 def table(summary: dict[str, Any], title: str) -> Table:
@@ -161,6 +157,33 @@ def _each(column: dict[str, Any], name: str) -> str:
     return f"{column['tokens'][name] / episodes:,.1f}" if episodes else "-"
 
 
+def write_difficulty(records: Iterable[Record], rows: Sequence[Mapping[str, Any]], path: str | os.PathLike[str]) -> int:
+    """Write the rows with `extra_info.difficulty`: 0 where every sample is right, 1 where none is.
+
+    Args:
+        records: of the evaluation's episodes.
+        rows: that were evaluated, in their order; one without a scored sample keeps what it has.
+        path: parquet file to write.
+
+    Returns:
+        Number of rows with a new difficulty.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
+    solved: dict[int, list[bool]] = {}
+    for record in records:
+        if record.error is None:
+            solved.setdefault(record.row, []).append(is_solved(record))
+    written = []
+    for number, row in enumerate(rows):
+        samples = solved.get(number)
+        more = {} if samples is None else {"difficulty": 1 - sum(samples) / len(samples)}
+        written.append({**row, "extra_info": {**row["extra_info"], **more}})
+    write_parquet(written, path)
+    return len(solved)
+
+
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """A mean over rows, with its confidence interval."""
@@ -170,6 +193,13 @@ class Estimate:
     """None when there are too few rows to say."""
     high: float | None
     rows: int
+
+    def plain(self, digits: int = 6) -> dict[str, Any]:
+        """As JSON data, rounded; a number that is not defined is None."""
+        return {
+            name: None if value is None or math.isnan(value) else round(value, digits)
+            for name, value in asdict(self).items()
+        }
 
 
 def pass_at_k(samples: int, right: int, k: int) -> float:

@@ -1,6 +1,6 @@
 """The cold start of a recipe on a generated world: rows, a small model, and supervised training on worked episodes.
 
-The episodes are run by the recipe's own agent with its tools (`agent_rl.evaluation.scripted`), so the format, the
+The episodes are run by the recipe's own agent with its tools (`agent_rl.evaluation.runner`), so the format, the
 observations, the tokens and the mask are those of training. A mix of habits is taught, good and bad; the model then
 chooses among them at random, and which one pays is left to reinforcement learning.
 """
@@ -23,8 +23,7 @@ from agent_rl.data import read_parquet, write_parquet
 from agent_rl.data.worlds import World, load_world
 from agent_rl.errors import ConfigError
 from agent_rl.evaluation.recipe import values_of
-from agent_rl.evaluation.runner import Evaluation
-from agent_rl.evaluation.scripted import run_scripts
+from agent_rl.evaluation.runner import Evaluation, run_scripts
 from agent_rl.evaluation.settings import read_settings
 from agent_rl.launch.composition import compose
 from agent_rl.launch.run_folder import versions

@@ -68,9 +68,9 @@ class RunOutcome:
 
     def plain(self) -> dict[str, Any]:
         """JSON data, without the curve."""
-        found: dict[str, Any] = {name: _rounded(getattr(self, name)) for name in ("before", "after", "gain")}
-        for name, estimates in self.habits.items():
-            found[name] = dict(zip(("before", "after"), map(_rounded, estimates), strict=True))
+        found: dict[str, Any] = {name: getattr(self, name).plain(4) for name in ("before", "after", "gain")}
+        for name, (before, after) in self.habits.items():
+            found[name] = {"before": before.plain(4), "after": after.plain(4)}
         found |= {"steps": len(self.curve), "training_seconds": round(self.seconds, 1),
                   "rollout_probs_diff_mean_max": self.probs_diff}  # fmt: skip
         if self.judgements:
@@ -181,7 +181,3 @@ def _row(trajectory: Trajectory) -> str:
 
 def _mean(rows: Mapping[str, _Samples], name: str) -> Estimate:
     return estimate_mean([[metrics[name] for _, metrics, _ in samples] for samples in rows.values()])
-
-
-def _rounded(estimate: Estimate) -> dict[str, Any]:
-    return {name: round(value, 4) if isinstance(value, float) else value for name, value in asdict(estimate).items()}

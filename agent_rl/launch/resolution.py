@@ -6,7 +6,7 @@ verl resolves the configuration only when its trainer starts, in a Ray worker.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -14,7 +14,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from agent_rl.errors import ConfigError
 
-__all__ = ["problems", "resolved", "to_yaml"]
+__all__ = ["leaves", "problems", "resolved", "to_yaml"]
 
 _CAUSES = {
     r"Environment variable '(.+?)' not found": "the environment variable {} is not set",
@@ -26,6 +26,15 @@ _CAUSES = {
 def to_yaml(config: DictConfig) -> str:
     """The configuration with every interpolation that can be resolved replaced by its value."""
     return OmegaConf.to_yaml(OmegaConf.create(resolved(config)))
+
+
+def leaves(plain: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every key of plain containers with its value; a list is a value."""
+    if isinstance(plain, Mapping) and plain:
+        for key, value in plain.items():
+            yield from leaves(value, f"{path}.{key}".lstrip("."))
+    else:
+        yield path, plain
 
 
 def problems(config: DictConfig) -> list[ConfigError]:

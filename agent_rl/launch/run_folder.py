@@ -17,7 +17,7 @@ import os
 import platform
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -182,7 +182,7 @@ class RunFolder:
 
 def _compared(before: Mapping[str, Any], run: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     """What keeps a run from going on as another one, and what may have changed in between."""
-    old, new = (dict(_leaves(each["configuration"])) for each in (before, run))
+    old, new = (dict(resolution.leaves(each["configuration"])) for each in (before, run))
     differ: list[str] = []
     changed: list[str] = []
     for key in sorted({*old, *new, "--script"}):
@@ -207,19 +207,10 @@ def _named(run: Mapping[str, Any], key: str) -> dict[str, str]:
     return {file["path"]: file["sha256"] for file in run["files"].get(key, [])}
 
 
-def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every key with its value; a list is a value."""
-    if isinstance(value, Mapping) and value:
-        for key, item in value.items():
-            yield from _leaves(item, f"{path}.{key}".lstrip("."))
-    else:
-        yield path, value
-
-
 def _files(config: Mapping[str, Any], script: str | None) -> dict[str, list[dict[str, str]]]:
     """The local files that each key names, and the code that its YAML files name, with a hash of the content."""
     found = {}
-    for key, value in [*_leaves(config), ("--script", script)]:
+    for key, value in [*resolution.leaves(config), ("--script", script)]:
         if key.startswith("agent_rl.trace."):  # which the run itself writes
             continue
         paths = [_path(text) for text in (value if isinstance(value, list) else [value]) if _short(text)]

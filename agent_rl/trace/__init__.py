@@ -11,7 +11,7 @@ from agent_rl.trace.files import append, follow, read
 from agent_rl.trace.images import find_image, image_folder, image_names
 from agent_rl.trace.parts import append_lines, firsts, parts
 from agent_rl.trace.rollouts import segments
-from agent_rl.trace.tokens import TokenReader, Tokens, TokenSequence, read_tokens
+from agent_rl.trace.tokens import TokenReader, Tokens, TokenSequence
 from agent_rl.trace.writer import TraceWriter
 
 __all__ = [
@@ -31,7 +31,6 @@ __all__ = [
     "parts",
     "read",
     "read_batches",
-    "read_tokens",
     "read_trained_rows",
     "segments",
 ]

@@ -55,15 +55,11 @@ def append_batch(trace: str | os.PathLike[str], batch: TrainedBatch, *, part_byt
     Raises:
         OSError: when the file cannot be written.
     """
-    append_lines(beside(trace, "batches"), batch_line(batch), part_bytes=part_bytes)
-
-
-def batch_line(batch: TrainedBatch) -> bytes:
-    """The line of a batch."""
     values = [each if isinstance(each, float) else pack(each) for each in batch.advantages]
     rows = json.dumps({"names": batch.names, "advantages": values}, separators=(",", ":")).encode()
     packed = base64.b64encode(zlib.compress(rows, LEVEL)).decode()
-    return json.dumps({"step": batch.step, "update": batch.update, "rows": packed}).encode() + b"\n"
+    line = json.dumps({"step": batch.step, "update": batch.update, "rows": packed}).encode() + b"\n"
+    append_lines(beside(trace, "batches"), line, part_bytes=part_bytes)
 
 
 def read_batches(trace: str | os.PathLike[str]) -> Iterator[TrainedBatch]:

@@ -56,7 +56,7 @@ def read(
     Args:
         path: the trace.
         torn: what happens at an incomplete line, as a killed run may leave one.
-        tokens: whether `info["tokens"]` is filled from the file beside it, as `read_tokens` gives them.
+        tokens: whether `info["tokens"]` is filled from the file beside it, as `TokenReader` gives them.
 
     Raises:
         ValueError: naming file and line, for a line that is not a trajectory.

@@ -42,10 +42,11 @@ def append_lines(path: str | os.PathLike[str], lines: bytes, *, part_bytes: int 
     number = _newest.get(first, 0) if part_bytes else 0
     if not _part(first, number).exists():  # a new run: the files of the earlier one were moved away
         number = 0
-    while part_bytes and _size(_part(first, number)) >= part_bytes:
+    while part_bytes and (part := _part(first, number)).exists() and part.stat().st_size >= part_bytes:
         number += 1
     _newest[first] = number
-    with _opened(_part(first, number)) as file, _locked(file):
+    first.parent.mkdir(parents=True, exist_ok=True)
+    with open(_part(first, number), "ab+", buffering=0) as file, _locked(file):
         end = file.seek(0, os.SEEK_END)
         file.seek(max(0, end - 1))
         view = memoryview(lines if file.read(1) in (b"", b"\n") else b"\n" + lines)
@@ -81,14 +82,6 @@ def _part(first: Path, number: int) -> Path:
     return first.with_name(f"{first.stem}.{number}{first.suffix}") if number else first
 
 
-def _opened(path: Path) -> io.FileIO:
-    try:
-        return open(path, "ab+", buffering=0)
-    except FileNotFoundError:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return open(path, "ab+", buffering=0)
-
-
 @contextmanager
 def _locked(file: io.FileIO) -> Iterator[None]:
     """Alone with the file; where its file system has no locks (Lustre is often mounted so), on this node alone."""
@@ -107,10 +100,3 @@ def _locked(file: io.FileIO) -> Iterator[None]:
 def _opener(path: str, flags: int) -> int:
     """Open a file of our own, never through a link that somebody else has made."""
     return os.open(path, flags | os.O_NOFOLLOW, 0o600)
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0

@@ -14,16 +14,16 @@ import base64
 import json
 import os
 import re
-import sys
 import zlib
-from array import array
-from collections.abc import Iterable
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any, BinaryIO, Literal, TypedDict
 
+import numpy as np
+
 from agent_rl.trace.parts import append_lines, beside, parts
 
-__all__ = ["TokenReader", "TokenSequence", "Tokens", "append_tokens", "pack", "read_tokens", "token_line", "unpack"]
+__all__ = ["TokenReader", "TokenSequence", "Tokens", "append_tokens", "pack", "token_line", "unpack"]
 
 LEVEL = 1
 """The level of zlib's compression."""
@@ -63,28 +63,19 @@ def append_tokens(trace: str | os.PathLike[str], id: str, tokens: Tokens, *, par
 
 def token_line(id: str, tokens: Tokens) -> bytes:
     """The line of a trajectory's tokens."""
-    lengths, ids, masks, logprobs = [], array("i"), bytearray(), array("f")
+    lengths: list[Any] = []
+    ids, masks, logprobs = list[int](), bytearray(), list[float]()
     for each in tokens["sequences"]:
         found = each["logprobs"]
         lengths.append((len(each["prompt_ids"]), len(each["response_ids"]), found is not None, each["images"]))
-        ids.fromlist(each["prompt_ids"])
-        ids.fromlist(each["response_ids"])
+        ids += each["prompt_ids"] + each["response_ids"]
         masks += bytes(each["mask"])
-        logprobs.fromlist(found or [])
+        logprobs += found or []
     said = {"messages": tokens["messages"], "tools": tokens["tools"], "sequences": lengths}
     head = json.dumps(said, separators=(",", ":")).encode()
-    parts = (head, b"\n", _planes(ids), masks, _planes(logprobs))
+    parts = (head, b"\n", _planes("i", ids), masks, _planes("f", logprobs))
     rest = f'"data":"{_text(b"".join(parts))}"}}\n'.encode()
     return f'{{"id":{json.dumps(id)},"size":{len(rest)},'.encode() + rest
-
-
-def read_tokens(trace: str | os.PathLike[str], id: str) -> Tokens | None:
-    """The tokens of one trajectory; None: they were not kept. `TokenReader` for many.
-
-    Raises:
-        ValueError: naming the file, for a line that is no such record.
-    """
-    return TokenReader(trace).read(id)
 
 
 class TokenReader:
@@ -148,9 +139,9 @@ class TokenReader:
         return start
 
 
-def pack(values: Iterable[float]) -> str:
+def pack(values: Sequence[float]) -> str:
     """32-bit floats as text; see the module."""
-    return _text(_planes(array("f", values)))
+    return _text(_planes("f", values))
 
 
 def unpack(text: str) -> list[float]:
@@ -188,22 +179,14 @@ def _tokens(record: Any) -> Tokens:
     return Tokens(messages=said["messages"], tools=said["tools"], sequences=sequences)
 
 
-def _planes(numbers: array[Any]) -> bytes:
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    raw = numbers.tobytes()
-    return raw[0::4] + raw[1::4] + raw[2::4] + raw[3::4]
+def _planes(kind: Literal["i", "f"], numbers: Sequence[float]) -> bytes:
+    values: Any = np.array(numbers, f"<{kind}4")
+    return bytes(values.view(np.uint8).reshape(-1, 4).T.tobytes())
 
 
 def _numbers(kind: Literal["i", "f"], planes: bytes) -> list[Any]:
-    count = len(planes) // 4
-    raw = bytearray(len(planes))
-    for plane in range(4):
-        raw[plane::4] = planes[plane * count : (plane + 1) * count]
-    numbers = array(kind, bytes(raw))
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    return numbers.tolist()
+    raw = np.frombuffer(planes, np.uint8).reshape(4, -1).T.tobytes()
+    return list(np.frombuffer(raw, f"<{kind}4").tolist())
 
 
 def _text(data: bytes) -> str:

@@ -115,19 +115,16 @@ class TraceWriter:
 
     def _judge(self, future: Future[Exception | None]) -> None:
         """Report the first failure, and the end of failing."""
-        with self._judging:
-            self._judge_one(future)
-
-    def _judge_one(self, future: Future[Exception | None]) -> None:
         failure: Exception | str | None
-        if future.done():
-            failure = future.result()
-            self.lost += failure is not None
-        else:
-            failure, self._overdue = f"no answer for {self._patience_s:g} s", future
-        if failure and not self._failing:
-            what = f"the trace {self.path} cannot be written ({failure})"
-            print(f"agent_rl: {what}: what comes now is missing in it, and training goes on", flush=True)
-        elif self._failing and not failure:
-            print(f"agent_rl: the trace {self.path} is written again, {self.lost} records are missing", flush=True)
-        self._failing = failure is not None
+        with self._judging:
+            if future.done():
+                failure = future.result()
+                self.lost += failure is not None
+            else:
+                failure, self._overdue = f"no answer for {self._patience_s:g} s", future
+            if failure and not self._failing:
+                what = f"the trace {self.path} cannot be written ({failure})"
+                print(f"agent_rl: {what}: what comes now is missing in it, and training goes on", flush=True)
+            elif self._failing and not failure:
+                print(f"agent_rl: the trace {self.path} is written again, {self.lost} records are missing", flush=True)
+            self._failing = failure is not None

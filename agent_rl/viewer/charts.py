@@ -1,20 +1,19 @@
-"""Charts of values by step: as SVG text for pages that need nothing else, as PNG for a README, as CSV."""
+"""Charts of values by step: as SVG text for pages that need nothing else, as PNG for a README."""
 
 from __future__ import annotations
 
-import csv
 import itertools
 import math
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from agent_rl.errors import ConfigError
-from agent_rl.viewer.records import visible
+from agent_rl.launch.characters import one_line
+from agent_rl.viewer.records import environment
 
 __all__ = ["COLOURS", "Chart", "Point"]
 
@@ -26,8 +25,6 @@ _LONGEST = 60
 """Characters of a name in a picture."""
 _FEW = 40
 """Below this number of points, each is a dot."""
-_INSIDE = 4
-"""Most names of a picture's legend that stand among the lines; more stand beside them."""
 _ASIDE = 0.012
 """How far the marks of two lines at one step stand apart in a picture, as a share of all steps."""
 _DASHES = ((1, 2), (5, 3), (7, 2))
@@ -62,7 +59,7 @@ class Chart:
         bands: intervals (step, low, high) around some of the lines, by their name.
         marks: values that are measured at some steps only (step, value, low, high), drawn as dots with their interval
             in the colour of the line with this name, or in one of their own; no interval where its ends are None.
-        levels: values that are the same at every step, drawn as broken lines, by their name.
+        levels: values that are the same at every step, drawn in a picture as broken lines, by their name.
         axis: what the first number of each point is.
     """
 
@@ -86,20 +83,10 @@ class Chart:
         if not self:
             return ""
         lines = list(self._drawn())
-        scale = _Scale.around(lines, self.levels.values())
-        coloured = [(line, number % len(COLOURS)) for number, line in enumerate(lines)]
-        drawn = "".join(_svg_line(line, COLOURS[number], scale) for line, number in coloured)
-        legend = [(line.name, line.last, number) for line, number in coloured if line.points or line.marks]
-        legend += [(name, value, len(COLOURS) - 1) for name, value in self.levels.items()]
-        entries = "".join(
-            f'<li><i class="c{number}"></i>{_html(name)}: {value:.4g}</li>' for name, value, number in legend
-        )
-        return (
-            f'<figure><figcaption>{_html(self.title)}</figcaption><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-            f'aria-label="{_html(self.title)}, by {_html(self.axis)}">'
-            f"{scale.svg()}{self._svg_levels(scale)}{drawn}</svg>"
-            f'<ul class="legend">{entries}</ul></figure>'
-        )
+        return environment().get_template("chart.html").render(
+            chart=self, lines=lines, scale=_Scale.around(lines), colours=COLOURS, few=_FEW,
+            width=WIDTH, height=HEIGHT, left=_LEFT, right=WIDTH - _RIGHT,
+        )  # fmt: skip
 
     def write_png(self, path: Path) -> None:
         """Draw it as a picture of 1200 by 675 pixels on white.
@@ -128,48 +115,18 @@ class Chart:
         for (name, value), dashes in zip(self.levels.items(), itertools.cycle(_DASHES), strict=False):
             named.append((f"{name}: {value:.4g}", axes.axhline(value, color=COLOURS[-1], dashes=dashes, linewidth=1.2)))
         axes.set_ylim(*scale.around_ticks())
-        axes.set_title(_short(self.title), loc="left", fontweight="bold", parse_math=False)
+        axes.set_title(one_line(self.title, _LONGEST), loc="left", fontweight="bold", parse_math=False)
         axes.set_xlabel(self.axis)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.grid(axis="y", color="#dddddd")
         axes.spines[["top", "right"]].set_visible(False)
-        names, handles = [" " + _short(name) for name, _ in named], [handle for _, handle in named]
-        if len(named) > _INSIDE:
-            legend = figure.legend(handles, names, frameon=False, loc="outside right upper")
-        else:
-            legend = axes.legend(handles, names, frameon=False)
+        names, handles = [" " + one_line(name, _LONGEST) for name, _ in named], [handle for _, handle in named]
+        legend = figure.legend(handles, names, frameon=False, loc="outside right upper")
         for text in legend.get_texts():
             text.set_parse_math(False)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)  # drawn as a box
             figure.savefig(path, metadata={"Software": None})
-
-    def write_csv(self, path: Path) -> None:
-        """Write a row for each step and a column for each line; a name that a table program would compute is quoted.
-
-        Raises:
-            OSError: when the file cannot be written.
-        """
-        columns: dict[str, dict[float, float]] = {}
-        drawn = list(self._drawn())
-        for line in drawn:
-            if line.points:
-                columns[_cell(line.name)] = dict(line.points)
-        for line in drawn:
-            of_line = {"low": [each[:2] for each in line.band], "high": [(each[0], each[2]) for each in line.band]}
-            places = {"measured": 1, "measured low": 2, "measured high": 3}
-            of_marks = {word: [(each[0], each[place]) for each in line.marks] for word, place in places.items()}
-            for word, points in {**of_line, **of_marks}.items():
-                if points:
-                    columns[_cell(f"{line.name} {word}")] = dict(points)
-        steps = sorted({step for points in columns.values() for step in points})
-        with open(path, "w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow([_cell(self.axis), *columns, *map(_cell, self.levels)])
-            writer.writerows(
-                [f"{step:g}", *(points.get(step, "") for points in columns.values()), *self.levels.values()]
-                for step in steps
-            )
 
     def _drawn(self) -> Iterator[_Drawn]:
         for name in dict.fromkeys([*self.lines, *self.marks]):
@@ -178,13 +135,6 @@ class Chart:
             marks = [(step, value, value if low is None else low, value if high is None else high)
                      for step, value, low, high in self.marks.get(name, ()) if math.isfinite(value)]  # fmt: skip
             yield _Drawn(name, points, band, marks)
-
-    def _svg_levels(self, scale: _Scale) -> str:
-        return "".join(
-            f'<path d="M{_LEFT} {scale.y(value):.1f}H{WIDTH - _RIGHT}" stroke="{COLOURS[-1]}" '
-            f'stroke-dasharray="{dashes[0]} {dashes[1]}"><title>{_html(name)}: {value:.5g}</title></path>'
-            for (name, value), dashes in zip(self.levels.items(), itertools.cycle(_DASHES))
-        )
 
 
 class _Scale(NamedTuple):
@@ -195,7 +145,7 @@ class _Scale(NamedTuple):
     ticks: list[float]
 
     @classmethod
-    def around(cls, lines: Sequence[_Drawn], levels: Iterable[float]) -> _Scale:
+    def around(cls, lines: Sequence[_Drawn], levels: Iterable[float] = ()) -> _Scale:
         """One on which everything is inside."""
         steps = [each[0] for line in lines for each in (*line.points, *line.marks)]
         values = [value for line in lines for each in (*line.points, *line.band, *line.marks) for value in each[1:]]
@@ -209,50 +159,11 @@ class _Scale(NamedTuple):
 
     def x(self, step: float) -> float:
         share = (step - self.first) / (self.last - self.first) if self.last > self.first else 0.5
-        return _LEFT + (WIDTH - _LEFT - _RIGHT) * share
+        return round(_LEFT + (WIDTH - _LEFT - _RIGHT) * share, 1)
 
     def y(self, value: float) -> float:
         low, high = self.ticks[0], self.ticks[-1]
-        return HEIGHT - _BOTTOM - (HEIGHT - _TOP - _BOTTOM) * (value - low) / (high - low)
-
-    def svg(self) -> str:
-        """The grid with its numbers."""
-        grid = "".join(
-            f'<path d="M{_LEFT} {self.y(tick):.1f}H{WIDTH - _RIGHT}"/><text x="{_LEFT - 5}" y="{self.y(tick) + 4:.1f}" '
-            f'text-anchor="end">{tick:.10g}</text>'
-            for tick in self.ticks
-        )
-        axis = "".join(
-            f'<text x="{self.x(end):.1f}" y="{HEIGHT - 6}" '
-            f'text-anchor="{"start" if end == self.first else "end"}">{end:g}</text>'
-            for end in dict.fromkeys((self.first, self.last))
-        )
-        return f'<g class="grid">{grid}{axis}</g>'
-
-
-def _svg_line(line: _Drawn, colour: str, scale: _Scale) -> str:
-    name, found = _html(line.name), ""
-    if line.band:
-        edge = [(step, top) for step, _, top in line.band] + [(step, low) for step, low, _ in reversed(line.band)]
-        found += f'<polygon points="{_path(edge, scale)}" fill="{colour}" fill-opacity="0.18"/>'
-    found += f'<polyline points="{_path(line.points, scale)}" stroke="{colour}"/>'
-    for step, value, low, high in line.marks:
-        found += f'<path d="M{scale.x(step):.1f} {scale.y(low):.1f}V{scale.y(high):.1f}" stroke="{colour}"/>'
-        found += _dot(
-            scale, step, value, 4, colour, f"{name}, measured at step {step:g}: {value:.5g} [{low:.5g}, {high:.5g}]"
-        )
-    radius = 2.5 if len(line.points) < _FEW else 1.2
-    dots = (_dot(scale, *point, radius, colour, f"{name}, step {point[0]:g}: {point[1]:.5g}") for point in line.points)
-    return found + "".join(dots)
-
-
-def _dot(scale: _Scale, step: float, value: float, radius: float, colour: str, about: str) -> str:
-    place = f'cx="{scale.x(step):.1f}" cy="{scale.y(value):.1f}"'
-    return f'<circle {place} r="{radius}" fill="{colour}"><title>{about}</title></circle>'
-
-
-def _path(points: Iterable[Point], scale: _Scale) -> str:
-    return " ".join(f"{scale.x(step):.1f},{scale.y(value):.1f}" for step, value in points)
+        return round(HEIGHT - _BOTTOM - (HEIGHT - _TOP - _BOTTOM) * (value - low) / (high - low), 1)
 
 
 def _plot(axes: Any, line: _Drawn, colour: str, aside: float) -> Any:
@@ -272,20 +183,6 @@ def _plot(axes: Any, line: _Drawn, colour: str, aside: float) -> Any:
         marker = "" if line.marks or len(steps) >= _FEW else "o"  # dots stand for what was measured apart
         (handle,) = axes.plot(steps, values, color=colour, marker=marker, markersize=3.5)
     return handle
-
-
-def _html(text: str) -> str:
-    return escape(visible(text))
-
-
-def _short(name: str) -> str:
-    shown = " ".join(visible(name[: 2 * _LONGEST]).split())
-    return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 1]}\u2026"
-
-
-def _cell(name: str) -> str:
-    shown = visible(name)
-    return f"'{shown}" if shown.lstrip().startswith(("=", "+", "-", "@")) else shown
 
 
 def _ticks(low: float, high: float) -> list[float]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agent_rl.trace import TrainedRow
+from agent_rl.trace import TrainedRow, read_trained_rows
 from agent_rl.viewer.index import TraceIndex
 
 __all__ = ["Sample", "SampleGroup", "mean_advantage", "read_group"]
@@ -58,7 +58,7 @@ class SampleGroup:
 def read_group(index: TraceIndex, columns: Mapping[str, Any]) -> SampleGroup:
     """The group that a trajectory of the index belongs to."""
     found = [(row, index.record(row)) for row in index.group(columns)]
-    trained = index.trained(columns, [str(record.get("id")) for _, record in found])
+    trained = read_trained_rows(index.path_of(columns), [str(record.get("id")) for _, record in found])
     if trained:
         values = [mean_advantage(trained.get(str(record.get("id")), ())) for _, record in found]
     else:

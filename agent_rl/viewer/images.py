@@ -59,18 +59,14 @@ def image_type(place: Path, name: str) -> tuple[Path, str]:
         return file, TYPES[str(image.format)]
 
 
-def thumbnail(place: Path, name: str) -> str:
-    """An image as it is put into a page that needs no other file: small, and written anew.
-
-    Raises:
-        ValueError: in words, for what is not shown.
-    """
-    file, _ = image_type(place, name)
-    with _opened(file) as opened:
-        try:
+def thumbnail(place: Path, name: str) -> str | None:
+    """An image as it is put into a page that needs no other file, small and written anew; None: it is not shown."""
+    try:
+        file, _ = image_type(place, name)
+        with _opened(file) as opened:
             image = opened.convert("RGB")
-        except (OSError, SyntaxError) as error:
-            raise ValueError("it is broken") from error
+    except (ValueError, OSError, SyntaxError):
+        return None
     image.thumbnail((_SIDE, _SIDE))
     image.save(made := io.BytesIO(), "JPEG", quality=80)
     return f"data:image/jpeg;base64,{base64.b64encode(made.getvalue()).decode()}"

@@ -26,7 +26,7 @@ from typing import Any
 from filelock import FileLock
 
 from agent_rl import trace
-from agent_rl.viewer.query import FACETS, NUMBERS, Query
+from agent_rl.viewer.query import FACETS, Query
 from agent_rl.viewer.records import Source, in_our_form
 from agent_rl.viewer.tables import SCHEMA, RowBatch, lines
 
@@ -87,21 +87,18 @@ class TraceIndex:
     def count(self, query: Query | None = None) -> int:
         """Number of trajectories that match."""
         where, values = (query or Query()).condition()
-        with self._reader() as database:
-            return int(database.execute(f"SELECT count(*) FROM trajectories t {where}", values).fetchone()[0])
+        return int(self._rows(f"SELECT count(*) AS number FROM trajectories t {where}", values)[0]["number"])
 
     def find(self, query: Query) -> list[dict[str, Any]]:
         """A page of matching trajectories, as their columns."""
         where, values = query.condition()
-        sort = query.sort if query.sort in (*NUMBERS, "step", "id") else "id"
         order = "DESC" if query.descending else "ASC"
-        nulls = "" if sort == "id" else " NULLS LAST"
-        order_by = f"ORDER BY {sort} {order}{nulls}, id {order}"
+        nulls = "" if query.sort == "id" else " NULLS LAST"
+        order_by = f"ORDER BY {query.sort} {order}{nulls}, id {order}"
         # first the numbers alone: a sort that carries whole rows takes ten times as long
         page = f"SELECT id FROM trajectories t {where} {order_by} LIMIT {PAGE} OFFSET ?"
         sql = f"SELECT * FROM trajectories WHERE id IN ({page}) {order_by}"
-        with self._reader() as database:
-            return [dict(row) for row in database.execute(sql, [*values, PAGE * max(0, query.page)])]
+        return self._rows(sql, [*values, PAGE * query.page])
 
     def neighbours(self, number: int, query: Query) -> tuple[int | None, int | None]:
         """The trajectories before and after one in the page's order."""
@@ -113,33 +110,30 @@ class TraceIndex:
     def choices(self) -> dict[str, list[tuple[str, int]]]:
         """The values of each facet, and the names of tools and components, with their numbers of trajectories."""
         found: dict[str, list[tuple[str, int]]] = {}
-        with self._reader() as database:
-            facets = ", ".join(FACETS)
-            rows = database.execute(f"SELECT {facets}, count(*) FROM trajectories GROUP BY {facets}").fetchall()
-            for column, facet in enumerate(FACETS):
-                counts: Counter[Any] = Counter()
-                for row in rows:
-                    counts[row[column]] += row[len(FACETS)]
-                known = sorted((value, count) for value, count in counts.items() if value is not None)
-                found[facet] = [(str(value), count) for value, count in known]
-            for name in ("tool", "component"):
-                sql = f"SELECT name, count(*) FROM {name}s GROUP BY name ORDER BY name"
-                found[name] = [(name, count) for name, count in database.execute(sql)]
+        facets = ", ".join(FACETS)
+        rows = self._rows(f"SELECT {facets}, count(*) AS number FROM trajectories GROUP BY {facets}")
+        for facet in FACETS:
+            counts: Counter[Any] = Counter()
+            for row in rows:
+                counts[row[facet]] += row["number"]
+            known = sorted((value, count) for value, count in counts.items() if value is not None)
+            found[facet] = [(str(value), count) for value, count in known]
+        for kind in ("tool", "component"):
+            rows = self._rows(f"SELECT name, count(*) AS number FROM {kind}s GROUP BY name ORDER BY name")
+            found[kind] = [(row["name"], row["number"]) for row in rows]
         return found
 
     def get(self, number: int) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """A trajectory's columns, and the trajectory as JSON data; None: there is no such number."""
         if not 0 <= number < 2**62:
             return None
-        with self._reader() as database:
-            row = database.execute("SELECT * FROM trajectories WHERE id = ?", [number]).fetchone()
-        return (dict(row), self.record(dict(row))) if row is not None else None
+        rows = self._rows("SELECT * FROM trajectories WHERE id = ?", [number])
+        return (rows[0], self.record(rows[0])) if rows else None
 
     def record(self, columns: Mapping[str, Any]) -> dict[str, Any]:
         """The trajectory with these columns, as JSON data."""
-        with self._reader() as database:
-            path = database.execute("SELECT path FROM files WHERE id = ?", [columns["file_id"]]).fetchone()["path"]
-        with open(path, "rb") as file:
+        (found,) = self._rows("SELECT path FROM files WHERE id = ?", [columns["file_id"]])
+        with open(found["path"], "rb") as file:
             file.seek(columns["offset"])
             return in_our_form(json.loads(file.read(columns["length"])))
 
@@ -157,27 +151,20 @@ class TraceIndex:
             reader = self._tokens.setdefault(columns["file"], trace.TokenReader(self.path_of(columns)))
             return reader.read(id)
 
-    def trained(self, columns: Mapping[str, Any], ids: Sequence[str]) -> dict[str, list[trace.TrainedRow]]:
-        """Where trajectories of the same file were trained on, by their ids; empty where that was not kept."""
-        return trace.read_trained_rows(self.path_of(columns), ids)
-
     def group(self, columns: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The trajectories of the same prompt, step and file, as their columns; those with the best rewards first."""
         same = "prompt_key = ? AND step IS ? AND file = ?"
         sql = f"SELECT * FROM trajectories WHERE {same} ORDER BY reward DESC, name LIMIT 256"
-        with self._reader() as database:
-            values = [columns["prompt_key"], columns["step"], columns["file"]]
-            return [dict(row) for row in database.execute(sql, values)]
+        return self._rows(sql, [columns["prompt_key"], columns["step"], columns["file"]])
 
     def correctness(self, step: int, facets: Mapping[str, str]) -> list[list[float]]:
         """The correctness of each prompt's samples in a step, for trajectories with these facets."""
-        where, values = Query(facets={**facets, "step": str(step)}).condition()
+        where, values = Query({**facets, "step": str(step)}).condition()
         known = f"{where} AND correctness IS NOT NULL"
         sql = f"SELECT prompt_key, correctness FROM trajectories t {known} ORDER BY prompt_key"
         found: dict[str, list[float]] = {}
-        with self._reader() as database:
-            for key, value in database.execute(sql, values):
-                found.setdefault(key, []).append(value)
+        for row in self._rows(sql, values):
+            found.setdefault(row["prompt_key"], []).append(row["correctness"])
         return list(found.values())
 
     def compare(
@@ -202,15 +189,13 @@ class TraceIndex:
         )
         total = "count(*) AS prompts, avg(before) AS before, avg(after) AS after, sum(after > before) AS better"
         first = "abs(after - before) DESC, prompt_key LIMIT 200"
-        with self._reader() as database:
-            rows = database.execute(f"SELECT * FROM ({found}) ORDER BY {first}", values)
-            summary = database.execute(f"SELECT {total}, sum(after < before) AS worse FROM ({found})", values)
-            return [dict(row) for row in rows], dict(summary.fetchone())
+        rows = self._rows(f"SELECT * FROM ({found}) ORDER BY {first}", values)
+        (summary,) = self._rows(f"SELECT {total}, sum(after < before) AS worse FROM ({found})", values)
+        return rows, summary
 
     def skipped(self) -> int:
         """Lines that are no trajectory."""
-        with self._reader() as database:
-            return int(database.execute("SELECT coalesce(sum(skipped), 0) FROM files").fetchone()[0])
+        return int(self._rows("SELECT coalesce(sum(skipped), 0) AS number FROM files")[0]["number"])
 
     def _connect(self) -> sqlite3.Connection:
         database = sqlite3.connect(self.path, check_same_thread=False, timeout=30)
@@ -238,8 +223,10 @@ class TraceIndex:
             database.executescript(SCHEMA)
         return database
 
-    def _reader(self) -> closing[sqlite3.Connection]:
-        return closing(self._connect())
+    def _rows(self, sql: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
+        """What a query finds, by a connection of its own."""
+        with closing(self._connect()) as database:
+            return [dict(row) for row in database.execute(sql, values)]
 
     def _refresh(self, source: Source, progress: Callable[[int], None]) -> int:
         try:
@@ -273,19 +260,16 @@ class TraceIndex:
         # never a number that had a text before: what is forgotten stays among the texts
         highest = self._writer.execute("SELECT seq FROM sqlite_sequence WHERE name = 'trajectories'").fetchone()
         number = first = highest[0] if highest else 0
-        batch, stored = RowBatch(file, offset), None
+        batch, stored = RowBatch(file, offset), Future[None]()
+        stored.set_result(None)
         with ThreadPoolExecutor(1, "agent_rl-index") as thread:  # SQLite takes most of the time, and not Python's lock
             for line, size in lines(source, offset):
                 progress(size)
                 number += batch.read(number + 1, source.name, line, size)
                 if len(batch) >= _BATCH:
-                    stored = self._store_after(thread, stored, batch)
+                    stored.result()
+                    stored = thread.submit(batch.store, self._writer)
                     batch = RowBatch(file, batch.offset)
-            self._store_after(thread, stored, batch).result()
-        return number - first
-
-    def _store_after(self, thread: ThreadPoolExecutor, stored: Future[None] | None, batch: RowBatch) -> Future[None]:
-        """Store a batch in the thread, when the one before it is stored."""
-        if stored is not None:
             stored.result()
-        return thread.submit(batch.store, self._writer)
+            batch.store(self._writer)
+        return number - first

@@ -6,22 +6,23 @@ import json
 import re
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Any
 from urllib.parse import urlencode
 
 from fastapi import HTTPException, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse
-from jinja2 import Environment, PackageLoader
 
+from agent_rl.trace import read_trained_rows
 from agent_rl.viewer.breakdown import read_breakdown
 from agent_rl.viewer.groups import components, mean_advantage, read_group
 from agent_rl.viewer.images import image_type, names_of, place_of
 from agent_rl.viewer.index import PAGE, TraceIndex
-from agent_rl.viewer.query import FACETS, NUMBERS, Query
-from agent_rl.viewer.records import visible
+from agent_rl.viewer.query import FACETS, NUMBERS, Query, read_int
+from agent_rl.viewer.records import environment, visible
 from agent_rl.viewer.tokens import find_tokenizer, shaded
 
-__all__ = ["Pages", "read_query"]
+__all__ = ["Pages"]
 
 _OWN = ("full", "with")
 """Values of an address that are not of the table."""
@@ -36,11 +37,8 @@ class Pages:
         self.index = index
         self._lock = threading.Lock()
         self._values: tuple[int, dict[str, list[tuple[str, int]]]] = (-1, {})
-        self._environment = Environment(
-            loader=PackageLoader("agent_rl.viewer"), autoescape=True, trim_blocks=True, lstrip_blocks=True
-        )
+        self._environment = environment()
         self._environment.filters |= {
-            "visible": visible,
             "number": _number,
             "signed": lambda value: _number(value) if value is None else f"{value + 0.0:+.3f}",
             "sign": lambda value: "" if not value else "good" if value > 0 else "bad",
@@ -52,7 +50,7 @@ class Pages:
 
     def table(self, request: Request) -> HTMLResponse:
         """The trajectories that a query finds."""
-        query, given = read_query(request.query_params), _given(request)
+        query, given = Query(request.query_params), _given(request)
         count, rows = self.index.count(query), self.index.find(query)
         total, values = self._choices()
         return self._page(
@@ -86,23 +84,17 @@ class Pages:
             found = self.index.tokens(columns, name)
         except ValueError as error:
             raise HTTPException(422, visible(error)) from error
-        trained = self.index.trained(columns, [name]).get(name, [])
+        trained = read_trained_rows(self.index.path_of(columns), [name]).get(name, [])
         tokenizer, without = find_tokenizer(self.index.path_of(columns).parent), ""
         if tokenizer is None:
             without = "Numbers stand for the tokens: the tokenizer of the run's model is not on this machine."
         sequences = []
         for place, sequence in enumerate(found["sequences"] if found else ()):
             made = shaded(sequence, tokenizer, "full" in request.query_params)
-            rows = [row for row in trained if row.sequence == place]
             about = [
-                {
-                    "step": row.step,
-                    "update": row.update,
-                    "row": row.row,
-                    "advantage": mean_advantage([row]),
-                    "by_token": isinstance(row.advantage, list),
-                }
-                for row in rows
+                {**asdict(row), "advantage": mean_advantage([row]), "by_token": isinstance(row.advantage, list)}
+                for row in trained
+                if row.sequence == place
             ]
             sequences.append({**vars(made), "trained": about})
         return self._page(
@@ -113,7 +105,7 @@ class Pages:
     def group(self, request: Request, number: int) -> HTMLResponse:
         """The samples of one prompt side by side; with `?with=`, also those of another step or file."""
         columns, _ = self._found(number)
-        other = _int(request.query_params.get("with"))
+        other = read_int(request.query_params.get("with"))
         chosen = [columns] if other is None else [columns, self._found(other)[0]]
         sides = []
         for each in chosen:
@@ -132,7 +124,7 @@ class Pages:
         given, (_, choices) = _given(request), self._choices()
         files = [name for name, _ in choices["file"]]
         sides = [
-            (given.get(f"{side}_file", files[0] if files else ""), _int(given.get(f"{side}_step"))) for side in "ab"
+            (given.get(f"{side}_file", files[0] if files else ""), read_int(given.get(f"{side}_step"))) for side in "ab"
         ]
         rows, summary = self.index.compare(*sides) if given else ([], {})
         return self._page(
@@ -156,7 +148,7 @@ class Pages:
 
     def count(self, request: Request) -> JSONResponse:
         """How many trajectories a query finds now."""
-        return JSONResponse({"count": self.index.count(read_query(request.query_params))})
+        return JSONResponse({"count": self.index.count(Query(request.query_params))})
 
     def _found(self, number: int) -> tuple[dict[str, Any], dict[str, Any]]:
         found = self.index.get(number)
@@ -167,7 +159,7 @@ class Pages:
     def _around(self, request: Request, number: int) -> dict[str, Any]:
         """The trajectories before and after one in the table, and the table's address."""
         given = _given(request)
-        before, after = self.index.neighbours(number, read_query(given))
+        before, after = self.index.neighbours(number, Query(given))
         return {"before": before, "after": after, "back": _back(given)}
 
     def _show_images(self, columns: Mapping[str, Any], record: Mapping[str, Any]) -> None:
@@ -195,24 +187,6 @@ class Pages:
     def _page(self, name: str, **values: Any) -> HTMLResponse:
         html = self._environment.get_template(name).render(**values)
         return HTMLResponse(html.encode(errors="replace"))
-
-
-def read_query(given: Mapping[str, str]) -> Query:
-    """The query of a page's address; what cannot be read does not count."""
-    ranges = {name: (_float(given.get(f"{name}_min")), _float(given.get(f"{name}_max"))) for name in NUMBERS}
-    errors = {"yes": True, "no": False}
-    return Query(
-        facets={name: given[name] for name in FACETS if given.get(name)},
-        ranges={name: bounds for name, bounds in ranges.items() if bounds != (None, None)},
-        tool=given.get("tool", ""),
-        component=given.get("component", ""),
-        component_range=(_float(given.get("component_min")), _float(given.get("component_max"))),
-        with_error=errors.get(given.get("error", "")),
-        text=given.get("text", "")[:200],
-        sort=given.get("sort", "id"),
-        descending=given.get("order", "desc") != "asc",
-        page=max(0, min(_int(given.get("page")) or 0, 10**6)),
-    )
 
 
 def _given(request: Request) -> dict[str, str]:
@@ -245,19 +219,3 @@ def _number(value: Any) -> str:
     if value is None:
         return "\u2013"
     return f"{value + 0.0:.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
-
-
-def _float(text: str | None) -> float | None:
-    try:
-        found = float(text or "")
-    except ValueError:
-        return None
-    return found if found == found else None
-
-
-def _int(text: str | None) -> int | None:
-    try:
-        found = int(text or "")
-    except ValueError:
-        return None
-    return found if abs(found) < 2**62 else None

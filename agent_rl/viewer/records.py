@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jinja2 import Environment, PackageLoader
+
 from agent_rl import trace
 from agent_rl.errors import ConfigError
 from agent_rl.exports.atif import from_atif
 from agent_rl.launch.characters import named
 
-__all__ = ["MOST_CHARACTERS", "Source", "find_sources", "in_our_form", "newest_run", "visible"]
+__all__ = ["MOST_CHARACTERS", "Source", "environment", "find_sources", "in_our_form", "newest_run", "visible"]
 
 MOST_CHARACTERS = 20_000
 """Of one text on a page; `?full=1` shows all."""
@@ -126,6 +128,13 @@ def visible(text: Any, full: bool = True) -> str:
         shown = shown[:MOST_CHARACTERS]
     shown = named(shown)
     return f"{shown}\n\u2026 {cut:,} more characters" if cut else shown
+
+
+def environment() -> Environment:
+    """Of the templates: they escape, and show by the filter `visible` what controls other text."""
+    made = Environment(loader=PackageLoader("agent_rl.viewer"), autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    made.filters["visible"] = visible
+    return made
 
 
 def _of_dump(record: dict[str, Any]) -> dict[str, Any]:

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
-from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
 from agent_rl.errors import ConfigError
 from agent_rl.evaluation.summary import estimate_mean, estimate_rate
 from agent_rl.launch.output import read_metrics
+from agent_rl.launch.resolution import leaves
 from agent_rl.launch.warnings import components, run_warnings, series
 from agent_rl.viewer.charts import COLOURS, Chart
 from agent_rl.viewer.images import names_of, place_of, thumbnail
 from agent_rl.viewer.index import TraceIndex
 from agent_rl.viewer.query import Query
-from agent_rl.viewer.records import find_sources, visible
+from agent_rl.viewer.records import environment, find_sources
 
 __all__ = ["Run", "charts", "facts", "read_run", "report"]
 
@@ -124,14 +126,12 @@ def report(runs: Sequence[Run], cache: Path | None = None) -> str:
         runs: one, which is shown in full; or several, which are compared.
         cache: where the index of the trajectories is kept.
     """
-    environment = Environment(
-        loader=PackageLoader("agent_rl.viewer"), autoescape=True, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["visible"] = visible
     colours = "".join(f".c{number}{{background:{colour}}}" for number, colour in enumerate(COLOURS))
     shown = [_shown(run, cache) for run in runs]
-    page = environment.get_template("report.html").render(
-        runs=shown, comparison=_comparison(runs) if len(runs) > 1 else {}, colours=Markup(colours), ends=ENDS
+    page = (
+        environment()
+        .get_template("report.html")
+        .render(runs=shown, comparison=_comparison(runs) if len(runs) > 1 else {}, colours=Markup(colours), ends=ENDS)
     )
     return str(page)
 
@@ -159,19 +159,14 @@ def _charts_of(run: Run, success: Sequence[Success] = (), held_out: Sequence[Suc
     """
     names = components(run.training, run.about.get("configuration") or {})
     found = [Chart(title, _lines(run.training, keys)) for title, keys in CHARTS.items()]
-    stops = {
-        key: key.removeprefix("agent/stop_")
-        for step in run.training[:1]
-        for key in step
-        if key.startswith("agent/stop_")
-    }
-    stops = {key: name for key, name in stops.items() if any(value for _, value in series(run.training, key))}
+    ends = [key for step in run.training[:1] for key in step if key.startswith("agent/stop_")]
+    stops = {key: key.removeprefix("agent/stop_") for key in ends if any(v for _, v in series(run.training, key))}
     found.insert(1, Chart("Components of the reward", _lines(run.training, {f"agent/{name}": name for name in names})))
     found.insert(4, Chart("How trajectories end", _lines(run.training, stops)))
     if success:
-        points = [(float(step), value) for step, _, value, _, _ in success]
-        band = [(float(step), low, high) for step, _, _, low, high in success if low is not None and high is not None]
-        marks = [(float(step), value, low, high) for step, _, value, low, high in held_out]
+        points = [(step, value) for step, _, value, _, _ in success]
+        band = [(step, low, high) for step, _, _, low, high in success if low is not None and high is not None]
+        marks = [(step, value, low, high) for step, _, value, low, high in held_out]
         measured = {"held-out rows": marks} if marks else {}
         found[2] = Chart("Success, with its 95 % interval", {"training": points}, {"training": band}, measured)
     return [chart for chart in found if chart]
@@ -179,12 +174,8 @@ def _charts_of(run: Run, success: Sequence[Success] = (), held_out: Sequence[Suc
 
 def _compared(runs: Sequence[Run]) -> list[Chart]:
     """A chart of each metric with a line for each run, where any has it."""
-    names = _names(runs)
-    found = [
-        Chart(title, {name: _lines(run.training, {key: name}).get(name, [])
-                      for name, run in zip(names, runs, strict=True)})
-        for key, title in COMPARED.items()
-    ]  # fmt: skip
+    named = list(zip(_names(runs), runs, strict=True))
+    found = [Chart(title, {name: series(run.training, key) for name, run in named}) for key, title in COMPARED.items()]
     return [chart for chart in found if chart]
 
 
@@ -210,17 +201,18 @@ def _shown(run: Run, cache: Path | None) -> dict[str, Any]:
 
 
 def _comparison(runs: Sequence[Run]) -> dict[str, Any]:
-    last = []
-    for key, title in COMPARED.items():
-        values = [[value for _, value in series(run.training, key)][-ENDS:] for run in runs]
-        if any(values):
-            last.append((title, key, [sum(each) / len(each) if each else None for each in values]))
-    flat = [dict(_leaves(run.about.get("configuration") or {})) for run in runs]
+    flat = [
+        {key: json.dumps(value, ensure_ascii=False) for key, value in leaves(run.about.get("configuration") or {})}
+        for run in runs
+    ]
     keys = sorted({key for each in flat for key in each})
     differences = [(key, [each.get(key, "\u2013") for each in flat]) for key in keys]
     return {
         "runs": _names(runs),
-        "last": last,
+        "last": [
+            (title, key, [fmean(each[-ENDS:]) if each else None for each in values])
+            for title, key, values in _compared_values(runs)
+        ],
         "charts": Markup("".join(chart.svg() for chart in _compared(runs))),
         "differences": [(key, values) for key, values in differences if len(set(values)) > 1][:_MOST_DIFFERENCES],
     }
@@ -230,28 +222,24 @@ def _names(runs: Sequence[Run]) -> list[str]:
     return [run.name if [each.name for each in runs].count(run.name) == 1 else str(run.path) for run in runs]
 
 
-def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    if isinstance(value, Mapping) and value:
-        for key, each in value.items():
-            yield from _leaves(each, f"{path}.{key}" if path else str(key))
-    else:
-        yield path, json.dumps(value, ensure_ascii=False)
-
-
-def _lines(steps: Sequence[Mapping[str, Any]], keys: Mapping[str, str]) -> dict[str, list[tuple[float, float]]]:
-    found = {name: series(steps, key) for key, name in keys.items()}
-    return {name: [(float(step), value) for step, value in points] for name, points in found.items() if points}
+def _lines(steps: Sequence[Mapping[str, Any]], keys: Mapping[str, str]) -> dict[str, list[tuple[int, float]]]:
+    return {name: points for key, name in keys.items() if (points := series(steps, key))}
 
 
 def _before_and_after(run: Run) -> list[tuple[str, str, float, float]]:
     """Means of the first and the last steps, with the metric's name and key."""
-    found = []
+    ends = _ends(run)
+    return [
+        (title, key, fmean(values[:ends]), fmean(values[-ends:])) for title, key, (values,) in _compared_values([run])
+    ]
+
+
+def _compared_values(runs: Sequence[Run]) -> Iterator[tuple[str, str, list[list[float]]]]:
+    """The metrics of the tables that one of the runs has: title, key, and each run's values."""
     for key, title in COMPARED.items():
-        values = [value for _, value in series(run.training, key)]
-        if values:
-            first, last = values[: _ends(run)], values[-_ends(run) :]
-            found.append((title, key, sum(first) / len(first), sum(last) / len(last)))
-    return found
+        values = [[value for _, value in series(run.training, key)] for run in runs]
+        if any(values):
+            yield title, key, values
 
 
 def _first_and_last(success: Sequence[Success]) -> list[Success]:
@@ -264,45 +252,34 @@ def _ends(run: Run) -> int:
 
 def _validation(run: Run) -> list[tuple[str, list[tuple[int, float]]]]:
     """Accuracies and rewards on validation rows, by step."""
-    keys = sorted(
-        {
-            key
-            for each in run.steps
-            for key in each
-            if key.startswith("val-") and key.split("/")[-2] in ("acc", "reward")
-        }
-    )
-    return [(key.partition("/")[2], series(run.steps, key)) for key in keys]
+    keys = sorted({key for each in run.steps for key in each if key.startswith("val-")})
+    shown = [key for key in keys if key.split("/")[-2] in ("acc", "reward")]
+    return [(key.partition("/")[2], series(run.steps, key)) for key in shown]
 
 
 def _trajectories(run: Run, cache: Path | None) -> dict[str, Any]:
     """Success with its interval at the start and at the end, and trajectories worth reading; empty without a trace."""
-    try:
-        sources = [source for source in find_sources([str(run.path)]) if source.path.name == "trace.jsonl"]
-    except ConfigError:
+    file = run.path / "trace.jsonl"
+    if not file.is_file() or not run.training:
         return {}
-    if not sources or not run.training:
-        return {}
-    index = TraceIndex(sources, cache)
-    try:
+    (source,) = find_sources([str(file)])
+    with closing(TraceIndex([source], cache)) as index:
         index.refresh()
         if not index.count():
             return {}
         first, last = int(run.training[0]["step"]), int(run.training[-1]["step"])
         train = {"split": "train"} if "train" in dict(index.choices()["split"]) else {}
-        at_the_end = {"step": str(last), **train}
-        ends = [Query(facets=at_the_end, sort="reward", descending=best) for best in (True, False)]
-        place = place_of(sources[0].path)
+        by_reward = {"step": str(last), **train, "sort": "reward"}
+        ends = [Query({**by_reward, "order": order}) for order in ("desc", "asc")]
+        place = place_of(source.path)
         best, worst = ([(row, _said(index.record(row), place)) for row in _of_several(index, query)] for query in ends)
         success = list(_successes(index, run.training, train))
         held_out = list(_successes(index, run.steps, {"split": "test"}))
         if len(held_out) > 1:  # the same prompts, as training's seldom are
             first, last = held_out[0][0], held_out[-1][0]
-        changed = index.compare((sources[0].name, first), (sources[0].name, last))[0][:5] if last > first else []
+        changed = index.compare((source.name, first), (source.name, last))[0][:5] if last > first else []
         found = {"best": best, "worst": worst, "changed": changed, "between": (first, last)}
         return {"steps": success, "held_out": held_out, **found}
-    finally:
-        index.close()
 
 
 def _of_several(index: TraceIndex, query: Query) -> list[dict[str, Any]]:
@@ -326,7 +303,7 @@ def _said(record: Mapping[str, Any], place: Path) -> list[tuple[str, str, list[s
     images: dict[int, list[str]] = {}
     for holder, names in names_of(record):
         left = MOST_IMAGES - sum(map(len, images.values()))
-        images[id(holder)] = [image for name in names[:left] if (image := _small(place, name))]
+        images[id(holder)] = [image for name in names[:left] if (image := thumbnail(place, name))]
     found = [(str(message.get("role")), str(message.get("content")), images.get(id(message), []))
              for message in record.get("prompt") or ()]  # fmt: skip
     for number, turn in enumerate(record.get("turns") or (), start=1):
@@ -335,10 +312,3 @@ def _said(record: Mapping[str, Any], place: Path) -> list[tuple[str, str, list[s
         if turn.get("observation") or shown:
             found.append(("environment", str(turn.get("observation") or ""), shown))
     return found
-
-
-def _small(place: Path, name: str) -> str | None:
-    try:
-        return thumbnail(place, name)
-    except (ValueError, OSError):
-        return None

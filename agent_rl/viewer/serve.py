@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import closing
 
 from agent_rl.errors import ConfigError
+from agent_rl.progress import progress
 from agent_rl.viewer.records import Source
 
 __all__ = ["serve"]
@@ -34,38 +36,17 @@ def serve(
         raise ConfigError("agent-rl view", f"{error.name} is not installed", "Install agent-rl[service]") from error
     from agent_rl.viewer.index import TraceIndex
 
-    index = TraceIndex(sources)
-    _read(index)
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    shown, family = (f"[{host}]", socket.AF_INET6) if ":" in host else (host, socket.AF_INET)
     try:
-        listening.bind((host, port))
-        listening.listen()
+        listening = socket.create_server((host, port), family=family)
     except OSError as error:
         raise ConfigError("--port", f"{host}:{port} cannot be used ({error.strerror})", "Name another, or 0") from error
-    port = listening.getsockname()[1]
-    names = LOOPBACK if token is None else (*LOOPBACK, f"[{host}]" if ":" in host else host, socket.gethostname())
-    shown = f"[{host}]" if ":" in host else host
-    announce(f"http://{shown}:{port}/{f'?token={token}' if token else ''}", index.count())
-    config = uvicorn.Config(create_app(index, hosts=names, token=token), log_level="warning")
-    try:
+    names = LOOPBACK if token is None else (*LOOPBACK, shown, socket.gethostname())
+    with listening, closing(TraceIndex(sources)) as index:
+        total = sum(source.path.stat().st_size for source in sources if source.path.exists())
+        with progress("bytes of trajectories", total) as advance:
+            index.refresh(advance)
+        place = f"http://{shown}:{listening.getsockname()[1]}/{f'?token={token}' if token else ''}"
+        announce(place, index.count())
+        config = uvicorn.Config(create_app(index, hosts=names, token=token), log_level="warning")
         uvicorn.Server(config).run(sockets=[listening])
-    finally:
-        index.close()
-
-
-def _read(index: object) -> None:
-    """Read what is new, with a progress bar."""
-    import os
-
-    from rich.console import Console
-    from rich.progress import Progress
-
-    from agent_rl.viewer.index import TraceIndex
-
-    assert isinstance(index, TraceIndex)
-    total = sum(os.path.getsize(source.path) for source in index.sources if source.path.exists())
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("reading", total=total)
-        index.refresh(lambda count: bar.advance(task, count))

@@ -34,11 +34,6 @@ CREATE INDEX by_file ON trajectories (file_id);
 CREATE INDEX by_facets ON trajectories (file, step, split, data_source, agent, stop_reason);
 INSERT INTO texts (texts, rank) VALUES ('hashsize', 16777216);
 """
-_COLUMNS = (
-    "id", "file_id", "offset", "length", "name", "file", "step", "split", "data_source", "agent", "stop_reason",
-    "reward", "correctness", "turns", "calls", "errors", "malformed", "tokens", "seconds", "error", "prompt_key",
-    "question", "answer",
-)  # fmt: skip
 
 
 class RowBatch:
@@ -98,8 +93,9 @@ class RowBatch:
 
     def store(self, database: sqlite3.Connection) -> None:
         """Write the rows, and how far the file has been read."""
-        marks = ", ".join("?" * len(_COLUMNS))
-        database.executemany(f"INSERT INTO trajectories ({', '.join(_COLUMNS)}) VALUES ({marks})", self._rows)
+        if self._rows:
+            marks = ", ".join("?" * len(self._rows[0]))
+            database.executemany(f"INSERT INTO trajectories VALUES ({marks})", self._rows)
         database.executemany("INSERT INTO tools VALUES (?, ?)", self._tools)
         database.executemany("INSERT INTO components VALUES (?, ?, ?)", self._components)
         database.executemany("INSERT INTO texts (rowid, text) VALUES (?, ?)", self._texts)

@@ -1,6 +1,5 @@
 """The command `agent-rl rm eval`."""
 
-import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -34,9 +33,6 @@ def test_a_judge_is_measured_and_drawn(tmp_path: Path) -> None:
     assert "spearman" in shown.stdout
     assert len((tmp_path / "verdicts.jsonl").read_text().splitlines()) == 5
     assert (tmp_path / "calibration.png").read_bytes()[:4] == b"\x89PNG"
-    with open(tmp_path / "calibration.csv", newline="") as file:
-        header = next(csv.reader(file))
-    assert header[0] == "score that the judge gave"
     for words, problem in (
         ("--discriminative", "a discriminative model needs a server"),
         ("--template=listwise", "--template: .* has the fields think, ranking. It needs score or preference"),

@@ -67,22 +67,6 @@ engine.initialize()
     assert python(ENGINE + code) == "2"
 
 
-def test_what_is_no_tensor_would_be_copied_for_each_micro_batch() -> None:
-    code = """
-from agent_rl.cpu.speed import IMAGES
-from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead as Engine
-batch = tu.get_tensordict({IMAGES: [{}] * 6}, {})
-def prepare(self, micro_batch):
-    pairs = zip(batch.get(IMAGES).tensordicts, micro_batch.get(IMAGES).tensordicts, strict=True)
-    print(sum(before is not after for before, after in pairs))
-    raise StopIteration
-Engine.prepare_model_inputs = prepare
-try: Engine.forward_step(engine, batch, None, True)
-except StopIteration: pass
-"""
-    assert python(ENGINE + code) == "6"
-
-
 def test_what_verl_arranges_itself_is_left_alone() -> None:
     code = """
 run(True, use_dynamic_bsz=True)

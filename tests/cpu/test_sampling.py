@@ -56,11 +56,3 @@ def test_requests_with_a_seed_are_left_to_sglang() -> None:
     seeds = torch.tensor([3, 4])
     found = sampling.sample(lambda probs, sampling_seed: sampling_seed, torch.ones(2, 5) / 5, sampling_seed=seeds)
     assert found is seeds
-
-
-def test_sglang_would_sample_by_a_random_number_for_each_entry() -> None:
-    code = """
-import inspect
-print("torch.multinomial(probs, num_samples=1)" in inspect.getsource(inspect.unwrap(draw)))
-"""
-    assert python(LOADED + code) == "True"

@@ -1,11 +1,9 @@
 """The switch and the platform, in processes of their own: both belong to a process for its whole life."""
 
-import importlib.util
 import json
 from pathlib import Path
 
 import pytest
-import torch
 
 from agent_rl.cpu import switch as cpu
 from tests.cpu.test_attention import SGLANG
@@ -164,13 +162,3 @@ def test_what_cannot_run_on_a_cpu_is_refused_before_ray_starts() -> None:
 
 def test_the_same_recipe_is_fine_on_a_gpu_with_every_group() -> None:
     assert validated("cuda", *GROUPS) == [PASSED] * len(GROUPS)
-
-
-def test_adapters_apart_from_the_base_model_still_need_pinned_memory() -> None:
-    """When this fails, `model.lora.merge=False` may be tried on a CPU."""
-    spec = importlib.util.find_spec("sglang")
-    assert spec is not None
-    assert spec.origin is not None
-    assert "pin_memory=True" in (Path(spec.origin).parent / "srt/lora/layers.py").read_text()
-    with pytest.raises(RuntimeError, match=r"pin_memory|NVIDIA driver"):
-        torch.tensor([1], device="cpu", pin_memory=True)

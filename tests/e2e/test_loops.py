@@ -189,7 +189,7 @@ def check_sequences(folder: Path, trajectories: list[Trajectory]) -> None:
         value = rows[trajectory.id][0].advantage
         assert abs(value) == pytest.approx(0.5**0.5, abs=1e-3)
         assert [row.advantage for row in rows[trajectory.id]] == [value] * (1 + folds)
-        tokens = trace.read_tokens(folder / "trace.jsonl", trajectory.id)
+        tokens = trace.TokenReader(folder / "trace.jsonl").read(trajectory.id)
         assert tokens is not None
         assert len(tokens["sequences"]) == 1 + folds
     assert sum(map(len, rows.values())) > len(trajectories)

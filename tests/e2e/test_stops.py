@@ -5,7 +5,6 @@ No other run stops by an error after a step, and goes on afterwards; the asynchr
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import shlex
@@ -20,12 +19,8 @@ from typing import Any
 import pytest
 
 from agent_rl import trace
-from agent_rl.agents.react import ReactFormat
-from agent_rl.evaluation.dumps import read_dump, score_dump
 from agent_rl.launch.process import TrainerError, run_trainer
 from agent_rl.launch.stopping import StoppedRun, StopRequest
-from agent_rl.settings import RewardSettings
-from agent_rl.tools import load_tools
 from tests.e2e.conftest import FindProcesses, gone
 from tests.e2e.training import PROMPTS, ROOT, KeptRequest, overrides, train
 from tests.interrupts import heed_interrupts
@@ -205,18 +200,4 @@ def test_a_run_that_a_component_stops_is_saved_and_goes_on(mode: str, tmp_path: 
         return
     again = [each for each in trace.read(tmp_path / "trace.jsonl") if each.info["step"] == 3 and each.score]
     assert sorted(each.info["index"] for each in again) == sorted(2 * list(range(2 * PROMPTS, 3 * PROMPTS)))
-    check_the_dump(tmp_path / "rollouts", f"{component}:Mine")
     assert set(stopped) <= {each.info["index"] for each in again}  # the rows of the step that was not completed
-
-
-def check_the_dump(folder: Path, kind: str) -> None:
-    """Our score of verl's dump is that of training, also of episodes that were cut off: the model was never taught."""
-    settings = RewardSettings.model_validate({"components": {"mine": {"kind": kind}}})
-    samples = [sample for sample in read_dump(folder) if sample.step < 3]
-    assert any(sample.reported["stop_max_tokens"] for sample in samples)
-    tools = load_tools(Path(__file__).parents[2] / "tool_configs/calculator.yaml")
-    steps = asyncio.run(score_dump(samples, ReactFormat(), tools, settings))
-    records = [record for its in steps.values() for record in its]
-    assert len(records) == 2 * 2 * PROMPTS
-    for record in records:
-        assert record.reward == pytest.approx(record.metrics["verl_score"], abs=1e-5)

@@ -10,7 +10,7 @@ from agent_rl import trace
 from agent_rl.agents.episode.episode import EpisodeBudget, run_episode
 from agent_rl.agents.react import ReactFormat
 from agent_rl.errors import ConfigError
-from agent_rl.evaluation.audit import audit_text, audit_trajectory, has_tokens
+from agent_rl.evaluation.audit import audit_trajectory, has_tokens
 from agent_rl.policies import Sampling
 from agent_rl.policies.chat_template import ChatTemplate
 from agent_rl.policies.source import PolicyUsage
@@ -84,27 +84,26 @@ def test_it_survives_a_trace(sound, template, tmp_path):
     assert audit_trajectory(read, template) == audit_trajectory(sound, template)
 
 
-@pytest.mark.parametrize("by", [-1, 1])
-def test_a_mask_in_the_wrong_place(sound, template, by):
-    def shift(sequence):
-        mask = sequence["mask"]
-        sequence["mask"] = [*mask[by:], *mask[:by]]
-
-    audits = audit_trajectory(broken(sound, shift), template)
-    assert any(audit.mask for audit in audits)
+def shift_mask(by):
+    return lambda sequence: sequence.update(mask=[*sequence["mask"][by:], *sequence["mask"][:by]])
 
 
-def test_a_mask_that_covers_an_observation(sound, template):
-    def cover(sequence):
-        sequence["mask"] = [1] * len(sequence["mask"])
-
-    (audit,) = audit_trajectory(broken(sound, cover), template)
-    assert audit.mask == "1 stretches of sampled tokens for 3 turns"
-
-
-def test_a_mask_of_another_length(sound, template):
-    audits = audit_trajectory(broken(sound, lambda sequence: sequence["mask"].append(1)), template)
-    assert any("entries for" in (audit.mask or "") for audit in audits)
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (shift_mask(-1), "mask 1"),
+        (shift_mask(1), "mask 1"),
+        (
+            lambda sequence: sequence.update(mask=[1] * len(sequence["mask"])),
+            "1 stretches of sampled tokens for 3 turns",
+        ),
+        (lambda sequence: sequence["mask"].append(1), "entries for"),
+    ],
+    ids=["late", "early", "on an observation", "too long"],
+)
+def test_a_mask_that_is_wrong(sound, template, change, said):
+    audits = audit_trajectory(broken(sound, change), template)
+    assert any(said in (audit.mask or "") for audit in audits)
 
 
 def test_a_turn_that_says_something_else(sound, template):
@@ -186,17 +185,6 @@ def test_templates_that_rewrite_history_are_detected(sound, template):
     assert other.label != template.label
 
 
-def test_a_dump_is_compared_as_text(template):
-    messages = [{"role": "user", "content": "What is it?"}, {"role": "assistant", "content": ANSWER}]
-    prompt, response = "user\nWhat is it?\nassistant\n", f"{ANSWER}"
-    assert audit_text(prompt, response, messages, template).drift == "none"
-    changed = audit_text(prompt, response.replace("42", "43"), messages, template)
-    assert changed.drift == "text"
-    assert "43" in changed.difference
-    begun = audit_text(f"X{prompt}", response, messages, template)
-    assert begun.difference.startswith("shown 'Xuser")
-
-
 def run(*arguments):
     from typer.testing import CliRunner
 
@@ -224,21 +212,6 @@ def test_the_command_counts_by_template_and_agent(sound, model_dir, tmp_path):
     assert agent["logprob_errors"] > 0
     assert found["examples"][0]["text"] == "0_0, turn 1: there are values where nothing was sampled"
     assert "0_0, turn 1: there are values" in run(tmp_path / "run", "--tokenizer", model_dir).output
-
-
-def test_the_command_on_a_dump(model_dir, tmp_path):
-    (tmp_path / "dump").mkdir()
-    sample = {
-        "input": "user\nWhat?\nassistant\n",
-        "output": ANSWER,
-        "gts": "42",
-        "score": 1.0,
-        "step": 3,
-        "uid": "a_0_0",
-    }
-    (tmp_path / "dump/3.jsonl").write_text(json.dumps(sample) + "\n")
-    done = run(tmp_path / "dump", "--tokenizer", model_dir)
-    assert done.exit_code == 0, done.output
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A user's own agents are evaluated, audited and scored again as the package's are, by a real script."""
+"""A user's own agents are evaluated and audited as the package's are, by a real script."""
 
 import hashlib
 import json
@@ -92,20 +92,6 @@ def test_an_agent_of_a_script_is_evaluated_and_its_tokens_are_audited(
     assert audit.returncode == 0, audit.stdout + audit.stderr
     audits = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
     assert len(audits) == sum(len(each.turns) for each in found)
-
-
-def test_a_dump_of_an_agent_of_a_script_is_scored_again(script, tmp_path):
-    row = {"input": "user\nWhat is 6*7?\n", "output": "It is clear.\nSHOUT 42", "gts": "42", "score": 0.0, "step": 1}
-    (tmp_path / "dump").mkdir()
-    (tmp_path / "dump/1.jsonl").write_text(json.dumps({**row, "uid": "a_0_0"}) + "\n")
-    rewards = {}
-    for loop in ("shouting", "react_agent"):
-        out = tmp_path / f"{loop}.json"
-        done = agent_rl("reward", "score", tmp_path / "dump", "--script", script, "--loop", loop, "--out", out,
-                        "agent_rl.reward.correctness.scorer=math")  # fmt: skip
-        assert done.returncode == 0, done.stderr[-2000:]
-        rewards[loop] = json.loads(out.read_text())["1"]["pass"]["1"]["mean"]
-    assert rewards == {"shouting": 1.0, "react_agent": 0.0}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from agent_rl.data import make_row, write_parquet
 from agent_rl.errors import ConfigError, EngineError, FatalError
 from agent_rl.evaluation import runner
 from agent_rl.evaluation.ledger import Ledger
-from agent_rl.evaluation.runner import Evaluation, columns, load_specs, run
+from agent_rl.evaluation.runner import Evaluation, columns, run
 from agent_rl.evaluation.settings import read_settings
 from agent_rl.evaluation.summary import summarize
 from agent_rl.policies.chat import ChatEndpoint
@@ -135,14 +135,6 @@ def test_native_tool_calls_through_an_endpoint_that_reads_them(tmp_path, data, t
     assert all(request["tools"][0]["function"]["name"] == "calculator" for request in server.requests)
 
 
-def test_a_folded_conversation_continues_at_the_endpoint(tmp_path, data, tools):
-    server = Server(calls=3)
-    words = ["limit=2", "sampling.max_response_tokens=110", "agent_rl.folding.reserve_tokens=95"]
-    evaluate(tmp_path / "out", settings(data, tools, *words, loop="folding_agent"), server)
-    trajectories = list(trace.read(tmp_path / "out/trajectories.jsonl"))
-    assert any("fold" in turn.notes for trajectory in trajectories for turn in trajectory.turns)
-
-
 class Flaky(Server):
     """Gives no message for the questions of one data source."""
 
@@ -260,22 +252,3 @@ def test_the_same_bug_of_a_tool_ends_the_evaluation_at_the_eighth_time(tmp_path,
 def test_what_cannot_work_is_refused_before_it_starts(tmp_path, data, tools, words, said):
     with pytest.raises(ConfigError, match=said):
         evaluate(tmp_path / "out", settings(data, tools, *words))
-
-
-def test_data_that_breaks_the_contract(tmp_path, tools):
-    (tmp_path / "rows.parquet").write_bytes(b"no parquet")
-    with pytest.raises(ConfigError, match="not a parquet file"):
-        Evaluation.load(settings(str(tmp_path / "rows.parquet"), tools))
-
-
-@pytest.mark.trainer
-def test_tools_that_were_written_for_verl(tmp_path):
-    source = (
-        "from verl.tools.base_tool import BaseTool\nclass Foreign(BaseTool):\n"
-        "    async def execute(self, instance_id, parameters, **kwargs): ...\n"
-    )
-    schema = "{type: function, function: {name: foreign, description: d, parameters: {type: object, properties: {}}}}"
-    (tmp_path / "foreign.py").write_text(source)
-    (tmp_path / "tools.yaml").write_text(f"tools: [{{class_name: 'foreign.py:Foreign', tool_schema: {schema}}}]")
-    (spec,) = load_specs(str(tmp_path / "tools.yaml"))
-    assert (spec.name, spec.is_verl) == ("foreign", False)

@@ -5,8 +5,7 @@ import asyncio
 import pytest
 
 from agent_rl.data import arithmetic, write_parquet
-from agent_rl.evaluation.runner import Evaluation
-from agent_rl.evaluation.scripted import run_scripts
+from agent_rl.evaluation.runner import Evaluation, run_scripts
 from agent_rl.evaluation.settings import read_settings
 from agent_rl.policies.tokens import ChatTokenizer
 

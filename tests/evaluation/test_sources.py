@@ -51,10 +51,6 @@ def test_a_server_on_a_cpu_computes_as_training_does(tmp_path, monkeypatch):
     assert environment["OMP_NUM_THREADS"] == str(profile.threads)
 
 
-def test_a_model_in_this_process(tmp_path, model_dir):
-    assert opened(tmp_path, "policy=local", model=model_dir) == "LocalModel"
-
-
 def test_a_model_takes_its_tokenizer_from_another_folder(tmp_path, model_dir):
     only_tokenizer = tmp_path / "tokenizer"
     shutil.copytree(model_dir, only_tokenizer, ignore=shutil.ignore_patterns("*.safetensors"))

@@ -4,8 +4,9 @@ import json
 import pytest
 from rich.console import Console
 
+from agent_rl.data import arithmetic, iterate_rows
 from agent_rl.evaluation.ledger import Record
-from agent_rl.evaluation.summary import estimate_rate, summarize, table
+from agent_rl.evaluation.summary import estimate_rate, summarize, table, write_difficulty
 
 
 def record(row, sample, right, source="a", error=None):
@@ -76,3 +77,14 @@ def test_the_table_has_a_column_for_each_source():
 
 def test_one_source_needs_no_column_of_its_own():
     assert summarize(RECORDS[:2], rows=1, n=2)["data_sources"] == {}
+
+
+def test_each_row_gets_the_share_of_its_wrong_samples(tmp_path):
+    rows = [arithmetic.to_row(each, "train", i) for i, each in enumerate(arithmetic.generate(0, 4))]
+    rows[3]["extra_info"]["difficulty"] = 0.5
+    records = [record(0, 0, 1), record(0, 1, 1), record(1, 0, 0), record(1, 1, 0.9), record(2, 0, 1), record(2, 1, 0)]
+    records += [record(2, 2, 0, error="the engine failed"), record(3, 0, 0, error="the engine failed")]
+    assert write_difficulty(records, rows, tmp_path / "rows.parquet") == 3
+    written = [found.row for found in iterate_rows(str(tmp_path / "rows.parquet"))]
+    assert [row["extra_info"]["difficulty"] for row in written] == [0.0, 1.0, 0.5, 0.5]
+    assert [row["prompt"] for row in written] == [row["prompt"] for row in rows]

@@ -27,7 +27,7 @@ def test_any_id_comes_back(tmp_path):
     for ids in ([], [0], [-(2**31), 2**31 - 1, 7]):
         given = {"messages": [], "tools": [], "sequences": [{**made()["sequences"][0], "prompt_ids": ids}]}
         append_tokens(tmp_path / "trace.jsonl", f"{ids}", given)
-        assert trace.read_tokens(tmp_path / "trace.jsonl", f"{ids}") == given
+        assert trace.TokenReader(tmp_path / "trace.jsonl").read(f"{ids}") == given
 
 
 def test_tokens_are_found_by_id_through_all_parts(tmp_path):
@@ -38,16 +38,16 @@ def test_tokens_are_found_by_id_through_all_parts(tmp_path):
     assert len(trace.parts(tmp_path / "trace.tokens.jsonl")) > 1
     reader = trace.TokenReader(path)
     assert {id: reader.read(id) for id in wanted} == wanted
-    assert trace.read_tokens(path, 'id "3"\\') == made(3)
+    assert trace.TokenReader(path).read('id "3"\\') == made(3)
     assert reader.read("another") is None
     append_tokens(path, "another", made(99), part_bytes=10_000)  # written since
     assert reader.read("another") == made(99)
     append_tokens(path, "another", made(100), part_bytes=10_000)  # an episode that was run again
-    assert trace.read_tokens(path, "another") == made(100)
+    assert trace.TokenReader(path).read("another") == made(100)
 
 
 def test_a_trace_without_tokens_has_none(tmp_path):
-    assert trace.read_tokens(tmp_path / "trace.jsonl", "a") is None
+    assert trace.TokenReader(tmp_path / "trace.jsonl").read("a") is None
 
 
 @pytest.mark.parametrize("kept", [1, 10, 30, 200, -1])
@@ -77,7 +77,7 @@ def test_a_line_that_is_still_being_written_is_read_when_it_is_whole(tmp_path):
 def test_a_damaged_record_is_named(tmp_path):
     (tmp_path / "trace.tokens.jsonl").write_bytes(b'{"id":"a","size":15,"data":"eA=="}\n')
     with pytest.raises(ValueError, match=r"trace\.tokens\.jsonl: the tokens of 'a' cannot be read"):
-        trace.read_tokens(tmp_path / "trace.jsonl", "a")
+        trace.TokenReader(tmp_path / "trace.jsonl").read("a")
 
 
 def test_a_trajectory_with_tokens_is_divided(tmp_path):

@@ -27,7 +27,7 @@ def test_everything_is_in_its_file_when_the_call_returns(tmp_path):
             writer.tokens(f"{number}", tokens)
             await writer.trajectory(trajectory(f"{number}", "x" * 1000))
             assert ids(path)[-1] == f"{number}"
-            assert trace.read_tokens(path, f"{number}") == tokens
+            assert trace.TokenReader(path).read(f"{number}") == tokens
 
     asyncio.run(write())
     writer.batch(lambda: trace.TrainedBatch(1, 0, ["0_0"], [1.0]))

@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from agent_rl.trace import read_tokens
+from agent_rl.trace import TokenReader
 from agent_rl.trace.tokens import Tokens
 
 PATIENCE_S = 20
@@ -12,7 +12,7 @@ PATIENCE_S = 20
 def tokens_of(trace: Path, id: str) -> Tokens:
     """The tokens, once they are written."""
     deadline = time.monotonic() + PATIENCE_S
-    while (found := read_tokens(trace, id)) is None:
+    while (found := TokenReader(trace).read(id)) is None:
         assert time.monotonic() < deadline
         time.sleep(0.01)
     return found

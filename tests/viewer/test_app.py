@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlencode
 
 import pytest
@@ -21,7 +20,7 @@ from agent_rl.trajectory import Message, Score, ToolCall, ToolResult, Turn
 from agent_rl.viewer.app import create_app
 from agent_rl.viewer.index import TraceIndex
 from agent_rl.viewer.query import Query
-from agent_rl.viewer.records import find_sources, visible
+from agent_rl.viewer.records import find_sources
 from tests.viewer.conftest import trajectory
 from tests.viewer.hostile import CONTROL, HOSTILE, Elements
 
@@ -67,7 +66,9 @@ def test_a_trajectory_is_shown_as_a_conversation(client: TestClient) -> None:
     ):
         assert text in page
     assert "the engine failed" in client.get("/t/25").text
-    assert client.get("/t/6/json").json() == trajectory(1, 1).to_dict()
+    answer = client.get("/t/6/json")
+    assert answer.headers["content-type"].startswith("application/json")
+    assert answer.json() == trajectory(1, 1).to_dict()
     assert client.get("/t/99").status_code == 404
     assert 'id="next" href="/t/5?step=1"' in client.get("/t/6?step=1").text
 
@@ -89,7 +90,7 @@ def test_a_judges_reasons_stand_beside_the_reward(tmp_path: Path) -> None:
     index.refresh()
     page = texts(TestClient(create_app(index), base_url=LOCAL).get("/t/1").text)
     assert re.search(r"style\s+\u2013\s+score 7\s+It is polite\.\s+score 2\s+Too long\.", page)
-    assert index.count(Query(text="polite")) == 1
+    assert index.count(Query({"text": "polite"})) == 1
     index.close()
 
 
@@ -279,13 +280,6 @@ def test_a_long_text_is_cut_until_it_is_asked_for(tmp_path: Path) -> None:
     index.close()
 
 
-def test_characters_without_a_look_are_shown_by_name() -> None:
-    assert (
-        visible("a\x1b[0m\u202eb\r\n\tc\ud800")
-        == "a\u27e8U+001B\u27e9[0m\u27e8U+202E\u27e9b\u27e8U+000D\u27e9\n\tc\u27e8U+D800\u27e9"
-    )
-
-
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
@@ -339,9 +333,3 @@ def test_what_is_written_meanwhile_is_shown(client: TestClient, run: Path, monke
         else:
             pytest.fail("the new trajectory is not shown")
         assert "26 of 26" in again.get("/").text
-
-
-def test_the_record_as_json_is_no_page(client: TestClient) -> None:
-    answer: Any = client.get("/t/1/json")
-    assert answer.headers["content-type"].startswith("application/json")
-    assert json.loads(answer.text)["id"] == "uid1-0_0"

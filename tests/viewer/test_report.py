@@ -148,13 +148,8 @@ def test_the_command_writes_page_and_charts_and_refuses_a_folder_without_metrics
     page, *charts = found.stdout.split()
     assert (found.exit_code, page) == (0, str(run / "report.html"))
     assert "<svg" in (run / "report.html").read_text()
-    assert {f"{name}.{kind}" for name in ("reward", "tools") for kind in ("png", "csv")} <= {
-        Path(c).name for c in charts
-    }
-    assert (tmp_path / "charts/reward.csv").read_text().splitlines() == ["step,mean", "1,0.1", "2,0.2"]
+    assert {"reward.png", "tools.png", "success_with_its_95_interval.png"} <= {Path(each).name for each in charts}
     assert (tmp_path / "charts/reward.png").read_bytes().startswith(b"\x89PNG")
-    success = (tmp_path / "charts/success_with_its_95_interval.csv").read_text()
-    assert success.startswith("step,training,training low,training high\n1,0.5,")
     about = {"command": ["/home/me/bin/agent-rl", "train", "mine"], "versions": {"verl": "0.9.1"},
              "files": {"data.train_files": [{"path": "/home/me/train.parquet", "sha256": "beef"}]}}  # fmt: skip
     (run / "run.json").write_text(json.dumps(about))

@@ -17,7 +17,8 @@ import pytest
 
 from agent_rl import trace
 from agent_rl.errors import ConfigError
-from agent_rl.viewer.records import newest_run
+from agent_rl.viewer.records import find_sources, newest_run
+from agent_rl.viewer.serve import serve
 from tests.viewer.browser import served
 from tests.viewer.conftest import trajectory
 
@@ -77,22 +78,14 @@ def test_a_viewer_that_is_killed_leaves_the_run_as_it_was(tmp_path: Path) -> Non
         process.kill()
         process.wait(20)
     assert (file.read_bytes(), sorted(tmp_path.glob("run/**/*"))) == (before, names)
-    trace.append(file, trajectory(0, 1))
-    with served(tmp_path / "cache", [tmp_path / "run"]) as (address, _):
-        assert "301 of 301" in httpx.get(address).text
 
 
-def test_what_cannot_be_served_is_refused(tmp_path: Path) -> None:
+def test_a_port_that_is_taken_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     trace.append(tmp_path / "trace.jsonl", trajectory(0, 0))
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        port = str(taken.getsockname()[1])
-        cases = {
-            (str(tmp_path / "no_such"),): "no such file",
-            (str(tmp_path), "--port", port): f"{port} cannot be used",
-        }
-        for words, said in cases.items():
-            environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
-            found = subprocess.run(command(*words), env=environment, capture_output=True, text=True, check=False)
-            assert (found.returncode, said in found.stderr) == (2, True), found.stderr
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=f"--port: 127.0.0.1:{port} cannot be used"):
+            serve(find_sources([str(tmp_path)]), "127.0.0.1", port, None, lambda url, count: None)

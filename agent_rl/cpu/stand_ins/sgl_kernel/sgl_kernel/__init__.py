@@ -1,11 +1,8 @@
 """Stand-in for SGLang's CUDA kernels: importable, never called on a CPU."""
 
-from agent_rl.cpu.placeholder import Placeholder
+from agent_rl.cpu.placeholder import add_module, placeholders_of
 
 __version__ = "0.0.0"
+__getattr__ = placeholders_of(__name__)
 
-
-def __getattr__(name: str) -> Placeholder:
-    if name.startswith("__"):
-        raise AttributeError(name)
-    return Placeholder(f"sgl_kernel.{name}")
+add_module("sgl_kernel.kvcacheio")

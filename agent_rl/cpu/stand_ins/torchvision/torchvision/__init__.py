@@ -1,11 +1,9 @@
 """Stand-in for torchvision, whose published builds do not load against a CPU torch: importable, never called."""
 
-from agent_rl.cpu.placeholder import Placeholder
+from agent_rl.cpu.placeholder import add_module, placeholders_of
 
 __version__ = "0.0.0"
+__getattr__ = placeholders_of(__name__)
 
-
-def __getattr__(name: str) -> Placeholder:
-    if name.startswith("__"):
-        raise AttributeError(name)
-    return Placeholder(f"torchvision.{name}")
+for name in ("io", "transforms", "transforms.functional", "transforms.v2", "transforms.v2.functional"):
+    add_module(f"{__name__}.{name}")

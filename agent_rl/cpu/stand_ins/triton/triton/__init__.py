@@ -1,8 +1,9 @@
 """Stand-in for triton: kernels can be declared, none can be compiled or launched."""
 
-from agent_rl.cpu.placeholder import Placeholder, placeholder_jit
+from agent_rl.cpu.placeholder import add_module, placeholder_jit, placeholders_of
 
 __version__ = "0.0.0"
+__getattr__ = placeholders_of(__name__)
 
 jit = placeholder_jit
 
@@ -32,7 +33,36 @@ def next_power_of_2(n: int) -> int:
     return 1 << max(n - 1, 0).bit_length()
 
 
-def __getattr__(name: str) -> Placeholder:
-    if name.startswith("__"):
-        raise AttributeError(name)
-    return Placeholder(f"triton.{name}")
+class Constant:
+    """A compile-time constant, kept as declared."""
+
+    def __init__(self, value: object = None) -> None:
+        self.value = value
+
+
+class Driver:
+    """The runtime has no active driver."""
+
+    @property
+    def active(self) -> object:
+        """Torch's inductor and flop counter ask for it and take this error for "no GPU"."""
+        raise RuntimeError("0 active drivers: this process runs on a CPU with a stand-in for triton")
+
+
+def never_made(*names: str, base: type = object) -> dict[str, type]:
+    """Classes for annotations, `isinstance` and `except`."""
+    return {name: type(name, (base,), {"__doc__": "Never made on a CPU."}) for name in names}
+
+
+add_module("triton.backends", {})
+add_module("triton.backends.compiler", never_made("GPUTarget", "AttrsDescriptor"))
+add_module("triton.compiler", never_made("CompiledKernel"))
+# Torch's cache key has triton's.
+add_module("triton.compiler.compiler", {**never_made("ASTSource"), "triton_key": lambda: "stand-in"})
+add_module("triton.language", {**never_made("dtype"), "constexpr": Constant}, more=True)
+add_module("triton.language.extra", {})
+add_module("triton.language.extra.libdevice")
+add_module("triton.runtime", {"driver": Driver()}, more=True)
+errors = never_made("OutOfResources", "PTXASError", base=Exception)
+add_module("triton.runtime.autotuner", {**errors, **never_made("Autotuner")})
+add_module("triton.runtime.jit", never_made("KernelInterface", "JITFunction"))

@@ -1,1 +1,0 @@
-"""Stand-in: image transforms, second version."""
