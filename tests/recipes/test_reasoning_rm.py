@@ -10,6 +10,7 @@ import pytest
 
 from agent_rl.data.worlds import World, load_world
 from agent_rl.data.worlds.graded_answers import TONES
+from agent_rl.launch.composition import compose
 from agent_rl.reasoning_rm import DataSample, RewardModule, find_template
 from agent_rl.reasoning_rm.metrics import spearman
 from agent_rl.rewards.custom import CustomReward
@@ -86,6 +87,16 @@ def test_the_reward_function_scores_the_worlds_habits(twin: tuple[str, World, Ro
     assert means["malformed"] == 0
     assert 0.3 < means["random"] < min(means["by_tone"], means["by_deed"])
     assert max(means["by_tone"], means["by_deed"]) < 0.85
+
+
+@pytest.mark.parametrize("name", ["pointwise", "pairwise"])
+def test_the_recipe_composes_for_four_nodes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VERL_PLATFORM", "")
+    monkeypatch.chdir(ROOT)
+    config = compose(ROOT / f"recipes/reasoning_rm_{name}", ["trainer.nnodes=4"])
+    samples = config.data.train_batch_size * config.actor_rollout_ref.rollout.n
+    assert samples % (config.trainer.nnodes * config.trainer.n_gpus_per_node) == 0
+    assert (ROOT / config.data.custom_cls.path).is_file()
 
 
 def _judged(row: dict[str, Any], text: str) -> Trajectory:
