@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 from uuid import uuid4
 
 import psutil
@@ -49,6 +49,8 @@ BRIDGES = ("lo", "docker", "br-", "veth", "virbr", "cni", "flannel", "cali")
 """How the names of interfaces begin that lead to no other node."""
 OWN = ("NNODES", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
 """Variables for the launcher, removed for its children: verl's workers use two of these names themselves."""
+
+Result = TypeVar("Result")
 
 
 class ClusterError(AgentRLError):
@@ -132,8 +134,8 @@ def node_options(config: Any, *, head: bool) -> list[str]:
 
 
 def run_head(
-    nodes: Nodes, train: Callable[[dict[str, str], Callable[[], None]], None], options: Sequence[str], wait_s: float
-) -> None:
+    nodes: Nodes, train: Callable[[dict[str, str], Callable[[], None]], Result], options: Sequence[str], wait_s: float
+) -> Result:
     """Rank 0: start the head, wait for the other nodes, run the trainer, and end the head.
 
     Args:
@@ -143,6 +145,9 @@ def run_head(
         options: of `ray start`.
         wait_s: seconds within which all nodes must have joined.
 
+    Returns:
+        What `train` returns.
+
     Raises:
         ClusterError: when the port is taken, nodes are missing, or the head ends before the trainer.
     """
@@ -151,7 +156,7 @@ def run_head(
     head = ["--head", f"--port={nodes.port}", *_own_address(nodes.head), *options]
     with _ray_node(head) as node:
         _wait_for_nodes(nodes, node, wait_s)
-        train(
+        return train(
             {**_environment(), **node.forks, "RAY_ADDRESS": nodes.address},
             lambda: node.check("the head of the Ray cluster ended before the trainer"),
         )

@@ -14,9 +14,18 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from agent_rl.launch.characters import named
-
-__all__ = ["MESSAGE", "TOTAL", "bare", "failure", "process_end", "read_metrics", "step_line", "validations"]
+__all__ = [
+    "MESSAGE",
+    "TOTAL",
+    "bare",
+    "failure",
+    "named",
+    "one_line",
+    "process_end",
+    "read_metrics",
+    "step_line",
+    "validations",
+]
 
 MESSAGE = "agent_rl: "
 """What a line of the log begins with that the user is shown."""
@@ -28,6 +37,8 @@ LAST_LINES = 15
 ROOM = 1 << 20
 """Bytes without which a folder counts as full: what did not fit has mostly been removed again."""
 
+_BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+_OBEYED = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff{_BIDI}]")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _PREFIX = re.compile(r"^(?:\([A-Za-z_]\w* [^)]*\) ?|\[rank\d+\]: ?)")
 _EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception)): (.+)$")
@@ -206,3 +217,19 @@ def _last(lines: list[str], begin: int, end: int) -> list[str]:
 def bare(line: str) -> str:
     """The line without colours, and without what Ray or torch puts before the line of another process."""
     return _PREFIX.sub("", _COLOUR.sub("", line)).rstrip()
+
+
+def named(text: str) -> str:
+    """Text with its control, surrogate and direction characters by name; tabs and newlines stay."""
+    return _OBEYED.sub(lambda found: f"\u27e8U+{ord(found[0]):04X}\u27e9", text)
+
+
+def one_line(text: str, most: int) -> str:
+    """The beginning of a text as one line in which a terminal obeys nothing.
+
+    Args:
+        text: of a model, a tool or a data set; any length.
+        most: characters.
+    """
+    begun = " ".join(text[: 4 * most].split())
+    return named(begun[:most]) + ("\u2026" if len(begun) > most or len(text) > 4 * most else "")

@@ -28,13 +28,12 @@ from agent_rl.launch.command import (
     trainer_command,
 )
 from agent_rl.launch.composition import compose_words, verl_defaults
-from agent_rl.launch.display import Steady, choose
+from agent_rl.launch.display import Display
 from agent_rl.launch.gpu_environment import gpu_environment
 from agent_rl.launch.outside import require_home, temporary_files
 from agent_rl.launch.process import logger_environment, run_trainer
 from agent_rl.launch.recipes import model_remedy, rows_remedy
 from agent_rl.launch.run_folder import RunFolder
-from agent_rl.launch.screen import Screen
 from agent_rl.launch.stopping import Aborted, StoppedRun, StopRequest
 from agent_rl.preflight.case import RunCase
 from agent_rl.preflight.check import check, refuse
@@ -59,7 +58,7 @@ def train(
     script: str | None = None,
     *,
     nodes_timeout_s: float = 600,
-    screen: Screen | None = None,
+    display: Display | None = None,
     environ: Mapping[str, str] | None = os.environ,
 ) -> StoppedRun | None:
     """Train a recipe to its end, in the run's folder (see `run_folder`), or until it is asked to end.
@@ -69,7 +68,7 @@ def train(
         overrides: hydra overrides, `key=value`.
         script: the user's own entry point instead of verl's.
         nodes_timeout_s: seconds within which all of several nodes must have joined.
-        screen: shows the run; None: what `agent_rl.run.progress` says.
+        display: shows the run; None: what `agent_rl.run.progress` says.
         environ: of a trainer on one node; None: see `run_trainer`.
 
     Returns:
@@ -83,7 +82,7 @@ def train(
     """
     stopping = StopRequest()
     with stopping.on_signals():
-        return _train(recipe, overrides, script, nodes_timeout_s, screen, environ, stopping)
+        return _train(recipe, overrides, script, nodes_timeout_s, display, environ, stopping)
 
 
 def _train(
@@ -91,7 +90,7 @@ def _train(
     overrides: Sequence[str],
     script: str | None,
     nodes_timeout_s: float,
-    screen: Screen | None,
+    display: Display | None,
     environ: Mapping[str, str] | None,
     stopping: StopRequest,
 ) -> StoppedRun | None:
@@ -109,17 +108,17 @@ def _train(
         require_device()
     refuse("launch", RunCase(config=config, recipe=recipe, overrides=overrides))
     _make_tiny_models(config)
-    shown = Steady(screen or choose(AgentRLSettings.from_config(config).run.progress))
-    words += _merged_checkpoint(config, shown)
+    display = display or Display(AgentRLSettings.from_config(config).run.progress)
+    words += _merged_checkpoint(config, display)
     if "VERL_FILE_LOGGER_PATH" in os.environ:
-        shown(lambda to: to.note("VERL_FILE_LOGGER_PATH has no effect here: metrics are in the run's metrics.jsonl"))
+        display.note("VERL_FILE_LOGGER_PATH has no effect here: metrics are in the run's metrics.jsonl")
     with RunFolder(config, _user_command(), script) as run:
         words += _run_overrides(config, run.path, words)
         if nodes is not None or joins_ray():  # whose processes do not inherit our environment
             variables = logger_environment(run.path).items()
             words += [f"++ray_kwargs.ray_init.runtime_env.env_vars.{name}={quoted(at)}" for name, at in variables]
         return _run(
-            run, config, trainer_command(recipe, words, script), nodes, nodes_timeout_s, shown, environ, stopping
+            run, config, trainer_command(recipe, words, script), nodes, nodes_timeout_s, display, environ, stopping
         )
 
 
@@ -129,60 +128,45 @@ def _run(
     command: list[str],
     nodes: Nodes | None,
     nodes_timeout_s: float,
-    shown: Steady,
+    display: Display,
     environ: Mapping[str, str] | None,
     stopping: StopRequest,
 ) -> StoppedRun | None:
     """Start the trainer, here or at the head of several nodes, and show the run until it has ended."""
     stopping.begin(run.path)
-    stopping.can_wait = lambda: shown.progress.is_training
-    stopping.on_abort = lambda by: shown(lambda to: to.stopping(by, at_once=True))
-    stopped: list[StoppedRun | None] = []
+    stopping.can_wait = lambda: display.progress.is_training
+    stopping.on_abort = display.aborting
 
-    def start(env: Mapping[str, str] | None, watch: Callable[[], None] | None = None) -> None:
-        answer = run_trainer(
+    def start(env: Mapping[str, str] | None, check: Callable[[], None] = lambda: None) -> StoppedRun | None:
+        def watch() -> None:
+            check()
+            display.tick(stopping.asked)
+
+        return run_trainer(
             command,
             run.path,
-            on_metrics=lambda step, metrics: shown(lambda to: to.step(step, metrics)),
-            on_output=lambda line: shown(lambda to: to.line(line)),
+            on_metrics=display.step,
+            on_output=display.line,
             environ=env,
-            watch=_watch(shown, stopping, watch),
+            watch=watch,
             stopping=stopping,
             checkpoints=config.trainer.default_local_dir,
         )
-        stopped.append(answer)
 
-    shown(lambda to: to.begin(run.path, run.notes, resolution.resolved(config)))
+    display.begin(run.path, run.notes, resolution.resolved(config))
     try:
         with _profile(config).in_environment() if cpu.is_selected() else nullcontext():
-            if nodes is not None:
-                run_head(nodes, start, node_options(config, head=True), nodes_timeout_s)
+            if nodes is None:
+                stopped = start(environ)
             else:
-                start(environ)
-        shown(lambda to: to.end(stopped[0]))
+                stopped = run_head(nodes, start, node_options(config, head=True), nodes_timeout_s)
+        display.end(stopped)
     except Aborted as error:
-        by = error.by
-        shown(lambda to: to.aborted(by))
+        display.aborted(error.by)
         raise
     finally:
-        shown(lambda to: to.close())
-    return stopped[0]
-
-
-def _watch(shown: Steady, stopping: StopRequest, check: Callable[[], None] | None) -> Callable[[], None]:
-    """What is done again and again while the trainer runs."""
-    told = False
-
-    def watch() -> None:
-        nonlocal told
-        if check is not None:
-            check()
-        if (by := stopping.asked) and not told:
-            told = True
-            shown(lambda to: to.stopping(by))
-        shown(lambda to: to.tick())
-
-    return watch
+        display.close()
+    return stopped
 
 
 def dry_run(recipe: str, overrides: Sequence[str] = (), script: str | None = None) -> tuple[str, list[str]]:
@@ -266,12 +250,12 @@ def models_are_there(case: RunCase) -> Iterator[ConfigError]:
             yield ConfigError(key, f"there is no {path}", remedy)
 
 
-def _merged_checkpoint(config: DictConfig, shown: Steady) -> list[str]:
+def _merged_checkpoint(config: DictConfig, display: Display) -> list[str]:
     """An override that names the merged model where `model.path` is a checkpoint of training."""
     path = str(config.actor_rollout_ref.model.path)
     if policy_shards(Path(path).expanduser()) is None or (Path(path).expanduser() / "config.json").is_file():
         return []
-    shown(lambda to: to.note(f"model: merging the checkpoint {path}, once"))
+    display.note(f"model: merging the checkpoint {path}, once")
     return [f"{MODEL}={quoted(model_folder(path, MODEL).absolute())}"]
 
 

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import pytest
 
-from agent_rl.launch.output import failure, process_end, read_metrics, step_line
+from agent_rl.launch.output import failure, named, one_line, process_end, read_metrics, step_line
 
 STEP = {
     "critic/score/mean": 0.4156,
@@ -170,3 +170,14 @@ def test_a_failure_inside_hydra_has_the_cause_of_its_second_line_and_the_last_tr
     assert "InstantiationException: Error in call to target 'Model': OSError('gone')" in said
     assert "second.py" in said
     assert "first.py" not in said
+
+
+def test_what_a_terminal_obeys_is_named() -> None:
+    text = "a\x1b[2J\x07\x9b1m\r\u202e\ud800\u2028\tb\nc"
+    shown = named(text)
+    assert not set(shown) & set("\x1b\x07\x9b\r\u202e\ud800\u2028")
+    assert shown.startswith("a\u27e8U+001B\u27e9[2J")
+    assert shown.endswith("\tb\nc")
+    shown.encode()
+    assert one_line("a\r\n  b\x1b", 10) == "a b\u27e8U+001B\u27e9"
+    assert one_line("x" * 10_000_000, 5) == "xxxxx\u2026"
