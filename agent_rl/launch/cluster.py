@@ -22,15 +22,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, TypeVar
-from uuid import uuid4
 
 import psutil
 
 from agent_rl.cpu import switch as cpu
-from agent_rl.cpu.fork_server import fork_server
 from agent_rl.errors import AgentRLError, ConfigError
 from agent_rl.launch.command import joins_ray
-from agent_rl.launch.process import begin_child, end_all, stop
+from agent_rl.launch.process import process_tree
 from agent_rl.launch.stopping import StopRequest
 
 __all__ = ["ClusterError", "Nodes", "interfaces", "node_options", "run_head", "run_worker", "unclear_interface"]
@@ -83,10 +81,10 @@ class Nodes:
             ConfigError: for a variable that is missing or wrong.
         """
         if joins_ray(environ):
-            if _count(environ, "NNODES", "PET_NNODES") > 1:
+            if (_number(environ, "NNODES", "PET_NNODES") or 1) > 1:
                 raise ConfigError("RAY_ADDRESS", "it is set, and so is NNODES", "Unset RAY_ADDRESS to start a cluster")
             return None
-        count = _count(environ, "NNODES", "PET_NNODES", "SLURM_STEP_NUM_NODES", "SLURM_NNODES")
+        count = _number(environ, "NNODES", "PET_NNODES", "SLURM_STEP_NUM_NODES", "SLURM_NNODES") or 1
         if count == 1:
             return None
         rank = _number(environ, "NODE_RANK", "PET_NODE_RANK", "SLURM_NODEID")
@@ -203,20 +201,13 @@ def run_worker(nodes: Nodes, options: Sequence[str], wait_s: float, stopping: St
             time.sleep(POLL_S)
 
 
+@dataclass(frozen=True)
 class _RayNode:
     """A process `ray start --block`, its output, and the variables of the server that starts its workers."""
 
-    def __init__(self, arguments: Sequence[str], forks: Mapping[str, str], output: IO[bytes]) -> None:
-        command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *ANY_PORT, *arguments]
-        env = {**_environment(), **(cpu.child_environment() if cpu.is_selected() else {}), **forks}
-        self.forks = forks
-        if directory := env.get("RAY_TMPDIR"):
-            command.append(f"--temp-dir={directory}")
-        self.output = output
-        self.process = subprocess.Popen(
-            command, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-            start_new_session=True, preexec_fn=begin_child,
-        )  # fmt: skip
+    process: subprocess.Popen[bytes]
+    output: IO[bytes]
+    forks: Mapping[str, str]
 
     def check(self, problem: str) -> None:
         """Raise an error with the last lines of Ray's output if it has ended."""
@@ -230,19 +221,14 @@ class _RayNode:
 @contextmanager
 def _ray_node(arguments: Sequence[str]) -> Iterator[_RayNode]:
     """A Ray node that ends with the block, with every process that it started."""
-    mark = os.environ[MARK] = uuid4().hex
     if warning := unclear_interface(interfaces()):
         _say(f"warning: {warning}")
-    with tempfile.TemporaryFile() as output:
-        try:
-            with fork_server(_environment(), output) as forks:
-                node = _RayNode(arguments, forks, output)
-                try:
-                    yield node
-                finally:
-                    stop(node.process)
-        finally:
-            end_all(MARK, mark)
+    env = {**_environment(), **(cpu.child_environment() if cpu.is_selected() else {})}
+    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *ANY_PORT, *arguments]
+    if folder := env.get("RAY_TMPDIR"):
+        command.append(f"--temp-dir={folder}")
+    with tempfile.TemporaryFile() as output, process_tree(command, env, output, MARK) as (process, forks):
+        yield _RayNode(process, output, forks)
 
 
 def _wait_for_nodes(nodes: Nodes, node: _RayNode, wait_s: float) -> None:
@@ -278,11 +264,10 @@ def _wait_for_nodes(nodes: Nodes, node: _RayNode, wait_s: float) -> None:
 
 def _environment() -> dict[str, str]:
     """The environment of Ray's processes and the trainer."""
-    env = {name: value for name, value in os.environ.items() if name not in (*OWN, "RAY_ADDRESS")}
-    env.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    inherited = {name: value for name, value in os.environ.items() if name not in (*OWN, "RAY_ADDRESS")}
     # Ray would wait 30 seconds for a node's work to move elsewhere; there is nowhere else.
-    env.setdefault("RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S", "0")
-    return {**env, **_security()}
+    defaults = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0"}
+    return {**defaults, **inherited, **_security()}
 
 
 def _security() -> dict[str, str]:
@@ -313,11 +298,6 @@ def _own_address(head: str) -> list[str]:
     own = {each.address for interface in psutil.net_if_addrs().values() for each in interface}
     usable = sorted(each for each in addresses & own if not each.startswith("127.") and each != "::1")
     return [f"--node-ip-address={usable[0]}"] if usable else []
-
-
-def _count(environ: Mapping[str, str], *names: str) -> int:
-    count = _number(environ, *names)
-    return 1 if count is None else count
 
 
 def _number(environ: Mapping[str, str], *names: str) -> int | None:

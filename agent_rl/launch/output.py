@@ -57,12 +57,14 @@ _BEGINNINGS = ("Traceback (most recent", "The above exception was", "During hand
 TOTAL = re.compile(r"\bTotal training steps: (\d+)$")
 """In a line of verl's log."""
 _FIELDS = {
-    "agent/tool_calls": ("{:.1f} tool calls", 1),
-    "agent/turns": ("{:.1f} turns", 1),
-    "agent/malformed_rate": ("{:.0f} % malformed", 100),
-    "agent/unscored": ("{:.0f} unscored", 1),
-    "response_length/mean": ("{:.0f} tokens", 1),
-    "timing_s/step": ("{:.1f} s", 1),
+    "critic/score/mean": "reward {:+.3f}",
+    "agent/acc": "accuracy {:.0%}",
+    "agent/tool_calls": "{:.1f} tool calls",
+    "agent/turns": "{:.1f} turns",
+    "agent/malformed_rate": "{:.0%} malformed",
+    "agent/unscored": "{:.0f} unscored",
+    "response_length/mean": "{:.0f} tokens",
+    "timing_s/step": "{:.1f} s",
 }
 _QUIET = ("agent/malformed_rate", "agent/unscored")
 """Fields that are left out when they are zero."""
@@ -71,19 +73,12 @@ _VALIDATION = re.compile(r"^val-(?:core|aux)/(.+)/(acc|reward)/mean@\d+$")
 
 def step_line(step: int, metrics: Mapping[str, Any], total: int | None = None) -> str:
     """A step in one line: reward, accuracy, tool calls, turns, length, seconds, and the validation if there was one."""
-    parts = []
-    if (reward := metrics.get("critic/score/mean")) is not None:
-        parts.append(f"reward {reward:+.3f}")
-    if (accuracy := metrics.get("agent/acc")) is not None:
-        parts.append(f"accuracy {100 * accuracy:.0f} %")
-    for key, (shown, factor) in _FIELDS.items():
-        value = metrics.get(key)
-        if value is not None and (value or key not in _QUIET):
-            parts.append(shown.format(value * factor))
+    found = [(key, form, metrics.get(key)) for key, form in _FIELDS.items()]
+    parts = [form.format(value) for key, form, value in found if value or (value is not None and key not in _QUIET)]
     for source, values in validations(metrics).items():
-        shown_values = [f"reward {values['reward']:+.3f}"] if "reward" in values else []
-        shown_values += [f"accuracy {100 * values['acc']:.0f} %"] if "acc" in values else []
-        parts.append(f"validation on {named(source)}: {', '.join(shown_values)}")
+        forms = {"reward": "reward {:+.3f}", "acc": "accuracy {:.0%}"}
+        shown = [form.format(values[name]) for name, form in forms.items() if name in values]
+        parts.append(f"validation on {named(source)}: {', '.join(shown)}")
     return f"step {step}{f'/{total}' if total else ''}: {', '.join(parts) or 'no metrics'}"
 
 

@@ -11,11 +11,10 @@ import json
 import os
 import shlex
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
@@ -25,8 +24,8 @@ from rich.table import Table
 from rich.text import Text
 
 from agent_rl.launch.output import named, one_line, validations
-from agent_rl.launch.run_progress import RunProgress
-from agent_rl.launch.warnings import TERMS, components, run_warnings, series
+from agent_rl.launch.run_progress import REWARD, RunProgress
+from agent_rl.launch.warnings import components, run_warnings, series
 from agent_rl.trace import parts
 from agent_rl.trajectory import Trajectory
 
@@ -45,12 +44,11 @@ LONGEST_CHART = 60
 LABEL, VALUE = 14, 8
 """Columns of a name and of a number."""
 METRICS = {
-    "reward": ("critic/score/mean", "{:+.3f}"),
     "success": ("agent/acc", "{:.0%}"),
     "tool calls": ("agent/tool_calls", "{:.2f}"),
     "tool errors": ("agent/tool_errors", "{:.2f}"),
 }
-"""Rows: name, metric of verl, and how the number is written."""
+"""Rows below the reward and its components: name, metric of verl, and how the number is written."""
 
 Row = tuple[str, str, list[float]]
 """Name, last value, and the values of all steps."""
@@ -239,25 +237,16 @@ def _started(progress: RunProgress) -> list[RenderableType]:
 def _rows(progress: RunProgress) -> list[Row]:
     """The metrics that the steps have, components below the reward."""
     steps = progress.training
+    found = {f"  {name}": (f"agent/{name}", "{:+.3f}") for name in components(steps, progress.configuration)}
     rows: list[Row] = []
-    for name, (key, form) in METRICS.items():
+    for name, (key, form) in {"reward": (REWARD, "{:+.3f}"), **found, **METRICS}.items():
         if values := [value for _, value in series(steps, key)]:
             rows.append((name, form.format(values[-1]), values))
-        if name == "reward":
-            rows += _components(progress, steps)
     seconds = dict(series(steps, "timing_s/step"))
     tokens = series(steps, "perf/total_num_tokens")
     if rates := [count / seconds[step] for step, count in tokens if seconds.get(step)]:  # of all devices together
         rows.append(("tokens/s", f"{rates[-1]:,.0f}", rates))
     return rows
-
-
-def _components(progress: RunProgress, steps: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
-    """Those that say anything."""
-    for name in components(steps, progress.configuration):
-        values = [value for _, value in series(steps, f"agent/{name}")]
-        if name not in TERMS or any(values):
-            yield f"  {name}", f"{values[-1]:+.3f}", values
 
 
 def _charts(rows: Sequence[Row], width: int) -> list[RenderableType]:

@@ -13,7 +13,7 @@ from agent_rl.launch.output import MESSAGE, TOTAL, bare, named, read_metrics
 from agent_rl.launch.warnings import series
 from agent_rl.verl_adapter.stages import SAMPLING, Stage, read_stage
 
-__all__ = ["RunProgress"]
+__all__ = ["REWARD", "RunProgress"]
 
 LIBRARIES = "libraries"
 """What is loaded before the trainer tells anything."""

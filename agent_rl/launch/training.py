@@ -82,44 +82,29 @@ def train(
     """
     stopping = StopRequest()
     with stopping.on_signals():
-        return _train(recipe, overrides, script, nodes_timeout_s, display, environ, stopping)
-
-
-def _train(
-    recipe: str,
-    overrides: Sequence[str],
-    script: str | None,
-    nodes_timeout_s: float,
-    display: Display | None,
-    environ: Mapping[str, str] | None,
-    stopping: StopRequest,
-) -> StoppedRun | None:
-    nodes = Nodes.from_environment()
-    config, words = _composed(recipe, overrides, nodes)
-    if problems := resolution.problems(config):
-        raise problems[0]
-    os.environ.update(_variables())  # Ray and every process of the run inherit it
-    if environ is not None:
-        require_home(environ)
-    if nodes is not None and nodes.rank > 0:
-        run_worker(nodes, node_options(config, head=False), nodes_timeout_s, stopping)
-        return None
-    if nodes is None:
-        require_device()
-    refuse("launch", RunCase(config=config, recipe=recipe, overrides=overrides))
-    _make_tiny_models(config)
-    display = display or Display(AgentRLSettings.from_config(config).run.progress)
-    words += _merged_checkpoint(config, display)
-    if "VERL_FILE_LOGGER_PATH" in os.environ:
-        display.note("VERL_FILE_LOGGER_PATH has no effect here: metrics are in the run's metrics.jsonl")
-    with RunFolder(config, _user_command(), script) as run:
-        words += _run_overrides(config, run.path, words)
-        if nodes is not None or joins_ray():  # whose processes do not inherit our environment
-            variables = logger_environment(run.path).items()
-            words += [f"++ray_kwargs.ray_init.runtime_env.env_vars.{name}={quoted(at)}" for name, at in variables]
-        return _run(
-            run, config, trainer_command(recipe, words, script), nodes, nodes_timeout_s, display, environ, stopping
-        )
+        nodes = Nodes.from_environment()
+        config, words = _composed(recipe, overrides, nodes)
+        if problems := resolution.problems(config):
+            raise problems[0]
+        os.environ.update(_variables())  # Ray and every process of the run inherit it
+        if environ is not None:
+            require_home(environ)
+        if nodes is not None and nodes.rank > 0:
+            run_worker(nodes, node_options(config, head=False), nodes_timeout_s, stopping)
+            return None
+        if nodes is None:
+            require_device()
+        refuse("launch", RunCase(config=config, recipe=recipe, overrides=overrides))
+        _make_tiny_models(config)
+        display = display or Display(AgentRLSettings.from_config(config).run.progress)
+        words += _merged_checkpoint(config, display)
+        with RunFolder(config, _user_command(), script) as run:
+            words += _run_overrides(config, run.path, words)
+            if nodes is not None or joins_ray():  # whose processes do not inherit our environment
+                variables = logger_environment(run.path).items()
+                words += [f"++ray_kwargs.ray_init.runtime_env.env_vars.{name}={quoted(at)}" for name, at in variables]
+            command = trainer_command(recipe, words, script)
+            return _run(run, config, command, nodes, nodes_timeout_s, display, environ, stopping)
 
 
 def _run(
@@ -184,7 +169,7 @@ def dry_run(recipe: str, overrides: Sequence[str] = (), script: str | None = Non
     notes = [f"error: {problem}" for problem in resolution.problems(config)]
     if wanted := _variables():
         command = ["env", *(f"{name}={value}" for name, value in wanted.items()), *command]
-    return resolution.to_yaml(config), [*notes, shlex.join(command)]
+    return OmegaConf.to_yaml(OmegaConf.create(resolution.resolved(config))), [*notes, shlex.join(command)]
 
 
 def _variables() -> dict[str, str]:
@@ -231,8 +216,7 @@ def rows_are_there(case: RunCase) -> Iterator[ConfigError]:
         named = case.get(key, [])
         for path in dict.fromkeys([named] if isinstance(named, str) else named):
             if "://" not in path and not (case.folder / Path(path).expanduser()).exists():
-                remedy = rows_remedy(path, case.recipe or "", case.overrides, case.config)
-                yield ConfigError(key, f"there is no {path}", remedy)
+                yield ConfigError(key, f"there is no {path}", rows_remedy(path, case))
 
 
 @check("configuration", "model", at=("launch", "doctor"))
@@ -244,9 +228,7 @@ def models_are_there(case: RunCase) -> Iterator[ConfigError]:
     for key, path in {MODEL: str(case.get(MODEL)), **named}.items():
         is_made = case.on_cpu and path in (TINY_MODEL, TINY_CLASSIFIER)
         if names_a_folder(path) and not is_made and not (case.folder / Path(path).expanduser()).exists():
-            remedy = "Correct the path, or name a model of the hub"
-            if key == MODEL:
-                remedy = model_remedy(path, case.recipe or "", case.overrides, case.config, case.on_cpu)
+            remedy = model_remedy(path, case) if key == MODEL else "Correct the path, or name a model of the hub"
             yield ConfigError(key, f"there is no {path}", remedy)
 
 
@@ -266,12 +248,8 @@ def _run_overrides(config: DictConfig, folder: Path, words: Sequence[str]) -> li
         overrides.append(f"hydra.run.dir={quoted(folder / 'hydra')}")
     if DUMPS not in keys and OmegaConf.select(config, DUMPS) is None and not _is_traced(config):
         overrides.append(f"{DUMPS}={quoted(folder / 'rollouts')}")
-    loggers = (
-        OmegaConf.to_container(config.trainer.logger)
-        if OmegaConf.is_config(config.trainer.logger)
-        else config.trainer.logger
-    )
-    loggers = [loggers] if isinstance(loggers, str) else list(loggers or [])
+    named = config.trainer.logger
+    loggers = [named] if isinstance(named, str) else list(named or [])
     if "file" not in loggers:  # from which the steps are shown
         overrides.append(f"trainer.logger=[{','.join([*loggers, 'file'])}]")
     return overrides

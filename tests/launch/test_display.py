@@ -125,4 +125,4 @@ def test_a_run_goes_on_when_a_line_cannot_be_written(capsys: pytest.CaptureFixtu
     for source in values:
         display.step(1, {f"val-core/{source}/acc/mean@1": 1.0})
     assert "the display failed, the run goes on: UnicodeEncodeError" in capsys.readouterr().err
-    assert written.getvalue() == b"step 1: validation on x: accuracy 100 %\n"
+    assert written.getvalue() == b"step 1: validation on x: accuracy 100%\n"
