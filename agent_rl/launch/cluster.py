@@ -160,8 +160,8 @@ def run_head(
         )
 
 
-def run_worker(nodes: Nodes, options: Sequence[str], wait_s: float, stopping: StopRequest | None = None) -> int:
-    """Any rank but 0: join the head's cluster, and stay until the head is gone.
+def run_worker(nodes: Nodes, options: Sequence[str], wait_s: float, stopping: StopRequest | None = None) -> None:
+    """Any rank but 0: join the head's cluster, and stay until the head is gone; rank 0 has the trainer's exit status.
 
     Who ends a job tells all of its nodes: the run needs this one until rank 0 has saved it.
 
@@ -171,34 +171,28 @@ def run_worker(nodes: Nodes, options: Sequence[str], wait_s: float, stopping: St
         wait_s: seconds within which the head must answer.
         stopping: has the signals that this process gets.
 
-    Returns:
-        0: rank 0 has the trainer's exit status.
-
     Raises:
         ClusterError: when the head does not answer in time, or this node's Ray ends before the head.
     """
-    deadline = time.monotonic() + wait_s
+    rank, deadline = f"rank {nodes.rank}", time.monotonic() + wait_s
     while not _answers(nodes):
         if time.monotonic() > deadline:
-            raise ClusterError(f"rank {nodes.rank}: no head answered at {nodes.address} within {wait_s:.0f} s")
+            raise ClusterError(f"{rank}: no head answered at {nodes.address} within {wait_s:.0f} s")
         time.sleep(POLL_S)
-    _say(f"rank {nodes.rank} of {nodes.count} joins {nodes.address}")
+    _say(f"{rank} of {nodes.count} joins {nodes.address}")
     stopping = stopping or StopRequest()
     with _ray_node([f"--address={nodes.address}", *options]) as node:
         heard, told = time.monotonic(), False
         stopping.can_wait = lambda: True
-        while True:
+        while (answer := _answers(nodes)) is not False and time.monotonic() - heard < SILENT_S:
             if stopping.asked and not told:
-                _say(f"rank {nodes.rank}: {stopping.asked}: waits for rank 0 to end; at the next signal ends at once")
+                _say(f"{rank}: {stopping.asked}: waits for rank 0 to end; at the next signal ends at once")
                 told = True
-            answer = _answers(nodes)
-            if answer is False or time.monotonic() - heard > SILENT_S:
-                _say(f"rank {nodes.rank}: the head is gone, this node ends")
-                return 0
             if answer:
                 heard = time.monotonic()
-                node.check(f"rank {nodes.rank}: this node's Ray ended before the head")
+                node.check(f"{rank}: this node's Ray ended before the head")
             time.sleep(POLL_S)
+        _say(f"{rank}: the head is gone, this node ends")
 
 
 @dataclass(frozen=True)

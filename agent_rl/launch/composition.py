@@ -5,6 +5,7 @@ hydra composes it as in the trainer's process, but verl is not imported, which w
 
 from __future__ import annotations
 
+import difflib
 import functools
 import importlib.util
 import os
@@ -102,10 +103,8 @@ def unknown_keys(config: DictConfig) -> list[str]:
 
 def nearest_key(key: str, known: DictConfig) -> str:
     """A remedy for an unknown key: the known ones of the same last part, else the one of the most similar spelling."""
-    import difflib
-
     keys = [each for each in _flatten(known) if not is_old(each)]
-    tail = [each for each in keys if each.endswith(f".{key}") or each.split(".")[-1] == key.split(".")[-1]]
+    tail = [each for each in keys if each.split(".")[-1] == key.split(".")[-1]]
     near = sorted(tail, key=lambda each: -difflib.SequenceMatcher(None, key, each).ratio())
     near = near or difflib.get_close_matches(key, keys, n=1, cutoff=0.6)
     if near:
@@ -165,8 +164,6 @@ def _is_written_in(file: Path, key: str, config: DictConfig) -> bool:
 
 def _nearest_group(key: str, folder: Path) -> str | None:
     """A remedy for a misspelled group: the nearest of the recipe's and ours, and its options."""
-    import difflib
-
     options = groups(folder)
     near = difflib.get_close_matches(key.lstrip("+"), options, n=1, cutoff=0.6)
     return f"Did you mean the group '{near[0]}'? Known: {', '.join(options[near[0]])}." if near else None

@@ -149,7 +149,8 @@ def _cause(lines: list[str]) -> tuple[str | None, list[str]]:
         if found and not found[1].startswith(_WRAPPERS):
             message = " ".join([found[2], *lines[index + 1 : index + 2]]) if found[2].endswith(":") else found[2]
             cause = f"{found[1].rsplit('.', 1)[-1]}: {message}"
-            return cause, [] if found[1].startswith("agent_rl.") else _traceback(lines, index)
+            begin = next((at for at in range(index, -1, -1) if lines[at].startswith(_BEGINNINGS)), index)
+            return cause, [] if found[1].startswith("agent_rl.") else _above(lines, begin, index)
     return None, lines[-LAST_LINES:]
 
 
@@ -159,7 +160,7 @@ def _engines_end(lines: list[str]) -> tuple[str, list[str]] | None:
         if _ENGINES_EXCEPTION.search(line):
             for end in range(index + 1, len(lines)):
                 if found := _EXCEPTION.match(lines[end].strip()):
-                    return f"SGLang: {found[1].rsplit('.', 1)[-1]}: {found[2]}", _last(lines, index, end)
+                    return f"SGLang: {found[1].rsplit('.', 1)[-1]}: {found[2]}", _above(lines, index, end)
         if crash := _ENGINES_CRASH.search(line):
             return f"SGLang's process {crash[1]}: {_ended(int(crash[2]))}", []
     return None
@@ -177,19 +178,15 @@ def _actors_end(lines: list[str]) -> tuple[str, list[str]] | None:
 
 
 def _unless_full(cause: str, folders: Iterable[Path]) -> str:
-    """The cause, or the folder without space that is behind it."""
-    full = next(filter(_is_full, folders), None)
-    return cause if full is None else f"no space is left in {full} ({cause}). Make room, and repeat the command"
-
-
-def _is_full(folder: Path) -> bool:
-    """Whether the disk or the user's quota has no room for a file."""
-    try:
-        with tempfile.TemporaryFile(dir=folder) as file:
-            file.write(bytes(ROOM))
-    except OSError as error:
-        return error.errno in (errno.ENOSPC, errno.EDQUOT)
-    return False
+    """The cause, or the folder behind it, in which the disk or the user's quota has no room for a file."""
+    for folder in folders:
+        try:
+            with tempfile.TemporaryFile(dir=folder) as file:
+                file.write(bytes(ROOM))
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                return f"no space is left in {folder} ({cause}). Make room, and repeat the command"
+    return cause
 
 
 def _ended(status: int) -> str:
@@ -199,13 +196,8 @@ def _ended(status: int) -> str:
     return f"{signal.Signals(-status).name} ended it" + " (is memory short?)" * (status == -signal.SIGKILL)
 
 
-def _traceback(lines: list[str], end: int) -> list[str]:
-    """The lines of the traceback that ends there, the last of them if it is long."""
-    begin = next((at for at in range(end, -1, -1) if lines[at].startswith(_BEGINNINGS)), end)
-    return _last(lines, begin, end)
-
-
-def _last(lines: list[str], begin: int, end: int) -> list[str]:
+def _above(lines: list[str], begin: int, end: int) -> list[str]:
+    """The last lines of a traceback between its heading and its exception."""
     return lines[max(begin + 1, end - LAST_LINES) : end]
 
 

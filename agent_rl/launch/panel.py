@@ -11,9 +11,9 @@ import json
 import os
 import shlex
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
-from itertools import islice, pairwise
+from itertools import pairwise
 from pathlib import Path
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -169,23 +169,19 @@ def last_trajectory(path: Path, step: int) -> Trajectory | None:
     The first of them, as the last ones of a step are its longest. None where there is none, or where lines are longer
     than `LARGEST_LINE` bytes.
     """
-    found: list[Trajectory] = []
-    for line in islice(_last_lines(parts(path)[-1]), LOOKED_AT):
-        with contextlib.suppress(ValueError):  # torn, or of another version
-            found.append(Trajectory.from_json(line))
-    return next((each for each in reversed(found) if each.info.get("step") == step), found[0] if found else None)
-
-
-def _last_lines(path: Path) -> Iterator[bytes]:
-    """The last complete lines of a file, the last one first."""
     try:
-        with open(path, "rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - LARGEST_LINE))
+        with open(parts(path)[-1], "rb") as file:
+            begin = max(0, file.seek(0, os.SEEK_END) - LARGEST_LINE)
+            file.seek(begin)
             lines = file.read().split(b"\n")
     except OSError:
-        return
-    yield from reversed(lines[(1 if size > LARGEST_LINE else 0) : -1])
+        return None
+    found: list[Trajectory] = []
+    for line in lines[bool(begin) : -1][-LOOKED_AT:]:
+        with contextlib.suppress(ValueError):  # of another version
+            found.append(Trajectory.from_json(line))
+    of_step = [each for each in found if each.info.get("step") == step]
+    return next(iter(of_step or found[-1:]), None)
 
 
 def _fitting(parts: Sequence[tuple[int, list[RenderableType]]], height: int) -> list[RenderableType]:

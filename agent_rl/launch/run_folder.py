@@ -117,16 +117,20 @@ class RunFolder:
     def __exit__(self, *_: object) -> None:
         self._lock.release()
 
-    def require_same(self) -> None:
+    def require_same(self) -> Any:
         """Refuse to go on in a folder that has a run with another configuration.
+
+        Returns:
+            The record of the run that is here; None if there is none.
 
         Raises:
             ConfigError: with the keys that differ.
         """
-        before = self._before()
+        file = self.path / "run.json"
+        before = json.loads(file.read_text()) if file.is_file() else None
         begun = self._checkpoint() is not None or (self.path / "metrics.jsonl").exists()
         if before is None or not begun or self._mode == "disable":
-            return
+            return before
         differ, self.notes = _compared(before, self._run)
         if differ:
             more = f" and {len(differ) - MOST_SHOWN} more" if len(differ) > MOST_SHOWN else ""
@@ -136,14 +140,10 @@ class RunFolder:
                 "Set another trainer.experiment_name, or start again here with trainer.resume_mode=disable, which "
                 "moves that run to a folder earlier/",
             )
-
-    def _before(self) -> Any:
-        file = self.path / "run.json"
-        return json.loads(file.read_text()) if file.is_file() else None
+        return before
 
     def _begin(self) -> None:
-        self.require_same()
-        before, step = self._before(), self._checkpoint()
+        before, step = self.require_same(), self._checkpoint()
         started = []
         if step is not None:
             self.notes.append(f"resumes from {step}")
@@ -205,7 +205,7 @@ def _files(config: Mapping[str, Any], script: str | None) -> dict[str, list[dict
         texts = [text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)]
         # of `path/to/file.py:Name`, or of a path alone; for isfile a text too long for a path is none
         paths = [os.path.expanduser(re.sub(r"(?<=\.py):.*", "", text, flags=re.DOTALL)) for text in texts]
-        files = [each for path in paths if os.path.isfile(path) for each in (path, *_code(Path(path)))]
+        files = [each for path in map(Path, paths) if os.path.isfile(path) for each in (path, *_code(path))]
         if files and not key.startswith("agent_rl.trace."):  # which the run itself writes
             found[key] = [{"path": str(path), "sha256": _digest(path)} for path in files]
     return found
@@ -217,7 +217,7 @@ def _code(file: Path) -> list[Path]:
     return [path for path in dict.fromkeys(file.parent / name for name in names) if path.is_file()]
 
 
-def _digest(path: str | Path) -> str:
+def _digest(path: Path) -> str:
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         while block := file.read(1 << 20):

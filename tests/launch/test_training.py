@@ -176,13 +176,6 @@ def test_a_checkpoint_is_merged_and_the_trainer_gets_the_model(
     assert f"actor_rollout_ref.model.path='{tmp_path}/merged'" in started[0]
 
 
-def test_a_checkpoint_that_cannot_be_merged_starts_nothing(started: list[list[str]], tmp_path: Path) -> None:
-    (tmp_path / "first/actor/huggingface").mkdir(parents=True)
-    with pytest.raises(ConfigError, match=r"actor_rollout_ref\.model\.path: verl cannot merge first/actor"):
-        training.train(RECIPE, ["actor_rollout_ref.model.path=first"])
-    assert started == []
-
-
 @pytest.mark.parametrize(("overrides", "nodes"), [([], 3), (["trainer.nnodes=2"], 2)])
 def test_the_nodes_are_said_to_verl_unless_the_user_has(
     overrides: list[str], nodes: int, monkeypatch: pytest.MonkeyPatch
