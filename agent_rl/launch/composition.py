@@ -96,9 +96,16 @@ def verl_defaults() -> DictConfig:
         return config
 
 
-def unknown_keys(config: DictConfig) -> list[str]:
-    """Keys that verl does not have; neither verl nor hydra reports most of them."""
-    return list(_unknown(config, verl_defaults()))
+def unknown_keys(ours: Any, verls: Any, path: str = "") -> Iterator[str]:
+    """Keys that verl's configuration does not have; neither verl nor hydra reports most of them."""
+    for key in ours:
+        here = f"{path}.{key}".lstrip(".")
+        if here in NOT_IN_YAML or is_free(here):
+            continue
+        if key not in set(verls.keys()):  # `in` denies a mandatory value, ???
+            yield here
+        elif OmegaConf.is_dict(ours._get_node(key)) and OmegaConf.is_dict(verls._get_node(key)):
+            yield from unknown_keys(ours[key], verls[key], here)
 
 
 def nearest_key(key: str, known: DictConfig) -> str:
@@ -143,7 +150,7 @@ def _short(error: Exception) -> str:
 def keys(case: RunCase) -> Iterator[ConfigError]:
     """Verl knows every key, or the user has added it on purpose."""
     added = {key for each in case.overrides if each.startswith("+") for key in argument_keys([each])}
-    for key in unknown_keys(case.config):
+    for key in unknown_keys(case.config, verl_defaults()):
         if not any(key == each or each.startswith(f"{key}.") for each in added):
             yield ConfigError(key, "verl has no such key", nearest_key(key, verl_defaults()))
 
@@ -182,17 +189,6 @@ def _verl_config_dir() -> Path:
     if spec is None or spec.origin is None:
         raise ConfigError("verl", "it is not installed", "Install agent-rl[sglang], or on a CPU run make install")
     return Path(spec.origin).parent / "trainer" / "config"
-
-
-def _unknown(ours: Any, verls: Any, path: str = "") -> Iterator[str]:
-    for key in ours:
-        here = f"{path}.{key}".lstrip(".")
-        if here in NOT_IN_YAML or is_free(here):
-            continue
-        if key not in set(verls.keys()):  # `in` denies a mandatory value, ???
-            yield here
-        elif OmegaConf.is_dict(ours._get_node(key)) and OmegaConf.is_dict(verls._get_node(key)):
-            yield from _unknown(ours[key], verls[key], here)
 
 
 def _flatten(config: Any, path: str = "") -> Iterator[str]:
