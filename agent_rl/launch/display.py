@@ -143,7 +143,7 @@ class Display:
             panel.stop()
 
     def fail(self, error: Exception) -> None:
-        """Show lines instead of a panel that has failed, and nothing where nobody reads any more."""
+        """Show lines instead of a panel that has failed, and nothing when the terminal or the reader is gone."""
         panel, self._panel = self._panel, None
         if getattr(error, "errno", None) in GONE:  # what is printed later goes nowhere
             os.dup2(os.open(os.devnull, os.O_WRONLY), (self.stream or sys.stdout).fileno())

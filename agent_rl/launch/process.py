@@ -66,7 +66,7 @@ class TrainerError(AgentRLError):
 
 
 def _ignore(*_: object) -> None:
-    """Where nobody wants to know."""
+    """A callback that does nothing."""
 
 
 def run_trainer(
