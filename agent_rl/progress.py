@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 
 __all__ = ["progress"]
 
@@ -30,41 +31,26 @@ def progress(what: str, total: int | None = None, done: int = 0) -> Iterator[Cal
     Returns:
         To be called as `advance(count=1, note="")`; the note, for example a mean so far, stands in place of `what`.
     """
-    shown = _bar if sys.stderr.isatty() else _lines
-    with shown(what, total, done) as advance:
-        yield advance
-
-
-@contextmanager
-def _bar(what: str, total: int | None, done: int) -> Iterator[Callable[..., None]]:
     from rich import progress as bars
     from rich.console import Console
 
+    console = Console(stderr=True, force_terminal=sys.stderr.isatty())
     columns = [bars.TextColumn("{task.description}"), bars.BarColumn(), bars.MofNCompleteColumn()]
     columns += [bars.TimeElapsedColumn(), *([] if total is None else [bars.TimeRemainingColumn()])]
-    with bars.Progress(*columns, console=Console(stderr=True), refresh_per_second=4, transient=True) as bar:
+    began = time.monotonic()
+    last = began - PAUSE_S + PATIENCE_S
+    with bars.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(what, total=total, completed=done)
 
         def advance(count: int = 1, note: str = "") -> None:
-            bar.update(task, advance=count, description=note or what)
+            nonlocal done, last
+            done += count
+            if console.is_terminal:
+                bar.update(task, completed=done, description=note or what)
+            elif (now := time.monotonic()) - last >= PAUSE_S:
+                last = now
+                counted = f"{done:,}" if total is None else f"{done:,} of {total:,}"
+                texts = [counted, str(timedelta(seconds=int(now - began))), *([note] if note else [])]
+                print(f"{what}: {', '.join(texts)}", file=sys.stderr, flush=True)
 
         yield advance
-
-
-@contextmanager
-def _lines(what: str, total: int | None, done: int) -> Iterator[Callable[..., None]]:
-    began = time.monotonic()
-    said = began - PAUSE_S + PATIENCE_S
-
-    def advance(count: int = 1, note: str = "") -> None:
-        nonlocal done, said
-        done += count
-        now = time.monotonic()
-        if now - said >= PAUSE_S:
-            said = now
-            of = "" if total is None else f" of {total:,}"
-            minutes, seconds = divmod(int(now - began), 60)
-            noted = f", {note}" if note else ""
-            print(f"{what}: {done:,}{of}, {minutes}:{seconds:02}{noted}", file=sys.stderr, flush=True)
-
-    yield advance

@@ -21,8 +21,8 @@ def test_lines_without_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytes
             advance(10, "reward +0.5")
     assert capsys.readouterr() == (
         "",
-        "rows: 150 of 2,000, 0:05, reward +0.5\nrows: 450 of 2,000, 0:35, reward +0.5\n"
-        "rows: 750 of 2,000, 1:05, reward +0.5\n",
+        "rows: 150 of 2,000, 0:00:05, reward +0.5\nrows: 450 of 2,000, 0:00:35, reward +0.5\n"
+        "rows: 750 of 2,000, 0:01:05, reward +0.5\n",
     )
 
 

@@ -14,7 +14,7 @@ from agent_rl.cli._arguments import print_json, recipe_names, stdout
 from agent_rl.errors import AgentRLError, ConfigError
 
 if TYPE_CHECKING:
-    from agent_rl.launch.screen import Screen
+    from agent_rl.launch.display import Display
 
 __all__ = ["GROUP", "app"]
 
@@ -89,8 +89,8 @@ def train(
     given = overrides or []
     if dry_run:
         raise typer.Exit(_show_composed(recipe, given, script, as_json))
-    with _screen(verbose, as_json) as screen:
-        stopped = run(recipe, given, script, nodes_timeout_s=nodes_timeout_s, screen=screen)
+    with _display(verbose, as_json) as display:
+        stopped = run(recipe, given, script, nodes_timeout_s=nodes_timeout_s, display=display)
     if stopped is not None:
         raise typer.Exit(STOPPED)
 
@@ -109,15 +109,15 @@ def _show_composed(recipe: str, overrides: list[str], script: str | None, as_jso
 
 
 @contextmanager
-def _screen(verbose: bool, as_json: bool) -> Iterator[Screen | None]:
+def _display(verbose: bool, as_json: bool) -> Iterator[Display | None]:
     """What shows the run, None for the default; as JSON, a line says how a run ended that raised."""
+    from agent_rl.launch.display import Display, JsonDisplay
     from agent_rl.launch.process import TrainerError
-    from agent_rl.launch.screen import JsonLines, WholeLog
     from agent_rl.launch.stopping import Aborted
 
-    records = JsonLines(stdout.get() or sys.stdout) if as_json else None
+    records = JsonDisplay(stdout.get() or sys.stdout) if as_json else None
     try:
-        yield records or (WholeLog() if verbose else None)
+        yield records or (Display("verl") if verbose else None)
     except Aborted as error:
         if records is not None:
             records.aborted(error.by)

@@ -21,16 +21,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
-from uuid import uuid4
+from typing import IO, Any, TypeVar
 
 import psutil
 
 from agent_rl.cpu import switch as cpu
-from agent_rl.cpu.fork_server import fork_server
 from agent_rl.errors import AgentRLError, ConfigError
 from agent_rl.launch.command import joins_ray
-from agent_rl.launch.process import begin_child, end_all, stop
+from agent_rl.launch.process import process_tree
 from agent_rl.launch.stopping import StopRequest
 
 __all__ = ["ClusterError", "Nodes", "interfaces", "node_options", "run_head", "run_worker", "unclear_interface"]
@@ -49,6 +47,8 @@ BRIDGES = ("lo", "docker", "br-", "veth", "virbr", "cni", "flannel", "cali")
 """How the names of interfaces begin that lead to no other node."""
 OWN = ("NNODES", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
 """Variables for the launcher, removed for its children: verl's workers use two of these names themselves."""
+
+Result = TypeVar("Result")
 
 
 class ClusterError(AgentRLError):
@@ -81,10 +81,10 @@ class Nodes:
             ConfigError: for a variable that is missing or wrong.
         """
         if joins_ray(environ):
-            if _count(environ, "NNODES", "PET_NNODES") > 1:
+            if (_number(environ, "NNODES", "PET_NNODES") or 1) > 1:
                 raise ConfigError("RAY_ADDRESS", "it is set, and so is NNODES", "Unset RAY_ADDRESS to start a cluster")
             return None
-        count = _count(environ, "NNODES", "PET_NNODES", "SLURM_STEP_NUM_NODES", "SLURM_NNODES")
+        count = _number(environ, "NNODES", "PET_NNODES", "SLURM_STEP_NUM_NODES", "SLURM_NNODES") or 1
         if count == 1:
             return None
         rank = _number(environ, "NODE_RANK", "PET_NODE_RANK", "SLURM_NODEID")
@@ -132,8 +132,8 @@ def node_options(config: Any, *, head: bool) -> list[str]:
 
 
 def run_head(
-    nodes: Nodes, train: Callable[[dict[str, str], Callable[[], None]], None], options: Sequence[str], wait_s: float
-) -> None:
+    nodes: Nodes, train: Callable[[dict[str, str], Callable[[], None]], Result], options: Sequence[str], wait_s: float
+) -> Result:
     """Rank 0: start the head, wait for the other nodes, run the trainer, and end the head.
 
     Args:
@@ -143,6 +143,9 @@ def run_head(
         options: of `ray start`.
         wait_s: seconds within which all nodes must have joined.
 
+    Returns:
+        What `train` returns.
+
     Raises:
         ClusterError: when the port is taken, nodes are missing, or the head ends before the trainer.
     """
@@ -151,14 +154,14 @@ def run_head(
     head = ["--head", f"--port={nodes.port}", *_own_address(nodes.head), *options]
     with _ray_node(head) as node:
         _wait_for_nodes(nodes, node, wait_s)
-        train(
+        return train(
             {**_environment(), **node.forks, "RAY_ADDRESS": nodes.address},
             lambda: node.check("the head of the Ray cluster ended before the trainer"),
         )
 
 
-def run_worker(nodes: Nodes, options: Sequence[str], wait_s: float, stopping: StopRequest | None = None) -> int:
-    """Any rank but 0: join the head's cluster, and stay until the head is gone.
+def run_worker(nodes: Nodes, options: Sequence[str], wait_s: float, stopping: StopRequest | None = None) -> None:
+    """Any rank but 0: join the head's cluster, and stay until the head is gone; rank 0 has the trainer's exit status.
 
     Who ends a job tells all of its nodes: the run needs this one until rank 0 has saved it.
 
@@ -168,50 +171,37 @@ def run_worker(nodes: Nodes, options: Sequence[str], wait_s: float, stopping: St
         wait_s: seconds within which the head must answer.
         stopping: has the signals that this process gets.
 
-    Returns:
-        0: rank 0 has the trainer's exit status.
-
     Raises:
         ClusterError: when the head does not answer in time, or this node's Ray ends before the head.
     """
-    deadline = time.monotonic() + wait_s
+    rank, deadline = f"rank {nodes.rank}", time.monotonic() + wait_s
     while not _answers(nodes):
         if time.monotonic() > deadline:
-            raise ClusterError(f"rank {nodes.rank}: no head answered at {nodes.address} within {wait_s:.0f} s")
+            raise ClusterError(f"{rank}: no head answered at {nodes.address} within {wait_s:.0f} s")
         time.sleep(POLL_S)
-    _say(f"rank {nodes.rank} of {nodes.count} joins {nodes.address}")
+    _say(f"{rank} of {nodes.count} joins {nodes.address}")
     stopping = stopping or StopRequest()
     with _ray_node([f"--address={nodes.address}", *options]) as node:
         heard, told = time.monotonic(), False
         stopping.can_wait = lambda: True
-        while True:
+        while (answer := _answers(nodes)) is not False and time.monotonic() - heard < SILENT_S:
             if stopping.asked and not told:
-                _say(f"rank {nodes.rank}: {stopping.asked}: waits for rank 0 to end; at the next signal ends at once")
+                _say(f"{rank}: {stopping.asked}: waits for rank 0 to end; at the next signal ends at once")
                 told = True
-            answer = _answers(nodes)
-            if answer is False or time.monotonic() - heard > SILENT_S:
-                _say(f"rank {nodes.rank}: the head is gone, this node ends")
-                return 0
             if answer:
                 heard = time.monotonic()
-                node.check(f"rank {nodes.rank}: this node's Ray ended before the head")
+                node.check(f"{rank}: this node's Ray ended before the head")
             time.sleep(POLL_S)
+        _say(f"{rank}: the head is gone, this node ends")
 
 
+@dataclass(frozen=True)
 class _RayNode:
     """A process `ray start --block`, its output, and the variables of the server that starts its workers."""
 
-    def __init__(self, arguments: Sequence[str], forks: Mapping[str, str], output: IO[bytes]) -> None:
-        command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *ANY_PORT, *arguments]
-        env = {**_environment(), **(cpu.child_environment() if cpu.is_selected() else {}), **forks}
-        self.forks = forks
-        if directory := env.get("RAY_TMPDIR"):
-            command.append(f"--temp-dir={directory}")
-        self.output = output
-        self.process = subprocess.Popen(
-            command, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-            start_new_session=True, preexec_fn=begin_child,
-        )  # fmt: skip
+    process: subprocess.Popen[bytes]
+    output: IO[bytes]
+    forks: Mapping[str, str]
 
     def check(self, problem: str) -> None:
         """Raise an error with the last lines of Ray's output if it has ended."""
@@ -225,19 +215,14 @@ class _RayNode:
 @contextmanager
 def _ray_node(arguments: Sequence[str]) -> Iterator[_RayNode]:
     """A Ray node that ends with the block, with every process that it started."""
-    mark = os.environ[MARK] = uuid4().hex
     if warning := unclear_interface(interfaces()):
         _say(f"warning: {warning}")
-    with tempfile.TemporaryFile() as output:
-        try:
-            with fork_server(_environment(), output) as forks:
-                node = _RayNode(arguments, forks, output)
-                try:
-                    yield node
-                finally:
-                    stop(node.process)
-        finally:
-            end_all(MARK, mark)
+    env = {**_environment(), **(cpu.child_environment() if cpu.is_selected() else {})}
+    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *ANY_PORT, *arguments]
+    if folder := env.get("RAY_TMPDIR"):
+        command.append(f"--temp-dir={folder}")
+    with tempfile.TemporaryFile() as output, process_tree(command, env, output, MARK) as (process, forks):
+        yield _RayNode(process, output, forks)
 
 
 def _wait_for_nodes(nodes: Nodes, node: _RayNode, wait_s: float) -> None:
@@ -273,11 +258,10 @@ def _wait_for_nodes(nodes: Nodes, node: _RayNode, wait_s: float) -> None:
 
 def _environment() -> dict[str, str]:
     """The environment of Ray's processes and the trainer."""
-    env = {name: value for name, value in os.environ.items() if name not in (*OWN, "RAY_ADDRESS")}
-    env.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    inherited = {name: value for name, value in os.environ.items() if name not in (*OWN, "RAY_ADDRESS")}
     # Ray would wait 30 seconds for a node's work to move elsewhere; there is nowhere else.
-    env.setdefault("RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S", "0")
-    return {**env, **_security()}
+    defaults = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0"}
+    return {**defaults, **inherited, **_security()}
 
 
 def _security() -> dict[str, str]:
@@ -308,11 +292,6 @@ def _own_address(head: str) -> list[str]:
     own = {each.address for interface in psutil.net_if_addrs().values() for each in interface}
     usable = sorted(each for each in addresses & own if not each.startswith("127.") and each != "::1")
     return [f"--node-ip-address={usable[0]}"] if usable else []
-
-
-def _count(environ: Mapping[str, str], *names: str) -> int:
-    count = _number(environ, *names)
-    return 1 if count is None else count
 
 
 def _number(environ: Mapping[str, str], *names: str) -> int | None:

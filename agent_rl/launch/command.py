@@ -131,14 +131,12 @@ def _joining() -> list[str]:
     overrides = list(JOINING)
     job = json.loads(os.environ.get("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")).get("runtime_env") or {}
     given = job.get("env_vars") or {}  # by `ray job submit`; Ray refuses a variable that is given twice
-    wanted = {"VERL_PLATFORM": "cpu", **cpu.child_environment()} if cpu.is_selected() else _of_gpus()
+    if cpu.is_selected():
+        wanted = {"VERL_PLATFORM": "cpu", **cpu.child_environment()}
+    else:  # whether or not this process has it already; a node's own `PATH` stays
+        wanted = {**os.environ, **gpu_environment()}
+        wanted = {name: wanted[name] for name in ("LD_LIBRARY_PATH", "CUDA_HOME") if wanted.get(name)}
     for name, value in wanted.items():
         if name not in given:
             overrides.append(f"++ray_kwargs.ray_init.runtime_env.env_vars.{name}={json.dumps(value)}")
     return overrides
-
-
-def _of_gpus() -> dict[str, str]:
-    """What a run on GPUs needs, whether or not this process has it already; a node's own `PATH` stays."""
-    told = {**os.environ, **gpu_environment()}
-    return {name: told[name] for name in ("LD_LIBRARY_PATH", "CUDA_HOME") if told.get(name)}

@@ -5,16 +5,17 @@ hydra composes it as in the trainer's process, but verl is not imported, which w
 
 from __future__ import annotations
 
+import difflib
 import functools
 import importlib.util
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -37,6 +38,8 @@ NOT_IN_YAML = (
     "critic.ppo_infer_max_token_len_per_gpu",
 )
 """Keys of verl's dataclasses that its YAML files leave out."""
+_WRONG_KEY = re.compile(r"Could not (?:override|delete from config\.) '(?!hydra\.)([^']+)'")
+"""What hydra says of an unknown key."""
 
 
 def compose(recipe: str | os.PathLike[str], overrides: Sequence[str] = ()) -> DictConfig:
@@ -58,12 +61,7 @@ def compose_words(recipe: str | os.PathLike[str], words: Sequence[str]) -> DictC
     folder = recipe_folder(recipe)
     arguments = hydra_arguments(folder, words)
     with yaml_errors(folder / "config.yaml"), initialize_config_dir(str(folder), version_base=None):
-        searchpath = f"hydra.searchpath=[{','.join(_searchpath(folder))}]"
-        try:
-            config = _composed(searchpath, arguments)
-        except ConfigError:
-            _check_keys(folder, searchpath, arguments)
-            raise
+        config = _composed(folder, arguments)
     tell(change_config(config, argument_keys(arguments), folder / "config.yaml"))
     try:
         refuse("compose", RunCase(config=config, recipe=str(recipe), overrides=list(words)))
@@ -81,11 +79,12 @@ def groups(recipe: str | os.PathLike[str]) -> dict[str, list[str]]:
     Args:
         recipe: a folder with `config.yaml`, or the name of a recipe.
     """
+    folder = recipe_folder(recipe)
+    specs = [importlib.util.find_spec(path[6:]) for path in _searchpath(folder) if path.startswith("pkg://")]
+    places = [str(folder), *(place for spec in specs if spec for place in spec.submodule_search_locations or ())]
     options: dict[str, dict[str, None]] = {}
-    for place in _places(recipe_folder(recipe)):
-        if Path(place) != _verl_config_dir():
-            for file in sorted(Path(place).glob("*/*.yaml")):
-                options.setdefault(file.parent.name, {})[file.stem] = None  # a recipe may replace one of ours
+    for file in (file for place in places for file in sorted(Path(place).glob("*/*.yaml"))):
+        options.setdefault(file.parent.name, {})[file.stem] = None  # a recipe may replace one of ours
     return {group: list(choices) for group, choices in options.items()}
 
 
@@ -97,17 +96,22 @@ def verl_defaults() -> DictConfig:
         return config
 
 
-def unknown_keys(config: DictConfig) -> list[str]:
-    """Keys that verl does not have; neither verl nor hydra reports most of them."""
-    return list(_unknown(config, verl_defaults()))
+def unknown_keys(ours: Any, verls: Any, path: str = "") -> Iterator[str]:
+    """Keys that verl's configuration does not have; neither verl nor hydra reports most of them."""
+    for key in ours:
+        here = f"{path}.{key}".lstrip(".")
+        if here in NOT_IN_YAML or is_free(here):
+            continue
+        if key not in set(verls.keys()):  # `in` denies a mandatory value, ???
+            yield here
+        elif OmegaConf.is_dict(ours._get_node(key)) and OmegaConf.is_dict(verls._get_node(key)):
+            yield from unknown_keys(ours[key], verls[key], here)
 
 
 def nearest_key(key: str, known: DictConfig) -> str:
     """A remedy for an unknown key: the known ones of the same last part, else the one of the most similar spelling."""
-    import difflib
-
     keys = [each for each in _flatten(known) if not is_old(each)]
-    tail = [each for each in keys if each.endswith(f".{key}") or each.split(".")[-1] == key.split(".")[-1]]
+    tail = [each for each in keys if each.split(".")[-1] == key.split(".")[-1]]
     near = sorted(tail, key=lambda each: -difflib.SequenceMatcher(None, key, each).ratio())
     near = near or difflib.get_close_matches(key, keys, n=1, cutoff=0.6)
     if near:
@@ -115,7 +119,8 @@ def nearest_key(key: str, known: DictConfig) -> str:
     return f"--dry-run prints every key; +{key}=... adds one that verl does not know"
 
 
-def _composed(searchpath: str, arguments: Sequence[str]) -> DictConfig:
+def _composed(folder: Path, arguments: Sequence[str]) -> DictConfig:
+    searchpath = f"hydra.searchpath=[{','.join(_searchpath(folder))}]"
     try:
         config: DictConfig = hydra_compose("config", [searchpath, *arguments])
         return config
@@ -124,7 +129,15 @@ def _composed(searchpath: str, arguments: Sequence[str]) -> DictConfig:
             raise ConfigError("config.yaml", _short(error), "Correct the recipe's defaults") from error
         group, _, option = error.missing_cfg_file.rpartition("/")
         raise ConfigError(group, f"there is no {option!r}", did_you_mean(option, error.options)) from error
+    except OverrideParseException as error:
+        remedy = "Quote values with commas, braces or spaces"
+        raise ConfigError(error.override, f"not a hydra override: {_short(error)}", remedy) from error
     except (HydraException, OmegaConfBaseException) as error:
+        if wrong := _WRONG_KEY.search(str(error)):  # with a remedy that hydra's own lacks
+            known = hydra_compose("config", [searchpath])
+            if wrong[1] not in set(_flatten(known)):
+                remedy = _nearest_group(wrong[1], folder) or nearest_key(wrong[1], known)
+                raise ConfigError(wrong[1], "unknown key", remedy) from error
         raise ConfigError("config.yaml", _short(error), "Correct the recipe or the override") from error
 
 
@@ -133,29 +146,11 @@ def _short(error: Exception) -> str:
     return " ".join(str(error).split("Config search path:")[0].split())
 
 
-def _check_keys(folder: Path, searchpath: str, arguments: Sequence[str]) -> None:
-    """Raise the error of an override of an unknown key, if there is one, with a remedy that hydra's own lacks."""
-    groups, values = [], []
-    for argument, parsed in zip(arguments, _parse(arguments), strict=True):
-        key = parsed.key_or_group
-        if parsed.is_add() or parsed.is_force_add() or any((Path(place) / key).is_dir() for place in _places(folder)):
-            groups.append(argument)
-        elif not key.startswith("hydra."):
-            values.append(key)
-    if not values:
-        return
-    config = _composed(searchpath, groups)
-    known = set(_flatten(config))
-    for key in values:
-        if key not in known:
-            raise ConfigError(key, "unknown key", _nearest_group(key, folder) or nearest_key(key, config))
-
-
 @check("configuration", at=("compose",))
 def keys(case: RunCase) -> Iterator[ConfigError]:
     """Verl knows every key, or the user has added it on purpose."""
     added = {key for each in case.overrides if each.startswith("+") for key in argument_keys([each])}
-    for key in unknown_keys(case.config):
+    for key in unknown_keys(case.config, verl_defaults()):
         if not any(key == each or each.startswith(f"{key}.") for each in added):
             yield ConfigError(key, "verl has no such key", nearest_key(key, verl_defaults()))
 
@@ -176,20 +171,9 @@ def _is_written_in(file: Path, key: str, config: DictConfig) -> bool:
 
 def _nearest_group(key: str, folder: Path) -> str | None:
     """A remedy for a misspelled group: the nearest of the recipe's and ours, and its options."""
-    import difflib
-
     options = groups(folder)
     near = difflib.get_close_matches(key.lstrip("+"), options, n=1, cutoff=0.6)
     return f"Did you mean the group '{near[0]}'? Known: {', '.join(options[near[0]])}." if near else None
-
-
-def _parse(arguments: Sequence[str]) -> list[Any]:
-    try:
-        parsed: list[Any] = OverridesParser.create().parse_overrides(list(arguments))
-    except OverrideParseException as error:
-        problem = "not a hydra override: " + " ".join(str(error).split())
-        raise ConfigError(error.override, problem, "Quote values with commas, braces or spaces") from error
-    return parsed
 
 
 def _searchpath(folder: Path) -> list[str]:
@@ -200,32 +184,11 @@ def _searchpath(folder: Path) -> list[str]:
     return [verls if path == "pkg://verl.trainer.config" else path for path in declared]
 
 
-def _places(folder: Path) -> Iterator[str]:
-    """The folders in which hydra looks for groups."""
-    yield str(folder)
-    for path in _searchpath(folder):
-        if path.startswith("file://"):
-            yield path.removeprefix("file://")
-        elif spec := importlib.util.find_spec(path.removeprefix("pkg://")):
-            yield from spec.submodule_search_locations or ()
-
-
 def _verl_config_dir() -> Path:
     spec = importlib.util.find_spec("verl")
     if spec is None or spec.origin is None:
         raise ConfigError("verl", "it is not installed", "Install agent-rl[sglang], or on a CPU run make install")
     return Path(spec.origin).parent / "trainer" / "config"
-
-
-def _unknown(ours: Any, verls: Any, path: str = "") -> Iterator[str]:
-    for key in ours:
-        here = f"{path}.{key}".lstrip(".")
-        if here in NOT_IN_YAML or is_free(here):
-            continue
-        if key not in set(verls.keys()):  # `in` denies a mandatory value, ???
-            yield here
-        elif OmegaConf.is_dict(ours._get_node(key)) and OmegaConf.is_dict(verls._get_node(key)):
-            yield from _unknown(ours[key], verls[key], here)
 
 
 def _flatten(config: Any, path: str = "") -> Iterator[str]:

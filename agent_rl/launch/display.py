@@ -1,74 +1,233 @@
-"""Which screen shows a run, and what happens when it fails.
+"""`Display`: what a terminal, a file or a pipe shows of a run, as a panel, as lines, or as JSON.
 
-A run goes on whatever happens here: a screen that fails is replaced by lines, and lines that nobody reads by nothing.
+A run outlives its display: lines follow a panel that fails, and what cannot be written is left out.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import functools
+import json
+import math
 import os
+import signal
 import sys
+import time
 from collections.abc import Callable, Mapping
-from typing import Literal, TextIO
+from pathlib import Path
+from typing import Any, TextIO
 
-from agent_rl.launch.screen import Lines, Screen, WholeLog
+from rich.console import Console
+from typing_extensions import override
 
-__all__ = ["Shown", "Steady", "choose"]
+from agent_rl.launch.output import bare, named, step_line
+from agent_rl.launch.panel import RunPanel
+from agent_rl.launch.run_progress import RunProgress
+from agent_rl.launch.stopping import STOPPED, StoppedRun
 
-Shown = Literal["panel", "lines", "verl"]
-"""The choices of `agent_rl.run.progress`."""
+__all__ = ["Display", "JsonDisplay"]
 
 GONE = (errno.EPIPE, errno.EIO, errno.EBADF)
 """Errors of a terminal, or of a reader, that is not there any more."""
 
 
-def choose(shown: Shown | None, stream: TextIO | None = None, environ: Mapping[str, str] = os.environ) -> Screen:
-    """The screen of a run.
+def _survive(event: Callable[..., None]) -> Callable[..., None]:
+    """Let the run continue when the display of an event fails."""
 
-    Args:
-        shown: what the user has chosen; None: the panel where it can be shown, otherwise lines.
-        stream: standard output.
-        environ: with `TERM` and `NO_COLOR`.
-    """
-    stream = stream or sys.stdout
-    can_move = stream.isatty() and environ.get("TERM", "dumb") not in ("dumb", "unknown", "")
-    is_unicode = (stream.encoding or "").lower().replace("-", "") == "utf8"
-    if shown == "verl":
-        return WholeLog()
-    if shown != "lines" and can_move and is_unicode and (shown == "panel" or not environ.get("NO_COLOR")):
-        from agent_rl.launch.panel import RunPanel  # rich takes a while
-
-        return RunPanel(stream)
-    return Lines()
-
-
-class Steady:
-    """Tells a screen; when that fails, lines; when those fail, nothing.
-
-    Args:
-        screen: the screen.
-    """
-
-    def __init__(self, screen: Screen) -> None:
-        self._screen = screen
-        self.progress = screen.progress
-
-    def __call__(self, tell: Callable[[Screen], None]) -> None:
-        """Tell the screen something, by one of its methods."""
+    @functools.wraps(event)
+    def survivor(self: Display, *args: Any, **kwargs: Any) -> None:
         try:
-            tell(self._screen)
-        except Exception as error:  # noqa: BLE001 - the run is worth more than its screen; the user reads of it
-            self._replace(error)
+            event(self, *args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - the run is worth more than its display; the user reads of it
+            self.fail(error)
 
-    def _replace(self, error: Exception) -> None:
-        """Go on with lines, or with nothing where nothing can be written any more."""
-        broken, self._screen = self._screen, Screen()
-        if getattr(error, "errno", None) in GONE:  # what is printed later goes nowhere
-            os.dup2(os.open(os.devnull, os.O_WRONLY), (broken.stream or sys.stdout).fileno())
+    return survivor
+
+
+class Display:
+    """Shows the events of a run, each of which is a method.
+
+    Args:
+        shown: `panel`, `lines` or `verl` (every line of the log); None: the panel in a terminal that can show it and
+            has colours, else lines.
+        stream: where it writes; None: to standard output.
+    """
+
+    def __init__(self, shown: str | None = None, stream: TextIO | None = None) -> None:
+        self.stream = stream
+        self.progress = RunProgress()
+        self._shows_log = shown == "verl"
+        self._panel: RunPanel | None = None
+        self._asked = False
+        out = stream or sys.stdout
+        console = Console(file=out, force_terminal=out.isatty(), force_jupyter=False, highlight=False, emoji=False)
+        can_move = console.is_terminal and not console.is_dumb_terminal and console.encoding.startswith("utf")
+        if can_move and (shown == "panel" or (shown is None and not console.no_color)):
+            self._panel = RunPanel(self.progress, console)
+
+    @_survive
+    def note(self, text: str) -> None:
+        """Something is done before the start."""
+        self._print(named(text))
+
+    @_survive
+    def begin(self, folder: Path, notes: list[str], configuration: Mapping[str, Any]) -> None:
+        """The trainer is started.
+
+        Args:
+            folder: of the run.
+            notes: what the user should know about an earlier run there.
+            configuration: of the run, whole.
+        """
+        self.progress.begin(folder, notes, configuration)
+        if self._panel is not None:
+            self._panel.start()
+            return
+        self._print(f"run: {folder}", *(f"     {note}" for note in notes), f"log: {folder / 'train.log'}")
+        self._print("Ctrl-C ends the run after its step, and saves it; before the first step it ends at once")
+
+    @_survive
+    def line(self, line: str) -> None:
+        """The log has another line."""
+        news = self.progress.line(line)
+        if self._panel is None:
+            self._print(*([named(bare(line))] if self._shows_log else news))
+
+    @_survive
+    def step(self, step: int, metrics: Mapping[str, Any]) -> None:
+        """A step, or the validation before the first, has been logged."""
+        self.progress.step(step, metrics)
+        if self._panel is not None:
+            self._panel.step(step)
         else:
+            self._print_step(step, metrics)
+
+    @_survive
+    def tick(self, asked: str | None = None) -> None:
+        """Called twice a second, with the signal that has asked the run to end after its step."""
+        if asked is not None and not self._asked:
+            self._asked = True
+            self._request(f"{asked}: ends after step {self.progress.step_number}, saved; again: ends now")
+        elif self._panel is not None:
+            self._panel.tick()
+
+    @_survive
+    def aborting(self, by: str) -> None:
+        """A signal ends the run at once."""
+        self._request(f"{by}: ends now")
+
+    @_survive
+    def end(self, stopped: StoppedRun | None) -> None:
+        """The trainer has ended without an error."""
+        self.close()
+        if stopped is None:
+            self._print(f"done: {self.progress.folder}")
+        elif stopped.checkpoint is None:
+            self._print(f"stopped before step {stopped.step + 1}: there is nothing to save")
+        else:
+            self._print(f"stopped after step {stopped.step}, saved in {stopped.checkpoint}")
+            self._print(f"go on with: {stopped.command}")
+
+    @_survive
+    def aborted(self, by: str) -> None:
+        """A signal has ended the run at once."""
+        self.close()
+        self._print(self._abortion(by))
+
+    @_survive
+    def close(self) -> None:
+        """The run is over, in whatever way; the last frame of a panel stays."""
+        if self._panel is not None:
+            panel, self._panel = self._panel, None
+            panel.stop()
+
+    def fail(self, error: Exception) -> None:
+        """Show lines instead of a panel that has failed, and nothing when the terminal or the reader is gone."""
+        panel, self._panel = self._panel, None
+        if getattr(error, "errno", None) in GONE:  # what is printed later goes nowhere
+            os.dup2(os.open(os.devnull, os.O_WRONLY), (self.stream or sys.stdout).fileno())
+            return
+        if panel is not None:
             with contextlib.suppress(Exception):  # it is broken, and lines need no more than a terminal
-                broken.close()
-            print(f"the {broken.called} failed, the run goes on: {error!r}", file=sys.stderr)
-            self._screen = Screen() if isinstance(broken, Lines) else Lines()
-        self._screen.progress = self.progress
+                panel.stop()
+        with contextlib.suppress(OSError):
+            what = "display" if panel is None else "panel"
+            print(f"the {what} failed, the run goes on: {error!r}", file=sys.stderr)
+
+    def _request(self, text: str) -> None:
+        if self._panel is not None:
+            self._panel.request(text)
+        else:
+            self._print(text)
+
+    def _abortion(self, by: str) -> str:
+        if not self.progress.is_training:
+            return f"{by}: ended before a step was trained, nothing is lost"
+        kept = self.progress.folder / "checkpoints"
+        return f"{by}: ended at once, what was trained after the last checkpoint is lost ({kept})"
+
+    def _print_step(self, step: int, metrics: Mapping[str, Any]) -> None:
+        self._print(step_line(step, metrics, self.progress.total))
+
+    def _print(self, *lines: str) -> None:
+        for line in lines:
+            print(line, file=self.stream or sys.stdout, flush=True)
+
+
+class JsonDisplay(Display):
+    """Writes one line of JSON for each step, and one at the end; other lines go to standard error.
+
+    Args:
+        stream: gets the JSON.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__("lines", stream)
+        self._started = time.monotonic()
+        self._has_ended = False
+
+    @override
+    @_survive
+    def end(self, stopped: StoppedRun | None) -> None:
+        if stopped is None:
+            self.write_end("trained", 0)
+        else:
+            where = {"checkpoint": stopped.checkpoint, "command": stopped.command}
+            self.write_end("stopped", STOPPED, step=stopped.step, **where)
+
+    @override
+    @_survive
+    def aborted(self, by: str) -> None:
+        self.write_end("aborted", 128 + signal.Signals[by], error=self._abortion(by))
+
+    def write_end(self, status: str, exit_code: int, **more: Any) -> None:
+        """Write the last line, once."""
+        if self._has_ended:
+            return
+        self._has_ended = True
+        folder = self.progress.folder
+        record = {
+            "step": max(self.progress.steps, default=None),
+            "seconds": round(time.monotonic() - self._started, 1),
+            "folder": str(folder) if folder.name else None,
+            "log": str(folder / "train.log") if folder.name else None,
+        }
+        self._write({"event": "end", "status": status, "exit_code": exit_code, **record, **more})
+
+    @override
+    def _print_step(self, step: int, metrics: Mapping[str, Any]) -> None:
+        finite = {key: value if _is_json(value) else None for key, value in metrics.items()}
+        self._write({"event": "step", "step": step, "of": self.progress.total, "metrics": finite})
+
+    @override
+    def _print(self, *lines: str) -> None:
+        for line in lines:
+            print(line, file=sys.stderr)
+
+    def _write(self, record: Mapping[str, Any]) -> None:
+        print(json.dumps(record), file=self.stream, flush=True)
+
+
+def _is_json(value: Any) -> bool:
+    return not isinstance(value, float) or math.isfinite(value)

@@ -14,9 +14,18 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from agent_rl.launch.characters import named
-
-__all__ = ["MESSAGE", "TOTAL", "bare", "failure", "process_end", "read_metrics", "step_line", "validations"]
+__all__ = [
+    "MESSAGE",
+    "TOTAL",
+    "bare",
+    "failure",
+    "named",
+    "one_line",
+    "process_end",
+    "read_metrics",
+    "step_line",
+    "validations",
+]
 
 MESSAGE = "agent_rl: "
 """What a line of the log begins with that the user is shown."""
@@ -28,6 +37,8 @@ LAST_LINES = 15
 ROOM = 1 << 20
 """Bytes without which a folder counts as full: what did not fit has mostly been removed again."""
 
+_BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+_OBEYED = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff{_BIDI}]")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _PREFIX = re.compile(r"^(?:\([A-Za-z_]\w* [^)]*\) ?|\[rank\d+\]: ?)")
 _EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception)): (.+)$")
@@ -46,12 +57,14 @@ _BEGINNINGS = ("Traceback (most recent", "The above exception was", "During hand
 TOTAL = re.compile(r"\bTotal training steps: (\d+)$")
 """In a line of verl's log."""
 _FIELDS = {
-    "agent/tool_calls": ("{:.1f} tool calls", 1),
-    "agent/turns": ("{:.1f} turns", 1),
-    "agent/malformed_rate": ("{:.0f} % malformed", 100),
-    "agent/unscored": ("{:.0f} unscored", 1),
-    "response_length/mean": ("{:.0f} tokens", 1),
-    "timing_s/step": ("{:.1f} s", 1),
+    "critic/score/mean": "reward {:+.3f}",
+    "agent/acc": "accuracy {:.0%}",
+    "agent/tool_calls": "{:.1f} tool calls",
+    "agent/turns": "{:.1f} turns",
+    "agent/malformed_rate": "{:.0%} malformed",
+    "agent/unscored": "{:.0f} unscored",
+    "response_length/mean": "{:.0f} tokens",
+    "timing_s/step": "{:.1f} s",
 }
 _QUIET = ("agent/malformed_rate", "agent/unscored")
 """Fields that are left out when they are zero."""
@@ -60,19 +73,12 @@ _VALIDATION = re.compile(r"^val-(?:core|aux)/(.+)/(acc|reward)/mean@\d+$")
 
 def step_line(step: int, metrics: Mapping[str, Any], total: int | None = None) -> str:
     """A step in one line: reward, accuracy, tool calls, turns, length, seconds, and the validation if there was one."""
-    parts = []
-    if (reward := metrics.get("critic/score/mean")) is not None:
-        parts.append(f"reward {reward:+.3f}")
-    if (accuracy := metrics.get("agent/acc")) is not None:
-        parts.append(f"accuracy {100 * accuracy:.0f} %")
-    for key, (shown, factor) in _FIELDS.items():
-        value = metrics.get(key)
-        if value is not None and (value or key not in _QUIET):
-            parts.append(shown.format(value * factor))
+    found = [(key, form, metrics.get(key)) for key, form in _FIELDS.items()]
+    parts = [form.format(value) for key, form, value in found if value or (value is not None and key not in _QUIET)]
     for source, values in validations(metrics).items():
-        shown_values = [f"reward {values['reward']:+.3f}"] if "reward" in values else []
-        shown_values += [f"accuracy {100 * values['acc']:.0f} %"] if "acc" in values else []
-        parts.append(f"validation on {named(source)}: {', '.join(shown_values)}")
+        forms = {"reward": "reward {:+.3f}", "acc": "accuracy {:.0%}"}
+        shown = [form.format(values[name]) for name, form in forms.items() if name in values]
+        parts.append(f"validation on {named(source)}: {', '.join(shown)}")
     return f"step {step}{f'/{total}' if total else ''}: {', '.join(parts) or 'no metrics'}"
 
 
@@ -143,7 +149,8 @@ def _cause(lines: list[str]) -> tuple[str | None, list[str]]:
         if found and not found[1].startswith(_WRAPPERS):
             message = " ".join([found[2], *lines[index + 1 : index + 2]]) if found[2].endswith(":") else found[2]
             cause = f"{found[1].rsplit('.', 1)[-1]}: {message}"
-            return cause, [] if found[1].startswith("agent_rl.") else _traceback(lines, index)
+            begin = next((at for at in range(index, -1, -1) if lines[at].startswith(_BEGINNINGS)), index)
+            return cause, [] if found[1].startswith("agent_rl.") else _above(lines, begin, index)
     return None, lines[-LAST_LINES:]
 
 
@@ -153,7 +160,7 @@ def _engines_end(lines: list[str]) -> tuple[str, list[str]] | None:
         if _ENGINES_EXCEPTION.search(line):
             for end in range(index + 1, len(lines)):
                 if found := _EXCEPTION.match(lines[end].strip()):
-                    return f"SGLang: {found[1].rsplit('.', 1)[-1]}: {found[2]}", _last(lines, index, end)
+                    return f"SGLang: {found[1].rsplit('.', 1)[-1]}: {found[2]}", _above(lines, index, end)
         if crash := _ENGINES_CRASH.search(line):
             return f"SGLang's process {crash[1]}: {_ended(int(crash[2]))}", []
     return None
@@ -171,19 +178,15 @@ def _actors_end(lines: list[str]) -> tuple[str, list[str]] | None:
 
 
 def _unless_full(cause: str, folders: Iterable[Path]) -> str:
-    """The cause, or the folder without space that is behind it."""
-    full = next(filter(_is_full, folders), None)
-    return cause if full is None else f"no space is left in {full} ({cause}). Make room, and repeat the command"
-
-
-def _is_full(folder: Path) -> bool:
-    """Whether the disk or the user's quota has no room for a file."""
-    try:
-        with tempfile.TemporaryFile(dir=folder) as file:
-            file.write(bytes(ROOM))
-    except OSError as error:
-        return error.errno in (errno.ENOSPC, errno.EDQUOT)
-    return False
+    """The cause, or the folder behind it, in which the disk or the user's quota has no room for a file."""
+    for folder in folders:
+        try:
+            with tempfile.TemporaryFile(dir=folder) as file:
+                file.write(bytes(ROOM))
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                return f"no space is left in {folder} ({cause}). Make room, and repeat the command"
+    return cause
 
 
 def _ended(status: int) -> str:
@@ -193,16 +196,27 @@ def _ended(status: int) -> str:
     return f"{signal.Signals(-status).name} ended it" + " (is memory short?)" * (status == -signal.SIGKILL)
 
 
-def _traceback(lines: list[str], end: int) -> list[str]:
-    """The lines of the traceback that ends there, the last of them if it is long."""
-    begin = next((at for at in range(end, -1, -1) if lines[at].startswith(_BEGINNINGS)), end)
-    return _last(lines, begin, end)
-
-
-def _last(lines: list[str], begin: int, end: int) -> list[str]:
+def _above(lines: list[str], begin: int, end: int) -> list[str]:
+    """The last lines of a traceback between its heading and its exception."""
     return lines[max(begin + 1, end - LAST_LINES) : end]
 
 
 def bare(line: str) -> str:
     """The line without colours, and without what Ray or torch puts before the line of another process."""
     return _PREFIX.sub("", _COLOUR.sub("", line)).rstrip()
+
+
+def named(text: str) -> str:
+    """Text with its control, surrogate and direction characters by name; tabs and newlines stay."""
+    return _OBEYED.sub(lambda found: f"\u27e8U+{ord(found[0]):04X}\u27e9", text)
+
+
+def one_line(text: str, most: int) -> str:
+    """The beginning of a text as one line in which a terminal obeys nothing.
+
+    Args:
+        text: of a model, a tool or a data set; any length.
+        most: characters.
+    """
+    begun = " ".join(text[: 4 * most].split())
+    return named(begun[:most]) + ("\u2026" if len(begun) > most or len(text) > 4 * most else "")

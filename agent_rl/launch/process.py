@@ -13,9 +13,9 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import psutil
 
@@ -27,10 +27,12 @@ from agent_rl.launch.stopping import Aborted, StoppedRun, StopRequest
 from agent_rl.settings.old_keys import RUN
 
 __all__ = [
+    "Tail",
     "TrainerError",
     "begin_child",
-    "end_all",
+    "follow",
     "logger_environment",
+    "process_tree",
     "remove_unused",
     "run_trainer",
     "shared_files",
@@ -63,15 +65,19 @@ class TrainerError(AgentRLError):
         """What this process exits with."""
 
 
+def _ignore(*_: object) -> None:
+    """A callback that does nothing."""
+
+
 def run_trainer(
     command: Sequence[str],
     folder: str | os.PathLike[str],
     *,
-    on_metrics: Callable[[int, dict[str, Any]], None] | None = None,
-    on_output: Callable[[str], None] | None = None,
+    on_metrics: Callable[[int, dict[str, Any]], None] = _ignore,
+    on_output: Callable[[str], None] = _ignore,
     timeout_s: float | None = None,
     environ: Mapping[str, str] | None = None,
-    watch: Callable[[], None] | None = None,
+    watch: Callable[[], None] = _ignore,
     stopping: StopRequest | None = None,
     checkpoints: str | os.PathLike[str] | None = None,
 ) -> StoppedRun | None:
@@ -100,30 +106,24 @@ def run_trainer(
     out.mkdir(parents=True, exist_ok=True)
     log, metrics = out / "train.log", out / NEW_METRICS
     metrics.unlink(missing_ok=True)
-    before, mark = shared_files(), secrets.token_hex(16)
-    with ExitStack() as stack:
-        env = dict(environ) if environ is not None else stack.enter_context(_private_environment(out))
-        env |= {**logger_environment(out, env), RUN: mark}
-        output = stack.enter_context(open(log, "ab"))
-        start = output.tell()
-        try:
-            with fork_server(env, output) as forks:
-                child = subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env={**env, **forks},
-                    start_new_session=True, preexec_fn=begin_child,
-                )  # fmt: skip
-                try:
-                    _follow(child, _Tail(log, start, on_output), _Metrics(metrics, on_metrics), timeout_s, watch)
-                except Aborted as error:
-                    if stopping:
-                        stopping.on_abort(error.by)
-                    raise
-                finally:
-                    stop(child)
-        finally:
-            end_all(RUN, mark)
-            metrics.unlink(missing_ok=True)
-            remove_unused(shared_files() - before)
+    before = shared_files()
+    try:
+        with ExitStack() as stack:
+            env = dict(environ) if environ is not None else stack.enter_context(_private_environment(out))
+            output = stack.enter_context(open(log, "ab"))
+            start = output.tell()
+            files = [Tail(log, start, on_output), _Metrics(metrics, on_metrics)]
+            env |= logger_environment(out, env)
+            child, _ = stack.enter_context(process_tree(command, env, output, RUN))
+            try:
+                follow(child, files, timeout_s, watch)
+            except Aborted as error:
+                if stopping:
+                    stopping.on_abort(error.by)
+                raise
+    finally:
+        metrics.unlink(missing_ok=True)
+        remove_unused(shared_files() - before)
     if child.returncode:
         written = [out, *([] if checkpoints is None else [Path(checkpoints)])]
         raise TrainerError(failure(log, start, child.returncode, written), child.returncode)
@@ -155,6 +155,36 @@ def _private_environment(out: Path) -> Iterator[dict[str, str]]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+@contextmanager
+def process_tree(
+    command: Sequence[str], env: Mapping[str, str], output: IO[bytes], variable: str
+) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, str]]]:
+    """A child in a session of its own (Ctrl-C is for us), which ends with the block, with all that it has started.
+
+    Args:
+        command: the child's.
+        env: the child's environment.
+        output: gets what it prints.
+        variable: of the environment, by which its processes are found.
+
+    Returns:
+        The child, and the variables of the server that forks its Ray workers on a CPU.
+    """
+    mark = secrets.token_hex(16)
+    try:
+        with fork_server({**env, variable: mark}, output) as forks:
+            child = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                env={**env, variable: mark, **forks}, start_new_session=True, preexec_fn=begin_child,
+            )  # fmt: skip
+            try:
+                yield child, forks
+            finally:
+                stop(child)
+    finally:
+        _end_all(variable, mark)
+
+
 def stop(child: subprocess.Popen[bytes]) -> None:
     """End the child; Ray ends its own processes when their driver is gone."""
     if child.poll() is None:
@@ -166,7 +196,27 @@ def stop(child: subprocess.Popen[bytes]) -> None:
             child.wait()
 
 
-def end_all(variable: str, value: str) -> None:
+def follow(
+    child: subprocess.Popen[bytes],
+    files: Sequence[Tail],
+    timeout_s: float | None = None,
+    watch: Callable[[], None] = _ignore,
+) -> None:
+    """Wait for the child, hand on what it writes to files, and call `watch` in between."""
+    started = time.monotonic()
+    while True:
+        has_ended = child.poll() is not None
+        for file in files:
+            file.read()
+        if has_ended:
+            return
+        watch()
+        if timeout_s is not None and time.monotonic() - started > timeout_s:
+            raise TrainerError(f"the trainer was stopped after {timeout_s:.0f} seconds", 1)
+        time.sleep(POLL_S)
+
+
+def _end_all(variable: str, value: str) -> None:
     """Wait for all other processes that inherited an environment variable, and kill those that do not end."""
     psutil.wait_procs(_processes_with(variable, value), STOP_S)
     for process in _processes_with(variable, value):
@@ -195,24 +245,28 @@ def remove_unused(candidates: set[Path]) -> None:
     """
     mapped = set()
     for maps in Path("/proc").glob("[0-9]*/maps"):
-        try:
+        with suppress(OSError):  # ended meanwhile, or another user's
             mapped |= set(re.findall(rf"{SHARED_MEMORY}/\S+", maps.read_text()))
-        except OSError:  # ended meanwhile, or another user's
-            continue
     for path in candidates:
         if str(path) not in mapped and path.exists() and path.stat().st_uid == os.getuid():
             path.unlink(missing_ok=True)
 
 
-class _Tail:
-    """What a file gains, line by line."""
+class Tail:
+    """What a file gains, line by line.
 
-    def __init__(self, path: Path, offset: int, on_line: Callable[[str], None] | None) -> None:
+    Args:
+        path: the file, which may not be there yet.
+        offset: bytes of it that are known already.
+        on_line: called with each complete line.
+    """
+
+    def __init__(self, path: Path, offset: int, on_line: Callable[[str], None]) -> None:
         self._path, self._offset, self._on_line = path, offset, on_line
 
     def read(self) -> None:
         """Hand on the lines that are complete by now."""
-        if self._on_line is None or not self._path.exists():
+        if not self._path.exists():
             return
         with open(self._path, "rb") as file:
             file.seek(self._offset)
@@ -223,10 +277,10 @@ class _Tail:
                 self._on_line(line.decode(errors="replace").rstrip("\n"))
 
 
-class _Metrics(_Tail):
+class _Metrics(Tail):
     """Keeps the lines that verl writes to `NEW_METRICS` in `metrics.jsonl`."""
 
-    def __init__(self, path: Path, on_metrics: Callable[[int, dict[str, Any]], None] | None) -> None:
+    def __init__(self, path: Path, on_metrics: Callable[[int, dict[str, Any]], None]) -> None:
         super().__init__(path, 0, self._keep)
         self._kept, self._on_metrics, self._first = path.with_name("metrics.jsonl"), on_metrics, True
 
@@ -238,8 +292,7 @@ class _Metrics(_Tail):
         self._first = False
         with open(self._kept, "a") as file:
             file.write(f"{line}\n")
-        if self._on_metrics:
-            self._on_metrics(record["step"], record["data"])
+        self._on_metrics(record["step"], record["data"])
 
 
 def _stays(earlier: Mapping[str, Any], first: Mapping[str, Any]) -> bool:
@@ -249,35 +302,11 @@ def _stays(earlier: Mapping[str, Any], first: Mapping[str, Any]) -> bool:
     return TRAINED in earlier["data"] and TRAINED not in first["data"]
 
 
-def _follow(
-    child: subprocess.Popen[bytes],
-    log: _Tail,
-    metrics: _Metrics,
-    timeout_s: float | None,
-    watch: Callable[[], None] | None,
-) -> None:
-    """Wait for the child, and hand on what it writes."""
-    started = time.monotonic()
-    while True:
-        ended = child.poll() is not None
-        log.read()
-        metrics.read()
-        if ended:
-            return
-        if watch:
-            watch()
-        if timeout_s is not None and time.monotonic() - started > timeout_s:
-            raise TrainerError(f"the trainer was stopped after {timeout_s:.0f} seconds", 1)
-        time.sleep(POLL_S)
-
-
 def _processes_with(variable: str, value: str) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
-        try:
+        with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
             inherited = process.pid != os.getpid() and process.environ().get(variable) == value
             if inherited and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
-        except (psutil.NoSuchProcess, psutil.AccessDenied):
-            continue
     return found

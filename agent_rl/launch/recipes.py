@@ -9,15 +9,17 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import yaml
-from omegaconf import DictConfig, OmegaConf
 
 import agent_rl
 from agent_rl.errors import ConfigError, did_you_mean
+from agent_rl.launch.resolution import leaves
+
+if TYPE_CHECKING:
+    from agent_rl.preflight.case import RunCase
 
 __all__ = [
     "copy_recipe",
@@ -85,14 +87,12 @@ def found_files(folder: Path) -> dict[str, str]:
     except (yaml.YAMLError, UnicodeDecodeError):  # composing it reports where
         return {}
     found = {}
-    for key, value in _leaves(written):
-        match = _FILE.fullmatch(value)
-        if match is None or Path(match["path"]).exists():
+    for key, value in leaves(written):
+        match = _FILE.fullmatch(value) if isinstance(value, str) else None
+        if match is None or key.startswith("hydra.") or Path(match["path"]).exists():
             continue
-        for place in (folder, *folder.parents[:2]):
-            if (place / match["path"]).is_file():
-                found[key] = str(place / value)
-                break
+        if place := next((each for each in (folder, *folder.parents[:2]) if (each / match["path"]).is_file()), None):
+            found[key] = str(place / value)
     return found
 
 
@@ -101,46 +101,34 @@ def data_scripts(folder: Path) -> list[Path]:
     page = folder / "README.md"
     names = re.findall(r"data_preprocess/(\w+\.py)", page.read_text(encoding="utf-8")) if page.is_file() else []
     places = (folder, share_folder() / "data_preprocess")
-    found = [
+    found = (
         next((place / name for place in places if (place / name).is_file()), None) for name in dict.fromkeys(names)
-    ]
+    )
     return [path for path in found if path is not None]
 
 
-def rows_remedy(path: str, recipe: str, overrides: Sequence[str], config: DictConfig) -> str:
-    """What to do about a file of rows that is not there; see `cold_start_command` for the arguments."""
-    commands = [f"python {os.path.relpath(script)}" for script in data_scripts(recipe_folder(recipe))]
-    if made := cold_start_command(path, recipe, overrides, config):
-        commands = [made]
-    return f"Make it with: {' '.join(commands)}; or correct the path" if commands else "Correct the path"
+def rows_remedy(path: str, case: RunCase) -> str:
+    """What to do about a file of rows of a run that is not there."""
+    scripts = data_scripts(recipe_folder(case.recipe)) if case.recipe else []
+    made = _cold_start(path, case) or " ".join(f"python {os.path.relpath(script)}" for script in scripts)
+    return f"Make it with: {made}; or correct the path" if made else "Correct the path"
 
 
-def model_remedy(path: str, recipe: str, overrides: Sequence[str], config: DictConfig, on_cpu: bool) -> str:
-    """What to do about a model that is not there; see `cold_start_command` for the arguments."""
-    if made := cold_start_command(path, recipe, overrides, config):
+def model_remedy(path: str, case: RunCase) -> str:
+    """What to do about a model of a run that is not there."""
+    if made := _cold_start(path, case):
         return f"Make it with: {made}; or correct the path"
-    if on_cpu:
+    if case.on_cpu:
         return f"An untrained one: python -m agent_rl.cpu.tiny_model --out {shlex.quote(path)}; or correct the path"
     return "Correct the path, or name a model of the hub"
 
 
-def cold_start_command(path: str, recipe: str, overrides: Sequence[str], config: DictConfig) -> str | None:
-    """The command that makes the rows and the model of a recipe's cold start.
-
-    Args:
-        path: of rows or a model.
-        recipe: as the user names it.
-        overrides: of the user.
-        config: composed of both.
-
-    Returns:
-        None for a path that is not the cold start's.
-    """
-    model = str(OmegaConf.select(config, "actor_rollout_ref.model.path"))
-    folder, made = (Path(each).expanduser().absolute().parent for each in (path, model))
-    if not OmegaConf.select(config, "agent_rl.cold_start") or folder != made:
-        return None
-    return shlex.join(["agent-rl", "sft", recipe, *overrides])
+def _cold_start(path: str, case: RunCase) -> str:
+    """The command that makes the rows and the model of a recipe's cold start; empty for another path."""
+    model = case.get("actor_rollout_ref.model.path")
+    folder, made = (Path(str(each)).expanduser().absolute().parent for each in (path, model))
+    is_made = case.recipe and case.get("agent_rl.cold_start") and folder == made
+    return shlex.join(["agent-rl", "sft", str(case.recipe), *case.overrides]) if is_made else ""
 
 
 def copy_recipe(name: str, target: Path) -> list[Path]:
@@ -170,13 +158,3 @@ def copy_recipe(name: str, target: Path) -> list[Path]:
     config = re.sub(rf"^(  experiment_name:) {name}$", rf"\1 {target.name}", config, flags=re.MULTILINE)
     (target / "config.yaml").write_text(config, encoding="utf-8")
     return sorted(path for path in target.rglob("*") if path.is_file())
-
-
-def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """The keys whose values are text."""
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            if path or key not in ("hydra", "defaults"):
-                yield from _leaves(item, f"{path}.{key}".lstrip("."))
-    elif isinstance(value, str):
-        yield path, value

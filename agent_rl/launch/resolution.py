@@ -14,7 +14,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from agent_rl.errors import ConfigError
 
-__all__ = ["leaves", "problems", "resolved", "to_yaml"]
+__all__ = ["leaves", "problems", "resolved"]
 
 _CAUSES = {
     r"Environment variable '(.+?)' not found": "the environment variable {} is not set",
@@ -23,9 +23,13 @@ _CAUSES = {
 }
 
 
-def to_yaml(config: DictConfig) -> str:
-    """The configuration with every interpolation that can be resolved replaced by its value."""
-    return OmegaConf.to_yaml(OmegaConf.create(resolved(config)))
+def resolved(config: DictConfig) -> dict[str, Any]:
+    """Plain containers without interpolations; as it is written if one of them cannot be resolved."""
+    try:
+        plain: Any = OmegaConf.to_container(config, resolve=True)
+    except OmegaConfBaseException:
+        plain = OmegaConf.to_container(config)
+    return dict(plain)
 
 
 def leaves(plain: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -39,14 +43,9 @@ def leaves(plain: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 def problems(config: DictConfig) -> list[ConfigError]:
     """An error for each missing mandatory value and each interpolation that cannot be resolved."""
-    found = [_problem(*fault) for fault in _faults(config) if _is_read(config, fault[0])]
-    return [problem for problem in found if problem is not None]
-
-
-def _is_read(config: DictConfig, key: str) -> bool:
-    """Whether verl reads a key: it skips the reward model's section if there is none."""
-    part = "reward.reward_model"
-    return not key.startswith(f"{part}.") or bool(OmegaConf.select(config, f"{part}.enable"))
+    has_reward_model = OmegaConf.select(config, "reward.reward_model.enable")  # without one, verl skips its section
+    faults = (fault for fault in _faults(config) if has_reward_model or not fault[0].startswith("reward.reward_model."))
+    return [problem for fault in faults if (problem := _problem(*fault))]
 
 
 def _faults(node: Any, path: str = "") -> Iterator[tuple[str, str, OmegaConfBaseException]]:
@@ -56,7 +55,8 @@ def _faults(node: Any, path: str = "") -> Iterator[tuple[str, str, OmegaConfBase
         try:
             value = node[key]
         except OmegaConfBaseException as error:
-            yield here, str(_raw(node, key)), error
+            written: Any = OmegaConf.to_container(node)
+            yield here, str(written[key]), error
             continue
         if OmegaConf.is_config(value) and not OmegaConf.is_interpolation(node, key):
             yield from _faults(value, here)
@@ -71,24 +71,3 @@ def _problem(key: str, written: str, error: OmegaConfBaseException) -> ConfigErr
         if cause := re.search(pattern, str(error)):
             return ConfigError(key, problem.format(cause[1]), remedy) if cause[1] in written else None
     return ConfigError(key, " ".join(str(error).split("full_key:")[0].split()), remedy)
-
-
-def resolved(node: Any) -> Any:
-    """Plain containers, with every interpolation that can be resolved replaced by its value."""
-    if OmegaConf.is_dict(node):
-        return {key: _value(node, key) for key in node}
-    return [_value(node, index) for index in range(len(node))]
-
-
-def _value(node: Any, key: Any) -> Any:
-    try:
-        value = node[key]
-    except OmegaConfBaseException:
-        return _raw(node, key)
-    return resolved(value) if OmegaConf.is_config(value) else value
-
-
-def _raw(node: Any, key: Any) -> Any:
-    """The unresolved value."""
-    plain: Any = OmegaConf.to_container(node)
-    return plain[key]

@@ -10,14 +10,15 @@ its way (`FREE_TO_CHANGE`).
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-import itertools
 import json
 import os
 import platform
 import re
 import time
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -116,16 +117,20 @@ class RunFolder:
     def __exit__(self, *_: object) -> None:
         self._lock.release()
 
-    def require_same(self) -> None:
+    def require_same(self) -> Any:
         """Refuse to go on in a folder that has a run with another configuration.
+
+        Returns:
+            The record of the run that is here; None if there is none.
 
         Raises:
             ConfigError: with the keys that differ.
         """
-        before = self._before()
+        file = self.path / "run.json"
+        before = json.loads(file.read_text()) if file.is_file() else None
         begun = self._checkpoint() is not None or (self.path / "metrics.jsonl").exists()
         if before is None or not begun or self._mode == "disable":
-            return
+            return before
         differ, self.notes = _compared(before, self._run)
         if differ:
             more = f" and {len(differ) - MOST_SHOWN} more" if len(differ) > MOST_SHOWN else ""
@@ -135,14 +140,10 @@ class RunFolder:
                 "Set another trainer.experiment_name, or start again here with trainer.resume_mode=disable, which "
                 "moves that run to a folder earlier/",
             )
-
-    def _before(self) -> Any:
-        file = self.path / "run.json"
-        return json.loads(file.read_text()) if file.is_file() else None
+        return before
 
     def _begin(self) -> None:
-        self.require_same()
-        before, step = self._before(), self._checkpoint()
+        before, step = self.require_same(), self._checkpoint()
         started = []
         if step is not None:
             self.notes.append(f"resumes from {step}")
@@ -163,9 +164,8 @@ class RunFolder:
 
     def _move_away(self) -> None:
         """Keep an earlier run that does not go on."""
-        begun, now = (self.path / "metrics.jsonl").exists(), time.strftime("%Y-%m-%d_%H-%M-%S")
-        names = itertools.chain([now], (f"{now}_{number}" for number in itertools.count(2)))
-        target = next(path for name in names if not (path := self.path / "earlier" / name).exists())
+        begun = (self.path / "metrics.jsonl").exists()
+        target = self.path / "earlier" / f"{datetime.now():%Y-%m-%d_%H-%M-%S_%f}"
         target.mkdir(parents=True)
         for part in [part for pattern in PARTS for part in self.path.glob(pattern)]:
             os.rename(part, target / part.name)
@@ -186,9 +186,10 @@ def _compared(before: Mapping[str, Any], run: Mapping[str, Any]) -> tuple[list[s
     differ: list[str] = []
     changed: list[str] = []
     for key in sorted({*old, *new, "--script"}):
-        known, now = _named(before, key), _named(run, key)
+        known, now = ({file["path"]: file["sha256"] for file in each["files"].get(key, [])} for each in (before, run))
         same = known and list(known.values()) == list(now.values())  # the same files, whatever their place
-        if not same and _differ(key, old, new):
+        free = f"{key}.".startswith(tuple(f"{each}." for each in FREE_TO_CHANGE))
+        if not same and not free and repr(old.get(key)) != repr(new.get(key)):  # repr: NaN is the same
             differ.append(f"{key} is {new.get(key)!r}, was {old.get(key)!r}")
         elif known and now and not same:
             others = [path for path, digest in now.items() if known.get(path) != digest]
@@ -197,52 +198,28 @@ def _compared(before: Mapping[str, Any], run: Mapping[str, Any]) -> tuple[list[s
     return differ, changed
 
 
-def _differ(key: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    free = any(key == each or key.startswith(f"{each}.") for each in FREE_TO_CHANGE)
-    return not free and repr(old.get(key)) != repr(new.get(key))  # repr: NaN is the same
-
-
-def _named(run: Mapping[str, Any], key: str) -> dict[str, str]:
-    """The files that a key names, each with its hash."""
-    return {file["path"]: file["sha256"] for file in run["files"].get(key, [])}
-
-
 def _files(config: Mapping[str, Any], script: str | None) -> dict[str, list[dict[str, str]]]:
     """The local files that each key names, and the code that its YAML files name, with a hash of the content."""
     found = {}
     for key, value in [*resolution.leaves(config), ("--script", script)]:
-        if key.startswith("agent_rl.trace."):  # which the run itself writes
-            continue
-        paths = [_path(text) for text in (value if isinstance(value, list) else [value]) if _short(text)]
-        files = [
-            each for path in paths if os.path.isfile(path) for each in (path, *_code(path))
-        ]  # also of a text too long
-        if files:
+        texts = [text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)]
+        # of `path/to/file.py:Name`, or of a path alone; for isfile a text too long for a path is none
+        paths = [os.path.expanduser(re.sub(r"(?<=\.py):.*", "", text, flags=re.DOTALL)) for text in texts]
+        files = [each for path in map(Path, paths) if os.path.isfile(path) for each in (path, *_code(path))]
+        if files and not key.startswith("agent_rl.trace."):  # which the run itself writes
             found[key] = [{"path": str(path), "sha256": _digest(path)} for path in files]
     return found
 
 
 def _code(file: Path) -> list[Path]:
-    """The Python files that a YAML file names, beside it."""
-    if file.suffix not in (".yaml", ".yml"):
-        return []
-    named = dict.fromkeys(file.parent / name for name in _CODE.findall(file.read_text(errors="replace")))
-    return [path for path in named if path.is_file()]
-
-
-def _path(text: str) -> Path:
-    """The file of `path/to/file.py:Name`, or of a path alone."""
-    return Path(f"{text.rpartition('.py:')[0]}.py" if ".py:" in text else text).expanduser()
-
-
-def _short(text: Any) -> bool:
-    """Whether a value may be a path."""
-    return isinstance(text, str) and 0 < len(text) < 1024 and "\n" not in text and "\0" not in text
+    """The Python files that a YAML file names, next to it."""
+    names = _CODE.findall(file.read_text(errors="replace")) if file.suffix in (".yaml", ".yml") else []
+    return [path for path in dict.fromkeys(file.parent / name for name in names) if path.is_file()]
 
 
 def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
     with open(path, "rb") as file:
-        digest = hashlib.sha256()
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
@@ -252,8 +229,6 @@ def versions() -> dict[str, str]:
     """Of what a run depends on, as far as it is installed."""
     found = {"agent_rl": agent_rl.__version__, "python": platform.python_version()}
     for name in VERSIONS:
-        try:
+        with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
     return found

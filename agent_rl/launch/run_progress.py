@@ -5,16 +5,15 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping
-from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from agent_rl.launch.characters import named
-from agent_rl.launch.output import MESSAGE, TOTAL, bare, read_metrics
+from agent_rl.launch.output import MESSAGE, TOTAL, bare, named, read_metrics
+from agent_rl.launch.warnings import series
 from agent_rl.verl_adapter.stages import SAMPLING, Stage, read_stage
 
-__all__ = ["RunProgress"]
+__all__ = ["REWARD", "RunProgress"]
 
 LIBRARIES = "libraries"
 """What is loaded before the trainer tells anything."""
@@ -50,16 +49,14 @@ class RunProgress:
         """Of agent_rl to the user, each text once."""
         self.steps: dict[int, dict[str, Any]] = {}
         """Metrics by step, those that are shown, also of an earlier start that this one continues."""
-        self._has_begun = False
-        self._ended: list[float] = []
-        self._training: list[dict[str, Any]] | None = None
+        self.is_training = False
+        """Whether a step of this start has begun."""
+        self._last_end: float | None = None
 
     @property
     def training(self) -> list[dict[str, Any]]:
         """Metrics of the steps of training, each with its number as `step`."""
-        if self._training is None:
-            self._training = [each for each in self.steps.values() if REWARD in each]
-        return self._training
+        return [metrics for metrics in self.steps.values() if REWARD in metrics]
 
     @property
     def step_number(self) -> int:
@@ -67,19 +64,14 @@ class RunProgress:
         return max(self.stage.step, next(reversed(self.steps), 0))
 
     @property
-    def is_training(self) -> bool:
-        """Whether a step of this start has begun."""
-        return self._has_begun
-
-    @property
     def seconds_left(self) -> float | None:
         """An estimate; None before it can be made."""
-        durations = [end - begin for begin, end in pairwise(self._ended)]
-        last = self.training[-1] if self._ended and self.training else {}
-        seconds = median(durations[-REMEMBERED:]) if durations else last.get("timing_s/step")
-        if self.total is None or seconds is None:
+        steps = self.training
+        durations = [seconds for _, seconds in series(steps[-REMEMBERED:], "timing_s/step")]
+        if self.total is None or self._last_end is None or not durations:
             return None
-        return max(0.0, (self.total - int(last["step"])) * seconds - (self._clock() - self._ended[-1]))
+        since = self._clock() - self._last_end
+        return max(0.0, (self.total - int(steps[-1]["step"])) * median(durations) - since)
 
     def begin(self, folder: Path, notes: list[str], configuration: Mapping[str, Any]) -> None:
         """A run is started in this folder, where an earlier start may have left metrics."""
@@ -100,27 +92,22 @@ class RunProgress:
             self.total = int(found[1])
         if stage := read_stage(text):
             return self._enter(stage)
-        if not text.startswith(MESSAGE) or len(self.messages) == MOST_MESSAGES:
-            return []
         message = named(text.removeprefix(MESSAGE))
-        if message in self.messages:
+        if not text.startswith(MESSAGE) or message in self.messages or len(self.messages) == MOST_MESSAGES:
             return []
         self.messages.append(message)
         return [message]
 
     def step(self, step: int, metrics: Mapping[str, Any]) -> None:
         """Take the metrics of a step; those of later steps are of an earlier start, and are trained again."""
-        for later in [each for each in self.steps if each > step]:
-            del self.steps[later]
+        self.steps = {number: known for number, known in self.steps.items() if number <= step}
         self._add(step, metrics)
         if REWARD in metrics:
-            self._ended.append(self._clock())
-            self._has_begun = True
+            self._last_end, self.is_training = self._clock(), True
 
     def _add(self, step: int, metrics: Mapping[str, Any]) -> None:
         kept = {sys.intern(key): value for key, value in metrics.items() if key.startswith(KEPT)}
         self.steps[step] = {**self.steps.get(step, {}), **kept, "step": step}
-        self._training = None
 
     def _enter(self, stage: Stage) -> list[str]:
         """A part begins; before the first step, the one before it is done."""
@@ -128,9 +115,9 @@ class RunProgress:
         if (stage.what, stage.step) == (before.what, before.step):  # a second engine
             return []
         self.stage = stage
-        if self._has_begun:
+        if self.is_training:
             return []
-        self._has_begun = stage.what == SAMPLING
+        self.is_training = stage.what == SAMPLING
         seconds = max(0.0, stage.time - before.time)
         self.started.append((before.what, seconds))
         return [f"started: {before.what}, {seconds:.1f} s"]

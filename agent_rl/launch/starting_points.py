@@ -47,7 +47,7 @@ def make_start(kind: str, name: str, folder: Path) -> tuple[list[Path], list[str
     for path in sorted(folder.iterdir()):
         text = path.read_text(encoding="utf-8").replace(f"my_{kind}/", f"{folder}/")
         text = re.sub(rf"(agent-rl train|pytest|--config) my_{kind}(?=\s|`)", rf"\1 {folder}", text)
-        text = text.replace(f"my_{kind}", name).replace(f"My{kind.title()}", _class_name(name))
+        text = text.replace(f"my_{kind}", name).replace(f"My{kind.title()}", name.title().replace("_", ""))
         path.unlink()
         (folder / path.name.replace(f"my_{kind}", name)).write_text(text, encoding="utf-8")
     (folder / "size").mkdir()
@@ -61,15 +61,10 @@ def make_start(kind: str, name: str, folder: Path) -> tuple[list[Path], list[str
 def _check_name(kind: str, name: str) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
         near = re.sub(r"\W+", "_", name.lower()).strip("_")
-        raise ConfigError(
-            "NAME", f"{name!r} is no name of a Python module", f"Write it like {near or 'unit_converter'!r}"
-        )
+        remedy = f"Write it like {near or 'unit_converter'!r}"
+        raise ConfigError("NAME", f"{name!r} is not a name of a Python module", remedy)
     taken: dict[str, Iterable[str]] = {"tool": built_in_names(), "agent": agent_names(), "recipe": described()}
     if name in taken.get(kind, ()):
         raise ConfigError("NAME", f"agent_rl has a {kind} {name!r}", "Choose another name")
     if name in sys.stdlib_module_names or name == "agent_rl":
         raise ConfigError("NAME", f"{name!r} is a module already", "Choose another name")
-
-
-def _class_name(name: str) -> str:
-    return "".join(part.title() for part in name.split("_"))

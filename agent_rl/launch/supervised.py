@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 from collections import deque
@@ -17,7 +16,7 @@ from agent_rl.cpu import switch as cpu
 from agent_rl.cpu.profile import profile_of
 from agent_rl.launch.command import quoted
 from agent_rl.launch.output import process_end
-from agent_rl.launch.process import TrainerError, begin_child, stop
+from agent_rl.launch.process import Tail, TrainerError, begin_child, follow, stop
 
 __all__ = ["train_supervised"]
 
@@ -41,8 +40,10 @@ FIXED = (
     "trainer.resume_mode=disable",
     "checkpoint.save_contents=[hf_model]",
 )
+ALONE = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+"""The variables of torch's launcher for one process; the port is any free one."""
 
-_LOSS = re.compile(rb"train/loss:([\d.e-]+)")
+_LOSS = re.compile(r"train/loss:([\d.e-]+)")
 
 
 def train_supervised(
@@ -73,10 +74,11 @@ def train_supervised(
     """
     work, log = out.with_suffix(".tmp"), out.with_suffix(".log")
     shutil.rmtree(work, ignore_errors=True)
-    command = [sys.executable, "-m", *_launcher(devices), "verl.trainer.sft_trainer", f"model.path={quoted(model)}"]
+    several = ["torch.distributed.run", "--standalone", f"--nproc_per_node={devices}", "-m"] if devices > 1 else []
+    command = [sys.executable, "-m", *several, "verl.trainer.sft_trainer", f"model.path={quoted(model)}"]
     command += [f"data.train_files={quoted(episodes)}", f"trainer.default_local_dir={quoted(work)}"]
     command += [f"trainer.total_training_steps={steps}", f"hydra.run.dir={quoted(work / 'hydra')}", *FIXED]
-    env = {**os.environ, **(_alone() if devices == 1 else {})}
+    env = {**os.environ, **(ALONE if devices == 1 else {})}
     if cpu.is_selected():
         profile = profile_of(model)
         command += [*CPU, *(("++engine.mixed_precision.param_dtype=bf16",) if profile.bfloat16 else ())]
@@ -84,23 +86,21 @@ def train_supervised(
             env |= cpu.child_environment()
     log.parent.mkdir(parents=True, exist_ok=True)
     losses: deque[float] = deque(maxlen=20)
+
+    def read(line: str) -> None:
+        if found := _LOSS.search(line):
+            losses.append(float(found[1]))
+            on_step(losses[-1])
+
     with open(log, "ab") as output:
         start = output.tell()
         child = subprocess.Popen(
-            [*command, *overrides], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env, preexec_fn=begin_child
+            [*command, *overrides], stdout=output, stderr=subprocess.STDOUT, env=env, preexec_fn=begin_child
         )
-        with child:
-            assert child.stdout is not None
-            try:
-                for line in child.stdout:
-                    output.write(line)
-                    output.flush()
-                    if found := _LOSS.search(line):
-                        losses.append(float(found[1]))
-                        on_step(losses[-1])
-            except BaseException:
-                stop(child)
-                raise
+    try:
+        follow(child, [Tail(log, start, read)])
+    finally:
+        stop(child)
     if child.returncode:
         end = process_end(log, child.returncode, start)
         raise TrainerError(f"supervised training failed: {end}. See {log}", child.returncode)
@@ -108,18 +108,3 @@ def train_supervised(
     os.replace(work / f"global_step_{steps}" / "huggingface", out)
     shutil.rmtree(work)
     return fmean(losses)
-
-
-def _launcher(devices: int) -> list[str]:
-    """The module that starts several processes, of torch; none for one."""
-    if devices == 1:
-        return []
-    return ["torch.distributed.run", "--standalone", f"--nproc_per_node={devices}", "-m"]
-
-
-def _alone() -> dict[str, str]:
-    """The variables of torch's launcher for one process."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    return {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}

@@ -28,13 +28,12 @@ from agent_rl.launch.command import (
     trainer_command,
 )
 from agent_rl.launch.composition import compose_words, verl_defaults
-from agent_rl.launch.display import Steady, choose
+from agent_rl.launch.display import Display
 from agent_rl.launch.gpu_environment import gpu_environment
 from agent_rl.launch.outside import require_home, temporary_files
 from agent_rl.launch.process import logger_environment, run_trainer
 from agent_rl.launch.recipes import model_remedy, rows_remedy
 from agent_rl.launch.run_folder import RunFolder
-from agent_rl.launch.screen import Screen
 from agent_rl.launch.stopping import Aborted, StoppedRun, StopRequest
 from agent_rl.preflight.case import RunCase
 from agent_rl.preflight.check import check, refuse
@@ -59,7 +58,7 @@ def train(
     script: str | None = None,
     *,
     nodes_timeout_s: float = 600,
-    screen: Screen | None = None,
+    display: Display | None = None,
     environ: Mapping[str, str] | None = os.environ,
 ) -> StoppedRun | None:
     """Train a recipe to its end, in the run's folder (see `run_folder`), or until it is asked to end.
@@ -69,7 +68,7 @@ def train(
         overrides: hydra overrides, `key=value`.
         script: the user's own entry point instead of verl's.
         nodes_timeout_s: seconds within which all of several nodes must have joined.
-        screen: shows the run; None: what `agent_rl.run.progress` says.
+        display: shows the run; None: what `agent_rl.run.progress` says.
         environ: of a trainer on one node; None: see `run_trainer`.
 
     Returns:
@@ -83,44 +82,29 @@ def train(
     """
     stopping = StopRequest()
     with stopping.on_signals():
-        return _train(recipe, overrides, script, nodes_timeout_s, screen, environ, stopping)
-
-
-def _train(
-    recipe: str,
-    overrides: Sequence[str],
-    script: str | None,
-    nodes_timeout_s: float,
-    screen: Screen | None,
-    environ: Mapping[str, str] | None,
-    stopping: StopRequest,
-) -> StoppedRun | None:
-    nodes = Nodes.from_environment()
-    config, words = _composed(recipe, overrides, nodes)
-    if problems := resolution.problems(config):
-        raise problems[0]
-    os.environ.update(_variables())  # Ray and every process of the run inherit it
-    if environ is not None:
-        require_home(environ)
-    if nodes is not None and nodes.rank > 0:
-        run_worker(nodes, node_options(config, head=False), nodes_timeout_s, stopping)
-        return None
-    if nodes is None:
-        require_device()
-    refuse("launch", RunCase(config=config, recipe=recipe, overrides=overrides))
-    _make_tiny_models(config)
-    shown = Steady(screen or choose(AgentRLSettings.from_config(config).run.progress))
-    words += _merged_checkpoint(config, shown)
-    if "VERL_FILE_LOGGER_PATH" in os.environ:
-        shown(lambda to: to.note("VERL_FILE_LOGGER_PATH has no effect here: metrics are in the run's metrics.jsonl"))
-    with RunFolder(config, _user_command(), script) as run:
-        words += _run_overrides(config, run.path, words)
-        if nodes is not None or joins_ray():  # whose processes do not inherit our environment
-            variables = logger_environment(run.path).items()
-            words += [f"++ray_kwargs.ray_init.runtime_env.env_vars.{name}={quoted(at)}" for name, at in variables]
-        return _run(
-            run, config, trainer_command(recipe, words, script), nodes, nodes_timeout_s, shown, environ, stopping
-        )
+        nodes = Nodes.from_environment()
+        config, words = _composed(recipe, overrides, nodes)
+        if problems := resolution.problems(config):
+            raise problems[0]
+        os.environ.update(_variables())  # Ray and every process of the run inherit it
+        if environ is not None:
+            require_home(environ)
+        if nodes is not None and nodes.rank > 0:
+            run_worker(nodes, node_options(config, head=False), nodes_timeout_s, stopping)
+            return None
+        if nodes is None:
+            require_device()
+        refuse("launch", RunCase(config=config, recipe=recipe, overrides=overrides))
+        _make_tiny_models(config)
+        display = display or Display(AgentRLSettings.from_config(config).run.progress)
+        words += _merged_checkpoint(config, display)
+        with RunFolder(config, _user_command(), script) as run:
+            words += _run_overrides(config, run.path, words)
+            if nodes is not None or joins_ray():  # whose processes do not inherit our environment
+                variables = logger_environment(run.path).items()
+                words += [f"++ray_kwargs.ray_init.runtime_env.env_vars.{name}={quoted(at)}" for name, at in variables]
+            command = trainer_command(recipe, words, script)
+            return _run(run, config, command, nodes, nodes_timeout_s, display, environ, stopping)
 
 
 def _run(
@@ -129,60 +113,45 @@ def _run(
     command: list[str],
     nodes: Nodes | None,
     nodes_timeout_s: float,
-    shown: Steady,
+    display: Display,
     environ: Mapping[str, str] | None,
     stopping: StopRequest,
 ) -> StoppedRun | None:
     """Start the trainer, here or at the head of several nodes, and show the run until it has ended."""
     stopping.begin(run.path)
-    stopping.can_wait = lambda: shown.progress.is_training
-    stopping.on_abort = lambda by: shown(lambda to: to.stopping(by, at_once=True))
-    stopped: list[StoppedRun | None] = []
+    stopping.can_wait = lambda: display.progress.is_training
+    stopping.on_abort = display.aborting
 
-    def start(env: Mapping[str, str] | None, watch: Callable[[], None] | None = None) -> None:
-        answer = run_trainer(
+    def start(env: Mapping[str, str] | None, check: Callable[[], None] = lambda: None) -> StoppedRun | None:
+        def watch() -> None:
+            check()
+            display.tick(stopping.asked)
+
+        return run_trainer(
             command,
             run.path,
-            on_metrics=lambda step, metrics: shown(lambda to: to.step(step, metrics)),
-            on_output=lambda line: shown(lambda to: to.line(line)),
+            on_metrics=display.step,
+            on_output=display.line,
             environ=env,
-            watch=_watch(shown, stopping, watch),
+            watch=watch,
             stopping=stopping,
             checkpoints=config.trainer.default_local_dir,
         )
-        stopped.append(answer)
 
-    shown(lambda to: to.begin(run.path, run.notes, resolution.resolved(config)))
+    display.begin(run.path, run.notes, resolution.resolved(config))
     try:
         with _profile(config).in_environment() if cpu.is_selected() else nullcontext():
-            if nodes is not None:
-                run_head(nodes, start, node_options(config, head=True), nodes_timeout_s)
+            if nodes is None:
+                stopped = start(environ)
             else:
-                start(environ)
-        shown(lambda to: to.end(stopped[0]))
+                stopped = run_head(nodes, start, node_options(config, head=True), nodes_timeout_s)
+        display.end(stopped)
     except Aborted as error:
-        by = error.by
-        shown(lambda to: to.aborted(by))
+        display.aborted(error.by)
         raise
     finally:
-        shown(lambda to: to.close())
-    return stopped[0]
-
-
-def _watch(shown: Steady, stopping: StopRequest, check: Callable[[], None] | None) -> Callable[[], None]:
-    """What is done again and again while the trainer runs."""
-    told = False
-
-    def watch() -> None:
-        nonlocal told
-        if check is not None:
-            check()
-        if (by := stopping.asked) and not told:
-            told = True
-            shown(lambda to: to.stopping(by))
-        shown(lambda to: to.tick())
-
-    return watch
+        display.close()
+    return stopped
 
 
 def dry_run(recipe: str, overrides: Sequence[str] = (), script: str | None = None) -> tuple[str, list[str]]:
@@ -200,7 +169,7 @@ def dry_run(recipe: str, overrides: Sequence[str] = (), script: str | None = Non
     notes = [f"error: {problem}" for problem in resolution.problems(config)]
     if wanted := _variables():
         command = ["env", *(f"{name}={value}" for name, value in wanted.items()), *command]
-    return resolution.to_yaml(config), [*notes, shlex.join(command)]
+    return OmegaConf.to_yaml(OmegaConf.create(resolution.resolved(config))), [*notes, shlex.join(command)]
 
 
 def _variables() -> dict[str, str]:
@@ -247,8 +216,7 @@ def rows_are_there(case: RunCase) -> Iterator[ConfigError]:
         named = case.get(key, [])
         for path in dict.fromkeys([named] if isinstance(named, str) else named):
             if "://" not in path and not (case.folder / Path(path).expanduser()).exists():
-                remedy = rows_remedy(path, case.recipe or "", case.overrides, case.config)
-                yield ConfigError(key, f"there is no {path}", remedy)
+                yield ConfigError(key, f"there is no {path}", rows_remedy(path, case))
 
 
 @check("configuration", "model", at=("launch", "doctor"))
@@ -260,18 +228,16 @@ def models_are_there(case: RunCase) -> Iterator[ConfigError]:
     for key, path in {MODEL: str(case.get(MODEL)), **named}.items():
         is_made = case.on_cpu and path in (TINY_MODEL, TINY_CLASSIFIER)
         if names_a_folder(path) and not is_made and not (case.folder / Path(path).expanduser()).exists():
-            remedy = "Correct the path, or name a model of the hub"
-            if key == MODEL:
-                remedy = model_remedy(path, case.recipe or "", case.overrides, case.config, case.on_cpu)
+            remedy = model_remedy(path, case) if key == MODEL else "Correct the path, or name a model of the hub"
             yield ConfigError(key, f"there is no {path}", remedy)
 
 
-def _merged_checkpoint(config: DictConfig, shown: Steady) -> list[str]:
+def _merged_checkpoint(config: DictConfig, display: Display) -> list[str]:
     """An override that names the merged model where `model.path` is a checkpoint of training."""
     path = str(config.actor_rollout_ref.model.path)
     if policy_shards(Path(path).expanduser()) is None or (Path(path).expanduser() / "config.json").is_file():
         return []
-    shown(lambda to: to.note(f"model: merging the checkpoint {path}, once"))
+    display.note(f"model: merging the checkpoint {path}, once")
     return [f"{MODEL}={quoted(model_folder(path, MODEL).absolute())}"]
 
 
@@ -282,12 +248,8 @@ def _run_overrides(config: DictConfig, folder: Path, words: Sequence[str]) -> li
         overrides.append(f"hydra.run.dir={quoted(folder / 'hydra')}")
     if DUMPS not in keys and OmegaConf.select(config, DUMPS) is None and not _is_traced(config):
         overrides.append(f"{DUMPS}={quoted(folder / 'rollouts')}")
-    loggers = (
-        OmegaConf.to_container(config.trainer.logger)
-        if OmegaConf.is_config(config.trainer.logger)
-        else config.trainer.logger
-    )
-    loggers = [loggers] if isinstance(loggers, str) else list(loggers or [])
+    named = config.trainer.logger
+    loggers = [named] if isinstance(named, str) else list(named or [])
     if "file" not in loggers:  # from which the steps are shown
         overrides.append(f"trainer.logger=[{','.join([*loggers, 'file'])}]")
     return overrides

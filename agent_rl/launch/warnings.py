@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-__all__ = ["TERMS", "components", "run_warnings", "series"]
+__all__ = ["components", "run_warnings", "series"]
 
 Metrics = Mapping[str, Any]
 Point = tuple[int, float]
@@ -33,7 +33,7 @@ def run_warnings(steps: Sequence[Metrics], configuration: Mapping[str, Any]) -> 
         configuration: of the run, whole.
     """
     return [
-        *_constant(steps, _wanted(steps, configuration)),
+        *_constant(steps, configuration),
         *_apart(steps),
         *_kl(steps),
         *_entropy(steps),
@@ -43,9 +43,11 @@ def run_warnings(steps: Sequence[Metrics], configuration: Mapping[str, Any]) -> 
 
 
 def components(steps: Sequence[Metrics], configuration: Mapping[str, Any]) -> list[str]:
-    """Names of the components that the steps have, in the order of the configuration."""
-    named = ("correctness", *TERMS, *(_reward(configuration).get("components") or {}))
-    return [name for name in named if series(steps, f"agent/{name}")]
+    """Names of the components that say anything, in the order of the configuration."""
+    found = {name: series(steps, f"agent/{name}") for name in ("correctness", *TERMS, *_sections(configuration))}
+    return [
+        name for name, points in found.items() if any(value for _, value in points) or (points and name not in TERMS)
+    ]
 
 
 def series(steps: Sequence[Metrics], key: str) -> list[Point]:
@@ -54,26 +56,18 @@ def series(steps: Sequence[Metrics], key: str) -> list[Point]:
     return [(step, float(value)) for step, value in found if isinstance(value, int | float) and math.isfinite(value)]
 
 
-def _reward(configuration: Mapping[str, Any]) -> Mapping[str, Any]:
-    return (configuration.get("agent_rl") or {}).get("reward") or {}
+def _sections(configuration: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The sections of the user's components."""
+    return ((configuration.get("agent_rl") or {}).get("reward") or {}).get("components") or {}
 
 
-def _wanted(steps: Sequence[Metrics], configuration: Mapping[str, Any]) -> list[str]:
-    """The components that should tell trajectories apart."""
-    reward = _reward(configuration)
-    weighted = [name for name in components(steps, configuration) if _weight(reward, name) != 0]
-    return [name for name in weighted if name not in TERMS or any(value for _, value in series(steps, f"agent/{name}"))]
-
-
-def _weight(reward: Mapping[str, Any], name: str) -> Any:
-    section = reward.get(name) or (reward.get("components") or {}).get(name) or {}
-    return section.get("penalty", section.get("weight", 1))
-
-
-def _constant(steps: Sequence[Metrics], names: Sequence[str]) -> Iterator[str]:
-    for name in names:
-        values = series(steps, f"agent/{name}")
-        if len(values) >= FEWEST and len({value for _, value in values}) == 1:
+def _constant(steps: Sequence[Metrics], configuration: Mapping[str, Any]) -> Iterator[str]:
+    """A component that should tell trajectories apart does not."""
+    sections = {**((configuration.get("agent_rl") or {}).get("reward") or {}), **_sections(configuration)}
+    for name in components(steps, configuration):
+        section, values = sections.get(name) or {}, series(steps, f"agent/{name}")
+        has_weight = section.get("penalty", section.get("weight", 1)) != 0
+        if has_weight and len(values) >= FEWEST and len({value for _, value in values}) == 1:
             yield f"The component {name} is {values[0][1]:g} in all {len(values)} steps: it changes no advantage."
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from agent_rl.errors import ConfigError
-from agent_rl.launch.characters import one_line
+from agent_rl.launch.output import one_line
 from agent_rl.viewer.records import environment
 
 __all__ = ["COLOURS", "Chart", "Point"]

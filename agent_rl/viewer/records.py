@@ -16,7 +16,7 @@ from jinja2 import Environment, PackageLoader
 from agent_rl import trace
 from agent_rl.errors import ConfigError
 from agent_rl.exports.atif import from_atif
-from agent_rl.launch.characters import named
+from agent_rl.launch.output import named
 
 __all__ = ["MOST_CHARACTERS", "Source", "environment", "find_sources", "in_our_form", "newest_run", "visible"]
 

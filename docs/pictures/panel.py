@@ -38,8 +38,8 @@ def main(folder: Path, step: int, out: Path) -> None:
         out: the picture.
     """
     console = Console(file=io.StringIO(), force_terminal=True, width=COLUMNS, height=LINES, record=True)
-    panel = RunPanel(console=console)
-    progress = panel.progress = RunProgress(lambda: progress.stage.time)
+    progress = RunProgress(lambda: progress.stage.time)
+    panel = RunPanel(progress, console)
     configuration = json.loads((folder / "run.json").read_text())["configuration"]
     with tempfile.TemporaryDirectory() as temporary:
         traced = Path(temporary) / "trace.jsonl"
@@ -50,10 +50,11 @@ def main(folder: Path, step: int, out: Path) -> None:
         progress.folder, progress.configuration = folder, configuration
         metrics = iter(read_metrics(folder))
         for line in (folder / "train.log").read_text(errors="replace").splitlines():
-            panel.line(line)
+            progress.line(line)
             while progress.stage.step > max(progress.steps, default=-1) + 1:
                 each_step = next(metrics)
-                panel.step(each_step["step"], each_step)
+                progress.step(each_step["step"], each_step)
+                panel.step(each_step["step"])
             if progress.stage.step > step:
                 break
     console.print(panel)

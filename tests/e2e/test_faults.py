@@ -163,7 +163,7 @@ def test_a_killed_driver_leaves_no_process_behind(run: Run) -> None:
     ("name", "said"),
     [
         ("CPUHttpServer", "SGLang's process scheduler_0: SIGKILL ended it"),
-        ("AgentLoopWorkerTQ", r"the process of AgentLoopWorkerTQ .*Step \d+ is saved in .*global_step"),
+        ("AgentLoopWorker", r"the process of AgentLoopWorker .*Step \d+ is saved in .*global_step"),
         ("SimpleStorageUnit", "the process of SimpleStorageUnit .* has died"),
     ],
 )

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from agent_rl.errors import ConfigError
-from agent_rl.launch.composition import compose, groups, unknown_keys
+from agent_rl.launch.composition import compose, groups, unknown_keys, verl_defaults
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +43,7 @@ def test_the_user_wins_over_the_cpu_profile_and_that_over_the_recipe(monkeypatch
 def test_a_key_may_be_added_on_purpose() -> None:
     config = compose(GSM8K, ["+mine.key=1"])
     assert config.mine.key == 1
-    assert "mine" in unknown_keys(config)
+    assert list(unknown_keys(config, verl_defaults())) == ["mine"]
 
 
 @pytest.mark.parametrize(("choice", "samples", "temperature"), [("greedy", 1, 0), ("avg@8", 8, 1.0)])
@@ -69,37 +69,25 @@ def test_an_element_of_a_list_may_be_overridden() -> None:
     ]
 
 
-def test_a_wrong_key_in_the_recipe_is_found(tmp_path: Path) -> None:
-    text = (GSM8K / "config.yaml").read_text().replace("  - size: 3b\n", "")
-    (tmp_path / "config.yaml").write_text(
-        text.replace("actor_rollout_ref:\n", "actor_rollout_ref:\n  actor:\n    use_kl_los: true\n")
-    )
-    with pytest.raises(ConfigError, match=r"use_kl_los: .* Did you mean 'actor_rollout_ref\.actor\.use_kl_loss'"):
-        compose(tmp_path)
-
-
-def test_a_wrong_value_of_the_section_names_the_line_of_the_recipe_unless_it_came_from_elsewhere(
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    ("section", "written", "overrides", "message"),
+    [
+        ("trainer", "nnode: 1 # wrong", [], "PLACE: trainer.nnode: verl has no such key. Did you mean 'trainer.nnodes"),
+        ("agent_rl", "react:\n    examples: default # wrong", [],
+         "PLACE: agent_rl.react.examples: expected a list of text, got 'default'"),
+        ("agent_rl", "react:\n    examples: default # wrong", ["agent_rl.react.examples=other"],
+         "agent_rl.react.examples: expected a list of text, got 'other'"),
+        ("trainer", "total_epochs: 0 # wrong", [],
+         "PLACE: trainer.total_epochs: expected a whole number of 1 or more"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_in_the_recipe_is_named_with_its_line(
+    section: str, written: str, overrides: list[str], message: str, tmp_path: Path
 ) -> None:
-    text = (GSM8K / "config.yaml").read_text().replace("  - size: 3b\n", "").partition("agent_rl:")[0]
     file = tmp_path / "config.yaml"
-    file.write_text(f"{text}agent_rl:\n  react:\n    examples: default\n    parsing: strict\n")
-    line = text.count("\n") + 3
+    text = (GSM8K / "config.yaml").read_text().replace("  - size: 3b\n", "").partition("agent_rl:")[0] + "agent_rl:\n"
+    file.write_text(text.replace(f"{section}:\n", f"{section}:\n  {written}\n"))
+    line = file.read_text().partition("# wrong")[0].count("\n") + 1
     with pytest.raises(ConfigError) as caught:
-        compose(tmp_path)
-    assert str(caught.value).startswith(
-        f"{file}:{line}: agent_rl.react.examples: expected a list of text, got 'default'"
-    )
-    with pytest.raises(ConfigError) as caught:
-        compose(tmp_path, ["agent_rl.react.examples=other"])
-    assert str(caught.value).startswith("agent_rl.react.examples: expected a list of text, got 'other'")
-
-
-def test_a_value_that_verl_cannot_use_names_the_line_of_the_recipe(tmp_path: Path) -> None:
-    text = (GSM8K / "config.yaml").read_text().replace("  - size: 3b\n", "")
-    file = tmp_path / "config.yaml"
-    file.write_text(text.replace("trainer:\n", "trainer:\n  total_epochs: 0\n"))
-    line = file.read_text().split("total_epochs")[0].count("\n") + 1
-    with pytest.raises(ConfigError) as caught:
-        compose(tmp_path)
-    assert str(caught.value).startswith(f"{file}:{line}: trainer.total_epochs: expected a whole number of 1 or more")
+        compose(tmp_path, overrides)
+    assert str(caught.value).startswith(message.replace("PLACE", f"{file}:{line}"))

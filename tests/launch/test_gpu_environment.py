@@ -11,6 +11,7 @@ from agent_rl.launch import gpu_environment as module
 from agent_rl.launch import training
 from agent_rl.launch.command import trainer_command
 from agent_rl.launch.gpu_environment import cuda_home, gpu_environment, missing_parts
+from agent_rl.launch.outside import LONGEST, SHORT
 
 BIN = str(Path(sys.executable).parent)
 
@@ -60,12 +61,10 @@ def test_the_newest_complete_toolkit_comes_before_the_path(
     on_path = {"PATH": f"{toolkit(tmp_path / 'mine')}/bin"}
     assert cuda_home(on_path) == tmp_path / "mine"
     monkeypatch.setattr(module, "TOOLKITS", (f"{tmp_path}/cuda-13*",))
-    toolkit(tmp_path / "cuda-13.0")
-    assert cuda_home(on_path) == tmp_path / "cuda-13.0"
-    newer = toolkit(tmp_path / "cuda-13.1")
+    older, newer = toolkit(tmp_path / "cuda-13.0"), toolkit(tmp_path / "cuda-13.1")
     assert cuda_home(on_path) == newer
     (newer / "lib64/libcudart.so").unlink()
-    assert cuda_home(on_path) == tmp_path / "cuda-13.0"
+    assert cuda_home(on_path) == older
 
 
 def test_a_wrapper_of_nvcc_and_another_version_are_not_toolkits(wheels: Path, tmp_path: Path) -> None:
@@ -79,25 +78,22 @@ def test_a_wrapper_of_nvcc_and_another_version_are_not_toolkits(wheels: Path, tm
 
 def test_a_dry_run_shows_them(wheels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("VERL_PLATFORM", raising=False)
+    monkeypatch.setenv("RAY_TMPDIR", "")  # and is what it was after the test
+    monkeypatch.setenv("TMPDIR", "/t".ljust(LONGEST + 1, "_"))
     _, notes = training.dry_run("recipes/gsm8k_calculator", ["trainer.n_gpus_per_node=4"])
     words = notes[-1].split()
-    assert words[0] == "env"
+    assert words[:2] == ["env", f"RAY_TMPDIR={SHORT}"]
     assert f"LD_LIBRARY_PATH={wheels}/lib:/mine" in words
     monkeypatch.setenv("VERL_PLATFORM", "cpu")
-    assert training.dry_run("recipes/gsm8k_calculator")[1][-1].startswith(sys.executable)
+    assert not [word for word in training.dry_run("recipes/quickstart")[1][-1].split() if "LD_LIBRARY" in word]
 
 
-def test_the_run_inherits_them(wheels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_run_inherits_them_and_a_cluster_that_runs_is_told(wheels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("VERL_PLATFORM", raising=False)
     monkeypatch.setattr(training, "require_device", lambda: None)
     with pytest.raises(ConfigError, match=r"there is no .*parquet"):
         training.train("recipes/gsm8k_calculator", ["data.train_files=/nowhere/rows.parquet"])
     assert os.environ["LD_LIBRARY_PATH"] == f"{wheels}/lib:/mine"
-
-
-def test_a_cluster_that_runs_is_told(wheels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("VERL_PLATFORM", raising=False)
     monkeypatch.setenv("RAY_ADDRESS", "host0:6379")
     told = [word for word in trainer_command("recipes/gsm8k_calculator") if "env_vars" in word]
-    place = "++ray_kwargs.ray_init.runtime_env.env_vars"
-    assert told == [f'{place}.LD_LIBRARY_PATH="{wheels}/lib:/mine"']
+    assert told == [f'++ray_kwargs.ray_init.runtime_env.env_vars.LD_LIBRARY_PATH="{wheels}/lib:/mine"']

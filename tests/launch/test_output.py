@@ -1,13 +1,12 @@
 import errno
 import io
-import json
 import tempfile
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
-from agent_rl.launch.output import failure, process_end, read_metrics, step_line
+from agent_rl.launch.output import failure, named, one_line, process_end, step_line
 
 STEP = {
     "critic/score/mean": 0.4156,
@@ -29,12 +28,12 @@ def log(tmp_path: Path, *lines: str) -> Path:
 
 def test_a_step_is_one_line() -> None:
     line = step_line(3, STEP, 290)
-    assert line == "step 3/290: reward +0.416, accuracy 45 %, 1.3 tool calls, 8 % malformed, 104 tokens, 4.1 s"
+    assert line == "step 3/290: reward +0.416, accuracy 45%, 1.3 tool calls, 8% malformed, 104 tokens, 4.1 s"
 
 
 def test_a_validation_is_in_the_line_of_its_step() -> None:
     metrics = {"val-core/openai/gsm8k/acc/mean@1": 0.5, "val-aux/openai/gsm8k/reward/mean@1": 0.25, "val-aux/x": 1}
-    assert step_line(0, metrics) == "step 0: validation on openai/gsm8k: reward +0.250, accuracy 50 %"
+    assert step_line(0, metrics) == "step 0: validation on openai/gsm8k: reward +0.250, accuracy 50%"
 
 
 def test_a_failure_shows_the_traceback_without_the_wrapper_that_repeats_it(tmp_path: Path) -> None:
@@ -44,12 +43,12 @@ def test_a_failure_shows_the_traceback_without_the_wrapper_that_repeats_it(tmp_p
         "(Worker pid=7) Traceback (most recent call last):",
         '(Worker pid=7)   File "mine.py", line 3, in score',
         '(Worker pid=7)     raise ValueError("no")',
-        "(Worker pid=7) ValueError: no",
+        "(Worker pid=7) ValueError: no\x1b[2J",
         "ray.exceptions.RayTaskError(ValueError): repeated",
     )
     text = failure(path, len("ValueError: of an earlier start\n"), 1)
     assert text.splitlines() == [
-        "the trainer failed: ValueError: no",
+        "the trainer failed: ValueError: no\u27e8U+001B\u27e9[2J",
         '  |   File "mine.py", line 3, in score',
         '  |     raise ValueError("no")',
         f"The whole output: {path}",
@@ -112,12 +111,6 @@ def test_a_process_that_was_killed_and_a_node_that_is_gone_are_named(tmp_path: P
     assert text == f"the trainer failed: {cause}\nThe whole output: {tmp_path / 'train.log'}"
 
 
-def test_a_failure_of_a_killed_trainer_names_the_signal(tmp_path: Path) -> None:
-    text = failure(log(tmp_path, "step 1", "step 2"), 0, -9)
-    assert "SIGKILL ended it (is memory short?)" in text
-    assert "  | step 2" in text
-
-
 CRASH = "[2026-11-24 02:21:00] Subprocess scheduler_0 (pid=7) crashed with exit code -9. Triggering SIGQUIT"
 OPTION = "launch_server.py: error: argument --tp: invalid int value: 'x'"
 
@@ -143,17 +136,6 @@ def test_the_end_of_a_process_has_a_cause(tmp_path: Path, lines: list[str], stat
     assert process_end(path, 1, before) == "ValueError: of this start"
 
 
-def test_a_failure_shows_no_control_sequence_of_what_failed(tmp_path: Path) -> None:
-    text = failure(log(tmp_path, "Traceback (most recent call last):", "  a\x1b]0;b\x07", "ValueError: c\x1b[2J"), 0, 1)
-    assert "\x1b" not in text
-    assert "ValueError: c\u27e8U+001B\u27e9[2J" in text
-
-
-def test_metrics_are_read_with_their_step(tmp_path: Path) -> None:
-    (tmp_path / "metrics.jsonl").write_text(json.dumps({"step": 1, "data": {"x": 2}}) + "\n")
-    assert read_metrics(tmp_path) == [{"step": 1, "x": 2}]
-
-
 def test_a_failure_inside_hydra_has_the_cause_of_its_second_line_and_the_last_traceback(tmp_path: Path) -> None:
     log = tmp_path / "train.log"
     log.write_text(
@@ -170,3 +152,14 @@ def test_a_failure_inside_hydra_has_the_cause_of_its_second_line_and_the_last_tr
     assert "InstantiationException: Error in call to target 'Model': OSError('gone')" in said
     assert "second.py" in said
     assert "first.py" not in said
+
+
+def test_what_a_terminal_obeys_is_named() -> None:
+    text = "a\x1b[2J\x07\x9b1m\r\u202e\ud800\u2028\tb\nc"
+    shown = named(text)
+    assert not set(shown) & set("\x1b\x07\x9b\r\u202e\ud800\u2028")
+    assert shown.startswith("a\u27e8U+001B\u27e9[2J")
+    assert shown.endswith("\tb\nc")
+    shown.encode()
+    assert one_line("a\r\n  b\x1b", 10) == "a b\u27e8U+001B\u27e9"
+    assert one_line("x" * 10_000_000, 5) == "xxxxx\u2026"

@@ -23,23 +23,23 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from agent_rl.launch import panel as panels
-from agent_rl.launch.display import Steady
+from agent_rl.launch.display import Display
 from agent_rl.launch.panel import RunPanel, last_trajectory, sparkline
 from agent_rl.launch.run_progress import RunProgress
 from agent_rl.trace import append
 from agent_rl.trajectory import Message, Score, StopReason, ToolCall, ToolResult, Trajectory, Turn
 from agent_rl.verl_adapter.stages import PREFIX
+from tests.launch.test_display import Terminal
 
 HOSTILE = "\x1b]0;title\x07\x1b[2J\x9b31m\r\n\t\u202e\ud800[bold]markup[/bold] \U0001f600 \u4e2d\u6587 " * 20
-CONFIGURATION = {"agent_rl": {"reward": {"components": {"style": {}}}}}
 
 
 def panel(folder: Path, width: int = 100, height: int = 40) -> RunPanel:
     """A panel over a text, as of a run that has begun."""
     console = Console(file=io.StringIO(), force_terminal=True, width=width, height=height, highlight=False)
-    shown = RunPanel(console=console)
-    trace = {"trace": {"path": str(folder / "trace.jsonl")}}
-    shown.progress.begin(folder, [], {"agent_rl": {**CONFIGURATION["agent_rl"], **trace}})
+    shown = RunPanel(RunProgress(), console)
+    section = {"trace": {"path": str(folder / "trace.jsonl")}, "reward": {"components": {"style": {}}}}
+    shown.progress.begin(folder, [], {"agent_rl": section})
     return shown
 
 
@@ -77,23 +77,23 @@ def trajectory(text: str, step: int) -> Trajectory:
 def test_what_is_started_is_shown_until_the_first_step(tmp_path: Path) -> None:
     shown = panel(tmp_path)
     for what in ("Ray", "engine"):
-        shown.line(stage(what, 0))
+        shown.progress.line(stage(what, 0))
     lines = drawn(shown)
-    assert lines[1] == "starting: engine, 0:00"
+    assert lines[1] == "starting: engine, 0:00:00"
     assert [line.split()[0] for line in lines[2:4]] == ["libraries", "Ray"]
     assert "Ctrl-C: end at once, nothing is trained yet" in lines
-    shown.line(stage("sampling", 1))
+    shown.progress.line(stage("sampling", 1))
     assert drawn(shown)[1].startswith("step 1: sampling")
 
 
 def test_a_thousand_steps_in_a_terminal_of_any_size(tmp_path: Path) -> None:
     append(tmp_path / "trace.jsonl", trajectory("three", 1000))
     shown = panel(tmp_path)
-    shown.line("INFO: Total training steps: 1200")
+    shown.progress.line("INFO: Total training steps: 1200")
     for step in range(1, 1001):
         shown.progress.step(step, metrics(step))
-    shown.step(1000, metrics(1000))
-    shown.line(stage("update", 1001))
+    shown.step(1000)
+    shown.progress.line(stage("update", 1001))
     lines = drawn(shown)
     text = "\n".join(lines)
     assert lines[1].startswith("step 1001 of 1200: update, 0:0")
@@ -101,7 +101,7 @@ def test_a_thousand_steps_in_a_terminal_of_any_size(tmp_path: Path) -> None:
     assert lines[2].split()[-1] == "".join(panels.BARS[round(number * 7 / 59)] for number in range(60))
     assert [line.split()[0] for line in lines[3:5]] == ["correctness", "style"]  # `format` is 0 throughout
     for words in (
-        "success           25 %",
+        "success            25%",
         "tokens/s         2,500",
         "4% of turns malformed, 2 trajectories unscored",
         "validation math: 0.00 (step 1), 0.50 (step 998)",
@@ -116,19 +116,21 @@ def test_a_thousand_steps_in_a_terminal_of_any_size(tmp_path: Path) -> None:
         assert drawn(shown)[1].startswith("step 1001 of 1200: u")
 
 
-def test_nothing_of_a_model_a_tool_or_a_data_set_is_obeyed(tmp_path: Path) -> None:
+def test_nothing_of_a_model_a_tool_or_a_data_set_is_obeyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     append(tmp_path / "trace.jsonl", trajectory(HOSTILE.replace("\ud800", ""), 1))
-    shown = panel(tmp_path)
-    shown.begin(tmp_path, [HOSTILE], {"agent_rl": {"trace": {"path": str(tmp_path / "trace.jsonl")}}})
-    shown.line(f"agent_rl: {HOSTILE}")
-    shown.line(stage(HOSTILE, 1))
-    shown.note(HOSTILE)
-    shown.step(1, {**metrics(1), f"val-core/{HOSTILE[:30]}/acc/mean@1": 1.0})
-    shown.stopping(HOSTILE)
-    drawn(shown)
-    written = shown.console.file.getvalue()  # type: ignore[attr-defined]
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("LINES", "40")
+    display = Display("panel", terminal := Terminal())
+    display.note(HOSTILE)
+    display.begin(tmp_path, [HOSTILE], {"agent_rl": {"trace": {"path": str(tmp_path / "trace.jsonl")}}})
+    display.line(f"agent_rl: {HOSTILE}")
+    display.line(stage(HOSTILE, 1))
+    display.step(1, {**metrics(1), f"val-core/{HOSTILE[:30]}/acc/mean@1": 1.0})
+    display.tick(HOSTILE)
+    written = terminal.getvalue()
     assert "one of step 1" in written
-    shown.close()
+    display.close()
     for obeyed in ("\x1b]", "\x07", "\x1b[2J", "\x9b", "\u202e", "\ud800"):
         assert obeyed not in written
     assert "[bold]" in written
@@ -153,62 +155,32 @@ def test_the_newest_trajectory_is_read_from_the_end_of_a_trace(tmp_path: Path) -
         append(path, trajectory(f"of step {step}", step))
     with open(path, "ab") as file:
         file.write(b'{"torn')
-    found = {step: last_trajectory(path, step) for step in (5, 6, 7)}
-    assert {step: each and each.answer for step, each in found.items()} == {
-        5: "of step 5",
-        6: "of step 6",
-        7: "of step 6",
-    }
+    for step, expected in ((5, 5), (6, 6), (7, 6)):
+        assert (found := last_trajectory(path, step))
+        assert found.answer == f"of step {expected}"
 
 
-def test_a_panel_that_fails_leaves_the_run_with_lines(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shown = Steady(panel(tmp_path))
-    monkeypatch.setattr(panels, "_charts", lambda progress, width: 1 / 0)
-    for step in (1, 2, 3):
-        shown(lambda to, step=step: to.step(step, metrics(step)))  # type: ignore[misc]
-        shown(lambda to: to.begin(tmp_path, [], {}) if to.progress.step_number == 1 else to.tick())
-    said = capsys.readouterr()
-    assert said.err.startswith("the panel failed, the run goes on: ZeroDivisionError")
-    assert "step 3: reward +0.003" in said.out
-    assert isinstance(shown.progress, RunProgress)
-    assert len(shown.progress.steps) == 3
-
-
-def test_it_is_drawn_when_something_has_happened_or_a_second_is_over(
+def test_it_is_drawn_once_a_second_and_at_once_when_it_is_asked_to_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown, now = panel(tmp_path), [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    shown.begin(tmp_path, [], {})
-
-    def grows() -> bool:
-        before = shown.console.file.tell()
-        shown.tick()
-        return shown.console.file.tell() > before
-
-    assert grows()
-    assert not grows()
-    shown.line("noise")
-    assert not grows()
-    shown.line(stage("Ray", 0))
-    assert grows()
-    now[0] += 1.1
-    assert grows()
-    shown.console.size = (60, 24)  # type: ignore[assignment]
-    shown.line(stage("engine", 0))
-    shown.tick()
-    assert "\x1b[2J" in shown.console.file.getvalue()  # type: ignore[attr-defined]
-    shown.end(None)
-    assert shown.console.file.getvalue().endswith(f"done: {tmp_path}\n")  # type: ignore[attr-defined]
+    shown.start()
+    sizes = []
+    for draw in (shown.tick, shown.tick, lambda: shown.request("SIGINT: ends after step 1")):
+        draw()
+        sizes.append(shown.console.file.tell())
+    assert sizes[0] == sizes[1] < sizes[2]
+    assert "SIGINT: ends after step 1" in "\n".join(drawn(shown))
 
 
 DRIVEN = """
 import sys
 from pathlib import Path
-from agent_rl.launch.panel import RunPanel
-shown = RunPanel(sys.stdout)
+from agent_rl.launch import panel
+from agent_rl.launch.display import Display
+panel.PERIOD_S = 0
+shown = Display()
 shown.begin(Path("runs/mine"), [], {})
 for step in (1, 2):
     shown.step(step, {"critic/score/mean": step / 2})

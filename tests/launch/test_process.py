@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -26,35 +27,34 @@ def script(code: str) -> list[str]:
     return [sys.executable, "-u", "-c", code]
 
 
-def test_metrics_are_followed_line_by_line(tmp_path: Path) -> None:
+def test_metrics_and_output_are_followed_line_by_line(tmp_path: Path) -> None:
     code = (
         "import os, time, json\n"
+        "print('one'); print('two')\n"
         "with open(os.environ['VERL_FILE_LOGGER_PATH'], 'ab', buffering=0) as file:\n"
         "    for step in range(3):\n"
         "        line = json.dumps({'step': step, 'data': {'x': step}}).encode()\n"
         "        file.write(line[:5]); time.sleep(0.3); file.write(line[5:] + b'\\n')\n"
     )
     seen: list[tuple[int, dict]] = []
-    run_trainer(script(code), tmp_path, on_metrics=lambda step, data: seen.append((step, data)))
+    printed: list[str] = []
+    run_trainer(
+        script(code), tmp_path, on_metrics=lambda step, data: seen.append((step, data)), on_output=printed.append
+    )
     assert seen == [(step, {"x": step}) for step in range(3)]
+    assert printed == ["one", "two"]
     assert [json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()] == [0, 1, 2]
 
 
-def test_a_failure_names_its_cause_and_the_log(tmp_path: Path) -> None:
+def test_a_failure_names_its_cause_and_the_log_and_has_the_status_of_a_shell(tmp_path: Path) -> None:
     code = (
-        "print('ray.exceptions.RayTaskError(ValueError): repeated')\n"
-        "print('\\x1b[36m(TaskRunner pid=7)\\x1b[0m agent_rl.errors.ConfigError: key: wrong value')\n"
-        "print('some more output')\n"
-        "raise SystemExit(3)"
+        "print('\\x1b[36m(TaskRunner pid=7)\\x1b[0m agent_rl.errors.ConfigError: key: wrong value', flush=True)\n"
+        "import os; os.kill(os.getpid(), 9)"
     )
     with pytest.raises(TrainerError, match="ConfigError: key: wrong value") as caught:
         run_trainer(script(code), tmp_path)
     assert str(tmp_path / "train.log") in str(caught.value)
-
-
-def test_a_failure_without_exception_shows_the_last_lines(tmp_path: Path) -> None:
-    with pytest.raises(TrainerError, match="Key 'trace' is not in struct"):
-        run_trainer(script("print(\"Key 'trace' is not in struct\"); raise SystemExit(1)"), tmp_path)
+    assert caught.value.status == 137
 
 
 def test_metrics_of_a_run_that_goes_on_are_kept_without_the_steps_that_are_trained_again(tmp_path: Path) -> None:
@@ -73,32 +73,21 @@ def test_metrics_of_a_run_that_goes_on_are_kept_without_the_steps_that_are_train
     assert (tmp_path / "train.log").read_text() == "output of start 0\noutput of start 1\n"
 
 
-def test_output_is_handed_on_line_by_line(tmp_path: Path) -> None:
-    seen: list[str] = []
-    run_trainer(script("print('one'); print('two')"), tmp_path, on_output=seen.append)
-    assert seen == ["one", "two"]
+def fail() -> None:
+    raise RuntimeError("the head has ended")
 
 
-def test_what_is_watched_ends_the_trainer(tmp_path: Path) -> None:
-    def watch() -> None:
-        raise RuntimeError("the head has ended")
-
-    started = time.monotonic()
-    with pytest.raises(RuntimeError, match="the head has ended"):
-        run_trainer(script("import time; time.sleep(60)"), tmp_path, watch=watch)
-    assert time.monotonic() - started < 30
-
-
-def test_the_status_of_a_killed_trainer_is_that_of_a_shell(tmp_path: Path) -> None:
-    with pytest.raises(TrainerError, match="SIGKILL ended it") as caught:
-        run_trainer(script("import os; os.kill(os.getpid(), 9)"), tmp_path)
-    assert caught.value.status == 137
-
-
-def test_a_trainer_that_hangs_is_stopped(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [({"timeout_s": 1}, TrainerError("the trainer was stopped after 1 seconds", 1)),
+     ({"watch": fail}, RuntimeError("the head has ended"))],
+)  # fmt: skip
+def test_a_trainer_that_hangs_or_has_nothing_to_wait_for_is_stopped(
+    arguments: dict[str, Any], error: Exception, tmp_path: Path
+) -> None:
     before = set(psutil.Process().children())  # other tests of this process may share some
-    with pytest.raises(TrainerError, match="stopped after 1 seconds"):
-        run_trainer(script("import time; time.sleep(60)"), tmp_path, timeout_s=1)
+    with pytest.raises(type(error), match=str(error)):
+        run_trainer(script("import time; time.sleep(60)"), tmp_path, **arguments)
     left = set(psutil.Process().children()) - before
     assert not [process for process in left if process.status() != psutil.STATUS_ZOMBIE]
 
@@ -129,26 +118,19 @@ def test_the_trainer_dies_with_its_parent(tmp_path: Path) -> None:
     assert not psutil.wait_procs([child], timeout=5)[1]
 
 
-@pytest.fixture
-def shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder in its place: other tests look at the real one."""
+def test_what_a_killed_process_leaves_in_shared_memory_is_removed_unless_another_uses_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a folder in its place: other tests look at the real one."""
     monkeypatch.setattr(module, "SHARED_MEMORY", tmp_path / "shm")
     module.SHARED_MEMORY.mkdir()
-    return module.SHARED_MEMORY
-
-
-def test_what_a_killed_process_leaves_in_shared_memory_is_removed(tmp_path: Path, shared_memory: Path) -> None:
-    files = [shared_memory / name for name in ("sem.mp-x", "sglang_loads_x.shm", "x")]
+    files = [module.SHARED_MEMORY / name for name in ("sem.mp-x", "sglang_loads_x.shm", "x")]
     run_trainer(script(f"for path in {list(map(str, files))}: open(path, 'wb').write(bytes(8))"), tmp_path)
     assert [path.exists() for path in files] == [False, False, True]
-
-
-def test_what_a_process_still_uses_stays_in_shared_memory(shared_memory: Path) -> None:
-    path = shared_memory / "sem.mp-x"
-    path.write_bytes(bytes(8))
-    assert shared_files() == {path}
-    with open(path, "r+b") as file, mmap.mmap(file.fileno(), 8):
-        remove_unused({path})
-        assert path.exists()
-    remove_unused({path})
-    assert not path.exists()
+    files[0].write_bytes(bytes(8))
+    assert shared_files() == {files[0]}
+    with open(files[0], "r+b") as file, mmap.mmap(file.fileno(), 8):
+        remove_unused({files[0]})
+        assert files[0].exists()
+    remove_unused({files[0]})
+    assert not files[0].exists()

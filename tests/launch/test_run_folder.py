@@ -94,14 +94,10 @@ def test_starting_from_scratch_keeps_the_earlier_run(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "run.json").read_text())["configuration"]["data"]["seed"] == 2
 
 
-def test_a_run_without_a_step_is_no_obstacle(tmp_path: Path) -> None:
+def test_a_run_without_a_step_or_a_checkpoint_is_no_obstacle(tmp_path: Path) -> None:
     begin(tmp_path, steps=False)
-    assert begin(tmp_path, steps=False, data__seed=2).notes == []
-
-
-def test_a_run_without_a_checkpoint_starts_again_and_says_so(tmp_path: Path) -> None:
-    begin(tmp_path)
-    assert "it has no checkpoint" in begin(tmp_path).notes[0]
+    assert begin(tmp_path, data__seed=2).notes == []
+    assert "it has no checkpoint" in begin(tmp_path, data__seed=2).notes[0]
 
 
 def test_changed_data_is_refused_and_changed_code_is_reported(tmp_path: Path) -> None:
@@ -109,18 +105,14 @@ def test_changed_data_is_refused_and_changed_code_is_reported(tmp_path: Path) ->
         (tmp_path / name).write_text("1")
     files = {"data__train_files": f"{tmp_path}/rows.parquet", "agent_rl__tool": f"{tmp_path}/mine.py:Tool"}
     begin(tmp_path, checkpoint=1, **files)
+    (tmp_path / "rows.parquet").rename(tmp_path / "moved.parquet")
+    files["data__train_files"] = f"{tmp_path}/moved.parquet"
+    assert begin(tmp_path, **files).notes == ["resumes from step 1"]
     (tmp_path / "mine.py").write_text("2")
     assert begin(tmp_path, **files).notes[0] == f"agent_rl.tool: the content of {tmp_path}/mine.py has changed"
-    (tmp_path / "rows.parquet").write_text("2")
-    with pytest.raises(ConfigError, match=r"data\.train_files: the content of .*rows\.parquet has changed"):
+    (tmp_path / "moved.parquet").write_text("2")
+    with pytest.raises(ConfigError, match=r"data\.train_files: the content of .*moved\.parquet has changed"):
         begin(tmp_path, **files)
-
-
-def test_the_same_file_in_another_place_is_the_same(tmp_path: Path) -> None:
-    for name in ("a.parquet", "b.parquet"):
-        (tmp_path / name).write_text("1")
-    begin(tmp_path, checkpoint=1, data__train_files=[f"{tmp_path}/a.parquet"])
-    assert begin(tmp_path, data__train_files=[f"{tmp_path}/b.parquet"]).notes == ["resumes from step 1"]
 
 
 def test_two_processes_cannot_train_into_one_folder(tmp_path: Path) -> None:

@@ -61,6 +61,6 @@ def test_the_time_left_is_that_of_the_steps_so_far() -> None:
     progress.line("(TaskRunnerV1 pid=3) INFO:2026-11-22 13:39:00,182:Total training steps: 10")
     for step in range(1, 4):
         progress.step(step, {**REWARD, "timing_s/step": 9.0})
-        assert progress.seconds_left == (10 - step) * (9 if step == 1 else 4)
+        assert progress.seconds_left == (10 - step) * 9
         now[0] += 4
-    assert progress.seconds_left == 7 * 4 - 4
+    assert progress.seconds_left == 7 * 9 - 4

@@ -39,11 +39,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_there_is_one_of_each_kind() -> None:
-    assert set(KINDS) == {"agent", "recipe", "reward", "tool"}
-
-
 def test_no_name_of_the_template_is_left(folder: Path) -> None:
+    assert set(KINDS) == {"agent", "recipe", "reward", "tool"}
     for path in folder.rglob("*.*"):
         if path.suffix != ".parquet" and path.is_file():
             assert not re.search(r"my_(agent|recipe|reward|tool)|My(Agent|Reward|Tool)", path.read_text()), path
@@ -77,7 +74,7 @@ def test_the_commands_that_come_next(kind: str, folder: Path, monkeypatch: pytes
     ("words", "said"),
     [
         (["toll", "x"], "KIND: there is no start for 'toll'. Did you mean 'tool'?"),
-        (["tool", "unit-converter"], "is no name of a Python module. Write it like 'unit_converter'"),
+        (["tool", "unit-converter"], "is not a name of a Python module. Write it like 'unit_converter'"),
         (["tool", "calculator"], "agent_rl has a tool 'calculator'"),
         (["reward", "json"], "'json' is a module already"),
         (["tool", "own_tool"], "own_tool: it exists. Name another folder with --to"),
@@ -96,13 +93,11 @@ def test_what_cannot_be_made_is_refused(
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_trains_two_steps(kind: str, folder: Path) -> None:
     (line,) = [line for line in COMMANDS[kind] if " train " in line]
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    done = subprocess.run(
-        ["bash", "-c", line], cwd=folder, capture_output=True, text=True, env={**os.environ, "PATH": path}
-    )
+    env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-c", line], cwd=folder, capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     assert len((folder / f"outputs/own_{kind}/trace.jsonl").read_text().splitlines()) > 16
     for words in map(shlex.split, COMMANDS[kind]):
         if words[:2] == ["agent-rl", "reward"]:
-            done = subprocess.run(words, cwd=folder, capture_output=True, text=True, env={**os.environ, "PATH": path})
+            done = subprocess.run(words, cwd=folder, capture_output=True, text=True, env=env)
             assert done.returncode in (0, 1), done.stderr

@@ -2,20 +2,18 @@
 
 import json
 import os
-import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from agent_rl.cpu import profile
 from agent_rl.errors import ConfigError
-from agent_rl.launch import command, composition, training
+from agent_rl.launch import training
 from agent_rl.launch.composition import compose
 
 pytestmark = pytest.mark.slow
@@ -45,32 +43,41 @@ def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
     return seen
 
 
-def test_rows_that_are_not_there_are_missed_at_once(started: list[list[str]], tmp_path: Path) -> None:
-    (tmp_path / "data/gsm8k_multiturn_w_tool/test.parquet").unlink()
-    with pytest.raises(
-        ConfigError, match=r"data\.val_files: there is no .*Make it with: python .*multiturn_w_tool\.py;"
-    ):
-        training.train(RECIPE)
-    assert started == []
+def composed(started: list[list[str]]) -> DictConfig:
+    """The configuration of the trainer that would have been started."""
+    (command,) = started
+    return compose(RECIPE, command[command.index("size=cpu") + 1 :])
 
 
-def test_a_folder_of_a_model_that_is_not_there_is_missed_at_once(started: list[list[str]]) -> None:
-    with pytest.raises(ConfigError, match=r"model\.path: there is no models/mine/x\. .*tiny_model --out models/mine/x"):
-        training.train(RECIPE, ["actor_rollout_ref.model.path=models/mine/x"])
-    assert started == []
+WORLD = "outputs/worlds/search_qa"
 
 
-@pytest.mark.parametrize("missing", ["train.parquet", "model"])
-def test_what_a_cold_start_makes_is_made_by_its_command(missing: str, started: list[list[str]], tmp_path: Path) -> None:
-    folder = tmp_path / "outputs/worlds/search_qa"
-    (folder / "model").mkdir(parents=True)
+@pytest.mark.parametrize(
+    ("recipe", "overrides", "missing", "message"),
+    [
+        (RECIPE, [], "data/gsm8k_multiturn_w_tool/test.parquet",
+         r"data\.val_files: there is no .*Make it with: python .*multiturn_w_tool\.py;"),
+        (RECIPE, ["actor_rollout_ref.model.path=models/mine/x"], "",
+         r"model\.path: there is no models/mine/x\. .*tiny_model --out models/mine/x"),
+        ("search_qa", ["trainer.total_epochs=2"], f"{WORLD}/train.parquet",
+         r"there is no outputs/.*train\.parquet\. Make it with: agent-rl sft search_qa trainer\.total_epochs=2;"),
+        ("search_qa", [], f"{WORLD}/model", r"there is no outputs/.*model\. Make it with: agent-rl sft search_qa;"),
+        (RECIPE, ["trainer.nnode=2"], "", "Did you mean 'trainer.nnodes'"),
+        (RECIPE, ["trainer.project_name=${nothing}"], "", "trainer.project_name: it refers to 'nothing'"),
+    ],
+)  # fmt: skip
+def test_what_is_missing_or_wrong_is_named_before_anything_starts(
+    recipe: str, overrides: list[str], missing: str, message: str, started: list[list[str]], tmp_path: Path
+) -> None:
+    (tmp_path / WORLD / "model").mkdir(parents=True)
     for split in ("train", "test"):
-        (folder / f"{split}.parquet").touch()
-    (folder / missing).rename(folder / "moved")
-    made = "Make it with: agent-rl sft search_qa trainer.total_epochs=2;"
-    with pytest.raises(ConfigError, match=rf"there is no outputs/.*{missing}\. {made}"):
-        training.train("search_qa", ["trainer.total_epochs=2"])
+        (tmp_path / WORLD / f"{split}.parquet").touch()
+    if missing:
+        (tmp_path / missing).rename(tmp_path / "moved")
+    with pytest.raises(ConfigError, match=message):
+        training.train(recipe, overrides)
     assert started == []
+    assert not list(tmp_path.glob("outputs/*/run.json"))
 
 
 def test_everything_that_a_run_writes_is_in_its_folder(
@@ -83,49 +90,27 @@ def test_everything_that_a_run_writes_is_in_its_folder(
     assert command[:3] == [sys.executable, "-m", "verl.trainer.main_ppo"]
     given = f"++agent_rl.run.folder='{folder}' hydra.run.dir='{folder}/hydra' trainer.logger=[console,file]".split()
     assert command[-3:] == given
-    composed = compose(RECIPE, command[command.index("size=cpu") + 1 :])
-    kept = composed.trainer.default_local_dir, composed.trainer.rollout_data_dir, composed.agent_rl.trace.path
+    config = composed(started)
+    kept = config.trainer.default_local_dir, config.trainer.rollout_data_dir, config.agent_rl.trace.path
     assert kept == (f"{folder}/checkpoints", None, f"{folder}/trace.jsonl")
     run = json.loads((tmp_path / "outputs/gsm8k_calculator/run.json").read_text())
     assert run["command"] == ["/bin/agent-rl", "train", "gsm8k_calculator"]
 
 
 @pytest.mark.parametrize(
-    ("overrides", "dumps"),
+    ("overrides", "is_added"),
     [
-        ([], None),
-        (["agent_rl.trace.path=null"], "outputs/gsm8k_calculator/rollouts"),
-        (["actor_rollout_ref.rollout.agent.default_agent_loop=tool_agent"], "outputs/gsm8k_calculator/rollouts"),
-        (["agent_rl.trace.path=null", "trainer.rollout_data_dir=null"], None),
-        (["trainer.rollout_data_dir=mine"], "mine"),
+        ([], False),
+        (["actor_rollout_ref.rollout.agent.default_agent_loop=tool_agent"], True),
+        (["agent_rl.trace.path=null", "trainer.rollout_data_dir=null"], False),
     ],
 )
 def test_verl_writes_dumps_where_the_trace_has_no_samples(
-    started: list[list[str]], tmp_path: Path, overrides: list[str], dumps: str | None
+    started: list[list[str]], tmp_path: Path, overrides: list[str], is_added: bool
 ) -> None:
     training.train(RECIPE, overrides)
-    composed = compose(RECIPE, started[0][started[0].index("size=cpu") + 1 :])
-    expected = dumps if dumps in (None, "mine") else str(tmp_path / dumps)
-    assert composed.trainer.rollout_data_dir == expected
-
-
-@pytest.mark.parametrize(("platform", "compositions"), [("cpu", 2), ("", 1)])
-def test_words_are_rewritten_once_and_composed_again_for_the_cpu_profile_alone(
-    platform: str, compositions: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls: list[str] = []
-    for module, name in ((command, "change_arguments"), (composition, "_composed")):
-        whole = getattr(module, name)
-        monkeypatch.setattr(module, name, lambda *a, name=name, whole=whole: (calls.append(name), whole(*a))[1])
-    monkeypatch.setattr(training, "_profile", lambda config: SimpleNamespace(overrides=lambda: {"data.seed": "3"}))
-    monkeypatch.setenv("VERL_PLATFORM", platform)
-    text, notes = training.dry_run(RECIPE, ["custom_reward_function.path=a.py", "trainer.nnodes=2"])
-    assert (calls.count("change_arguments"), calls.count("_composed")) == (1, compositions)
-    words = shlex.split(notes[-1])
-    assert "reward.custom_reward_function.path=a.py" in words
-    config = OmegaConf.create(text)
-    assert ("data.seed=3" in words, config.data.seed == 3) == (platform == "cpu", platform == "cpu")
-    assert platform or f"{training.WORKERS[0]}={config.actor_rollout_ref.rollout.agent.num_workers}" in words
+    word = f"trainer.rollout_data_dir='{tmp_path}/outputs/gsm8k_calculator/rollouts'"
+    assert (word in started[0]) == is_added
 
 
 def test_workers_grow_with_nodes_unless_the_user_gives_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,11 +118,10 @@ def test_workers_grow_with_nodes_unless_the_user_gives_their_number(monkeypatch:
     keys = ("actor_rollout_ref.rollout.agent.num_workers", "reward.num_workers")
 
     def workers(*overrides: str) -> list[int]:
-        composed = OmegaConf.create(training.dry_run(RECIPE, ["trainer.nnodes=2", *overrides])[0])
-        return [OmegaConf.select(composed, key) for key in keys]
+        config = OmegaConf.create(training.dry_run(RECIPE, overrides)[0])
+        return [OmegaConf.select(config, key) for key in keys]
 
-    assert workers() == [16, 16]
-    assert workers(f"{keys[0]}=8", f"{keys[1]}=3") == [8, 3]
+    assert workers("trainer.nnodes=2", f"{keys[1]}=3") == [16, 3]
     assert workers("trainer.nnodes=1") == [8, 8]
 
 
@@ -154,15 +138,11 @@ def test_a_large_model_is_computed_as_the_profile_says_unless_the_user_differs(
     )
     with open(tmp_path / "model.safetensors", "wb") as file:
         file.truncate(profile.LARGE)
-    model, chosen = f"actor_rollout_ref.model.path={tmp_path}", "actor_rollout_ref.rollout.dtype=float32"
-    training.train(RECIPE)
-    training.train(RECIPE, [model, chosen, "mode=separate_async"])
-    small, large = (compose(RECIPE, command[command.index("size=cpu") + 1 :]) for _, *command in started)
-    rollouts = [config.actor_rollout_ref.rollout.dtype for config in (small, large)]
-    trained = [config.actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype for config in (small, large)]
-    assert (threads, rollouts, trained) == (["1", "1"], ["float32", "float32"], ["fp32", "bf16"])
-    training.train(RECIPE, [model])
-    assert threads[2] == "3"
+    training.train(RECIPE, [f"actor_rollout_ref.model.path={tmp_path}", "actor_rollout_ref.rollout.dtype=float32"])
+    config = composed(started).actor_rollout_ref
+    assert config.rollout.dtype == "float32"
+    assert config.actor.fsdp_config.mixed_precision.param_dtype == "bf16"
+    assert threads == ["3"]
 
 
 def test_a_cluster_that_runs_is_told_where_metrics_go(
@@ -170,18 +150,18 @@ def test_a_cluster_that_runs_is_told_where_metrics_go(
 ) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "host0:6379")
     monkeypatch.delenv("TENSORBOARD_DIR", raising=False)
-    training.train(RECIPE)
-    composed = compose(RECIPE, started[0][started[0].index("size=cpu") + 1 :])
-    told: Any = composed.ray_kwargs.ray_init.runtime_env.env_vars
+    training.train(RECIPE, ["ray_kwargs.ray_init.num_cpus=4"])
+    ray_init: Any = composed(started).ray_kwargs.ray_init
     folder = tmp_path / "outputs/gsm8k_calculator"
-    assert str(folder / "metrics.new.jsonl") == told.VERL_FILE_LOGGER_PATH
-    assert str(folder / "tensorboard") == told.TENSORBOARD_DIR
+    assert str(folder / "metrics.new.jsonl") == ray_init.runtime_env.env_vars.VERL_FILE_LOGGER_PATH
+    assert str(folder / "tensorboard") == ray_init.runtime_env.env_vars.TENSORBOARD_DIR
+    assert ray_init.runtime_env.env_vars.VERL_PLATFORM == "cpu"  # its nodes have not been told
+    assert ray_init.num_cpus is None  # Ray refuses it from a driver that joins
 
 
 def test_a_folder_with_spaces_and_commas_is_one_value(started: list[list[str]], tmp_path: Path) -> None:
     training.train(RECIPE, [f"agent_rl.run.folder='{tmp_path}/a, (b)'"])
-    composed = compose(RECIPE, started[0][started[0].index("size=cpu") + 1 :])
-    assert composed.trainer.default_local_dir == f"{tmp_path}/a, (b)/checkpoints"
+    assert composed(started).trainer.default_local_dir == f"{tmp_path}/a, (b)/checkpoints"
 
 
 def test_a_checkpoint_is_merged_and_the_trainer_gets_the_model(
@@ -196,50 +176,22 @@ def test_a_checkpoint_is_merged_and_the_trainer_gets_the_model(
     assert f"actor_rollout_ref.model.path='{tmp_path}/merged'" in started[0]
 
 
-def test_a_checkpoint_that_cannot_be_merged_starts_nothing(started: list[list[str]], tmp_path: Path) -> None:
-    (tmp_path / "first/actor/huggingface").mkdir(parents=True)
-    with pytest.raises(ConfigError, match=r"actor_rollout_ref\.model\.path: verl cannot merge first/actor"):
-        training.train(RECIPE, ["actor_rollout_ref.model.path=first"])
-    assert started == []
-
-
-@pytest.mark.parametrize("override", ["trainer.nnode=2", "trainer.project_name=${nothing}"])
-def test_a_wrong_configuration_starts_nothing(override: str, started: list[list[str]], tmp_path: Path) -> None:
-    with pytest.raises(ConfigError):
-        training.train(RECIPE, [override])
-    assert started == []
-    assert [each.name for each in (tmp_path / "outputs").iterdir()] == ["tiny_model"]
-
-
-def test_the_nodes_are_said_to_verl_unless_the_user_has(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("overrides", "nodes"), [([], 3), (["trainer.nnodes=2"], 2)])
+def test_the_nodes_are_said_to_verl_unless_the_user_has(
+    overrides: list[str], nodes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, value in (("NNODES", "3"), ("NODE_RANK", "0"), ("MASTER_ADDR", "host0")):
         monkeypatch.setenv(name, value)
-    composed, notes = training.dry_run(RECIPE)
-    assert OmegaConf.create(composed).trainer.nnodes == 3
-    assert "trainer.nnodes=3" in notes[-1]
+    text, notes = training.dry_run(RECIPE, overrides)
+    assert OmegaConf.create(text).trainer.nnodes == nodes
     assert "++ray_kwargs.ray_init.num_gpus=null" in notes[-1]  # Ray refuses it from a driver that joins
-
-
-def test_the_nodes_of_the_user_win(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("NNODES", "3"), ("NODE_RANK", "0"), ("MASTER_ADDR", "host0")):
-        monkeypatch.setenv(name, value)
-    composed, _ = training.dry_run(RECIPE, ["trainer.nnodes=2"])
-    assert OmegaConf.create(composed).trainer.nnodes == 2
-
-
-def test_a_cluster_that_runs_keeps_its_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAY_ADDRESS", "host0:6379")
-    composed, _ = training.dry_run(RECIPE, ["ray_kwargs.ray_init.num_cpus=4"])
-    ray_init: Any = OmegaConf.create(composed).ray_kwargs.ray_init
-    assert ray_init.num_cpus is None
-    assert ray_init.runtime_env.env_vars.VERL_PLATFORM == "cpu"  # its nodes have not been told
 
 
 def test_settings_of_a_ray_job_are_not_passed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "host0:6379")
     monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", '{"runtime_env": {"env_vars": {"VERL_PLATFORM": "cpu"}}}')
-    composed, _ = training.dry_run(RECIPE)
-    told = OmegaConf.create(composed).ray_kwargs.ray_init.runtime_env.env_vars
+    text, _ = training.dry_run(RECIPE)
+    told = OmegaConf.create(text).ray_kwargs.ray_init.runtime_env.env_vars
     assert "VERL_PLATFORM" not in told
     assert told.OMP_NUM_THREADS == "1"
 
@@ -295,13 +247,12 @@ def test_run_sh_without_a_usable_environment_says_so(tmp_path: Path, python: str
             else f"#!{path}/bash\n[ $1 = -V ] && echo {python} || exit 1\n"
         )
         (path / "python").chmod(0o755)
-    for recipe in ("gsm8k_calculator", "quickstart"):
-        run = ["bash", str(tmp_path / "recipes" / recipe / "run.sh")]
-        done = subprocess.run(run, env={"PATH": str(path)}, capture_output=True, text=True, cwd=tmp_path)
-        assert done.returncode == 2, done.stderr
-        assert problem in done.stderr
-        assert "make install" in done.stderr
-        assert done.stderr.count("\n") == 1
+    run = ["bash", str(tmp_path / "recipes/quickstart/run.sh")]
+    done = subprocess.run(run, env={"PATH": str(path)}, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert problem in done.stderr
+    assert "make install" in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_the_slurm_script_runs_the_same_command_on_every_node(tmp_path: Path) -> None:

@@ -113,10 +113,8 @@ def test_a_key_that_would_change_the_run_is_refused(override: str, remedy: str) 
     assert remedy in str(caught.value)
 
 
-def test_verls_own_tool_loop_counts_the_turns_of_tools() -> None:
-    compose(GSM8K, [f"{ROLLOUT}.multi_turn.max_user_turns=3", f"{ROLLOUT}.agent.default_agent_loop=tool_agent"])
-
-
-def test_the_old_key_of_gradient_clipping_takes_effect() -> None:
-    config = compose(GSM8K, ["actor_rollout_ref.actor.grad_clip=0.5"])
+def test_keys_that_take_effect_elsewhere_are_not_refused() -> None:
+    """verl's own tool loop counts the turns of tools."""
+    own = [f"{ROLLOUT}.multi_turn.max_user_turns=3", f"{ROLLOUT}.agent.default_agent_loop=tool_agent"]
+    config = compose(GSM8K, [*own, "actor_rollout_ref.actor.grad_clip=0.5"])
     assert config.actor_rollout_ref.actor.optim.clip_grad == 0.5
