@@ -35,13 +35,12 @@ def said(text: str) -> Trajectory:
 
 
 def classify(handler: Any) -> None:
-    """Scores a text by its length, and refuses a batch with `refuse` in it; the entries come in another order."""
-    body = json.loads(handler.body)
-    if any("refuse" in text for text in body["input"]):
+    """Scores a text by its length, and refuses one with `refuse` in it."""
+    (text,) = json.loads(handler.body)["input"]
+    if "refuse" in text:
         return answer(400, {"message": "too long"})(handler)
     name = "probs" if handler.path == "/classify" else "embedding"
-    data = [{"index": index, name: [0.5, len(text)]} for index, text in enumerate(body["input"])]
-    answer(200, {"data": data[::-1]})(handler)
+    answer(200, {"data": [{"index": 0, name: [0.5, len(text)]}]})(handler)
 
 
 def judge(handler: Any) -> None:
@@ -67,12 +66,12 @@ def bodies(server: FaultyServer) -> list[dict[str, Any]]:
 
 def test_a_discriminative_model_reads_the_conversation_in_its_own_template(tokenizer: Path) -> None:
     with FaultyServer(default=classify) as server:
-        found = scores(server, "a", "bcd", "ef", tokenizer=str(tokenizer), model="rm")
+        (found,) = scores(server, "bcd", tokenizer=str(tokenizer), model="rm")
     (body,) = bodies(server)
     assert server.requests[0].path == "/v1/embeddings"
-    assert body["model"] == "rm"
-    assert body["input"][1] == "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nbcd<|im_end|>\n"
-    assert found == [len(text) for text in body["input"]]
+    text = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nbcd<|im_end|>\n"
+    assert body == {"model": "rm", "input": [text]}
+    assert found == len(text)
 
 
 def test_a_vllm_model_gets_requests_at_its_own_endpoint(tokenizer: Path) -> None:
@@ -179,10 +178,7 @@ def test_hooks_of_the_user(tmp_path: Path, tokenizer: Path) -> None:
     hooks.write_text(HOOKS)
     with FaultyServer(default=classify) as server:
         found = scores(server, "a", "odd", "ccc", hooks=str(hooks), tokenizer=str(tokenizer))
-    assert [body["input"] for body in bodies(server)] == [
-        ["Hi|a|True"],
-        ["Hi|ccc|True"],
-    ]
+    assert sorted(body["input"] for body in bodies(server)) == [["Hi|a|True"], ["Hi|ccc|True"]]
     assert (found[0], found[2]) == (9.5, 11.5)
     assert isinstance(found[1], UnscoredError)
     assert "KeyError" in str(found[1])
@@ -232,7 +228,7 @@ def test_a_range_must_ascend() -> None:
 
 
 def test_among_failures_no_trajectory_is_lost_and_none_is_zero(tokenizer: Path) -> None:
-    """Every second answer is one of the failures in turn; batches of up to 8."""
+    """Every second answer is one of the failures in turn."""
     failures = [
         answer(429, b"", retry_after=0),
         answer(500, b"no"),
@@ -242,14 +238,12 @@ def test_among_failures_no_trajectory_is_lost_and_none_is_zero(tokenizer: Path) 
         cut_short,
     ]
     steps = [step for failure in failures for step in (failure, classify)] * 20
-    texts = ["x" * (1 + number % 50) for number in range(1000)]
+    texts = ["x" * (1 + number % 50) for number in range(200)]
     with FaultyServer(*steps, default=classify) as server:
-        found = scores(server, *texts, tokenizer=str(tokenizer), max_batch=8, timeout_s=5, total_s=20)
-        asked = len(server.requests)
-    assert len(found) == 1000
+        found = scores(server, *texts, tokenizer=str(tokenizer), timeout_s=5, total_s=20)
+    assert len(found) == 200
     frame = len("<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n<|im_end|>\n")
     lost = [each for each in found if isinstance(each, UnscoredError)]
     right = [each == frame + len(text) for each, text in zip(found, texts, strict=True)]
-    assert sum(right) + len(lost) == 1000
-    assert 0 < len(lost) < 500
-    assert asked < 1000  # batches
+    assert sum(right) + len(lost) == 200
+    assert 0 < len(lost) < 100
