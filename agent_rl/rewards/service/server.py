@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import resource
 import socket
 from collections.abc import Callable
 from types import FrameType
-from typing import ClassVar
 
 import uvicorn
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from agent_rl.errors import ConfigError
 from agent_rl.rewards.service.app import create_app
@@ -23,57 +19,6 @@ __all__ = ["serve"]
 BACKLOG = 2048
 KEEPALIVE_S = 30
 """Longer than our client keeps an idle connection, so that the server closes none during a request."""
-
-HEADERS_S = 10.0
-"""Seconds from the first byte of a request, or from a new connection, until its headers are there."""
-
-
-def most_connections() -> int:
-    """Two thirds of this process's descriptors; scorers, judges and connections that are closing need the others."""
-    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return BACKLOG if soft == resource.RLIM_INFINITY else soft * 2 // 3
-
-
-class _Protocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]  # one of two classes, by what is installed
-    """Closes a connection whose client does not finish its headers: uvicorn itself would keep it without end.
-
-    Beyond `most_connections` each new one closes the one that has waited longest for a request's headers, so that
-    clients that send none do not keep others out.
-    """
-
-    _late: asyncio.TimerHandle | None = None
-    _waiting: ClassVar[dict[_Protocol, None]] = {}  # the longest first
-
-    def connection_made(self, transport: asyncio.Transport) -> None:
-        super().connection_made(transport)
-        self._late = self.loop.call_later(HEADERS_S, transport.close)
-        self._waiting[self] = None
-        if len(self.connections) > most_connections():
-            longest = next(iter(self._waiting))
-            del self._waiting[longest]
-            longest.transport.close()
-
-    def on_response_complete(self) -> None:
-        super().on_response_complete()
-        if self.cycle.response_complete:  # no further request has come already
-            self._waiting[self] = None
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self.cycle is not None and not self.cycle.response_complete:  # a request is being answered
-            self._stop_waiting()
-        elif self._late is None:
-            self._late = self.loop.call_later(HEADERS_S, self.transport.close)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_waiting()
-        super().connection_lost(exc)
-
-    def _stop_waiting(self) -> None:
-        self._waiting.pop(self, None)
-        if self._late is not None:
-            self._late.cancel()
-            self._late = None
 
 
 class _Server(uvicorn.Server):
@@ -109,12 +54,11 @@ def _server(settings: ServiceSettings) -> _Server:
     gate = create_app(settings)
     config = uvicorn.Config(
         gate,
-        http=_Protocol,
         ws="none",
         log_level="warning",
         access_log=False,
         timeout_keep_alive=KEEPALIVE_S,
-        backlog=min(BACKLOG, most_connections() // 4),
+        backlog=BACKLOG,
         timeout_graceful_shutdown=settings.shutdown_s,
     )
     return _Server(config, gate)
