@@ -1,4 +1,4 @@
-"""The text that a reward model reads, a generative model's reply to it, and the score in that.
+"""The text that a reward model reads, and the score in a generative model's reply to it.
 
 A trajectory becomes chat messages, two texts, or a question. The loop's instructions and the tools' descriptions are
 included if the trajectory's prompt has them. Observations (tool results, a user's messages) have the role `user`: few
@@ -9,49 +9,18 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import Any, Literal
-
-from pydantic import Field
+from typing import Literal
 
 from agent_rl.errors import ConfigError
-from agent_rl.remote import ChatClient, EndpointConfig
 from agent_rl.rewards.judge.prompt import read_file
 from agent_rl.rewards.judge.reply import THOUGHTS_END
 from agent_rl.tools.truncation import encodable
 from agent_rl.trajectory import Trajectory
 
-__all__ = [
-    "ChatMessage", "GenerativeConfig", "Shown", "fill_in", "load_template", "messages", "read_score", "reply_to",
-    "texts",
-]  # fmt: skip
+__all__ = ["ChatMessage", "Shown", "fill_in", "load_template", "messages", "read_score", "texts"]
 
 ChatMessage = dict[str, str]
 Shown = Literal["conversation", "answer"]
-
-
-class GenerativeConfig(EndpointConfig):
-    """A model that replies to a question about a trajectory."""
-
-    template: str | None = None
-    """File with the question: `{prompt}`, `{response}` and, around them, `{mark}`; null: built in."""
-    shown: Shown = "conversation"
-    """What the model sees after the prompt: all turns with their observations, or the final answer alone."""
-    temperature: float = Field(default=0.0, ge=0)
-    max_tokens: int = Field(default=512, ge=1)
-    """Most tokens of a generative model's reply, with its thoughts."""
-    request: dict[str, Any] = Field(default_factory=dict)
-    """More keys of the request to a generative model, for example `logit_bias` or `chat_template_kwargs`."""
-
-
-async def reply_to(question: str | list[ChatMessage], client: ChatClient, config: GenerativeConfig) -> str:
-    """A generative model's reply to a text or to messages.
-
-    Raises:
-        UnscoredError: there is no answer.
-    """
-    messages = [{"role": "user", "content": question}] if isinstance(question, str) else question
-    sampling = {"temperature": config.temperature, "max_tokens": config.max_tokens, **config.request}
-    return (await client.chat({"messages": messages, **sampling})).text
 
 
 def messages(trajectory: Trajectory, shown: Shown) -> tuple[list[ChatMessage], list[ChatMessage]]:

@@ -29,19 +29,11 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from agent_rl.errors import ConfigError, FatalError, UnscoredError
-from agent_rl.remote import ChatClient
+from agent_rl.remote import ChatClient, EndpointConfig
 from agent_rl.rewards.judge.kinds import chat_thinks, find_template, names_a_class, scale_of
 from agent_rl.rewards.judge.prompt import question_and_context
 from agent_rl.rewards.judge.prompt_template import BasePromptTemplate
-from agent_rl.rewards.models.conversation import (
-    GenerativeConfig,
-    fill_in,
-    load_template,
-    messages,
-    read_score,
-    reply_to,
-    texts,
-)  # fmt: skip
+from agent_rl.rewards.models.conversation import Shown, fill_in, load_template, messages, read_score, texts
 from agent_rl.rewards.models.fitting import Keep, fit
 from agent_rl.settings.errors import Place
 from agent_rl.settings.importing import find_object
@@ -53,7 +45,7 @@ PREPROCESS, POSTPROCESS = "rm_preprocess", "rm_postprocess"
 _MISSING = "scores: is the model a classifier?"
 
 
-class ModelConfig(GenerativeConfig):
+class ModelConfig(EndpointConfig):
     """One entry of `models`: the model, its address and its limits."""
 
     url: str | None = Field(default=None, pattern="^https?://.")  # type: ignore[assignment]
@@ -74,6 +66,13 @@ class ModelConfig(GenerativeConfig):
     template: str | None = None
     """File with a generative model's question: `{prompt}`, `{response}` and, around them, `{mark}`; or a prompt
     template, `file.py:Name` (`agent_rl.rewards.judge.kinds`), as which it was trained to judge; null: built in."""
+    shown: Shown = "conversation"
+    """What the model sees after the prompt: all turns with their observations, or the final answer alone."""
+    temperature: float = Field(default=0.0, ge=0)
+    max_tokens: int = Field(default=512, ge=1)
+    """Most tokens of a generative model's reply, with its thoughts."""
+    request: dict[str, Any] = Field(default_factory=dict)
+    """More keys of the request to a generative model, for example `logit_bias` or `chat_template_kwargs`."""
     prompt_length: int | None = Field(default=None, ge=1)
     """Most tokens of the prompt, by `tokenizer`; a longer one is cut, and counted. null: all."""
     response_length: int | None = Field(default=None, ge=1)
@@ -194,9 +193,14 @@ class Model:
         return await client.post(path, body, lambda answer: _numbers(answer, name), _MISSING)
 
     async def _generate(self, client: ChatClient, question: Any) -> str:
-        if reply := await reply_to(question, client, self.config):
-            return reply
-        raise UnscoredError("the reply has no text")
+        """A generative model's reply to a text or to messages."""
+        config = self.config
+        asked = [{"role": "user", "content": question}] if isinstance(question, str) else question
+        sampling = {"temperature": config.temperature, "max_tokens": config.max_tokens, **config.request}
+        reply = await client.chat({"messages": asked, **sampling})
+        if not reply.text:
+            raise UnscoredError("the reply has no text")
+        return reply.text
 
     def _question(self, trajectory: Trajectory) -> str:
         if isinstance(self._template, str):
