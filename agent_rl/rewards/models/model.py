@@ -33,8 +33,7 @@ from agent_rl.remote import ChatClient, EndpointConfig
 from agent_rl.rewards.judge.kinds import chat_thinks, find_template, names_a_class, scale_of
 from agent_rl.rewards.judge.prompt import question_and_context
 from agent_rl.rewards.judge.prompt_template import BasePromptTemplate
-from agent_rl.rewards.models.conversation import Shown, fill_in, load_template, messages, read_score, texts
-from agent_rl.rewards.models.fitting import Keep, fit
+from agent_rl.rewards.models.conversation import Keep, Shown, fill_in, fit, load_template, messages, read_score, texts
 from agent_rl.settings.errors import Place
 from agent_rl.settings.importing import find_object
 from agent_rl.trajectory import Trajectory

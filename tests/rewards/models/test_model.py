@@ -222,9 +222,13 @@ def test_a_file_without_hooks(tmp_path: Path) -> None:
             Model("m", "k", ModelConfig(hooks=str(tmp_path / name)))
 
 
-def test_a_range_must_ascend() -> None:
-    with pytest.raises(ValueError, match="below"):
-        ModelConfig(range=(1, 0))
+@pytest.mark.parametrize(
+    ("config", "problem"),
+    [({"range": (1, 0)}, "below"), ({"url": "http://h", "prompt_length": 5}, "counted by the model's tokenizer")],
+)
+def test_settings_that_do_not_go_together_are_refused(config: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        ModelConfig(**config)
 
 
 def test_among_failures_no_trajectory_is_lost_and_none_is_zero(tokenizer: Path) -> None:
