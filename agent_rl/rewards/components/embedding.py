@@ -16,7 +16,6 @@ text-embeddings-inference serve it), in [-1, 1]; of several ground truths, the m
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,7 +31,6 @@ from agent_rl.trajectory import Trajectory
 __all__ = ["Embedding", "EmbeddingConfig"]
 
 _MISSING = "embedding of each text"
-_KEPT = 1024  # embeddings of ground truths
 
 
 class EmbeddingConfig(EndpointConfig):
@@ -53,7 +51,6 @@ class Embedding(Component, kind="embedding"):
     def __init__(self, name: str, config: EmbeddingConfig) -> None:
         super().__init__(name, config)
         self._client = ChatClient(config, f"agent_rl.reward.components.{name}.config")
-        self._truths: OrderedDict[str, tuple[float, ...]] = OrderedDict()
 
     async def measure(self, trajectory: Trajectory) -> Value:
         """The cosine.
@@ -66,14 +63,8 @@ class Embedding(Component, kind="embedding"):
             raise unusable(trajectory.ground_truth, "a text")
         if trajectory.answer is None or not trajectory.answer.strip():
             return Value(0.0)
-        missing = [truth for truth in dict.fromkeys(truths) if truth not in self._truths]
-        answer, *found = await self._embedded([trajectory.answer, *missing])
-        known = dict(zip(missing, found, strict=True))
-        near = max(_cosine(answer, known[truth] if truth in known else self._truths[truth]) for truth in truths)
-        self._truths.update(known)
-        while len(self._truths) > _KEPT:
-            self._truths.popitem(last=False)
-        return Value(near)
+        answer, *others = await self._embedded([trajectory.answer, *truths])
+        return Value(max(_cosine(answer, other) for other in others))
 
     async def _embedded(self, texts: Sequence[str]) -> list[tuple[float, ...]]:
         """The normalised embeddings, in the order of the texts.

@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import anyio
 
-from agent_rl.errors import AgentRLError, ConfigError, UnscoredError
+from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards.compose import Reward
 from agent_rl.rewards.service.wire import Answer, Arguments, Scored, Unscored, Whole
 from agent_rl.rewards.user_function import UserFunction
@@ -87,15 +87,9 @@ class RewardEndpoint:
                     return await self._measure(trajectory)
             except UnscoredError as error:
                 problem = str(error)
-            except UserCodeError as error:  # the same, with the line of the user's code
-                logger.error("%s\n%s", error, error.trace)
-                problem = str(error)
-            except AgentRLError as error:  # of the configuration: for the service's operator, and for the client
-                logger.error("%s", error)
-                problem = f"{type(error).__name__}: {error}"
-            except Exception as error:  # of a user's function: logged for its author, and reported to the client
-                logger.exception("scoring a trajectory of %r failed", trajectory.data_source)
-                problem = f"{type(error).__name__}: {error}"
+            except Exception as error:  # of the configuration or the user's code: for its author, and for the client
+                logger.error("scoring a trajectory of %r failed", trajectory.data_source, exc_info=error)
+                problem = str(error) if isinstance(error, UserCodeError) else f"{type(error).__name__}: {error}"
         return Unscored(error=problem)
 
     async def _measure(self, trajectory: Trajectory) -> Scored:

@@ -36,7 +36,7 @@ def test_the_cosine_to_the_nearest_truth() -> None:
         assert value(made, "Paris", "rome") == pytest.approx(0.0)
         assert value(made, "capital of France", ["rome", "paris"]) == pytest.approx(0.5**0.5)
         assert value(made, "away", {"target": ["paris"]}) == pytest.approx(-1.0)
-        assert [len(json.loads(request.body)["input"]) for request in server.requests] == [2, 2, 1, 1]
+        assert [len(json.loads(request.body)["input"]) for request in server.requests] == [2, 2, 3, 2]
         assert value(made, None, "paris") == value(made, "  ", "paris") == 0.0
         assert {request.path for request in server.requests} == {"/v1/embeddings"}
 
