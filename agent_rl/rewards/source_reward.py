@@ -138,7 +138,7 @@ class Term:
         valued = []
         for one, found in zip(waiting, await self.source(waiting), strict=True):
             try:
-                valued.append((one, self._checked(found)))
+                valued.append((one, as_value(found)))
             except Exception as error:  # noqa: BLE001 - whatever a user's component raises, sorted there
                 remedy = f"The trajectory is {one.trajectory.id!r}"
                 one.error = sort_out(self.name, error, stops=self.stops, remedy=remedy, code=self.code)
@@ -158,18 +158,6 @@ class Term:
         """The value within the bounds of `clip`."""
         low, high = self.settings.clip or (-math.inf, math.inf)
         return min(max(value, low), high) + 0.0
-
-    def _checked(self, found: Any) -> Value:
-        """The value that a component returned.
-
-        Raises:
-            UnscoredError: it is not finite.
-            BaseException: see `as_value`.
-        """
-        value = as_value(found)
-        if not math.isfinite(value.value):
-            raise UnscoredError(f"its value is {value.value}")
-        return value
 
 
 def _counted(settings: RewardSettings, max_response_tokens: int | None) -> list[Term]:

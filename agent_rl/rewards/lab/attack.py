@@ -185,7 +185,7 @@ class _Target:
             if variants := self._variants(attack):
                 after = [await self._score(variant) for variant in variants]
                 exploit = self._finding(honest if attack.guesses else own, after, variants, tolerance)
-                found.append((name, exploit and asdict(exploit)))
+                found.append((name, None if exploit is None else asdict(exploit)))
         return {"scored": True, "wrong": self.wrong, "found": found}
 
     def _variants(self, attack: Attack) -> list[Trajectory]:
