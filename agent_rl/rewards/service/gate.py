@@ -104,8 +104,6 @@ class Gate:
         self._max_requests = max_requests
         self._max_bytes = max_bytes
         self._open = 0
-        self.closing = False
-        """Whether the service is shutting down and refuses new requests."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one ASGI connection."""
@@ -145,12 +143,11 @@ class Gate:
         given = headers.get(b"authorization", b"")
         if token is not None and scope["path"] in PROTECTED and not hmac.compare_digest(given, token):
             raise HTTPException(401, "the token is missing or wrong", {"www-authenticate": "Bearer"})
-        is_endpoint = scope["path"] in ENDPOINTS
-        if self.closing or (is_endpoint and self._open > self._max_requests):
-            problem = "the service is being stopped" if self.closing else f"{self._max_requests} requests are open"
-            raise HTTPException(503, problem, {"retry-after": str(RETRY_AFTER_S), **CLOSE})
-        if not is_endpoint:
+        if scope["path"] not in ENDPOINTS:
             return
+        if self._open > self._max_requests:
+            problem = f"{self._max_requests} requests are open"
+            raise HTTPException(503, problem, {"retry-after": str(RETRY_AFTER_S), **CLOSE})
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or int(length) > self._max_bytes:
             raise HTTPException(413, _too_large(self._max_bytes), CLOSE)

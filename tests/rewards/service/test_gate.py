@@ -129,15 +129,6 @@ def test_more_requests_than_may_be_open_are_sent_away_for_a_while() -> None:
     assert [each.json()["score"] for each in others] == [1, 1, 1]
 
 
-def test_a_stopping_service_refuses_requests() -> None:
-    app = make()
-    app.closing = True
-    response = post(app, json=RIGHT)
-    assert response.status_code == 503
-    assert response.headers["retry-after"] == "1"
-    assert get(app, "/health").status_code == 503
-
-
 def lines(metrics: Metrics) -> dict[str, float]:
     found = (line.rsplit(" ", 1) for line in metrics.text().splitlines() if not line.startswith("#"))
     return {name.removeprefix("agent_rl_reward_"): float(value) for name, value in found}

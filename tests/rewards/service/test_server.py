@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from agent_rl.errors import ConfigError
-from agent_rl.rewards.service.server import serve
+from agent_rl.rewards.service.app import serve
 from agent_rl.rewards.service.settings import ServiceSettings
 from agent_rl.settings import RewardSettings
 from tests.rewards.service.process import Service

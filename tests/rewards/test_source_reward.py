@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_rl.errors import ConfigError
-from agent_rl.rewards.combine import combiner, normalized
+from agent_rl.rewards.source_reward import combiner, normalized
 from agent_rl.settings import RewardSettings
 from agent_rl.trajectory import StopReason, Trajectory
 
