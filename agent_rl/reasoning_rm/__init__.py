@@ -9,7 +9,6 @@ imported when they are asked for.
 from importlib import import_module
 from typing import Any
 
-from agent_rl.reasoning_rm.metrics import RunningMetrics
 from agent_rl.reasoning_rm.reward_module import RewardModule
 from agent_rl.reasoning_rm.rewards import (
     calculate_reward,
@@ -40,7 +39,6 @@ __all__ = [
     "PointwiseTrainDataset",
     "RewardModule",
     "RubricTemplate",
-    "RunningMetrics",
     "calculate_reward",
     "compute_score",
     "find_template",

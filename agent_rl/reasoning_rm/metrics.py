@@ -1,19 +1,14 @@
-"""Agreement of a judge with the truth: errors, correlations and measures of rank; of all or of the last ones."""
+"""Agreement of a judge with the truth: errors, correlations and measures of rank."""
 
 from __future__ import annotations
 
 import math
-import threading
-from collections import deque
 from collections.abc import Sequence
-from statistics import StatisticsError, correlation, fmean
+from statistics import StatisticsError, correlation
 
 import numpy as np
 
-__all__ = ["RunningMetrics", "kendall_tau", "ndcg", "pearson", "spearman"]
-
-WINDOW = 512
-"""Verdicts that running metrics look back on."""
+__all__ = ["kendall_tau", "ndcg", "pearson", "spearman"]
 
 
 def pearson(one: Sequence[float], other: Sequence[float]) -> float | None:
@@ -49,37 +44,6 @@ def ndcg(ranking: Sequence[int], gains: Sequence[float]) -> float:
     """
     best = _dcg(sorted(gains, reverse=True))
     return _dcg([gains[number - 1] for number in ranking]) / best if best else 1.0
-
-
-class RunningMetrics:
-    """Agreement over the last verdicts, from any number of threads.
-
-    Args:
-        window: how many.
-    """
-
-    def __init__(self, window: int = WINDOW) -> None:
-        self._pairs: deque[tuple[float, float]] = deque(maxlen=window)
-        self._lock = threading.Lock()
-
-    def add(self, predicted: float, true: float) -> None:
-        """Count one verdict."""
-        with self._lock:
-            self._pairs.append((predicted, true))
-
-    def values(self) -> dict[str, float]:
-        """`accuracy`, `mae`, `pearson` and `spearman`; a correlation that is not defined yet is 0."""
-        with self._lock:
-            pairs = list(self._pairs)
-        if not pairs:
-            return dict.fromkeys(("accuracy", "mae", "pearson", "spearman"), 0.0)
-        predicted, true = zip(*pairs, strict=True)
-        return {
-            "accuracy": fmean(float(one == other) for one, other in pairs),
-            "mae": fmean(abs(one - other) for one, other in pairs),
-            "pearson": pearson(predicted, true) or 0.0,
-            "spearman": spearman(predicted, true) or 0.0,
-        }
 
 
 def _dcg(gains: Sequence[float]) -> float:

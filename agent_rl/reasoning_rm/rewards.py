@@ -11,13 +11,12 @@ guides give 0 there, which would train on nothing).
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import Any, Literal
 
 from agent_rl.errors import ConfigError
-from agent_rl.reasoning_rm.metrics import RunningMetrics, kendall_tau, ndcg
+from agent_rl.reasoning_rm.metrics import kendall_tau, ndcg
 from agent_rl.reasoning_rm.sample import SAMPLE
 from agent_rl.rewards.judge.kinds import PointwiseTemplate, kind_of
 from agent_rl.rewards.judge.prompt_template import BasePromptTemplate
@@ -40,11 +39,8 @@ __all__ = [
     "pointwise_reward",
 ]
 
-LOGGED = ("accuracy", "absolute_error", "parsed", "strict", "running_mae", "running_pearson", "running_spearman")
+LOGGED = ("accuracy", "absolute_error", "parsed", "strict")
 """What `compute_score` gives beside `score`, the same keys for every verdict."""
-_running: dict[str, RunningMetrics] = {}
-"""By data source, in this process."""
-_lock = threading.Lock()
 
 
 def calculate_reward(predicted_score: float, true_score: float, *, low: float = 0.0, high: float = 4.0) -> float:
@@ -138,7 +134,7 @@ def compute_score(
     """The reward of one reply, with verl's arguments first.
 
     Args:
-        data_source: of the row; running metrics are kept for each.
+        data_source: of the row.
         solution_str: the reply, with its thoughts.
         ground_truth: a score, `A`, `B` or `tie`, a list of scores, or a mapping of them by criterion.
         extra_info: of the row; its answers are what a verdict may be quoted from.
@@ -163,7 +159,6 @@ def compute_score(
         problem = error.problem if isinstance(error, ConfigError) else str(error)
         place = f"{data_source}, {info.get('split', '')} row {info.get('index')}, ground_truth"
         raise ConfigError(place, problem, "Give the truth, or leave the row out") from error
-    running = _of_source(data_source)
     logged = {**dict.fromkeys(LOGGED, 0.0), "absolute_error": high - low if kind in ("pointwise", "rubric") else 1.0}
     value = form = 0.0
     try:
@@ -171,13 +166,10 @@ def compute_score(
     except VerdictError:
         pass
     else:
-        value, error_now, points = _compared(kind, reward, verdict, truth, low, high)
+        value, distance = _compared(kind, reward, verdict, truth, low, high)
         strict = float(template.is_strict(solution_str))
-        logged |= {"parsed": 1.0, "strict": strict, "absolute_error": error_now, "accuracy": float(error_now == 0.0)}
+        logged |= {"parsed": 1.0, "strict": strict, "absolute_error": distance, "accuracy": float(distance == 0.0)}
         form = (1.0 + strict) / 2
-        for predicted, true in points:
-            running.add(predicted, true)
-    logged |= {f"running_{name}": number for name, number in running.values().items() if name != "accuracy"}
     if format_weight:
         value = (1.0 - format_weight) * value + format_weight * form
     return {"score": value, **logged}
@@ -230,27 +222,19 @@ def _verdict(kind: str, verdict: Any, truth: Any, low: float, high: float) -> An
 
 def _compared(
     kind: str, reward: Callable[..., float] | None, verdict: Any, truth: Any, low: float, high: float
-) -> tuple[float, float, list[tuple[float, float]]]:
-    """The reward of a verdict, its distance from the truth, and numbers of both to correlate."""
+) -> tuple[float, float]:
+    """The reward of a verdict, and its distance from the truth."""
     if kind == "pairwise":
-        value = float((reward or pairwise_reward)(verdict, truth))
-        return value, float(verdict != truth), [(POINTS[verdict], POINTS[truth])]
+        return float((reward or pairwise_reward)(verdict, truth)), float(verdict != truth)
     if kind == "listwise":
-        places = [(float(-at), truth[number - 1]) for at, number in enumerate(verdict) if number <= len(truth)]
-        value = float((reward or listwise_reward)(verdict, truth))
-        return value, 1.0 - listwise_reward(verdict, truth), places
+        return float((reward or listwise_reward)(verdict, truth)), 1.0 - listwise_reward(verdict, truth)
     pairs = [(verdict, truth)] if kind == "pointwise" else [(verdict[name], truth[name]) for name in truth]
     of_one = reward or pointwise_reward
     value = fmean(float(of_one(predicted, true, low=low, high=high)) for predicted, true in pairs)
-    return value, fmean(abs(predicted - true) for predicted, true in pairs), pairs
+    return value, fmean(abs(predicted - true) for predicted, true in pairs)
 
 
 def _answers(info: Mapping[str, Any]) -> list[str]:
     own = info.get(SAMPLE) or {}
     answers = [*(own.get("answers") or ()), *(info.get("answers") or ()), info.get("chosen"), info.get("rejected")]
     return [str(answer) for answer in answers if answer]
-
-
-def _of_source(data_source: str) -> RunningMetrics:
-    with _lock:
-        return _running.setdefault(data_source, RunningMetrics())

@@ -13,6 +13,7 @@ file it needs no `kind`; a configuration names it as `kind: my_file.py:Politenes
 
 from __future__ import annotations
 
+import math
 import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -23,7 +24,7 @@ from typing import Any, ClassVar, SupportsFloat
 
 from pydantic import BaseModel, ConfigDict
 
-from agent_rl.errors import AgentRLError
+from agent_rl.errors import AgentRLError, UnscoredError
 from agent_rl.settings.errors import Place, validated
 from agent_rl.settings.importing import find_class, import_all
 from agent_rl.trajectory import Trajectory
@@ -54,6 +55,7 @@ def as_value(found: Any) -> Value:
 
     Raises:
         TypeError: it is no number.
+        UnscoredError: it is not finite.
         BaseException: it is this exception, as a group's component may return it.
     """
     if isinstance(found, BaseException):
@@ -61,6 +63,8 @@ def as_value(found: Any) -> Value:
     value = found if isinstance(found, Value) else Value(found)
     if not isinstance(value.value, SupportsFloat):
         raise TypeError(f"it returned {reprlib.repr(found)}, which is neither a Value nor a number")
+    if not math.isfinite(value.value):
+        raise UnscoredError(f"its value is {value.value}")
     return value
 
 

@@ -188,7 +188,8 @@ class Reward:
             return error
 
     def _total(self, source: SourceReward, measured: Measurement) -> Score:
-        step = _step(measured.trajectory)
+        step = measured.trajectory.info.get("step")
+        step = step if isinstance(step, int) else None
         weights = {term.name: term.settings.weight_at(step) for term in source.terms if term.name in measured.values}
         try:
             total = float(source.combine(measured.values, weights, measured.trajectory))
@@ -233,8 +234,3 @@ def _merged(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, A
         for key, value in override.items()
     }
     return {**base, **both}
-
-
-def _step(trajectory: Trajectory) -> int | None:
-    step = trajectory.info.get("step")
-    return step if isinstance(step, int) else None

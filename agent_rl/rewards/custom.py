@@ -9,8 +9,7 @@ from typing import Any
 from agent_rl.concurrency import together
 from agent_rl.errors import UnscoredError
 from agent_rl.rewards.compose import Reward
-from agent_rl.rewards.scorers.scorer import Scorer, score_answer
-from agent_rl.rewards.user_function import CUSTOM_FUNCTION, UserFunction, scorer_info
+from agent_rl.rewards.user_function import CUSTOM_FUNCTION, UserFunction
 from agent_rl.settings import RewardSettings
 from agent_rl.settings.errors import Place
 from agent_rl.settings.importing import find_object
@@ -79,14 +78,11 @@ class CustomReward(Reward):
     async def _verdict(self, trajectory: Trajectory, verdict: float | None) -> float | UnscoredError:
         if verdict is not None:
             return verdict
-        info = {**scorer_info(trajectory), "trajectory": trajectory.to_dict()}
         text = trajectory.info.get("solution_str") or _text(trajectory)
         try:
-            result = await self._function.answer(trajectory.data_source, text, trajectory.ground_truth, info)
-            scored = await score_answer(Scorer(CUSTOM_FUNCTION, lambda *_: result, inline=True), text, None)
+            return (await self._function.judge(trajectory, text))[0]
         except Exception as error:  # noqa: BLE001 - whatever the user's function raises, sorted there
             return sort_out(CUSTOM_FUNCTION, error, stops=self._stops, remedy=f"The trajectory is {trajectory.id!r}")
-        return float(scored["score"] if isinstance(scored, dict) else scored)
 
 
 def _text(trajectory: Trajectory) -> str:

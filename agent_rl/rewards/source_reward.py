@@ -1,7 +1,7 @@
 """`SourceReward`: the reward for one pattern of data sources, with its components in the order of measurement.
 
 `Term` is a component with its weight, gate, normalization and bounds; a `Measurement` collects the values of the terms
-for one trajectory, from which `compose` computes the total.
+for one trajectory, from which `compose` computes the total by the function that `combiner` gives.
 """
 
 from __future__ import annotations
@@ -10,19 +10,21 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean, pstdev
 from typing import Any
 
 from agent_rl.errors import ConfigError, UnscoredError, did_you_mean
-from agent_rl.rewards.combine import combiner, normalized
 from agent_rl.rewards.component import Component, GroupComponent, Value, as_value, make_component
 from agent_rl.rewards.components import terms
 from agent_rl.rewards.components.correctness import Correctness
 from agent_rl.settings import TERMS, RewardSettings
-from agent_rl.settings.terms import TermSettings, parse_gate
+from agent_rl.settings.errors import Place
+from agent_rl.settings.importing import find_object
+from agent_rl.settings.terms import Normalization, TermSettings, parse_gate
 from agent_rl.trajectory import Trajectory
 from agent_rl.user_code import sort_out
 
-__all__ = ["Measurement", "SourceReward", "Term"]
+__all__ = ["Measurement", "SourceReward", "Term", "combiner", "normalized"]
 
 
 class SourceReward:
@@ -138,7 +140,7 @@ class Term:
         valued = []
         for one, found in zip(waiting, await self.source(waiting), strict=True):
             try:
-                valued.append((one, self._checked(found)))
+                valued.append((one, as_value(found)))
             except Exception as error:  # noqa: BLE001 - whatever a user's component raises, sorted there
                 remedy = f"The trajectory is {one.trajectory.id!r}"
                 one.error = sort_out(self.name, error, stops=self.stops, remedy=remedy, code=self.code)
@@ -158,18 +160,6 @@ class Term:
         """The value within the bounds of `clip`."""
         low, high = self.settings.clip or (-math.inf, math.inf)
         return min(max(value, low), high) + 0.0
-
-    def _checked(self, found: Any) -> Value:
-        """The value that a component returned.
-
-        Raises:
-            UnscoredError: it is not finite.
-            BaseException: see `as_value`.
-        """
-        value = as_value(found)
-        if not math.isfinite(value.value):
-            raise UnscoredError(f"its value is {value.value}")
-        return value
 
 
 def _counted(settings: RewardSettings, max_response_tokens: int | None) -> list[Term]:
@@ -241,3 +231,51 @@ def _source(component: Component | GroupComponent) -> Source:
         return found
 
     return source
+
+
+Combiner = Callable[[Mapping[str, float], Mapping[str, float], Trajectory], float]
+"""Takes the measured values, their weights under the same names, and the trajectory."""
+
+
+def combiner(settings: RewardSettings, key: str) -> Combiner:
+    """The function that `combine` names.
+
+    Args:
+        settings: of the reward.
+        key: of the settings, for messages.
+
+    Raises:
+        ConfigError: it is neither `sum` nor a function that can be imported.
+    """
+    if settings.combine == "sum":
+        return _sum
+    found = find_object(settings.combine, Place(f"{key}.combine"))
+    if not callable(found):
+        raise ConfigError(f"{key}.combine", f"{settings.combine!r} is not a function", "Name a function")
+    return found  # type: ignore[no-any-return]
+
+
+def _sum(values: Mapping[str, float], weights: Mapping[str, float], _: Trajectory) -> float:
+    return math.fsum(weights[name] * value for name, value in values.items())
+
+
+_LEAST_SPREAD = 1e-6
+"""With a smaller standard deviation the z-score is 0."""
+
+
+def normalized(kind: Normalization | None, values: Sequence[float]) -> list[float]:
+    """The values of one prompt's samples, scaled as `normalize` says."""
+    if isinstance(kind, list):
+        low, high = kind
+        return [(value - low) / (high - low) for value in values]
+    if kind == "group":
+        mean, spread = (fmean(values), pstdev(values)) if values else (0.0, 0.0)
+        return [(value - mean) / spread if spread > _LEAST_SPREAD else 0.0 for value in values]
+    return list(values) if kind is None else [_FUNCTIONS[kind](value) for value in values]
+
+
+def _sigmoid(value: float) -> float:
+    return 1 / (1 + math.exp(-value)) if value >= 0 else math.exp(value) / (1 + math.exp(value))
+
+
+_FUNCTIONS = {"sigmoid": _sigmoid, "tanh": math.tanh}

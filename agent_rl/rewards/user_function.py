@@ -20,9 +20,10 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from inspect import Parameter
-from typing import Any, NoReturn
+from typing import Any, NoReturn, SupportsFloat
 
 from agent_rl.rewards.scorers import Scorer
+from agent_rl.rewards.scorers.scorer import as_entries
 from agent_rl.settings.errors import Place
 from agent_rl.trajectory import ToolStatus, Trajectory
 
@@ -107,6 +108,26 @@ class UserFunction:
             return await self(*arguments, **more)
         result = await asyncio.get_running_loop().run_in_executor(threads, partial(self, *arguments, **more))
         return await result if inspect.isawaitable(result) else result
+
+    async def judge(
+        self, trajectory: Trajectory, text: str, threads: Executor | None = None
+    ) -> tuple[float, dict[str, float]]:
+        """The verdict on a trajectory, and the other numbers that the function returns.
+
+        Args:
+            trajectory: its dict is at `extra_info["trajectory"]`.
+            text: its answer or response.
+            threads: see `answer`.
+
+        Raises:
+            TypeError: the function returns no number; its own exceptions are passed on.
+        """
+        info = {**scorer_info(trajectory), "trajectory": trajectory.to_dict()}
+        result = await self.answer(trajectory.data_source, text, trajectory.ground_truth, info, threads=threads)
+        numbers = {key: float(value) for key, value in as_entries(result).items() if isinstance(value, SupportsFloat)}
+        if "score" not in numbers:
+            raise TypeError(f"it returned {reprlib.repr(result)}: no number, and no dict with a 'score'")
+        return numbers.pop("score"), numbers
 
     def scorer(self, name: str) -> Scorer:
         """The function as a scorer; the data source is `extra_info["data_source"]`."""

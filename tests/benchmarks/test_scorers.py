@@ -142,7 +142,7 @@ class Inputs:
 def forget() -> None:
     math_answer._decide.cache_clear()
     _forms.read.cache_clear()
-    _worker._pool._known.clear()
+    _worker.compare.cache_clear()
 
 
 async def ours(inputs: Inputs) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent_rl.reasoning_rm.metrics import RunningMetrics, kendall_tau, ndcg, pearson, spearman
+from agent_rl.reasoning_rm.metrics import kendall_tau, ndcg, pearson, spearman
 
 
 def test_correlations() -> None:
@@ -14,12 +14,3 @@ def test_correlations() -> None:
     assert kendall_tau([1, 1, 2], [1, 2, 3]) == pytest.approx(2 / 6**0.5)
     assert [measure([1, 1], [1, 2]) for measure in (pearson, spearman, kendall_tau)] == [None] * 3
     assert ndcg([1, 2], [0, 0]) == 1
-
-
-def test_only_the_last_verdicts_count() -> None:
-    metrics = RunningMetrics(window=3)
-    assert metrics.values() == {"accuracy": 0, "mae": 0, "pearson": 0, "spearman": 0}
-    for pair in ((0, 9), (1, 1), (2, 2), (3, 4)):
-        metrics.add(*pair)
-    assert metrics.values()["mae"] == pytest.approx(1 / 3)
-    assert metrics.values()["spearman"] == pytest.approx(1)

@@ -90,10 +90,3 @@ def test_the_template_decides_what_is_scored() -> None:
     assert linear["score"] == pytest.approx(0.8 * 0.75 + 0.2)
     texts = ("<score>3</score>", "It is.\n<score>3</score>", "3")
     assert [format_reward(text, PointwiseTemplate) for text in texts] == [1, 0.5, 0]
-
-
-def test_metrics_run_along() -> None:
-    for true in range(5):
-        found = compute_score("running", f"<score>{4 - true}</score>", true)
-    assert found["running_pearson"] == pytest.approx(-1)
-    assert found["running_mae"] == pytest.approx(2.4)

@@ -20,57 +20,25 @@ GIVEN = ("source", "answer", "truth", {"index": 3})
 PLACE = Place("reward.custom_reward_function.name")
 
 
-def verls(data_source, solution_str, ground_truth, extra_info=None):  # type: ignore[no-untyped-def]
-    return data_source, solution_str, ground_truth, extra_info
+VERLS = "data_source, solution_str, ground_truth, extra_info"
+OTHERS = "source, response, label, info"
+BATCH = "data_sources, solution_strs, ground_truths, extra_infos"
 
 
-def ours(solution_str, ground_truth, extra_info):  # type: ignore[no-untyped-def]
-    return "source", solution_str, ground_truth, extra_info
-
-
-def in_another_order(extra_info, ground_truth, solution_str, data_source):  # type: ignore[no-untyped-def]
-    return data_source, solution_str, ground_truth, extra_info
-
-
-def by_keyword_alone(*, extra_info, data_source, ground_truth, solution_str):  # type: ignore[no-untyped-def]
-    return data_source, solution_str, ground_truth, extra_info
-
-
-def with_options(solution_str, ground_truth, method="strict", data_source="", extra_info=None):  # type: ignore[no-untyped-def]
-    assert method == "strict"
-    return data_source, solution_str, ground_truth, extra_info
-
-
-def anything(**kwargs):  # type: ignore[no-untyped-def]
-    return tuple(kwargs[name] for name in ("data_source", "solution_str", "ground_truth", "extra_info"))
-
-
-def with_other_names(source, response, label, info):  # type: ignore[no-untyped-def]
-    return source, response, label, info
-
-
-def three_other_names(response, label, info):  # type: ignore[no-untyped-def]
-    return "source", response, label, info
-
-
-def only_by_position(source, response, label, info, /):  # type: ignore[no-untyped-def]
-    return source, response, label, info
-
-
-def any_positions(*three):  # type: ignore[no-untyped-def]
-    return "source", *three
-
-
-def a_batch(data_sources, solution_strs, ground_truths, extra_infos, **kwargs):  # type: ignore[no-untyped-def]
-    return list(zip(data_sources, solution_strs, ground_truths, extra_infos, strict=True))
-
-
-def a_batch_in_another_order(extra_infos, ground_truths, solution_strs, data_sources):  # type: ignore[no-untyped-def]
-    return list(zip(data_sources, solution_strs, ground_truths, extra_infos, strict=True))
+def shape(parameters: str, result: str = VERLS) -> Callable[..., Any]:
+    """A function of these parameters that returns them in verl's order."""
+    made: Callable[..., Any] = eval(f"lambda {parameters}: ({result})")  # noqa: S307
+    made.__name__ = parameters
+    return made
 
 
 class Callable_:
     def __call__(self, data_source, solution_str, ground_truth, extra_info):  # type: ignore[no-untyped-def]
+        return data_source, solution_str, ground_truth, extra_info
+
+
+class AsyncCallable:
+    async def __call__(self, data_source, solution_str, ground_truth, extra_info):  # type: ignore[no-untyped-def]
         return data_source, solution_str, ground_truth, extra_info
 
 
@@ -84,36 +52,35 @@ async def an_awaited_batch(data_sources, solution_strs, ground_truths, extra_inf
     return list(zip(data_sources, solution_strs, ground_truths, extra_infos, strict=True))
 
 
-class AsyncCallable:
-    async def __call__(self, data_source, solution_str, ground_truth, extra_info):  # type: ignore[no-untyped-def]
-        return data_source, solution_str, ground_truth, extra_info
+def with_method(solution_str, ground_truth, method, data_source="", extra_info=None):  # type: ignore[no-untyped-def]
+    return data_source, solution_str, ground_truth, extra_info
 
 
-def gives_an_awaitable(**kwargs):  # type: ignore[no-untyped-def]
-    return awaited(**kwargs)
+verls = shape(f"{VERLS}=None")
+anything = shape("**kwargs", ", ".join(f"kwargs[{name!r}]" for name in VERLS.split(", ")))
 
 
 @pytest.mark.parametrize(
     "function",
     [
         verls,
-        ours,
-        in_another_order,
-        by_keyword_alone,
-        with_options,
         anything,
-        with_other_names,
-        three_other_names,
-        only_by_position,
-        any_positions,
-        a_batch,
-        a_batch_in_another_order,
+        shape("solution_str, ground_truth, extra_info", "'source', solution_str, ground_truth, extra_info"),
+        shape("extra_info, ground_truth, solution_str, data_source"),
+        shape("*, extra_info, data_source, ground_truth, solution_str"),
+        shape("solution_str, ground_truth, method='strict', data_source='', extra_info=None"),
+        shape(OTHERS, OTHERS),
+        shape("response, label, info", "'source', response, label, info"),
+        shape(f"{OTHERS}, /", OTHERS),
+        shape("*three", "'source', *three"),
+        shape(f"{BATCH}, **kwargs", f"[*zip({BATCH})]"),
+        shape("extra_infos, ground_truths, solution_strs, data_sources", f"[*zip({BATCH})]"),
+        shape("**kwargs", "awaited(**kwargs)"),
         Callable_(),
-        functools.partial(with_options, method="strict"),
+        functools.partial(with_method, method="strict"),
         awaited,
         an_awaited_batch,
         AsyncCallable(),
-        gives_an_awaitable,
     ],
     ids=lambda function: getattr(function, "__name__", type(function).__name__),
 )
@@ -139,46 +106,23 @@ def test_reward_kwargs_and_what_verl_adds_are_given_to_those_who_take_them() -> 
     assert by_position(*GIVEN) == ("answer", "truth", 2)
 
 
-def wrong_order(truth, solution_str):  # type: ignore[no-untyped-def]
-    raise AssertionError
-
-
-def of_a_list(reward_inputs):  # type: ignore[no-untyped-def]
-    raise AssertionError
-
-
-def no_answer(data_source, ground_truth):  # type: ignore[no-untyped-def]
-    raise AssertionError
-
-
-def asks_a_model(solution_str, ground_truth, *, reward_router_address):  # type: ignore[no-untyped-def]
-    raise AssertionError
-
-
-def half_a_batch(solution_strs, weights):  # type: ignore[no-untyped-def]
-    raise AssertionError
-
-
 @pytest.mark.parametrize(
-    ("function", "signature", "problem"),
+    ("parameters", "problem"),
     [
-        (wrong_order, "wrong_order(truth, solution_str)", "nothing is known for truth"),
-        (of_a_list, "of_a_list(reward_inputs)", "nothing is known for reward_inputs"),
-        (no_answer, "no_answer(data_source, ground_truth)", "it takes no answer"),
-        (
-            asks_a_model,
-            "asks_a_model(solution_str, ground_truth, *, reward_router_address)",
-            "nothing is known for reward_router_address",
-        ),
-        (half_a_batch, "half_a_batch(solution_strs, weights)", "nothing is known for weights"),
+        ("truth, solution_str", "nothing is known for truth"),
+        ("reward_inputs", "nothing is known for reward_inputs"),
+        ("data_source, ground_truth", "it takes no answer"),
+        ("solution_str, ground_truth, *, reward_router_address", "nothing is known for reward_router_address"),
+        ("solution_strs, weights", "nothing is known for weights"),
     ],
 )
-def test_what_cannot_be_called_is_refused_with_its_signature(
-    function: Callable[..., Any], signature: str, problem: str
-) -> None:
+def test_what_cannot_be_called_is_refused_with_its_signature(parameters: str, problem: str) -> None:
+    function = shape(parameters, "None")
+    function.__name__ = "mine"
     with pytest.raises(ConfigError) as caught:
         UserFunction(function, PLACE)
-    assert str(caught.value).startswith(f"{PLACE.key}: {signature} cannot be called: {problem}. Take data_source, ")
+    shown = f"{PLACE.key}: mine({parameters}) cannot be called: {problem}. Take data_source, "
+    assert str(caught.value).startswith(shown)
 
 
 def test_reward_kwargs_that_the_function_does_not_take_are_refused() -> None:

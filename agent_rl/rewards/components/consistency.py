@@ -5,21 +5,14 @@
         kind: consistency
         config: {scorer: math}      # any scorer's name; `auto`: that of the data source
 
-Answers in words are compared by an embedding model, for example one that the run serves:
-
-        config: {embedding: {url: "http://served/bge", model: bge}, similar: 0.9}
-
 No ground truth is needed: the answer of one sample is the ground truth for another. The majority may be wrong.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
-from pydantic import Field
+from collections.abc import Sequence
 
 from agent_rl.rewards.component import ComponentConfig, GroupComponent, Value
-from agent_rl.rewards.components.embedding import Embedder, EmbeddingConfig, cosine
 from agent_rl.rewards.routing import find_scorer, route
 from agent_rl.rewards.scorers import GroundTruthError, Scorer, score_answer
 from agent_rl.rewards.user_function import scorer_info
@@ -33,10 +26,6 @@ class ConsistencyConfig(ComponentConfig):
 
     scorer: str = "auto"
     """A scorer's name, `package.module.function` or `file.py:function`; `auto`: by the data source."""
-    embedding: EmbeddingConfig | None = None
-    """An embedding model in place of the scorer, with the keys of the component `embedding`."""
-    similar: float = Field(default=0.9, gt=-1, le=1)
-    """Cosine of two answers' embeddings from which they are equivalent."""
 
 
 class Consistency(GroupComponent, kind="consistency"):
@@ -47,22 +36,20 @@ class Consistency(GroupComponent, kind="consistency"):
 
     def __init__(self, name: str, config: ConsistencyConfig) -> None:
         super().__init__(name, config)
-        place = f"agent_rl.reward.components.{name}.config"
-        self._embedder = None if config.embedding is None else Embedder(config.embedding, f"{place}.embedding")
-        self._scorer = None if config.scorer == "auto" else find_scorer(config.scorer, key=f"{place}.scorer")
+        key = f"agent_rl.reward.components.{name}.config.scorer"
+        self._scorer = None if config.scorer == "auto" else find_scorer(config.scorer, key=key)
 
     async def measure_group(self, group: Sequence[Trajectory]) -> list[Value | Exception]:
         """The share of each; `logged["answers"]` is the number of different answers in the group.
 
         Raises:
-            UnscoredError: the scorer or the embedding model failed.
+            UnscoredError: the scorer failed.
         """
         answered = [trajectory for trajectory in group if trajectory.answer is not None]
-        near = await self._nearness(answered)
         members: list[list[Trajectory]] = []
         for trajectory in answered:
             for same in members:
-                if near(trajectory, same[0]) if near else await self._same(trajectory, same[0]):
+                if await self._same(trajectory, same[0]):
                     same.append(trajectory)
                     break
             else:
@@ -70,22 +57,6 @@ class Consistency(GroupComponent, kind="consistency"):
         sizes = {id(trajectory): len(same) for same in members for trajectory in same}
         logged = {"answers": float(len(members))}
         return [Value(sizes.get(id(trajectory), 0) / len(group), logged) for trajectory in group]
-
-    async def _nearness(self, group: Sequence[Trajectory]) -> Callable[[Trajectory, Trajectory], bool] | None:
-        """Whether the answers of two of the group are similar; None without an embedding model."""
-        if self._embedder is None:
-            return None
-        texts = list(dict.fromkeys(str(each.answer) for each in group if (each.answer or "").strip()))
-        vectors = dict(zip(texts, await self._embedder.embed(texts), strict=True)) if len(texts) > 1 else {}
-        similar: float = self.config.similar
-
-        def near(one: Trajectory, other: Trajectory) -> bool:
-            left, right = (vectors.get(str(each.answer)) for each in (one, other))
-            if one.answer == other.answer or left is None or right is None:
-                return one.answer == other.answer
-            return cosine(left, right) >= similar
-
-        return near
 
     async def _same(self, one: Trajectory, other: Trajectory) -> bool:
         if one.answer == other.answer:

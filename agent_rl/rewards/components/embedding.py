@@ -16,7 +16,6 @@ text-embeddings-inference serve it), in [-1, 1]; of several ground truths, the m
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,10 +28,9 @@ from agent_rl.rewards.scorers.scorer import unusable
 from agent_rl.tools.truncation import encodable
 from agent_rl.trajectory import Trajectory
 
-__all__ = ["Embedder", "Embedding", "EmbeddingConfig", "cosine"]
+__all__ = ["Embedding", "EmbeddingConfig"]
 
 _MISSING = "embedding of each text"
-_KEPT = 1024  # embeddings of ground truths
 
 
 class EmbeddingConfig(EndpointConfig):
@@ -45,32 +43,6 @@ class EmbeddingConfig(EndpointConfig):
     max_bytes: int = Field(default=64 * 1024 * 1024, ge=1)
 
 
-class Embedder:
-    """An embedding model at an endpoint.
-
-    Args:
-        config: the endpoint.
-        key: its full key, for messages.
-
-    Raises:
-        ConfigError: the API key is missing.
-    """
-
-    def __init__(self, config: EmbeddingConfig, key: str) -> None:
-        self._config, self._client = config, ChatClient(config, key)
-
-    async def embed(self, texts: Sequence[str]) -> list[tuple[float, ...]]:
-        """The normalised embeddings, in the order of the texts.
-
-        Raises:
-            UnscoredError: the endpoint failed.
-        """
-        config = self._config
-        sent = [config.prefix + encodable(text[: config.max_chars]) for text in texts]
-        body = {"model": config.model, "input": sent}
-        return await self._client.post("/embeddings", body, lambda answer: _vectors(answer, len(sent)), _MISSING)
-
-
 class Embedding(Component, kind="embedding"):
     """Cosine similarity of the answer and the ground truth."""
 
@@ -78,8 +50,7 @@ class Embedding(Component, kind="embedding"):
 
     def __init__(self, name: str, config: EmbeddingConfig) -> None:
         super().__init__(name, config)
-        self._embedder = Embedder(config, f"agent_rl.reward.components.{name}.config")
-        self._truths: OrderedDict[str, tuple[float, ...]] = OrderedDict()
+        self._client = ChatClient(config, f"agent_rl.reward.components.{name}.config")
 
     async def measure(self, trajectory: Trajectory) -> Value:
         """The cosine.
@@ -92,17 +63,21 @@ class Embedding(Component, kind="embedding"):
             raise unusable(trajectory.ground_truth, "a text")
         if trajectory.answer is None or not trajectory.answer.strip():
             return Value(0.0)
-        missing = [truth for truth in dict.fromkeys(truths) if truth not in self._truths]
-        answer, *found = await self._embedder.embed([trajectory.answer, *missing])
-        known = dict(zip(missing, found, strict=True))
-        near = max(cosine(answer, known[truth] if truth in known else self._truths[truth]) for truth in truths)
-        self._truths.update(known)
-        while len(self._truths) > _KEPT:
-            self._truths.popitem(last=False)
-        return Value(near)
+        answer, *others = await self._embedded([trajectory.answer, *truths])
+        return Value(max(_cosine(answer, other) for other in others))
+
+    async def _embedded(self, texts: Sequence[str]) -> list[tuple[float, ...]]:
+        """The normalised embeddings, in the order of the texts.
+
+        Raises:
+            UnscoredError: the endpoint failed.
+        """
+        sent = [self.config.prefix + encodable(text[: self.config.max_chars]) for text in texts]
+        body = {"model": self.config.model, "input": sent}
+        return await self._client.post("/embeddings", body, lambda answer: _vectors(answer, len(sent)), _MISSING)
 
 
-def cosine(one: Sequence[float], other: Sequence[float]) -> float:
+def _cosine(one: Sequence[float], other: Sequence[float]) -> float:
     """Of normalised vectors."""
     return max(-1.0, min(1.0, sum(left * right for left, right in zip(one, other, strict=True))))
 

@@ -13,12 +13,11 @@ run. A retry may make the service measure a trajectory twice; one value is used.
 from __future__ import annotations
 
 import asyncio
-import json
-import math
 import os
 import reprlib
+import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 import httpx
 from pydantic import Field, field_validator
@@ -110,7 +109,9 @@ class RewardApi(Component, kind="reward_api"):
             body = f'{{"trajectory": {trajectory.to_json()}}}'
         except ValueError as error:
             raise UnscoredError(f"the trajectory cannot be sent: {error}") from error
-        response = await self._ask(body)
+        async with self._slots.get():
+            with self._breaker.watch():
+                response = await self._remote.request("POST", self.config.url, content=body)
         if not response.ok:
             self._refused(response)
         self._answered = True
@@ -119,14 +120,8 @@ class RewardApi(Component, kind="reward_api"):
         except ValueError as error:
             raise RemoteError(response.host, str(error), response.status) from None
 
-    async def _ask(self, body: str) -> Response:
-        """Send a request; the circuit breaker opens after three failures in a row."""
-        async with self._slots.get():
-            with self._breaker.watch():
-                return await self._remote.request("POST", self.config.url, content=body)
-
     def _refused(self, response: Response) -> None:
-        problem = f"{response.host} answered with status {response.status}: {_error(response)}"
+        problem = f"{response.host} answered with {self._remote.problem(response)}"
         if response.status in _NEVER_OURS and not self._answered:
             key = "token_env" if response.status in (401, 403) else "url"
             raise ConfigError(f"agent_rl.reward ({self.name}): {key}", problem, "Compare it with the service")
@@ -143,34 +138,21 @@ class RewardApi(Component, kind="reward_api"):
             raise ValueError("the answer is not a JSON object")
         if answer.get("unscored"):
             raise UnscoredError(f"{self._host} could not score: {str(answer.get('error'))[:_MAX_EXCERPT]}")
-        score = _number(answer.get("score"))
-        if score is None:
-            raise ValueError(f"the answer's score is not a number: {reprlib.repr(answer.get('score'))}")
+        score = answer.get("score")
+        if not _is_number(score):
+            raise ValueError(f"the answer's score is not a number: {reprlib.repr(score)}")
         found = {**_mapping(answer.get("logged")), **_mapping(answer.get("components"))}
-        numbers = {name: number for name, value in found.items() if (number := _number(value)) is not None}
+        numbers = {name: float(value) for name, value in found.items() if _is_number(value)}
         if missing := [name for name in self.logs if name not in numbers]:
             raise ValueError(f"the answer has no number {', '.join(missing)}; it has {', '.join(numbers) or 'none'}")
         notes = {**_mapping(answer.get("notes")), "numbers": numbers}
-        return Value(score, {name: numbers[name] for name in self.logs}, notes)
+        return Value(float(score), {name: numbers[name] for name in self.logs}, notes)
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _number(value: Any) -> float | None:
-    """A finite number; None for any other value."""
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return None
-    try:
-        return float(value) if math.isfinite(value) else None
-    except OverflowError:  # an integer of hundreds of digits
-        return None
-
-
-def _error(response: Response) -> str:
-    """The error text of a refusal, shortened."""
-    try:
-        return str(json.loads(response.content)["error"])[:_MAX_EXCERPT]
-    except (ValueError, KeyError, TypeError):
-        return response.text[:_MAX_EXCERPT]
+def _is_number(value: Any) -> TypeGuard[float]:
+    """Whether a value is a finite number; an integer of hundreds of digits is not."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max

@@ -24,6 +24,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from agent_rl.concurrency import together
 from agent_rl.errors import UnscoredError
 from agent_rl.rewards.component import GroupComponent, Value
 from agent_rl.rewards.judge.fence import Fence
@@ -57,15 +58,16 @@ class PairwiseJudgeConfig(PanelConfig):
 
 
 @dataclass(slots=True)
-class _Comparisons:
-    """The pairs of one group."""
+class _Match:
+    """One pair of a group."""
 
-    games: list[Game] = field(default_factory=list)
-    contradicted: set[Pair] = field(default_factory=set)
-    """Pairs on which the two orders disagree."""
-    ballots: dict[Pair, Ballot] = field(default_factory=dict)
-    problems: dict[int, Exception] = field(default_factory=dict)
-    """The last problem of each trajectory."""
+    pair: Pair
+    ballot: Ballot = field(default_factory=Ballot)
+    game: Game | None = None
+    """None: a verdict is missing."""
+    contradicted: bool = False
+    """Whether the two orders disagree."""
+    problem: UnscoredError | None = None
 
 
 class PairwiseJudge(GroupComponent, kind="pairwise_judge"):
@@ -97,44 +99,33 @@ class PairwiseJudge(GroupComponent, kind="pairwise_judge"):
         if len(group) == 1:
             return [Value(config.alone, dict.fromkeys(LOGS, 0.0))]
         group = [with_judge_prompt(trajectory, self.name) for trajectory in group]
-        found = _Comparisons()
-        pairs = pairs_of(config.pairs, len(group), opponents=config.opponents)
-        played = await asyncio.gather(*(self._play(group, pair, found) for pair in pairs), return_exceptions=True)
-        for pair, game in zip(pairs, played, strict=True):
-            if isinstance(game, Game):
-                found.games.append(game)
-            elif isinstance(game, UnscoredError):
-                found.problems |= dict.fromkeys(pair, game)
-            else:
-                raise game
+        matches = [_Match(pair) for pair in pairs_of(config.pairs, len(group), opponents=config.opponents)]
+        await together([self._play(group, match) for match in matches])
         rank = bradley_terry if config.score == "bradley_terry" else win_rates
-        return [_value(found, at, value) for at, value in enumerate(rank(found.games, len(group)))]
+        values = rank([match.game for match in matches if match.game], len(group))
+        return [_value([each for each in matches if at in each.pair], at, value) for at, value in enumerate(values)]
 
     async def close(self) -> None:
         """Close the cache's file."""
         self.panel.close()
 
-    async def _play(self, group: Sequence[Trajectory], pair: Pair, found: _Comparisons) -> Game:
-        """One pair, in both orders.
-
-        Raises:
-            UnscoredError: a verdict is missing.
-        """
-        ballot = found.ballots[pair] = Ballot()
-        one, other = (group[at] for at in pair)
-        if self._seen(one) == self._seen(other):
-            return Game(*pair, 0.5)
-        orders = [(one, other), (other, one)] if self.config.swap else [(one, other)]
-        requests = (self._ask(*order, ballot) for order in orders)
-        points = []
-        for result in await asyncio.gather(*requests, return_exceptions=True):  # the cost of both is counted
-            if isinstance(result, BaseException):
-                raise result
-            points.append(result)
-        if len({points[0], *(1.0 - each for each in points[1:])}) > 1:
-            found.contradicted.add(pair)
-            return Game(*pair, 0.5)
-        return Game(*pair, points[0])
+    async def _play(self, group: Sequence[Trajectory], match: _Match) -> None:
+        """Compare one pair, in both orders."""
+        one, other = (group[at] for at in match.pair)
+        points = [0.5]
+        if self._seen(one) != self._seen(other):
+            orders = [(one, other), (other, one)] if self.config.swap else [(one, other)]
+            requests = (self._ask(*order, match.ballot) for order in orders)
+            results = await asyncio.gather(*requests, return_exceptions=True)  # the cost of both is counted
+            for result in results:
+                if isinstance(result, UnscoredError):
+                    match.problem = result
+                    return
+                if isinstance(result, BaseException):
+                    raise result
+            points = [result for result in results if isinstance(result, float)]
+        match.contradicted = len({points[0], *(1.0 - each for each in points[1:])}) > 1
+        match.game = Game(*match.pair, 0.5 if match.contradicted else points[0])
 
     async def _ask(self, first: Trajectory, second: Trajectory, ballot: Ballot) -> float:
         """The first's points in one order, by the majority of the votes."""
@@ -147,21 +138,22 @@ class PairwiseJudge(GroupComponent, kind="pairwise_judge"):
         return self._template.values(Question(FORM, (trajectory, trajectory), self.config.max_chars), Fence(""))
 
 
-def _value(found: _Comparisons, at: int, value: float | None) -> Value | Exception:
+def _value(matches: Sequence[_Match], at: int, value: float | None) -> Value | Exception:
+    """A trajectory's value, with what is logged of its pairs."""
     if value is None:
-        return UnscoredError(f"no comparison is left: {found.problems.get(at, 'none was made')}")
-    games = [game for game in found.games if at in game.points]
-    ballots = [ballot for pair, ballot in found.ballots.items() if at in pair]
+        problem = next((match.problem for match in reversed(matches) if match.problem), "none was made")
+        return UnscoredError(f"no comparison is left: {problem}")
+    played = [(match, match.game) for match in matches if match.game]
     # Each of the two has half of the cost of a pair, so that the sum over a batch is the total cost.
-    logged = {name: sum(getattr(ballot, name, 0) for ballot in ballots) / 2 for name in LOGS}
-    contradicted = sum(at in pair for pair in found.contradicted)
-    logged |= {"pairs": float(len(games)), "disagreement": contradicted / len(games)}
+    logged = {name: sum(getattr(match.ballot, name, 0) for match in matches) / 2 for name in LOGS}
+    contradicted = sum(match.contradicted for match, _ in played)
+    logged |= {"pairs": float(len(played)), "disagreement": contradicted / len(played)}
     notes = [
         {
-            "against": game.first + game.second - at,
+            "against": sum(match.pair) - at,
             "points": game.points[at],
-            "reasons": [vote.reason for vote in found.ballots[game.first, game.second].verdicts],
+            "reasons": [vote.reason for vote in match.ballot.verdicts],
         }
-        for game in games
+        for match, game in played
     ]
     return Value(value, logged, {"pairs": notes})

@@ -35,9 +35,7 @@ _MOST = 400
 class BasePromptTemplate(BaseModel):
     """A question and the form of its verdict; text fields are without white space around them."""
 
-    model_config = ConfigDict(
-        str_strip_whitespace=True, allow_inf_nan=False, populate_by_name=True, extra="ignore", frozen=True
-    )
+    model_config = ConfigDict(str_strip_whitespace=True, allow_inf_nan=False, extra="ignore", frozen=True)
 
     desc: ClassVar[str] = "Judge how well the answer serves the query. Judge what is there, not how it is presented."
     """The task, unless `format` is given another."""
@@ -56,8 +54,8 @@ class BasePromptTemplate(BaseModel):
             enable_thinking: whether the model is asked to write its thoughts; False where its chat template does that.
             kwargs: placeholders of `format`, for templates of one's own.
         """
-        tags = {tag: name for tag, name in cls._tags().items() if tag != reply.THINK or enable_thinking}
-        lines = (f"<{tag}>\n{cls.model_fields[name].description or tag}\n</{tag}>" for tag, name in tags.items())
+        fields = {name: each for name, each in cls.model_fields.items() if name != reply.THINK or enable_thinking}
+        lines = (f"<{name}>\n{field.description or name}\n</{name}>" for name, field in fields.items())
         return "\n".join([cls.note, *lines])
 
     @classmethod
@@ -166,16 +164,16 @@ class BasePromptTemplate(BaseModel):
         """
         verdict = values if isinstance(values, cls) else cls.model_validate(values)
         parts = []
-        for tag, name in sorted(cls._tags().items(), key=lambda each: each[0] != reply.THINK):
+        for name in sorted(cls.model_fields, key=lambda each: each != reply.THINK):
             value = getattr(verdict, name)
-            if value is None or (tag == reply.THINK and not value):
+            if value is None or (name == reply.THINK and not value):
                 continue
             if _is_text(cls.model_fields[name]):
-                parts.append(f"<{tag}>\n{reply.escaped(value)}\n</{tag}>")
+                parts.append(f"<{name}>\n{reply.escaped(value)}\n</{name}>")
             else:
                 data = verdict.model_dump(mode="json", include={name})[name]
                 text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
-                parts.append(f"<{tag}>{reply.escaped(text)}</{tag}>")
+                parts.append(f"<{name}>{reply.escaped(text)}</{name}>")
         return "\n".join(parts)
 
     @classmethod
@@ -188,13 +186,8 @@ class BasePromptTemplate(BaseModel):
             return False
 
     @classmethod
-    def _tags(cls) -> dict[str, str]:
-        """Names of the tags, with those of their fields."""
-        return {field.alias or name: name for name, field in cls.model_fields.items()}
-
-    @classmethod
     def _verdict_tags(cls) -> list[str]:
-        return [tag for tag in cls._tags() if tag != reply.THINK]
+        return [name for name in cls.model_fields if name != reply.THINK]
 
     @classmethod
     def _value(cls, tag: str, text: str) -> Any:
@@ -203,7 +196,7 @@ class BasePromptTemplate(BaseModel):
         A boolean stays a text, because pydantic would take it for a number.
         """
         text = reply.unescaped(text)
-        if tag not in cls._tags() or _is_text(cls.model_fields[cls._tags()[tag]]):
+        if tag not in cls.model_fields or _is_text(cls.model_fields[tag]):
             return text
         try:
             data = json.loads(text)

@@ -141,9 +141,7 @@ async def run_attacks(
     async def one(number: int, position: int, group: Sequence[Trajectory]) -> dict[str, Any]:
         async with free:
             if number not in known:
-                target = _Target(group, position, scorer, truths)
-                await target.run(attacks, tolerance)
-                known.add(number, target.to_dict())
+                known.add(number, await _Target(group, position, scorer, truths).attacked(attacks, tolerance))
             found: dict[str, Any] = known[number]
             return found
 
@@ -172,31 +170,23 @@ class _Target:
         self, group: Sequence[Trajectory], position: int, scorer: GroupScorer, truths: Mapping[str, Sequence[str]]
     ) -> None:
         self.trajectory = group[position]
-        self.found: list[tuple[str, Exploit | None]] = []
-        self.own: Score | None = None
+        self.wrong = True
         self._group, self._position, self._scorer = list(group), position, scorer
         self._guesses = _guesses(self.trajectory, truths.get(self.trajectory.data_source, ()))
 
-    @property
-    def wrong(self) -> bool:
-        return self.own is None or self.own.components.get("correctness", 0.0) < SOLVED
-
-    def to_dict(self) -> dict[str, Any]:
-        """What was found, as JSON data."""
-        found = [(name, finding and asdict(finding)) for name, finding in self.found]
-        return {"scored": self.own is not None, "wrong": self.wrong, "found": found}
-
-    async def run(self, attacks: Mapping[str, Attack], tolerance: float) -> None:
-        own = await self._score(self.trajectory)
+    async def attacked(self, attacks: Mapping[str, Attack], tolerance: float) -> dict[str, Any]:
+        """What was found, as JSON data: whether it is scored, and wrong, and the exploit or None by each attack."""
+        own, found = await self._score(self.trajectory), list[tuple[str, dict[str, Any] | None]]()
         if not isinstance(own, Score):
-            return
-        self.own, honest = own, await self._honest(own) if any(each.guesses for each in attacks.values()) else own
+            return {"scored": False, "wrong": True, "found": found}
+        self.wrong = own.components.get("correctness", 0.0) < SOLVED
+        honest = await self._honest(own) if any(each.guesses for each in attacks.values()) else own
         for name, attack in attacks.items():
-            variants = self._variants(attack)
-            if variants:
-                before = honest if attack.guesses else own
+            if variants := self._variants(attack):
                 after = [await self._score(variant) for variant in variants]
-                self.found.append((name, self._finding(before, after, variants, tolerance)))
+                exploit = self._finding(honest if attack.guesses else own, after, variants, tolerance)
+                found.append((name, None if exploit is None else asdict(exploit)))
+        return {"scored": True, "wrong": self.wrong, "found": found}
 
     def _variants(self, attack: Attack) -> list[Trajectory]:
         if not attack.guesses:
@@ -231,34 +221,34 @@ class _Target:
     def _finding(
         self, before: Score, after: Sequence[Score | Exception], variants: Sequence[Trajectory], tolerance: float
     ) -> Exploit | None:
-        def finding(score: Score | None, shown: Trajectory, error: str | None = None) -> Exploit:
-            risen = {
-                name: (before.components.get(name, 0.0), value)
-                for name, value in (score.components if score else {}).items()
-                if value > before.components.get(name, 0.0) + tolerance
-            }
-            original = self.trajectory
-            text = shown.turns[-1].text if shown.answer == original.answer else str(shown.answer)
-            return Exploit(
-                trajectory=original.id,
-                data_source=original.data_source,
-                wrong=self.wrong,
-                before=before.total,
-                after=None if score is None else score.total,
-                components=risen,
-                answer=text if len(text) <= MAX_GUESS else f"{text[:MAX_GUESS]}...",
-                error=error,
-            )
-
         for score, variant in zip(after, variants, strict=True):
             if isinstance(score, Exception):
-                return finding(None, variant, f"{type(score).__name__}: {score}")
+                return self._exploit(before, None, variant, tolerance, f"{type(score).__name__}: {score}")
         scores = [score for score in after if isinstance(score, Score)]
         mean = _mean(scores)
         if mean.total <= before.total + tolerance:
             return None
         best = max(range(len(scores)), key=lambda position: scores[position].total)
-        return finding(mean, variants[best])
+        return self._exploit(before, mean, variants[best], tolerance)
+
+    def _exploit(
+        self, before: Score, after: Score | None, shown: Trajectory, tolerance: float, error: str | None = None
+    ) -> Exploit:
+        values = {
+            name: (before.components.get(name, 0.0), value) for name, value in (after or before).components.items()
+        }
+        original = self.trajectory
+        text = shown.turns[-1].text if shown.answer == original.answer else str(shown.answer)
+        return Exploit(
+            trajectory=original.id,
+            data_source=original.data_source,
+            wrong=self.wrong,
+            before=before.total,
+            after=None if after is None else after.total,
+            components={name: pair for name, pair in values.items() if pair[1] > pair[0] + tolerance},
+            answer=text if len(text) <= MAX_GUESS else f"{text[:MAX_GUESS]}...",
+            error=error,
+        )
 
 
 def attack_table(report: AttackReport, title: str) -> Table:

@@ -26,7 +26,6 @@ from pydantic import BaseModel, Field, field_validator, model_validator
 
 from agent_rl.concurrency import together
 from agent_rl.rewards.component import Component, ComponentConfig, Value
-from agent_rl.rewards.models.critique import Critic, CriticConfig
 from agent_rl.rewards.models.model import Model, ModelConfig
 from agent_rl.rewards.rm_prompt import with_judge_prompt
 from agent_rl.trajectory import Trajectory
@@ -45,8 +44,6 @@ class RewardModelConfig(ComponentConfig):
 
     models: dict[str, ModelConfig] = Field(min_length=1)
     """By any names; one without a url is the model of that name in `agent_rl.reward.models`."""
-    critique: CriticConfig | None = None
-    """A generative model whose critique is appended to the response that the models read."""
     combine: Combine = "add"
     """How the weighted scores are combined; `mean` divides by the sum of the weights."""
 
@@ -76,8 +73,6 @@ class RewardModel(Component, kind="reward_model"):
     def __init__(self, name: str, config: RewardModelConfig) -> None:
         super().__init__(name, config)
         key = f"agent_rl.reward.components.{name}.config.models"
-        parent = key.removesuffix(".models")
-        self._critic = None if config.critique is None else Critic(f"{parent}.critique", config.critique)
         self._models = [Model(each, f"{key}.{each}", settings) for each, settings in config.models.items()]
         self._cuts = any(model.prompt_length or model.response_length for model in config.models.values())
         self.logs = (*config.models, *((TRUNCATED,) if self._cuts else ()))
@@ -89,8 +84,6 @@ class RewardModel(Component, kind="reward_model"):
             UnscoredError: one of the models gave no number.
             ConfigError: one of the models has no usable configuration.
         """
-        if self._critic is not None:
-            trajectory = await self._critic.reviewed(with_judge_prompt(trajectory, self.name))
         seen = [await model.fitted(with_judge_prompt(trajectory, model.name, self.name)) for model in self._models]
         asked = [model.score(fitted) for model, (fitted, _) in zip(self._models, seen, strict=True)]
         scores = dict(zip(self.config.models, await together(asked), strict=True))

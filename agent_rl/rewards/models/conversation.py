@@ -1,57 +1,30 @@
-"""The text that a reward model reads, a generative model's reply to it, and the score in that.
+"""The text that a reward model reads, cut to what it may read, and the score in a generative model's reply to it.
 
 A trajectory becomes chat messages, two texts, or a question. The loop's instructions and the tools' descriptions are
 included if the trajectory's prompt has them. Observations (tool results, a user's messages) have the role `user`: few
-chat templates of reward models know another.
+chat templates of reward models know another. A conversation beyond the model's context would be refused by its server:
+`fit` cuts it by the model's own tokens.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
-from pydantic import Field
-
 from agent_rl.errors import ConfigError
-from agent_rl.remote import ChatClient, EndpointConfig
 from agent_rl.rewards.judge.prompt import read_file
 from agent_rl.rewards.judge.reply import THOUGHTS_END
 from agent_rl.tools.truncation import encodable
 from agent_rl.trajectory import Trajectory
 
-__all__ = [
-    "ChatMessage", "GenerativeConfig", "Shown", "fill_in", "load_template", "messages", "read_score", "reply_to",
-    "texts",
-]  # fmt: skip
+__all__ = ["ChatMessage", "Keep", "Shown", "fill_in", "fit", "load_template", "messages", "read_score", "texts"]
 
 ChatMessage = dict[str, str]
 Shown = Literal["conversation", "answer"]
-
-
-class GenerativeConfig(EndpointConfig):
-    """A model that replies to a question about a trajectory."""
-
-    template: str | None = None
-    """File with the question: `{prompt}`, `{response}` and, around them, `{mark}`; null: built in."""
-    shown: Shown = "conversation"
-    """What the model sees after the prompt: all turns with their observations, or the final answer alone."""
-    temperature: float = Field(default=0.0, ge=0)
-    max_tokens: int = Field(default=512, ge=1)
-    """Most tokens of a generative model's reply, with its thoughts."""
-    request: dict[str, Any] = Field(default_factory=dict)
-    """More keys of the request to a generative model, for example `logit_bias` or `chat_template_kwargs`."""
-
-
-async def reply_to(question: str | list[ChatMessage], client: ChatClient, config: GenerativeConfig) -> str:
-    """A generative model's reply to a text or to messages.
-
-    Raises:
-        UnscoredError: there is no answer.
-    """
-    messages = [{"role": "user", "content": question}] if isinstance(question, str) else question
-    sampling = {"temperature": config.temperature, "max_tokens": config.max_tokens, **config.request}
-    return (await client.chat({"messages": messages, **sampling})).text
+Keep = Literal["head", "tail"]
 
 
 def messages(trajectory: Trajectory, shown: Shown) -> tuple[list[ChatMessage], list[ChatMessage]]:
@@ -77,6 +50,56 @@ def _text(said: list[ChatMessage]) -> str:
     if len(said) == 1:
         return said[0]["content"]
     return "\n\n".join(f"{message['role']}: {message['content']}" for message in said)
+
+
+def fit(
+    trajectory: Trajectory, shown: Shown, tokenizer: Any, most: tuple[int | None, int | None], keep: Keep
+) -> tuple[Trajectory, bool]:
+    """The trajectory with the texts of prompt and response cut to so many tokens, and whether any was cut.
+
+    Args:
+        trajectory: is not changed.
+        shown: what of the response the model reads: all turns, or the answer.
+        tokenizer: a fast tokenizer of the model.
+        most: tokens of the prompt and of the response; None: all.
+        keep: the first tokens of each, or the last ones.
+    """
+    prompt, response = most
+    contents, was_cut = _cut([message.content for message in trajectory.prompt], prompt, keep, tokenizer)
+    found = replace(
+        trajectory,
+        prompt=[
+            replace(message, content=text)
+            for message, text in zip(trajectory.prompt, contents, strict=True)
+            if text or not message.content
+        ],
+    )
+    if shown == "answer":
+        (answer,), is_cut = _cut([trajectory.answer or ""], response, keep, tokenizer)
+        return replace(found, answer=answer if trajectory.answer is not None else None), was_cut or is_cut
+    said = [text or "" for turn in trajectory.turns for text in (turn.text, turn.observation)]
+    texts, is_cut = _cut(said, response, keep, tokenizer)
+    turns = [
+        replace(turn, text=text, observation=observation if turn.observation is not None else None)
+        for turn, text, observation in zip(trajectory.turns, texts[::2], texts[1::2], strict=True)
+    ]
+    return replace(found, turns=turns), was_cut or is_cut
+
+
+def _cut(texts: Sequence[str], most: int | None, keep: Keep, tokenizer: Any) -> tuple[list[str], bool]:
+    """The texts with at most so many tokens together; those beyond are empty."""
+    size = sum(len(text.encode("utf-8", "replace")) for text in texts)
+    if most is None or size <= most:  # a token has a byte or more
+        return list(texts), False
+    found = list(texts)
+    left = most
+    for at in range(len(found)) if keep == "head" else reversed(range(len(found))):
+        offsets = tokenizer(found[at], add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+        if len(offsets) > left:
+            kept = offsets[:left] if keep == "head" else offsets[len(offsets) - left :]
+            found[at] = found[at][kept[0][0] : kept[-1][1]] if kept else ""
+        left = max(0, left - len(offsets))
+    return found, found != list(texts)
 
 
 _NUMBER = r"[-+]?(?:[0-9]{1,12}(?:\.[0-9]{1,12})?|\.[0-9]{1,12})"

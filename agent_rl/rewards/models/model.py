@@ -2,7 +2,8 @@ r"""`Model`: one reward model at one address, its requests, and how a reply beco
 
 A *discriminative* model (Bradley-Terry) reads a conversation and gives a number, by the endpoints that verl uses:
 `/v1/embeddings` of SGLang, `/classify` of vLLM. A *generative* model gets a question in a chat and writes a reply with
-a number in it. The file that `hooks` names can replace both steps:
+a number in it. Engines batch concurrent requests themselves, so each trajectory is a request of its own. The file that
+`hooks` names can replace both steps; its functions are called with lists of one:
 
     def rm_preprocess(text_prompts, text_responses, tgt_tokenizer):   # lists of texts, the model's tokenizer or None
         return [f"{prompt}\n{response}" for prompt, response in zip(text_prompts, text_responses)]
@@ -28,22 +29,11 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from agent_rl.errors import ConfigError, FatalError, UnscoredError
-from agent_rl.remote import ChatClient, RemoteError
+from agent_rl.remote import ChatClient, EndpointConfig
 from agent_rl.rewards.judge.kinds import chat_thinks, find_template, names_a_class, scale_of
 from agent_rl.rewards.judge.prompt import question_and_context
 from agent_rl.rewards.judge.prompt_template import BasePromptTemplate
-from agent_rl.rewards.judge.verdict import VerdictError
-from agent_rl.rewards.models.batching import MicroBatches
-from agent_rl.rewards.models.conversation import (
-    GenerativeConfig,
-    fill_in,
-    load_template,
-    messages,
-    read_score,
-    reply_to,
-    texts,
-)  # fmt: skip
-from agent_rl.rewards.models.fitting import Keep, fit
+from agent_rl.rewards.models.conversation import Keep, Shown, fill_in, fit, load_template, messages, read_score, texts
 from agent_rl.settings.errors import Place
 from agent_rl.settings.importing import find_object
 from agent_rl.trajectory import Trajectory
@@ -52,11 +42,9 @@ __all__ = ["Model", "ModelConfig"]
 
 PREPROCESS, POSTPROCESS = "rm_preprocess", "rm_postprocess"
 _MISSING = "scores: is the model a classifier?"
-DISCRIMINATIVE_BATCHES = 4
-"""Concurrent requests: the engine batches requests itself."""
 
 
-class ModelConfig(GenerativeConfig):
+class ModelConfig(EndpointConfig):
     """One entry of `models`: the model, its address and its limits."""
 
     url: str | None = Field(default=None, pattern="^https?://.")  # type: ignore[assignment]
@@ -74,11 +62,16 @@ class ModelConfig(GenerativeConfig):
     """0: its score is logged and does not count."""
     hooks: str | None = None
     """`path/to/file.py` or `package.module` with `rm_preprocess`, `rm_postprocess`, or both."""
-    max_batch: int = Field(default=32, ge=1)
-    """Most trajectories in one batch."""
     template: str | None = None
     """File with a generative model's question: `{prompt}`, `{response}` and, around them, `{mark}`; or a prompt
     template, `file.py:Name` (`agent_rl.rewards.judge.kinds`), as which it was trained to judge; null: built in."""
+    shown: Shown = "conversation"
+    """What the model sees after the prompt: all turns with their observations, or the final answer alone."""
+    temperature: float = Field(default=0.0, ge=0)
+    max_tokens: int = Field(default=512, ge=1)
+    """Most tokens of a generative model's reply, with its thoughts."""
+    request: dict[str, Any] = Field(default_factory=dict)
+    """More keys of the request to a generative model, for example `logit_bias` or `chat_template_kwargs`."""
     prompt_length: int | None = Field(default=None, ge=1)
     """Most tokens of the prompt, by `tokenizer`; a longer one is cut, and counted. null: all."""
     response_length: int | None = Field(default=None, ge=1)
@@ -126,9 +119,6 @@ class Model:
         self._one_at_a_time = threading.Lock()  # a tokenizer is not safe for several threads
         generative = config.kind == "generative"
         self._range = config.range or own or ((0.0, 10.0) if generative and self._postprocess is None else None)
-        self._ask = self._generate if generative else self._classify
-        at_once = config.max_concurrent if generative else min(config.max_concurrent, DISCRIMINATIVE_BATCHES)
-        self._batches = MicroBatches(self._scores, most=config.max_batch, at_once=at_once)
         self._client = None if config.url is None else ChatClient(config, key)
 
     async def score(self, trajectory: Trajectory) -> float:
@@ -138,7 +128,20 @@ class Model:
             UnscoredError: the model gave no number.
             ConfigError: the model has no address, or a hook does not return one item for each.
         """
-        return await self._batches.ask(trajectory)
+        if self._client is None:
+            problem = f"the model has no address: no run serves {self.name!r} here"
+            raise ConfigError(f"{self._key}.url", problem, f"Give it, or agent_rl.reward.models.{self.name}")
+        try:
+            async with self._client as client:
+                sent = await self._sent(trajectory)
+                generates = self.config.kind == "generative"
+                reply = await (self._generate(client, sent) if generates else self._classify(client, sent))
+            return self._mapped(await self._number(reply))
+        except FatalError:
+            raise
+        except Exception as error:  # of the endpoint or of the user's hooks: no verdict about this trajectory
+            reason = str(error) if isinstance(error, UnscoredError) else f"{type(error).__name__}: {error}"
+            raise UnscoredError(f"reward model {self.name!r}: {reason}") from error
 
     async def fitted(self, trajectory: Trajectory) -> tuple[Trajectory, bool]:
         """The trajectory as far as the model may read it, and whether it was cut."""
@@ -151,83 +154,52 @@ class Model:
         )
         return fitted
 
-    async def _scores(self, batch: list[Trajectory]) -> list[float | BaseException]:
-        """One score or exception for each; if one item may have made a batch fail, its items are sent one by one."""
-        if self._client is None:
-            problem = f"the model has no address: no run serves {self.name!r} here"
-            raise ConfigError(f"{self._key}.url", problem, f"Give it, or agent_rl.reward.models.{self.name}")
-        try:
-            async with self._client as client:
-                replies = await self._ask(client, await self._sent(batch))
-            answers = [reply for reply in replies if not isinstance(reply, BaseException)]
-            numbers = iter(await self._numbers(answers) if answers else ())
-            return [
-                self._unscored(reply) if isinstance(reply, BaseException) else self._checked(next(numbers))
-                for reply in replies
-            ]
-        except FatalError:
-            raise
-        except Exception as error:  # noqa: BLE001 - of the endpoint or of the user's hooks: no verdict about these trajectories
-            if len(batch) == 1 or not _concerns_one(error):
-                return [self._unscored(error)] * len(batch)
-        return [(await self._scores([trajectory]))[0] for trajectory in batch]
-
-    async def _sent(self, batch: list[Trajectory]) -> list[Any]:
-        """The input for each: a text, or chat messages."""
+    async def _sent(self, trajectory: Trajectory) -> Any:
+        """The input: a text, or chat messages."""
         if self._preprocess is not None:
-            prompts, responses = zip(*(texts(trajectory, self.config.shown) for trajectory in batch), strict=True)
+            prompt, response = texts(trajectory, self.config.shown)
             tokenizer = None if self.config.tokenizer is None else self._tokenizer
-            items = await self._call(self._preprocess, list(prompts), list(responses), tokenizer)
-            return self._complete(items, len(batch), PREPROCESS)
+            return await self._hook(self._preprocess, PREPROCESS, [prompt], [response], tokenizer)
         if self.config.kind == "discriminative":
-            rendered: list[Any] = await self._in_thread(lambda: [self._rendered(each) for each in batch])
-            return rendered
-        return [self._question(trajectory) for trajectory in batch]
+            return await self._in_thread(lambda: self._rendered(trajectory))
+        return self._question(trajectory)
 
-    async def _numbers(self, replies: list[Any]) -> list[Any]:
+    async def _number(self, reply: Any) -> Any:
         if self._postprocess is not None:
-            return self._complete(await self._call(self._postprocess, replies), len(replies), POSTPROCESS)
+            return await self._hook(self._postprocess, POSTPROCESS, [reply])
         if self.config.kind == "discriminative":
-            return [numbers[-1] for numbers in replies]
-        template = self._template
-        return [read_score(reply) if isinstance(template, str) else _score(template, reply) for reply in replies]
+            return reply[-1]
+        return read_score(reply) if isinstance(self._template, str) else self._template.read(reply).score  # type: ignore[attr-defined]
 
-    def _checked(self, number: Any) -> float | BaseException:
-        """The number, mapped to the range, or the error."""
+    def _mapped(self, number: Any) -> float:
+        """The number, mapped to the range."""
         if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
-            return self._unscored(f"no score but {str(number)[:80]!r}")
+            raise UnscoredError(f"no score but {str(number)[:80]!r}")
         if self._range is None:
             return float(number)
         low, high = self._range
         if not low <= number <= high:
-            return self._unscored(f"the score {number:g} is not from {low:g} to {high:g}")
+            raise UnscoredError(f"the score {number:g} is not from {low:g} to {high:g}")
         return (number - low) / (high - low)
 
-    def _unscored(self, problem: object) -> UnscoredError:
-        reason = problem if isinstance(problem, UnscoredError | str) else f"{type(problem).__name__}: {problem}"
-        return UnscoredError(f"reward model {self.name!r}: {reason}")
-
-    async def _classify(self, client: ChatClient, inputs: list[Any]) -> list[Any]:
-        """The numbers that a discriminative model gives for each text, in one request."""
-        body: dict[str, Any] = {"model": self.config.model, "input": inputs}
+    async def _classify(self, client: ChatClient, text: Any) -> Any:
+        """The numbers that a discriminative model gives for a text."""
+        body: dict[str, Any] = {"model": self.config.model, "input": [text]}
         path, name = "/embeddings", "embedding"
         if self.config.engine == "vllm":
             path, name = client.url.removesuffix("/v1") + "/classify", "probs"
             body["use_activation"] = False
-        return await client.post(path, body, lambda answer: _entries(answer, name, len(inputs)), _MISSING)
+        return await client.post(path, body, lambda answer: _numbers(answer, name), _MISSING)
 
-    async def _generate(self, client: ChatClient, questions: list[Any]) -> list[str | BaseException]:
-        """The replies of a generative model, requested concurrently."""
-        replies = await asyncio.gather(*(self._reply(client, each) for each in questions), return_exceptions=True)
-        for reply in replies:
-            if isinstance(reply, FatalError):
-                raise reply
-        return replies
-
-    async def _reply(self, client: ChatClient, question: Any) -> str:
-        if reply := await reply_to(question, client, self.config):
-            return reply
-        raise UnscoredError("the reply has no text")
+    async def _generate(self, client: ChatClient, question: Any) -> str:
+        """A generative model's reply to a text or to messages."""
+        config = self.config
+        asked = [{"role": "user", "content": question}] if isinstance(question, str) else question
+        sampling = {"temperature": config.temperature, "max_tokens": config.max_tokens, **config.request}
+        reply = await client.chat({"messages": asked, **sampling})
+        if not reply.text:
+            raise UnscoredError("the reply has no text")
+        return reply.text
 
     def _question(self, trajectory: Trajectory) -> str:
         if isinstance(self._template, str):
@@ -257,17 +229,20 @@ class Model:
             problem = f"{self.config.tokenizer} cannot be loaded: {str(error).splitlines()[0]}"
             raise ConfigError(f"{self._key}.tokenizer", problem, "Correct the path") from error
 
-    def _complete(self, items: Any, count: int, hook: str) -> list[Any]:
-        if isinstance(items, str) or not isinstance(items, Sequence) or len(items) != count:
-            problem = f"{hook} gave {type(items).__name__} of {len(items) if hasattr(items, '__len__') else '?'} items"
-            raise ConfigError(f"{self._key}.hooks", f"{problem} for {count}", "Return a list with one for each")
-        return list(items)
+    async def _hook(self, function: Callable[..., Any], name: str, *arguments: Any) -> Any:
+        """The only item that a hook gives; it may be a coroutine function.
 
-    async def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """The result of a hook, which may be a coroutine function."""
+        Raises:
+            ConfigError: it does not give a list of one.
+        """
         if inspect.iscoroutinefunction(function):
-            return await function(*arguments)
-        return await self._in_thread(lambda: function(*arguments))
+            items = await function(*arguments)
+        else:
+            items = await self._in_thread(lambda: function(*arguments))
+        if isinstance(items, str) or not isinstance(items, Sequence) or len(items) != 1:
+            problem = f"{name} gave {type(items).__name__} of {len(items) if hasattr(items, '__len__') else '?'} items"
+            raise ConfigError(f"{self._key}.hooks", f"{problem} for 1", "Return a list with one for each")
+        return items[0]
 
     async def _in_thread(self, function: Callable[[], Any]) -> Any:
         def run() -> Any:
@@ -277,30 +252,12 @@ class Model:
         return await asyncio.to_thread(run)
 
 
-def _score(template: type[Any], reply: str) -> float | str:
-    """The score in a reply by a class, or the problem, for an error."""
-    try:
-        return float(template.read(reply).score)
-    except VerdictError as error:
-        return str(error)
-
-
-def _concerns_one(error: Exception) -> bool:
-    """Whether one trajectory may have made a batch fail: the server refuses a text, or a hook raises."""
-    if isinstance(error, RemoteError):
-        return error.status is not None and 400 <= error.status < 500 and error.status not in (401, 403, 404, 429)
-    return not isinstance(error, UnscoredError)
-
-
-def _entries(answer: Any, name: str, count: int) -> list[list[float]]:
-    """The numbers of each text in an answer, in the order of the texts."""
-    entries = sorted(answer["data"], key=lambda entry: entry["index"])
-    numbers = [list(entry[name]) for entry in entries]
-    if len(numbers) != count:
-        raise ValueError(f"{len(numbers)} scores for {count} texts")
-    if not all(numbers):
+def _numbers(answer: Any, name: str) -> list[float]:
+    """The numbers in an answer about one text."""
+    (entry,) = answer["data"]
+    if not entry[name]:
         raise ValueError("the answer has an empty score")
-    return numbers
+    return list(entry[name])
 
 
 def _load_hooks(path: str | None, key: str) -> ModuleType | None:

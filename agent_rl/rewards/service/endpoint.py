@@ -1,4 +1,4 @@
-"""`RewardEndpoint`: one endpoint's reward, with limits on time and concurrency, and the user's own `ScoreFunction`.
+"""`RewardEndpoint`: one endpoint's reward, with limits on time and concurrency, and the user's own `compute_score`.
 
 Any failure becomes an `Unscored` with the reason. A user's function that never returns is not stopped: its trajectory
 is answered as unscored, and the thread stays busy until the service ends. The function is in the file `rules_file`:
@@ -15,59 +15,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import reprlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import SupportsFloat
 
 import anyio
 
-from agent_rl.errors import AgentRLError, ConfigError, UnscoredError
+from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards.compose import Reward
-from agent_rl.rewards.scorers.scorer import as_entries
 from agent_rl.rewards.service.wire import Answer, Arguments, Scored, Unscored, Whole
-from agent_rl.rewards.user_function import UserFunction, scorer_info
+from agent_rl.rewards.user_function import UserFunction
 from agent_rl.settings import RewardSettings
 from agent_rl.settings.errors import Place
 from agent_rl.settings.importing import find_object
 from agent_rl.trajectory import Trajectory
 from agent_rl.user_code import UserCodeError
 
-__all__ = ["RewardEndpoint", "ScoreFunction"]
-
-
-class ScoreFunction:
-    """The function of a file.
-
-    Args:
-        path: the file.
-        threads: for a function that is not a coroutine, so that one slow call does not delay others.
-
-    Raises:
-        ConfigError: the file does not exist, cannot be imported, or has no `compute_score` that can be called.
-    """
-
-    def __init__(self, path: str, threads: int = 32) -> None:
-        self._threads, place = ThreadPoolExecutor(threads, "rules"), Place("rules_file")
-        self._function = UserFunction(find_object(f"{path}:compute_score", place), place)
-
-    async def judge(self, trajectory: Trajectory) -> tuple[float, dict[str, float]]:
-        """The correctness, and what is logged beside it.
-
-        Args:
-            trajectory: its answer is `solution_str`; its dict is at `extra_info["trajectory"]`.
-
-        Raises:
-            UnscoredError: raised by the function.
-            TypeError: the function returns no number; its own exceptions are passed on.
-        """
-        info = {**scorer_info(trajectory), "trajectory": trajectory.to_dict()}
-        arguments = trajectory.data_source, trajectory.answer or "", trajectory.ground_truth, info
-        result = await self._function.answer(*arguments, threads=self._threads)
-        numbers = {key: float(value) for key, value in as_entries(result).items() if isinstance(value, SupportsFloat)}
-        if "score" not in numbers:
-            raise TypeError(f"compute_score returned {reprlib.repr(result)}: no number, and no dict with a 'score'")
-        return numbers.pop("score"), numbers
+__all__ = ["RewardEndpoint"]
 
 
 logger = logging.getLogger(__name__)
@@ -98,7 +61,11 @@ class RewardEndpoint:
         max_concurrent: int = 256,
         timeout_s: float = 300.0,
     ) -> None:
-        self._function = None if rules_file is None else ScoreFunction(rules_file, threads=max_concurrent)
+        self._function: UserFunction | None = None
+        if rules_file is not None:
+            place = Place("rules_file")
+            self._function = UserFunction(find_object(f"{rules_file}:compute_score", place), place)
+            self._threads = ThreadPoolExecutor(max_concurrent, "rules")  # so that a slow call does not delay others
         self._reward = _reward(section, settings, max_response_tokens, judged=rules_file is not None)
         self._slots = asyncio.Semaphore(max_concurrent)
         self._timeout_s = timeout_s
@@ -120,24 +87,16 @@ class RewardEndpoint:
                     return await self._measure(trajectory)
             except UnscoredError as error:
                 problem = str(error)
-            except UserCodeError as error:  # the same, with the line of the user's code
-                logger.error("%s\n%s", error, error.trace)
-                problem = str(error)
-            except (
-                AgentRLError
-            ) as error:  # of the service's configuration: logged for its operator, and reported to the client
-                logger.error("%s", error)
-                problem = f"{type(error).__name__}: {error}"
-            except Exception as error:  # of a user's function: logged for its author, and reported to the client
-                logger.exception("scoring a trajectory of %r failed", trajectory.data_source)
-                problem = f"{type(error).__name__}: {error}"
+            except Exception as error:  # of the configuration or the user's code: for its author, and for the client
+                logger.error("scoring a trajectory of %r failed", trajectory.data_source, exc_info=error)
+                problem = str(error) if isinstance(error, UserCodeError) else f"{type(error).__name__}: {error}"
         return Unscored(error=problem)
 
     async def _measure(self, trajectory: Trajectory) -> Scored:
         trajectory.info.pop("reward", None)  # from an earlier scoring
         verdict, logged = None, dict[str, float]()
         if self._function is not None:
-            verdict, logged = await self._function.judge(trajectory)
+            verdict, logged = await self._function.judge(trajectory, trajectory.answer or "", self._threads)
         score = await self._reward.score(trajectory, verdict=verdict)
         found = trajectory.info.get("reward") or {}
         logged |= found.get("logged", {})

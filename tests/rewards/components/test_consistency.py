@@ -1,5 +1,4 @@
 import asyncio
-import json
 from typing import Any
 
 import pytest
@@ -7,8 +6,6 @@ import pytest
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards.component import GroupComponent, make_component
 from agent_rl.trajectory import StopReason, Trajectory
-from tests.http_faults import FaultyServer
-from tests.rewards.components.test_embedding import embed
 
 
 def shares(answers: list[str | None], config: dict[str, Any], source: str = "math") -> list[Any]:
@@ -41,18 +38,6 @@ def test_a_scorer_that_fails_leaves_the_group_unscored(tmp_path: Any) -> None:
     )
     with pytest.raises(UnscoredError, match="the server is down"):
         shares(["a", "b"], {"scorer": f"{tmp_path}/down.py:score"})
-
-
-def test_an_embedding_model_decides_which_answers_are_alike() -> None:
-    with FaultyServer(default=embed) as server:
-        config = {"embedding": {"url": server.url, "model": "bge"}, "similar": 0.7}
-        values = shares(["Paris", "capital of France", "away", " ", None, "Paris"], config)
-        assert [value.value for value in values] == pytest.approx([3 / 6, 3 / 6, 1 / 6, 1 / 6, 0, 3 / 6])
-        assert {value.logged["answers"] for value in values} == {3.0}
-        (asked,) = server.requests
-        assert json.loads(asked.body)["input"] == ["Paris", "capital of France", "away"]
-        assert [value.value for value in shares(["Paris", "Paris", None], config)] == pytest.approx([2 / 3, 2 / 3, 0])
-        assert len(server.requests) == 1  # nothing to compare
 
 
 def test_a_scorer_that_does_not_exist_names_the_key() -> None:

@@ -117,18 +117,6 @@ def test_a_potential_telescopes(phi, potentials, gamma):
     assert found.notes == {"potentials": [0.5, *potentials]}
 
 
-@given(st.lists(rewards), st.lists(rewards), rewards)
-def test_a_potential_depends_on_start_and_end_only(phi, way, detour, end):
-    """Two trajectories with one start and one end differ by nothing: their order in a group is what it was without."""
-    assert shaped(phi, [*way, end]).value == pytest.approx(shaped(phi, [*detour, end]).value, abs=1e-9)
-
-
-@given(st.lists(rewards, min_size=1), st.floats(0, 10))
-def test_getting_further_is_worth_what_it_is(phi, way, further):
-    gained = shaped(phi, [*way[:-1], way[-1] + further]).value - shaped(phi, way).value
-    assert gained == pytest.approx(further, abs=1e-9)
-
-
 def test_a_potential_that_is_no_number_is_never_a_zero(phi):
     with pytest.raises(UnscoredError, match="the potential after 2 turns is inf"):
         shaped(phi, [0.0, math.inf])

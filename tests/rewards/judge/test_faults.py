@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from agent_rl.errors import UnscoredError
-from agent_rl.remote import http as remote
 from agent_rl.rewards.component import Value
 from agent_rl.rewards.judge import Judge
 from tests.http_faults import FaultyServer, answer, cut_short, hang
@@ -26,12 +25,6 @@ LIMIT_S = 300
 """Within which all must be done; nothing is measured by it."""
 
 Step = Callable[[Any], None]
-
-
-@pytest.fixture(autouse=True)
-def quick_delays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "FIRST_DELAY_S", 0.01)
-    monkeypatch.setattr(remote, "JITTER_S", 0.0)
 
 
 def reply(handler: Any, text: Callable[[str, int], str]) -> None:
@@ -134,19 +127,3 @@ def test_without_patience_exactly_the_faults_are_unscored() -> None:
     assert requests == usage.calls == usage.attempts == TRAJECTORIES
     in_the_reply = sum(fault is out_of_range for fault in faults)  # an answer of the server all the same
     assert usage.failures == expected - in_the_reply
-
-
-@pytest.mark.parametrize("fault", UNUSABLE)
-def test_one_that_only_fails_is_left_alone(fault: str) -> None:
-    numbers, good, trajectories = count(), 100, 400
-    dead = UNUSABLE[fault]
-    with FaultyServer(default=lambda handler: (judged if next(numbers) < good else dead)(handler)) as server:
-        judge = made(Judge, server, timeout_s=3, attempts=2, max_concurrent=16, breaker={"cooldown_s": 3600})
-        results = asyncio.run(measured(judge, trajectories))
-        requests = len(server.requests)
-    assert check(results) == trajectories - good
-    usage = judge.panel.client.usage
-    assert requests == usage.attempts
-    if dead is not out_of_range:  # a server that answers is well, whatever it says
-        assert usage.calls <= good + 10 + 2 * 16
-        assert usage.calls + usage.refused >= trajectories

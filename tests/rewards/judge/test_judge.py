@@ -118,13 +118,8 @@ def test_a_users_template_shows_the_transcript(tmp_path: Path) -> None:
         measure(made(Judge, server, template=str(file)), trajectory())
         text = bodies(server)[0]["messages"][1]["content"]
         assert text.startswith("What of this?\n<<<turn 1 ")
-        for wrong, message in (("{answr}", "answr"), ("{question}", "has no {answer} or {transcript}")):
-            file.write_text(wrong)
-            with pytest.raises(ConfigError, match=r"agent_rl\.reward\.components\.helpful\.config\.template") as caught:
-                made(Judge, server, template=str(file))
-            assert message in str(caught.value)
         file.write_text("{answer}")
-        with pytest.raises(ConfigError, match=r"has no \{reference\}"):
+        with pytest.raises(ConfigError, match=r"components\.helpful\.config\.template: .* has no \{reference\}"):
             made(Judge, server, template=str(file), mode="reference")
 
 
@@ -160,14 +155,6 @@ def test_an_answer_neither_closes_its_fence_nor_becomes_the_verdict(text: str) -
 def test_an_invalid_judge_config_is_refused(config: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         JudgeConfig.model_validate({"url": "http://x", "model": "m", **config})
-
-
-def test_a_wrong_rubric_is_named() -> None:
-    with FaultyServer() as server:
-        with pytest.raises(
-            ConfigError, match=r"components\.helpful\.config\.rubric: the criterion 'clear' occurs twice"
-        ):
-            made(Judge, server, mode="rubric", rubric=[RUBRIC[0], RUBRIC[0]])
 
 
 @pytest.mark.parametrize(

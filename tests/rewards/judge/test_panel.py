@@ -113,14 +113,6 @@ def test_fewer_votes_than_the_quorum_are_unscored(votes: int, quorum: int | None
                 ask(each)
 
 
-def test_failed_replies_are_counted() -> None:
-    total = Ballot()
-    with FaultyServer(default=says("none")[0]) as server:
-        with pytest.raises(UnscoredError):
-            asyncio.run(panel(server).ask(question(), total))
-    assert (total.calls, total.failures, total.tokens) == (3, 3, 30)
-
-
 def test_a_config_error_is_raised_even_with_enough_votes() -> None:
     with FaultyServer(default=answer(401)) as server:
         with pytest.raises(ConfigError, match=r"^k\.api_key_env"):

@@ -8,7 +8,7 @@ import pytest
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards.judge.fence import Fence
 from agent_rl.rewards.judge.judge import PLACEHOLDERS
-from agent_rl.rewards.judge.prompt import FOLDER, NO_ANSWER, FileTemplate, load_template, shown
+from agent_rl.rewards.judge.prompt import NO_ANSWER, FileTemplate, load_template, shown
 from agent_rl.trajectory import Message, StopReason, ToolCall, ToolResult, ToolStatus, Trajectory, Turn
 from tests.rewards.judge.server import trajectory
 
@@ -35,10 +35,6 @@ def test_built_in_templates_have_their_placeholders(name: str) -> None:
     assert (name in template.names) == (name != "pointwise")
 
 
-def test_every_template_is_markdown() -> None:
-    assert {path.suffix for path in FOLDER.iterdir()} == {".md"}
-
-
 def test_one_message_or_two(tmp_path: Path) -> None:
     assert load(tmp_path, "Judge {answer}!").fill({"answer": "4"}) == ("", "Judge 4!")
     two = load(tmp_path, "[system]\nBe fair to {question}.\n\n[user]\nJudge {answer}!\n")
@@ -61,11 +57,6 @@ def test_other_braces_stay_as_they_are(tmp_path: Path) -> None:
 def test_an_unknown_or_missing_placeholder_is_refused(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load(tmp_path, text)
-
-
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"a\.template: the template .*nothing\.md cannot be read"):
-        loaded(str(tmp_path / "nothing.md"))
 
 
 FENCE = Fence("n")

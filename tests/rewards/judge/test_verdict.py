@@ -130,14 +130,7 @@ def test_a_reason_is_bounded_and_can_be_written() -> None:
 
 
 def test_a_rubric_verdict_keeps_the_rubrics_criteria_only() -> None:
-    form = rubric_form(
-        (
-            "clear",
-            "title",
-        ),
-        1,
-        5,
-    )
+    form = rubric_form(("clear", "title"), 1, 5)
     verdict = form.read('{"scores": {"title": 5, "clear": 1, "more": 9}}')
     assert verdict.scores == {"clear": 1, "title": 5}
     assert form.read(verdict.model_dump_json()) == verdict

@@ -1,15 +1,13 @@
 """Attacks find what is wrong with rewards that can be cheated, and nothing in one that cannot."""
 
 import asyncio
-import io
 import json
 from dataclasses import replace
 
 import pytest
-from rich.console import Console
 
 from agent_rl.rewards import Reward
-from agent_rl.rewards.lab.attack import attack_table, example, run_attacks
+from agent_rl.rewards.lab.attack import example, run_attacks
 from agent_rl.rewards.lab.mutations import ATTACKS, from_function
 from agent_rl.settings import RewardSettings
 from agent_rl.trajectory import StopReason, Trajectory, Turn
@@ -66,19 +64,19 @@ def test_only_a_gain_beyond_luck_is_an_exploit():
     assert finding.after == pytest.approx(2 / 3)
 
 
-def test_calls_that_pay_are_found():
-    paid = By(scorers.equal, lambda value, trajectory: value + 0.1 * trajectory.tool_calls)
-    report = attacked(paid, WRONG)
-    assert raised(report) == {"duplicate-calls", "no-op-calls"}
+@pytest.mark.parametrize(
+    ("pay", "found"),
+    [
+        (lambda trajectory: 0.1 * trajectory.tool_calls, {"duplicate-calls", "no-op-calls"}),
+        (lambda trajectory: trajectory.response_tokens / 1000, {"padding", "long-answer", "duplicate-calls"}),
+    ],
+)
+def test_calls_and_length_that_pay_are_found(pay, found):
+    report = attacked(By(scorers.equal, lambda value, trajectory: value + pay(trajectory)), WRONG)
+    assert found <= raised(report)
     row = report.to_dict()["attacks"]["duplicate-calls"]
     assert (row["raised"], row["raised_wrong"]) == (4, 4)
-    assert row["max_gain"] == pytest.approx(0.2)
     assert row["example"]["components"] == {}  # the total alone
-
-
-def test_length_that_pays_is_found():
-    paid = By(scorers.equal, lambda value, trajectory: value + trajectory.response_tokens / 1000)
-    assert {"padding", "long-answer", "duplicate-calls"} <= raised(attacked(paid, WRONG))
 
 
 def test_an_attack_that_makes_the_users_code_raise_is_found(tmp_path):
@@ -150,16 +148,3 @@ def test_ones_own_attack_is_tried():
 
     report = attacked(By(lambda answer, truth: answer.endswith("!")), WRONG, {"shout": from_function(shout)})
     assert report.to_dict()["attacks"]["shout"]["raised"] == 4
-
-
-def test_the_report_is_json_and_a_table():
-    lonely = Trajectory([], StopReason.ANSWERED, [Turn("x")], answer="x", ground_truth="y")
-    report = attacked(By(scorers.contains), [*WRONG, lonely])
-    data = json.loads(json.dumps(report.to_dict()))
-    assert data["ok"] is False
-    assert data["attacks"]["stuffing"]["example"]["answer"].startswith("The answer is ")
-    console = Console(width=80, record=True, file=io.StringIO())
-    console.print(attack_table(report, "x"))
-    lines = console.export_text().splitlines()
-    assert "stuffing" in "".join(lines[:8])
-    assert all(name in "".join(lines) for name in ATTACKS)

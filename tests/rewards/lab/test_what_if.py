@@ -1,17 +1,15 @@
 import asyncio
-import json
 import math
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
 from agent_rl.errors import ConfigError
 from agent_rl.rewards.compose import Reward
 from agent_rl.rewards.lab.groups import Spread
-from agent_rl.rewards.lab.what_if import advantages, reweighed, what_if, what_if_table
+from agent_rl.rewards.lab.what_if import advantages, reweighed, what_if
 from agent_rl.settings import RewardSettings
 from agent_rl.trajectory import Score, StopReason, ToolCall, Trajectory, Turn
 
@@ -103,21 +101,6 @@ def test_an_unknown_metric_is_refused():
     groups = [group("a", (1.0, 0.0), (0.0, 0.0))]
     with pytest.raises(ConfigError, match="Did you mean 'efficiency'"):
         what_if(groups, groups, "eficiency")
-
-
-def test_the_report_is_json_and_a_table():
-    groups = [group("a", (1.0, -0.4), (0.75, 0.0), None)]
-    report = what_if(groups, weighed(groups, 0.1))
-    data = json.loads(json.dumps(report.to_dict()))
-    assert len(data["flips"]) == 2
-    assert data["unscored"] == [1, 1]
-    empty = what_if([group("a", None)], [group("a", None)])
-    assert json.loads(json.dumps(empty.to_dict()))["reward"] == [None, None]
-    for shown in (report, empty):
-        console = Console(width=100)
-        with console.capture() as capture:
-            console.print(what_if_table(shown, "x"))
-        assert "sign flips" in capture.get()
 
 
 def test_counted_components_are_computed_again_by_the_new_settings():

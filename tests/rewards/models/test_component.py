@@ -61,28 +61,3 @@ def test_one_model_without_a_score_leaves_the_trajectory_unscored() -> None:
 def test_an_invalid_reward_model_config_is_refused(config: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         RewardModelConfig.model_validate(config)
-
-
-def test_a_critique_is_appended_to_what_a_discriminative_model_scores(tmp_path: Any) -> None:
-    hooks = tmp_path / "plain.py"
-    hooks.write_text(
-        "def rm_preprocess(text_prompts, text_responses, tgt_tokenizer):\n"
-        "    return [f'{p} -> {r}' for p, r in zip(text_prompts, text_responses)]\n"
-    )
-    written = answer(200, {"choices": [{"message": {"content": "<think>So.</think>\nToo short."}}]})
-    scored = answer(200, {"data": [{"index": 0, "embedding": [2.5]}]})
-    with FaultyServer(default=written) as critic, FaultyServer(default=scored) as model:
-        config = {
-            "critique": {"url": critic.url, "model": "c"},
-            "models": {"own": {"url": model.url, "hooks": str(hooks)}},
-        }
-        component = RewardModel("quality", RewardModelConfig.model_validate(config))
-        assert asyncio.run(component.measure(TRAJECTORY)).value == 2.5
-    assert json.loads(model.requests[0].body)["input"] == ["Hi -> Hello\n\nCritique:\nToo short."]
-    assert "Hello" in json.loads(critic.requests[0].body)["messages"][0]["content"]
-    silent = answer(200, {"choices": [{"message": {"content": "<think>So.</think>"}}]})
-    with FaultyServer(default=silent) as critic:
-        config["critique"]["url"] = critic.url
-        component = RewardModel("quality", RewardModelConfig.model_validate(config))
-        with pytest.raises(UnscoredError, match="the critic wrote nothing"):
-            asyncio.run(component.measure(TRAJECTORY))

@@ -1,9 +1,10 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agent_rl.errors import ConfigError
-from agent_rl.rewards.models.conversation import fill_in, load_template, messages, read_score, texts
+from agent_rl.rewards.models.conversation import fill_in, fit, load_template, messages, read_score, texts
 from agent_rl.trajectory import Message, StopReason, Trajectory, Turn
 
 DIALOGUE = Trajectory(
@@ -87,3 +88,49 @@ def test_a_template_must_be_readable_and_complete(tmp_path: Path) -> None:
     for bad in (str(path), str(tmp_path / "absent")):
         with pytest.raises(ConfigError, match=r"k\.template"):
             load_template(bad, "score", "k")
+
+
+@pytest.fixture(scope="module")
+def words() -> Any:
+    """A fast tokenizer of single bytes."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    alphabet = {letter: number for number, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    made = Tokenizer(models.BPE(alphabet, []))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+
+    def encode(text: str, **_: Any) -> dict[str, Any]:
+        return {"offset_mapping": made.encode(text).offsets}
+
+    return encode
+
+
+def spoken(*turns: str, prompt: str = "abcdef") -> Trajectory:
+    return Trajectory(
+        prompt=[Message("user", "xy"), Message("user", prompt)],
+        stop_reason=StopReason.ANSWERED,
+        turns=[Turn(text, observation="ob" if number + 1 < len(turns) else None) for number, text in enumerate(turns)],
+        answer=turns[-1],
+    )
+
+
+@pytest.mark.parametrize(
+    ("most", "keep", "prompt", "turns"),
+    [
+        ((None, None), "tail", ["xy", "abcdef"], [("first", "ob"), ("last", None)]),
+        ((8, 11), "tail", ["xy", "abcdef"], [("first", "ob"), ("last", None)]),
+        ((4, 5), "tail", ["cdef"], [("", "b"), ("last", None)]),
+        ((4, 6), "head", ["xy", "ab"], [("first", "o"), ("", None)]),
+    ],
+)
+def test_texts_are_cut_to_their_tokens(words: Any, most: Any, keep: Any, prompt: list[str], turns: Any) -> None:
+    given = spoken("first", "last")
+    found, was_cut = fit(given, "conversation", words, most, keep)
+    assert [message.content for message in found.prompt] == prompt
+    assert [(turn.text, turn.observation) for turn in found.turns] == turns
+    assert was_cut is (found != given)
+
+
+def test_the_answer_alone_is_cut(words: Any) -> None:
+    found, was_cut = fit(spoken("abcde"), "answer", words, (None, 3), "tail")
+    assert (found.answer, was_cut) == ("cde", True)

@@ -9,16 +9,9 @@ from typing import Any
 import pytest
 
 from agent_rl.errors import ConfigError, UnscoredError
-from agent_rl.remote import http as remote
 from agent_rl.rewards.models.model import Model, ModelConfig
 from agent_rl.trajectory import Message, StopReason, Trajectory, Turn
-from tests.http_faults import FaultyServer, answer, cut_short, drop, hang
-
-
-@pytest.fixture(autouse=True)
-def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "JITTER_S", 0.0)
-    monkeypatch.setattr(remote, "FIRST_DELAY_S", 0.01)
+from tests.http_faults import FaultyServer, answer, hang
 
 
 @pytest.fixture(scope="module")
@@ -35,13 +28,12 @@ def said(text: str) -> Trajectory:
 
 
 def classify(handler: Any) -> None:
-    """Scores a text by its length, and refuses a batch with `refuse` in it; the entries come in another order."""
-    body = json.loads(handler.body)
-    if any("refuse" in text for text in body["input"]):
+    """Scores a text by its length, and refuses one with `refuse` in it."""
+    (text,) = json.loads(handler.body)["input"]
+    if "refuse" in text:
         return answer(400, {"message": "too long"})(handler)
     name = "probs" if handler.path == "/classify" else "embedding"
-    data = [{"index": index, name: [0.5, len(text)]} for index, text in enumerate(body["input"])]
-    answer(200, {"data": data[::-1]})(handler)
+    answer(200, {"data": [{"index": 0, name: [0.5, len(text)]}]})(handler)
 
 
 def judge(handler: Any) -> None:
@@ -67,12 +59,12 @@ def bodies(server: FaultyServer) -> list[dict[str, Any]]:
 
 def test_a_discriminative_model_reads_the_conversation_in_its_own_template(tokenizer: Path) -> None:
     with FaultyServer(default=classify) as server:
-        found = scores(server, "a", "bcd", "ef", tokenizer=str(tokenizer), model="rm")
+        (found,) = scores(server, "bcd", tokenizer=str(tokenizer), model="rm")
     (body,) = bodies(server)
     assert server.requests[0].path == "/v1/embeddings"
-    assert body["model"] == "rm"
-    assert body["input"][1] == "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nbcd<|im_end|>\n"
-    assert found == [len(text) for text in body["input"]]
+    text = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nbcd<|im_end|>\n"
+    assert body == {"model": "rm", "input": [text]}
+    assert found == len(text)
 
 
 def test_a_vllm_model_gets_requests_at_its_own_endpoint(tokenizer: Path) -> None:
@@ -102,32 +94,17 @@ def test_a_generative_model_scores_by_the_number_in_its_reply() -> None:
     assert "no score" in str(found[2])
     body = bodies(server)[0]
     assert server.requests[0].path == "/v1/chat/completions"
-    assert {key: body[key] for key in ("temperature", "max_tokens", "top_p")} == {
-        "temperature": 0.0,
-        "max_tokens": 9,
-        "top_p": 0.5,
-    }
-
-
-@pytest.mark.parametrize("url", ["", "/", "/v1", "/v1/"])
-def test_an_address_may_end_with_v1(url: str) -> None:
-    with FaultyServer(default=judge) as server:
-        model = Model("m", "k", ModelConfig(url=server.url + url, kind="generative"))
-        assert asyncio.run(model.score(said("say 10"))) == 1.0
-    assert server.requests[0].path == "/v1/chat/completions"
+    assert (body["temperature"], body["max_tokens"], body["top_p"]) == (0.0, 9, 0.5)
 
 
 @pytest.mark.parametrize(
     "step",
     [
         answer(500, b"no"),
-        answer(200, b"{"),
         answer(200, {"choices": []}),
         answer(200, {"choices": [{"message": {"content": None}}]}),
         answer(200, b'{"data": [{"index": 0, "embedding": [NaN]}]}'),
-        drop,
         hang,
-        cut_short,
     ],
 )
 @pytest.mark.parametrize("kind", ["generative", "discriminative"])
@@ -152,16 +129,6 @@ def test_a_discriminative_model_needs_a_tokenizer(tmp_path: Path) -> None:
         assert isinstance(found, ConfigError)
 
 
-def test_the_key_is_sent_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ConfigError, match=r"k\.api_key_env"):
-        Model("m", "k", ModelConfig(url="http://h", api_key_env="RM_KEY"))
-    monkeypatch.setenv("RM_KEY", "sk-0123456789")
-    with FaultyServer(default=answer(400, {"got": "sk-0123456789"})) as server:
-        (found,) = scores(server, "a", kind="generative", api_key_env="RM_KEY")
-    assert server.requests[0].headers["authorization"] == "Bearer sk-0123456789"
-    assert "sk-" not in str(found)
-
-
 HOOKS = """
 def rm_preprocess(text_prompts, text_responses, tgt_tokenizer):
     if any("odd" in text for text in text_responses):
@@ -179,10 +146,7 @@ def test_hooks_of_the_user(tmp_path: Path, tokenizer: Path) -> None:
     hooks.write_text(HOOKS)
     with FaultyServer(default=classify) as server:
         found = scores(server, "a", "odd", "ccc", hooks=str(hooks), tokenizer=str(tokenizer))
-    assert [body["input"] for body in bodies(server)] == [
-        ["Hi|a|True"],
-        ["Hi|ccc|True"],
-    ]
+    assert sorted(body["input"] for body in bodies(server)) == [["Hi|a|True"], ["Hi|ccc|True"]]
     assert (found[0], found[2]) == (9.5, 11.5)
     assert isinstance(found[1], UnscoredError)
     assert "KeyError" in str(found[1])
@@ -226,30 +190,10 @@ def test_a_file_without_hooks(tmp_path: Path) -> None:
             Model("m", "k", ModelConfig(hooks=str(tmp_path / name)))
 
 
-def test_a_range_must_ascend() -> None:
-    with pytest.raises(ValueError, match="below"):
-        ModelConfig(range=(1, 0))
-
-
-def test_among_failures_no_trajectory_is_lost_and_none_is_zero(tokenizer: Path) -> None:
-    """Every second answer is one of the failures in turn; batches of up to 8."""
-    failures = [
-        answer(429, b"", retry_after=0),
-        answer(500, b"no"),
-        answer(200, b"{"),
-        answer(200, {"data": []}),
-        drop,
-        cut_short,
-    ]
-    steps = [step for failure in failures for step in (failure, classify)] * 20
-    texts = ["x" * (1 + number % 50) for number in range(1000)]
-    with FaultyServer(*steps, default=classify) as server:
-        found = scores(server, *texts, tokenizer=str(tokenizer), max_batch=8, timeout_s=5, total_s=20)
-        asked = len(server.requests)
-    assert len(found) == 1000
-    frame = len("<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n<|im_end|>\n")
-    lost = [each for each in found if isinstance(each, UnscoredError)]
-    right = [each == frame + len(text) for each, text in zip(found, texts, strict=True)]
-    assert sum(right) + len(lost) == 1000
-    assert 0 < len(lost) < 500
-    assert asked < 1000  # batches
+@pytest.mark.parametrize(
+    ("config", "problem"),
+    [({"range": (1, 0)}, "below"), ({"url": "http://h", "prompt_length": 5}, "counted by the model's tokenizer")],
+)
+def test_settings_that_do_not_go_together_are_refused(config: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        ModelConfig(**config)

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import pytest
@@ -88,19 +89,6 @@ def test_a_query_has_its_seconds_however_long_that_takes(monkeypatch):
         assert score_now(SCORERS["sql_match"], ENDLESS.format(""), "SELECT 1", TABLES) == 0.0
 
 
-def test_a_query_that_never_had_its_seconds_is_unscored(monkeypatch):
-    asked = []
-
-    def too_busy(*_: object, **__: object) -> None:
-        asked.append(1)
-        raise UnscoredError("the machine is too busy")
-
-    monkeypatch.setattr("agent_rl.tools.builtin._sql.pool.rows", too_busy)
-    with pytest.raises(UnscoredError, match="too busy"):
-        score_now(SCORERS["sql_match"], "SELECT 1", "SELECT 1", TABLES)
-    assert len(asked) == 2
-
-
 @pytest.mark.parametrize("error", [UnscoredError("the machine is too busy"), WorkerTimeout("too slow")])
 def test_a_comparison_that_was_not_decided_is_not_kept(monkeypatch, error):
     answer, strict = r"\boxed{\int_0^1 2x\,dx}", SCORERS["math_strict"]
@@ -110,9 +98,9 @@ def test_a_comparison_that_was_not_decided_is_not_kept(monkeypatch, error):
         asked.append(1)
         raise error
 
-    monkeypatch.setattr(worker, "_pool", worker._Pool())
+    worker.compare.cache_clear()
     with monkeypatch.context() as patched:
-        patched.setattr(worker._pool.workers, "ask", fail)
+        patched.setattr(worker.workers, "ask", fail)
         if isinstance(error, WorkerTimeout):  # its own seconds prove it: that is kept, for this limit
             patched.setattr(worker, "ANSWER_S", 1e-4)
             assert score_now(strict, answer, "1", {}) == score_now(strict, answer, "1", {}) == 0.0
@@ -122,18 +110,19 @@ def test_a_comparison_that_was_not_decided_is_not_kept(monkeypatch, error):
                 score_now(strict, answer, "1", {})
             assert len(asked) == 2
     assert score_now(strict, answer, "1", {}) == 1.0
-    worker._pool.workers.close()
+    worker.workers.close()
 
 
-def test_limits_of_math_verify_are_of_the_processor(monkeypatch):
+def test_limits_of_math_verify_are_of_the_processor():
     """Stopped for longer than its own limit by the clock, a comparison is right nevertheless."""
-    pool = worker._Pool()
-    monkeypatch.setattr(worker, "_pool", pool)
-    assert worker.compare(r"\sum_{k=1}^{3} k", "6").result(60)
-    ((_, process),) = pool.workers.idle
-    waiting = worker.compare(r"\int_0^1 2x\,dx", "1")
-    os.kill(process.pid, signal.SIGSTOP)
-    time.sleep(2.5)
-    os.kill(process.pid, signal.SIGCONT)
-    assert waiting.result(60)
-    pool.workers.close()
+    worker.compare.cache_clear()
+    worker.workers.close()
+    assert worker.compare(r"\sum_{k=1}^{3} k", "6", 60)
+    ((_, process),) = worker.workers.idle
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(worker.compare, r"\int_0^1 2x\,dx", "1", 60)
+        os.kill(process.pid, signal.SIGSTOP)
+        time.sleep(2.5)
+        os.kill(process.pid, signal.SIGCONT)
+        assert waiting.result(60)
+    worker.workers.close()

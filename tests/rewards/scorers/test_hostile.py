@@ -1,12 +1,13 @@
-"""No text that a policy can write takes a scorer beyond its limits, whatever it is about."""
+"""Whatever the policy writes, a scorer gives a score within its limits; a useless ground truth is the row's fault."""
 
 import asyncio
+import json
 import math
 from typing import Any
 
 import pytest
 
-from agent_rl.rewards.scorers import SCORERS, score_answer
+from agent_rl.rewards.scorers import SCORERS, GroundTruthError, score_answer, score_now
 
 pytestmark = pytest.mark.slow
 
@@ -36,6 +37,9 @@ TRUTHS: dict[str, Any] = {
 }
 TEXTS = {
     "digits": "1" * N,
+    "groups of digits": "1" + ",222" * N,
+    "powers of ten": "1 x 10^" * (N // 7),
+    "a long fraction": "1 " + "9" * N,
     "letters": "a" * N,
     "no match": "a" * 5000 + "!",
     "words": "the answer is " * (N // 14),
@@ -101,3 +105,54 @@ def test_programs_end_too(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent_rl.rewards.scorers.code.CASE_S", 1.0)
     for name in ("code", "code_all"):
         assert asyncio.run(score_answer(SCORERS[name], text, TRUTHS[name])) == 0.0
+
+
+OTHER_TRUTHS: dict[str, list[Any]] = {
+    "choice": [2],
+    "geo3k": ["\\frac{1}{2}"],
+    "gsm8k": ["1/2"],
+    "json_schema": [{"type": "object", "properties": {"a": {"type": "integer", "multipleOf": 3}}}],
+    "math": ["\\frac{1}{2}", "(1, 2)", "x^2+1", "\\{1, 2\\}"],
+    "math_strict": ["\\frac{1}{2}", "(1, 2)", "\\sqrt{3}"],
+    "tool_match_all": [[{"name": "f", "arguments": {"x": 10**400}}]],
+}
+GARBAGE = [
+    *("", " \n\t", "\x00", "\ud800", "é\u202e\U0001f600", "1e-999999999", "nan", "inf", "1/0", "0/0", "²³", "٤٢", "①"),
+    *("\\boxed{}", "\\boxed{\\frac{1}{0}}", "10^{10^{10^{10}}}", "#### ", "#### \ud800", "<answer></answer>"),
+    "<answer>" + "[" * 3000,
+    '{"a": ' * 2000,
+    '{"a": 1e400}',
+    '{"a": NaN}',
+    '[{"name": "f", "arguments": {"x": ' + "9" * 5000 + "}}]",
+    '[{"name": "f", "arguments": {"x": 1}, "optional": 3}]',
+    '<tool_call>{"name": "f", "optional": [[1]]}</tool_call>',
+    '[{"name": null, "arguments": 3}]',
+    "[1, null, [], {}]",
+    *("null", "SELECT", "SELECT \x00", "SELECT '\ud800'", "```sql\nSELECT 9e999\n```"),
+    *("```python\n\x00\n```", "```python\n\ud800\n```", "```python\n" + "(" * 3000 + "\n```"),
+]
+USELESS = [None, "", [], {}, 3, 2.5, True, b"x", "\ud800", "{", "[1]", "null", [None], {"a": 1}, "9" * 5000, math.nan]
+
+
+@pytest.mark.parametrize("name", sorted(SCORERS))
+def test_garbage_is_scored_and_a_useless_ground_truth_is_the_rows_fault(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def results() -> tuple[list[Any], list[Any]]:
+        pairs = [(truth, text) for truth in [TRUTHS[name], *OTHER_TRUTHS.get(name, ())] for text in GARBAGE]
+        scores = [await score_answer(SCORERS[name], text, truth) for truth, text in pairs]
+        useless = (score_answer(SCORERS[name], "42", truth) for truth in USELESS)
+        return scores, await asyncio.gather(*useless, return_exceptions=True)
+
+    scores, outcomes = asyncio.run(results())
+    assert all(0 <= score <= 1 for score in scores)
+    assert "cannot read" not in caplog.text  # by the scorer's own rule, not for the lack of one
+    assert all(isinstance(outcome, float | GroundTruthError) for outcome in outcomes)
+
+
+def test_an_answer_that_makes_a_built_in_scorer_raise_is_worth_0(caplog: pytest.LogCaptureFixture) -> None:
+    (truth,) = OTHER_TRUTHS["tool_match_all"]  # too large to compare with 1.5
+    answer = json.dumps([{"name": "f", "arguments": {"x": 1.5}}])
+    assert asyncio.run(score_answer(SCORERS["tool_match"], answer, truth)) == 0.0
+    assert score_now(SCORERS["tool_match"], answer, truth) == 0.0
+    assert "the scorer tool_match gives 0 to an answer that it cannot read" in caplog.text

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from agent_rl.errors import ConfigError
-from agent_rl.rewards.service.endpoint import RewardEndpoint, ScoreFunction
+from agent_rl.rewards.service.endpoint import RewardEndpoint
 from agent_rl.rewards.service.wire import Arguments, Scored, Unscored, Whole
 from agent_rl.settings import RewardSettings
 from agent_rl.trajectory import Message, StopReason, Trajectory
@@ -132,6 +131,8 @@ def test_what_components_log_and_note_is_answered_and_nothing_of_an_earlier_scor
 def test_a_file_without_the_function_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="has no 'compute_score'"):
         scorer(tmp_path, "def compute_scores(): ...\n")
+    with pytest.raises(ConfigError, match="rules_file: there is no file"):
+        RewardEndpoint("rules", RewardSettings(), rules_file=str(tmp_path / "none.py"))
 
 
 TRAJECTORY = Trajectory(
@@ -144,30 +145,32 @@ TRAJECTORY = Trajectory(
 )
 
 
-def judge(folder: Path, body: str, prefix: str = "") -> Any:
+def judge(folder: Path, body: str, prefix: str = "") -> Scored | Unscored:
     text = f"{prefix}def compute_score(data_source, solution_str, ground_truth, extra_info=None):\n    {body}\n"
-    (folder / "rules.py").write_text(text)
-    return asyncio.run(ScoreFunction(str(folder / "rules.py")).judge(TRAJECTORY))
+    (answer,) = asyncio.run(scorer(folder, text).answer([Whole(trajectory=TRAJECTORY)]))
+    return answer
 
 
 @pytest.mark.parametrize("prefix", ["", "async "])
 def test_it_gets_verls_arguments_and_the_trajectory(prefix: str, tmp_path: Path) -> None:
     body = "return {'score': 1, 'n': int(solution_str + ground_truth), 'said': data_source, **extra_info['extra']}"
     body = body.replace("extra_info['extra']", "{'i': extra_info['index'], 't': len(extra_info['trajectory'])}")
-    assert judge(tmp_path, body, prefix) == (1.0, {"n": 45.0, "i": 7.0, "t": len(TRAJECTORY.to_dict())})
+    answer = judge(tmp_path, body, prefix)
+    assert isinstance(answer, Scored)
+    assert (answer.score, answer.logged) == (1.0, {"n": 45.0, "i": 7.0, "t": len(TRAJECTORY.to_dict())})
 
 
-@pytest.mark.parametrize(("returned", "score"), [("0.5", 0.5), ("True", 1.0), ("__import__('numpy').float32(2)", 2.0)])
-def test_it_may_return_a_number_of_any_kind(returned: str, score: float, tmp_path: Path) -> None:
-    assert judge(tmp_path, f"return {returned}") == (score, {})
-
-
-@pytest.mark.parametrize("returned", ["None", "'1'", "{}", "{'score': '1'}", "{'points': 1}"])
-def test_a_score_that_is_no_number_is_an_error(returned: str, tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match="no number"):
-        judge(tmp_path, f"return {returned}")
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"rules_file: there is no file"):
-        ScoreFunction(str(tmp_path / "rules.py"))
+@pytest.mark.parametrize(
+    ("returned", "score"),
+    [
+        ("0.5", 0.5),
+        ("True", 1.0),
+        ("__import__('numpy').float32(2)", 2.0),
+        *((wrong, None) for wrong in ("None", "'1'", "{}", "{'score': '1'}", "{'points': 1}")),
+    ],
+)
+def test_it_may_return_a_number_of_any_kind_and_nothing_else(
+    returned: str, score: float | None, tmp_path: Path
+) -> None:
+    answer = judge(tmp_path, f"return {returned}")
+    assert answer.score == score if isinstance(answer, Scored) else (score is None and "no number" in answer.error)

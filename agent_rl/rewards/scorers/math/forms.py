@@ -38,7 +38,6 @@ _SPACE = re.compile(r"[\s~]+(?![0-9])|(?<![0-9])[\s~]+")  # not between two digi
 _LOOSE_UNIT = re.compile(r"(?P<value>[^A-Za-z]*[0-9)}])\s+(?P<unit>[a-z]{3,}(?:\s[a-z]+)*)\.?")
 _OPERATION = re.compile(r"[\s).:]*[-+*/^<>=]")
 _PERCENT = re.compile(rf"[\s{QUOTE}]*(?:percent|percentage|pct)\.?[\s{QUOTE}]*$", re.IGNORECASE)
-_PROPORTION = re.compile(r"\s*[0-9]+(?:\s*:\s*[0-9]+){2,8}\s*")
 _CONNECTED = re.compile(r"\s(?:or|and|&)\s|(?<=[0-9})])(?:or|and)(?=[\s0-9A-Za-z\\({-])")
 _POWER = re.compile(r"\^[23]|\^\{[23]\}")
 _BRACKET = re.compile(r"\\[{}]|[\[\](){}⟨⟩]")
@@ -96,8 +95,6 @@ def _read(text: str, depth: int) -> Form:
     pieces = _listed(whole)
     if len(pieces) != 1 or pieces[0] != whole:
         return _sequence("list", whole, pieces, depth) if len(pieces) > 1 else _read("".join(pieces), depth + 1)
-    if _PROPORTION.fullmatch(whole):
-        return _sequence("tuple", whole, whole.split(":"), depth, ":")
     if "±" in whole or "∓" in whole:
         both = [whole.replace("±", "+").replace("∓", "-"), whole.replace("±", "-").replace("∓", "+")]
         return _sequence("list", _squeezed(whole), both, depth)

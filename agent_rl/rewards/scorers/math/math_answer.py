@@ -33,10 +33,10 @@ from agent_rl.rewards.scorers.extraction import (
     last_tag,
     marked_answer,
 )
+from agent_rl.rewards.scorers.math import worker
 from agent_rl.rewards.scorers.math.forms import MAX_CHARS, Form, read
 from agent_rl.rewards.scorers.math.numeric import contradicts_itself, extract_number
 from agent_rl.rewards.scorers.math.same import Undecided, same
-from agent_rl.rewards.scorers.math.worker import compare
 from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
 
 __all__ = ["ANY", "FINAL", "STRICT", "extract_math", "score_math"]
@@ -231,7 +231,7 @@ def _is_asked(answer: str, truth: str, read_truth: Form) -> bool:
 
 async def _by_worker(answer: str, truths: Sequence[str]) -> float:
     for truth in truths:
-        if await asyncio.wrap_future(compare(answer, truth)):
+        if await asyncio.to_thread(worker.compare, answer, truth, worker.ANSWER_S):
             return 1.0
     return 0.0
 

@@ -1,7 +1,5 @@
 import asyncio
 import json
-import os
-import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -10,8 +8,8 @@ import pytest
 
 from agent_rl.errors import UnscoredError
 from agent_rl.rewards.scorers import SCORERS, score_answer, score_now
-from agent_rl.rewards.scorers.math import worker as _worker
-from agent_rl.rewards.scorers.math.math_answer import extract_math, score_math
+from agent_rl.rewards.scorers.math import worker
+from agent_rl.rewards.scorers.math.math_answer import score_math
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 MATH = SCORERS["math"]
@@ -50,32 +48,10 @@ def test_values_joined_by_a_sign_are_none_of_them(answer: str, strict: str) -> N
     assert [score_now(SCORERS[strict], f"\\boxed{{{answer}}}", truth) for truth in ("5", "6")] == [0, 0]
 
 
-def test_a_ratio_is_its_value() -> None:
-    assert score_now(SCORERS["math_strict"], "\\boxed{10:20}", "5:10") == 1.0
-
-
 @pytest.mark.parametrize("truth", [None, "", "  ", [], True, {"a": 1}, ["5", None], "x" * 1001])
 def test_a_truth_that_cannot_be_used_is_unscored(truth: Any) -> None:
     with pytest.raises(UnscoredError, match="ground truth is not an answer"):
         score_math("\\boxed{5}", truth, {})
-
-
-@pytest.mark.parametrize(
-    ("text", "answer"),
-    [
-        ("<answer>\\boxed{5}</answer> \\boxed{6}", "5"),
-        ("\\boxed{1} and \\boxed{2}", "1, 2"),
-        ("\\boxed{5", None),
-        ("The answer is $x^2$. Done.", "x^2"),
-        ("The answer is 12 since it is", "12"),
-        ("It takes 3 steps and then 4", "4"),
-        ("only words", "only words"),
-        ("<answer>cut", None),
-        ("", None),
-    ],
-)
-def test_the_answer_is_extracted_from_the_text(text: str, answer: str | None) -> None:
-    assert extract_math(text) == answer
 
 
 def test_what_is_not_understood_here_is_compared_by_math_verify() -> None:
@@ -83,50 +59,10 @@ def test_what_is_not_understood_here_is_compared_by_math_verify() -> None:
     assert asyncio.run(score_answer(MATH, r"\boxed{\int_0^2 x\,dx}", "3")) == 0.0
 
 
-def test_a_hang_costs_one_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _worker.compare(r"\sum_{k=1}^{3} k", "6").result()
-    pids = {child.pid for _, child in _worker._pool.workers.idle}
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    monkeypatch.setattr(_worker, "ANSWER_S", 0.2)
-    hung = [_worker.compare(rf"\sum_{{k=1}}^{{{n}}} k", "1") for n in range(4, 4 + len(pids))]
-    assert [future.result(30) for future in hung] == [False] * len(hung)
-    monkeypatch.undo()
-    assert _worker.compare(r"\sum_{k=1}^{5} k", "15").result(60)
-    assert not pids & {child.pid for _, child in _worker._pool.workers.idle}
-
-
-def test_a_process_that_dies_is_replaced() -> None:
-    assert _worker.compare(r"\sum_{k=1}^{3} k", "6").result()
-    for _, child in list(_worker._pool.workers.idle):
-        child.kill()
-        child.wait()
-    assert _worker.compare(r"\sum_{k=1}^{6} k", "21").result(60)
-
-
-def test_without_a_worker_process_it_is_unscored(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_worker, "_PROGRAM", Path("missing.py"))
-    monkeypatch.setattr(_worker, "_pool", _worker._Pool())
-    with pytest.raises(UnscoredError, match="does not start"):
-        asyncio.run(score_answer(MATH, r"\boxed{\sum_{k=1}^{77} k}", "1"))
-
-
-def test_a_process_is_given_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JUDGE_API_KEY", "sk-not-for-others")
-    monkeypatch.setenv("A_NAME_THAT_SAYS_NOTHING", "hush-hush")
-    monkeypatch.setattr(_worker, "_pool", _worker._Pool())
-    assert _worker.compare(r"\sum_{k=1}^{3} k", "6").result(60)
-    ((_, child),) = _worker._pool.workers.idle
-    environment = Path(f"/proc/{child.pid}/environ").read_bytes()
-    assert b"PATH=" in environment
-    assert b"hush" not in environment
-    assert b"sk-not" not in environment
-    _worker._pool.workers.close()
-
-
-def test_equal_answers_are_compared_once() -> None:
-    first = _worker.compare(r"\sum_{k=1}^{8} k", "36")
-    assert _worker.compare(r"\sum_{k=1}^{8} k", "36") is first
+def test_equal_answers_are_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert worker.compare(r"\sum_{k=1}^{8} k", "36", 5.0)
+    monkeypatch.setattr(worker, "workers", None)
+    assert worker.compare(r"\sum_{k=1}^{8} k", "36", 5.0)
 
 
 def test_the_event_loop_goes_on_while_a_process_compares() -> None:

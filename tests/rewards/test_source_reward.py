@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_rl.errors import ConfigError
-from agent_rl.rewards.combine import combiner, normalized
-from agent_rl.settings import AgentRLSettings, RewardSettings
+from agent_rl.rewards.source_reward import combiner, normalized
+from agent_rl.settings import RewardSettings
 from agent_rl.trajectory import StopReason, Trajectory
 
 NOTHING = Trajectory(prompt=[], stop_reason=StopReason.ANSWERED)
@@ -37,17 +37,6 @@ def test_a_users_function_can_combine_the_values(tmp_path: Path):
 def test_a_wrong_function_is_refused(combine, message):
     with pytest.raises(ConfigError, match=message):
         total({}, {}, combine=combine)
-
-
-@pytest.mark.parametrize("rule", ["product", "min", "max", "lexicographic", "avg"])
-def test_any_other_rule_is_refused_by_name(rule):
-    with pytest.raises(ConfigError, match=rf"agent_rl\.reward\.combine: .*{rule}.* Write sum, or a function of yours"):
-        AgentRLSettings.from_config({"agent_rl": {"reward": {"combine": rule}}})
-
-
-def test_a_running_scale_is_refused_by_name():
-    with pytest.raises(ConfigError, match=r"reward\.format\.normalize: .*'running'\. Known: group, sigmoid, tanh"):
-        AgentRLSettings.from_config({"agent_rl": {"reward": {"format": {"normalize": "running"}}}})
 
 
 SAMPLES = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=20)
