@@ -1,35 +1,24 @@
-"""`serve` listens until the process is stopped, then finishes the open requests.
-
-The routes: `POST /get_reward`, `POST /get_reward2`, `/health`, `/metrics`, and the documentation at `/docs`.
-"""
+"""The routes: `POST /get_reward`, `POST /get_reward2`, `/health`, `/metrics`, and the documentation at `/docs`."""
 
 from __future__ import annotations
 
-import contextlib
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
-import uvicorn
 from fastapi import Body, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from starlette.exceptions import HTTPException
 
 import agent_rl
-from agent_rl.errors import ConfigError
 from agent_rl.rewards.service import wire
 from agent_rl.rewards.service.endpoint import RewardEndpoint
 from agent_rl.rewards.service.gate import ENDPOINTS, Gate, Metrics
 from agent_rl.rewards.service.settings import ServiceSettings
 from agent_rl.settings import RewardSettings
 
-__all__ = ["create_app", "serve"]
-
-BACKLOG = 2048
-KEEPALIVE_S = 30
-"""Longer than our client keeps an idle connection, so that the server closes none during a request."""
+__all__ = ["create_app"]
 
 Answering = Callable[..., Awaitable[Response]]
 
@@ -37,41 +26,8 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
     401: {"description": "The token is missing or wrong"},
     413: {"description": "The request is too large"},
     422: {"description": "The request cannot be read; `field` says where"},
-    503: {"description": "Too many requests; Retry-After says when to come back"},
+    503: {"description": "Too many requests, or the service is being stopped; Retry-After says when to come back"},
 }
-
-
-def serve(settings: ServiceSettings, ready: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or SIGINT; then open requests get `shutdown_s` seconds to end.
-
-    Args:
-        settings: the configuration.
-        ready: called with the address as soon as the socket listens.
-
-    Raises:
-        ConfigError: the configuration cannot be used, or the address is not available.
-    """
-    config = uvicorn.Config(
-        create_app(settings),
-        ws="none",
-        log_level="warning",
-        access_log=False,
-        timeout_keep_alive=KEEPALIVE_S,
-        backlog=BACKLOG,
-        timeout_graceful_shutdown=settings.shutdown_s,
-    )
-    with contextlib.suppress(KeyboardInterrupt), _listen(settings.host, settings.port) as listener:
-        host = f"[{settings.host}]" if ":" in settings.host else settings.host
-        ready(f"http://{host}:{listener.getsockname()[1]}")
-        uvicorn.Server(config).run(sockets=[listener])
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family, backlog=BACKLOG)
-    except OSError as error:
-        raise ConfigError("port", f"{host}:{port} cannot be listened on ({error})", "Choose another") from error
 
 
 def create_app(settings: ServiceSettings) -> Gate:

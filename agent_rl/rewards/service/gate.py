@@ -15,7 +15,6 @@ from typing import Any
 
 import anyio
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 
@@ -80,10 +79,17 @@ ENDPOINTS = ("/get_reward", "/get_reward2")
 PROTECTED = (*ENDPOINTS, "/metrics")
 """Paths that require the token; `/health` and the documentation do not."""
 RETRY_AFTER_S = 1
-CLOSE = {"connection": "close"}
-"""The header of a refusal after which the rest of the body is not read."""
 READ_S = 60.0
 """Seconds until a body must have arrived."""
+
+
+class Refused(Exception):
+    """A request that the gate answers itself, with an error."""
+
+    def __init__(self, status: int, error: str, **headers: str) -> None:
+        super().__init__(error)
+        self.status = status
+        self.headers = headers
 
 
 class Gate:
@@ -104,6 +110,8 @@ class Gate:
         self._max_requests = max_requests
         self._max_bytes = max_bytes
         self._open = 0
+        self.closing = False
+        """Whether the service is shutting down and refuses new requests."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one ASGI connection."""
@@ -130,8 +138,8 @@ class Gate:
             self._require(scope)
             if scope["path"] in ENDPOINTS:
                 receive = _replay(await _read(receive, self._max_bytes), receive)
-        except HTTPException as refused:
-            response = JSONResponse({"error": refused.detail}, refused.status_code, refused.headers)
+        except Refused as refused:
+            response = JSONResponse({"error": str(refused)}, refused.status, refused.headers)
             await response(scope, receive, send)
             return
         except ClientDisconnect:
@@ -142,17 +150,18 @@ class Gate:
         headers, token = dict(scope["headers"]), self._token
         given = headers.get(b"authorization", b"")
         if token is not None and scope["path"] in PROTECTED and not hmac.compare_digest(given, token):
-            raise HTTPException(401, "the token is missing or wrong", {"www-authenticate": "Bearer"})
-        if scope["path"] not in ENDPOINTS:
+            raise Refused(401, "the token is missing or wrong", **{"www-authenticate": "Bearer"})
+        is_endpoint = scope["path"] in ENDPOINTS
+        if self.closing or (is_endpoint and self._open > self._max_requests):
+            problem = "the service is being stopped" if self.closing else f"{self._max_requests} requests are open"
+            raise Refused(503, problem, **{"retry-after": str(RETRY_AFTER_S), "connection": "close"})
+        if not is_endpoint:
             return
-        if self._open > self._max_requests:
-            problem = f"{self._max_requests} requests are open"
-            raise HTTPException(503, problem, {"retry-after": str(RETRY_AFTER_S), **CLOSE})
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or int(length) > self._max_bytes:
-            raise HTTPException(413, _too_large(self._max_bytes), CLOSE)
+            raise Refused(413, _too_large(self._max_bytes), connection="close")
         if not headers.get(b"content-type", b"").startswith(b"application/json"):
-            raise HTTPException(415, "send JSON, with Content-Type: application/json", CLOSE)
+            raise Refused(415, "send JSON, with Content-Type: application/json", connection="close")
 
 
 async def _read(receive: Receive, limit: int) -> bytes:
@@ -162,9 +171,9 @@ async def _read(receive: Receive, limit: int) -> bytes:
             async for chunk in Request({"type": "http"}, receive).stream():
                 body += chunk
                 if len(body) > limit:
-                    raise HTTPException(413, _too_large(limit), CLOSE)
+                    raise Refused(413, _too_large(limit), connection="close")
     except TimeoutError:
-        raise HTTPException(408, f"the body did not arrive within {READ_S:g} s", CLOSE) from None
+        raise Refused(408, f"the body did not arrive within {READ_S:g} s", connection="close") from None
     return bytes(body)
 
 

@@ -13,6 +13,7 @@ from agent_rl.rewards.service import gate
 from agent_rl.rewards.service.app import create_app
 from agent_rl.rewards.service.gate import Gate, Metrics
 from agent_rl.rewards.service.settings import ServiceSettings
+from agent_rl.rewards.service.wire import Scored, Unscored
 from agent_rl.settings import RewardSettings
 
 RIGHT = {"solution_str": "#### 4", "ground_truth": "4"}
@@ -50,6 +51,11 @@ def test_without_the_token_a_request_is_refused(header: str, monkeypatch: pytest
     assert post(app, json=RIGHT, headers=headers).status_code == 401
     assert get(app, "/metrics", authorization=header.encode()).status_code == 401
     assert get(app, "/health").status_code == 200
+
+
+def test_a_request_with_the_token_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_TOKEN", "s3cret")
+    app = make(token_env="MY_TOKEN")
     assert post(app, json=RIGHT, headers={"authorization": "Bearer s3cret"}).json()["score"] == 1
     counts = get(app, "/metrics", authorization=b"Bearer s3cret").text
     assert 'agent_rl_reward_requests_total{endpoint="/get_reward",status="200"} 1.0' in counts
@@ -104,6 +110,12 @@ def test_where_no_body_belongs_none_is_waited_for_or_read(path: str) -> None:
     assert read <= 1
 
 
+def test_a_busy_service_is_healthy() -> None:
+    app = make(max_requests=1)
+    app._open = 5
+    assert get(app, "/health").status_code == 200
+
+
 def test_more_requests_than_may_be_open_are_sent_away_for_a_while() -> None:
     app = make(max_requests=2)
 
@@ -129,6 +141,15 @@ def test_more_requests_than_may_be_open_are_sent_away_for_a_while() -> None:
     assert [each.json()["score"] for each in others] == [1, 1, 1]
 
 
+def test_a_stopping_service_refuses_requests() -> None:
+    app = make()
+    app.closing = True
+    response = post(app, json=RIGHT)
+    assert response.status_code == 503
+    assert response.headers["retry-after"] == "1"
+    assert get(app, "/health").status_code == 503
+
+
 def lines(metrics: Metrics) -> dict[str, float]:
     found = (line.rsplit(" ", 1) for line in metrics.text().splitlines() if not line.startswith("#"))
     return {name.removeprefix("agent_rl_reward_"): float(value) for name, value in found}
@@ -147,3 +168,11 @@ def test_a_request_is_counted_by_its_status_while_it_is_open_and_after() -> None
     assert counts['requests_total{endpoint="/get_reward",status="499"}'] == 1
     assert counts['request_seconds_count{endpoint="/get_reward"}'] == 2
     assert 0 < counts['request_seconds_sum{endpoint="/get_reward"}'] < 1
+
+
+def test_items_are_counted_as_scored_or_unscored() -> None:
+    metrics = Metrics()
+    metrics.answered("/get_reward2", [Scored(score=1, components={}), Unscored(error="why"), Unscored(error="why")])
+    counts = lines(metrics)
+    assert counts['trajectories_total{endpoint="/get_reward2",outcome="scored"}'] == 1
+    assert counts['trajectories_total{endpoint="/get_reward2",outcome="unscored"}'] == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import socket
 import threading
@@ -13,7 +14,8 @@ import httpx
 import pytest
 
 from agent_rl.errors import ConfigError
-from agent_rl.rewards.service.app import serve
+from agent_rl.rewards.service import server
+from agent_rl.rewards.service.server import serve
 from agent_rl.rewards.service.settings import ServiceSettings
 from agent_rl.settings import RewardSettings
 from tests.rewards.service.process import Service
@@ -24,15 +26,29 @@ REQUESTS = 500
 
 
 def test_500_requests_at_one_time_are_all_answered_rightly(service: Service) -> None:
-    """Each on a connection of its own."""
+    """Each on a connection of its own, and all of them open before the first is answered."""
+
+    async def ask(number: int) -> float:
+        body = b'{"solution_str": "%d", "ground_truth": "%d"}' % (number, number - number % 2)
+        reader, writer = await asyncio.open_connection("127.0.0.1", service.port)
+        head = f"POST /get_reward HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+        writer.write(f"{head}\r\nConnection: close\r\n\r\n".encode())
+        await ready.wait()
+        writer.write(body)
+        answer = await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        status, _, rest = answer.partition(b"\r\n")
+        assert status == b"HTTP/1.1 200 OK"
+        return float(httpx.Response(200, content=rest.partition(b"\r\n\r\n")[2]).json()["score"])
 
     async def ask_all() -> list[float]:
-        limits = httpx.Limits(max_connections=REQUESTS, max_keepalive_connections=0)
-        async with httpx.AsyncClient(base_url=service.url, limits=limits, timeout=60) as http:
-            bodies = [{"solution_str": str(n), "ground_truth": str(n - n % 2)} for n in range(REQUESTS)]
-            answers = await asyncio.gather(*(http.post("/get_reward", json=body) for body in bodies))
-        return [answer.json()["score"] for answer in answers]
+        tasks = [asyncio.create_task(ask(number)) for number in range(REQUESTS)]
+        await asyncio.sleep(1)
+        ready.set()
+        return await asyncio.gather(*tasks)
 
+    ready = asyncio.Event()
     assert asyncio.run(ask_all()) == [1.0, 0.0] * (REQUESTS // 2)
 
 
@@ -71,6 +87,99 @@ def wait_until_open(service: Service, count: int) -> None:
     line = f'agent_rl_reward_requests_in_flight{{endpoint="/get_reward"}} {count:.1f}'
     while line not in httpx.get(f"{service.url}/metrics").text:
         time.sleep(0.05)
+
+
+def test_slow_headers_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither at the start of a connection, nor of a later request on it; a slow answer is another matter."""
+    monkeypatch.setattr(server, "HEADERS_S", 0.3)
+    request = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+
+    async def ask(port: int, *parts: bytes) -> bytes:
+        """What comes back until the connection is closed, with a header line every 50 ms."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for part in parts:
+            writer.write(part)
+            await asyncio.sleep(0.1)
+        reading = asyncio.create_task(reader.read())
+        while not reading.done():
+            with contextlib.suppress(ConnectionError):
+                writer.write(b"X-Slow: 1\r\n" if parts else b"")
+            await asyncio.wait((reading,), timeout=0.05)
+        writer.close()
+        return b"" if reading.exception() else reading.result()
+
+    async def main() -> list[bytes]:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+            running = server._server(ServiceSettings(rules=RewardSettings()))
+            serving = asyncio.create_task(running.serve(sockets=[listener]))
+            start = b"GET /health HTTP/1.1\r\n"
+            try:
+                held = [ask(port), ask(port, start), ask(port, request, start)]
+                return await asyncio.wait_for(asyncio.gather(*held), 10)
+            finally:
+                running.should_exit = True
+                await serving
+
+    silent, slow, later = asyncio.run(main())
+    assert (silent, slow) == (b"", b"")
+    assert later.startswith(b"HTTP/1.1 200 OK")
+
+
+def test_connections_without_a_request_keep_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the limit those that have waited longest are closed; `HEADERS_S` does not end within this test."""
+    monkeypatch.setattr(server, "most_connections", lambda: 8)
+
+    async def begin(port: int) -> asyncio.StreamReader:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /health HTTP/1.1\r\n")
+        held.append((reader, writer))
+        return reader
+
+    async def main() -> list[bool]:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+            running = server._server(ServiceSettings(rules=RewardSettings()))
+            serving = asyncio.create_task(running.serve(sockets=[listener]))
+            try:
+                async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
+                    for _ in range(3):
+                        for _ in range(8):
+                            await begin(port)
+                        body = {"solution_str": "4", "ground_truth": "4"}
+                        assert (await http.get("/health")).status_code == 200
+                        assert (await http.post("/get_reward", json=body)).status_code == 200
+                    assert len(running.server_state.connections) == 8
+                    return [reader.at_eof() for reader, _ in held]
+            finally:
+                for _, writer in held:
+                    writer.close()
+                running.should_exit = True
+                await serving
+
+    held: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+    assert asyncio.run(main()) == [True] * 17 + [False] * 7
+    assert not server._Protocol._waiting
+
+
+def test_an_answer_may_take_longer_than_headers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(server, "HEADERS_S", 0.2)
+    rules = tmp_path / "rules.py"
+    rules.write_text("import time\ndef compute_score(*arguments):\n    time.sleep(0.6)\n    return 1.0\n")
+
+    async def main() -> list[float]:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            running = server._server(ServiceSettings(rules_file=str(rules)))
+            serving = asyncio.create_task(running.serve(sockets=[listener]))
+            url = f"http://127.0.0.1:{listener.getsockname()[1]}/get_reward"
+            try:
+                async with httpx.AsyncClient() as http:
+                    return [(await http.post(url, json={"solution_str": "4"})).json()["score"] for _ in range(2)]
+            finally:
+                running.should_exit = True
+                await serving
+
+    assert asyncio.run(main()) == [1.0, 1.0]
 
 
 def test_a_port_that_is_taken_is_named() -> None:
