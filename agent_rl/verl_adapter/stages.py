@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
-__all__ = ["ENGINE", "PREFIX", "SAMPLING", "Stage", "announce", "read_stage"]
+from agent_rl.cpu import switch
+
+__all__ = ["ENGINE", "PREFIX", "SAMPLING", "Stage", "announce", "compiles_kernels", "read_stage"]
 
 PREFIX = "agent_rl stage: "
 """What such a line of the log begins with."""
 SAMPLING = "sampling"
 """The first part of a step."""
 ENGINE = "engine"
+COMPILING = (
+    "agent_rl: the engine compiles its kernels, as at every first start on a machine: 2 to 4 minutes (an estimate); "
+    "they are kept in ~/.cache"
+)
 
 
 @dataclass(frozen=True)
@@ -41,6 +50,14 @@ def read_stage(line: str) -> Stage | None:
         return None
 
 
+def compiles_kernels(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether the engine has compiled none of its kernels here yet; on a CPU it has none."""
+    cache = Path(environ.get("TVM_FFI_CACHE_DIR") or "~/.cache/tvm-ffi").expanduser()
+    return not switch.is_selected() and not any(cache.glob("sgl_kernel_jit_*"))
+
+
 def announce(what: str, step: int = 0) -> None:
     """Say in the log that a part of the run begins."""
     print(PREFIX + json.dumps({"what": what, "step": step, "time": round(time.time(), 2)}), flush=True)
+    if what == ENGINE and compiles_kernels():
+        print(COMPILING, flush=True)

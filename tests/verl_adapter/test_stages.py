@@ -1,8 +1,12 @@
 """Runs in tests/e2e tell their parts; here is what each part of the trainer says."""
 
 import json
+from pathlib import Path
 
-from agent_rl.verl_adapter.stages import ENGINE, PREFIX, Stage, read_stage
+import pytest
+
+from agent_rl.launch.run_progress import RunProgress
+from agent_rl.verl_adapter.stages import COMPILING, ENGINE, PREFIX, Stage, compiles_kernels, read_stage
 from tests.forks import EXTENDED, FORKS
 
 TOLD = """
@@ -36,3 +40,16 @@ def test_a_stage_is_read_and_other_lines_are_none() -> None:
     assert read_stage(PREFIX + json.dumps({"what": "Ray", "step": 0, "time": 1.5})) == Stage("Ray", 0, 1.5)
     for text in ("noise", PREFIX, PREFIX + "[]", PREFIX + '{"what": "x"}'):
         assert read_stage(text) is None
+
+
+def test_the_first_start_of_an_engine_on_a_gpu_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VERL_PLATFORM", raising=False)
+    environ = {"TVM_FFI_CACHE_DIR": str(tmp_path)}
+    assert compiles_kernels(environ)
+    (tmp_path / "libtorch_c_dlpack_addon_torch211-cuda.so").touch()
+    assert compiles_kernels(environ)
+    (tmp_path / "sgl_kernel_jit_rope_0123").mkdir()
+    assert not compiles_kernels(environ)
+    monkeypatch.setenv("VERL_PLATFORM", "cpu")
+    assert not compiles_kernels({})
+    assert RunProgress().line(f"(TaskRunnerV1 pid=3) {COMPILING}")[0].startswith("the engine compiles its kernels")
