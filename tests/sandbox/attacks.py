@@ -34,18 +34,6 @@ def attack(name: str, code: str, *statuses: str, control: bool = False, timeout_
     return Attack(name, code.strip("\n"), frozenset(statuses) or ENDED, control, timeout_s)
 
 
-def syscall(name: str, call: str) -> Attack:
-    """A system call that must not succeed, made past Python's own functions."""
-    code = f"""
-import ctypes
-libc = ctypes.CDLL(None, use_errno=True)
-libc.syscall.restype = ctypes.c_long
-if libc.syscall({call}) >= 0:
-    print("BREACH")
-"""
-    return attack(name, code, "ok", "error", "killed")
-
-
 FILES = [
     attack("read a secret file", "if '$TOKEN' in open('$SECRET').read(): print('BREACH')", control=True),
     attack(
@@ -212,11 +200,6 @@ print('BREACH')
 """,
     ),
     attack("fork without end", "import os\nwhile True:\n    os.fork()\n    print('BREACH')"),
-    syscall(
-        "clone",
-        "56 if __import__('os').uname().machine == 'x86_64' else 220, 17, 0, 0, 0, 0",
-    ),
-    syscall("clone3", "435, ctypes.create_string_buffer(88), 88"),
     attack(
         "start threads without end",
         """
@@ -373,33 +356,9 @@ NETWORK = [
     ),
 ]
 
+FOREIGN = ("killed",) if os.uname().machine == "x86_64" else ("ok", "error")
 KERNEL = [
-    syscall("io_uring_setup", "425, 8, ctypes.create_string_buffer(200)"),
-    syscall("bpf", "321, 0, ctypes.create_string_buffer(128), 128"),
-    syscall("userfaultfd", "323, 0"),
-    syscall("perf_event_open", "298, ctypes.create_string_buffer(128), 0, -1, -1, 0"),
-    syscall("add_key", "248, b'user', b'mark', b'x', 1, -3"),
-    syscall("keyctl", "250, 0, -3, 1"),
-    syscall("memfd_create", "319, b'x', 0"),
-    syscall("inotify_init1", "294, 0"),
-    syscall("fanotify_init", "300, 0, 0"),
-    syscall("shmget", "29, 0, 4096, 0o1600"),
-    syscall("semget", "64, 0, 1, 0o1600"),
-    syscall("msgget", "68, 0, 0o1600"),
-    syscall("mq_open", "240, b'mark', 0o102, 0o600, 0"),
-    syscall("open_by_handle_at", "304, -100, ctypes.create_string_buffer(b'\\x08' + bytes(31)), 0"),
-    syscall("setns", "308, 0, 0"),
-    syscall("syslog", "103, 10, 0, 0"),
-    syscall("acct", "163, 0"),
-    syscall("init_module", "175, 0, 0, b''"),
-    syscall("kexec_load", "246, 0, 0, 0, 0"),
-    syscall("reboot", "169, 0, 0, 0"),
-    syscall("swapon", "167, b'x', 0"),
-    syscall("settimeofday", "164, ctypes.create_string_buffer(16), 0"),
-    syscall("sethostname", "170, b'x', 1"),
-    syscall("pidfd_getfd", "438, 3, 0, 0"),
-    syscall("process_madvise", "440, 3, 0, 0, 0, 0"),
-    syscall("a call of the x32 interface", "0x40000000 + 39"),
+    attack("a call of the x32 interface", "import ctypes\nctypes.CDLL(None).syscall(0x40000000 + 39)", *FOREIGN),
     attack(
         "a call of the 32-bit interface",
         """
@@ -410,9 +369,7 @@ if os.uname().machine == 'x86_64':
     address = ctypes.addressof(ctypes.c_char.from_buffer(page))
     if ctypes.CFUNCTYPE(ctypes.c_int)(address)() == os.getpid(): print('BREACH')
 """,
-        "ok",
-        "error",
-        "killed",
+        *FOREIGN,
     ),
     attack("fake input on a terminal", "import fcntl, termios\nfcntl.ioctl(0, termios.TIOCSTI, b'x')\nprint('BREACH')"),
 ]
