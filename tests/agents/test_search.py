@@ -8,9 +8,8 @@ import pytest
 from agent_rl.agents.episode.episode import EpisodeBudget, run_episode
 from agent_rl.agents.episode.policy import ScriptedPolicy
 from agent_rl.agents.search import DEFAULT_INSTRUCTIONS, NO_ACTION, SearchFormat
-from agent_rl.errors import ConfigError, MalformedActionError
+from agent_rl.errors import MalformedActionError
 from agent_rl.tools import ToolSession, ToolSpec
-from agent_rl.tools.builtin.calculator import Calculator
 from agent_rl.tools.builtin.search import Search
 from agent_rl.trajectory import StopReason, ToolCall, Trajectory
 
@@ -97,15 +96,6 @@ def test_instructions_go_into_the_system_message():
 
 def test_default_instructions_show_a_turn_that_can_be_read():
     assert SearchFormat().parse(DEFAULT_INSTRUCTIONS.rpartition(":")[2], TOOLS).answer == "Weimar"
-
-
-@pytest.mark.parametrize(
-    "tools", [[], [ToolSpec.from_class(Calculator), ToolSpec.from_class(type("C", (Calculator,), {"name": "d"}))]]
-)
-def test_row_without_a_search_tool_is_refused(tools):
-    with pytest.raises(ConfigError, match="there is no tool 'search' among") as caught:
-        SearchFormat().prompt(PROMPT, tools)
-    assert caught.value.key == "agent_rl.search.tool"
 
 
 def test_episode_searches_twice_and_answers(search):
