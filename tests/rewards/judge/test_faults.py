@@ -114,7 +114,7 @@ def test_with_patience_all_are_scored() -> None:
     usage = judge.panel.client.usage
     assert check(results) == 0
     assert len(results) == TRAJECTORIES
-    assert requests == usage.attempts > 1.15 * TRAJECTORIES
+    assert requests > 1.15 * TRAJECTORIES
     values = [result for result in results if isinstance(result, Value)]
     assert sum(value.logged["calls"] for value in values) == usage.calls
     assert sum(value.logged["calls"] - value.logged["votes"] for value in values) == usage.calls - TRAJECTORIES
@@ -130,10 +130,7 @@ def test_without_patience_exactly_the_faults_are_unscored() -> None:
     faults = [FAULTS[number % len(FAULTS)] for number in range(TRAJECTORIES // 5)]
     expected = sum(fault is not injection for fault in faults)
     assert check(results) == expected == 172
-    usage = judge.panel.client.usage
-    assert requests == usage.calls == usage.attempts == TRAJECTORIES
-    in_the_reply = sum(fault is out_of_range for fault in faults)  # an answer of the server all the same
-    assert usage.failures == expected - in_the_reply
+    assert requests == judge.panel.client.usage.calls == TRAJECTORIES
 
 
 @pytest.mark.parametrize("fault", UNUSABLE)
@@ -145,8 +142,5 @@ def test_one_that_only_fails_is_left_alone(fault: str) -> None:
         results = asyncio.run(measured(judge, trajectories))
         requests = len(server.requests)
     assert check(results) == trajectories - good
-    usage = judge.panel.client.usage
-    assert requests == usage.attempts
     if dead is not out_of_range:  # a server that answers is well, whatever it says
-        assert usage.calls <= good + 10 + 2 * 16
-        assert usage.calls + usage.refused >= trajectories
+        assert requests / 2 <= judge.panel.client.usage.calls <= good + 10 + 2 * 16
