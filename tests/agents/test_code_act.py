@@ -3,7 +3,7 @@
 import pytest
 
 from agent_rl.agents.code_act import NO_ANSWER, CodeActFormat, boxed
-from agent_rl.errors import ConfigError, MalformedActionError
+from agent_rl.errors import MalformedActionError
 from agent_rl.tools import ToolSpec
 from agent_rl.tools.builtin.python import Python
 from agent_rl.trajectory import StopReason, ToolStatus, Trajectory
@@ -86,12 +86,6 @@ def test_instructions_say_how_to_answer():
     assert "\\boxed{answer}" in CodeActFormat().prompt(PROMPT, [PYTHON])[0]["content"]
     assert "boxed" not in CodeActFormat(answer="text").prompt(PROMPT, [PYTHON])[0]["content"]
     assert CodeActFormat("").prompt(PROMPT, [PYTHON]) == PROMPT
-
-
-def test_row_without_a_tool_for_code_is_refused():
-    with pytest.raises(ConfigError, match="no tool 'python'") as caught:
-        CodeActFormat().prompt(PROMPT, [])
-    assert caught.value.key == "agent_rl.code_act.tool"
 
 
 def test_variables_live_as_long_as_the_episode():

@@ -21,6 +21,8 @@ from agent_rl.trajectory import StopReason, ToolCall
 from tests.http_faults import FaultyServer, answer
 from tests.openai_server import MODEL, Server
 
+pytestmark = pytest.mark.usefixtures("quick_delays")
+
 KEY = "sk-secret-of-the-test"
 PROMPT = [{"role": "user", "content": "What is 12+30?"}]
 SPECS = [ToolSpec.from_class(Calculator)]

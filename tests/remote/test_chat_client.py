@@ -9,7 +9,6 @@ import pytest
 
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.remote import RemoteError
-from agent_rl.remote import http as remote
 from agent_rl.remote.chat_client import (
     JSON_MODES,
     ChatClient,
@@ -22,14 +21,10 @@ from agent_rl.remote.chat_client import (
 from tests.http_faults import FaultyServer, answer, hang
 from tests.rewards.judge.server import bodies, says
 
+pytestmark = pytest.mark.usefixtures("quick_delays")
+
 MESSAGES = [{"role": "user", "content": "Judge: x"}]
 SCHEMA = {"type": "object"}
-
-
-@pytest.fixture(autouse=True)
-def quick_delays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "FIRST_DELAY_S", 0.01)
-    monkeypatch.setattr(remote, "JITTER_S", 0.0)
 
 
 def client(server: FaultyServer | None, json_modes: Sequence[JsonMode] = JSON_MODES, **config: Any) -> ChatClient:

@@ -8,19 +8,14 @@ from agent_rl.agents.user_sim import UserSimFormat
 from agent_rl.agents.users.llm_user import GREETING, LLMUser
 from agent_rl.agents.users.user import load_user
 from agent_rl.errors import ConfigError
-from agent_rl.remote import http as remote
 from agent_rl.trajectory import StopReason
 from tests.agents import episodes
 from tests.http_faults import FaultyServer, answer
 
+pytestmark = pytest.mark.usefixtures("quick_delays")
+
 ROW = {"goal": "a refund for order 17"}
 KEY = "sk-0123456789"
-
-
-@pytest.fixture(autouse=True)
-def short_pauses(monkeypatch):
-    monkeypatch.setattr(remote, "JITTER_S", 0.0)
-    monkeypatch.setattr(remote, "FIRST_DELAY_S", 0.01)
 
 
 def says(text):
