@@ -20,7 +20,7 @@ from tests.profiles import bounded, times
 
 pytestmark = [bounded, pytest.mark.slow]
 
-TRAJECTORIES, AT_ONCE, CALLS = times(600, full=2_000), 256, 3
+TRAJECTORIES, AT_ONCE, CALLS = times(300, full=2_000), 256, 3
 LIMIT_S, GRACE_S = 1.0, 2.0
 AT_A_TIME = 24
 KILLS = TRAJECTORIES // 300
