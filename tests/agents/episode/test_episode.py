@@ -5,11 +5,7 @@ import contextlib
 import time
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from agent_rl.agents.episode.episode import FinalTurn
-from agent_rl.agents.episode.hooks import Hooks
 from agent_rl.agents.episode.policy import ScriptedPolicy
 from agent_rl.agents.react import NO_ACTION, ReactFormat, invalid_json
 from agent_rl.errors import EngineError, FatalError, UnscoredError
@@ -288,76 +284,3 @@ def test_cancelled_episode_cancels_its_generation(max_seconds):
 
     asyncio.run(cancelled())
     assert policy.cancelled
-
-
-# Any sequence of texts
-
-WELL_FORMED = st.one_of(
-    st.builds(
-        act, st.sampled_from(["6*7", "1/0", "2**9999999", "("]), st.sampled_from(["calculator", "probe", "calc"])
-    ),
-    st.text(max_size=20).map(lambda text: f"Thought: x\nFinal Answer: {text}"),
-)
-JSON = st.recursive(
-    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5), st.lists, max_leaves=5
-)
-BROKEN = st.one_of(
-    st.builds(
-        "Action: {}\nAction Input: {}".format, st.sampled_from(["calculator", "probe", ""]), st.text(max_size=30)
-    ),
-    st.builds("Action: {}\nAction Input: {}".format, st.sampled_from(["calculator", "x"]), JSON.map(repr)),
-    st.lists(
-        st.sampled_from(
-            ["Thought:", "Action:", "Action Input:", "Observation:", "Final Answer:", "\n", "{", "}", '"', "x", " "]
-        )
-    ).map("".join),
-    st.just("Action: calculator\nAction Input: " + '{"expression":' * 400 + "1" + "}" * 400),
-)
-TEXTS = st.lists(st.one_of(WELL_FORMED, BROKEN, st.text(max_size=60)), max_size=8)
-
-
-@given(
-    texts=TEXTS,
-    max_turns=st.none() | st.integers(1, 6),
-    max_tool_calls=st.none() | st.integers(0, 3),
-    max_tokens=st.none() | st.integers(1, 60),
-    max_malformed=st.integers(1, 3),
-    max_repeats=st.none() | st.integers(1, 2),
-    final=st.none() | st.builds(FinalTurn, st.just("Now."), st.integers(0, 10)),
-    hooks=st.none() | st.just(Hooks()),
-)
-def test_any_sequence_of_texts_ends_once_and_within_its_budgets(
-    texts, max_turns, max_tool_calls, max_tokens, max_malformed, max_repeats, final, hooks
-):
-    spec, life = probe()
-    policy = ScriptedPolicy(texts, max_tokens=max_tokens)
-    trajectory = run(
-        policy,
-        ToolSpec.from_class(Calculator),
-        spec,
-        max_turns=max_turns,
-        max_tool_calls=max_tool_calls,
-        max_malformed=max_malformed,
-        max_repeats=max_repeats,
-        final=final,
-        hooks=hooks,
-    )
-    reason = trajectory.stop_reason
-    turns = trajectory.turns
-    assert reason in StopReason
-    assert reason is not StopReason.ERROR
-    assert (trajectory.answer is not None) == (reason is StopReason.ANSWERED)
-    assert (trajectory.error is not None) == (reason is StopReason.ENGINE_ERROR)
-    assert (len(turns) == len(texts)) or reason is not StopReason.ENGINE_ERROR
-    assert max_turns is None or len(turns) <= max_turns
-    run_calls = sum(result.status is not ToolStatus.SKIPPED for result in trajectory.results)
-    assert max_tool_calls is None or run_calls <= max_tool_calls
-    told = [number for number, turn in enumerate(turns) if (turn.observation or "").endswith("Now.")]
-    assert len(told) <= (final is not None)
-    assert not told or len(turns) - told[0] <= 2
-    assert max_tokens is None or policy.response_tokens <= max_tokens
-    assert all(turn.observation is not None for turn in turns[:-1])
-    assert all(turn.malformed is None or not turn.calls for turn in turns)
-    assert life in ([], ["start", "close"])
-    assert Trajectory.from_json(trajectory.to_json()) == trajectory
-    assert Trajectory.from_dict(trajectory.to_dict()) == trajectory

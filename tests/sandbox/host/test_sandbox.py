@@ -453,19 +453,6 @@ def test_nothing_is_left_at_the_end(tmp_path):
     assert not left_open(before)
 
 
-def test_probing_reports_the_layers():
-    async def main():
-        async with PythonSandbox() as box:
-            assert box.report is None
-            report = await box.probe()
-            assert box.report is report
-            return report
-
-    report = asyncio.run(main())
-    assert report.isolated
-    assert {"seccomp"} <= set(report.layers)
-
-
 def test_without_isolation_nothing_runs_unless_unsafe(run, monkeypatch, caplog):
     monkeypatch.setattr(supervisor, "_COMMAND", WITHOUT_ISOLATION)
     refused = run("print(1)", sandbox={})
