@@ -1,8 +1,8 @@
 """GSM8K's own worked solutions, replayed through verl's worker: our loop, calculator and reward.
 
-All 1,319 problems of the test split. A scripted engine writes one action for each calculator annotation of a problem
-(`<<48/2=24>>` asks for `48/2`) and then answers. It answers with what the calculator last told it wherever the last
-annotation is the problem's answer.
+Problems of the test split, all 1,319 in `make test-recipes`. A scripted engine writes one action for each calculator
+annotation of a problem (`<<48/2=24>>` asks for `48/2`) and then answers. It answers with what the calculator last told
+it wherever the last annotation is the problem's answer.
 """
 
 import asyncio
@@ -25,14 +25,16 @@ from agent_rl.cpu.tiny_model import make_model, make_tokenizer
 from agent_rl.data.gsm8k import final_answer, to_row
 from agent_rl.data.storage import write_parquet
 from agent_rl.trajectory import StopReason, ToolStatus
+from tests.profiles import bounded, times
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT.parent / "shared/data/gsm8k/test.jsonl"
-ROWS = 1319
+ROWS = times(400, full=1319)
 ANNOTATION = re.compile(r"<<([^<>]*)=([^<>=]*)>>")
 PROMPT_LENGTH, RESPONSE_LENGTH = 1024, 2048
 
 pytestmark = [
+    bounded,
     pytest.mark.trainer,
     pytest.mark.skipif(not DATA.is_file(), reason=f"GSM8K's test.jsonl is not at {DATA}"),
 ]
@@ -109,7 +111,7 @@ def replay(compose, tmp_path_factory):
     from verl.utils import hf_tokenizer
 
     folder = tmp_path_factory.mktemp("gsm8k")
-    examples = [json.loads(line) for line in DATA.read_text(encoding="utf-8").splitlines()]
+    examples = [json.loads(line) for line in DATA.read_text(encoding="utf-8").splitlines()[:ROWS]]
     texts = [text for example in examples[:400] for text in (example["question"], *script(example)[0])]
     make_model(folder, make_tokenizer(texts, folder, vocab_size=1500), hidden=8, layers=1, heads=2)
     tokenizer = hf_tokenizer(str(folder))
