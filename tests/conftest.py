@@ -81,6 +81,15 @@ def _no_scorers_process_is_left() -> Iterator[None]:
             attrgetter(close)(module)()
 
 
+@pytest.fixture
+def quick_delays(monkeypatch):
+    """Short pauses between the attempts of a request."""
+    from agent_rl.remote import http
+
+    monkeypatch.setattr(http, "FIRST_DELAY_S", 0.01)
+    monkeypatch.setattr(http, "JITTER_S", 0.0)
+
+
 @pytest.fixture(scope="session")
 def model_dir(tmp_path_factory):
     """A tiny untrained Qwen2 with its tokenizer."""

@@ -80,7 +80,7 @@ class CodeActFormat(TextToolFormat):
         text = text.replace("\r\n", "\n")
         blocks = [textwrap.dedent(code) for language, code in _BLOCK.findall(text) if language.lower() in _PYTHON]
         if program := "\n".join(block for block in blocks if block.strip()):
-            return Step(calls=[self.find(tools).call(program)])
+            return Step(calls=[self.call(program, tools)])
         answer = boxed(text) if self._answer == "boxed" else text.strip()
         if not answer:
             raise MalformedActionError(NO_ANSWER if self._answer == "boxed" else "The turn is empty.")

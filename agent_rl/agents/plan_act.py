@@ -9,8 +9,8 @@
     Action Input: {"item": "pear"}            Action Input: {"item": "pear", "list": "sizes"}
 
 A turn's plan, as a list of texts, and the number of the step that it says it works on are `Turn.notes["plan"]` and
-`["step"]`, so the JSON of a trajectory keeps every revision; `plans` reads them. A first action or answer without a
-plan is malformed. A reward may judge whether a turn follows its plan.
+`["step"]`, so the JSON of a trajectory keeps every revision. A first action or answer without a plan is malformed. A
+reward may judge whether a turn follows its plan.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ from agent_rl.agents.react import ReactFormat
 from agent_rl.errors import MalformedActionError
 from agent_rl.settings import AgentRLSettings
 from agent_rl.tools import ToolSpec
-from agent_rl.trajectory import Trajectory
 
-__all__ = ["AGENT", "DEFAULT_INSTRUCTIONS", "NO_PLAN", "PlanActFormat", "plans"]
+__all__ = ["AGENT", "DEFAULT_INSTRUCTIONS", "NO_PLAN", "PlanActFormat"]
 
 DEFAULT_INSTRUCTIONS = """\
 Answer the question by a plan. You can use these tools:
@@ -96,11 +95,6 @@ class PlanActFormat(ReactFormat):
             self._notes["step"] = int(number[1])
         step.notes, self._notes = self._notes, {}
         return step
-
-
-def plans(trajectory: Trajectory) -> list[list[str]]:
-    """The first plan and its revisions, in order."""
-    return [turn.notes["plan"] for turn in trajectory.turns if "plan" in turn.notes]
 
 
 def _format(settings: AgentRLSettings, limits: EpisodeLimits) -> PlanActFormat:

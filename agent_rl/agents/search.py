@@ -58,7 +58,7 @@ class SearchFormat(TextToolFormat):
         body = found[2].strip() if found else ""
         if not found or not body:
             raise MalformedActionError(NO_ACTION)
-        return Step(answer=body) if found[1] == "answer" else Step(calls=[self.find(tools).call(body)])
+        return Step(answer=body) if found[1] == "answer" else Step(calls=[self.call(body, tools)])
 
 
 def _format(settings: AgentRLSettings, limits: EpisodeLimits) -> SearchFormat:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -74,9 +73,6 @@ class ChatTemplate:
     def __init__(self, tokenizer: Any, options: Mapping[str, Any] | None = None, name: str = "") -> None:
         self.tokenizer, self.options, self.name = tokenizer, dict(options or {}), name
         self._backend = getattr(tokenizer, "backend_tokenizer", None)
-        self._variables = {**tokenizer.special_tokens_map, **self.options}
-        taken = inspect.signature(tokenizer.apply_chat_template).parameters
-        self._plain = isinstance(tokenizer.chat_template, str) and not self._variables.keys() & taken
         self._known: dict[Any, tuple[Any, Any]] = {}
         self._taken: dict[Any, int] = {}
         """By the shape of the messages that answer a turn: which form of the turn it takes."""
@@ -93,19 +89,8 @@ class ChatTemplate:
         return self._rendered(messages, tools or self._no_tools, prompt=prompt)
 
     def _rendered(self, messages: Messages, tools: Any, *, prompt: bool) -> str:
-        if not self._plain:
-            text = self.tokenizer.apply_chat_template(
-                list(messages), tools=tools, tokenize=False, add_generation_prompt=prompt, **self.options
-            )
-            return str(text)
-        from transformers.utils.chat_template_utils import render_jinja_template  # the wrappers around it take longer
-
-        (text,), _ = render_jinja_template(
-            [list(messages)],
-            tools=tools,
-            chat_template=self.tokenizer.chat_template,
-            add_generation_prompt=prompt,
-            **self._variables,
+        text = self.tokenizer.apply_chat_template(
+            list(messages), tools=tools, tokenize=False, add_generation_prompt=prompt, **self.options
         )
         return str(text)
 

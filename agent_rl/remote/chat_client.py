@@ -16,15 +16,14 @@ import logging
 import math
 import re
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from agent_rl.concurrency import PerLoop
-from agent_rl.errors import ConfigError, UnscoredError, did_you_mean
+from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.remote.breaker import BreakerConfig, CircuitBreaker
 from agent_rl.remote.http import Remote, RemoteLimits, bearer
 from agent_rl.remote.responses import NotSentError, RemoteError, Response
@@ -97,13 +96,7 @@ class EndpointUsage:
     """Totals of one client in one process."""
 
     calls: int = 0
-    """Requests."""
-    attempts: int = 0
-    """How often they were sent, retries included."""
-    failures: int = 0
-    """Requests without a usable answer."""
-    refused: int = 0
-    """Requests that were not sent: the budget was spent, or the circuit open."""
+    """Requests; one that is retried counts once."""
     tokens: int = 0
     """Of prompts and replies."""
 
@@ -209,7 +202,7 @@ class ChatClient:
             ConfigError: no request will be answered.
         """
         body = {"model": self.config.model, **body}
-        async with self._turn():
+        async with self._slots.get():
             if schema is None:
                 return await self._complete(body)
             mode = self._json_mode
@@ -241,7 +234,7 @@ class ChatClient:
             RemoteError: as `chat`.
             ConfigError: as `chat`.
         """
-        async with self._turn():
+        async with self._slots.get():
             return await self._send(path, body, read, missing)
 
     @property
@@ -254,19 +247,6 @@ class ChatClient:
             return f"{self._key}.{name}"
         return "endpoint" if name == "url" else name
 
-    @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
-        """Hold one of the slots for concurrent requests, and count a failure."""
-        async with self._slots.get():
-            try:
-                yield
-            except NotSentError:
-                self._count(refused=1)
-                raise
-            except UnscoredError:
-                self._count(failures=1)
-                raise
-
     async def _complete(self, body: Mapping[str, Any]) -> Completion:
         body = {name: value for name, value in body.items() if value is not None}
         return await self._send("/chat/completions", body, lambda answer: _completion(answer, body), "message")
@@ -275,12 +255,7 @@ class ChatClient:
         self._require_budget()
         with self._breaker.watch():
             self._count(calls=1)
-            try:
-                response = await self._remote.request("POST", path, json=body)
-            except RemoteError as error:
-                self._count(attempts=error.attempts)
-                raise
-            self._count(attempts=response.attempts)
+            response = await self._remote.request("POST", path, json=body)
             if response.status in _REFUSED and not self._answered:
                 raise self._refusal(response)
             if response.ok:
@@ -309,12 +284,8 @@ class ChatClient:
         return ConfigError(self._named(name), f"{self.address}: {problem} ({self._remote.problem(response)})", remedy)
 
     def _require_budget(self) -> None:
-        budget = self.config.budget
-        for name, limit, spent in (
-            ("calls", budget.calls, self.usage.calls),
-            ("tokens", budget.tokens, self.usage.tokens),
-        ):
-            if limit is None or spent < limit:
+        for name, limit in self.config.budget:
+            if limit is None or getattr(self.usage, name) < limit:
                 continue
             problem = f"the budget of {limit} {name} is spent"
             if not self._said_spent:
@@ -322,10 +293,10 @@ class ChatClient:
                 logger.warning("%s: %s: this process sends no more requests", self._key or self.host, problem)
             raise NotSentError(self._key or self.host, problem, attempts=0)
 
-    def _count(self, **numbers: int) -> None:
+    def _count(self, calls: int = 0, tokens: int = 0) -> None:
         with self._lock:
-            for name, number in numbers.items():
-                setattr(self.usage, name, getattr(self.usage, name) + number)
+            self.usage.calls += calls
+            self.usage.tokens += tokens
 
 
 def _asked(mode: JsonMode, schema: Mapping[str, Any]) -> dict[str, Any] | None:

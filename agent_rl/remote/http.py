@@ -23,7 +23,7 @@ import random
 import time
 import zlib
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from functools import lru_cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
@@ -238,7 +238,7 @@ class Remote:
                         await lane.turn()
                     number = attempt.num
                     try:
-                        return replace(await self._attempt(client, request), attempts=number)
+                        return await self._attempt(client, request)
                     except _Failure as failure:
                         last = failure
                         logger.info("%s: %s (attempt %d)", host_of(request.url), failure.problem, number)

@@ -57,8 +57,6 @@ class Response:
     """Whether the body was longer than `max_bytes`."""
     url: str = field(repr=False)
     """Where the answer came from, after redirects; it may hold secrets."""
-    attempts: int = 1
-    """Number of times the request was sent."""
 
     @property
     def ok(self) -> bool:

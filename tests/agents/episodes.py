@@ -78,12 +78,14 @@ def probe():
     return ToolSpec.from_class(cls), cls.life
 
 
-async def episode(policy, *specs, form=None, prompt=PROMPT, timeout_s=30.0, hooks=None, reuse=False, **budget):
+async def episode(
+    policy, *specs, form=None, prompt=PROMPT, timeout_s=30.0, hooks=None, user=None, reuse=False, **budget
+):
     specs = specs or (ToolSpec.from_class(Calculator),)
     async with ToolSession(
         specs, default_timeout_s=timeout_s, max_parallel_calls=1, settings=ToolsSettings(reuse_results=reuse)
     ) as session:
-        return await run_episode(policy, form or ReactFormat(), session, prompt, EpisodeBudget(**budget), hooks)
+        return await run_episode(policy, form or ReactFormat(), session, prompt, EpisodeBudget(**budget), hooks, user)
 
 
 def run(policy, *specs, **options):

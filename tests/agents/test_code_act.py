@@ -1,18 +1,14 @@
 """Code as the action: what is read from a turn, and episodes in a real sandbox."""
 
-import asyncio
-
 import pytest
 
 from agent_rl.agents.code_act import NO_ANSWER, CodeActFormat, boxed
-from agent_rl.agents.episode.episode import EpisodeBudget, run_episode
-from agent_rl.agents.episode.policy import ScriptedPolicy
-from agent_rl.errors import ConfigError, MalformedActionError
-from agent_rl.tools import ToolSession, ToolSpec
+from agent_rl.errors import MalformedActionError
+from agent_rl.tools import ToolSpec
 from agent_rl.tools.builtin.python import Python
 from agent_rl.trajectory import StopReason, ToolStatus, Trajectory
+from tests.agents.episodes import PROMPT, run
 
-PROMPT = [{"role": "user", "content": "How much is 6*7?"}]
 PYTHON = ToolSpec.from_class(Python)
 
 
@@ -20,14 +16,8 @@ def block(code, language="python"):
     return f"```{language}\n{code}\n```"
 
 
-def run(*texts, form=None, **budget):
-    async def episode():
-        async with ToolSession([PYTHON], default_timeout_s=60) as session:
-            return await run_episode(
-                ScriptedPolicy(texts), form or CodeActFormat(), session, PROMPT, EpisodeBudget(**budget)
-            )
-
-    return asyncio.run(episode())
+def play(*texts):
+    return run(list(texts), PYTHON, form=CodeActFormat(), timeout_s=60)
 
 
 def code(text, form=None):
@@ -98,29 +88,23 @@ def test_instructions_say_how_to_answer():
     assert CodeActFormat("").prompt(PROMPT, [PYTHON]) == PROMPT
 
 
-def test_row_without_a_tool_for_code_is_refused():
-    with pytest.raises(ConfigError, match="no tool 'python'") as caught:
-        CodeActFormat().prompt(PROMPT, [])
-    assert caught.value.key == "agent_rl.code_act.tool"
-
-
 def test_variables_live_as_long_as_the_episode():
     texts = (
         "I begin.\n" + block("x = 6\nx") + "\n```output\n7\n```\n\\boxed{invented}",
         block("print(x * 7)"),
         "It is \\boxed{42}.",
     )
-    trajectory = run(*texts)
+    trajectory = play(*texts)
     assert (trajectory.stop_reason, trajectory.answer) == (StopReason.ANSWERED, "42")
     assert [turn.observation for turn in trajectory.turns] == ["```output\n6\n```", "```output\n42\n```", None]
     assert trajectory.turns[0].text == "I begin.\n" + block("x = 6\nx") + "\n"
     assert Trajectory.from_json(trajectory.to_json()) == trajectory
-    (first, *_) = run(block("x")).turns
+    (first, *_) = play(block("x")).turns
     assert "name 'x' is not defined" in first.observation
 
 
 def test_thoughts_are_neither_code_nor_answer():
-    trajectory = run(
+    trajectory = play(
         f"<think>\n{block('draft')}\n\\boxed{{0}}</think>\n{block('6 * 7')}", "<think>x</think> \\boxed{42}"
     )
     assert trajectory.turns[0].observation == "```output\n42\n```"
@@ -128,7 +112,7 @@ def test_thoughts_are_neither_code_nor_answer():
 
 
 def test_mistakes_in_code_are_observations():
-    trajectory = run(block("1/0"), block("print('a'"), "hm", "\\boxed{1}")
+    trajectory = play(block("1/0"), block("print('a'"), "hm", "\\boxed{1}")
     assert trajectory.turns[0].observation.startswith("```output\nError: ZeroDivisionError: division by zero")
     assert "SyntaxError" in trajectory.turns[1].observation
     assert trajectory.turns[2].observation == f"```output\nError: {NO_ANSWER}\n```"

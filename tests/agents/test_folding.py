@@ -56,16 +56,9 @@ def test_full_context_continues_from_the_policys_notes():
     assert PROMPT[0]["content"] == "What is 6*7?"
     sampled = sum(turn.tokens for turn in trajectory.turns) + fold["tokens"]
     assert trajectory.response_tokens == sampled + 2 * 2 + 2  # and two observations, and the request for notes
-    assert trajectory.longest_tokens < trajectory.response_tokens
-    assert Trajectory.from_json(trajectory.to_json()) == trajectory
-
-
-def test_a_folded_episode_that_kept_its_limits_is_not_overlong():
-    policy, _ = folding([act(), act("1+1"), "It was 42.", act("2+2"), ANSWER], max_tokens=20, reserve_tokens=5)
-    trajectory = play(policy)
     assert trajectory.response_tokens > 20 >= trajectory.longest_tokens > 0
     assert overlong(trajectory, OverlongSettings(penalty=1.0, buffer_tokens=1), 20) > -1.0
-    assert overlong(trajectory, OverlongSettings(penalty=1.0), trajectory.longest_tokens) == -1.0
+    assert Trajectory.from_json(trajectory.to_json()) == trajectory
 
 
 def test_request_for_notes_stands_where_the_results_would():
@@ -108,12 +101,6 @@ def test_images_go_along():
         assert seen[-1] == [{"role": "user", "content": [{"type": "text", "text": "What?"}, image, told]}]
 
 
-def test_context_that_is_large_enough_is_not_folded():
-    policy, inner = folding([act(), act(), ANSWER], max_tokens=200, reserve_tokens=5)
-    assert not any(turn.notes for turn in play(policy).turns)
-    assert ASKED not in inner.messages
-
-
 def test_notes_replace_notes_and_thoughts_stay_out_of_them():
     texts = [act(), act(), "<think>hm</think>one", act(), act(), "two", ANSWER]
     policy, inner = folding(texts, max_tokens=20, reserve_tokens=5)
@@ -125,37 +112,32 @@ def test_notes_replace_notes_and_thoughts_stay_out_of_them():
     assert told.count("Your notes so far") == 1
 
 
-def test_number_of_folds_is_limited():
-    policy, _ = folding([act(), act(), "notes", *[act()] * 9], max_tokens=20, reserve_tokens=5, max_folds=1)
-    trajectory = play(policy)
-    assert trajectory.stop_reason is StopReason.MAX_TOKENS
-    assert sum("fold" in turn.notes for turn in trajectory.turns) == 1
-    policy, _ = folding([act()] * 9, max_tokens=20, reserve_tokens=5, max_folds=0)
-    assert play(policy).stop_reason is StopReason.MAX_TOKENS
+SMALL, LAST = {"max_tokens": 20, "reserve_tokens": 5}, FinalTurn("Last turn.", reserve_tokens=12)
+ENDS = {
+    "a context that is large enough": ([act(), act(), ANSWER], {"max_tokens": 200}, "answered", 0),
+    "one fold at most": ([act(), act(), "notes", *[act()] * 9], {"max_folds": 1}, "max_tokens", 1),
+    "no folds": ([act()] * 9, {"max_folds": 0}, "max_tokens", 0),
+    "no room for the request": ([act(), act(), "notes"], {"max_tokens": 16, "reserve_tokens": 1}, "max_tokens", 0),
+    "no room for the notes": ([act(), act(), "notes " * 20], {"max_tokens": 17, "reserve_tokens": 1}, "max_tokens", 1),
+    "an engine that fails": ([act(), act()], {}, "engine_error", 0),
+    "a final turn when no folds are left": (
+        [act(), act(), "notes", act(), act(), act(), ANSWER],
+        {"max_tokens": 30, "reserve_tokens": 16, "max_folds": 1, "final": LAST},
+        "answered",
+        1,
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    ("max_tokens", "texts"),
-    [(16, [act(), act(), "notes"]), (20, [act(), act(), "notes " * 20])],
-    ids=["no room for the request", "no room to write"],
-)
-def test_notes_that_do_not_fit_end_the_episode(max_tokens, texts):
-    policy, _ = folding(texts, max_tokens=max_tokens, reserve_tokens=1)
-    trajectory = play(policy)
-    assert (trajectory.stop_reason, trajectory.answer) == (StopReason.MAX_TOKENS, None)
-
-
-def test_final_turn_comes_when_there_are_no_folds_left():
-    texts = [act(), act(), "notes", act(), act(), act(), ANSWER]
-    policy, inner = folding(texts, max_tokens=30, reserve_tokens=16, max_folds=1)
-    trajectory = play(policy, final=FinalTurn("Last turn.", reserve_tokens=12))
-    assert (trajectory.stop_reason, trajectory.answer) == (StopReason.ANSWERED, "42")
-    assert inner.messages[-2]["content"] == "Last turn."
-
-
-def test_engine_that_fails_while_folding_is_unscored():
-    policy, _ = folding([act(), act()], max_tokens=20, reserve_tokens=5)
-    assert play(policy).stop_reason is StopReason.ENGINE_ERROR
+@pytest.mark.parametrize(("texts", "options", "reason", "folds"), ENDS.values(), ids=ENDS)
+def test_how_it_ends(texts, options, reason, folds):
+    options = {**SMALL, **options}
+    final = options.pop("final", None)
+    policy, inner = folding(texts, **options)
+    trajectory = play(policy, final=final)
+    assert trajectory.stop_reason.value == reason
+    assert sum("fold" in turn.notes for turn in trajectory.turns) == folds
+    assert final is None or inner.messages[-2]["content"] == "Last turn."
 
 
 def test_time_that_runs_out_while_folding_ends_the_episode():

@@ -1,18 +1,13 @@
 """GSM8K's own worked solutions, replayed through verl's worker: our loop, calculator and reward.
 
-All 1,319 problems of the test split. A scripted engine writes one action for each calculator annotation of a problem
-(`<<48/2=24>>` asks for `48/2`) and then answers. It answers with what the calculator last told it wherever the last
-annotation is the problem's answer.
+Problems of the test split, all 1,319 in `make test-recipes`. A scripted engine writes one action for each calculator
+annotation of a problem (`<<48/2=24>>` asks for `48/2`) and then answers. It answers with what the calculator last told
+it wherever the last annotation is the problem's answer.
 """
 
-import ast
 import asyncio
 import json
-import operator
 import re
-import time
-from collections import Counter
-from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,14 +25,16 @@ from agent_rl.cpu.tiny_model import make_model, make_tokenizer
 from agent_rl.data.gsm8k import final_answer, to_row
 from agent_rl.data.storage import write_parquet
 from agent_rl.trajectory import StopReason, ToolStatus
+from tests.profiles import bounded, times
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT.parent / "shared/data/gsm8k/test.jsonl"
-ROWS = 1319
+ROWS = times(400, full=1319)
 ANNOTATION = re.compile(r"<<([^<>]*)=([^<>=]*)>>")
 PROMPT_LENGTH, RESPONSE_LENGTH = 1024, 2048
 
 pytestmark = [
+    bounded,
     pytest.mark.trainer,
     pytest.mark.skipif(not DATA.is_file(), reason=f"GSM8K's test.jsonl is not at {DATA}"),
 ]
@@ -107,14 +104,14 @@ def batch_of(config, tokenizer, files):
 
 @pytest.fixture(scope="module")
 def replay(compose, tmp_path_factory):
-    """The examples, what the worker returned, the engine, the trace, and the seconds that the worker needed."""
+    """The examples, what the worker returned, the engine and the trace."""
     import datasets
     from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
     from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
     from verl.utils import hf_tokenizer
 
     folder = tmp_path_factory.mktemp("gsm8k")
-    examples = [json.loads(line) for line in DATA.read_text(encoding="utf-8").splitlines()]
+    examples = [json.loads(line) for line in DATA.read_text(encoding="utf-8").splitlines()[:ROWS]]
     texts = [text for example in examples[:400] for text in (example["question"], *script(example)[0])]
     make_model(folder, make_tokenizer(texts, folder, vocab_size=1500), hidden=8, layers=1, heads=2)
     tokenizer = hf_tokenizer(str(folder))
@@ -142,17 +139,9 @@ def replay(compose, tmp_path_factory):
         worker = AgentLoopWorker(config, engine, reward_loop_worker_handles=[reward])
         return await worker.generate_sequences(batch)
 
-    started = time.monotonic()
     output = asyncio.run(generate())
-    seconds = time.monotonic() - started
-    return SimpleNamespace(
-        examples=examples,
-        output=output,
-        engine=engine,
-        tokenizer=tokenizer,
-        trace=list(trace.read(folder / "trace.jsonl")),
-        seconds=seconds,
-    )
+    traced = list(trace.read(folder / "trace.jsonl"))
+    return SimpleNamespace(examples=examples, output=output, engine=engine, trace=traced)
 
 
 def in_order(replay):
@@ -160,12 +149,8 @@ def in_order(replay):
     return sorted(replay.trace, key=lambda trajectory: trajectory.info["index"])
 
 
-def test_every_problem_is_traced_once(replay):
-    assert len(replay.examples) == len(replay.trace) == ROWS
-    assert [trajectory.info["index"] for trajectory in in_order(replay)] == list(range(ROWS))
-
-
 def test_every_problem_is_answered_without_a_malformed_turn_or_a_failed_call(replay):
+    assert [trajectory.info["index"] for trajectory in in_order(replay)] == list(range(ROWS))
     for trajectory, example in zip(in_order(replay), replay.examples, strict=True):
         assert trajectory.stop_reason is StopReason.ANSWERED
         assert trajectory.malformed_turns == 0
@@ -176,91 +161,19 @@ def test_every_problem_is_answered_without_a_malformed_turn_or_a_failed_call(rep
 def test_replayed_solutions_are_correct(replay):
     scores = [trajectory.score.components["correctness"] for trajectory in in_order(replay)]
     assert replay.output.non_tensor_batch["acc"].tolist() == scores
-    correct = sum(score == 1.0 for score in scores)
-    from_tool = sum(script(example)[1] is None for example in replay.examples)
-    print(
-        f"{correct} of {ROWS} correct; {from_tool} answers are the calculator's; {replay.seconds:.1f} s in the worker"
-    )
-    assert correct >= 0.99 * ROWS
-    assert from_tool >= 0.9 * ROWS
-    misses = [index for index, score in enumerate(scores) if score != 1.0 and not wrong_data(replay.examples[index])]
-    assert misses == []
-
-
-def wrong_data(example):
-    """Whether a solution contradicts itself: its answer is the last annotation, and that has wrong arithmetic."""
-    annotations = ANNOTATION.findall(example["answer"])
-    return bool(annotations) and independent(annotations[-1][0]) != Fraction(annotations[-1][1])
-
-
-def test_wrong_answers_are_not_rewarded(replay):
-    """So that the score above means something: the same trajectories with another answer."""
-    from agent_rl.settings import RewardSettings
-    from tests.scoring import score
-
-    for trajectory in in_order(replay):
-        wrong = trajectory.from_dict(trajectory.to_dict())
-        wrong.answer = str(Decimal(trajectory.ground_truth) + 1)
-        assert score(wrong, RewardSettings()).components["correctness"] == 0.0
+    assert sum(score == 1.0 for score in scores) >= 0.99 * ROWS
+    assert sum(script(example)[1] is None for example in replay.examples) >= 0.9 * ROWS  # the calculator's answers
 
 
 def test_calculator_agrees_with_the_annotations(replay):
-    figures = Counter()
-    unexplained = []
+    """Up to their decimals: a few annotations have wrong arithmetic."""
+    agreed = total = 0
     for trajectory, example in zip(in_order(replay), replay.examples, strict=True):
-        for (left, right), result in zip(ANNOTATION.findall(example["answer"]), trajectory.results, strict=True):
-            verdict = compare(left, right, result.text)
-            figures[verdict] += 1
-            if verdict == "unexplained":
-                unexplained.append((left, right, result.text))
-    print(dict(figures))
-    total = sum(figures.values())
+        for (_, right), result in zip(ANNOTATION.findall(example["answer"]), trajectory.results, strict=True):
+            agreed += abs(Fraction(right) - Fraction(result.text)) < Fraction(1, 10 ** len(right.partition(".")[2]))
+            total += 1
     assert total > 3 * ROWS
-    assert figures["exact"] + figures["as shown"] >= 0.995 * total
-    assert unexplained == []
-
-
-def compare(left, right, got):
-    """`exact`, `as shown` (equal up to the decimals of the annotation), or why the annotation differs."""
-    want, have = Fraction(right), Fraction(got)
-    if have == want:
-        return "exact"
-    decimals = len(right.partition(".")[2])
-    if round(have, decimals) == want or abs(have - want) < Fraction(1, 10**decimals):
-        return "as shown"
-    value = independent(left)
-    if value is not None and abs(value - have) <= abs(value) / 10**11 and value != want:
-        return "the annotation's arithmetic is wrong"
-    return "unexplained"
-
-
-_OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
-
-
-def independent(expression):
-    """The value of plain arithmetic by Python's own parser and fractions; None when it is something else."""
-
-    def value(node):
-        if isinstance(node, ast.BinOp):
-            return _OPERATORS[type(node.op)](value(node.left), value(node.right))
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            return -value(node.operand)
-        return Fraction(ast.get_source_segment(text, node))
-
-    text = re.sub(r"(?<![\d.])0+(?=\d)", "", expression.replace(",", "").replace("$", "").strip())
-    text = re.sub(r"([\d.]+)%", r"(\1/100)", text)
-    try:
-        return value(ast.parse(text, mode="eval").body)
-    except (SyntaxError, KeyError, ValueError, TypeError, ZeroDivisionError):
-        return None
-
-
-def test_independent_evaluation_confirms_the_annotations(replay):
-    """Nearly all of them: it reads plain arithmetic only."""
-    annotations = [pair for example in replay.examples for pair in ANNOTATION.findall(example["answer"])]
-    agreed = sum(independent(left) == Fraction(right) for left, right in annotations)
-    print(f"{agreed} of {len(annotations)} annotations confirmed")
-    assert agreed >= 0.99 * len(annotations)
+    assert agreed >= 0.995 * total
 
 
 def test_batch_holds_exactly_the_sampled_tokens(replay):
@@ -285,18 +198,6 @@ def test_batch_holds_exactly_the_sampled_tokens(replay):
         assert sampled.tolist() == [token for turn in request.turns for token in turn]
         whole = batch["input_ids"][row][batch["attention_mask"][row] == 1]
         assert whole.tolist() == request.ids
-
-
-def test_what_was_not_sampled_is_the_observations(replay):
-    mask, responses = replay.output.batch["response_mask"], replay.output.batch["responses"]
-    lengths = replay.output.batch["attention_mask"][:, PROMPT_LENGTH:].sum(dim=1)
-    for row, trajectory in enumerate(in_order(replay)):
-        inserted = responses[row, : lengths[row]][mask[row, : lengths[row]] == 0]
-        text = "".join(
-            f"\n<|im_start|>user\n{turn.observation}<|im_end|>\n<|im_start|>assistant\n"
-            for turn in trajectory.turns[:-1]
-        )
-        assert replay.tokenizer.decode(inserted) == text
 
 
 def test_reward_stands_on_the_last_token(replay):

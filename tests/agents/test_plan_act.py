@@ -1,33 +1,22 @@
 """Plan and act: what is read from a turn, and what the trajectory keeps of it."""
 
-import asyncio
-
 import pytest
 
-from agent_rl.agents.episode.episode import EpisodeBudget, run_episode
-from agent_rl.agents.episode.policy import ScriptedPolicy
-from agent_rl.agents.plan_act import DEFAULT_INSTRUCTIONS, NO_PLAN, PlanActFormat, plans
+from agent_rl.agents.plan_act import DEFAULT_INSTRUCTIONS, NO_PLAN, PlanActFormat
 from agent_rl.agents.react import NO_ACTION
 from agent_rl.errors import MalformedActionError
-from agent_rl.tools import ToolSession, ToolSpec
+from agent_rl.tools import ToolSpec
 from agent_rl.tools.builtin.calculator import Calculator
 from agent_rl.trajectory import StopReason, Trajectory
+from tests.agents.episodes import ANSWER, act, run
 
-PROMPT = [{"role": "user", "content": "How much are 6 boxes of 7?"}]
 TOOLS = [ToolSpec.from_class(Calculator)]
 PLAN = "Plan:\n1. Multiply.\n2. Answer.\n"
-ACT = 'Step: 1\nThought: x\nAction: calculator\nAction Input: {"expression": "6*7"}'
-ANSWER = "Thought: done\nFinal Answer: 42"
+ACT = f"Step: 1\n{act()}"
 
 
-def run(*texts, form=None, **budget):
-    async def episode():
-        async with ToolSession(TOOLS, default_timeout_s=30) as session:
-            return await run_episode(
-                ScriptedPolicy(texts), form or PlanActFormat(), session, PROMPT, EpisodeBudget(**budget)
-            )
-
-    return asyncio.run(episode())
+def play(*texts, form=None, **budget):
+    return run(list(texts), form=form or PlanActFormat(), **budget)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +51,7 @@ def test_plan_alone_is_no_action():
 
 def test_plan_and_its_revisions_are_kept():
     revised = "Plan:\n1. Multiply again.\n2. Answer.\n"
-    trajectory = run(PLAN + ACT, ACT, revised + ACT.replace("Step: 1\n", ""), ANSWER)
+    trajectory = play(PLAN + ACT, ACT, revised + ACT.replace("Step: 1\n", ""), ANSWER)
     assert (trajectory.stop_reason, trajectory.answer) == (StopReason.ANSWERED, "42")
     assert [turn.notes for turn in trajectory.turns] == [
         {"plan": ["Multiply.", "Answer."], "step": 1},
@@ -70,19 +59,17 @@ def test_plan_and_its_revisions_are_kept():
         {"plan": ["Multiply again.", "Answer."]},
         {},
     ]
-    stored = Trajectory.from_json(trajectory.to_json())
-    assert stored == trajectory
-    assert plans(stored) == [["Multiply.", "Answer."], ["Multiply again.", "Answer."]]
+    assert Trajectory.from_json(trajectory.to_json()) == trajectory
 
 
 def test_plan_of_a_turn_with_a_malformed_action_is_kept():
-    trajectory = run(PLAN + "Action: calculator", ACT, ANSWER)
+    trajectory = play(PLAN + "Action: calculator", ACT, ANSWER)
     assert [turn.malformed for turn in trajectory.turns] == [NO_ACTION, None, None]
     assert trajectory.turns[1].notes == {"plan": ["Multiply.", "Answer."], "step": 1}
 
 
 def test_instructions_ask_for_a_plan():
-    trajectory = run(ACT, PLAN + ACT, ANSWER)
+    trajectory = play(ACT, PLAN + ACT, ANSWER)
     assert trajectory.turns[0].observation == f"Observation: Error: {NO_PLAN}"
     assert trajectory.malformed_turns == 1
     assert trajectory.answer == "42"
@@ -92,5 +79,5 @@ def test_instructions_ask_for_a_plan():
 
 def test_episodes_share_no_plan():
     form = PlanActFormat()
-    assert run(PLAN + ACT, ANSWER, form=form).answer == "42"
-    assert run(ANSWER, form=form, max_malformed=1).stop_reason is StopReason.MALFORMED
+    assert play(PLAN + ACT, ANSWER, form=form).answer == "42"
+    assert play(ANSWER, form=form, max_malformed=1).stop_reason is StopReason.MALFORMED

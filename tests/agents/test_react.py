@@ -50,53 +50,26 @@ READ = {
     # actions
     "action": ('Action: calculator\nAction Input: {"expression": "6*7"}', SIX),
     "thought before it": ('Thought: I multiply.\nAction: calculator\nAction Input: {"expression": "6*7"}', SIX),
-    "thought of many lines": (
-        'Thought: one\ntwo\n\nthree\nAction: calculator\nAction Input: {"expression": "6*7"}',
-        SIX,
-    ),
-    "text without a label before it": ('Sure!\n\nAction: calculator\nAction Input: {"expression": "6*7"}', SIX),
-    "end of line": (ACTION + '{"expression": "6*7"}\n\n', SIX),
     "lower case": ('thought: x\naction: calculator\naction input: {"expression": "6*7"}', SIX),
-    "upper case": ('ACTION: calculator\nACTION INPUT: {"expression": "6*7"}', SIX),
-    "no space after the colon": ('Action:calculator\nAction Input:{"expression":"6*7"}', SIX),
-    "spaces before the colon": ('Action : calculator\nAction Input : {"expression": "6*7"}', SIX),
     "spaces everywhere": ('  Action:   calculator   \n\tAction  Input:   {"expression": "6*7"}   ', SIX),
-    "blank line between": ('Action: calculator\n\nAction Input: {"expression": "6*7"}', SIX),
-    "name on the next line": ('Action:\ncalculator\nAction Input: {"expression": "6*7"}', SIX),
     "input on the next line": ('Action: calculator\nAction Input:\n{"expression": "6*7"}', SIX),
     "CRLF": ('Thought: x\r\nAction: calculator\r\nAction Input: {"expression": "6*7"}\r\n', SIX),
-    "CR": ('Thought: x\rAction: calculator\rAction Input: {"expression": "6*7"}', SIX),
-    "multi-line JSON": (ACTION + '{\n  "expression":\n    "6*7"\n}', SIX),
     "JSON with CRLF": (ACTION + '{\r\n"expression": "6*7"\r\n}', SIX),
-    "nested JSON": (ACTION + '{"a": {"b": [1, {"c": null}]}}', call("calculator", a={"b": [1, {"c": None}]})),
-    "escapes": (ACTION + r'{"expression": "6\u002a7"}', SIX),
-    "escaped line break": (ACTION + r'{"expression": "6*\n7"}', call("calculator", expression="6*\n7")),
     "line break in a JSON string": (ACTION + '{"expression": "6*\n7"}', call("calculator", expression="6*\n7")),
-    "tab in a JSON string": (ACTION + '{"expression": "6\t*7"}', call("calculator", expression="6\t*7")),
     "unicode": (ACTION + '{"expression": "6÷7 … 日本 🧮"}', call("calculator", expression="6÷7 … 日本 🧮")),
-    "escaped surrogate pair": (ACTION + r'{"expression": "\ud83e\uddee"}', call("calculator", expression="🧮")),
     "label inside a JSON string": (
         ACTION + '{"expression": "Final Answer: 1 Action: x"}',
         call("calculator", expression="Final Answer: 1 Action: x"),
     ),
     "empty object": (ACTION + "{}", call("calculator")),
-    "repeated key": (ACTION + '{"expression": "1", "expression": "6*7"}', SIX),
     "unknown tool": ('Action: calc\nAction Input: {"expression": "6*7"}', call("calc", expression="6*7")),
     "unknown tool with broken JSON": ("Action: calc\nAction Input: {broken", call("calc")),
     "other case of the tool": ("Action: Calculator\nAction Input: 6*7", call("Calculator")),
-    "quoted tool": (
-        'Action: `calculator`\nAction Input: {"expression": "6*7"}',
-        call("`calculator`", expression="6*7"),
-    ),
-    "two arguments": ('Action: search\nAction Input: {"query": "x", "top_k": 2}', call("search", query="x", top_k=2)),
-    "no arguments": ("Action: clock\nAction Input: {}", call("clock")),
     # fences
     "fence": (ACTION + '```\n{"expression": "6*7"}\n```', SIX),
     "json fence": (ACTION + '```json\n{"expression": "6*7"}\n```', SIX),
-    "fence on the next line": (ACTION + '\n```json\n{"expression": "6*7"}\n```\n', SIX),
     "fence in one line": (ACTION + '```{"expression": "6*7"}```', SIX),
     "json fence in one line": (ACTION + '```json {"expression": "6*7"}```', SIX),
-    "fence with CRLF": (ACTION + '```json\r\n{"expression": "6*7"}\r\n```', SIX),
     "fenced bare input": (ACTION + "```python\n6*7\n```", SIX),
     "fence around nothing": (ACTION + "``````", BAD_JSON),
     "fence that does not close": (
@@ -106,94 +79,59 @@ READ = {
     "text after the fence": (ACTION + "```\n{}\n```\nDone", call("calculator", expression="```\n{}\n```\nDone")),
     # inputs that are not objects
     "bare input": (ACTION + "6*7", SIX),
-    "bare input with spaces": (ACTION + "  6 * 7  ", call("calculator", expression="6 * 7")),
     "bare input of two lines": (ACTION + "6*\n7", call("calculator", expression="6*\n7")),
     "JSON string": (ACTION + '"6*7"', SIX),
     "number for text": (ACTION + "42", call("calculator", expression="42")),
-    "exact number for text": (ACTION + "0.10", call("calculator", expression="0.10")),
     "true for text": (ACTION + "true", call("calculator", expression="true")),
-    "NaN for text": (ACTION + "NaN", call("calculator", expression="NaN")),
     "bare text, text or null": ("Action: note\nAction Input: 12", call("note", text="12")),
     "number for a number": ("Action: sleep\nAction Input: 1.5", call("sleep", seconds=1.5)),
-    "text for a number": ("Action: sleep\nAction Input: long", call("sleep", seconds="long")),
     "infinity for a number": ("Action: sleep\nAction Input: Infinity", call("sleep", seconds="Infinity")),
     "list for a list": ("Action: sum\nAction Input: [1, 2]", call("sum", numbers=[1, 2])),
-    "number for anything": ("Action: any\nAction Input: 3", call("any", value=3)),
-    "text for anything": ("Action: free\nAction Input: three", call("free", value="three")),
     "list for text": (ACTION + '["6*7"]', BAD_JSON),
-    "list for anything": ("Action: any\nAction Input: [3]", BAD_JSON),
     "broken list for a list": ("Action: sum\nAction Input: [1, 2", BAD_JSON),
     "bare input, two parameters": ("Action: search\nAction Input: weather", BAD_JSON),
     "bare input, no parameters": ("Action: clock\nAction Input: now", BAD_JSON),
     # broken JSON
     "missing brace": (ACTION + '{"expression": "6*7"', BAD_JSON),
-    "single quotes": (ACTION + "{'expression': '6*7'}", BAD_JSON),
-    "trailing comma": (ACTION + '{"expression": "6*7",}', BAD_JSON),
     "text after the object": (ACTION + '{"expression": "6*7"} and then I see', BAD_JSON),
-    "two objects": (ACTION + '{"expression": "6*7"}\n{"expression": "1"}', BAD_JSON),
-    "NaN inside": (ACTION + '{"expression": NaN}', BAD_JSON),
     "number beyond a float": (ACTION + '{"expression": 1e999}', BAD_JSON),
-    "number of 5000 digits": (ACTION + '{"expression": ' + "9" * 5000 + "}", BAD_JSON),
     "lone surrogate": (ACTION + r'{"expression": "\ud800"}', BAD_JSON),
-    "lone surrogate in a key": (ACTION + r'{"\udfff": 1}', BAD_JSON),
     "nested 64 levels deep": (ACTION + '{"a": ' + "[" * 63 + "]" * 63 + "}", None),
-    "nested 300 levels deep": (ACTION + '{"a": ' + "[" * 300 + "]" * 300 + "}", BAD_JSON),
     "nested 10000 levels deep": (ACTION + "[" * 10_000, BAD_JSON),
-    "closed nesting 10000 levels deep": (ACTION + "[" * 10_000 + "]" * 10_000, BAD_JSON),
     "objects 10000 levels deep": (ACTION + '{"a":' * 10_000, BAD_JSON),
     "empty input": (ACTION, BAD_JSON),
     # actions that cannot be read
     "nothing": ("", NOTHING),
-    "spaces": (" \n\t\r\n ", NOTHING),
     "thought alone": ("Thought: I do not know.", NOTHING),
-    "free text": ("The answer is 42.", NOTHING),
     "no input": ("Action: calculator", NOTHING),
-    "no input, more text": ("Action: calculator\n6*7", NOTHING),
     "thought between action and input": (
         'Action: calculator\nThought: x\nAction Input: {"expression": "6*7"}',
         NOTHING,
     ),
-    "text between action and input": ('Action: calculator\nI use it.\nAction Input: {"expression": "6*7"}', NOTHING),
     "input alone": ('Action Input: {"expression": "6*7"}', NOTHING),
-    "input before the action": ('Action Input: {"expression": "6*7"}\nAction: calculator', NOTHING),
     "no name": ('Action:\nAction Input: {"expression": "6*7"}', NOTHING),
     "action in the middle of a line": ('So Action: calculator\nAction Input: {"expression": "6*7"}', NOTHING),
-    "action without a colon": ('Action calculator\nAction Input: {"expression": "6*7"}', NOTHING),
-    "bold labels": ('**Action:** calculator\n**Action Input:** {"expression": "6*7"}', NOTHING),
     "action answered by the policy": ("Action: calculator\nFinal Answer: 42", NOTHING),
     "replacement characters": ("\ufffd\ufffd\x00\x07", NOTHING),
     # several of them: the first counts
     "two actions": (ACTION + '{"expression": "6*7"}\n' + ACTION + '{"expression": "1"}', SIX),
     "two inputs": (ACTION + '{"expression": "6*7"}\nAction Input: {"expression": "1"}', SIX),
-    "thought after the input": (ACTION + '{"expression": "6*7"}\nThought: it is 42', SIX),
     "answer after the action": (ACTION + '{"expression": "6*7"}\nFinal Answer: 42', SIX),
     "action after the answer": ("Final Answer: 42\n" + ACTION + "6*7", answer("42")),
     "two answers": ("Final Answer: 42\nFinal Answer: 43", answer("42")),
-    "thought after the answer": ("Final Answer: 42\nThought: sure", answer("42")),
     # observations that the policy writes itself
     "observation after the input": (ACTION + '{"expression": "6*7"}\nObservation: 42\nFinal Answer: 42', SIX),
-    "observation after bare input": (ACTION + "6*7\nobservation: 42", SIX),
     "observation after the answer": ("Final Answer: 42\nObservation: right", answer("42")),
     "observation before the answer": ("Observation: 42\nFinal Answer: 42", NOTHING),
-    "observation before the action": ("Thought: x\nObservation: 42\n" + ACTION + "6*7", NOTHING),
     "observation inside a line": ("Thought: my Observation: x\nFinal Answer: 42", answer("42")),
     # answers
     "answer": ("Final Answer: 42", answer("42")),
-    "answer after a thought": ("Thought: The tool says 42.\nFinal Answer: 42", answer("42")),
-    "lower-case answer": ("final answer: 42", answer("42")),
     "answer with spaces": ("  Final  Answer :  42  \n", answer("42")),
-    "answer with CRLF": ("Thought: x\r\nFinal Answer: 42\r\n", answer("42")),
-    "answer on the next line": ("Final Answer:\n42", answer("42")),
     "answer of many lines": ("Final Answer: one\n\ntwo", answer("one\n\ntwo")),
-    "answer in unicode": ("Final Answer: größer als π — 答え", answer("größer als π — 答え")),
     "empty answer": ("Final Answer:", answer("")),
-    "answer of spaces": ("Final Answer:   \n ", answer("")),
     "answer that looks like JSON": ('Final Answer: {"a": 1}', answer('{"a": 1}')),
-    "answer without a colon": ("Final Answer 42", NOTHING),
     "answer in the middle of a line": ("I know. Final Answer: 42", NOTHING),
-    "answer of another name": ("Answer: 42", NOTHING),
     # size
-    "million characters before": ("x" * 1_000_000 + "\nFinal Answer: 42", answer("42")),
     "million characters of answer": ("Final Answer: " + "x" * 1_000_000, answer("x" * 1_000_000)),
     "million characters of input": (ACTION + "1" * 1_000_000, call("calculator", expression="1" * 1_000_000)),
     "million spaces in the name": (
@@ -202,11 +140,8 @@ READ = {
     ),
     "million spaces before a label": (" " * 1_000_000 + "x", NOTHING),
     "million spaces before the colon": ("Action" + " " * 1_000_000 + "x", NOTHING),
-    "million line breaks": ("\n" * 1_000_000, NOTHING),
     "million labels": ("Thought:\n" * 110_000, NOTHING),
     "fence of a million spaces": (ACTION + "```" + " " * 1_000_000 + "x", None),
-    "fence of a million line breaks": (ACTION + "```" + "\n" * 1_000_000 + "x", None),
-    "million characters of nothing": ("\u2028\x85\x00" * 333_333, NOTHING),
 }
 
 
@@ -216,6 +151,9 @@ def test_turn_is_read_as(text, expected):
     try:
         step = ReactFormat().parse(text, TOOLS)
         got = answer(step.answer) if not step.calls else call(step.calls[0].name, **step.calls[0].arguments)
+        turns = [Turn(text="", calls=step.calls)]
+        stored = Trajectory(prompt=[], stop_reason=StopReason.MAX_TURNS, turns=turns, answer=step.answer)
+        assert Trajectory.from_json(stored.to_json()) == stored
     except MalformedActionError as error:
         got = {NO_ACTION: NOTHING, invalid_json("calculator"): BAD_JSON}.get(str(error), str(error))
         assert "Action Input is not valid JSON arguments for" in got or got in (NOTHING, BAD_JSON)
@@ -223,18 +161,6 @@ def test_turn_is_read_as(text, expected):
     assert time.perf_counter() - started < 10, "reading a turn must take linear time"
     if expected is not None:
         assert got == expected
-
-
-def test_table_is_large():
-    assert len(READ) >= 80
-
-
-@pytest.mark.parametrize("name", [name for name, (_, expected) in READ.items() if expected not in (NOTHING, BAD_JSON)])
-def test_whatever_is_read_can_be_stored_as_json(name):
-    step = ReactFormat().parse(READ[name][0], TOOLS)
-    turn = Turn(text="", calls=step.calls)
-    trajectory = Trajectory(prompt=[], stop_reason=StopReason.MAX_TURNS, turns=[turn], answer=step.answer)
-    assert Trajectory.from_json(trajectory.to_json()) == trajectory
 
 
 def test_prompt_gets_a_system_message_that_describes_the_tools():
@@ -247,21 +173,6 @@ def test_prompt_gets_a_system_message_that_describes_the_tools():
     assert "{tool" not in system["content"]
 
 
-def test_system_message_of_the_row_comes_first():
-    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "?"}]
-    prompt = ReactFormat("Tools: {tool_names}").prompt(messages, TOOLS[:2])
-    assert prompt == [
-        {"role": "system", "content": "Be brief.\n\nTools: calculator, search"},
-        {"role": "user", "content": "?"},
-    ]
-    assert messages[0]["content"] == "Be brief.", "the row's own messages stay as they are"
-
-
-def test_empty_instructions_leave_the_prompt_alone():
-    messages = [{"role": "user", "content": "?"}]
-    assert ReactFormat("").prompt(messages, TOOLS) == messages
-
-
 def test_instructions_may_hold_braces():
     (system,) = ReactFormat('Write {"expression": "..."} for {tool_names}').prompt([], TOOLS[:1])
     assert system["content"] == 'Write {"expression": "..."} for calculator'
@@ -270,10 +181,6 @@ def test_instructions_may_hold_braces():
 def test_instructions_without_tools():
     (system, _) = ReactFormat("[{tools}][{tool_names}]").prompt([{"role": "user", "content": "?"}], [])
     assert system["content"] == "[][]"
-
-
-def test_chat_template_gets_no_tools():
-    assert ReactFormat().template_tools(TOOLS) == []
 
 
 def test_observation_has_a_line_for_each_result():
@@ -327,23 +234,17 @@ def test_strict_reading_takes_the_two_forms(text, step):
     "text",
     [
         "",
-        "42",
         "Sure!\nFinal Answer: 42",
         "final answer: 42",
         "Thought: x",
-        "Thought: x\nThought: y\nFinal Answer: 42",
         "Final Answer: 42\nThought: x",
         'Action: calculator\nAction Input: {"expression": "1"}\nFinal Answer: 1',
-        'Action: calculator\nAction Input: {"expression": "1"}\nAction: clock\nAction Input: {}',
         'action: calculator\naction input: {"expression": "1"}',
-        'Action : calculator\nAction Input : {"expression": "1"}',
         'Action: calculator\nAction  Input: {"expression": "1"}',
         "Action: calculator\nAction Input: 6*7",
         'Action: calculator\nAction Input: ```json\n{"expression": "1"}\n```',
         'Action: calculator\nAction Input: {"expression": "1"} and so on',
-        "Action: sum\nAction Input: [1, 2]",
         "Action: unknown\nAction Input: broken",
-        "Action:\nAction Input: {}",
     ],
 )
 def test_strict_reading_takes_nothing_else(text):
@@ -359,11 +260,6 @@ def test_examples_follow_the_instructions():
     start, _, rest = system["content"].partition("\n\n")
     assert start == "Use calculator."
     assert rest.endswith("\n\nQuestion: a {tools}\n\nQuestion: b")
-
-
-def test_examples_may_stand_alone():
-    (system, _) = ReactFormat("", examples=["Question: a"]).prompt([{"role": "user", "content": "?"}], TOOLS)
-    assert system["content"].endswith("\n\nQuestion: a")
 
 
 def test_our_examples_are_to_the_letter():

@@ -1,18 +1,15 @@
 """The search tags: what is read from a turn, and an episode over a real index."""
 
-import asyncio
 import json
 
 import pytest
 
-from agent_rl.agents.episode.episode import EpisodeBudget, run_episode
-from agent_rl.agents.episode.policy import ScriptedPolicy
 from agent_rl.agents.search import DEFAULT_INSTRUCTIONS, NO_ACTION, SearchFormat
-from agent_rl.errors import ConfigError, MalformedActionError
-from agent_rl.tools import ToolSession, ToolSpec
-from agent_rl.tools.builtin.calculator import Calculator
+from agent_rl.errors import MalformedActionError
+from agent_rl.tools import ToolSpec
 from agent_rl.tools.builtin.search import Search
 from agent_rl.trajectory import StopReason, ToolCall, Trajectory
+from tests.agents.episodes import run
 
 PROMPT = [{"role": "user", "content": "Where was the author of Faust born?"}]
 TOOLS = [ToolSpec.from_class(Search)]
@@ -27,14 +24,6 @@ def search(tmp_path):
     ]
     corpus.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return ToolSpec.from_class(Search, config={"corpus": str(corpus), "top_k": 1})
-
-
-def run(texts, *specs, **budget):
-    async def episode():
-        async with ToolSession(specs, default_timeout_s=30) as session:
-            return await run_episode(ScriptedPolicy(texts), SearchFormat(), session, PROMPT, EpisodeBudget(**budget))
-
-    return asyncio.run(episode())
 
 
 @pytest.mark.parametrize(
@@ -99,22 +88,13 @@ def test_default_instructions_show_a_turn_that_can_be_read():
     assert SearchFormat().parse(DEFAULT_INSTRUCTIONS.rpartition(":")[2], TOOLS).answer == "Weimar"
 
 
-@pytest.mark.parametrize(
-    "tools", [[], [ToolSpec.from_class(Calculator), ToolSpec.from_class(type("C", (Calculator,), {"name": "d"}))]]
-)
-def test_row_without_a_search_tool_is_refused(tools):
-    with pytest.raises(ConfigError, match="there is no tool 'search' among") as caught:
-        SearchFormat().prompt(PROMPT, tools)
-    assert caught.value.key == "agent_rl.search.tool"
-
-
 def test_episode_searches_twice_and_answers(search):
     texts = [
         "<think>Who wrote it?</think>\n<search>Faust play</search>\n<information>Doc 1: invented</information>",
         "<search>where was Goethe born</search>",
         "<think>done</think><answer>Frankfurt</answer> and more",
     ]
-    trajectory = run(texts, search)
+    trajectory = run(texts, search, form=SearchFormat())
     assert (trajectory.stop_reason, trajectory.answer) == (StopReason.ANSWERED, "Frankfurt")
     first, second, last = trajectory.turns
     assert first.text == "<think>Who wrote it?</think>\n<search>Faust play</search>"
@@ -126,12 +106,12 @@ def test_episode_searches_twice_and_answers(search):
 
 
 def test_query_in_an_unclosed_thought_is_read(search):
-    trajectory = run(["<think>maybe <search>Faust play</search>", "<answer>x</answer>"], search)
+    trajectory = run(["<think>maybe <search>Faust play</search>", "<answer>x</answer>"], search, form=SearchFormat())
     assert trajectory.results[0].text.startswith("Doc 1")
 
 
 def test_mistakes_are_observations_and_counted(search):
-    trajectory = run(["hm", "<search>???</search>", "<answer>x</answer>"], search)
+    trajectory = run(["hm", "<search>???</search>", "<answer>x</answer>"], search, form=SearchFormat())
     assert trajectory.turns[0].observation == f"<information>Error: {NO_ACTION}</information>"
     assert trajectory.turns[1].observation == "<information>Error: the query has no words to search for</information>"
     assert (trajectory.malformed_turns, trajectory.tool_errors) == (1, 1)

@@ -20,7 +20,7 @@ from tests.profiles import bounded, times
 
 pytestmark = [bounded, pytest.mark.slow]
 
-TRAJECTORIES, AT_ONCE, CALLS = times(600, full=2_000), 256, 3
+TRAJECTORIES, AT_ONCE, CALLS = times(300, full=2_000), 256, 3
 LIMIT_S, GRACE_S = 1.0, 2.0
 AT_A_TIME = 24
 KILLS = TRAJECTORIES // 300
@@ -121,19 +121,6 @@ def test_no_call_outlives_its_limit(storm):
     """By the clock, of which the seconds of waiting for a core do not count."""
     longest = max(result.seconds for trajectory in storm[0] for result in trajectory.results)
     assert longest < PATIENCE * LIMIT_S + GRACE_S
-
-
-def test_the_counters_add_up(storm):
-    stats = [trajectory.tool_stats["python"] for trajectory in storm[0] if trajectory.error is None]
-    assert sum(each.calls for each in stats) == CALLS * len(stats)
-    codes = Counter(
-        call.arguments["code"]
-        for trajectory in storm[0]
-        if trajectory.error is None
-        for turn in trajectory.turns
-        for call in turn.calls
-    )
-    assert sum(each.timeouts for each in stats) == sum(codes[code] for code in set(HANGING))
 
 
 def test_nothing_is_left_behind(storm):

@@ -65,16 +65,6 @@ def test_broken_call_is_corrected_and_counted_and_none_of_its_turn_is_run():
     assert policy.messages[2]["content"].startswith("Error: I could not read the tool call: it is not valid JSON")
 
 
-def test_broken_calls_in_a_row_end_the_episode():
-    trajectory, _ = play("<tool_call>", "<tool_call>", "42", max_malformed=2)
-    assert trajectory.stop_reason is StopReason.MALFORMED
-
-
-def test_call_within_a_thought_does_not_count():
-    trajectory, _ = play(f"<think>{CALL}</think>42")
-    assert (trajectory.answer, trajectory.tool_calls) == ("42", 0)
-
-
 def test_empty_turn_is_an_empty_answer():
     trajectory, _ = play("")
     assert (trajectory.stop_reason, trajectory.answer) == (StopReason.ANSWERED, "")

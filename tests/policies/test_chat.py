@@ -18,8 +18,10 @@ from agent_rl.policies.source import PolicyUsage
 from agent_rl.tools import ToolSession, ToolSpec
 from agent_rl.tools.builtin.calculator import Calculator
 from agent_rl.trajectory import StopReason, ToolCall
-from tests.http_faults import FaultyServer, answer, drop
+from tests.http_faults import FaultyServer, answer
 from tests.openai_server import MODEL, Server
+
+pytestmark = pytest.mark.usefixtures("quick_delays")
 
 KEY = "sk-secret-of-the-test"
 PROMPT = [{"role": "user", "content": "What is 12+30?"}]
@@ -287,25 +289,15 @@ def test_tool_calls_that_cannot_be_read_become_text(arguments):
     assert turn.text == f'Hm.\n<tool_call>\n{{"name": "calculator", "arguments": {arguments}}}\n</tool_call>'
 
 
-def test_a_failing_request_is_retried():
-    with FaultyServer(answer(503), drop, answer(200, said("a"))) as server:
-        ((turn,), _) = turns(server, 1)
-    assert turn.text == "a"
-    assert len(server.requests) == 3
-
-
-@pytest.mark.parametrize(
-    "body", [b"no json", {}, {"choices": []}, {"choices": [{}]}, said(7), said("a", "abort"), [1], {"choices": "no"}]
-)
-def test_no_usable_answer_is_the_engines_fault(body):
-    with FaultyServer(answer(200, body)) as server:
+@pytest.mark.parametrize("step", [answer(400, {"error": "no"}), answer(200, {"choices": []})])
+def test_an_endpoint_that_gives_no_answer_is_the_engines_fault(step):
+    with FaultyServer(step) as server:
         assert refusal(server, EngineError)
 
 
-@pytest.mark.parametrize("status", [400, 418, 422])
-def test_a_refused_request_is_the_engines_fault(status):
-    with FaultyServer(answer(status, {"error": "no"})) as server:
-        assert f"status {status}" in refusal(server, EngineError)
+def test_permanent_refusals_stop_the_run():
+    with FaultyServer(default=answer(404, {"error": "no"})) as server:
+        assert "endpoint and model" in refusal(server, ConfigError)
 
 
 @pytest.mark.parametrize(
@@ -322,25 +314,6 @@ def test_a_conversation_that_outgrows_the_context_ends_as_one_that_spent_its_tok
     with FaultyServer(answer(200, said("a", usage=used(9, 1))), answer(400, {"message": words})) as server:
         (_, turn), _ = turns(server, 2)
     assert turn.finish == "length"
-
-
-@pytest.mark.parametrize(
-    ("status", "remedy"), [(401, "api_key_env"), (403, "api_key_env"), (404, "endpoint and model")]
-)
-def test_permanent_refusals_stop_the_run(status, remedy):
-    with FaultyServer(default=answer(status, {"error": "no"})) as server:
-        assert remedy in refusal(server, ConfigError)
-
-
-def test_the_key_is_sent_and_never_shown(monkeypatch):
-    monkeypatch.setenv("TEST_KEY", KEY)
-    with FaultyServer(answer(400, f"bad key {KEY}".encode())) as server:
-        shown = refusal(server, EngineError, api_key_env="TEST_KEY")
-    assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"
-    assert KEY not in shown
-    monkeypatch.delenv("TEST_KEY")
-    with pytest.raises(ConfigError, match="the environment variable TEST_KEY is not set"):
-        endpoint(server, api_key_env="TEST_KEY")
 
 
 def check(server, **options):
@@ -372,8 +345,3 @@ def test_check_accepts_a_known_model_and_refuses_a_missing_one():
 )
 def test_an_address_with_a_path_is_left_as_it_is(given, path):
     assert ChatEndpoint(f"http://host:1{given}", "m", Sampling()).client.url == f"http://host:1{path}"
-
-
-def test_other_urls_are_refused():
-    with pytest.raises(ConfigError, match=r"endpoint: 'localhost:8000.*' is not an address"):
-        ChatEndpoint("localhost:8000", "m", Sampling())

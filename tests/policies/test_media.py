@@ -10,7 +10,6 @@ pytest.importorskip("verl")
 
 from verl.utils.tokenizer.continuous_token import ContinuousTokenBuilder, MergeResult
 
-from agent_rl.agents.react import ReactFormat
 from agent_rl.errors import ConfigError, FatalError
 from agent_rl.policies.media import Media, has_media
 from agent_rl.policies.token_policy import TokenPolicy
@@ -18,7 +17,7 @@ from agent_rl.settings.episode import ToolsSettings
 from agent_rl.tools import ToolSession, load_tools
 from agent_rl.tools.cassette import Cassette
 from agent_rl.trace import image_names
-from agent_rl.trajectory import ToolCall, ToolResult
+from agent_rl.trajectory import ToolCall
 from tests.agents.server import Server, make_loop
 from tests.trace.waiting import tokens_of
 
@@ -120,12 +119,6 @@ def test_images_of_results_are_what_verls_loop_makes_of_them(run, processor):
         assert getattr(ours, name) == getattr(verls, name)
     assert [request["images"] for request in our_server.requests] == [request["images"] for request in server.requests]
     assert [len(request["images"]) for request in our_server.requests] == [0, 1, 4]
-
-
-def test_without_a_trace_images_are_only_counted(run):
-    output, _ = run("tool_call_agent", CALL % '["red", "blue"]', "Colours.")
-    (result,) = output.extra_fields["trajectory"].results
-    assert (result.images, result.metrics, result.text) == ([], {"images": 2}, "Done.")
 
 
 def test_images_and_tokens_of_a_conversation_are_kept(run, tmp_path):
@@ -267,9 +260,3 @@ def test_images_of_a_restarted_conversation_are_found():
     assert media.images_of([{"role": "user", "content": "?"}]) == []
     assert has_media(prompt)
     assert not has_media([{"role": "user", "content": [{"type": "text", "text": "?"}]}])
-
-
-def test_last_word_stands_after_the_images():
-    result = ToolResult("", "camera", "Done.", images=["a"])
-    (message,) = ReactFormat().last_word(ReactFormat().reply("Observation: Done.", [result]), "Now.")
-    assert [part["type"] for part in message["content"]] == ["image", "text", "text"]

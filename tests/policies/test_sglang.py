@@ -10,6 +10,8 @@ from agent_rl.policies import Sampling
 from agent_rl.policies.tokens import ChatTokenizer, Sampled, SGLangTokens
 from tests.http_faults import FaultyServer, answer
 
+pytestmark = pytest.mark.usefixtures("quick_delays")
+
 FINE = {
     "text": "ab",
     "output_ids": [5, 6],

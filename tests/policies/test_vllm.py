@@ -10,6 +10,8 @@ from agent_rl.policies import Sampling
 from agent_rl.policies.tokens import ChatTokenizer, Sampled, VLLMTokens
 from tests.http_faults import FaultyServer, answer
 
+pytestmark = pytest.mark.usefixtures("quick_delays")
+
 FINE = {
     "choices": [
         {"text": "ab", "token_ids": [5, 6], "logprobs": {"token_logprobs": [-0.1, -0.2]}, "finish_reason": "length"}

@@ -16,13 +16,9 @@ from agent_rl.remote.http import is_near
 from agent_rl.secrets import secret
 from tests.http_faults import FaultyServer, answer, cut_short, drop, endless, hang, trickle
 
+pytestmark = pytest.mark.usefixtures("quick_delays")
+
 KEY = "sk-very-secret-value"
-
-
-@pytest.fixture(autouse=True)
-def quick_delays(monkeypatch):
-    monkeypatch.setattr(module, "FIRST_DELAY_S", 0.01)
-    monkeypatch.setattr(module, "JITTER_S", 0.0)
 
 
 def remote_to(server, **limits):

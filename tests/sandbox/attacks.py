@@ -34,16 +34,9 @@ def attack(name: str, code: str, *statuses: str, control: bool = False, timeout_
     return Attack(name, code.strip("\n"), frozenset(statuses) or ENDED, control, timeout_s)
 
 
-def syscall(name: str, call: str) -> Attack:
-    """A system call that must not succeed, made past Python's own functions."""
-    code = f"""
-import ctypes
-libc = ctypes.CDLL(None, use_errno=True)
-libc.syscall.restype = ctypes.c_long
-if libc.syscall({call}) >= 0:
-    print("BREACH")
-"""
-    return attack(name, code, "ok", "error", "killed")
+def denied(name: str, code: str, *statuses: str, control: bool = False) -> Attack:
+    """An attack of which each step must succeed: it gets what it wants where its end is reached."""
+    return attack(name, f"import ctypes, os, socket\n{code.strip()}\nprint('BREACH')", *statuses, control=control)
 
 
 FILES = [
@@ -63,7 +56,7 @@ FILES = [
         "import os\nos.link('$SECRET', 'link')\nif '$TOKEN' in open('link').read(): print('BREACH')",
         control=True,
     ),
-    attack("move it here", "import os\nos.rename('$MOVABLE', 'mine')\nprint('BREACH')", control=True),
+    denied("move it here", "os.rename('$MOVABLE', 'mine')", control=True),
     attack(
         "read it by sendfile",
         """
@@ -114,60 +107,49 @@ if b'$TOKEN' in buffer.raw: print('BREACH')
         "if open('/proc/$TRAINER/environ').read(): print('BREACH')",
         control=True,
     ),
-    attack(
-        "read the parent's environment",
-        "import os\nopen(f'/proc/{os.getppid()}/environ').read()\nprint('BREACH')",
-        control=True,
-    ),
+    denied("read the parent's environment", "open(f'/proc/{os.getppid()}/environ').read()", control=True),
     attack(
         "read the trainer's command line", "if open('/proc/$TRAINER/cmdline').read(): print('BREACH')", control=True
     ),
-    attack("open the trainer's memory", "open('/proc/$TRAINER/mem', 'rb')\nprint('BREACH')"),
-    attack("open the parent's memory", "import os\nopen(f'/proc/{os.getppid()}/mem', 'rb')\nprint('BREACH')"),
+    denied("open the trainer's memory", "open('/proc/$TRAINER/mem', 'rb')"),
+    denied("open the parent's memory", "open(f'/proc/{os.getppid()}/mem', 'rb')"),
     attack("search its own memory file", "if open('/proc/self/maps').read(): print('BREACH')", control=True),
     attack(
         "enter the trainer's directory",
         "import os\nos.chdir('/proc/$TRAINER/cwd')\nprint(os.listdir('.'), 'BREACH')",
         control=True,
     ),
-    attack("write to a foreign file", "open('$VICTIM', 'w').write('x')\nprint('BREACH')", control=True),
-    attack("append to a foreign file", "open('$VICTIM', 'a').write('x')\nprint('BREACH')", control=True),
-    attack("truncate a foreign file", "import os\nos.truncate('$VICTIM', 0)\nprint('BREACH')", control=True),
-    attack("delete a foreign file", "import os\nos.unlink('$VICTIM')\nprint('BREACH')", control=True),
-    attack("rename a foreign file", "import os\nos.rename('$VICTIM', '$VICTIM.old')\nprint('BREACH')", control=True),
-    attack("make a foreign directory", "import os\nos.mkdir('$OUTSIDE/made')\nprint('BREACH')", control=True),
-    attack("make a foreign link", "import os\nos.symlink('x', '$OUTSIDE/link')\nprint('BREACH')", control=True),
-    attack("change a mode", "import os\nos.chmod('$VICTIM', 0o777)\nprint('BREACH')", control=True),
-    attack(
-        "change an owner", "import os\nos.chown('$VICTIM', os.getuid(), os.getgid())\nprint('BREACH')", control=True
-    ),
-    attack("change a time stamp", "import os\nos.utime('$VICTIM', (1, 1))\nprint('BREACH')", control=True),
-    attack("set an attribute", "import os\nos.setxattr('$VICTIM', 'user.mark', b'1')\nprint('BREACH')"),
-    attack("write to the shared memory folder", "open('/dev/shm/$MARK', 'w')\nprint('BREACH')"),
-    attack("write to the temporary folder", "open('/tmp/$MARK', 'w')\nprint('BREACH')"),
-    attack("write beside its own directory", "open('../$MARK', 'w')\nprint('BREACH')"),
-    attack("poison the standard library", "import json\nopen(json.__file__, 'a')\nprint('BREACH')"),
-    attack("poison its byte code", "import json\nopen(json.__cached__, 'ab')\nprint('BREACH')"),
-    attack("poison numpy", "import numpy\nopen(numpy.__file__, 'a')\nprint('BREACH')"),
-    attack(
-        "make a device", "import os, stat\nos.mknod('disk', stat.S_IFBLK | 0o600, os.makedev(254, 0))\nprint('BREACH')"
-    ),
-    attack("read the disk", "open('/dev/vda', 'rb').read(1)\nprint('BREACH')"),
-    attack("read the kernel's log", "open('/dev/kmsg').read(1)\nprint('BREACH')"),
-    attack("import the package that judges it", "import agent_rl\nprint('BREACH')"),
-    attack(
-        "import the trainer's packages",
-        "import sys\nsys.path += ['$SITE']\nimport pydantic\nprint('BREACH')",
-    ),
+    denied("write to a foreign file", "open('$VICTIM', 'w').write('x')", control=True),
+    denied("append to a foreign file", "open('$VICTIM', 'a').write('x')", control=True),
+    denied("truncate a foreign file", "os.truncate('$VICTIM', 0)", control=True),
+    denied("delete a foreign file", "os.unlink('$VICTIM')", control=True),
+    denied("rename a foreign file", "os.rename('$VICTIM', '$VICTIM.old')", control=True),
+    denied("make a foreign directory", "os.mkdir('$OUTSIDE/made')", control=True),
+    denied("make a foreign link", "os.symlink('x', '$OUTSIDE/link')", control=True),
+    denied("change a mode", "os.chmod('$VICTIM', 0o777)", control=True),
+    denied("change an owner", "os.chown('$VICTIM', os.getuid(), os.getgid())", control=True),
+    denied("change a time stamp", "os.utime('$VICTIM', (1, 1))", control=True),
+    denied("set an attribute", "os.setxattr('$VICTIM', 'user.mark', b'1')"),
+    denied("write to the shared memory folder", "open('/dev/shm/$MARK', 'w')"),
+    denied("write to the temporary folder", "open('/tmp/$MARK', 'w')"),
+    denied("write beside its own directory", "open('../$MARK', 'w')"),
+    denied("poison the standard library", "import json\nopen(json.__file__, 'a')"),
+    denied("poison its byte code", "import json\nopen(json.__cached__, 'ab')"),
+    denied("poison numpy", "import numpy\nopen(numpy.__file__, 'a')"),
+    denied("make a device", "import stat\nos.mknod('disk', stat.S_IFBLK | 0o600, os.makedev(254, 0))"),
+    denied("read the disk", "open('/dev/vda', 'rb').read(1)"),
+    denied("read the kernel's log", "open('/dev/kmsg').read(1)"),
+    denied("import the package that judges it", "import agent_rl"),
+    denied("import the trainer's packages", "import sys\nsys.path += ['$SITE']\nimport pydantic"),
     attack(
         "mount", "import ctypes\nif ctypes.CDLL(None).mount(b'none', b'.', b'tmpfs', 0, None) == 0: print('BREACH')"
     ),
-    attack(
+    denied(
         "lock a file that others can read",
-        "import fcntl, json\nfcntl.flock(open(json.__file__), fcntl.LOCK_EX | fcntl.LOCK_NB)\nprint('BREACH')",
+        "import fcntl, json\nfcntl.flock(open(json.__file__), fcntl.LOCK_EX | fcntl.LOCK_NB)",
         control=True,
     ),
-    attack("change the root", "import os\nos.chroot('.')\nprint('BREACH')"),
+    denied("change the root", "os.chroot('.')"),
     attack(
         "find a descriptor that was left open",
         """
@@ -188,35 +170,29 @@ for fd in range(3, 1024):
 ]
 
 PROCESSES = [
-    attack("fork", "import os\nif os.fork() == 0: os._exit(0)\nprint('BREACH')", control=True),
-    attack("run a program", "import subprocess\nsubprocess.run(['/bin/true'])\nprint('BREACH')", control=True),
+    denied("fork", "if os.fork() == 0: os._exit(0)", control=True),
+    denied("run a program", "import subprocess\nsubprocess.run(['/bin/true'])", control=True),
     attack("run a shell", "import os\nif os.system('exit 0') == 0: print('BREACH')", control=True),
-    attack("spawn", "import os\nos.posix_spawn('/bin/true', ['true'], {})\nprint('BREACH')", control=True),
+    denied("spawn", "os.posix_spawn('/bin/true', ['true'], {})", control=True),
     attack("become another program", "import os\nos.execv('/bin/echo', ['echo', 'BREACH'])", control=True),
     attack("open a pseudo terminal", "import pty\npty.spawn(['/bin/echo', 'BREACH'])"),
-    attack(
+    denied(
         "use a process pool",
-        "import multiprocessing as m\nwith m.Pool(1) as p: p.map(abs, [-1])\nprint('BREACH')",
+        "import multiprocessing as m\nwith m.Pool(1) as p: p.map(abs, [-1])",
         "ok",
         "error",
         "timeout",
     ),
-    attack(
+    denied(
         "daemonize",
         """
-import os, time
+import time
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0: time.sleep(60)
-print('BREACH')
 """,
     ),
     attack("fork without end", "import os\nwhile True:\n    os.fork()\n    print('BREACH')"),
-    syscall(
-        "clone",
-        "56 if __import__('os').uname().machine == 'x86_64' else 220, 17, 0, 0, 0, 0",
-    ),
-    syscall("clone3", "435, ctypes.create_string_buffer(88), 88"),
     attack(
         "start threads without end",
         """
@@ -235,18 +211,12 @@ finally:
         "memory",
         "timeout",
     ),
-    attack("kill a foreign process", "import os\nos.kill($VICTIM_PID, 9)\nprint('BREACH')", control=True),
-    attack("ask whether it lives", "import os\nos.kill($VICTIM_PID, 0)\nprint('BREACH')", control=True),
-    attack("stop the trainer", "import os, signal\nos.kill($TRAINER, signal.SIGSTOP)\nprint('BREACH')"),
-    attack("kill everything", "import os\nos.kill(-1, 9)\nprint('BREACH')", "ok", "error", "killed"),
-    attack("kill its parent", "import os\nos.kill(os.getppid(), 9)\nprint('BREACH')"),
-    attack(
-        "kill the parent's group",
-        "import os\nos.killpg(os.getpgid(os.getppid()), 9)\nprint('BREACH')",
-        "ok",
-        "error",
-        "killed",
-    ),
+    denied("kill a foreign process", "os.kill($VICTIM_PID, 9)", control=True),
+    denied("ask whether it lives", "os.kill($VICTIM_PID, 0)", control=True),
+    denied("stop the trainer", "import signal\nos.kill($TRAINER, signal.SIGSTOP)"),
+    denied("kill everything", "os.kill(-1, 9)", "ok", "error", "killed"),
+    denied("kill its parent", "os.kill(os.getppid(), 9)"),
+    denied("kill the parent's group", "os.killpg(os.getpgid(os.getppid()), 9)", "ok", "error", "killed"),
     attack(
         "take a descriptor of the process at the other end of a socket",
         """
@@ -261,10 +231,8 @@ for fd in range(3, 256):
 """,
         control=LINUX >= (6, 5),
     ),
-    attack(
-        "signal by descriptor",
-        "import os, signal\nsignal.pidfd_send_signal(os.pidfd_open($VICTIM_PID), 9)\nprint('BREACH')",
-        control=True,
+    denied(
+        "signal by descriptor", "import signal\nsignal.pidfd_send_signal(os.pidfd_open($VICTIM_PID), 9)", control=True
     ),
     attack(
         "queue a signal",
@@ -295,29 +263,18 @@ for pid in (os.getppid(), $TRAINER):
     if read(pid, ctypes.byref(here), 1, ctypes.byref(there), 1, 0) > 0: print('BREACH')
 """,
     ),
-    attack(
-        "slow a process down",
-        "import os\nos.setpriority(os.PRIO_PROCESS, $VICTIM_PID, 19)\nprint('BREACH')",
-        control=True,
-    ),
-    attack(
-        "move a process to a core", "import os\nos.sched_setaffinity($VICTIM_PID, {0})\nprint('BREACH')", control=True
-    ),
-    attack(
+    denied("slow a process down", "os.setpriority(os.PRIO_PROCESS, $VICTIM_PID, 19)", control=True),
+    denied("move a process to a core", "os.sched_setaffinity($VICTIM_PID, {0})", control=True),
+    denied(
         "lower a process's limits",
-        "import resource as r\nr.prlimit($VICTIM_PID, r.RLIMIT_NOFILE, (1, 1))\nprint('BREACH')",
+        "import resource as r\nr.prlimit($VICTIM_PID, r.RLIMIT_NOFILE, (1, 1))",
         control=True,
     ),
-    attack("become root", "import os\nos.setuid(0)\nopen('$SECRET').read()\nprint('BREACH')"),
-    attack("take back the privileges", "import os\nos.setresuid(0, 0, 0)\nos.setgroups([0])\nprint('BREACH')"),
-    attack(
+    denied("become root", "os.setuid(0)\nopen('$SECRET').read()"),
+    denied("take back the privileges", "os.setresuid(0, 0, 0)\nos.setgroups([0])"),
+    denied(
         "raise its own limits",
-        """
-import resource as r
-r.setrlimit(r.RLIMIT_AS, (r.RLIM_INFINITY, r.RLIM_INFINITY))
-bytearray(3 << 30)
-print('BREACH')
-""",
+        "import resource as r\nr.setrlimit(r.RLIMIT_AS, (r.RLIM_INFINITY, r.RLIM_INFINITY))\nbytearray(3 << 30)",
         "ok",
         "error",
         "memory",
@@ -328,78 +285,30 @@ print('BREACH')
 ]
 
 NETWORK = [
-    attack(
-        "connect over TCP",
-        "import socket\nsocket.create_connection(('127.0.0.1', $TCP), 2)\nprint('BREACH')",
-        control=True,
+    denied("connect over TCP", "socket.create_connection(('127.0.0.1', $TCP), 2)", control=True),
+    denied("send over UDP", "socket.socket(type=socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', $UDP))", control=True),
+    denied("connect to a unix socket", "socket.socket(socket.AF_UNIX).connect('$UNIX')", control=True),
+    denied("connect to an abstract socket", "socket.socket(socket.AF_UNIX).connect('\\0$MARK')", control=True),
+    denied("listen", "socket.create_server(('127.0.0.1', 0))", control=True),
+    denied("listen on all addresses", "socket.create_server(('', 0))", control=True),
+    denied("fetch a page", "import urllib.request\nurllib.request.urlopen('http://127.0.0.1:$TCP/', timeout=2)"),
+    denied("make a raw socket", "socket.socket(socket.AF_INET, socket.SOCK_RAW, 1)"),
+    denied("talk to the kernel", "socket.socket(16, socket.SOCK_RAW, 0)", control=True),
+    denied("make a packet socket", "socket.socket(socket.AF_PACKET, socket.SOCK_RAW)"),
+    denied("make a vsock", "socket.socket(40, socket.SOCK_STREAM)"),
+    denied(
+        "use the async network", "import asyncio\nasyncio.run(asyncio.open_connection('127.0.0.1', $TCP))", control=True
     ),
-    attack(
-        "send over UDP",
-        "import socket\nsocket.socket(type=socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', $UDP))\nprint('BREACH')",
-        control=True,
-    ),
-    attack(
-        "connect to a unix socket",
-        "import socket\nsocket.socket(socket.AF_UNIX).connect('$UNIX')\nprint('BREACH')",
-        control=True,
-    ),
-    attack(
-        "connect to an abstract socket",
-        "import socket\nsocket.socket(socket.AF_UNIX).connect('\\0$MARK')\nprint('BREACH')",
-        control=True,
-    ),
-    attack("listen", "import socket\nsocket.create_server(('127.0.0.1', 0))\nprint('BREACH')", control=True),
-    attack("listen on all addresses", "import socket\nsocket.create_server(('', 0))\nprint('BREACH')", control=True),
-    attack(
-        "fetch a page",
-        "import urllib.request\nurllib.request.urlopen('http://127.0.0.1:$TCP/', timeout=2)\nprint('BREACH')",
-    ),
-    attack("make a raw socket", "import socket\nsocket.socket(socket.AF_INET, socket.SOCK_RAW, 1)\nprint('BREACH')"),
-    attack("talk to the kernel", "import socket\nsocket.socket(16, socket.SOCK_RAW, 0)\nprint('BREACH')", control=True),
-    attack("make a packet socket", "import socket\nsocket.socket(socket.AF_PACKET, socket.SOCK_RAW)\nprint('BREACH')"),
-    attack("make a vsock", "import socket\nsocket.socket(40, socket.SOCK_STREAM)\nprint('BREACH')"),
-    attack(
-        "use the async network",
-        "import asyncio\nasyncio.run(asyncio.open_connection('127.0.0.1', $TCP))\nprint('BREACH')",
-        control=True,
-    ),
-    attack(
+    denied(
         "send on a socket pair to a foreign address",
-        "import socket\na, b = socket.socketpair(type=socket.SOCK_DGRAM)\na.sendto(b'x', '$UNIX')\nprint('BREACH')",
+        "a, b = socket.socketpair(type=socket.SOCK_DGRAM)\na.sendto(b'x', '$UNIX')",
     ),
-    attack(
-        "reconnect a socket pair",
-        "import socket\na, b = socket.socketpair(type=socket.SOCK_DGRAM)\na.connect('\\0$MARK')\nprint('BREACH')",
-    ),
+    denied("reconnect a socket pair", "a, b = socket.socketpair(type=socket.SOCK_DGRAM)\na.connect('\\0$MARK')"),
 ]
 
+FOREIGN = ("killed",) if os.uname().machine == "x86_64" else ("ok", "error")
 KERNEL = [
-    syscall("io_uring_setup", "425, 8, ctypes.create_string_buffer(200)"),
-    syscall("bpf", "321, 0, ctypes.create_string_buffer(128), 128"),
-    syscall("userfaultfd", "323, 0"),
-    syscall("perf_event_open", "298, ctypes.create_string_buffer(128), 0, -1, -1, 0"),
-    syscall("add_key", "248, b'user', b'mark', b'x', 1, -3"),
-    syscall("keyctl", "250, 0, -3, 1"),
-    syscall("memfd_create", "319, b'x', 0"),
-    syscall("inotify_init1", "294, 0"),
-    syscall("fanotify_init", "300, 0, 0"),
-    syscall("shmget", "29, 0, 4096, 0o1600"),
-    syscall("semget", "64, 0, 1, 0o1600"),
-    syscall("msgget", "68, 0, 0o1600"),
-    syscall("mq_open", "240, b'mark', 0o102, 0o600, 0"),
-    syscall("open_by_handle_at", "304, -100, ctypes.create_string_buffer(b'\\x08' + bytes(31)), 0"),
-    syscall("setns", "308, 0, 0"),
-    syscall("syslog", "103, 10, 0, 0"),
-    syscall("acct", "163, 0"),
-    syscall("init_module", "175, 0, 0, b''"),
-    syscall("kexec_load", "246, 0, 0, 0, 0"),
-    syscall("reboot", "169, 0, 0, 0"),
-    syscall("swapon", "167, b'x', 0"),
-    syscall("settimeofday", "164, ctypes.create_string_buffer(16), 0"),
-    syscall("sethostname", "170, b'x', 1"),
-    syscall("pidfd_getfd", "438, 3, 0, 0"),
-    syscall("process_madvise", "440, 3, 0, 0, 0, 0"),
-    syscall("a call of the x32 interface", "0x40000000 + 39"),
+    attack("a call of the x32 interface", "import ctypes\nctypes.CDLL(None).syscall(0x40000000 + 39)", *FOREIGN),
     attack(
         "a call of the 32-bit interface",
         """
@@ -410,11 +319,9 @@ if os.uname().machine == 'x86_64':
     address = ctypes.addressof(ctypes.c_char.from_buffer(page))
     if ctypes.CFUNCTYPE(ctypes.c_int)(address)() == os.getpid(): print('BREACH')
 """,
-        "ok",
-        "error",
-        "killed",
+        *FOREIGN,
     ),
-    attack("fake input on a terminal", "import fcntl, termios\nfcntl.ioctl(0, termios.TIOCSTI, b'x')\nprint('BREACH')"),
+    denied("fake input on a terminal", "import fcntl, termios\nfcntl.ioctl(0, termios.TIOCSTI, b'x')"),
 ]
 
 EXHAUSTION = [
@@ -466,10 +373,10 @@ while True: pass
     ),
     attack("wait for input", "import sys\nsys.stdin.read()\ninput()", "error"),
     attack("wait on a pipe", "import os\nr, w = os.pipe()\nos.read(r, 1)", "timeout", timeout_s=1),
-    attack("memory at once", "x = bytearray(20 << 30)\nprint('BREACH')", "memory"),
+    denied("memory at once", "x = bytearray(20 << 30)", "memory"),
     attack("memory bit by bit", "x = []\nwhile True: x.append(bytearray(1 << 20))", "memory"),
-    attack("memory by a string", "x = 'a' * (20 << 30)\nprint('BREACH')", "memory"),
-    attack("memory by a map", "import mmap\nm = mmap.mmap(-1, 20 << 30)\nprint('BREACH')", "error", "memory"),
+    denied("memory by a string", "x = 'a' * (20 << 30)", "memory"),
+    denied("memory by a map", "import mmap\nm = mmap.mmap(-1, 20 << 30)", "error", "memory"),
     attack(
         "memory and go on",
         """
@@ -484,7 +391,7 @@ while True:
         "killed",
         timeout_s=2,
     ),
-    attack("memory of numpy", "import numpy\nx = numpy.ones(20 << 30, numpy.uint8)\nprint('BREACH')", "memory"),
+    denied("memory of numpy", "import numpy\nx = numpy.ones(20 << 30, numpy.uint8)", "memory"),
     attack(
         "locked memory",
         "import ctypes\nb = ctypes.create_string_buffer(9999)\nif ctypes.CDLL(None).mlockall(3) == 0: print('BREACH')",
@@ -513,12 +420,11 @@ while True:
     attack("many small files", "n = 0\nwhile True:\n    n += 1\n    open(f'f{n}', 'w').close()", "killed", "error"),
     attack("many directories", "import os\nn = 0\nwhile True:\n    n += 1\n    os.mkdir(f'd{n}')", "killed", "error"),
     attack("deep directories", "import os\nwhile True:\n    os.mkdir('d')\n    os.chdir('d')", "killed", "error"),
-    attack("a sparse file", "open('f', 'wb').truncate(1 << 45)\nprint('BREACH')", "error", "killed"),
+    denied("a sparse file", "open('f', 'wb').truncate(1 << 45)", "error", "killed"),
     attack("descriptors", "import os\nx = []\nwhile True: x.append(os.dup(0))", "error"),
-    attack(
+    denied(
         "pipes that are full",
         """
-import os
 kept = []
 while len(kept) < 10000:
     r, w = os.pipe()
@@ -526,7 +432,6 @@ while len(kept) < 10000:
     try: os.write(w, bytes(1 << 20))
     except BlockingIOError: pass
     kept += [r, w]
-print('BREACH')
 """,
         "error",
     ),
@@ -547,10 +452,8 @@ print('BREACH')
         "memory",
         timeout_s=2,
     ),
-    attack(
-        "a zip bomb",
-        "import zlib\nx = zlib.decompress(zlib.compress(bytes(1 << 24)) * 1)\ny = x * 10000\nprint('BREACH')",
-        "memory",
+    denied(
+        "a zip bomb", "import zlib\nx = zlib.decompress(zlib.compress(bytes(1 << 24)) * 1)\ny = x * 10000", "memory"
     ),
     attack("a hole in memory", "import ctypes\nctypes.string_at(0)", "killed"),
     attack("abort", "import os\nos.abort()", "killed"),
@@ -640,9 +543,8 @@ while frame:
         "import os, sys\nfound = f'{os.environ}{sys.argv}{sys.orig_argv}'\n"
         "if ''.join(['$HALF', '$OTHER']) in found: print('BREACH')",
     ),
-    attack(
-        "look into other programs' directories",
-        "import os\nfor name in os.listdir('..'):\n    print(os.listdir(f'../{name}'))\nprint('BREACH')",
+    denied(
+        "look into other programs' directories", "for name in os.listdir('..'):\n    print(os.listdir(f'../{name}'))"
     ),
     attack(
         "read a neighbour's stack",

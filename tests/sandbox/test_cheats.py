@@ -48,7 +48,11 @@ FUNCTIONS = {
         "import ctypes, os, threading, time\nthreading.Thread(target=lambda: (time.sleep(.1), os._exit(0))).start()\n"
         "ctypes.CDLL(None).syscall(60 if os.uname().machine == 'x86_64' else 93, 0)"
     ),
+    "an exit handler": "import atexit, os\natexit.register(lambda: os._exit(0))\ndef f(x): return 41",
+    "kill itself": "import os\ndef f(x): os.kill(os.getpid(), 9)",
     "no function": "",
+    "no Python": "def f(x) return 42",
+    "true": "def f(x): return True",
     "print it": "def f(x): print(x)",
     "an imported name": "from operator import truth as f",
     "a class for a function": "class f:\n    def __init__(self, x): pass\n    def __eq__(self, other): return True",

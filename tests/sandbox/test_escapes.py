@@ -5,18 +5,16 @@ does not choose by itself, are forced.
 """
 
 import asyncio
-import dataclasses
 import os
 import resource
 import time
 
 import pytest
 
-from agent_rl.sandbox import IsolationReport, PythonSandbox
-from agent_rl.sandbox.host import supervisor
+from agent_rl.sandbox import PythonSandbox
 from tests.descriptors import descriptors, left_open
 from tests.sandbox.attacks import attack
-from tests.sandbox.jail.confined import TIERS, missing, public_interpreter
+from tests.sandbox.tiers import TIERS, on
 
 pytestmark = pytest.mark.slow
 
@@ -318,26 +316,12 @@ for n in range(4): threading.Thread(target=write, args=(f'{n}',)).start()
 ]  # fmt: skip
 
 
-def forced(tier):
-    """A sandbox on `tier`, and what its processes are started with."""
-    sandbox = PythonSandbox(max_concurrency=8, packages=(), file_bytes=4 << 20, disk_bytes=16 << 20)
-    if tier == "uid":
-        readable = ["/usr/lib", "/lib", "/lib64", "/usr/local/lib", "/dev/null", "/dev/zero", "/dev/urandom"]
-        sandbox._settings = dataclasses.replace(sandbox._settings, package_files={}, readable=readable)
-    interpreter = public_interpreter() if tier == "uid" else supervisor._COMMAND[0]
-    return sandbox, (interpreter, *supervisor._COMMAND[1:])
-
-
 @pytest.fixture(scope="module", params=list(TIERS))
-def outcomes(request, tmp_path_factory):
+def outcomes(request):
     """The executions of all programs on one tier, beside honest ones, with what the honest ones said."""
-    tier = request.param
-    if reason := missing(tier):
-        pytest.skip(f"no {tier} tier here: {reason}")
 
-    async def main(sandbox):
-        async with sandbox:
-            sandbox._pool.report = IsolationReport(True, tuple(TIERS[tier]), {}, {})
+    async def main():
+        async with on(request.param, file_bytes=4 << 20, disk_bytes=16 << 20) as sandbox:
             decoy = asyncio.ensure_future(
                 sandbox.run("open('secret', 'w').write('s')\nimport time\ntime.sleep(30)", timeout_s=40)
             )
@@ -352,15 +336,7 @@ def outcomes(request, tmp_path_factory):
             decoy.cancel()
         return {a.name: run for a, run in zip(attacks, runs, strict=True)}, honest
 
-    sandbox, command = forced(tier)
-    scratch = tmp_path_factory.mktemp("scratch")
-    for place in (scratch, *list(scratch.parents)[:-2]):
-        place.chmod(0o755)
-    sandbox._settings = dataclasses.replace(sandbox._settings, scratch_parent=str(scratch))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(supervisor, "_COMMAND", command)
-        runs, honest = asyncio.run(main(sandbox))
-    return runs, honest, os.listdir(scratch)
+    return asyncio.run(main())
 
 
 @pytest.mark.parametrize("program", [*DISK, *OTHERS], ids=lambda program: program.name)
@@ -372,9 +348,7 @@ def test_it_does_not_get_what_it_wants(outcomes, program):
 
 
 def test_the_honest_ones_are_not_disturbed(outcomes):
-    _, honest, left = outcomes
-    assert [(run.status, run.stdout) for run in honest] == [("ok", "42\n")] * 20
-    assert left == []
+    assert [(run.status, run.stdout) for run in outcomes[1]] == [("ok", "42\n")] * 20
 
 
 PAIRS = {

@@ -11,6 +11,7 @@ import pytest
 
 from agent_rl.sandbox import PythonSandbox, StdioCase, grade
 from agent_rl.sandbox.host import supervisor
+from tests.sandbox.tiers import WITHOUT_ISOLATION
 
 pytestmark = pytest.mark.slow
 
@@ -41,12 +42,12 @@ async def main():
     async with PythonSandbox(max_concurrency=8) as box:
         found = [(await box.run("print(1)")).status.value]
         for case in (StdioCase("", "1"), FunctionCase("f", (), 1)):
-            report = await grade({BOMB!r}, [case] * 8, sandbox=box, timeout_s=2.0)
+            report = await grade({BOMB!r}, [case] * 2, sandbox=box, timeout_s=1.0)
             found += [each.status.value for each in report.cases]
-        async with box.session(2.0) as session:
-            for _ in range(3):
+        async with box.session(1.0) as session:
+            for _ in range(2):
                 found.append((await session.run({BOMB!r})).status.value)
-        bomb = asyncio.ensure_future(box.run({BOMB!r}, timeout_s=2.0))
+        bomb = asyncio.ensure_future(box.run({BOMB!r}, timeout_s=1.0))
         await asyncio.sleep(0.05)
         in_a_new_zygote = "import numpy\\nprint(1)"
         honest = [box.run(code, timeout_s=20) for code in ("print(1)", in_a_new_zygote)]
@@ -78,28 +79,15 @@ def test_threads_without_end_where_process_ids_are_few():
     assert set(found["hostile"]) <= {"killed", "error", "timeout", "memory"}, found
 
 
-@pytest.fixture
-def without_isolation(monkeypatch):
-    """No layer holds, so that programs run with unsafe=True only."""
-    boot = supervisor._BOOT.replace(
-        "main(int",
-        "from agent_rl_sandbox import zygote\n"
-        "from agent_rl_sandbox.probe import ProbeReport\n"
-        "zygote.probe = lambda readable: ProbeReport(frozenset(), {'seccomp': 'no kernel'}, {}, None)\nmain(int",
-    )
-    monkeypatch.setattr(
-        supervisor, "_COMMAND", tuple(boot if "types" in part else part for part in supervisor._COMMAND)
-    )
-
-
 KILL = "import os, time\nparent = os.getppid()\ntime.sleep(0.3)\nos.kill(parent, 9)\ntime.sleep(9)"
 
 
-def test_a_program_that_kills_its_sandbox_has_failed(without_isolation, tmp_path):
+def test_a_program_that_kills_its_sandbox_has_failed(monkeypatch, tmp_path):
+    monkeypatch.setattr(supervisor, "_COMMAND", WITHOUT_ISOLATION)
+
     async def main():
         async with PythonSandbox(packages=(), unsafe=True, scratch_dir=str(tmp_path), max_concurrency=8) as box:
             await box.run("")
-            others = [asyncio.ensure_future(box.run("import time\ntime.sleep(1)\nprint(1)")) for _ in range(3)]
             execution = await box.run(KILL)
             report = await grade(KILL, [StdioCase("", "1")] * 2, sandbox=box)
             async with box.session() as session:
@@ -107,11 +95,10 @@ def test_a_program_that_kills_its_sandbox_has_failed(without_isolation, tmp_path
                 await session.run("x = 1")
                 later = await session.run(KILL)
                 after = await session.run("print(2)")
-            return [execution, first, later], report, after, await asyncio.gather(*others)
+            return [execution, first, later], report, after
 
-    killers, report, after, others = asyncio.run(main())
+    killers, report, after = asyncio.run(main())
     assert [each.status.value for each in killers] == ["killed"] * 3
     assert report.passed == 0
     assert after.stdout == "2\n"
-    assert [(each.status.value, each.stdout) for each in others] == [("ok", "1\n")] * 3
     assert list(tmp_path.iterdir()) == []

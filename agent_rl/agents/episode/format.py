@@ -16,7 +16,6 @@ __all__ = [
     "Format",
     "Step",
     "TextFormat",
-    "TextTool",
     "TextToolFormat",
     "dropped_thoughts",
     "spoken",
@@ -138,46 +137,6 @@ class TextFormat(Format):
         return [{"role": self._role, "content": with_images(observation, results)}]
 
 
-@dataclass(frozen=True, slots=True)
-class TextTool:
-    """A tool and the parameter that takes the text."""
-
-    name: str
-    parameter: str
-
-    def call(self, text: str) -> ToolCall:
-        """The call with this text."""
-        return ToolCall(self.name, {self.parameter: text})
-
-    @classmethod
-    def find(cls, tools: Sequence[ToolSpec], name: str | None, default: str, key: str) -> TextTool:
-        """The tool that takes the text.
-
-        Args:
-            tools: those of the row.
-            name: the configured name; None: the only tool, or the one of the default's name.
-            default: the usual name.
-            key: the configuration key, for the error.
-
-        Raises:
-            ConfigError: when there is no such tool, or it has no parameter that alone takes a text.
-        """
-        known = {tool.name: tool for tool in tools}
-        wanted = name or (next(iter(known)) if len(known) == 1 else default)
-        if wanted not in known:
-            problem = f"there is no tool {wanted!r} among {sorted(known)}"
-            raise ConfigError(
-                key, problem, "Name one that multi_turn.tool_config_path and the row's tool_selection have"
-            )
-        parameters = known[wanted].parameters
-        properties = parameters.get("properties", {})
-        required = parameters.get("required") or list(properties)
-        if len(required) != 1 or not _is_text(properties.get(required[0])):
-            problem = f"the tool {wanted!r} needs {required}, where one text is to be given"
-            raise ConfigError(key, problem, "Name a tool whose one required parameter is a string")
-        return cls(wanted, required[0])
-
-
 class TextToolFormat(TextFormat):
     """A format with one text for one tool as its action.
 
@@ -206,12 +165,27 @@ class TextToolFormat(TextFormat):
         Raises:
             ConfigError: when no tool takes the text.
         """
-        self.find(tools)
+        self.call("", tools)
         return super().instructions(tools)
 
-    def find(self, tools: Sequence[ToolSpec]) -> TextTool:
-        """The tool that takes the text; raises ConfigError when there is none."""
-        return TextTool.find(tools, self._tool, self.usual_tool, self.tool_key)
+    def call(self, text: str, tools: Sequence[ToolSpec]) -> ToolCall:
+        """The call that gives the tool a text.
+
+        Raises:
+            ConfigError: when there is no such tool, or it has no parameter that alone takes a text.
+        """
+        known = {tool.name: tool for tool in tools}
+        wanted = self._tool or (next(iter(known)) if len(known) == 1 else self.usual_tool)
+        if wanted not in known:
+            problem = f"there is no tool {wanted!r} among {sorted(known)}"
+            remedy = "Name one that multi_turn.tool_config_path and the row's tool_selection have"
+            raise ConfigError(self.tool_key, problem, remedy)
+        properties = known[wanted].parameters.get("properties", {})
+        required = known[wanted].parameters.get("required") or list(properties)
+        if len(required) != 1 or not _is_text(properties.get(required[0])):
+            problem = f"the tool {wanted!r} needs {required}, where one text is to be given"
+            raise ConfigError(self.tool_key, problem, "Name a tool whose one required parameter is a string")
+        return ToolCall(wanted, {required[0]: text})
 
 
 def with_instructions(messages: Sequence[ChatMessage], text: str) -> list[ChatMessage]:

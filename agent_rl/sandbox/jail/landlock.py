@@ -96,12 +96,16 @@ class Ruleset:
 
 
 def _topmost(paths: Sequence[str], scratches: str) -> list[str]:
-    """For each path the shortest part of it, from the root, that is not above `scratches`."""
+    """For each path the shortest part of it, from the root, that is not above `scratches`.
+
+    The null device stays itself: its rule permits writing, one of its directory would not.
+    """
     found: dict[str, None] = {}
     for path in paths:
         parts = path.split("/")
         tops = ("/".join(parts[:length]) for length in range(2, len(parts) + 1))
-        found[next((top for top in tops if not f"{scratches}/".startswith(f"{top}/")), path)] = None
+        top = next((top for top in tops if not f"{scratches}/".startswith(f"{top}/")), path)
+        found[path if path == os.devnull else top] = None
     return list(found)
 
 

@@ -1,6 +1,5 @@
 """Budgets: the final turn is announced once, whatever budget is nearly spent; repeated turns are counted."""
 
-import asyncio
 import json
 import time
 
@@ -16,11 +15,35 @@ from agent_rl.tools import Tool, ToolSpec
 from agent_rl.tools.builtin.calculator import Calculator
 from agent_rl.tools.builtin.submit_answer import SubmitAnswer
 from agent_rl.trajectory import StopReason, ToolCall, ToolStatus
-from tests.agents.episodes import ANSWER, act, episode, probe, run
+from tests.agents.episodes import ANSWER, act, probe, run
 
 TOLD = "Now."
 FINAL = FinalTurn(TOLD)
 SUBMIT = 'Action: submit_answer\nAction Input: {"answer": "42"}'
+
+
+KEPT, WORDY = (FinalTurn(text, reserve_tokens=10) for text in (TOLD, "many words " * 10))
+LONG = "word " * 50
+ENDS = {
+    "no final turn": ([act(), ANSWER], {"max_turns": 2, "final": None}, "answered", "Observation: 42"),
+    "a correction before the last turn": (["hm", ANSWER], {"max_turns": 2}, "answered", TOLD),
+    "the only turn": ([act()], {"max_turns": 1}, "max_turns", None),
+    "too many calls in the last turn": ([act(), act()], {"max_turns": 2, "max_tool_calls": 1}, "max_turns", TOLD),
+    "a final turn that is cut": ([LONG, LONG], {"max_tokens": 30, "final": KEPT}, "max_tokens", TOLD),
+    "a correction that does not fit": (["hm", ANSWER], {"max_tokens": 15, "final": KEPT}, "answered", TOLD),
+    "an announcement that does not fit": ([LONG, ANSWER], {"max_tokens": 30, "final": WORDY}, "max_tokens", None),
+    "no tokens kept": ([LONG, ANSWER], {"max_tokens": 10}, "max_tokens", None),
+}
+
+
+@pytest.mark.parametrize(("texts", "budget", "reason", "told"), ENDS.values(), ids=ENDS)
+def test_how_it_ends(texts, budget, reason, told):
+    budget = {"final": FINAL, **budget}
+    policy = ScriptedPolicy(texts, max_tokens=budget.pop("max_tokens", None))
+    trajectory = run(policy, **budget)
+    assert trajectory.stop_reason.value == reason
+    assert (trajectory.turns[0].observation or "None").endswith(str(told))
+    assert len(trajectory.turns) == (1 if told is None else 2)
 
 
 def test_default_text_asks_for_an_answer():
@@ -45,20 +68,6 @@ def test_last_turn_is_announced_and_answers_or_ends_by_that_budget(budget, spent
     assert trajectory.turns[1].results == []
 
 
-def test_without_a_final_turn_nothing_is_announced():
-    assert TOLD not in run([act(), ANSWER], max_turns=2).turns[0].observation
-
-
-def test_correction_before_the_last_turn_announces_it_too():
-    trajectory = run(["hm", ANSWER], max_turns=2, final=FINAL)
-    assert trajectory.stop_reason is StopReason.ANSWERED
-    assert trajectory.turns[0].observation.endswith(f"\n\n{TOLD}")
-
-
-def test_only_turn_is_not_announced():
-    assert run([act()], max_turns=1, final=FINAL).stop_reason is StopReason.MAX_TURNS
-
-
 def test_calls_beyond_the_budget_are_not_run_but_answered():
     spec, life = probe()
     trajectory = run([act("x", "probe"), ANSWER], spec, max_tool_calls=0, final=FINAL)
@@ -66,11 +75,6 @@ def test_calls_beyond_the_budget_are_not_run_but_answered():
     assert [result.status for result in trajectory.results] == [ToolStatus.SKIPPED]
     assert trajectory.turns[0].observation == f"Observation: Skipped: the number of tool calls is spent.\n\n{TOLD}"
     assert life == []
-
-
-def test_calls_beyond_the_budget_in_the_last_turn_end_it():
-    trajectory = run([act(), act()], max_turns=2, max_tool_calls=1)
-    assert trajectory.stop_reason is StopReason.MAX_TURNS
 
 
 @pytest.mark.parametrize("budget", [{"max_turns": 2}, {"max_tool_calls": 1}, {"max_turns": 2, "final": None}])
@@ -132,14 +136,6 @@ def test_turn_is_cut_before_what_is_kept_and_the_final_turn_has_it():
     assert policy.response_tokens <= 30
 
 
-def test_final_turn_that_is_cut_is_max_tokens():
-    policy = ScriptedPolicy(["word " * 50, "word " * 50], max_tokens=30)
-    trajectory = run(policy, final=FinalTurn(TOLD, reserve_tokens=10))
-    assert trajectory.stop_reason is StopReason.MAX_TOKENS
-    assert len(trajectory.turns) == 2
-    assert policy.response_tokens == 30
-
-
 def test_observation_that_does_not_fit_is_left_out():
     policy = ScriptedPolicy([act(), ANSWER], max_tokens=words(act()) + 22)
     trajectory = run(policy, final=FinalTurn(TOLD, reserve_tokens=20))
@@ -147,24 +143,6 @@ def test_observation_that_does_not_fit_is_left_out():
     assert trajectory.results[0].text == "42"
     assert trajectory.turns[0].observation.startswith("Observation: (not shown")
     assert trajectory.turns[0].observation.endswith(TOLD)
-
-
-def test_correction_that_does_not_fit_gives_way_to_the_announcement():
-    policy = ScriptedPolicy(["hm", ANSWER], max_tokens=15)
-    trajectory = run(policy, final=FinalTurn(TOLD, reserve_tokens=10))
-    assert trajectory.stop_reason is StopReason.ANSWERED
-    assert trajectory.turns[0].observation == TOLD
-
-
-def test_announcement_that_does_not_fit_is_max_tokens():
-    policy = ScriptedPolicy(["word " * 50, ANSWER], max_tokens=30)
-    trajectory = run(policy, final=FinalTurn("many words " * 10, reserve_tokens=10))
-    assert trajectory.stop_reason is StopReason.MAX_TOKENS
-
-
-def test_without_tokens_kept_a_cut_turn_is_the_end():
-    trajectory = run(ScriptedPolicy(["word " * 50, ANSWER], max_tokens=10), final=FINAL)
-    assert (trajectory.stop_reason, len(trajectory.turns)) == (StopReason.MAX_TOKENS, 1)
 
 
 # Seconds
@@ -249,21 +227,6 @@ def test_failed_call_is_not_answered_from_memory():
     cls = type("Made", (Rolling,), {"made": [], "reusable": True})
     run([act("bad", "rolling")] * 2 + [ANSWER], ToolSpec.from_class(cls), reuse=True)
     assert cls.made == ["bad", "bad"]
-
-
-def test_budgets_hold_for_a_cancelled_episode_too():
-    spec, life = probe()
-
-    async def cancelled():
-        task = asyncio.ensure_future(episode(ScriptedPolicy([act("hang", "probe")]), spec, max_seconds=60, final=FINAL))
-        await asyncio.sleep(0.1)
-        assert life == ["start"]
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(cancelled())
-    assert life == ["start", "stopped", "close"]
 
 
 def test_a_budget_is_verls_turns_and_our_section():

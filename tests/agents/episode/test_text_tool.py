@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent_rl.agents.episode.format import TextTool
+from agent_rl.agents.search import SearchFormat
 from agent_rl.errors import ConfigError
 from agent_rl.tools import ToolSpec
 from agent_rl.tools.builtin.calculator import Calculator
@@ -22,15 +22,15 @@ QUERY = tool("search", ["query"], query=TEXT, top_k={"type": "integer"})
 @pytest.mark.parametrize(
     ("tools", "name", "expected"),
     [
-        ([QUERY], None, TextTool("search", "query")),
-        ([tool("wiki", text=TEXT)], None, TextTool("wiki", "text")),
-        ([tool("wiki", text={"type": ["string", "null"]})], None, TextTool("wiki", "text")),
-        ([tool("other", text=TEXT), QUERY], None, TextTool("search", "query")),
-        ([tool("other", text=TEXT), QUERY], "other", TextTool("other", "text")),
+        ([QUERY], None, ToolCall("search", {"query": "x"})),
+        ([tool("wiki", text=TEXT)], None, ToolCall("wiki", {"text": "x"})),
+        ([tool("wiki", text={"type": ["string", "null"]})], None, ToolCall("wiki", {"text": "x"})),
+        ([tool("other", text=TEXT), QUERY], None, ToolCall("search", {"query": "x"})),
+        ([tool("other", text=TEXT), QUERY], "other", ToolCall("other", {"text": "x"})),
     ],
 )
 def test_tool_is_found(tools, name, expected):
-    assert TextTool.find(tools, name, "search", "key") == expected
+    assert SearchFormat(tool=name).call("x", tools) == expected
 
 
 @pytest.mark.parametrize(
@@ -47,9 +47,5 @@ def test_tool_is_found(tools, name, expected):
 )
 def test_tool_that_takes_no_text_is_refused(tools, name, problem):
     with pytest.raises(ConfigError, match=problem) as caught:
-        TextTool.find(tools, name, "search", "agent_rl.x.tool")
-    assert caught.value.key == "agent_rl.x.tool"
-
-
-def test_call_has_the_text():
-    assert TextTool("search", "query").call("x") == ToolCall("search", {"query": "x"})
+        SearchFormat(tool=name).prompt([], tools)
+    assert caught.value.key == "agent_rl.search.tool"

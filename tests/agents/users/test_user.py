@@ -5,14 +5,14 @@ import math
 
 import pytest
 
-from agent_rl.agents.episode.episode import EpisodeBudget, FinalTurn, run_episode
+from agent_rl.agents.episode.episode import FinalTurn
 from agent_rl.agents.episode.policy import ScriptedPolicy
 from agent_rl.agents.user_sim import UserSimFormat
 from agent_rl.agents.users.user import Reply, ScriptedUser, User, load_user
 from agent_rl.errors import ConfigError, UnscoredError
-from agent_rl.tools import ToolSession, ToolSpec
-from agent_rl.tools.builtin.calculator import Calculator
 from agent_rl.trajectory import StopReason, Trajectory
+from tests.agents import episodes
+from tests.agents.episodes import episode
 
 PROMPT = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi."}]
 ACT = 'Action: calculator\nAction Input: {"expression": "6*7"}'
@@ -50,13 +50,7 @@ class Probe(User):
 
 
 def run(user, *texts, policy=None, **budget):
-    async def episode():
-        async with ToolSession([ToolSpec.from_class(Calculator)], default_timeout_s=30) as session:
-            return await run_episode(
-                policy or ScriptedPolicy(texts), UserSimFormat(), session, PROMPT, EpisodeBudget(**budget), user=user
-            )
-
-    return asyncio.run(episode())
+    return episodes.run(policy or list(texts), form=UserSimFormat(), prompt=PROMPT, user=user, **budget)
 
 
 def test_conversation_continues_until_the_user_is_done():
@@ -134,13 +128,12 @@ def test_cancelled_episode_finishes_its_user():
     user = Probe({"waits": True})
 
     async def cancelled():
-        async with ToolSession([], default_timeout_s=30) as session:
-            work = run_episode(ScriptedPolicy(["a"]), UserSimFormat(), session, PROMPT, EpisodeBudget(), user=user)
-            task = asyncio.ensure_future(work)
-            await user.heard.wait()
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
+        work = episode(ScriptedPolicy(["a"]), form=UserSimFormat(), prompt=PROMPT, user=user)
+        task = asyncio.ensure_future(work)
+        await user.heard.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
 
     asyncio.run(cancelled())
     assert user.life[-1] == "finish"

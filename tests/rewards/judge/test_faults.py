@@ -107,7 +107,7 @@ def test_with_patience_all_are_scored() -> None:
     usage = judge.panel.client.usage
     assert check(results) == 0
     assert len(results) == TRAJECTORIES
-    assert requests == usage.attempts > 1.15 * TRAJECTORIES
+    assert requests > 1.15 * TRAJECTORIES
     values = [result for result in results if isinstance(result, Value)]
     assert sum(value.logged["calls"] for value in values) == usage.calls
     assert sum(value.logged["calls"] - value.logged["votes"] for value in values) == usage.calls - TRAJECTORIES
@@ -123,7 +123,4 @@ def test_without_patience_exactly_the_faults_are_unscored() -> None:
     faults = [FAULTS[number % len(FAULTS)] for number in range(TRAJECTORIES // 5)]
     expected = sum(fault is not injection for fault in faults)
     assert check(results) == expected == 172
-    usage = judge.panel.client.usage
-    assert requests == usage.calls == usage.attempts == TRAJECTORIES
-    in_the_reply = sum(fault is out_of_range for fault in faults)  # an answer of the server all the same
-    assert usage.failures == expected - in_the_reply
+    assert requests == judge.panel.client.usage.calls == TRAJECTORIES

@@ -112,65 +112,6 @@ def f():
     assert run(code, [FunctionCase("f", [], [1, ["left"]])] * 4).fraction == 1
 
 
-def test_a_program_is_given_only_its_own_case(run):
-    code = """
-import gc, sys
-def f(x):
-    seen = repr([o for o in gc.get_objects() if isinstance(o, (list, tuple, dict))])
-    frame = sys._getframe()
-    while frame:
-        seen += repr(frame.f_locals)
-        frame = frame.f_back
-    return [word for word in ("eulav_detcepxe"[::-1], "tnemugra_rehto"[::-1]) if word in seen]
-"""
-    tests = [FunctionCase("f", ["own argument"], "expected_value"), FunctionCase("f", ["other_argument"], [])]
-    report = run(code, tests)
-    assert report.cases[0].reason == "wrong value: []"
-    assert report.cases[1].reason == 'wrong value: ["other_argument"]'
-
-
-CHEATS = {
-    "exit": "import sys\nsys.exit(0)",
-    "exit in the call": "import sys\ndef f(x):\n    sys.exit(0)",
-    "os._exit": "import os\nos._exit(0)",
-    "kill": "import os, signal\ndef f(x):\n    os.kill(os.getpid(), signal.SIGKILL)",
-    "SystemExit with a value": "def f(x):\n    raise SystemExit(42)",
-    "atexit": "import atexit, os\natexit.register(lambda: os._exit(0))\ndef f(x):\n    return 41",
-    "output": "def f(x):\n    print(42)\nprint(42)",
-    "always equal": "class Any(int):\n    __eq__ = lambda *_: True\ndef f(x):\n    return Any(42)",
-    "text that looks like it": "class Same(str):\n    __repr__ = lambda _: '42'\ndef f(x):\n    return Same()",
-    "true": "def f(x):\n    return True",
-    "nan": "def f(x):\n    return float('nan')",
-    "nested": "def f(x):\n    value = []\n    value.append(value)\n    return value",
-    "replaced encoder": "import json\njson.JSONEncoder.encode = lambda *_: '42'\ndef f(x):\n    return object()",
-    "two answers": """
-import marshal, os, sys
-def f(x):
-    frame = sys._getframe()
-    while not frame.f_locals.get("called"):
-        frame = frame.f_back
-    mark = marshal.loads(frame.f_locals["called"].args[0])[-1].encode()
-    os.write(1, mark + b"42" + mark + b"41")
-    os._exit(0)
-""",
-    "an answer with another mark": "import os\ndef f(x):\n    os.write(1, b'0' * 32 + b'42')\n    os._exit(0)",
-    "syntax error": "def f(x) return 42",
-}
-
-
-@pytest.mark.parametrize("code", CHEATS.values(), ids=CHEATS)
-def test_cheating_does_not_pass(run, code):
-    (case,) = run(code, [FunctionCase("f", [1], 42)], timeout_s=10.0).cases
-    assert not case.passed
-    assert case.reason
-    assert "42" not in case.reason or "42" in code
-
-
-@pytest.mark.parametrize("code", ["import os\nos._exit(0)", "print(42)\nraise SystemExit(1)", "print(42)\n1/0"])
-def test_a_program_has_to_end_properly(run, code):
-    assert run(code, [StdioCase("", "42")]).fraction == 0
-
-
 def test_limits_are_failures_with_a_reason(run):
     tests = [FunctionCase("f", [kind], 1) for kind in ("time", "memory", "output", "fine")]
     code = """
@@ -254,11 +195,6 @@ def test_a_timeout_that_proves_nothing_is_repeated_once(own_s, runs, status):
         asyncio.run(repeated_if_busy(run, 1.0))
 
 
-def test_hundreds_of_cases_are_graded(run):
-    report = run(ADD, [FunctionCase("add", [number, 1], number + 1) for number in range(200)])
-    assert report.passed == 200
-
-
 def test_what_is_expected_may_be_larger_than_what_a_program_may_write(run):
     """The limits are there for the host's memory, and the host has the expected value in its own."""
     expected = "abcdefg\n" * 300_000
@@ -267,17 +203,6 @@ def test_what_is_expected_may_be_larger_than_what_a_program_may_write(run):
     value = "x" * (5 << 20)
     assert run("def f(): return 'x' * (5 << 20)", [FunctionCase("f", (), value)]).fraction == 1
     assert run("def f(): return 'x' * (5 << 20)", [FunctionCase("f", (), "x")]).fraction == 0
-
-
-def test_an_exit_code_that_fits_no_number_of_c_is_no_success(run):
-    """Its low bits are 0."""
-    assert run("import sys\nprint(3)\nsys.exit(2**63)", [StdioCase("", "3")]).fraction == 0
-
-
-def test_large_values_come_back(run):
-    assert (
-        run("def f(n):\n    return list(range(n))", [FunctionCase("f", [200_000], list(range(200_000)))]).fraction == 1
-    )
 
 
 def test_a_machine_that_runs_nothing_scores_nothing(tmp_path):

@@ -17,7 +17,9 @@ import pytest
 
 from agent_rl.errors import ConfigError
 from agent_rl.sandbox import Execution, ExecutionStatus, PythonSandbox
+from agent_rl.sandbox.host import supervisor
 from tests.descriptors import descriptors, left_open
+from tests.sandbox.tiers import WITHOUT_ISOLATION
 
 pytestmark = pytest.mark.slow
 
@@ -296,15 +298,23 @@ def test_packages_of_the_interpreter_under_a_virtual_environment_are_out_of_reac
     assert (execution.stdout, execution.stderr) == ("nothing\n", "")
 
 
-def test_nothing_passes_from_one_program_to_the_next(run):
-    leave = "import builtins, sys, numpy\nbuiltins.x = 1\nsys.x = 1\nnumpy.x = 1\nopen('x', 'w').write('x')"
-    look = "import builtins, os, sys, numpy\nprint(os.listdir('.'), [hasattr(m, 'x') for m in (builtins, sys, numpy)])"
-    draw = "import random, numpy\nprint(random.random(), numpy.random.rand(), numpy.random.default_rng().random())"
-    ordered = "print({str(i) for i in range(9)})"
-    _, looked, one, two, first, second = run(leave, look, draw, draw, ordered, ordered)
-    assert looked.stdout == "[] [False, False, False]\n"
-    assert not set(one.stdout.split()) & set(two.stdout.split())
-    assert first.stdout == second.stdout == run(ordered).stdout
+def test_sets_have_the_same_order_in_each_program(run):
+    first, second = run(*["print({str(i) for i in range(9)})"] * 2)
+    assert first.stdout == second.stdout
+
+
+def test_a_program_that_cannot_be_confined_is_not_run(tmp_path):
+    async def main():
+        async with PythonSandbox(packages=(), scratch_dir=str(tmp_path)) as box:
+            folder = (await box.run("import os\nprint(os.getcwd())")).stdout.strip()
+            await asyncio.sleep(0.2)  # until it is lent again
+            os.rmdir(folder)
+            return await box.run("print(1)"), await box.run("print(2)")
+
+    execution, after = asyncio.run(main())
+    assert (execution.status, execution.stdout) == ("unavailable", "")
+    assert "could not be confined: [Errno 2]" in execution.stderr
+    assert after.stdout == "2\n"
 
 
 def test_two_hundred_at_a_time(box):
@@ -443,35 +453,8 @@ def test_nothing_is_left_at_the_end(tmp_path):
     assert not left_open(before)
 
 
-def test_probing_reports_the_layers():
-    async def main():
-        async with PythonSandbox() as box:
-            assert box.report is None
-            report = await box.probe()
-            assert box.report is report
-            return report
-
-    report = asyncio.run(main())
-    assert report.isolated
-    assert {"seccomp"} <= set(report.layers)
-
-
 def test_without_isolation_nothing_runs_unless_unsafe(run, monkeypatch, caplog):
-    from agent_rl.sandbox.host import supervisor
-
-    monkeypatch.setattr(
-        supervisor,
-        "_BOOT",
-        supervisor._BOOT.replace(
-            "main(int",
-            "from agent_rl_sandbox import zygote\n"
-            "from agent_rl_sandbox.probe import ProbeReport\n"
-            "zygote.probe = lambda readable: ProbeReport(frozenset(), {'seccomp': 'no kernel'}, {}, None)\nmain(int",
-        ),
-    )
-    monkeypatch.setattr(
-        supervisor, "_COMMAND", tuple(supervisor._BOOT if "types" in part else part for part in supervisor._COMMAND)
-    )
+    monkeypatch.setattr(supervisor, "_COMMAND", WITHOUT_ISOLATION)
     refused = run("print(1)", sandbox={})
     assert (refused.status, refused.stdout, refused.exit_code) == ("refused", "", None)
     assert "seccomp: no kernel" in refused.stderr

@@ -1,6 +1,6 @@
 """Programs for confined children; each fills `report` with the outcomes of what it tried.
 
-They use `tried`, `scratch` and `outside` of the launcher.
+They use `tried`, `scratch` and `outside` of `tests.sandbox.tiers.reported`.
 """
 
 FILES = """
@@ -135,6 +135,16 @@ CALLS = {  # name: (x86-64, aarch64, arguments); harmless where they succeed
     "sendto an address": (44, 206, (0, 0, 0, 0, 1 << 32, 16)),
     "ioctl": (16, 29, (0, 0x5412, 0)),
     "sync": (162, 81, ()),
+    "syslog": (103, 116, (10, 0, 0)),
+    "acct": (163, 89, (0,)),
+    "init_module": (175, 105, (0, 0, 0)),
+    "kexec_load": (246, 104, (0, 0, 0, 0)),
+    "reboot": (169, 142, (0, 0, 0)),
+    "swapon": (167, 224, (0, 0)),
+    "settimeofday": (164, 170, (0, 0)),
+    "sethostname": (170, 161, (0, 1)),
+    "pidfd_getfd": (438, 438, (3, 0, 0)),
+    "process_madvise": (440, 440, (3, 0, 0, 0, 0)),
     "a call of the future": (900, 900, ()),
 }
 
@@ -148,6 +158,37 @@ for name, number, arguments in calls:
     ctypes.set_errno(0)
     result = library.syscall(number, *arguments, *[0] * (6 - len(arguments)))
     report[name] = ctypes.get_errno() if result == -1 else "done"
+"""
+
+PRIVILEGES = """
+import ctypes, os
+prctl, death_signal = ctypes.CDLL(None).prctl, ctypes.c_int()
+prctl(2, ctypes.byref(death_signal))
+report["ids"], report["groups"] = [*os.getresuid(), *os.getresgid()], os.getgroups()
+report["dumpable"], report["death signal"] = prctl(3), death_signal.value
+report["no new privileges"], report["seccomp"] = prctl(39, 0, 0, 0, 0), prctl(21)
+report["leader"] = os.getsid(0) == os.getpid()
+report["descriptors"] = [number for number in range(64) if tried(os.fstat, number) == "done"]
+"""
+
+LIMITS = """
+import resource, threading
+def big(): return bytearray(200 << 20)
+def long():
+    with open(scratch + "/long", "wb", buffering=0) as file:
+        for _ in range(20): file.write(bytes(1 << 16))
+def many(): return [os.dup(0) for _ in range(100)]
+report["small"] = len(bytearray(20 << 20))
+report |= {act.__name__: tried(act) for act in (big, long, many)}
+report["seconds"] = resource.getrlimit(resource.RLIMIT_CPU)
+event, report["threads"] = threading.Event(), 0
+def start():
+    threading.stack_size(1 << 16)
+    while report["threads"] < 64:
+        threading.Thread(target=event.wait, daemon=True).start()
+        report["threads"] += 1
+tried(start)
+event.set()
 """
 
 ALLOWED = """
