@@ -88,6 +88,7 @@ def test_a_program_that_kills_its_sandbox_has_failed(monkeypatch, tmp_path):
     async def main():
         async with PythonSandbox(packages=(), unsafe=True, scratch_dir=str(tmp_path), max_concurrency=8) as box:
             await box.run("")
+            others = [asyncio.ensure_future(box.run("import time\ntime.sleep(1)\nprint(1)")) for _ in range(3)]
             execution = await box.run(KILL)
             report = await grade(KILL, [StdioCase("", "1")] * 2, sandbox=box)
             async with box.session() as session:
@@ -95,10 +96,11 @@ def test_a_program_that_kills_its_sandbox_has_failed(monkeypatch, tmp_path):
                 await session.run("x = 1")
                 later = await session.run(KILL)
                 after = await session.run("print(2)")
-            return [execution, first, later], report, after
+            return [execution, first, later], report, after, await asyncio.gather(*others)
 
-    killers, report, after = asyncio.run(main())
+    killers, report, after, others = asyncio.run(main())
     assert [each.status.value for each in killers] == ["killed"] * 3
     assert report.passed == 0
     assert after.stdout == "2\n"
+    assert [(each.status.value, each.stdout) for each in others] == [("ok", "1\n")] * 3
     assert list(tmp_path.iterdir()) == []

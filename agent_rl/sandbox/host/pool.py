@@ -27,9 +27,9 @@ KINDS: Mapping[str, tuple[str, ...]] = {
 """What each kind of zygote has loaded. A fork copies page tables, so plain programs get a small parent."""
 
 KILLER = Execution(
-    ExecutionStatus.KILLED, stderr="sandbox: the program was ended with the process that ran it, twice\n"
+    ExecutionStatus.KILLED, stderr="sandbox: the program was ended with the process that ran it, alone\n"
 )
-"""The outcome of a program that ran where nothing keeps it from killing its parent, and whose parents died."""
+"""The outcome of a program that ran where nothing keeps it from killing its parent, and whose parent died."""
 
 _WORDS = {
     "reasoning_gym": ("reasoning_gym",),
@@ -64,6 +64,7 @@ class Pool:
             kind for kind in KINDS if all(name.partition(".")[0] in settings.package_files for name in KINDS[kind])
         ]
         self._members: dict[str, list[Zygote]] = {kind: [] for kind in usable}
+        self._alone: dict[Zygote, str] = {}
         self._starts: dict[str, asyncio.Task[Zygote]] = {}
         self._lock = asyncio.Lock()
         self._warned = False
@@ -112,6 +113,23 @@ class Pool:
         """Whether programs are kept from killing their zygote."""
         return self.report is not None and self.report.isolated
 
+    async def start_alone(self, kind: str) -> Zygote:
+        """Another zygote, for a program that may have killed its own; nobody else is given it before `share`.
+
+        Raises:
+            NotRun: it could not be started.
+        """
+        layers = None if self.report is None else self.report.layers
+        zygote, _ = await _started(replace(self._settings, preload=KINDS[kind], layers=layers))
+        self._alone[zygote] = kind
+        return zygote
+
+    def share(self, zygote: Zygote) -> None:
+        """Give a zygote of `start_alone` to all; nothing happens for another one, or again."""
+        kind = self._alone.pop(zygote, None)
+        if kind is not None:
+            self._members[kind].append(zygote)
+
     async def _start(self, kind: str) -> Zygote:
         async with self._lock:  # the first one probes the machine; and several starts at a time would overload it
             self._check_isolation()
@@ -147,9 +165,10 @@ class Pool:
         for start in self._starts.values():
             start.cancel()
         await asyncio.gather(*self._starts.values(), return_exceptions=True)
-        members = [zygote for kind in self._members.values() for zygote in kind]
+        members = [*self._alone, *(zygote for kind in self._members.values() for zygote in kind)]
         killed = [zygote for zygote in members if not zygote.alive]
         await asyncio.gather(*(zygote.stop() for zygote in members))
+        self._alone.clear()
         for kind in self._members.values():
             kind.clear()
         in_namespace = self.report is not None and "namespace" in self.report.layers  # where a root cannot be removed

@@ -181,17 +181,22 @@ class PythonSandbox:
         order = flags, len(source), timeout_s, memory_mb * _MIB
         request = source + request if request else source
         kind = pool.kind_for(code)
-        suspect = True  # whether it may have killed the processes that ran it
+        suspect = False  # whether it may have killed the process that ran it
         async with pool.slots:
             for _ in range(2):
                 try:
-                    zygote = pool.ready(kind) or await pool.get(kind)
-                    return await _run(pool, zygote, order, request, output_bytes)
+                    zygote = await pool.start_alone(kind) if suspect else pool.ready(kind) or await pool.get(kind)
+                    try:
+                        return await _run(pool, zygote, order, request, output_bytes)
+                    finally:
+                        pool.share(zygote)
                 except NotRun as error:
                     return error.execution
                 except Lost as lost:
-                    suspect = suspect and lost.running
-        return KILLER if suspect else Execution(ExecutionStatus.UNAVAILABLE, stderr="sandbox: its process died twice\n")
+                    if lost.running and suspect:
+                        return KILLER
+                    suspect = lost.running
+        return Execution(ExecutionStatus.UNAVAILABLE, stderr="sandbox: its process died twice\n")
 
     def session(self, timeout_s: float = 5.0, memory_mb: int = 512) -> SandboxSession:
         """A session, in which variables survive from one run to the next; use it as an async context manager.

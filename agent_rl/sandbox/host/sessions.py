@@ -90,11 +90,12 @@ class SandboxSession:
         return execution
 
     async def _run_cell(self, nonce: bytes, cell: bytes, code: str, limit_s: float) -> Execution:
-        fresh = self._process is None
-        for number in range(2):
+        fresh, suspect = self._process is None, False
+        for _ in range(2):
             try:
                 if self._process is None:
-                    zygote = await self._pool.get(self._pool.kind_for(code))
+                    kind = self._pool.kind_for(code)
+                    zygote = await (self._pool.start_alone(kind) if suspect else self._pool.get(kind))
                     self._process = _Process(self._pool, zygote, limit_s, self._memory_mb * _MIB)
                 else:
                     self._process.order(Op.RESUME, limit_s)
@@ -103,15 +104,16 @@ class SandboxSession:
                 return error.execution
             except Lost as lost:
                 self._lose("the sandbox's process died")
-                if lost.running and not self._pool.isolated and (number or not fresh):
+                if lost.running and not self._pool.isolated and (suspect or not fresh):
                     return KILLER
                 if not fresh or (lost.running and self._pool.isolated):
                     break
-                self._lost = None  # nothing was: it is tried once more
+                self._lost, suspect = None, lost.running  # nothing was: it is tried once more
             except BaseException:
                 self._lose("the run before was cancelled")
                 raise
             else:
+                self._process.share()
                 if self._process.ended.done():
                     self._lose(f"the run before ended with status {execution.status.value}")
                 return execution
@@ -129,6 +131,7 @@ class _Process(Child):
 
     def __init__(self, pool: Pool, zygote: Zygote, limit_s: float, memory_bytes: int) -> None:
         super().__init__(pool, zygote, (SESSION, 0, limit_s, memory_bytes), _socket_pair)
+        self._pool = pool
         self._output_bytes = pool.output_bytes
         self._nonce, self._answer = b"", bytearray()
         self._channel_ended = False
@@ -174,8 +177,13 @@ class _Process(Child):
         status = ExecutionStatus.MEMORY if out_of_memory else ExecutionStatus.ERROR if exit_code else ExecutionStatus.OK
         return Execution(status, *self.take(), exit_code, wall_s, own_s=own_s)
 
+    def share(self) -> None:
+        """Let others use its zygote, if it has had one for itself."""
+        self._pool.share(self._zygote)
+
     def close(self) -> None:
         """Kill it if it has not ended, and close our ends."""
+        self.share()
         self._loop.remove_reader(self.channel)
         super().close()
 
