@@ -399,7 +399,7 @@ AUTH = {"type": "bearer", "env": "OWN_KEY"}
         ({"auth": {**AUTH, "env": "OWN_FULL", "name": "x"}}, {}, "auth.name: 'x' .* Remove it"),
         ({"auth": {"type": "header", "env": "OWN_FULL", "name": "a b"}}, {}, "auth.name: 'a b'"),
         ({"auth": {**AUTH, "key": "x"}}, {}, "auth.key: unknown key"),
-        ({"auth": "bearer"}, {}, "auth: expected a mapping or null, got 'bearer'"),
+        ({"auth": "bearer"}, {}, "auth: expected a mapping, got 'bearer'"),
         ({"auth": {"type": "header", "env": "OWN_FULL", "name": "X-Trace"}}, {}, r"trace: the header 'x-trace' is set"),
         ({}, {"metod": "GET"}, r"endpoints\[0\].metod: unknown key .* Did you mean 'method'"),
         ({}, {"method": "get"}, r"endpoints\[0\].method: expected `GET`, `HEAD`"),

@@ -381,7 +381,7 @@ def test_the_key_is_needed_and_never_shown(tmp_path, remote, monkeypatch):
         ({}, "command, url: neither given"),
         ({"command": ["x"], "url": "http://h/mcp"}, "command, url: both given"),
         ({"comand": ["x"]}, "comand: unknown key .*Did you mean 'command'"),
-        ({"command": "python x.py"}, "command: expected a list of text, got 'python x.py'"),
+        ({"command": "python x.py"}, "command: expected a list, got 'python x.py'"),
         ({"command": ["x", 1]}, r"command\[1\]: expected text, got 1"),
         ({"url": "localhost:8000/mcp"}, "url: not an HTTP address .*Write http"),
         ({"url": "http://user:hunter2@h/mcp"}, "url: carries a password"),
