@@ -50,8 +50,8 @@ class RawSet:
         arguments: adds options to the command line; their values are passed to `to_row`, except `prepare`'s.
         read: reads the examples of one file; the default reads CSV, JSON, JSON lines and parquet.
         prepare: called once with all options before anything is read; what it returns is passed to `to_row` instead.
-        generate: makes the examples of each split from the options, of which it takes its own out, and the seed; then
-            nothing is read.
+        generate: makes the examples of each split; then nothing is read. It gets the options, of which it takes its own
+            out, the seed, and how many to make of each split.
         test_share: share of the rows for the split `test`, where the input has none.
         trial: says why a row is left out; "" for a row that is kept.
     """
@@ -63,7 +63,7 @@ class RawSet:
     arguments: Callable[[argparse.ArgumentParser], None] | None = None
     read: Callable[[Path], Iterable[Raw]] = read_raw
     prepare: Callable[[dict[str, Any]], dict[str, Any]] | None = None
-    generate: Callable[[dict[str, Any], int], Mapping[str, Iterable[Raw]]] | None = None
+    generate: Callable[[dict[str, Any], int, Mapping[str, int]], Mapping[str, Iterable[Raw]]] | None = None
     test_share: float = 0.0
     trial: Callable[[Mapping[str, Any]], str] | None = None
 
@@ -83,7 +83,8 @@ def run(data_set: RawSet, description: str | None, arguments: Sequence[str] | No
         if data_set.prepare is not None:
             options = data_set.prepare(options)
         if data_set.generate is not None:
-            inputs = data_set.generate(options, common["seed"])
+            sizes = {split: common[f"{split}_size"] for split in ("train", "test")}
+            inputs = data_set.generate(options, common["seed"], sizes)
         else:
             inputs = _inputs(data_set, common)
         options |= {"agent_name": common["agent_name"]}
@@ -220,7 +221,7 @@ def json_of(example: Mapping[str, Any], name: str) -> Any:
 
 _COMMON = (
     *("input", "local_dataset_path", "hub", "local_save_dir", "agent_name", "tools"),
-    *("limit", "seed", "split_by", "test_share"),
+    *("limit", "seed", "split_by", "test_share", "train_size", "test_size"),
 )
 
 
@@ -229,6 +230,9 @@ def _parser(data_set: RawSet, description: str | None) -> argparse.ArgumentParse
     add = parser.add_argument
     if data_set.generate is None:
         _add_inputs(parser, data_set)
+    else:
+        add("--train_size", type=int, default=5000, help="rows, default: %(default)s")
+        add("--test_size", type=int, default=500, help="rows, default: %(default)s")
     add("--local_save_dir", "--local_dir", default=f"~/data/{data_set.name}", help="default: %(default)s")
     add("--agent_name", default=data_set.agent_name, help="agent loop of the rows, default: %(default)s")
     add("--tools", nargs="+", metavar="NAME", help="the only tools of the rows; default: all of the run")

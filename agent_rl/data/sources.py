@@ -31,10 +31,10 @@ _SHARD = re.compile(r"(?P<name>[A-Za-z]+)([-_.]\d+(-of-\d+)?)?")
 
 
 class Raw(NamedTuple):
-    """One example: `data_set.jsonl, line 3` and its columns."""
+    """One example: `data_set.jsonl, line 3` and its columns, or what a generator made."""
 
     place: str
-    value: dict[str, Any]
+    value: Any
 
 
 def read_raw(path: str | os.PathLike[str]) -> Iterator[Raw]:
